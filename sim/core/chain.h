@@ -1,0 +1,63 @@
+#pragma once
+// The coarse view of a model: stages 1..L in a row, the last one the loss. Field by field in traces/README.md.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/core/source.h"
+#include "sim/core/units.h"
+
+namespace plimsoll {
+
+struct Stage {
+  std::string name;
+  Seconds forward, backward;
+  Seconds forward_nograd;            ///< a forward that keeps nothing for its backward
+  Seconds backward_weight;           ///< the part of `backward` that is the weight gradient
+  bool has_backward_weight = false;  ///< whether `backward_weight` is known, so that backward can be split
+  Bytes output;                      ///< x_{i+1}; 0 for a loss stage
+  Bytes saved;                       ///< output and inner tensors that forward leaves for backward, without the input
+  Bytes input_gradient;              ///< what backward hands to the previous stage
+  Bytes forward_workspace;           ///< forward peak = live at start + saved + this
+  Bytes forward_nograd_workspace;    ///< forward peak, nothing kept = live at start + output + this
+  Bytes backward_workspace;  ///< backward peak = live at start + input_gradient + new parameter gradients + this
+  Bytes backward_accumulate_workspace;           ///< the same when no parameter gradient is new
+  std::vector<std::uint32_t> parameters;         ///< indices into Chain::parameters
+  std::optional<Bytes> parameter_gradient;       ///< where it differs from the bytes of its parameters
+  std::optional<Bytes> weight_saved;             ///< what must stay until the weight gradient; all that is saved, if unset
+  std::optional<Flops> forward_flops, backward_flops;
+  std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
+  bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors
+  bool recomputable = true;
+};
+
+struct Parameter {
+  std::string name;
+  Bytes bytes;
+};
+
+/// A tensor on a boundary between stages, for boundaries that are tuples or share storages.
+struct BoundaryTensor {
+  std::string name;
+  Bytes bytes;  ///< of its storage
+};
+
+struct Chain {
+  std::string name;
+  Source source;
+  Bytes input;                                         ///< x_0, the network's input
+  std::vector<Stage> stages;
+  std::vector<Parameter> parameters;
+  std::vector<BoundaryTensor> tensors;                 ///< empty unless boundaries are given
+  std::vector<std::vector<std::uint32_t>> boundaries;  ///< empty, or stages + 1 lists of indices into `tensors`
+};
+
+/// Bytes of x_i for i = 0 (the network's input) to L (0 when the last stage is a loss).
+Bytes boundary_bytes(const Chain&, std::size_t i);
+
+/// All parameters, each counted once however many stages use it.
+Bytes parameter_bytes(const Chain&);
+
+}  // namespace plimsoll

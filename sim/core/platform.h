@@ -1,0 +1,83 @@
+#pragma once
+// The machine: devices with their memories, other memories (host, disk), switches, and the links between them.
+// Every device and link of a platform file is expanded here to its instances.
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/core/ids.h"
+#include "sim/core/units.h"
+
+namespace plimsoll {
+
+struct Device {
+  std::string name;      ///< "gpu" or, with a count above one, "gpu0", "gpu1", ...
+  std::string model;     ///< hardware name; a trace measured on it keeps its times
+  MemoryId memory;       ///< the device's own memory
+  std::uint32_t node = 0;
+  std::map<std::string, FlopsPerSecond> peak;  ///< by dtype
+  std::optional<BytesPerSecond> memory_bandwidth;
+  Seconds launch_overhead;
+  std::vector<double> overlap_slowdown{1.0};  ///< kernel slow-down with 0, 1, 2, ... copies in flight on this device
+  std::uint32_t compute_streams = 1;
+  bool takes_trace_times = false;  ///< `ideal`: every duration is the trace's, whatever it was measured on
+};
+
+struct Memory {
+  std::string name;
+  std::optional<Bytes> capacity;   ///< unset: unlimited
+  std::optional<DeviceId> device;  ///< whose memory this is; unset for host and disk
+  std::uint32_t node = 0;
+  std::optional<BytesPerSecond> bandwidth;
+  std::optional<BytesPerSecond> adam;  ///< bytes of parameters that a CPU optimizer updates per second
+};
+
+/// A vertex of the topology: a memory or a switch.
+struct Vertex {
+  std::optional<MemoryId> memory;  ///< unset: a switch
+  std::string name;
+};
+
+struct Link {
+  std::string name;
+  std::uint32_t from = 0, to = 0;  ///< indices of vertices; `from` to `to` is "up"
+  BytesPerSecond bandwidth;
+  Seconds latency;
+  bool full_duplex = true;  ///< each direction has the whole bandwidth; else both share it
+};
+
+struct LinkUse {
+  LinkId link;
+  bool down = false;
+};
+
+/// The way from one memory to another: latencies add, the slowest link bounds a lone flow.
+struct Route {
+  MemoryId from, to;
+  std::vector<LinkUse> links;
+  Seconds latency;
+};
+
+struct Platform {
+  std::string name, source;
+  std::vector<Device> devices;
+  std::vector<Memory> memories;
+  std::vector<Vertex> vertices;  ///< vertex i < memories.size() is memory i
+  std::vector<Link> links;
+
+  const Device& operator[](DeviceId id) const { return devices[id.index]; }
+  const Memory& operator[](MemoryId id) const { return memories[id.index]; }
+  const Link& operator[](LinkId id) const { return links[id.index]; }
+};
+
+/// The route with the fewest links (ties: the links named first), or nothing where there is none.
+std::optional<Route> route_between(const Platform&, MemoryId from, MemoryId to);
+
+/// The host memory nearest to the device, by links; ties by index.
+std::optional<MemoryId> host_memory(const Platform&, DeviceId);
+
+}  // namespace plimsoll

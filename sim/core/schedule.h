@@ -1,0 +1,122 @@
+#pragma once
+// What a GPU driver is given: in-order streams per device, steps on them, waits between steps, and buffers that steps
+// allocate and free. The simulator, the replay on hardware and the plots read the same Schedule.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/core/ids.h"
+#include "sim/core/units.h"
+
+namespace plimsoll {
+
+enum class StreamKind : std::uint8_t { compute, device_to_host, host_to_device, peer };
+
+struct Stream {
+  DeviceId device;
+  StreamKind kind = StreamKind::compute;
+};
+
+/// One copy of one storage (of `tensor`), or of a range of it, in one memory, from one allocation to one free.
+/// A value that is recomputed, moved or compressed is another buffer.
+struct Buffer {
+  TensorId tensor;
+  std::uint32_t micro_batch = 0;  ///< 0 for parameters, their gradients and states
+  std::uint32_t replica = 0;
+  MemoryId memory;
+  Bytes bytes;         ///< what it occupies
+  Bytes range_offset;  ///< which part of the tensor it holds, in bytes of the tensor
+  Bytes range_length;  ///< all of the tensor: its bytes
+  bool packed = false;  ///< compressed: only unpack may read it
+  bool lossy = false;   ///< holds an approximation of the tensor
+};
+
+/// A label for metrics and plots; engines do not read it.
+enum class StepKind : std::uint8_t {
+  forward, backward, update, recompute, offload, prefetch, send, collective, pack, unpack
+};
+
+inline constexpr OpId no_op{std::numeric_limits<std::uint32_t>::max()};
+inline constexpr RouteId no_route{std::numeric_limits<std::uint32_t>::max()};
+inline constexpr CollectiveId no_collective{std::numeric_limits<std::uint32_t>::max()};
+
+/// What a step takes. Compute: `seconds` on the device. Transfer: `bytes` over `route`, after the route's latency and
+/// `seconds` more.
+struct Work {
+  Seconds seconds;
+  Bytes bytes;
+  RouteId route = no_route;
+
+  bool is_transfer() const { return route != no_route; }
+};
+
+/// A run of elements in one of the schedule's flat lists.
+struct Slice {
+  std::uint32_t first = 0, count = 0;
+};
+
+struct Step {
+  StepKind kind = StepKind::forward;
+  StreamId stream;
+  OpId op = no_op;  ///< the op that a compute step runs
+  std::uint32_t micro_batch = 0, replica = 0;
+  CollectiveId collective = no_collective;
+  Work work;
+  Bytes workspace;   ///< in the memory of the stream's device, from start to finish
+  Slice reads;       ///< buffers whose contents it needs
+  Slice writes;      ///< existing buffers that it changes (accumulation, update, in-place)
+  Slice allocates;   ///< buffers that become live when it starts and that it fills
+  Slice frees;       ///< buffers that die when it finishes
+  Slice waits;       ///< earlier steps that must have finished before it starts, beside its predecessor on the stream
+};
+
+/// From which memory to which; the engine finds the links in the platform.
+struct Endpoints {
+  MemoryId from, to;
+  friend constexpr auto operator<=>(const Endpoints&, const Endpoints&) = default;
+};
+
+enum class CollectiveKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
+
+/// Steps that together make one collective: every rank reads its input and ends with the result.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::vector<BufferId> inputs;   ///< one a rank
+  std::vector<BufferId> outputs;  ///< one a rank; may equal inputs
+};
+
+enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };
+enum class Gradients : std::uint8_t { fresh, existing };  ///< appear at the first backward that makes them, or before
+
+struct Schedule {
+  std::string trace, platform, strategy;  ///< what it was made for
+  std::uint32_t micro_batches = 1;
+  std::uint32_t replicas = 1;
+  std::optional<Bytes> budget;  ///< of each device; unset: unlimited
+  Optimizer optimizer = Optimizer::none;
+  Gradients gradients = Gradients::fresh;
+
+  std::vector<Stream> streams;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;  ///< in issue order; waits name earlier steps only
+  std::vector<Endpoints> routes;
+  std::vector<Collective> collectives;
+  std::vector<BufferId> resident;  ///< live from the start: parameters, states, existing gradients
+
+  std::vector<BufferId> buffer_list;  ///< what reads, writes, allocates and frees point into
+  std::vector<StepId> wait_list;      ///< what waits point into
+
+  const Step& operator[](StepId id) const { return steps[id.index]; }
+  const Buffer& operator[](BufferId id) const { return buffers[id.index]; }
+  const Stream& operator[](StreamId id) const { return streams[id.index]; }
+  std::span<const BufferId> buffers_in(Slice s) const { return std::span(buffer_list).subspan(s.first, s.count); }
+  std::span<const StepId> waits_of(const Step& s) const {
+    return std::span(wait_list).subspan(s.waits.first, s.waits.count);
+  }
+};
+
+}  // namespace plimsoll
