@@ -23,10 +23,10 @@ struct Stage {
   Bytes forward_workspace;           ///< forward peak = live at start + saved + this
   Bytes forward_nograd_workspace;    ///< forward peak, nothing kept = live at start + output + this
   Bytes backward_workspace;  ///< backward peak = live at start + input_gradient + new parameter gradients + this
-  Bytes backward_accumulate_workspace;           ///< the same when no parameter gradient is new
-  std::vector<std::uint32_t> parameters;         ///< indices into Chain::parameters
-  std::optional<Bytes> parameter_gradient;       ///< where it differs from the bytes of its parameters
-  std::optional<Bytes> weight_saved;             ///< what must stay until the weight gradient; all that is saved, if unset
+  Bytes backward_accumulate_workspace;      ///< the same when no parameter gradient is new
+  std::vector<std::uint32_t> parameters;    ///< indices into Chain::parameters
+  std::optional<Bytes> parameter_gradient;  ///< where it differs from the bytes of its parameters
+  std::optional<Bytes> weight_saved;        ///< what must stay until the weight gradient; all that is saved, if unset
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors
@@ -47,7 +47,7 @@ struct BoundaryTensor {
 struct Chain {
   std::string name;
   Source source;
-  Bytes input;                                         ///< x_0, the network's input
+  Bytes input;  ///< x_0, the network's input
   std::vector<Stage> stages;
   std::vector<Parameter> parameters;
   std::vector<BoundaryTensor> tensors;                 ///< empty unless boundaries are given

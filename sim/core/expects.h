@@ -1,5 +1,6 @@
 #pragma once
-// EXPECTS(condition): a promise inside the program. A broken one throws BrokenPromise, caught once in main (exit code 3).
+// EXPECTS(condition): a promise inside the program. A broken one throws BrokenPromise, caught once in main (exit code
+// 3).
 
 #include <stdexcept>
 #include <string>
@@ -14,9 +15,9 @@ struct BrokenPromise : std::logic_error {
 
 }  // namespace plimsoll
 
-#define EXPECTS(condition)                                              \
-  do {                                                                  \
-    if (!(condition)) {                                                 \
-      ::plimsoll::broken_promise(#condition, __FILE__, __LINE__);       \
-    }                                                                   \
+#define EXPECTS(condition)                                        \
+  do {                                                            \
+    if (!(condition)) {                                           \
+      ::plimsoll::broken_promise(#condition, __FILE__, __LINE__); \
+    }                                                             \
   } while (false)

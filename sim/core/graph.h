@@ -45,7 +45,7 @@ struct Op {
   std::optional<Seconds> nograd_duration;  ///< when outputs that are only saved are not made; `duration` if unset
   std::optional<Flops> flops;
   std::optional<Bytes> bytes_moved;
-  Bytes workspace;                   ///< live while the op runs, beside its inputs and outputs
+  Bytes workspace;                            ///< live while the op runs, beside its inputs and outputs
   std::optional<Bytes> nograd_workspace;      ///< when outputs that are only saved are not made; `workspace` if unset
   std::optional<Bytes> accumulate_workspace;  ///< when every parameter gradient it makes exists; `workspace` if unset
   std::vector<TensorId> inputs;

@@ -15,9 +15,9 @@
 namespace plimsoll {
 
 struct Device {
-  std::string name;      ///< "gpu" or, with a count above one, "gpu0", "gpu1", ...
-  std::string model;     ///< hardware name; a trace measured on it keeps its times
-  MemoryId memory;       ///< the device's own memory
+  std::string name;   ///< "gpu" or, with a count above one, "gpu0", "gpu1", ...
+  std::string model;  ///< hardware name; a trace measured on it keeps its times
+  MemoryId memory;    ///< the device's own memory
   std::uint32_t node = 0;
   std::map<std::string, FlopsPerSecond> peak;  ///< by dtype
   std::optional<BytesPerSecond> memory_bandwidth;

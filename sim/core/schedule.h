@@ -28,16 +28,25 @@ struct Buffer {
   std::uint32_t micro_batch = 0;  ///< 0 for parameters, their gradients and states
   std::uint32_t replica = 0;
   MemoryId memory;
-  Bytes bytes;         ///< what it occupies
-  Bytes range_offset;  ///< which part of the tensor it holds, in bytes of the tensor
-  Bytes range_length;  ///< all of the tensor: its bytes
+  Bytes bytes;          ///< what it occupies
+  Bytes range_offset;   ///< which part of the tensor it holds, in bytes of the tensor
+  Bytes range_length;   ///< all of the tensor: its bytes
   bool packed = false;  ///< compressed: only unpack may read it
   bool lossy = false;   ///< holds an approximation of the tensor
 };
 
 /// A label for metrics and plots; engines do not read it.
 enum class StepKind : std::uint8_t {
-  forward, backward, update, recompute, offload, prefetch, send, collective, pack, unpack
+  forward,
+  backward,
+  update,
+  recompute,
+  offload,
+  prefetch,
+  send,
+  collective,
+  pack,
+  unpack
 };
 
 inline constexpr OpId no_op{std::numeric_limits<std::uint32_t>::max()};
@@ -66,12 +75,12 @@ struct Step {
   std::uint32_t micro_batch = 0, replica = 0;
   CollectiveId collective = no_collective;
   Work work;
-  Bytes workspace;   ///< in the memory of the stream's device, from start to finish
-  Slice reads;       ///< buffers whose contents it needs
-  Slice writes;      ///< existing buffers that it changes (accumulation, update, in-place)
-  Slice allocates;   ///< buffers that become live when it starts and that it fills
-  Slice frees;       ///< buffers that die when it finishes
-  Slice waits;       ///< earlier steps that must have finished before it starts, beside its predecessor on the stream
+  Bytes workspace;  ///< in the memory of the stream's device, from start to finish
+  Slice reads;      ///< buffers whose contents it needs
+  Slice writes;     ///< existing buffers that it changes (accumulation, update, in-place)
+  Slice allocates;  ///< buffers that become live when it starts and that it fills
+  Slice frees;      ///< buffers that die when it finishes
+  Slice waits;      ///< earlier steps that must have finished before it starts, beside its predecessor on the stream
 };
 
 /// From which memory to which; the engine finds the links in the platform.

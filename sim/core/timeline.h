@@ -22,8 +22,8 @@ struct Interval {
 /// The fullest moment of one memory.
 struct MemoryPeak {
   Bytes bytes;
-  StepId step;             ///< the step whose start made it; meaningless when `at_start`
-  bool at_start = true;    ///< nothing ever exceeded what is resident from the start
+  StepId step;           ///< the step whose start made it; meaningless when `at_start`
+  bool at_start = true;  ///< nothing ever exceeded what is resident from the start
 
   friend constexpr bool operator==(const MemoryPeak&, const MemoryPeak&) = default;
 };

@@ -61,7 +61,11 @@ struct FlopsPerSecond {
   friend constexpr auto operator<=>(FlopsPerSecond, FlopsPerSecond) = default;
 };
 
-constexpr Seconds operator/(Bytes b, BytesPerSecond r) { return {static_cast<double>(b.count) / r.value}; }
-constexpr Seconds operator/(Flops f, FlopsPerSecond r) { return {f.count / r.value}; }
+constexpr Seconds operator/(Bytes b, BytesPerSecond r) {
+  return {static_cast<double>(b.count) / r.value};
+}
+constexpr Seconds operator/(Flops f, FlopsPerSecond r) {
+  return {f.count / r.value};
+}
 
 }  // namespace plimsoll

@@ -1,0 +1,109 @@
+#include "sim/core/schedule_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+template <class T>
+Slice append(std::vector<T>& list, const std::vector<T>& items) {
+  const Slice slice{static_cast<std::uint32_t>(list.size()), static_cast<std::uint32_t>(items.size())};
+  list.insert(list.end(), items.begin(), items.end());
+  return slice;
+}
+
+}  // namespace
+
+StreamId ScheduleBuilder::stream(DeviceId device, StreamKind kind, std::uint32_t index) {
+  const auto [place, made] =
+      streams_.try_emplace({device.index, kind, index}, id_at<StreamId>(schedule_.streams.size()));
+  if (made) schedule_.streams.push_back({.device = device, .kind = kind});
+  return place->second;
+}
+
+BufferId ScheduleBuilder::buffer(Buffer buffer) {
+  if (buffer.range_length == Bytes{0}) buffer.range_length = buffer.bytes;
+  schedule_.buffers.push_back(buffer);
+  life_.push_back(Life::unborn);
+  born_.push_back(0);
+  return id_at<BufferId>(schedule_.buffers.size() - 1);
+}
+
+void ScheduleBuilder::resident(BufferId buffer) {
+  EXPECTS(life_[buffer.index] == Life::unborn);
+  life_[buffer.index] = Life::live;
+  schedule_.resident.push_back(buffer);
+}
+
+RouteId ScheduleBuilder::route(MemoryId from, MemoryId to) {
+  EXPECTS(from != to);
+  const auto [place, made] = routes_.try_emplace({from, to}, id_at<RouteId>(schedule_.routes.size()));
+  if (made) schedule_.routes.push_back({from, to});
+  return place->second;
+}
+
+CollectiveId ScheduleBuilder::collective(Collective collective) {
+  EXPECTS(collective.inputs.size() == collective.outputs.size());
+  schedule_.collectives.push_back(std::move(collective));
+  return id_at<CollectiveId>(schedule_.collectives.size() - 1);
+}
+
+StepId ScheduleBuilder::add(const NewStep& step) {
+  const StepId id = id_at<StepId>(pending_.size());
+  EXPECTS(step.stream.index < schedule_.streams.size());
+  EXPECTS(std::ranges::all_of(step.waits, [id](StepId wait) { return wait < id; }));
+  for (const BufferId buffer : step.allocates) {
+    EXPECTS(life_[buffer.index] == Life::unborn);
+    life_[buffer.index] = Life::live;
+    born_[buffer.index] = id.index;
+  }
+  pending_.push_back({step, {}});
+  return id;
+}
+
+void ScheduleBuilder::free_after(StepId step, BufferId buffer) {
+  EXPECTS(step.index < pending_.size());
+  EXPECTS(life_[buffer.index] == Life::live && born_[buffer.index] <= step.index);
+  life_[buffer.index] = Life::dead;
+  pending_[step.index].frees.push_back(buffer);
+}
+
+void ScheduleBuilder::wait(StepId step, StepId earlier) {
+  EXPECTS(earlier < step && step.index < pending_.size());
+  pending_[step.index].step.waits.push_back(earlier);
+}
+
+Schedule ScheduleBuilder::finish() {
+  std::vector<std::optional<StepId>> last_on_stream(schedule_.streams.size());
+  schedule_.steps.reserve(pending_.size());
+  for (Pending& pending : pending_) {
+    NewStep& from = pending.step;
+    std::optional<StepId>& predecessor = last_on_stream[from.stream.index];
+    std::ranges::sort(from.waits);
+    const auto repeated = std::ranges::unique(from.waits);
+    from.waits.erase(repeated.begin(), repeated.end());
+    std::erase_if(from.waits, [&](StepId wait) { return wait == predecessor; });
+    schedule_.steps.push_back({.kind = from.kind,
+                               .stream = from.stream,
+                               .op = from.op,
+                               .micro_batch = from.micro_batch,
+                               .replica = from.replica,
+                               .collective = from.collective,
+                               .work = from.work,
+                               .workspace = from.workspace,
+                               .reads = append(schedule_.buffer_list, from.reads),
+                               .writes = append(schedule_.buffer_list, from.writes),
+                               .allocates = append(schedule_.buffer_list, from.allocates),
+                               .frees = append(schedule_.buffer_list, pending.frees),
+                               .waits = append(schedule_.wait_list, from.waits)});
+    predecessor = id_at<StepId>(schedule_.steps.size() - 1);
+  }
+  Schedule done = std::move(schedule_);
+  *this = ScheduleBuilder{};
+  return done;
+}
+
+}  // namespace plimsoll

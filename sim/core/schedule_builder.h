@@ -1,0 +1,75 @@
+#pragma once
+// Builds a Schedule step by step and defends its invariants: waits name earlier steps, a buffer is allocated once and
+// freed at most once, by a step issued after its allocation.
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "sim/core/platform.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// A step before it is flattened into the schedule's lists.
+struct NewStep {
+  StepKind kind = StepKind::forward;
+  StreamId stream;
+  OpId op = no_op;
+  std::uint32_t micro_batch = 0, replica = 0;
+  Work work;
+  Bytes workspace;
+  std::vector<BufferId> reads, writes, allocates;
+  std::vector<StepId> waits;  ///< duplicates and the predecessor on the same stream are dropped
+  CollectiveId collective = no_collective;
+};
+
+class ScheduleBuilder {
+ public:
+  /// The stream of this kind on the device; made at first use. `index` tells several compute streams apart.
+  StreamId stream(DeviceId, StreamKind, std::uint32_t index = 0);
+
+  /// A new buffer; `range_length` 0 is taken as the whole of the tensor (`bytes`).
+  BufferId buffer(Buffer);
+
+  /// Marks a buffer as live from the start.
+  void resident(BufferId);
+
+  /// The route between two different memories.
+  RouteId route(MemoryId from, MemoryId to);
+
+  CollectiveId collective(Collective);
+
+  /// Issues a step.
+  StepId add(const NewStep&);
+
+  /// Lets `buffer` die when `step` finishes; `step` may have been issued before now.
+  void free_after(StepId step, BufferId buffer);
+
+  /// Lets the step wait for an earlier one too.
+  void wait(StepId step, StepId earlier);
+
+  const Buffer& operator[](BufferId id) const { return schedule_.buffers[id.index]; }
+  std::size_t steps() const { return pending_.size(); }
+
+  /// The schedule; the caller fills in what it was made for. The builder is empty afterwards.
+  Schedule finish();
+
+ private:
+  struct Pending {
+    NewStep step;
+    std::vector<BufferId> frees;
+  };
+
+  enum class Life : std::uint8_t { unborn, live, dead };
+
+  Schedule schedule_;
+  std::vector<Pending> pending_;
+  std::vector<Life> life_;
+  std::vector<std::uint32_t> born_;  ///< per buffer: the step that allocates it
+  std::map<std::tuple<std::uint32_t, StreamKind, std::uint32_t>, StreamId> streams_;
+  std::map<Endpoints, RouteId> routes_;
+};
+
+}  // namespace plimsoll
