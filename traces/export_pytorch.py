@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Measure a torch module and write a Plimsoll trace.
+
+  python3 traces/export_pytorch.py --model resnet50 --batch 8 -o resnet50.json
+  python3 traces/export_pytorch.py --model gpt --layers 12 --width 768 --sequence 256 --batch 4 -o gpt.json
+  python3 traces/export_pytorch.py --model my_model.py:build --device cuda -o mine.json
+
+The chain is an nn.Sequential, or a list of modules, with a loss behind it. my_model.py:build may be an nn.Sequential,
+or a function that returns one, or (stages, loss, input): stages a list of modules or of (name, module), loss a function
+of the last output that returns a scalar (default: mean square), input a tensor or a tuple.
+A stage is called with the previous stage's output as its one argument and must not overwrite it in place.
+Times are medians, memory is exact storage bytes; traces/README.md says how each is measured.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from pytorch_export.errors import MeasurementError, UsageError  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CHILD = "PLIMSOLL_EXPORT_LIBRARY"  # set in the second start, names the preloaded counter or is empty
+
+
+class OneLineParser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def positive(text):
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, found '{text}'")
+    return value
+
+
+def shape(text):
+    return [positive(part) for part in text.split(",")]
+
+
+def probability(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to below 1, found '{text}'")
+    return value
+
+
+def command_line():
+    parser = OneLineParser(prog="export_pytorch.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_argument_group("what to measure")
+    what.add_argument("--model", required=True, metavar="NAME",
+                      help="resnet18, resnet50, resnet101, vgg16, densenet121 (with torchvision), gpt, mlp, "
+                           "or your own: file.py:name or module:name")
+    what.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
+    what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
+    what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")
+    what.add_argument("--input-shape", type=shape, metavar="N,N,...", help="of a normal random input, where your model gives none")
+    what.add_argument("--layers", type=positive, default=12, metavar="N", help="of gpt and mlp (default 12)")
+    what.add_argument("--width", type=positive, default=768, metavar="N", help="of gpt and mlp (default 768)")
+    what.add_argument("--heads", type=positive, default=12, metavar="N", help="of gpt (default 12)")
+    what.add_argument("--sequence", type=positive, default=256, metavar="N", help="tokens of gpt (default 256)")
+    what.add_argument("--vocabulary", type=positive, default=50257, metavar="N", help="of gpt (default 50257)")
+    what.add_argument("--dropout", type=probability, default=0.0, metavar="P", help="of gpt (default 0)")
+    what.add_argument("--attention", choices=("explicit", "fused"), default="explicit", help="of gpt; fused needs torch 2")
+    what.add_argument("--untied", action="store_true", help="gpt: an output matrix of its own instead of the embedding's")
+    what.add_argument("--seed", type=int, default=0, metavar="N")
+    how = parser.add_argument_group("how to measure")
+    how.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    how.add_argument("--threads", type=positive, default=1, metavar="N",
+                     help="CPU threads (default 1: times are then process CPU time; with more, wall time)")
+    how.add_argument("--repetitions", type=positive, default=7, metavar="N", help="timed passes (default 7)")
+    how.add_argument("--warm-up", type=positive, default=2, metavar="N", help="passes before (default 2)")
+    how.add_argument("--memory-counter", choices=("auto", "malloc", "sweep"), default="auto",
+                     help="on a CPU: malloc preloads a small C library and is exact (needs cc and glibc), "
+                          "sweep is portable; auto takes malloc where it can")
+    how.add_argument("--no-identity-check", action="store_true",
+                     help="write the trace even where live bytes do not follow from what autograd saves")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the trace to write")
+    return parser
+
+
+def main(arguments):
+    try:
+        options = command_line().parse_args(arguments)
+        folder = os.path.dirname(os.path.abspath(options.output))
+        if not os.path.isdir(folder):
+            raise UsageError(f"--output {options.output}: no folder {folder}")
+        if CHILD not in os.environ:
+            start_again(options)
+        leave_no_preload()
+        export(options)
+    except (UsageError, MeasurementError) as error:
+        print(f"export_pytorch.py: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+# --- the second start: allocator settings are read when a process begins ---------------------------------------------------
+
+def start_again(options):
+    """Starts this program anew with a quiet malloc, a fixed number of threads and the counter of live bytes."""
+    environment = dict(os.environ)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment[name] = str(options.threads)
+    # Else glibc returns large blocks to the kernel and faults them in again: up to 17 % of the time.
+    environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456"}
+    library = built_counter(options)
+    environment[CHILD] = library
+    if library:
+        environment["LD_PRELOAD"] = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD", "")]))
+    os.execve(sys.executable, [sys.executable, os.path.abspath(__file__), *sys.argv[1:]], environment)
+
+
+def built_counter(options):
+    """Path of the compiled live_bytes.c, or '' where the portable counter is used."""
+    if options.device != "cpu" or options.memory_counter == "sweep":
+        return ""
+    compiler = shutil.which("cc")
+    problem = "no C compiler 'cc'" if compiler is None else "not Linux" if sys.platform != "linux" else ""
+    if not problem:
+        library = os.path.join(tempfile.mkdtemp(prefix="plimsoll_"), "live_bytes.so")
+        source = os.path.join(HERE, "pytorch_export", "live_bytes.c")
+        done = subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-pthread", source, "-o", library], capture_output=True, text=True)
+        if done.returncode == 0:
+            return library
+        shutil.rmtree(os.path.dirname(library))
+        problem = f"{compiler} failed"
+    if options.memory_counter == "malloc":
+        raise UsageError(f"--memory-counter malloc: {problem}")
+    print(f"export_pytorch.py: {problem}: using the portable memory counter (misses temporaries inside a kernel)", file=sys.stderr)
+    return ""
+
+
+def leave_no_preload():
+    """Processes that this one starts get a plain environment; the loaded library needs its file no more."""
+    library = os.environ.pop(CHILD)
+    if library:
+        os.environ.pop("LD_PRELOAD", None)
+        shutil.rmtree(os.path.dirname(library), ignore_errors=True)
+
+
+# --- the measurement -----------------------------------------------------------------------------------------------------
+
+def export(options):
+    try:
+        import torch
+    except ImportError as error:
+        raise UsageError(f"{sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)") from error
+    from pytorch_export.chain_trace import measure_chain
+    from pytorch_export.clocks import clock_for
+    from pytorch_export.json_text import json_text
+    from pytorch_export.live_bytes import counter_for
+    from pytorch_export.models import chain_for
+
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: torch sees no CUDA device")
+    torch.set_num_threads(options.threads)
+    chain = chain_for(options)
+    clock, counter = clock_for(options.device, options.threads), counter_for(options.device)
+    say = lambda text: print(f"{chain.name}: {text}", file=sys.stderr)
+    load = os.getloadavg()
+    trace = measure_chain(chain, clock, counter, options.repetitions, options.warm_up, say, not options.no_identity_check)
+    trace["source"] = origin(options, clock, counter, load) | trace["source"]
+    with open(options.output, "w", encoding="utf-8") as file:
+        file.write(json_text(trace))
+    report(trace, options, say)
+
+
+def origin(options, clock, counter, load):
+    import torch
+    return {
+        "kind": "measured",
+        "device": torch.cuda.get_device_name() if options.device == "cuda" else processor(),
+        "framework": "PyTorch",
+        "versions": versions(),
+        "dtype": options.dtype,
+        "date": datetime.date.today().isoformat(),
+        "command": "python3 traces/export_pytorch.py " + shlex.join(sys.argv[1:]),
+        "repetitions": options.repetitions,
+        "warm_up": options.warm_up,
+        "threads": options.threads,
+        "clock": clock.name,
+        "load_average": [[round(x, 2) for x in load], [round(x, 2) for x in os.getloadavg()]],
+        "memory_counter": counter.name,
+        "flops_rule": work_rules()[0],
+        "bytes_moved_rule": work_rules()[1],
+    }
+
+
+def work_rules():
+    from pytorch_export.work import BYTES_MOVED_RULE, FLOPS_RULE
+    return FLOPS_RULE, BYTES_MOVED_RULE
+
+
+def versions():
+    import torch
+    found = {"torch": torch.__version__, "python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for name in ("torchvision", "numpy"):
+        if name in sys.modules:
+            found[name] = sys.modules[name].__version__
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+        found["cudnn"] = torch.backends.cudnn.version()
+    blas = sorted({os.path.realpath(line.split()[-1]) for line in open("/proc/self/maps", encoding="utf-8") if "blas" in line}
+                  if sys.platform == "linux" else [])
+    if blas:
+        found["blas"] = ", ".join(os.path.basename(path) for path in blas)
+    return found
+
+
+def processor():
+    facts = {}
+    if os.path.exists("/proc/cpuinfo"):
+        for line in open("/proc/cpuinfo", encoding="utf-8"):
+            key, _, value = line.partition(":")
+            facts.setdefault(key.strip(), value.strip())
+    if "model name" not in facts:
+        return platform.processor() or platform.machine()
+    return f"{facts['model name']} (family {facts.get('cpu family')}, model {facts.get('model')}, stepping {facts.get('stepping')})"
+
+
+def report(trace, options, say):
+    source = trace["source"]
+    check = source["check"]
+    if check["identity"] != "exact on all stages":
+        say(f"warning: live bytes do not follow from what autograd saves on {len(check['identity'])} counts; see source.check.identity")
+    if source["workspaces_clamped_to_zero"]:
+        say(f"{len(source['workspaces_clamped_to_zero'])} negative workspaces set to 0 (saved tensors die before the gradients appear); "
+            "see source.workspaces_clamped_to_zero")
+    for key in ("outputs_that_share_a_storage_with_what_was_there", "saved_but_alive_before_and_not_counted_bytes"):
+        if key in source:
+            say(f"warning: {key.replace('_', ' ')}: {source[key]}")
+    say(f"{len(trace['stages'])} stages, sum of stage times {check['sum_of_stage_times_s']:.4f} s, plain iteration "
+        f"{check['plain_iteration_s']:.4f} s, whole-pass spread {source['spread']['whole_pass']:.1%}; wrote {options.output}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

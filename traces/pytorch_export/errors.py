@@ -1,0 +1,13 @@
+"""Errors whose message is for the user: one line on stderr, then the exit code."""
+
+
+class UsageError(Exception):
+    """The command or the user's model file is wrong; exit code 2."""
+
+    exit_code = 2
+
+
+class MeasurementError(Exception):
+    """The measurement contradicts itself, so no trace is written; exit code 1."""
+
+    exit_code = 1
