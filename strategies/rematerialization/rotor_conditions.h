@@ -1,0 +1,51 @@
+#pragma once
+// The memory conditions of rotor's recursion over sub-chains, in exact bytes. Shared by its table and exact solvers.
+//
+// Sub-problem (i, l, m): run the forwards and backwards of stages i..l once x_i and the gradient of x_{l+1} are there,
+// with m bytes for everything but x_i and what is resident. Least recompute time:
+//   O(i, i, m) = 0                                                             if m >= all(i, i)
+//   save:     O(i+1, l, m - saved_i)                                           if m >= all(i, l)
+//   split j:  nograd_i + .. + nograd_{j-1} + O(j, l, m - x_j) + O(i, j-1, m)   if m >= null(i, j, l), i < j <= l
+// Optimal among sequences in which what a sub-problem's forward sweep stores stays until its backward.
+// Source: Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal checkpointing for heterogeneous chains", 2019,
+// with these differences: the forward of `save` counts the gradient of x_{l+1} (not of x_{i+1}); gradients have their
+// own sizes; a forward that keeps nothing has its own time and workspace; parameter gradients are counted from the
+// backward that makes them on; null() holds for the forwards that the split runs, not for all of i..l.
+
+#include <algorithm>
+#include <optional>
+
+#include "strategies/common/chain_model.h"
+
+namespace plimsoll {
+
+class RotorConditions {
+ public:
+  explicit RotorConditions(const ChainModel&);
+
+  std::size_t stages() const { return held_.size(); }
+
+  /// Needed to save at i within (i, l); for i = l the need of the whole sub-problem.
+  Bytes all(std::size_t i, std::size_t l) const { return std::max(held_[l] + forward_[i], backward_[i]); }
+
+  /// Needed for forwards i..j-1 that keep nothing but x_i and their result, within (i, l); nothing if one of them may
+  /// not run twice.
+  std::optional<Bytes> null(std::size_t i, std::size_t j, std::size_t l) const;
+
+  /// One more forward of a run from i that keeps nothing: bytes without what (., l) holds.
+  Bytes null_step(std::size_t i, std::size_t k) const { return (k > i ? x_[k] : Bytes{0}) + nograd_[k]; }
+
+  /// Gradient of x_{l+1} and the parameter gradients of stages > l.
+  Bytes held(std::size_t l) const { return held_[l]; }
+
+  bool recomputable(std::size_t i) const { return recomputable_[i]; }
+
+ private:
+  std::vector<Bytes> held_;
+  std::vector<Bytes> forward_, nograd_;  // result and workspace of a forward
+  std::vector<Bytes> backward_;          // everything live in B(i) but x_i
+  std::vector<Bytes> x_;
+  std::vector<bool> recomputable_;
+};
+
+}  // namespace plimsoll

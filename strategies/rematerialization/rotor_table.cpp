@@ -1,0 +1,222 @@
+#include "strategies/rematerialization/rotor_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "sim/core/expects.h"
+
+// Clones for wider vectors, chosen when the program starts. Without contraction they all give the same bits.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PLIMSOLL_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define PLIMSOLL_VECTOR_CLONES
+#endif
+
+namespace plimsoll {
+
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr std::size_t block_size = std::size_t{1} << 18;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
+std::int64_t common_divisor(const ChainModel& model) {
+  std::int64_t divisor = 0;
+  for (const auto* sizes : {&model.x, &model.saved, &model.input_gradient, &model.forward_workspace,
+                            &model.nograd_workspace, &model.backward_workspace, &model.new_gradients}) {
+    for (const Bytes bytes : *sizes) divisor = std::gcd(divisor, bytes.count);
+  }
+  return std::max<std::int64_t>(divisor, 1);
+}
+
+PLIMSOLL_VECTOR_CLONES
+void relax(double* best, const double* a, const double* b, double nograd, std::int32_t count) {
+  for (std::int32_t m = 0; m < count; ++m) {
+    const double time = nograd + a[m] + b[m];
+    best[m] = time < best[m] ? time : best[m];
+  }
+}
+
+PLIMSOLL_VECTOR_CLONES
+void relax(double* best, const double* a, double nograd, std::int32_t count) {
+  for (std::int32_t m = 0; m < count; ++m) {
+    const double time = nograd + a[m];
+    best[m] = time < best[m] ? time : best[m];
+  }
+}
+
+PLIMSOLL_VECTOR_CLONES
+void relax(double* best, double nograd, std::int32_t count) {
+  for (std::int32_t m = 0; m < count; ++m) best[m] = nograd < best[m] ? nograd : best[m];
+}
+
+}  // namespace
+
+struct RotorTable::Scratch {
+  std::vector<double> best;  // by m
+  std::vector<Slots> low;    // by j: the least m of split j
+};
+
+RotorTable::RotorTable(ChainModel model, std::int64_t slots)
+    : model_{std::move(model)},
+      conditions_{model_},
+      store_all_peak_{evaluate(model_, store_all_sequence(model_.stages())).peak},
+      base_{model_.resident + model_.x[0]} {
+  EXPECTS(slots > 0 && slots < std::numeric_limits<Slots>::max() / 4);
+  choose_slot(slots);
+  for (const Seconds s : model_.nograd) nograd_.push_back(s.value);
+  for (const Bytes bytes : model_.x) x_.push_back(slots_for(bytes));
+  for (const Bytes bytes : model_.saved) saved_.push_back(slots_for(bytes));
+  build();
+}
+
+void RotorTable::choose_slot(std::int64_t slots) {
+  const std::int64_t range = (store_all_peak_ - base_).count;
+  unit_ = common_divisor(model_);
+  exact_ = range / unit_ <= slots;
+  if (!exact_) unit_ = divide_up(range, slots);
+  capacity_ = static_cast<Slots>(range / unit_);
+}
+
+RotorTable::Slots RotorTable::slots_for(Bytes need) const {
+  return static_cast<Slots>(std::min<std::int64_t>(divide_up(need.count, unit_), capacity_ + 1));
+}
+
+void RotorTable::build() {
+  const std::size_t n = model_.stages();
+  rows_.resize(n * (n + 1) / 2);
+  Scratch scratch{std::vector<double>(static_cast<std::size_t>(capacity_) + 1), std::vector<Slots>(n)};
+  for (std::size_t l = 0; l < n; ++l) {
+    for (std::size_t i = l + 1; i-- > 0;) rows_[l * (l + 1) / 2 + i] = best_row(i, l, scratch);
+  }
+}
+
+RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scratch) {
+  const Slots none = capacity_ + 1;
+  const Slots all = slots_for(conditions_.all(i, l));
+  if (i == l) return {nullptr, all, all};
+
+  // Memory of every choice.
+  const Row& after = row(i + 1, l);
+  const Slots save_low = std::min(none, std::max(all, saved_[i] + after.need));
+  const Slots save_enough = std::min(none, std::max(save_low, saved_[i] + after.enough));
+  Slots need = save_low;
+  std::size_t end = i + 1;  // splits are i + 1 .. end - 1
+  Bytes run;
+  Slots null = slots_for(conditions_.held(l));
+  for (; end <= l && conditions_.recomputable(end - 1); ++end) {
+    const Bytes step = conditions_.null_step(i, end - 1);
+    if (step > run) {
+      run = step;
+      null = slots_for(conditions_.held(l) + run);
+      if (null == none) break;
+    }
+    const Slots low = std::max({null, x_[end] + row(end, l).need, row(i, end - 1).need});
+    scratch.low[end] = low;
+    need = std::min(need, low);
+  }
+  if (need == none) return {nullptr, none, none};
+
+  double* const best = scratch.best.data();
+  std::fill(best + need, best + save_low, infinite);
+  if (save_low < save_enough) {
+    const Slots varies = std::clamp(saved_[i] + after.need, save_low, save_enough);
+    const double* from = after.values + (varies - saved_[i] - after.need);
+    std::copy(from, from + (save_enough - varies), best + varies);
+  }
+
+  // `best` falls with m, and what precedes the two parts of a split grows with j: from `high` on no split is better.
+  Slots high = save_enough;
+  double nograd = 0;
+  for (std::size_t j = i + 1; j < end; ++j) {
+    nograd += nograd_[j - 1];
+    while (high > need && best[high - 1] <= nograd) --high;
+    if (high == need) break;
+    const Slots low = scratch.low[j];
+    if (low >= high) continue;
+    const Row& late = row(j, l);
+    const Row& early = row(i, j - 1);
+    const Slots late_end = std::clamp(x_[j] + late.enough, low, high);
+    const Slots early_end = std::clamp(early.enough, low, high);
+    const double* const a = late.values + (low - x_[j] - late.need);
+    const double* const b = early.values + (low - early.need);
+    const Slots both = std::min(late_end, early_end), either = std::max(late_end, early_end);
+    relax(best + low, a, b, nograd, both - low);
+    relax(best + both, (late_end > both ? a : b) + (both - low), nograd, either - both);
+    relax(best + either, nograd, high - either);
+  }
+  Slots enough = save_enough;
+  while (enough > need && best[enough - 1] <= 0) --enough;
+  return {store(best + need, best + enough), need, enough};
+}
+
+const double* RotorTable::store(const double* first, const double* last) {
+  const auto count = static_cast<std::size_t>(last - first);
+  if (count == 0) return nullptr;
+  if (count > block_left_) {
+    block_left_ = std::max(block_size, count);
+    blocks_.push_back(std::make_unique_for_overwrite<double[]>(block_left_));
+  }
+  double* const to = blocks_.back().get() + (std::max(block_size, count) - block_left_);
+  block_left_ -= count;
+  std::copy(first, last, to);
+  return to;
+}
+
+double RotorTable::recompute(std::size_t i, std::size_t l, Slots m) const {
+  const Row& r = row(i, l);
+  if (m < r.need) return infinite;
+  return m < r.enough ? r.values[m - r.need] : 0;
+}
+
+Bytes RotorTable::smallest_feasible() const {
+  const Row& whole = row(0, model_.stages() - 1);
+  if (whole.need > capacity_) return store_all_peak_;
+  return std::min(store_all_peak_, base_ + whole.need * Bytes{unit_});
+}
+
+std::optional<ChainSequence> RotorTable::solve(Bytes budget) const {
+  if (budget >= store_all_peak_) return store_all_sequence(model_.stages());
+  if (budget < base_) return std::nullopt;
+  const auto m = static_cast<Slots>((budget - base_).count / unit_);
+  if (m < row(0, model_.stages() - 1).need) return std::nullopt;
+  ChainSequence sequence;
+  append(sequence, 0, model_.stages() - 1, m);
+  return sequence;
+}
+
+void RotorTable::append(ChainSequence& sequence, std::size_t i, std::size_t l, Slots m) const {
+  using Kind = ChainStep::Kind;
+  const std::size_t j = split(i, l, m);
+  if (j == i) {
+    sequence.push_back({Kind::forward_saving, i});
+    if (i < l) append(sequence, i + 1, l, m - saved_[i]);
+    sequence.push_back({Kind::backward, i});
+    return;
+  }
+  for (std::size_t k = i; k < j; ++k) sequence.push_back({Kind::forward, k});
+  append(sequence, j, l, m - x_[j]);
+  append(sequence, i, j - 1, m);
+}
+
+// The choice that made the table's value, found again: i where stage i saves, else j.
+std::size_t RotorTable::split(std::size_t i, std::size_t l, Slots m) const {
+  const double best = recompute(i, l, m);
+  EXPECTS(best < infinite);
+  if (i == l || (m >= slots_for(conditions_.all(i, l)) && recompute(i + 1, l, m - saved_[i]) <= best)) return i;
+  double nograd = 0;
+  Bytes run;
+  for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
+    nograd += nograd_[j - 1];
+    run = std::max(run, conditions_.null_step(i, j - 1));
+    if (m < slots_for(conditions_.held(l) + run)) break;
+    if (nograd + recompute(j, l, m - x_[j]) + recompute(i, j - 1, m) <= best) return j;
+  }
+  EXPECTS(false);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,67 @@
+#pragma once
+// rotor: which activations of a chain to keep, found by dynamic programming over (first stage, last stage, memory),
+// with memory counted in slots. One table answers every budget. The recursion and its source: rotor_conditions.h.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "strategies/common/chain_sequence.h"
+#include "strategies/rematerialization/rotor_conditions.h"
+
+namespace plimsoll {
+
+/// Sizes that stay live are rounded up to whole slots, conditions are tested in bytes. A slot is the greatest common
+/// divisor of all sizes where `slots` of them reach what store_all needs (then the table is exact), else 1 / slots of
+/// that need. Optimal in its class but for this rounding; every sequence keeps its budget.
+class RotorTable {
+ public:
+  RotorTable(ChainModel, std::int64_t slots);
+
+  /// A sequence with a peak of at most `budget`, or nothing. From store_all's peak on it is store_all.
+  std::optional<ChainSequence> solve(Bytes budget) const;
+
+  /// The least budget that solve() answers.
+  Bytes smallest_feasible() const;
+
+  Bytes store_all_peak() const { return store_all_peak_; }
+  Bytes slot() const { return Bytes{unit_}; }
+  bool exact() const { return exact_; }  ///< nothing was rounded
+
+ private:
+  using Slots = std::int32_t;
+
+  // Least recompute time of one sub-chain: infinite below `need` slots, 0 from `enough` on, between them values[m -
+  // need].
+  struct Row {
+    const double* values = nullptr;
+    Slots need = 0, enough = 0;
+  };
+  struct Scratch;
+
+  void choose_slot(std::int64_t slots);
+  void build();
+  Row best_row(std::size_t i, std::size_t l, Scratch&);
+  const double* store(const double* first, const double* last);
+
+  Slots slots_for(Bytes need) const;
+  const Row& row(std::size_t i, std::size_t l) const { return rows_[l * (l + 1) / 2 + i]; }
+  double recompute(std::size_t i, std::size_t l, Slots m) const;
+  void append(ChainSequence&, std::size_t i, std::size_t l, Slots m) const;
+  std::size_t split(std::size_t i, std::size_t l, Slots m) const;
+
+  ChainModel model_;
+  RotorConditions conditions_;
+  Bytes store_all_peak_, base_;  // base: what sub-problem (0, n - 1) does not count
+  std::int64_t unit_ = 1;
+  bool exact_ = false;
+  Slots capacity_ = 0;                             // the largest m
+  std::vector<Slots> x_, saved_;                   // in slots
+  std::vector<double> nograd_;                     // seconds
+  std::vector<Row> rows_;                          // (i, l) by l, then i
+  std::vector<std::unique_ptr<double[]>> blocks_;  // what rows point into
+  std::size_t block_left_ = 0;
+};
+
+}  // namespace plimsoll
