@@ -1,0 +1,344 @@
+#include "sim/core/chain_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+/// A parameter gradient, the parameters it belongs to, and the optimizer states beside them.
+struct Trained {
+  std::vector<TensorId> parameters;
+  TensorId gradient;
+  std::vector<TensorId> states;
+};
+
+class Builder {
+ public:
+  Builder(const Chain& chain, Optimizer optimizer) : chain_(chain), optimizer_(optimizer) {
+    made_.graph.name = chain.name;
+    made_.graph.source = chain.source;
+    add_boundaries();
+    add_parameters();
+    for (std::size_t i = 0; i + 1 < chain.stages.size(); ++i) {
+      const std::string name = "gradient of x" + std::to_string(i + 1);
+      gradients_.push_back(tensor(name, TensorKind::gradient, chain.stages[i + 1].input_gradient));
+    }
+  }
+
+  ChainGraph build(Backward backward) && {
+    const std::size_t n = chain_.stages.size();
+    for (std::size_t i = 0; i < n; ++i) add_forward(i);
+    made_.backward.resize(n);
+    if (backward == Backward::split) made_.weight.resize(n);
+    for (std::size_t i = n; i-- > 0;) {
+      if (backward == Backward::split) {
+        add_split_backward(i);
+      } else {
+        add_backward(i);
+      }
+    }
+    if (optimizer_ != Optimizer::none) {
+      for (const Trained& trained : trained_) add_update(trained);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  TensorId tensor(std::string name, TensorKind kind, Bytes bytes) {
+    Graph& graph = made_.graph;
+    graph.tensors.push_back({.name = std::move(name),
+                             .kind = kind,
+                             .bytes = bytes,
+                             .storage = id_at<StorageId>(graph.storages++),
+                             .shape = {},
+                             .dtype = {}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  }
+
+  OpId op(Op op) {
+    made_.graph.ops.push_back(std::move(op));
+    return id_at<OpId>(made_.graph.ops.size() - 1);
+  }
+
+  void add_boundaries() {
+    const std::size_t n = chain_.stages.size();
+    x_.resize(n + 1);
+    if (chain_.boundaries.empty()) {
+      for (std::size_t i = 0; i <= n; ++i) {
+        const TensorKind kind = i == 0 ? TensorKind::input : TensorKind::activation;
+        x_[i].push_back(tensor("x" + std::to_string(i), kind, boundary_bytes(chain_, i)));
+      }
+      return;
+    }
+    std::vector<std::optional<TensorId>> known(chain_.tensors.size());
+    for (std::size_t i = 0; i <= n; ++i) {
+      for (const std::uint32_t t : chain_.boundaries[i]) {
+        const TensorKind kind = i == 0 ? TensorKind::input : TensorKind::activation;
+        if (!known[t]) known[t] = tensor(chain_.tensors[t].name, kind, chain_.tensors[t].bytes);
+        x_[i].push_back(*known[t]);
+      }
+    }
+  }
+
+  void add_parameters() {
+    for (const Parameter& parameter : chain_.parameters) {
+      parameters_.push_back(tensor(parameter.name, TensorKind::parameter, parameter.bytes));
+    }
+    std::map<std::uint32_t, TensorId> gradient_of;
+    for (const Stage& stage : chain_.stages) {
+      std::vector<TensorId>& gradients = parameter_gradients_.emplace_back();
+      Bytes own;
+      std::vector<TensorId> own_parameters;
+      for (const std::uint32_t p : stage.parameters) {
+        own += chain_.parameters[p].bytes;
+        own_parameters.push_back(parameters_[p]);
+      }
+      if (stage.parameter_gradient && *stage.parameter_gradient != own) {
+        if (*stage.parameter_gradient == Bytes{0}) continue;  // frozen
+        const TensorId gradient =
+            tensor("gradient of " + stage.name, TensorKind::parameter_gradient, *stage.parameter_gradient);
+        gradients.push_back(gradient);
+        add_trained(own_parameters, gradient);
+        continue;
+      }
+      for (const std::uint32_t p : stage.parameters) {
+        const auto [place, fresh] = gradient_of.try_emplace(p);
+        if (fresh) {
+          const Parameter& parameter = chain_.parameters[p];
+          place->second = tensor("gradient of " + parameter.name, TensorKind::parameter_gradient, parameter.bytes);
+          add_trained({parameters_[p]}, place->second);
+        }
+        if (std::ranges::find(gradients, place->second) == gradients.end()) gradients.push_back(place->second);
+      }
+    }
+  }
+
+  void add_trained(std::vector<TensorId> parameters, TensorId gradient) {
+    Trained trained{std::move(parameters), gradient, {}};
+    for (std::int64_t s = 0; s < optimizer_states(optimizer_); ++s) {
+      for (const TensorId parameter : trained.parameters) {
+        const Tensor of = made_.graph[parameter];
+        trained.states.push_back(
+            tensor("state " + std::to_string(s) + " of " + of.name, TensorKind::optimizer_state, of.bytes));
+      }
+    }
+    trained_.push_back(std::move(trained));
+  }
+
+  std::vector<TensorId> parameters_of(const Stage& stage) const {
+    std::vector<TensorId> ids;
+    for (const std::uint32_t p : stage.parameters) {
+      if (std::ranges::find(ids, parameters_[p]) == ids.end()) ids.push_back(parameters_[p]);
+    }
+    return ids;
+  }
+
+  void add_forward(std::size_t i) {
+    const Stage& stage = chain_.stages[i];
+    std::vector<TensorId> outputs;
+    Bytes new_output;
+    for (const TensorId t : x_[i + 1]) {
+      if (std::ranges::find(x_[i], t) != x_[i].end()) continue;  // passed through
+      if (!is_made_.insert(t).second) continue;
+      outputs.push_back(t);
+      new_output += made_.graph[t].bytes;
+    }
+    const Bytes inner = std::max(Bytes{0}, stage.saved - new_output);
+    const Bytes for_weight = std::min(inner, stage.weight_saved.value_or(inner));
+    saved_for_weight_.push_back(tensor("saved by " + stage.name, TensorKind::activation, for_weight));
+    std::vector<TensorId> saved{saved_for_weight_.back()};
+    if (for_weight < inner) {
+      saved.push_back(
+          tensor("saved by " + stage.name + " (input gradient)", TensorKind::activation, inner - for_weight));
+    }
+    saved_.push_back(saved);
+    outputs.insert(outputs.end(), saved.begin(), saved.end());
+    std::vector<TensorId> inputs = x_[i];
+    const std::vector<TensorId> parameters = parameters_of(stage);
+    inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+    made_.forward.push_back(op({.name = stage.name,
+                                .kind = "stage",
+                                .phase = Phase::forward,
+                                .stage = static_cast<std::uint32_t>(i),
+                                .duration = stage.forward,
+                                .nograd_duration = stage.forward_nograd,
+                                .flops = stage.forward_flops,
+                                .bytes_moved = stage.forward_bytes_moved,
+                                .workspace = stage.forward_workspace,
+                                .nograd_workspace = stage.forward_nograd_workspace,
+                                .accumulate_workspace = {},
+                                .inputs = inputs,
+                                .outputs = outputs,
+                                .saved = saved,
+                                .mutates = {},
+                                .recomputable = stage.recomputable,
+                                .attributes = {}}));
+  }
+
+  /// What the backward of stage i reads beside parameters: output gradient, inner tensors, kept boundary tensors.
+  std::vector<TensorId> backward_inputs(std::size_t i) const {
+    const Stage& stage = chain_.stages[i];
+    std::vector<TensorId> inputs;
+    const auto add = [&inputs](const std::vector<TensorId>& tensors) {
+      for (const TensorId t : tensors) {
+        if (std::ranges::find(inputs, t) == inputs.end()) inputs.push_back(t);
+      }
+    };
+    if (i + 1 < chain_.stages.size()) inputs.push_back(gradients_[i]);
+    add(saved_[i]);
+    if (stage.keeps_input || i == 0) add(x_[i]);
+    if (stage.keeps_output) add(x_[i + 1]);
+    add(parameters_of(stage));
+    return inputs;
+  }
+
+  /// The gradient of the network's input belongs to no other stage, so it is made here.
+  TensorId input_gradient(std::size_t i) {
+    if (i > 0) return gradients_[i - 1];
+    return tensor("gradient of x0", TensorKind::gradient, chain_.stages[0].input_gradient);
+  }
+
+  Op backward_op(std::size_t i, Phase phase, Seconds duration) const {
+    const Stage& stage = chain_.stages[i];
+    return {.name = stage.name + (phase == Phase::backward_weight ? " weight gradient" : " backward"),
+            .kind = "stage",
+            .phase = phase,
+            .stage = static_cast<std::uint32_t>(i),
+            .duration = duration,
+            .nograd_duration = {},
+            .flops = stage.backward_flops,
+            .bytes_moved = stage.backward_bytes_moved,
+            .workspace = stage.backward_workspace,
+            .nograd_workspace = {},
+            .accumulate_workspace = stage.backward_accumulate_workspace,
+            .inputs = {},
+            .outputs = {},
+            .saved = {},
+            .mutates = {},
+            .recomputable = true,
+            .attributes = {}};
+  }
+
+  void add_backward(std::size_t i) {
+    Op whole = backward_op(i, Phase::backward, chain_.stages[i].backward);
+    whole.inputs = backward_inputs(i);
+    whole.outputs.push_back(input_gradient(i));
+    whole.outputs.insert(whole.outputs.end(), parameter_gradients_[i].begin(), parameter_gradients_[i].end());
+    made_.backward[i] = op(std::move(whole));
+  }
+
+  void add_split_backward(std::size_t i) {
+    const Stage& stage = chain_.stages[i];
+    EXPECTS(stage.has_backward_weight);
+    const double weight_share = stage.backward.value > 0 ? stage.backward_weight / stage.backward : 0.0;
+    const auto share = [](std::optional<Flops> flops, double part) {
+      return flops ? std::optional(Flops{part * flops->count}) : std::nullopt;
+    };
+    const auto share_bytes = [](std::optional<Bytes> bytes, double part) {
+      return bytes ? std::optional(Bytes{static_cast<std::int64_t>(part * static_cast<double>(bytes->count))})
+                   : std::nullopt;
+    };
+    Op input = backward_op(i, Phase::backward_input, stage.backward - stage.backward_weight);
+    input.flops = share(stage.backward_flops, 1 - weight_share);
+    input.bytes_moved = share_bytes(stage.backward_bytes_moved, 1 - weight_share);
+    input.inputs = backward_inputs(i);
+    input.outputs.push_back(input_gradient(i));
+    Op weight = backward_op(i, Phase::backward_weight, stage.backward_weight);
+    weight.flops = share(stage.backward_flops, weight_share);
+    weight.bytes_moved = share_bytes(stage.backward_bytes_moved, weight_share);
+    if (i + 1 < chain_.stages.size()) weight.inputs.push_back(gradients_[i]);
+    weight.inputs.push_back(saved_for_weight_[i]);
+    if (stage.keeps_input || i == 0) weight.inputs.insert(weight.inputs.end(), x_[i].begin(), x_[i].end());
+    weight.outputs = parameter_gradients_[i];
+    made_.backward[i] = op(std::move(input));
+    made_.weight[i] = op(std::move(weight));
+  }
+
+  void add_update(const Trained& trained) {
+    const Graph& graph = made_.graph;
+    Op update{.name = "update of " + graph[trained.gradient].name.substr(std::string("gradient of ").size()),
+              .kind = "optimizer",
+              .phase = Phase::update,
+              .stage = 0,
+              .duration = {},
+              .nograd_duration = {},
+              .flops = Flops{0},
+              .bytes_moved = Bytes{0},
+              .workspace = {},
+              .nograd_workspace = {},
+              .accumulate_workspace = {},
+              .inputs = trained.parameters,
+              .outputs = {},
+              .saved = {},
+              .mutates = trained.parameters,
+              .recomputable = false,
+              .attributes = {}};
+    for (const TensorId parameter : trained.parameters) {
+      update.bytes_moved = *update.bytes_moved + optimizer_moves(optimizer_) * graph[parameter].bytes;
+    }
+    update.inputs.push_back(trained.gradient);
+    update.inputs.insert(update.inputs.end(), trained.states.begin(), trained.states.end());
+    update.mutates.insert(update.mutates.end(), trained.states.begin(), trained.states.end());
+    made_.updates.push_back(op(std::move(update)));
+  }
+
+  const Chain& chain_;
+  Optimizer optimizer_;
+  ChainGraph made_;
+  std::vector<std::vector<TensorId>> x_;      // boundary i
+  std::set<TensorId> is_made_;                // boundary tensors with a producer
+  std::vector<std::vector<TensorId>> saved_;  // inner tensors, by stage
+  std::vector<TensorId> saved_for_weight_;    // of these, what the weight gradient reads
+  std::vector<TensorId> gradients_;           // gradients_[i] is that of x_{i+1}
+  std::vector<TensorId> parameters_;
+  std::vector<std::vector<TensorId>> parameter_gradients_;  // by stage
+  std::vector<Trained> trained_;
+};
+
+}  // namespace
+
+ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward) {
+  EXPECTS(!chain.stages.empty() && chain.stages.back().output == Bytes{0});
+  return Builder(chain, optimizer).build(backward);
+}
+
+Chain with_loss(Chain chain) {
+  EXPECTS(!chain.stages.empty());
+  if (chain.stages.back().output == Bytes{0}) return chain;
+  Stage loss;
+  loss.name = "(output gradient)";
+  loss.input_gradient = chain.stages.back().output;
+  loss.has_backward_weight = true;
+  loss.forward_flops = loss.backward_flops = Flops{0};
+  loss.forward_bytes_moved = loss.backward_bytes_moved = Bytes{0};
+  chain.stages.push_back(loss);
+  if (!chain.boundaries.empty()) chain.boundaries.emplace_back();
+  return chain;
+}
+
+std::int64_t optimizer_states(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::none:
+    case Optimizer::sgd:
+      return 0;
+    case Optimizer::momentum:
+      return 1;
+    case Optimizer::adam:
+      return 2;
+  }
+  return 0;
+}
+
+std::int64_t optimizer_moves(Optimizer optimizer) {
+  // Reads parameter, gradient and states; writes parameter and states.
+  return optimizer == Optimizer::none ? 0 : 3 + 2 * optimizer_states(optimizer);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,38 @@
+#pragma once
+// A chain seen as a graph: one forward and one backward op a stage, and an update op a parameter where there is an
+// optimizer. Ops 0..n-1 are the forwards, then come the backwards from the last stage to the first, then the updates.
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/core/chain.h"
+#include "sim/core/graph.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+enum class Backward : std::uint8_t { whole, split };  ///< split: an input-gradient op, then a weight-gradient op
+
+struct ChainGraph {
+  Graph graph;
+  std::vector<OpId> forward;   ///< by stage
+  std::vector<OpId> backward;  ///< by stage; the input-gradient part where split
+  std::vector<OpId> weight;    ///< by stage; empty unless split
+  std::vector<OpId> updates;
+};
+
+/// Memory and time of every op follow the stage's fields (traces/README.md): forward i reads x_i and makes x_{i+1} and,
+/// unless nothing is to be kept, the inner tensors that are only saved; backward i reads the gradient of x_{i+1}, the
+/// inner tensors, and x_i and x_{i+1} where the stage keeps them. The network's input stays until the first stage's
+/// backward. Splitting needs `backward_weight` of every stage.
+ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole);
+
+/// The chain with a last stage that is a loss (output of 0 bytes): itself, or with a loss of no time and no memory
+/// beside its gradient appended, which hands the network's output gradient back.
+Chain with_loss(Chain);
+
+/// How many times the bytes of the parameters an optimizer keeps as state, and moves in one update.
+std::int64_t optimizer_states(Optimizer);
+std::int64_t optimizer_moves(Optimizer);
+
+}  // namespace plimsoll

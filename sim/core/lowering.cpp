@@ -1,0 +1,415 @@
+#include "sim/core/lowering.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "sim/core/expects.h"
+#include "sim/core/schedule_builder.h"
+
+namespace plimsoll {
+namespace {
+
+/// A storage of one micro-batch and replica in one memory.
+struct Key {
+  std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& k) const {
+    const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
+    const std::uint64_t b = (std::uint64_t{k.replica} << 32U) ^ k.memory;
+    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b);
+  }
+};
+
+/// A live buffer, who made it and who has used it since.
+struct Copy {
+  BufferId buffer;
+  std::optional<StepId> maker;
+  std::vector<StepId> users;
+  std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
+};
+
+struct NoRoute {
+  std::string why;
+};
+
+class Lowering {
+ public:
+  Lowering(const Problem& problem, const Partition& partition, std::span<const Tape> tapes)
+      : problem_(problem), graph_(problem.graph), partition_(partition), tapes_(tapes) {
+    for (const Tape& tape : tapes) pieces_.push_back(cut(tape));
+    last_compute_.resize(problem.platform.devices.size());
+  }
+
+  std::variant<Schedule, std::string> run() {
+    make_resident();
+    try {
+      if (!issue_turns()) return "the devices' orders wait for each other in a circle";
+    } catch (const NoRoute& none) {
+      return none.why;
+    }
+    issue_updates();
+    Schedule schedule = builder_.finish();
+    schedule.trace = graph_.name;
+    schedule.platform = problem_.platform.name;
+    schedule.micro_batches = problem_.micro_batches;
+    schedule.replicas = replicas();
+    schedule.budget = problem_.budget;
+    schedule.optimizer = problem_.optimizer;
+    schedule.gradients = problem_.gradients;
+    return schedule;
+  }
+
+ private:
+  const Part& part(PartId id) const { return partition_.parts[id.index]; }
+  MemoryId memory_of(DeviceId device) const { return problem_.platform[device].memory; }
+
+  std::uint32_t replicas() const {
+    std::uint32_t last = 0;
+    for (const Part& part : partition_.parts) last = std::max(last, part.replica);
+    return last + 1;
+  }
+
+  Key key(TensorId t, std::uint32_t micro_batch, std::uint32_t replica, MemoryId memory) const {
+    const bool one_a_micro_batch = per_micro_batch(graph_[t].kind);
+    return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, replica, memory.index};
+  }
+
+  BufferId new_buffer(TensorId t, const Key& k) {
+    return builder_.buffer({.tensor = t,
+                            .micro_batch = k.micro_batch,
+                            .replica = k.replica,
+                            .memory = MemoryId{k.memory},
+                            .bytes = graph_[t].bytes,
+                            .range_offset = {},
+                            .range_length = graph_[t].bytes});
+  }
+
+  // --- what is there from the start: parameters and states where they are used, gradients if they exist before
+
+  void make_resident() {
+    for (const Part& part : partition_.parts) {
+      for (const OpId op : part.ops) {
+        for (const TensorId t : graph_[op].inputs) {
+          if (graph_[t].kind == TensorKind::parameter) make_resident(t, part);
+        }
+        for (const TensorId t : graph_[op].outputs) {
+          if (graph_[t].kind != TensorKind::parameter_gradient) continue;
+          if (problem_.gradients == Gradients::existing) make_resident(t, part);
+          owner_.try_emplace(t.index, std::vector<const Part*>{});
+          std::vector<const Part*>& owners = owner_[t.index];
+          if (std::ranges::none_of(owners, [&](const Part* p) { return p->device == part.device; })) {
+            owners.push_back(&part);
+          }
+        }
+      }
+    }
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::update) continue;
+      for (const Part* owner : owners_of(op)) {
+        for (const TensorId t : op.inputs) {
+          const TensorKind kind = graph_[t].kind;
+          if (kind == TensorKind::parameter || kind == TensorKind::optimizer_state) make_resident(t, *owner);
+        }
+      }
+    }
+  }
+
+  void make_resident(TensorId t, const Part& part) {
+    const Key k = key(t, 0, part.replica, memory_of(part.device));
+    const auto [place, fresh] = live_.try_emplace(k);
+    if (!fresh) return;
+    place->second.buffer = new_buffer(t, k);
+    builder_.resident(place->second.buffer);
+  }
+
+  std::vector<const Part*> owners_of(const Op& update) const {
+    for (const TensorId t : update.inputs) {
+      const auto owner = owner_.find(t.index);
+      if (owner != owner_.end()) return owner->second;
+    }
+    return {};
+  }
+
+  // --- turns
+
+  struct Place {
+    std::size_t turn = 0, action = 0;  ///< the next action, counted from the start of the turn's piece
+  };
+
+  bool issue_turns() {
+    std::vector<Place> places(partition_.order.size());
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t d = 0; d < places.size(); ++d) moved |= issue_until_blocked(d, places[d]);
+    }
+    for (std::size_t d = 0; d < places.size(); ++d) {
+      if (places[d].turn < partition_.order[d].size()) return false;
+    }
+    return true;
+  }
+
+  bool issue_until_blocked(std::size_t device, Place& place) {
+    const std::vector<Turn>& order = partition_.order[device];
+    bool moved = false;
+    while (place.turn < order.size()) {
+      const Turn& turn = order[place.turn];
+      const Piece piece = pieces_[turn.part.index][turn.piece];
+      for (; piece.first + place.action < piece.last; ++place.action) {
+        const Action& action = tapes_[turn.part.index].actions[piece.first + place.action];
+        if (action.kind == ActionKind::receive && !arrived(action, turn)) return moved;
+        issue(action, turn);
+        moved = true;
+      }
+      ++place.turn;
+      place.action = 0;
+    }
+    return moved;
+  }
+
+  bool arrived(const Action& receive, const Turn& turn) const {
+    const Part& here = part(turn.part);
+    return live_.contains(key(receive.tensor, turn.micro_batch, here.replica, memory_of(here.device)));
+  }
+
+  void issue(const Action& action, const Turn& turn) {
+    const Part& here = part(turn.part);
+    const MemoryId memory = memory_of(here.device);
+    const Key k =
+        action.kind == ActionKind::compute ? Key{} : key(action.tensor, turn.micro_batch, here.replica, memory);
+    switch (action.kind) {
+      case ActionKind::compute:
+        compute(action.op, action.saving, here, turn.micro_batch);
+        break;
+      case ActionKind::drop:
+        drop(k);
+        break;
+      case ActionKind::offload:
+        offload(action.tensor, k, here.device);
+        break;
+      case ActionKind::prefetch:
+        prefetch(action.tensor, k, here.device);
+        break;
+      case ActionKind::wait:
+        wait_for_copy(k, here.device);
+        break;
+      case ActionKind::send:
+        send(action, k, here);
+        break;
+      case ActionKind::receive:
+      case ActionKind::await_output_gradient:
+        break;
+    }
+  }
+
+  // --- compute
+
+  Copy& copy_of(const Key& k) {
+    const auto found = live_.find(k);
+    EXPECTS(found != live_.end());
+    return found->second;
+  }
+
+  StepKind kind_of(OpId op, std::uint32_t micro_batch, std::uint32_t replica) {
+    const Key run{op.index, micro_batch, replica, 0};
+    if (!ran_.insert(run).second) return StepKind::recompute;
+    switch (graph_[op].phase) {
+      case Phase::forward:
+        return StepKind::forward;
+      case Phase::update:
+        return StepKind::update;
+      case Phase::backward:
+      case Phase::backward_input:
+      case Phase::backward_weight:
+        break;
+    }
+    return StepKind::backward;
+  }
+
+  void compute(OpId id, Saving saving, const Part& here, std::uint32_t micro_batch) {
+    const Op& op = graph_[id];
+    const MemoryId memory = memory_of(here.device);
+    NewStep step;
+    step.kind = kind_of(id, micro_batch, here.replica);
+    step.stream = builder_.stream(here.device, StreamKind::compute);
+    step.op = id;
+    step.micro_batch = micro_batch;
+    step.replica = here.replica;
+    step.work.seconds = duration_on(problem_, id, here.device, saving);
+    step.waits = std::exchange(waits_[here.device.index], {});
+
+    std::vector<Copy*> used;
+    for (const TensorId t : op.inputs) {
+      const Key k = key(t, micro_batch, here.replica, memory);
+      if (graph_[t].kind == TensorKind::input && !live_.contains(k)) {
+        Copy& loaded = live_[k];
+        loaded.buffer = new_buffer(t, k);
+        step.allocates.push_back(loaded.buffer);
+        used.push_back(&loaded);
+        continue;
+      }
+      Copy& copy = copy_of(k);
+      const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
+      std::vector<BufferId>& list = changes ? step.writes : step.reads;
+      if (std::ranges::find(list, copy.buffer) == list.end()) list.push_back(copy.buffer);
+      used.push_back(&copy);
+      if (changes) step.waits.insert(step.waits.end(), copy.users.begin(), copy.users.end());
+    }
+    bool makes_gradient = false, new_gradient = false;
+    for (const TensorId t : op.outputs) {
+      if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
+      const Key k = key(t, micro_batch, here.replica, memory);
+      const auto found = live_.find(k);
+      const bool gradient = graph_[t].kind == TensorKind::parameter_gradient;
+      makes_gradient |= gradient;
+      if (found == live_.end()) {
+        new_gradient |= gradient;
+        Copy& made = live_[k];
+        made.buffer = new_buffer(t, k);
+        step.allocates.push_back(made.buffer);
+        used.push_back(&made);
+      } else if (gradient) {
+        step.writes.push_back(found->second.buffer);
+        used.push_back(&found->second);
+        if (!found->second.users.empty()) step.waits.push_back(found->second.users.back());
+      }
+    }
+    step.workspace = saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
+    if (makes_gradient && !new_gradient) step.workspace = op.accumulate_workspace.value_or(op.workspace);
+    for (const Copy* copy : used) {
+      if (copy->maker) step.waits.push_back(*copy->maker);
+    }
+    const StepId issued = builder_.add(step);
+    for (Copy* copy : used) {
+      if (!copy->maker) copy->maker = issued;
+      copy->users.push_back(issued);
+    }
+    last_compute_[here.device.index] = issued;
+    streams_.push_back(step.stream);
+  }
+
+  // --- copies and frees
+
+  StepId add_copy(TensorId t, const Key& from, const Key& to, DeviceId device, StreamKind kind, StepKind label,
+                  std::uint32_t index = 0) {
+    const Endpoints ends{MemoryId{from.memory}, MemoryId{to.memory}};
+    if (!has_route(ends)) {
+      throw NoRoute{"platform '" + problem_.platform.name + "' has no route from '" +
+                    problem_.platform[ends.from].name + "' to '" + problem_.platform[ends.to].name + "'"};
+    }
+    Copy& source = copy_of(from);
+    NewStep step;
+    step.kind = label;
+    step.stream = builder_.stream(device, kind, index);
+    step.micro_batch = to.micro_batch;
+    step.replica = to.replica;
+    step.work = {.seconds = {}, .bytes = graph_[t].bytes, .route = builder_.route(ends.from, ends.to)};
+    step.reads = {source.buffer};
+    const BufferId made = new_buffer(t, to);
+    step.allocates = {made};
+    if (source.maker) step.waits.push_back(*source.maker);
+    if (kind == StreamKind::host_to_device && last_compute_[device.index]) {
+      step.waits.push_back(*last_compute_[device.index]);
+    }
+    const StepId issued = builder_.add(step);
+    streams_.push_back(step.stream);
+    source.users.push_back(issued);
+    EXPECTS(!live_.contains(to));
+    live_[to] = {.buffer = made, .maker = issued, .users = {issued}};
+    return issued;
+  }
+
+  bool has_route(const Endpoints& ends) {
+    const auto [place, fresh] = reachable_.try_emplace(Key{ends.from.index, ends.to.index, 0, 0}, false);
+    if (fresh) place->second = route_between(problem_.platform, ends.from, ends.to).has_value();
+    return place->second;
+  }
+
+  Key on_host(Key k, DeviceId device) {
+    const std::optional<MemoryId> host = host_memory(problem_.platform, device);
+    if (!host) {
+      throw NoRoute{"platform '" + problem_.platform.name + "' has no host memory that '" +
+                    problem_.platform[device].name + "' can reach"};
+    }
+    k.memory = host->index;
+    return k;
+  }
+
+  void offload(TensorId t, const Key& k, DeviceId device) {
+    add_copy(t, k, on_host(k, device), device, StreamKind::device_to_host, StepKind::offload);
+  }
+
+  void prefetch(TensorId t, const Key& k, DeviceId device) {
+    const Key host = on_host(k, device);
+    add_copy(t, host, k, device, StreamKind::host_to_device, StepKind::prefetch);
+    drop(host);
+  }
+
+  void wait_for_copy(const Key& k, DeviceId device) {
+    const Copy& copy = copy_of(on_host(k, device));
+    EXPECTS(copy.maker);
+    waits_[device.index].push_back(*copy.maker);
+  }
+
+  void send(const Action& action, const Key& k, const Part& here) {
+    const Part& there = part(action.peer);
+    Key to = k;
+    to.memory = memory_of(there.device).index;
+    if (to == k) {
+      ++copy_of(k).holders;
+      return;
+    }
+    add_copy(action.tensor, k, to, here.device, StreamKind::peer, StepKind::send, there.device.index);
+  }
+
+  /// The buffer dies with its last user; that user waits for the last user on every other stream.
+  void drop(const Key& k) {
+    Copy& copy = copy_of(k);
+    if (--copy.holders > 0) return;
+    EXPECTS(!copy.users.empty());
+    const StepId last = *std::ranges::max_element(copy.users);
+    for (const StepId user : copy.users) {
+      if (streams_[user.index] != streams_[last.index]) builder_.wait(last, user);
+    }
+    builder_.free_after(last, copy.buffer);
+    live_.erase(k);
+  }
+
+  // --- updates
+
+  void issue_updates() {
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      if (graph_.ops[o].phase != Phase::update) continue;
+      for (const Part* owner : owners_of(graph_.ops[o])) compute(id_at<OpId>(o), Saving::keep, *owner, 0);
+    }
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  const Partition& partition_;
+  std::span<const Tape> tapes_;
+  std::vector<std::vector<Piece>> pieces_;  // by part
+  ScheduleBuilder builder_;
+  std::unordered_map<Key, Copy, KeyHash> live_;
+  std::unordered_set<Key, KeyHash> ran_;                               // (op, micro-batch, replica) run before
+  std::unordered_map<Key, bool, KeyHash> reachable_;                   // (from, to)
+  std::unordered_map<std::uint32_t, std::vector<const Part*>> owner_;  // parts that make a parameter gradient
+  std::unordered_map<std::uint32_t, std::vector<StepId>> waits_;       // by device: what its next compute waits for
+  std::vector<std::optional<StepId>> last_compute_;                    // by device
+  std::vector<StreamId> streams_;                                      // by step issued
+};
+
+}  // namespace
+
+std::variant<Schedule, std::string> lower(const Problem& problem, const Partition& partition,
+                                          std::span<const Tape> tapes) {
+  EXPECTS(partition.parts.size() == tapes.size());
+  EXPECTS(partition.order.size() <= problem.platform.devices.size());
+  return Lowering(problem, partition, tapes).run();
+}
+
+}  // namespace plimsoll

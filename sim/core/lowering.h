@@ -1,0 +1,21 @@
+#pragma once
+// Puts tapes on streams: Partition + one Tape a part -> Schedule. Compute runs in order on the device's compute stream,
+// copies on their own streams; a step waits for the makers of what it reads, and a free for all who use the buffer.
+
+#include <span>
+#include <string>
+#include <variant>
+
+#include "sim/core/partition.h"
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+#include "sim/core/tape.h"
+
+namespace plimsoll {
+
+/// The schedule, or in one sentence why there is none: the platform lacks a route that a tape needs, or devices wait
+/// for each other in a circle. A tape that reads what it does not hold is a broken promise.
+/// After all turns every device updates the parameters it owns, once.
+std::variant<Schedule, std::string> lower(const Problem&, const Partition&, std::span<const Tape> tapes);
+
+}  // namespace plimsoll

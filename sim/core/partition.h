@@ -1,0 +1,32 @@
+#pragma once
+// Which part of the graph lives on which device, and in which order a device works on (part, micro-batch, piece).
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/core/graph.h"
+#include "sim/core/ids.h"
+
+namespace plimsoll {
+
+struct Part {
+  std::vector<OpId> ops;  ///< in a valid order, updates excluded
+  DeviceId device;
+  std::uint32_t replica = 0;
+};
+
+/// One piece of a part's tape for one micro-batch. Pieces are numbered along the tape, cut where it awaits.
+struct Turn {
+  PartId part;
+  std::uint32_t micro_batch = 0, piece = 0;
+};
+
+struct Partition {
+  std::vector<Part> parts;
+  std::vector<std::vector<Turn>> order;  ///< by device
+};
+
+/// The whole graph on the platform's first device, micro-batches one after the other.
+Partition one_device(const Graph&, std::uint32_t micro_batches, std::size_t devices);
+
+}  // namespace plimsoll

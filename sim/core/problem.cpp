@@ -1,0 +1,67 @@
+#include "sim/core/problem.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+bool has_update(const Graph& graph) {
+  return std::ranges::any_of(graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+}
+
+}  // namespace
+
+std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model, Platform platform,
+                                                const ProblemOptions& options) {
+  EXPECTS(!platform.devices.empty() && options.micro_batches > 0);
+  Problem problem;
+  problem.micro_batches = options.micro_batches;
+  problem.budget = options.budget;
+  problem.optimizer = options.optimizer;
+  problem.gradients = options.gradients;
+  problem.platform = std::move(platform);
+  const Device& device = problem.platform.devices.front();
+
+  if (Chain* chain = std::get_if<Chain>(&model)) {
+    Chain whole = with_loss(std::move(*chain));
+    if (options.backward == Backward::split) {
+      for (const Stage& stage : whole.stages) {
+        if (!stage.has_backward_weight)
+          return "stage '" + stage.name + "' gives no backward_weight_s to split backward by";
+      }
+    }
+    problem.index = chain_graph(whole, options.optimizer, options.backward);
+    problem.graph = std::move(problem.index->graph);
+    problem.index->graph = {};
+    ScaledChain scaled = scaled_to(std::move(whole), device);
+    if (!scaled.refused.empty()) return std::move(scaled.refused);
+    problem.chain = std::move(scaled.chain);
+  } else {
+    problem.graph = std::move(std::get<Graph>(model));
+    if (options.optimizer != Optimizer::none && !has_update(problem.graph)) {
+      return "an optimizer needs update ops in a graph trace, and this one has none";
+    }
+  }
+  for (const Device& each : problem.platform.devices) {
+    if (std::optional<std::string> why = no_times(problem.graph, each)) return std::move(*why);
+    problem.times_rescaled |= !times_hold(problem.graph.source, each);
+  }
+  return problem;
+}
+
+std::optional<Bytes> budget_of(const Problem& problem, DeviceId device) {
+  if (problem.budget) return problem.budget;
+  return problem.platform[problem.platform[device].memory].capacity;
+}
+
+Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving) {
+  const std::optional<Seconds> known =
+      duration(problem.graph[op], problem.graph.source, problem.platform[device], saving);
+  EXPECTS(known);
+  return *known;
+}
+
+}  // namespace plimsoll

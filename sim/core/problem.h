@@ -1,0 +1,44 @@
+#pragma once
+// What is asked: one training iteration of a model on a platform, within a memory budget.
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "sim/core/chain_graph.h"
+#include "sim/core/platform.h"
+#include "sim/core/scaling.h"
+
+namespace plimsoll {
+
+struct Problem {
+  Graph graph;                      ///< what is run; for a chain trace, its graph
+  std::optional<Chain> chain;       ///< for a chain trace: with a loss, and with the times it has on the devices
+  std::optional<ChainGraph> index;  ///< for a chain trace: which op of `graph` is which stage's
+  Platform platform;
+  std::uint32_t micro_batches = 1;
+  std::optional<Bytes> budget;  ///< of each device; unset: its capacity
+  Optimizer optimizer = Optimizer::none;
+  Gradients gradients = Gradients::fresh;
+  bool times_rescaled = false;  ///< some durations are the roofline's, not the trace's
+};
+
+struct ProblemOptions {
+  std::uint32_t micro_batches = 1;
+  std::optional<Bytes> budget;
+  Optimizer optimizer = Optimizer::none;
+  Gradients gradients = Gradients::fresh;
+  Backward backward = Backward::whole;
+};
+
+/// The problem, or in one sentence why there is none: times that cannot be re-scaled to the platform's device, an
+/// optimizer for a graph without updates.
+std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
+
+/// The budget of a device: the stated one, else its memory's capacity, else none.
+std::optional<Bytes> budget_of(const Problem&, DeviceId);
+
+/// How long the op takes on the device. Known for every op of a problem that make_problem has made.
+Seconds duration_on(const Problem&, OpId, DeviceId, Saving);
+
+}  // namespace plimsoll

@@ -1,0 +1,50 @@
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "sim/core/check.h"
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+struct Change {
+  double date = 0;
+  std::uint32_t round = 0;
+  bool is_start = false;
+  StepId step;
+};
+
+}  // namespace
+
+std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, const Platform& platform) {
+  EXPECTS(timeline.steps.size() == schedule.steps.size());
+  std::vector<Bytes> live(platform.memories.size());
+  for (const BufferId b : schedule.resident) live[schedule[b].memory.index] += schedule[b].bytes;
+  std::vector<Bytes> peak = live;
+
+  std::vector<Change> changes;
+  changes.reserve(2 * schedule.steps.size());
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    const Interval& ran = timeline.steps[s];
+    changes.push_back({ran.start.value, ran.start_round, true, id_at<StepId>(s)});
+    changes.push_back({ran.finish.value, ran.finish_round, false, id_at<StepId>(s)});
+  }
+  std::ranges::sort(changes, {}, [](const Change& c) { return std::tuple(c.date, c.round, c.is_start, c.step.index); });
+
+  for (const Change& change : changes) {
+    const Step& step = schedule[change.step];
+    const std::uint32_t own = platform[schedule[step.stream].device].memory.index;
+    const Bytes workspace = change.is_start ? step.workspace : Bytes{-step.workspace.count};
+    live[own] += workspace;
+    for (const BufferId b : schedule.buffers_in(change.is_start ? step.allocates : step.frees)) {
+      const Bytes bytes = schedule[b].bytes;
+      live[schedule[b].memory.index] += change.is_start ? bytes : Bytes{-bytes.count};
+    }
+    if (!change.is_start) continue;
+    for (std::size_t m = 0; m < live.size(); ++m) peak[m] = std::max(peak[m], live[m]);
+  }
+  return peak;
+}
+
+}  // namespace plimsoll

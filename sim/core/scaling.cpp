@@ -1,0 +1,84 @@
+#include "sim/core/scaling.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+std::string refusal(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
+  const std::string device_name = device.model.empty() ? device.name : device.model;
+  std::string why = "times were measured on '" + source.device + "' and cannot be re-scaled to '" + device_name + "': ";
+  if (!cost.flops || !cost.bytes_moved) {
+    return why + "'" + op + "' has no " + (cost.flops ? "bytes moved" : "flops") + " in the trace";
+  }
+  if (!device.peak.contains(source.dtype)) return why + "the platform gives no peak for " + source.dtype;
+  return why + "the platform gives no memory bandwidth";
+}
+
+OpCost forward_cost(const Stage& s) {
+  return {s.forward, s.forward_flops, s.forward_bytes_moved};
+}
+OpCost backward_cost(const Stage& s) {
+  return {s.backward, s.backward_flops, s.backward_bytes_moved};
+}
+
+}  // namespace
+
+bool times_hold(const Source& source, const Device& device) {
+  return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
+}
+
+std::optional<Seconds> duration(const OpCost& cost, const Source& source, const Device& device) {
+  if (cost.measured && times_hold(source, device)) return cost.measured;
+  if (device.takes_trace_times) return std::nullopt;
+  const auto peak = device.peak.find(source.dtype);
+  if (!cost.flops || !cost.bytes_moved) return std::nullopt;
+  if (cost.flops->count > 0 && peak == device.peak.end()) return std::nullopt;
+  if (!device.memory_bandwidth) return std::nullopt;
+  const Seconds computing = cost.flops->count > 0 ? *cost.flops / peak->second : Seconds{0};
+  const Seconds moving = *cost.bytes_moved / *device.memory_bandwidth;
+  if (cost.flops->count == 0 && *cost.bytes_moved == Bytes{0}) return Seconds{0};  // nothing is launched
+  return std::max(computing, moving) + device.launch_overhead;
+}
+
+std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving) {
+  if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
+  const std::optional<Seconds> whole = duration({op.duration, op.flops, op.bytes_moved}, source, device);
+  if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
+  if (times_hold(source, device)) return op.nograd_duration;
+  return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
+}
+
+ScaledChain scaled_to(Chain chain, const Device& device) {
+  ScaledChain scaled{std::move(chain), false, {}};
+  const Source& source = scaled.chain.source;
+  if (times_hold(source, device)) return scaled;
+  scaled.rescaled = true;
+  for (Stage& stage : scaled.chain.stages) {
+    const std::optional<Seconds> forward = duration(forward_cost(stage), source, device);
+    const std::optional<Seconds> backward = duration(backward_cost(stage), source, device);
+    if (!forward || !backward) {
+      scaled.refused = refusal(source, device, stage.name, forward ? backward_cost(stage) : forward_cost(stage));
+      return scaled;
+    }
+    const double nograd_share = stage.forward.value > 0 ? stage.forward_nograd / stage.forward : 1.0;
+    const double weight_share = stage.backward.value > 0 ? stage.backward_weight / stage.backward : 0.0;
+    stage.forward = *forward;
+    stage.backward = *backward;
+    stage.forward_nograd = nograd_share * *forward;
+    stage.backward_weight = weight_share * *backward;
+  }
+  return scaled;
+}
+
+std::optional<std::string> no_times(const Graph& graph, const Device& device) {
+  for (const Op& op : graph.ops) {
+    if (duration(op, graph.source, device, Saving::keep)) continue;
+    if (device.takes_trace_times)
+      return "'" + op.name + "' has no time in the trace, and '" + device.name + "' has no rates";
+    return refusal(graph.source, device, op.name, {op.duration, op.flops, op.bytes_moved});
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,44 @@
+#pragma once
+// How long an op takes on a device. A trace's times hold on the device it was measured on and on devices that take a
+// trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
+//   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
+
+#include <optional>
+#include <string>
+
+#include "sim/core/chain.h"
+#include "sim/core/graph.h"
+#include "sim/core/platform.h"
+
+namespace plimsoll {
+
+/// What the roofline needs to know of one op.
+struct OpCost {
+  std::optional<Seconds> measured;
+  std::optional<Flops> flops;
+  std::optional<Bytes> bytes_moved;
+};
+
+/// Whether durations measured on the source's device are taken as they stand on this device.
+bool times_hold(const Source&, const Device&);
+
+/// The duration of an op, or nothing where it cannot be known: no time, or no flops, bytes or device rates to scale by.
+std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
+
+/// The op keeping what it saves, or not (`nograd`), scaled as the whole op is. Updates without a time of their own take
+/// the time of their memory traffic, and none on a device that takes the trace's times.
+enum class Saving { keep, nothing };
+std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving);
+
+/// The chain with the times it has on the device. `refused` says why that cannot be known.
+struct ScaledChain {
+  Chain chain;
+  bool rescaled = false;
+  std::string refused;
+};
+ScaledChain scaled_to(Chain, const Device&);
+
+/// Why the graph's ops have no time on the device, or nothing if they have.
+std::optional<std::string> no_times(const Graph&, const Device&);
+
+}  // namespace plimsoll

@@ -1,0 +1,88 @@
+#include "sim/core/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+/// Which storages an action reads and makes; a tensor stands for its storage.
+struct Touched {
+  std::vector<TensorId> reads, makes;
+};
+
+bool dies(const Graph& graph, TensorId t) {
+  return per_micro_batch(graph[t].kind);
+}
+
+Touched touched_by(const Graph& graph, const Action& action) {
+  Touched touched;
+  switch (action.kind) {
+    case ActionKind::compute: {
+      const Op& op = graph[action.op];
+      const auto shares = [&](TensorId out) {
+        return std::ranges::any_of(op.inputs, [&](TensorId in) { return graph[in].storage == graph[out].storage; });
+      };
+      for (const TensorId t : op.inputs) {
+        if (dies(graph, t)) touched.reads.push_back(t);
+      }
+      for (const TensorId t : op.outputs) {
+        const bool omitted = action.saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end();
+        if (dies(graph, t) && !omitted && !shares(t)) touched.makes.push_back(t);
+      }
+      break;
+    }
+    case ActionKind::offload:
+    case ActionKind::send:
+      touched.reads.push_back(action.tensor);
+      break;
+    case ActionKind::prefetch:
+    case ActionKind::receive:
+      touched.makes.push_back(action.tensor);
+      break;
+    case ActionKind::drop:
+    case ActionKind::wait:
+    case ActionKind::await_output_gradient:
+      break;
+  }
+  return touched;
+}
+
+}  // namespace
+
+std::vector<Piece> cut(const Tape& tape) {
+  std::vector<Piece> pieces;
+  std::size_t first = 0;
+  for (std::size_t a = 0; a < tape.actions.size(); ++a) {
+    if (tape.actions[a].kind != ActionKind::await_output_gradient) continue;
+    pieces.push_back({first, a + 1});
+    first = a + 1;
+  }
+  pieces.push_back({first, tape.actions.size()});
+  return pieces;
+}
+
+Tape with_drops(const Graph& graph, Tape tape) {
+  std::erase_if(tape.actions, [](const Action& action) { return action.kind == ActionKind::drop; });
+  std::vector<bool> read_later(graph.storages, false);
+  std::vector<Action> reversed;
+  for (std::size_t a = tape.actions.size(); a-- > 0;) {
+    const Touched touched = touched_by(graph, tape.actions[a]);
+    std::vector<TensorId> last_used;
+    const auto note = [&](TensorId t) {
+      if (!read_later[graph[t].storage.index]) last_used.push_back(t);
+      read_later[graph[t].storage.index] = true;  // and so it is listed once
+    };
+    std::ranges::for_each(touched.makes, note);
+    std::ranges::for_each(touched.reads, note);
+    for (std::size_t d = last_used.size(); d-- > 0;) reversed.push_back(on_tensor(ActionKind::drop, last_used[d]));
+    for (const TensorId t : touched.makes) read_later[graph[t].storage.index] = false;
+    for (const TensorId t : touched.reads) read_later[graph[t].storage.index] = true;
+    reversed.push_back(tape.actions[a]);
+  }
+  std::ranges::reverse(reversed);
+  tape.actions = std::move(reversed);
+  return tape;
+}
+
+}  // namespace plimsoll
