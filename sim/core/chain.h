@@ -31,17 +31,23 @@ struct Stage {
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors
   bool recomputable = true;
+
+  friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 struct Parameter {
   std::string name;
   Bytes bytes;
+
+  friend bool operator==(const Parameter&, const Parameter&) = default;
 };
 
 /// A tensor on a boundary between stages, for boundaries that are tuples or share storages.
 struct BoundaryTensor {
   std::string name;
   Bytes bytes;  ///< of its storage
+
+  friend bool operator==(const BoundaryTensor&, const BoundaryTensor&) = default;
 };
 
 struct Chain {
@@ -52,6 +58,8 @@ struct Chain {
   std::vector<Parameter> parameters;
   std::vector<BoundaryTensor> tensors;                 ///< empty unless boundaries are given
   std::vector<std::vector<std::uint32_t>> boundaries;  ///< empty, or stages + 1 lists of indices into `tensors`
+
+  friend bool operator==(const Chain&, const Chain&) = default;
 };
 
 /// Bytes of x_i for i = 0 (the network's input) to L (0 when the last stage is a loss).

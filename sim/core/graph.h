@@ -30,6 +30,8 @@ struct Tensor {
   StorageId storage;  ///< tensors that share one storage (views, in-place results) say so
   std::vector<std::int64_t> shape;
   std::string dtype;
+
+  friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
 /// Parameters and optimizer states are one value for the whole iteration; everything else belongs to a micro-batch.
@@ -54,6 +56,8 @@ struct Op {
   std::vector<TensorId> mutates;  ///< inputs overwritten in place; the new value is an output with the same storage
   bool recomputable = true;
   std::vector<std::pair<std::string, std::string>> attributes;
+
+  friend bool operator==(const Op&, const Op&) = default;
 };
 
 struct Graph {
@@ -66,6 +70,8 @@ struct Graph {
 
   const Tensor& operator[](TensorId id) const { return tensors[id.index]; }
   const Op& operator[](OpId id) const { return ops[id.index]; }
+
+  friend bool operator==(const Graph&, const Graph&) = default;
 };
 
 /// Sum of the bytes of all tensors of one kind, each storage once.

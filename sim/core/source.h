@@ -15,6 +15,8 @@ struct Source {
       device;  ///< as the framework reports it; a platform device whose `model` is equal keeps the trace's times
   std::string dtype = "fp32";                              ///< picks the peak rate when times are re-scaled
   std::vector<std::pair<std::string, std::string>> notes;  ///< every other key, as written
+
+  friend bool operator==(const Source&, const Source&) = default;
 };
 
 }  // namespace plimsoll

@@ -25,8 +25,8 @@ struct Bytes {
   }
 };
 
-/// The largest size a file may state (4 PiB): sums of a million of them still fit 64 bits.
-inline constexpr Bytes largest_bytes{std::int64_t{1} << 42};
+/// The largest size a file may state (4 PiB); readers also check that their sums fit 64 bits.
+inline constexpr Bytes largest_bytes{std::int64_t{1} << 52};
 
 /// A duration or a date in seconds.
 struct Seconds {

@@ -1,0 +1,182 @@
+#include "sim/core/lower_bounds.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+/// Which op makes each tensor, for values of a micro-batch (parameter gradients have many makers and readers wait
+/// for all of them, at the update).
+std::vector<std::optional<std::size_t>> makers_of(const Graph& graph) {
+  std::vector<std::optional<std::size_t>> makers(graph.tensors.size());
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    for (const TensorId t : graph.ops[o].outputs) {
+      if (graph[t].kind != TensorKind::parameter_gradient) makers[t.index] = o;
+    }
+  }
+  return makers;
+}
+
+/// For every op, whether an op on its way from the sources (itself included) reads the network's input; then the same
+/// towards the sinks. Where both hold, the input is live while the op runs.
+std::vector<bool> input_is_live(const Graph& graph, const std::vector<std::optional<std::size_t>>& makers) {
+  const auto reads_input = [&](const Op& op) {
+    return std::ranges::any_of(op.inputs, [&](TensorId t) { return graph[t].kind == TensorKind::input; });
+  };
+  std::vector<bool> from(graph.ops.size()), to(graph.ops.size());
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    from[o] = reads_input(graph.ops[o]);
+    for (const TensorId t : graph.ops[o].inputs) {
+      if (makers[t.index] && *makers[t.index] != o && from[*makers[t.index]]) from[o] = true;
+    }
+  }
+  for (std::size_t o = graph.ops.size(); o-- > 0;) {
+    if (reads_input(graph.ops[o])) to[o] = true;
+    if (!to[o]) continue;
+    for (const TensorId t : graph.ops[o].inputs) {
+      if (makers[t.index]) to[*makers[t.index]] = true;
+    }
+  }
+  for (std::size_t o = 0; o < from.size(); ++o) from[o] = from[o] && to[o];
+  return from;
+}
+
+/// Sums the bytes of tensors, each storage once.
+class StorageSum {
+ public:
+  explicit StorageSum(const Graph& graph) : graph_(graph), seen_(graph.storages, 0) {}
+
+  void restart() {
+    ++round_;
+    sum_ = {};
+  }
+  void add(TensorId t) {
+    std::uint32_t& seen = seen_[graph_[t].storage.index];
+    if (seen == round_) return;
+    seen = round_;
+    sum_ += graph_[t].bytes;
+  }
+  Bytes sum() const { return sum_; }
+
+ private:
+  const Graph& graph_;
+  std::vector<std::uint32_t> seen_;
+  std::uint32_t round_ = 0;
+  Bytes sum_;
+};
+
+/// For every op the parameter gradients that it or the ops before it make, as bits; empty where that would take too
+/// much memory, and then only its own count.
+std::vector<std::vector<bool>> gradients_before(const Graph& graph,
+                                                const std::vector<std::optional<std::size_t>>& makers,
+                                                const std::vector<TensorId>& gradients) {
+  constexpr std::size_t most_bits = std::size_t{1} << 31U;
+  if (gradients.empty() || graph.ops.size() > most_bits / gradients.size()) return {};
+  std::vector<std::uint32_t> number(graph.tensors.size(), 0);
+  for (std::size_t g = 0; g < gradients.size(); ++g) number[gradients[g].index] = static_cast<std::uint32_t>(g);
+  std::vector<std::vector<bool>> before(graph.ops.size(), std::vector<bool>(gradients.size(), false));
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    for (const TensorId t : graph.ops[o].inputs) {
+      if (!makers[t.index] || *makers[t.index] == o) continue;
+      const std::vector<bool>& earlier = before[*makers[t.index]];
+      for (std::size_t g = 0; g < gradients.size(); ++g) {
+        if (earlier[g]) before[o][g] = true;
+      }
+    }
+    for (const TensorId t : graph.ops[o].outputs) {
+      if (graph[t].kind == TensorKind::parameter_gradient) before[o][number[t.index]] = true;
+    }
+  }
+  return before;
+}
+
+}  // namespace
+
+LowerBounds lower_bounds(const Problem& problem, std::size_t devices) {
+  EXPECTS(devices > 0);
+  const Graph& graph = problem.graph;
+  const auto makers = makers_of(graph);
+  LowerBounds bounds;
+
+  Seconds work;
+  std::vector<Seconds> finish(graph.ops.size());
+  Seconds updates;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    Seconds fastest = duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+    for (std::size_t d = 1; d < problem.platform.devices.size(); ++d) {
+      fastest = std::min(fastest, duration_on(problem, id_at<OpId>(o), id_at<DeviceId>(d), Saving::keep));
+    }
+    if (op.phase == Phase::update) {
+      updates += fastest;
+      continue;
+    }
+    work += fastest;
+    Seconds start;
+    for (const TensorId t : op.inputs) {
+      if (makers[t.index] && *makers[t.index] != o) start = std::max(start, finish[*makers[t.index]]);
+    }
+    finish[o] = start + fastest;
+    bounds.critical_path = std::max(bounds.critical_path, finish[o]);
+  }
+  const Seconds all = static_cast<double>(problem.micro_batches) * work + updates;
+  bounds.work = Seconds{all.value / static_cast<double>(devices)};
+
+  std::vector<TensorId> gradients;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (graph.tensors[t].kind == TensorKind::parameter_gradient) gradients.push_back(id_at<TensorId>(t));
+  }
+  const bool all_exist = problem.gradients == Gradients::existing || problem.micro_batches > 1;
+  const auto before = all_exist ? std::vector<std::vector<bool>>{} : gradients_before(graph, makers, gradients);
+  const std::vector<bool> input_live = input_is_live(graph, makers);
+  std::vector<TensorId> inputs;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (graph.tensors[t].kind == TensorKind::input) inputs.push_back(id_at<TensorId>(t));
+  }
+
+  StorageSum set(graph);
+  const auto add_residents = [&] {
+    if (devices > 1) return;
+    for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+      const TensorKind kind = graph.tensors[t].kind;
+      const bool stays = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
+      if (stays || (kind == TensorKind::parameter_gradient && all_exist)) set.add(id_at<TensorId>(t));
+    }
+  };
+  set.restart();
+  add_residents();
+  if (devices == 1) std::ranges::for_each(gradients, [&](TensorId t) { set.add(t); });  // when all is done
+  bounds.memory = set.sum();
+  set.restart();
+  add_residents();
+  const Bytes resident = set.sum();
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    set.restart();
+    const auto add = [&](TensorId t) {
+      const TensorKind kind = graph[t].kind;
+      const bool counted = devices == 1 && (kind == TensorKind::parameter || kind == TensorKind::optimizer_state ||
+                                            (kind == TensorKind::parameter_gradient && all_exist));
+      if (!counted) set.add(t);
+    };
+    std::ranges::for_each(op.inputs, add);
+    std::ranges::for_each(op.outputs, add);
+    if (input_live[o] && devices == 1) std::ranges::for_each(inputs, add);
+    if (!before.empty() && devices == 1) {
+      for (std::size_t g = 0; g < gradients.size(); ++g) {
+        if (before[o][g]) add(gradients[g]);
+      }
+    }
+    const Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
+    const Bytes needed = resident + set.sum() + workspace;
+    if (needed <= bounds.memory) continue;
+    bounds.memory = needed;
+    bounds.memory_by = id_at<OpId>(o);
+  }
+  return bounds;
+}
+
+}  // namespace plimsoll

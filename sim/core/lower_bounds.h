@@ -1,0 +1,25 @@
+#pragma once
+// What no schedule can beat: time by the work per device and by the critical path, memory by the largest working set.
+
+#include <algorithm>
+#include <optional>
+
+#include "sim/core/problem.h"
+
+namespace plimsoll {
+
+struct LowerBounds {
+  Seconds work;                   ///< durations of all ops of all micro-batches, shared evenly by the devices
+  Seconds critical_path;          ///< the longest chain of ops of one micro-batch that read each other's values
+  Bytes memory;                   ///< of the fullest device
+  std::optional<OpId> memory_by;  ///< the op whose working set it is; unset: what is resident anyway
+
+  Seconds time() const { return std::max(work, critical_path); }
+};
+
+/// For schedules that use this many devices. Memory counts, while an op runs: what it reads and makes, its workspace,
+/// parameter gradients that the ops before it must have made, the network's input while it is still to be read, and on
+/// a single device all parameters and optimizer states. Compression of values may go below it.
+LowerBounds lower_bounds(const Problem&, std::size_t devices);
+
+}  // namespace plimsoll

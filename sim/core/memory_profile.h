@@ -1,0 +1,27 @@
+#pragma once
+// How full a memory was over time, and what was in it at the fullest moment.
+
+#include <vector>
+
+#include "sim/core/platform.h"
+#include "sim/core/schedule.h"
+#include "sim/core/timeline.h"
+
+namespace plimsoll {
+
+struct MemoryPoint {
+  Seconds date;
+  Bytes live;  ///< from this date on; several points of one date are its rounds
+};
+
+/// Live bytes of one memory, one point a change.
+std::vector<MemoryPoint> memory_profile(const Schedule&, const Timeline&, const Platform&, MemoryId);
+
+/// What one memory holds when it is fullest.
+struct AtPeak {
+  Bytes bytes, workspace;         ///< workspaces are those of the steps that run then
+  std::vector<BufferId> buffers;  ///< largest first, ties by index
+};
+AtPeak at_peak(const Schedule&, const Timeline&, const Platform&, MemoryId);
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+#pragma once
+// What a simulated (or measured) schedule comes to.
+
+#include <string>
+#include <vector>
+
+#include "sim/core/lower_bounds.h"
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+#include "sim/core/timeline.h"
+
+namespace plimsoll {
+
+struct DeviceMetrics {
+  std::string name;
+  Bytes peak_live;
+  Seconds busy;  ///< some compute stream of it is at work
+  bool fits = true;
+};
+
+struct Metrics {
+  Seconds makespan;
+  Bytes peak;                ///< of the fullest device
+  Seconds recompute;         ///< sum of the durations of steps that repeat an op
+  Bytes moved;               ///< by all transfers
+  Seconds exposed_transfer;  ///< some transfer of a device runs while it computes nothing, summed over devices
+  double bubble = 0;         ///< share of (devices used x makespan) in which a device that is used computes nothing
+  bool fits = true;          ///< no device exceeds its budget
+  std::vector<DeviceMetrics> devices;
+};
+
+Metrics measure(const Problem&, const Schedule&, const Timeline&);
+
+/// How many devices the schedule uses.
+std::size_t devices_used(const Schedule&);
+
+}  // namespace plimsoll
