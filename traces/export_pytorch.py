@@ -62,6 +62,8 @@ def command_line():
     what.add_argument("--model", required=True, metavar="NAME",
                       help="resnet18, resnet50, resnet101, vgg16, densenet121 (with torchvision), gpt, mlp, "
                            "or your own: file.py:name or module:name")
+    what.add_argument("--graph", action="store_true",
+                      help="write the operations of a whole iteration (kind graph) instead of the chain of stages")
     what.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")
@@ -159,6 +161,7 @@ def export(options):
         raise UsageError(f"{sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)") from error
     from pytorch_export.chain_trace import measure_chain
     from pytorch_export.clocks import clock_for
+    from pytorch_export.graph_trace import measure_graph
     from pytorch_export.json_text import json_text
     from pytorch_export.live_bytes import counter_for
     from pytorch_export.models import chain_for
@@ -170,18 +173,20 @@ def export(options):
     clock, counter = clock_for(options.device, options.threads), counter_for(options.device)
     say = lambda text: print(f"{chain.name}: {text}", file=sys.stderr)
     load = os.getloadavg()
-    trace = measure_chain(chain, clock, counter, options.repetitions, options.warm_up, say, not options.no_identity_check)
+    if options.graph:
+        trace = measure_graph(chain, clock, counter, options.repetitions, options.warm_up, say)
+    else:
+        trace = measure_chain(chain, clock, counter, options.repetitions, options.warm_up, say, not options.no_identity_check)
     trace["source"] = origin(options, clock, counter, load) | trace["source"]
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(json_text(trace))
-    report(trace, options, say)
+    report_graph(trace, options, say) if options.graph else report_chain(trace, options, say)
 
 
 def origin(options, clock, counter, load):
-    import torch
     return {
         "kind": "measured",
-        "device": torch.cuda.get_device_name() if options.device == "cuda" else processor(),
+        **device_names(options.device),
         "framework": "PyTorch",
         "versions": versions(),
         "dtype": options.dtype,
@@ -219,18 +224,29 @@ def versions():
     return found
 
 
-def processor():
+def device_names(device):
+    """`device` must read as in platform files: what torch.cuda reports, or the model name of /proc/cpuinfo."""
+    import torch
+    if device == "cuda":
+        return {"device": torch.cuda.get_device_name()}
     facts = {}
     if os.path.exists("/proc/cpuinfo"):
         for line in open("/proc/cpuinfo", encoding="utf-8"):
             key, _, value = line.partition(":")
             facts.setdefault(key.strip(), value.strip())
     if "model name" not in facts:
-        return platform.processor() or platform.machine()
-    return f"{facts['model name']} (family {facts.get('cpu family')}, model {facts.get('model')}, stepping {facts.get('stepping')})"
+        return {"device": platform.processor() or platform.machine()}
+    detail = ", ".join(f"{key} {facts[key]}" for key in ("cpu family", "model", "stepping") if key in facts)
+    return {"device": facts["model name"], "device_detail": f"{detail}, {os.cpu_count()} processors"}
 
 
-def report(trace, options, say):
+def report_graph(trace, options, say):
+    source = trace["source"]
+    say(f"{len(trace['ops'])} operations on {len(trace['tensors'])} tensors, sum of their times "
+        f"{source['check']['sum_of_operation_times_s']:.4f} s, spread {source['spread']['whole_pass']:.1%}; wrote {options.output}")
+
+
+def report_chain(trace, options, say):
     source = trace["source"]
     check = source["check"]
     if check["identity"] != "exact on all stages":

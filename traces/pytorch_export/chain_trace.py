@@ -220,6 +220,7 @@ def evidence(chain, saved, memory, times, deviations, clamped):
     worst = max(((times["training"].spread(phase, k), f"{chain.stages[k].name} {phase}")
                  for phase, k in times["training"].samples), default=(0.0, ""))
     spreads = [times["training"].spread(*key) for key in times["training"].samples]
+    quartiles = [times["training"].quartile_spread(*key) for key in times["training"].samples]
     passes = times["training"].passes()
     plain = times["plain"].samples["iteration", 0]
     stage_sum = sum(times["training"].median(*key) for key in times["training"].samples)
@@ -229,6 +230,7 @@ def evidence(chain, saved, memory, times, deviations, clamped):
         "spread": {
             "meaning": "(largest - smallest) / median over the repetitions",
             "stage_median": round(statistics.median(spreads), 4),
+            "stage_median_between_quartiles": round(statistics.median(quartiles), 4),
             "stage_worst": round(worst[0], 4),
             "stage_worst_is": worst[1],
             "whole_pass": round((max(passes) - min(passes)) / statistics.median(passes), 4),

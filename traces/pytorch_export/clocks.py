@@ -84,6 +84,14 @@ class TimeProbe(Probe):
         middle = statistics.median(samples)
         return (max(samples) - min(samples)) / middle if middle > 0 else 0.0
 
+    def quartile_spread(self, phase, stage):
+        """(third quartile - first) / median: what is left of the spread without the few disturbed repetitions."""
+        samples = self.samples.get((phase, stage), [])
+        if len(samples) < 2:
+            return 0.0
+        first, middle, third = statistics.quantiles(samples, n=4, method="inclusive")
+        return (third - first) / middle if middle > 0 else 0.0
+
     def passes(self):
         """Seconds of each whole pass, all phases and stages together."""
         return [sum(pass_) for pass_ in zip(*self.samples.values())]

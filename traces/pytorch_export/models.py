@@ -144,13 +144,15 @@ def user_chain(options):
     if not isinstance(thing, nn.Module) and callable(thing):
         wants_batch = "batch" in inspect.signature(thing).parameters
         thing = thing(batch=options.batch) if wants_batch else thing()
+    if isinstance(thing, tuple) and len(thing) != 3:
+        raise UsageError(f"--model {options.model}: expected (stages, loss, input), found a tuple of {len(thing)}")
     stages, loss, example = thing if isinstance(thing, tuple) else (thing, None, None)
+    pairs = named_modules_of(stages, options.model)
     example = example if example is not None else input_of_shape(options)
     loss = loss if loss is not None else MeanSquare()
     loss = loss if isinstance(loss, nn.Module) else Loss(loss)
-    pairs = named_modules_of(stages, options.model) + [("loss", loss)]
     name = options.model.split(":")[-1]
-    return Chain(name, stages_of(pairs), example, f"user's {options.model}")
+    return Chain(name, stages_of(pairs + [("loss", loss)]), example, f"user's {options.model}")
 
 
 def named_thing(where):

@@ -3,7 +3,8 @@
 flops: 2 per multiply-add of convolutions and matrix products; a convolution's backward counts one forward for each of the
 input and weight gradients really computed. Everything else counts 0.
 bytes moved: over operations that are not views, the sum of min(elements * element size, storage bytes) of the distinct
-tensors read and written, a tensor overwritten in place twice; a lookup reads only the rows it returns.
+tensors read and written, a tensor overwritten in place twice; a lookup reads only the rows it returns, and what is made
+"like" a tensor does not read it.
 """
 
 import math
@@ -17,7 +18,7 @@ from .storages import storage_of, tensors_in
 FLOPS_RULE = ("2 per multiply-add of convolutions and matrix products; a convolution's backward counts one forward for each "
               "gradient really computed; all else 0")
 BYTES_MOVED_RULE = ("sum over dispatched non-view operations of min(elements * element size, storage bytes) of distinct "
-                    "tensors read and written, in-place ones twice; lookups read only the rows returned")
+                    "tensors read and written, in-place ones twice; lookups read only the rows returned, *_like and new_* read nothing")
 
 ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
 LOOKUPS = {"embedding", "index_select", "gather"}
@@ -68,6 +69,10 @@ def flops_of(name, args, result):
     return 0
 
 
+def reads_only_the_shape(name):
+    return name.endswith("_like") or name.startswith("new_")
+
+
 def traffic(tensor):
     return min(tensor.numel() * tensor.element_size(), storage_of(tensor).nbytes())
 
@@ -86,6 +91,8 @@ def bytes_moved_by(func, name, inputs, outputs):
     read = {id(tensor): tensor for tensor in inputs}
     written = {id(tensor): tensor for tensor in outputs}
     total = sum(traffic(tensor) for tensor in written.values())
+    if reads_only_the_shape(name):
+        return total
     if name in LOOKUPS:
         table = inputs[0]
         return total + min(traffic(table), total) + sum(traffic(t) for t in read.values() if t is not table)

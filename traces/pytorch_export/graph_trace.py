@@ -1,0 +1,203 @@
+"""Records one training iteration operation by operation, as a plimsoll.trace.v1 graph.
+
+Operations are those dispatched below autograd, forward and backward. Views are no operations: a tensor of the graph is
+one value of one storage, and an operation that overwrites its argument makes the next value of that storage.
+Buffers (batch statistics, masks, targets) are left out; `source` gives their bytes.
+"""
+
+import gc
+import statistics
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import executor
+from .errors import MeasurementError
+from .live_bytes import SweepCounter
+from .storages import storage_bytes, storage_of, tensors_in
+from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
+
+
+def measure_graph(chain, clock, counter, repetitions, warm_up, say):
+    """Returns the trace without its command-line part of `source`; the portable counter cannot see workspaces."""
+    counter = None if isinstance(counter, SweepCounter) else counter
+    for _ in range(warm_up):
+        executor.run_plain(chain, executor.Probe())
+        executor.clear_gradients(chain)
+    say("operations and memory")
+    graph = recorded(chain, None, counter)
+    say(f"{len(graph.ops)} operations; times, {repetitions} repetitions")
+    gc.collect()
+    gc.disable()
+    try:
+        times = [operation_times(recorded(chain, clock, None), graph, clock) for _ in range(repetitions)]
+    finally:
+        gc.enable()
+    medians = [statistics.median(samples) for samples in zip(*times)]
+    return assemble(chain, graph, medians, times)
+
+
+def recorded(chain, clock, counter):
+    """One plain iteration under a recorder: with a clock for times, with a counter for workspaces."""
+    recorder = Recorder(chain, clock, counter)
+    x = chain.input
+    with recorder:
+        for k, stage in enumerate(chain.stages):
+            recorder.stage = k
+            x = stage.module(x)
+            for tensor in tensors_in(x):
+                if tensor.requires_grad:
+                    tensor.register_hook(recorder.enters_backward_of(k))
+        recorder.phase = "backward"
+        x.backward()
+    recorder.close(chain, x)
+    executor.clear_gradients(chain)
+    return recorder
+
+
+def operation_times(recorder, reference, clock):
+    clock.settle()
+    if [op["kind"] for op in recorder.ops] != [op["kind"] for op in reference.ops]:
+        raise MeasurementError("two iterations dispatched different operations, so no graph of one iteration exists")
+    return [clock.seconds(*marks) for marks in recorder.marks]
+
+
+class Recorder(TorchDispatchMode):
+    def __init__(self, chain, clock, counter):
+        super().__init__()
+        self.chain, self.clock, self.counter = chain, clock, counter
+        self.phase, self.stage = "forward", 0
+        self.tensors, self.ops, self.marks = [], [], []
+        self.values = {}  # address -> (weak reference to the storage, index of its present tensor)
+        self.storages = 0
+        for tensor in tensors_in(chain.input):
+            self.add_storage(tensor, "input", "input")
+        names = {id(p): n for stage in reversed(chain.stages) for n, p in
+                 ((f"{stage.name}.{n}", p) for n, p in stage.module.named_parameters())}
+        for parameter in chain.parameters():
+            self.add_storage(parameter, "parameter", names[id(parameter)])
+
+    def enters_backward_of(self, stage):
+        def set_stage(_):
+            self.stage = stage
+        return set_stage
+
+    # --- tensors ---------------------------------------------------------------------------------------------------
+
+    def add_tensor(self, tensor, kind, name, storage):
+        self.tensors.append({"name": name, "kind": kind, "bytes": storage_of(tensor).nbytes(), "shape": list(tensor.shape),
+                             "dtype": str(tensor.dtype).replace("torch.", ""), "storage": storage})
+        self.values[storage_of(tensor).data_ptr()] = (StorageWeakRef(storage_of(tensor)), len(self.tensors) - 1)
+        return len(self.tensors) - 1
+
+    def add_storage(self, tensor, kind, name):
+        self.storages += 1
+        return self.add_tensor(tensor, kind, name, self.storages - 1)
+
+    def present_value(self, tensor):
+        """Index of the tensor's present value; None for buffers and constants."""
+        entry = self.values.get(storage_of(tensor).data_ptr())
+        return None if entry is None or entry[0].expired() else entry[1]
+
+    def present_values(self, tensors):
+        found = [self.present_value(tensor) for tensor in tensors]
+        return list(dict.fromkeys(i for i in found if i is not None))
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        arguments = tensors_in(list(args) + list(kwargs.values()))
+        inputs = [] if reads_only_the_shape(operation_name(func)) else self.present_values(arguments)
+        mutates = self.present_values(written_arguments(func, args, kwargs))
+        addresses = storage_bytes(arguments)
+        result, marks, peak = self.run(func, args, kwargs)
+        outputs = tensors_in([result])
+        if not is_view(func, arguments, outputs):
+            self.marks.append(marks)
+            self.add_operation(func, args, result, arguments, addresses, inputs, mutates, peak)
+        return result
+
+    def run(self, func, args, kwargs):
+        if self.counter:
+            self.counter.reset_peak()
+            start = self.counter.live()
+        begun = self.clock.mark() if self.clock else None
+        result = func(*args, **kwargs)
+        ended = self.clock.mark() if self.clock else None
+        return result, (begun, ended), self.counter.peak() - start if self.counter else 0
+
+    def add_operation(self, func, args, result, arguments, addresses, inputs, mutates, peak):
+        name = operation_name(func)
+        label = f"{self.chain.stages[self.stage].name}.{name}.{len(self.ops)}"
+        kind = "activation" if self.phase == "forward" else "gradient"
+        outputs, fresh_bytes = [], 0
+        for tensor in tensors_in([result]):
+            address = storage_of(tensor).data_ptr()
+            if storage_of(tensor).nbytes() == 0 or address in addresses:
+                continue
+            addresses[address] = storage_of(tensor).nbytes()
+            fresh_bytes += addresses[address]
+            outputs.append(self.add_storage(tensor, kind, f"{label}:{len(outputs)}"))
+        for index in mutates:
+            old = self.tensors[index]
+            owner = next(t for t in arguments if self.present_value(t) == index)
+            outputs.append(self.add_tensor(owner, kind, f"{label}:{len(outputs)}", old["storage"]))
+        op = {"name": label, "kind": name, "phase": self.phase, "stage": self.stage}
+        flops = flops_of(name, args, result)
+        if flops is not None:
+            op["flops"] = flops
+        op["bytes"] = bytes_moved_by(func, name, arguments, tensors_in([result]))
+        op["workspace_bytes"] = max(0, peak - fresh_bytes)
+        self.ops.append(op | {"inputs": inputs, "outputs": outputs, "saved": [], "mutates": mutates})
+
+    # --- afterwards ------------------------------------------------------------------------------------------------
+
+    def close(self, chain, loss):
+        """What only the end of the iteration shows: parameter gradients, and outputs that only the backward reads."""
+        for parameter in chain.parameters():
+            index = self.present_value(parameter.grad) if parameter.grad is not None else None
+            if index is not None:
+                self.tensors[index]["kind"] = "parameter_gradient"
+        read_in = {"forward": set(), "backward": set()}
+        for op in self.ops:
+            read_in[op["phase"]].update(op["inputs"])
+        of_loss = self.present_value(loss)
+        for op in self.ops:
+            if op["phase"] == "forward":
+                op["saved"] = [i for i in op["outputs"]
+                               if i in read_in["backward"] and i not in read_in["forward"] and i != of_loss]
+
+
+def written_arguments(func, args, kwargs):
+    """The tensors that an operation's schema says it overwrites."""
+    written = []
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written += tensors_in(args[i] if i < len(args) else kwargs.get(argument.name))
+    return written
+
+
+def assemble(chain, graph, medians, times):
+    totals = [sum(samples) for samples in times]
+    ops = [{key: op[key] for key in ("name", "kind", "phase", "stage")} | {"time_s": seconds}
+           | {key: value for key, value in op.items() if key not in ("name", "kind", "phase", "stage")}
+           for op, seconds in zip(graph.ops, medians)]
+    return {
+        "format": "plimsoll.trace.v1",
+        "kind": "graph",
+        "name": chain.name,
+        "source": {
+            "model": chain.description,
+            "stages": [stage.name for stage in chain.stages],
+            "spread": {"meaning": "(largest - smallest) / median over the repetitions, of the sum of all operations",
+                       "whole_pass": round((max(totals) - min(totals)) / statistics.median(totals), 4)},
+            "check": {"sum_of_operation_times_s": sum(medians)},
+            "workspaces": "measured" if graph.counter else "unknown, written as 0: the portable counter does not see them",
+            "buffers_left_out_bytes": sum(storage_bytes(chain.buffers()).values()),
+        },
+        "tensors": graph.tensors,
+        "ops": ops,
+    }
+

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Tests of traces/export_pytorch.py. Skipped where this Python has no torch; runs in well under a minute.
+
+  /usr/bin/python3 traces/test_export_pytorch.py
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "export_pytorch.py")
+sys.path.insert(0, HERE)
+
+try:
+    import torch
+except ImportError:
+    torch = None
+NO_TORCH = f"{sys.executable} has no torch: apt-get install python3-torch, then run this with /usr/bin/python3"
+
+# A user's file: shapes are small enough for sums by hand.
+USER_MODEL = """
+import torch
+from torch import nn
+
+class Residual(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+class Frozen(nn.Linear):
+    def __init__(self, n):
+        super().__init__(n, n)
+        for parameter in self.parameters():
+            parameter.requires_grad_(False)
+
+def small():
+    torch.manual_seed(0)
+    stages = [("first", nn.Sequential(nn.Linear(10, 20), nn.ReLU())), ("second", nn.Sequential(nn.Linear(20, 5), nn.Sigmoid(), nn.Tanh()))]
+    return stages, lambda y: y.exp().sum(), torch.randn(3, 10)
+
+def tied():
+    first, last = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+    last.weight = first.weight
+    return [first, nn.Tanh(), last], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+def frozen():
+    return [nn.Linear(8, 8), Frozen(8), Residual()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Split(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x), torch.sigmoid(x)
+
+class Join(nn.Module):
+    def forward(self, pair):
+        return pair[0] * pair[1]
+
+def pair():
+    return [nn.Linear(8, 8), Split(), Join()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Hidden(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.hidden = x.clone()  # autograd does not know of it
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * ctx.hidden * gradient
+
+class Secret(nn.Module):
+    def forward(self, x):
+        return Hidden.apply(x)
+
+def hidden():
+    return [nn.Linear(8, 8), Secret()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
+sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+no_model = 3
+"""
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False)
+
+
+def store_all_peak(trace):
+    """The peak that the fields promise when nothing is dropped, above parameters and input."""
+    live, peak, with_gradient, output_gradient = 0, 0, set(), 0
+    for stage in trace["stages"]:
+        peak = max(peak, live + stage["saved_bytes"] + stage["forward_workspace_bytes"])
+        live += stage["saved_bytes"]
+    for stage in reversed(trace["stages"]):
+        new = set(stage["parameters"]) - with_gradient
+        with_gradient |= new
+        made = stage["input_gradient_bytes"] + sum(trace["parameters"][i]["bytes"] for i in new)
+        peak = max(peak, live + made + stage["backward_workspace_bytes"])
+        live += made - stage["saved_bytes"] - output_gradient
+        output_gradient = stage["input_gradient_bytes"]
+    return peak
+
+
+class WithFolder(unittest.TestCase):
+    traces = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = os.path.join(cls.folder.name, "user_model.py")
+        with open(cls.model, "w", encoding="utf-8") as file:
+            file.write(USER_MODEL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def trace(self, name, *options):
+        """The trace of one of USER_MODEL's functions, or of the built-in gpt; measured once for each set of options."""
+        key = (name, *options)
+        if key not in self.traces:
+            self.traces[key] = self.measured_trace(name, *options)
+        return self.traces[key]
+
+    def measured_trace(self, name, *options):
+        output = os.path.join(self.folder.name, "trace.json")
+        model = name if name == "gpt" else f"{self.model}:{name}"
+        done = run("--model", model, "--repetitions", "2", "-o", output, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(output, encoding="utf-8") as file:
+            return json.load(file)
+
+
+@unittest.skipIf(torch is None, NO_TORCH)
+class ChainTrace(WithFolder):
+    def check_small_network(self, trace):
+        """x (3, 10) -> linear, ReLU (3, 20) -> linear, sigmoid, tanh (3, 5) -> exp, sum; 4 bytes an element."""
+        first, second, loss = trace["stages"]
+        self.assertEqual(trace["input_bytes"], 3 * 10 * 4)
+        # The ReLU keeps its result, which is the output; the sum before it dies.
+        self.assertEqual((first["output_bytes"], first["saved_bytes"]), (3 * 20 * 4, 3 * 20 * 4))
+        self.assertEqual(first["forward_workspace_bytes"], 3 * 20 * 4)
+        self.assertEqual(first["input_gradient_bytes"], 0)
+        # Tanh keeps the output, sigmoid its result.
+        self.assertEqual((second["output_bytes"], second["saved_bytes"]), (3 * 5 * 4, 2 * 3 * 5 * 4))
+        self.assertEqual(second["input_gradient_bytes"], 3 * 20 * 4)
+        # exp keeps its result; the loss itself is 4 bytes.
+        self.assertEqual((loss["output_bytes"], loss["saved_bytes"]), (0, 3 * 5 * 4 + 4))
+        self.assertEqual(loss["input_gradient_bytes"], 3 * 5 * 4)
+        self.assertEqual([p["bytes"] for p in trace["parameters"]], [10 * 20 * 4, 20 * 4, 20 * 5 * 4, 5 * 4])
+        self.assertEqual([s["parameters"] for s in trace["stages"]], [[0, 1], [2, 3], []])
+        self.assertEqual([s["keeps_input"] for s in trace["stages"]], [True, True, False])
+        self.assertEqual([s["keeps_output"] for s in trace["stages"]], [True, True, False])
+        self.assertEqual([s["forward_flops"] for s in trace["stages"]], [2 * 3 * 10 * 20, 2 * 3 * 20 * 5, 0])
+        self.assertEqual([s["backward_flops"] for s in trace["stages"]], [2 * 3 * 10 * 20, 2 * 2 * 3 * 20 * 5, 0])
+        # The first linear reads x, weight, bias and writes the sum; the ReLU reads and writes 240 bytes.
+        self.assertEqual(first["forward_bytes_moved"], 120 + 800 + 80 + 240 + 2 * 240)
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+
+    def test_bytes_of_a_small_network_are_those_computed_by_hand(self):
+        self.check_small_network(self.trace("small"))
+
+    def test_the_portable_counter_finds_the_same_bytes(self):
+        self.check_small_network(self.trace("small", "--memory-counter", "sweep"))
+
+    def test_a_last_stage_is_the_loss_and_every_required_field_is_there(self):
+        trace = self.trace("small")
+        self.assertEqual((trace["format"], trace["kind"], trace["source"]["kind"]), ("plimsoll.trace.v1", "chain", "measured"))
+        for stage in trace["stages"]:
+            self.assertGreaterEqual(stage["saved_bytes"], stage["output_bytes"])
+            self.assertTrue(all(stage[key] >= 0 for key in stage if key.endswith(("_s", "_bytes", "_flops", "_moved"))))
+        self.assertEqual(trace["stages"][-1]["output_bytes"], 0)
+        self.assertEqual(trace["boundaries"], [[0], [1], [2], []])
+        self.assertEqual([t["bytes"] for t in trace["tensors"]], [120, 240, 60])
+
+    def test_tied_parameters_are_one_id_in_several_stages(self):
+        trace = self.trace("tied")
+        self.assertEqual(trace["parameters"], [{"name": "stage0.weight", "bytes": 8 * 8 * 4}])
+        self.assertEqual([s["parameters"] for s in trace["stages"]], [[0], [], [0], []])
+
+    def test_a_frozen_layer_has_no_parameter_gradient_and_does_not_keep_its_input(self):
+        trace = self.trace("frozen")
+        _, frozen, residual, _ = trace["stages"]
+        self.assertEqual(frozen["parameter_gradient_bytes"], 0)
+        self.assertFalse(frozen["keeps_input"])
+        self.assertEqual(residual["saved_bytes"], residual["output_bytes"])
+        self.assertFalse(residual["keeps_input"] or residual["keeps_output"])
+
+    def test_a_tuple_boundary_lists_each_tensor(self):
+        trace = self.trace("pair")
+        self.assertEqual(trace["boundaries"], [[0], [1], [2, 3], [4], []])
+        self.assertEqual(trace["stages"][1]["output_bytes"], 2 * 4 * 8 * 4)
+        self.assertEqual(trace["stages"][2]["input_gradient_bytes"], 2 * 4 * 8 * 4)
+
+    def test_the_fields_give_back_the_measured_peak_of_a_small_gpt(self):
+        trace = self.trace("gpt", "--layers", "2", "--width", "16", "--heads", "2", "--sequence", "8", "--vocabulary", "50", "--batch", "2")
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+        self.assertEqual(trace["stages"][-2]["forward_flops"], 2 * (2 * 8) * 16 * 50)
+        promised, measured = store_all_peak(trace), trace["source"]["check"]["stagewise_peak_bytes"]
+        self.assertGreaterEqual(promised, measured)
+        if not trace["source"]["workspaces_clamped_to_zero"]:
+            self.assertEqual(promised, measured)
+
+    def test_tensors_hidden_from_autograd_break_the_identity_and_no_trace_is_written(self):
+        output = os.path.join(self.folder.name, "hidden.json")
+        arguments = ("--model", f"{self.model}:hidden", "--repetitions", "2", "-o", output)
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("forward of 'stage1' changes live bytes by 256, expected 128", done.stderr)
+        self.assertFalse(os.path.exists(output))
+        self.assertEqual(run(*arguments, "--no-identity-check").returncode, 0)
+
+
+@unittest.skipIf(torch is None, NO_TORCH)
+class GraphTrace(WithFolder):
+    def test_every_tensor_is_made_before_it_is_read_and_every_parameter_has_one_gradient(self):
+        trace = self.trace("small", "--graph")
+        self.assertEqual(trace["kind"], "graph")
+        kinds = [t["kind"] for t in trace["tensors"]]
+        made = {i for i, kind in enumerate(kinds) if kind in ("input", "parameter")}
+        for op in trace["ops"]:
+            self.assertLessEqual(set(op["inputs"]) | set(op["mutates"]), made, op["name"])
+            self.assertFalse(set(op["outputs"]) & made, op["name"])
+            made |= set(op["outputs"])
+        self.assertEqual(len(made), len(trace["tensors"]))
+        self.assertEqual(kinds.count("parameter_gradient"), 4)
+        self.assertEqual([op["stage"] for op in trace["ops"]], sorted((o["stage"] for o in trace["ops"] if o["phase"] == "forward"))
+                         + sorted((o["stage"] for o in trace["ops"] if o["phase"] == "backward"), reverse=True))
+
+
+class ShippedTraces(unittest.TestCase):
+    def test_the_fields_of_each_measured_chain_give_back_its_measured_peak(self):
+        for name in sorted(os.listdir(os.path.join(HERE, "data"))):
+            with open(os.path.join(HERE, "data", name), encoding="utf-8") as file:
+                trace = json.load(file) if name.endswith("_cpu.json") else {}
+            if trace.get("kind") != "chain" or "stagewise_peak_bytes" not in trace["source"].get("check", {}):
+                continue
+            with self.subTest(trace=name):
+                promised, measured = store_all_peak(trace), trace["source"]["check"]["stagewise_peak_bytes"]
+                self.assertGreaterEqual(promised, measured)
+                if not trace["source"]["workspaces_clamped_to_zero"]:
+                    self.assertEqual(promised, measured)
+
+
+class WrongUsage(WithFolder):
+    def refused(self, expected, *arguments):
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(expected, done.stderr)
+
+    def test_a_wrong_command_gives_one_line_and_exit_code_2(self):
+        output = os.path.join(self.folder.name, "none.json")
+        self.refused("--model", "-o", output)
+        self.refused("--output", "--model", "mlp")
+        self.refused("unrecognized arguments: --bach 8", "--model", "mlp", "--bach", "8", "-o", output)
+        self.refused("expected a positive integer, found '-1'", "--model", "mlp", "--batch", "-1", "-o", output)
+        self.refused("invalid choice: 'tpu'", "--model", "mlp", "--device", "tpu", "-o", output)
+        self.refused("no folder", "--model", "mlp", "-o", "/no/such/folder/trace.json")
+        self.assertFalse(os.path.exists(output))
+
+    @unittest.skipIf(torch is None, NO_TORCH)
+    def test_a_wrong_model_gives_one_line_and_exit_code_2(self):
+        output = ("-o", os.path.join(self.folder.name, "none.json"))
+        self.refused("unknown; built in are mlp, gpt, resnet18", "--model", "resnet", *output)
+        self.refused("no file missing.py", "--model", "missing.py:build", *output)
+        self.refused("has no 'build'", "--model", f"{self.model}:build", *output)
+        self.refused("expected an nn.Sequential or a list of modules, found int", "--model", f"{self.model}:no_model", *output)
+        self.refused("--input-shape is needed", "--model", f"{self.model}:sequential", *output)
+        self.refused("overwrites its input in place", "--model", f"{self.model}:in_place", "--input-shape", "4,8", *output)
+
+    def test_help_names_the_built_in_models_and_the_options(self):
+        done = run("--help")
+        self.assertEqual(done.returncode, 0)
+        for word in ("resnet50", "--batch", "--device", "my_model.py:build"):
+            self.assertIn(word, done.stdout)
+
+
+if __name__ == "__main__":
+    if torch is None:
+        print(f"most tests are skipped: {NO_TORCH}", file=sys.stderr)
+    unittest.main()
