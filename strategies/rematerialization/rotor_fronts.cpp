@@ -1,0 +1,232 @@
+#include "strategies/rematerialization/rotor_fronts.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/core/expects.h"
+#include "strategies/rematerialization/vector_clones.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr std::int64_t cells = 512;
+constexpr std::size_t block_points = std::size_t{1} << 16;
+
+PLIMSOLL_VECTOR_CLONES
+void lower_to(double* upper, const double* late, const double* early, double nograd, std::int64_t count) {
+  for (std::int64_t c = 0; c < count; ++c) {
+    const double time = nograd + late[c] + early[c];
+    upper[c] = time < upper[c] ? time : upper[c];
+  }
+}
+
+}  // namespace
+
+// Memory is cut into cells. A first pass over all choices bounds the front at the cells' edges; only where a choice may
+// lie below that bound inside a cell are its points gathered, sorted and reduced to the front.
+struct RotorFronts::Scratch {
+  std::vector<Choice> choices;
+  std::vector<double> upper;  // by cell: no less than the best time at its lower edge
+  std::vector<Point> points;
+};
+
+RotorFronts::RotorFronts(const ChainModel& model, FrontRounding rounding, Seconds resolution)
+    : model_{model}, conditions_{model_}, rounding_{rounding}, resolution_{resolution.value} {
+  const Bytes peak = evaluate(model_, store_all_sequence(model_.stages())).peak;
+  base_ = (model_.resident + model_.x[0]).count;
+  range_ = peak.count - base_;
+  cell_ = range_ / cells + 1;
+  build();
+}
+
+void RotorFronts::build() {
+  const std::size_t n = model_.stages();
+  const std::vector<Point> zero{{0, 0}};
+  nothing_ = store(zero);
+  fronts_.resize(n * (n + 1) / 2);
+  Scratch scratch;
+  scratch.upper.resize(static_cast<std::size_t>(cells) + 1);
+  for (std::size_t l = 0; l < n; ++l) {
+    for (std::size_t i = l + 1; i-- > 0;) {
+      find_choices(i, l, scratch.choices);
+      fronts_[l * (l + 1) / 2 + i] = combine(scratch);
+    }
+  }
+}
+
+void RotorFronts::find_choices(std::size_t i, std::size_t l, std::vector<Choice>& choices) const {
+  choices.clear();
+  const auto add = [&](Choice choice) {
+    if (choice.late->points.empty() || choice.early->points.empty()) return;
+    choice.low =
+        std::max({choice.low, choice.shift + choice.late->points.front().bytes, choice.early->points.front().bytes});
+    if (choice.low <= range_) choices.push_back(choice);
+  };
+  const Front* const after = i == l ? &nothing_ : &front(i + 1, l);
+  add({i, i == l ? 0 : model_.saved[i].count, conditions_.all(i, l).count, 0, after, &nothing_});
+  double nograd = 0;
+  Bytes run;
+  for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
+    nograd += model_.nograd[j - 1].value;
+    run = std::max(run, conditions_.null_step(i, j - 1));
+    add({j, model_.x[j].count, (conditions_.held(l) + run).count, nograd, &front(j, l), &front(i, j - 1)});
+  }
+}
+
+RotorFronts::Front RotorFronts::combine(Scratch& scratch) {
+  bound(scratch);
+  gather(scratch);
+  keep_front(scratch.points);
+  return store(scratch.points);
+}
+
+void RotorFronts::bound(Scratch& scratch) const {
+  std::vector<double>& upper = scratch.upper;
+  std::fill(upper.begin(), upper.end(), infinite);
+  std::int64_t high = cells + 1;  // from here on no later choice, with more forwards before its parts, is better
+  for (const Choice& choice : scratch.choices) {
+    while (high > 0 && upper[static_cast<std::size_t>(high - 1)] <= choice.nograd) --high;
+    const std::int64_t back = choice.shift / cell_ + (choice.shift % cell_ != 0 ? 1 : 0);
+    const std::int64_t first = std::max(back, (choice.low + cell_ - 1) / cell_);
+    lower_to(upper.data() + first, choice.late->edges + (first - back), choice.early->edges + first, choice.nograd,
+             high - first);
+  }
+}
+
+void RotorFronts::gather(Scratch& scratch) const {
+  scratch.points.clear();
+  const double* const upper = scratch.upper.data();
+  for (const Choice& choice : scratch.choices) {
+    const std::int64_t back = choice.shift / cell_;
+    const double* const late = choice.late->edges + 1 - back;
+    const double* const early = choice.early->edges + 1;
+    std::int64_t c = choice.low / cell_;
+    while (c < cells && upper[c] > choice.nograd) {
+      if (!(choice.nograd + late[c] + early[c] < upper[c])) {
+        ++c;
+        continue;
+      }
+      const std::int64_t first = c;
+      while (c < cells && choice.nograd + late[c] + early[c] < upper[c]) ++c;
+      gather(choice, std::max(choice.low, first * cell_), c * cell_, scratch.points);
+    }
+  }
+}
+
+// The steps of a choice's time from `first` bytes on, the time at `first` included.
+void RotorFronts::gather(const Choice& choice, std::int64_t first, std::int64_t end, std::vector<Point>& points) const {
+  const auto at = [](const Front& front, std::int64_t bytes) {
+    return std::prev(std::ranges::upper_bound(front.points, bytes, {}, &Point::bytes));
+  };
+  auto late = at(*choice.late, first - choice.shift);
+  auto early = at(*choice.early, first);
+  const auto late_end = choice.late->points.end();
+  const auto early_end = choice.early->points.end();
+  end = std::min(end, range_ + 1);
+  for (std::int64_t bytes = first; bytes < end;) {
+    points.push_back({bytes, choice.nograd + late->seconds + early->seconds});
+    const std::int64_t next_late = late + 1 != late_end ? (late + 1)->bytes + choice.shift : end;
+    const std::int64_t next_early = early + 1 != early_end ? (early + 1)->bytes : end;
+    bytes = std::min(next_late, next_early);
+    if (next_late == bytes && late + 1 != late_end) ++late;
+    if (next_early == bytes && early + 1 != early_end) ++early;
+  }
+}
+
+void RotorFronts::keep_front(std::vector<Point>& points) const {
+  std::ranges::sort(points, [](const Point& a, const Point& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds;
+  });
+  std::size_t kept = 0;
+  double best = infinite, group = infinite;  // group: time of the first point of those closer than the resolution
+  for (const Point& point : points) {
+    if (!(point.seconds < best)) continue;
+    best = point.seconds;
+    if (!(group - best > resolution_) && kept > 0) {
+      if (rounding_ == FrontRounding::down) points[kept - 1].seconds = best;
+      continue;
+    }
+    group = best;
+    points[kept++] = point;
+  }
+  points.resize(kept);
+}
+
+RotorFronts::Front RotorFronts::store(std::span<const Point> points) {
+  constexpr std::size_t edge_count = static_cast<std::size_t>(cells) + 1;
+  if (points.size() > points_left_) {
+    points_left_ = std::max(block_points, points.size());
+    point_blocks_.push_back(std::make_unique_for_overwrite<Point[]>(points_left_));
+    next_point_ = point_blocks_.back().get();
+  }
+  std::ranges::copy(points, next_point_);
+  Front front{{next_point_, points.size()}, nullptr};
+  next_point_ += points.size();
+  points_left_ -= points.size();
+  points_ += points.size();
+
+  edge_blocks_.push_back(std::make_unique_for_overwrite<double[]>(edge_count));
+  double* const edges = edge_blocks_.back().get();
+  std::int64_t c = 0;
+  double seconds = infinite;
+  for (const Point& point : points) {
+    for (; c * cell_ < point.bytes; ++c) edges[c] = seconds;
+    seconds = point.seconds;
+  }
+  std::fill(edges + c, edges + edge_count, seconds);
+  front.edges = edges;
+  return front;
+}
+
+double RotorFronts::time(const Front& front, std::int64_t bytes) {
+  const auto after = std::ranges::upper_bound(front.points, bytes, {}, &Point::bytes);
+  return after == front.points.begin() ? infinite : std::prev(after)->seconds;
+}
+
+double RotorFronts::time(const Choice& choice, std::int64_t bytes) {
+  if (bytes < choice.low) return infinite;
+  return choice.nograd + time(*choice.late, bytes - choice.shift) + time(*choice.early, bytes);
+}
+
+std::optional<Bytes> RotorFronts::smallest_feasible() const {
+  const std::span<const Point> points = front(0, model_.stages() - 1).points;
+  if (points.empty()) return std::nullopt;
+  return Bytes{base_ + points.front().bytes};
+}
+
+std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
+  const double seconds = time(front(0, model_.stages() - 1), std::min(budget.count - base_, range_));
+  if (seconds == infinite) return std::nullopt;
+  return Seconds{seconds};
+}
+
+std::optional<ChainSequence> RotorFronts::solve(Bytes budget) const {
+  EXPECTS(rounding_ == FrontRounding::up || resolution_ == 0);
+  if (!recompute(budget)) return std::nullopt;
+  ChainSequence sequence;
+  append(sequence, 0, model_.stages() - 1, std::min(budget.count - base_, range_));
+  return sequence;
+}
+
+// The first choice that is as fast as the front; saving comes first, then the smallest j.
+void RotorFronts::append(ChainSequence& sequence, std::size_t i, std::size_t l, std::int64_t bytes) const {
+  using Kind = ChainStep::Kind;
+  std::vector<Choice> choices;
+  find_choices(i, l, choices);
+  const double best = time(front(i, l), bytes);
+  const auto choice = std::ranges::find_if(choices, [&](const Choice& c) { return time(c, bytes) <= best; });
+  EXPECTS(choice != choices.end());
+  if (choice->j == i) {
+    sequence.push_back({Kind::forward_saving, i});
+    if (i < l) append(sequence, i + 1, l, bytes - choice->shift);
+    sequence.push_back({Kind::backward, i});
+    return;
+  }
+  for (std::size_t k = i; k < choice->j; ++k) sequence.push_back({Kind::forward, k});
+  append(sequence, choice->j, l, bytes - choice->shift);
+  append(sequence, i, choice->j - 1, bytes);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,84 @@
+#pragma once
+// rotor's recursion without slots: for every sub-chain the front of (bytes, least recompute time), exact to the byte.
+// The recursion and its source: rotor_conditions.h.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "strategies/common/chain_sequence.h"
+#include "strategies/rematerialization/rotor_conditions.h"
+
+namespace plimsoll {
+
+/// What becomes of points of a front that lie closer together than a resolution.
+enum class FrontRounding : std::uint8_t {
+  up,    ///< the slower ones stay: every time is reached by a sequence
+  down,  ///< the faster times stay, at the smaller memory: no sequence is faster
+};
+
+/// Fronts of all sub-chains up to store_all's memory. With a resolution of 0 nothing is rounded.
+class RotorFronts {
+ public:
+  RotorFronts(const ChainModel&, FrontRounding, Seconds resolution);
+
+  /// Least recompute time within `budget`; nothing where no sequence fits.
+  std::optional<Seconds> recompute(Bytes budget) const;
+
+  /// The sequence that recompute() promises, where fronts are rounded up or not at all.
+  std::optional<ChainSequence> solve(Bytes budget) const;
+
+  /// The least budget that any sequence of rotor's class keeps; rounding does not move it.
+  std::optional<Bytes> smallest_feasible() const;
+
+  std::size_t points() const { return points_; }
+
+ private:
+  struct Point {
+    std::int64_t bytes;
+    double seconds;
+  };
+  // `edges[c]` is the time at the lower edge of cell c of memory, infinite below the first point.
+  struct Front {
+    std::span<const Point> points;
+    const double* edges;
+  };
+  // One way to solve a sub-chain: `time` = nograd + late(m - shift) + early(m), from `low` bytes on.
+  struct Choice {
+    std::size_t j;  // split before j; i stands for saving at i
+    std::int64_t shift, low;
+    double nograd;
+    const Front *late, *early;
+  };
+  struct Scratch;
+
+  void build();
+  void find_choices(std::size_t i, std::size_t l, std::vector<Choice>&) const;
+  Front combine(Scratch&);
+  void bound(Scratch&) const;
+  void gather(Scratch&) const;
+  void gather(const Choice&, std::int64_t first, std::int64_t end, std::vector<Point>&) const;
+  void keep_front(std::vector<Point>&) const;
+  Front store(std::span<const Point>);
+
+  const Front& front(std::size_t i, std::size_t l) const { return fronts_[l * (l + 1) / 2 + i]; }
+  static double time(const Front&, std::int64_t bytes);
+  static double time(const Choice&, std::int64_t bytes);
+  void append(ChainSequence&, std::size_t i, std::size_t l, std::int64_t bytes) const;
+
+  ChainModel model_;
+  RotorConditions conditions_;
+  FrontRounding rounding_;
+  double resolution_;
+  std::int64_t base_, range_, cell_;  // bytes: not counted by sub-problem (0, n - 1); the most it can use; of a cell
+  std::vector<Front> fronts_;         // (i, l) by l, then i
+  Front nothing_;                     // 0 s from 0 bytes on
+  std::vector<std::unique_ptr<Point[]>> point_blocks_;
+  std::vector<std::unique_ptr<double[]>> edge_blocks_;
+  Point* next_point_ = nullptr;
+  std::size_t points_left_ = 0, points_ = 0;
+};
+
+}  // namespace plimsoll
