@@ -1,0 +1,17 @@
+#pragma once
+// Both engines under one name each, for tests that must hold for either.
+
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+
+namespace plimsoll::test {
+
+struct Engine {
+  const char* name;
+  Timeline (*simulate)(const Schedule&, const Platform&);
+};
+
+inline const Engine event_engine{"event", [](const Schedule& s, const Platform& p) { return simulate_event(s, p); }};
+inline const Engine simgrid_engine{"simgrid", simulate_simgrid};
+
+}  // namespace plimsoll::test
