@@ -25,11 +25,13 @@ void lower_to(double* upper, const double* late, const double* early, double nog
 }  // namespace
 
 // Memory is cut into cells. A first pass over all choices bounds the front at the cells' edges; only where a choice may
-// lie below that bound inside a cell are its points gathered, sorted and reduced to the front.
+// reach that bound inside a cell are its points gathered, sorted and reduced to the front.
 struct RotorFronts::Scratch {
   std::vector<Choice> choices;
   std::vector<double> upper;  // by cell: no less than the best time at its lower edge
-  std::vector<Point> points;
+  std::vector<Point> points, sorted;
+  std::vector<std::uint32_t> cell;   // of each point
+  std::vector<std::uint32_t> begin;  // by cell: its first point in `sorted`
 };
 
 RotorFronts::RotorFronts(const ChainModel& model, FrontRounding rounding, Seconds resolution)
@@ -78,8 +80,9 @@ void RotorFronts::find_choices(std::size_t i, std::size_t l, std::vector<Choice>
 RotorFronts::Front RotorFronts::combine(Scratch& scratch) {
   bound(scratch);
   gather(scratch);
-  keep_front(scratch.points);
-  return store(scratch.points);
+  sort(scratch);
+  keep_front(scratch.sorted);
+  return store(scratch.sorted);
 }
 
 void RotorFronts::bound(Scratch& scratch) const {
@@ -97,48 +100,66 @@ void RotorFronts::bound(Scratch& scratch) const {
 
 void RotorFronts::gather(Scratch& scratch) const {
   scratch.points.clear();
+  scratch.cell.clear();
   const double* const upper = scratch.upper.data();
   for (const Choice& choice : scratch.choices) {
     const std::int64_t back = choice.shift / cell_;
     const double* const late = choice.late->edges + 1 - back;
     const double* const early = choice.early->edges + 1;
+    const auto may_reach = [&](std::int64_t c) { return choice.nograd + late[c] + early[c] <= upper[c]; };
     std::int64_t c = choice.low / cell_;
-    while (c < cells && upper[c] > choice.nograd) {
-      if (!(choice.nograd + late[c] + early[c] < upper[c])) {
-        ++c;
-        continue;
-      }
+    while (c < cells && upper[c] >= choice.nograd) {
       const std::int64_t first = c;
-      while (c < cells && choice.nograd + late[c] + early[c] < upper[c]) ++c;
-      gather(choice, std::max(choice.low, first * cell_), c * cell_, scratch.points);
+      while (c < cells && may_reach(c)) ++c;
+      if (c > first) gather(choice, std::max(choice.low, first * cell_), std::min(c * cell_, range_ + 1), scratch);
+      while (c < cells && upper[c] >= choice.nograd && !may_reach(c)) ++c;
     }
   }
 }
 
-// The steps of a choice's time from `first` bytes on, the time at `first` included.
-void RotorFronts::gather(const Choice& choice, std::int64_t first, std::int64_t end, std::vector<Point>& points) const {
+// The steps of a choice's time in [first, end), the time at `first` included, where they reach the bound.
+void RotorFronts::gather(const Choice& choice, std::int64_t first, std::int64_t end, Scratch& scratch) const {
   const auto at = [](const Front& front, std::int64_t bytes) {
     return std::prev(std::ranges::upper_bound(front.points, bytes, {}, &Point::bytes));
   };
   auto late = at(*choice.late, first - choice.shift);
   auto early = at(*choice.early, first);
-  const auto late_end = choice.late->points.end();
-  const auto early_end = choice.early->points.end();
-  end = std::min(end, range_ + 1);
+  const auto late_end = std::prev(choice.late->points.end());
+  const auto early_end = std::prev(choice.early->points.end());
+  std::int64_t c = first / cell_;
   for (std::int64_t bytes = first; bytes < end;) {
-    points.push_back({bytes, choice.nograd + late->seconds + early->seconds});
-    const std::int64_t next_late = late + 1 != late_end ? (late + 1)->bytes + choice.shift : end;
-    const std::int64_t next_early = early + 1 != early_end ? (early + 1)->bytes : end;
+    while (bytes >= (c + 1) * cell_) ++c;
+    const double seconds = choice.nograd + late->seconds + early->seconds;
+    if (seconds <= scratch.upper[static_cast<std::size_t>(c)]) {
+      scratch.points.push_back({bytes, seconds});
+      scratch.cell.push_back(static_cast<std::uint32_t>(c));
+    }
+    const std::int64_t next_late = late != late_end ? (late + 1)->bytes + choice.shift : end;
+    const std::int64_t next_early = early != early_end ? (early + 1)->bytes : end;
     bytes = std::min(next_late, next_early);
-    if (next_late == bytes && late + 1 != late_end) ++late;
-    if (next_early == bytes && early + 1 != early_end) ++early;
+    if (next_late == bytes && late != late_end) ++late;
+    if (next_early == bytes && early != early_end) ++early;
+  }
+}
+
+// By cell first, by counting, then within each cell.
+void RotorFronts::sort(Scratch& scratch) {
+  std::vector<std::uint32_t>& begin = scratch.begin;
+  begin.assign(static_cast<std::size_t>(cells) + 2, 0);
+  for (const std::uint32_t c : scratch.cell) ++begin[c + 2];
+  for (std::size_t c = 2; c < begin.size(); ++c) begin[c] += begin[c - 1];
+  scratch.sorted.resize(scratch.points.size());
+  for (std::size_t p = 0; p < scratch.points.size(); ++p) {
+    scratch.sorted[begin[scratch.cell[p] + 1]++] = scratch.points[p];
+  }
+  for (std::size_t c = 0; c + 1 < begin.size(); ++c) {
+    std::sort(
+        scratch.sorted.begin() + begin[c], scratch.sorted.begin() + begin[c + 1],
+        [](const Point& a, const Point& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds; });
   }
 }
 
 void RotorFronts::keep_front(std::vector<Point>& points) const {
-  std::ranges::sort(points, [](const Point& a, const Point& b) {
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds;
-  });
   std::size_t kept = 0;
   double best = infinite, group = infinite;  // group: time of the first point of those closer than the resolution
   for (const Point& point : points) {

@@ -59,7 +59,8 @@ class RotorFronts {
   Front combine(Scratch&);
   void bound(Scratch&) const;
   void gather(Scratch&) const;
-  void gather(const Choice&, std::int64_t first, std::int64_t end, std::vector<Point>&) const;
+  void gather(const Choice&, std::int64_t first, std::int64_t end, Scratch&) const;
+  static void sort(Scratch&);
   void keep_front(std::vector<Point>&) const;
   Front store(std::span<const Point>);
 

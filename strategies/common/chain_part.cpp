@@ -1,0 +1,120 @@
+#include "strategies/common/chain_part.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+/// The part of the same replica that computes the forward of a stage.
+PartId part_of_stage(const Problem& problem, const Partition& partition, std::size_t stage, std::uint32_t replica) {
+  const OpId op = problem.index->forward[stage];
+  for (std::size_t p = 0; p < partition.parts.size(); ++p) {
+    const Part& part = partition.parts[p];
+    if (part.replica == replica && std::ranges::find(part.ops, op) != part.ops.end()) return id_at<PartId>(p);
+  }
+  EXPECTS(!"every stage is in a part");
+  return {};
+}
+
+/// Tensors that one op makes and another reads, parameters aside.
+std::vector<TensorId> handed_over(const Graph& graph, OpId from, OpId to) {
+  std::vector<TensorId> tensors;
+  for (const TensorId t : graph[to].inputs) {
+    const auto& outputs = graph[from].outputs;
+    if (std::ranges::find(outputs, t) != outputs.end()) tensors.push_back(t);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+ChainPart chain_part(const Problem& problem, const Part& part) {
+  EXPECTS(problem.chain && !part.ops.empty());
+  const std::size_t stages = problem.chain->stages.size();
+  ChainPart result;
+  result.first = stages;
+  for (const OpId op : part.ops) {
+    result.first = std::min<std::size_t>(result.first, problem.graph[op].stage);
+    result.last = std::max<std::size_t>(result.last, problem.graph[op].stage + 1);
+  }
+  result.awaits = result.last < stages;
+  result.chain = *problem.chain;
+  std::vector<Stage>& own = result.chain.stages;
+  own.assign(problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.first),
+             problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.last));
+  result.chain.input = boundary_bytes(*problem.chain, result.first);
+  result.chain.tensors.clear();
+  result.chain.boundaries.clear();
+  if (result.awaits) {
+    Stage& awaiting = own.emplace_back();
+    awaiting.name = "(await output gradient)";
+    awaiting.input_gradient = problem.chain->stages[result.last].input_gradient;
+  }
+  std::vector<bool> used(result.chain.parameters.size(), false);
+  for (const Stage& stage : own) {
+    for (const std::uint32_t p : stage.parameters) used[p] = true;
+  }
+  for (std::size_t p = 0; p < used.size(); ++p) {
+    if (!used[p]) result.chain.parameters[p].bytes = {};  // lives elsewhere
+  }
+  return result;
+}
+
+ChainModel chain_model(const Problem& problem, const ChainPart& part) {
+  return chain_model(part.chain, {.gradients = problem.gradients,
+                                  .optimizer = problem.optimizer,
+                                  .micro_batches = problem.micro_batches,
+                                  .also_resident = {}});
+}
+
+Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, const ChainPart& part,
+                const ChainSequence& sequence) {
+  const Graph& graph = problem.graph;
+  const ChainGraph& index = *problem.index;
+  const std::uint32_t replica = partition.parts[id.index].replica;
+  Tape tape;
+  const auto issue = [&tape](Action action) { tape.actions.push_back(action); };
+  if (part.first > 0) {
+    for (const TensorId t : handed_over(graph, index.forward[part.first - 1], index.forward[part.first])) {
+      issue(on_tensor(ActionKind::receive, t));
+    }
+  }
+  bool sent = false;
+  for (const ChainStep& step : sequence) {
+    const std::size_t stage = part.first + step.stage;
+    const bool is_await = part.awaits && stage == part.last;
+    if (is_await && step.kind != ChainStep::Kind::backward) continue;
+    if (is_await) {
+      issue(await_output_gradient());
+      for (const TensorId t : handed_over(graph, index.backward[stage], index.backward[stage - 1])) {
+        issue(on_tensor(ActionKind::receive, t));
+      }
+      continue;
+    }
+    if (step.kind == ChainStep::Kind::backward) {
+      issue(compute(index.backward[stage]));
+      if (part.first > 0 && stage == part.first) {
+        const PartId previous = part_of_stage(problem, partition, part.first - 1, replica);
+        for (const TensorId t : handed_over(graph, index.backward[stage], index.backward[stage - 1])) {
+          issue(on_tensor(ActionKind::send, t, previous));
+        }
+      }
+      if (!index.weight.empty()) issue(compute(index.weight[stage]));
+      continue;
+    }
+    const bool saves = step.kind == ChainStep::Kind::forward_saving;
+    issue(compute(index.forward[stage], saves ? Saving::keep : Saving::nothing));
+    if (part.awaits && stage + 1 == part.last && !sent) {
+      sent = true;
+      const PartId next = part_of_stage(problem, partition, part.last, replica);
+      for (const TensorId t : handed_over(graph, index.forward[stage], index.forward[part.last])) {
+        issue(on_tensor(ActionKind::send, t, next));
+      }
+    }
+  }
+  return with_drops(graph, std::move(tape));
+}
+
+}  // namespace plimsoll

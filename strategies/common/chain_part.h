@@ -1,0 +1,29 @@
+#pragma once
+// A run of stages of a chain as a planner's problem, and a planner's sequence as the part's tape.
+
+#include "sim/core/partition.h"
+#include "sim/core/problem.h"
+#include "sim/core/tape.h"
+#include "strategies/common/chain_sequence.h"
+
+namespace plimsoll {
+
+/// Stages [first, last) of the problem's chain, as a chain that ends in a loss. Where the part does not hold the
+/// network's loss, a stage of no time stands for waiting for the output gradient.
+struct ChainPart {
+  Chain chain;
+  std::size_t first = 0, last = 0;
+  bool awaits = false;
+};
+
+/// The part's ops must be the forwards and backwards of consecutive stages of the problem's chain.
+ChainPart chain_part(const Problem&, const Part&);
+
+/// What planners see of the part.
+ChainModel chain_model(const Problem&, const ChainPart&);
+
+/// The sequence on the graph's ops, with drops, receives and sends to the parts before and after (found in the
+/// partition by stage), and a cut where the output gradient is awaited.
+Tape chain_tape(const Problem&, const Partition&, PartId, const ChainPart&, const ChainSequence&);
+
+}  // namespace plimsoll

@@ -1,0 +1,18 @@
+#pragma once
+// What option values are allowed: small predicates for OptionInfo::allowed.
+
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+namespace plimsoll {
+
+/// A whole number from `Least` to `Most`, written without sign or spaces.
+template <std::int64_t Least, std::int64_t Most>
+bool integer_between(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value >= Least && value <= Most;
+}
+
+}  // namespace plimsoll

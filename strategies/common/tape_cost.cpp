@@ -1,0 +1,126 @@
+#include "strategies/common/tape_cost.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+class Walk {
+ public:
+  Walk(const Problem& problem, const Part& part)
+      : problem_(problem), graph_(problem.graph), part_(part), alive_(graph_.storages, false) {
+    for (const OpId op : part.ops) {
+      for (const TensorId t : graph_[op].inputs) {
+        if (graph_[t].kind == TensorKind::parameter) make(t);
+      }
+      if (problem.gradients == Gradients::fresh) continue;
+      for (const TensorId t : graph_[op].outputs) {
+        if (graph_[t].kind == TensorKind::parameter_gradient) make(t);
+      }
+    }
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::update) continue;
+      for (const TensorId t : op.inputs) {
+        if (graph_[t].kind == TensorKind::optimizer_state && updated_here(op)) make(t);
+      }
+    }
+    peak_ = live_;
+  }
+
+  void run(const Tape& tape) {
+    const Bytes before = live_;
+    for (const Action& action : tape.actions) {
+      switch (action.kind) {
+        case ActionKind::compute:
+          compute(action.op, action.saving);
+          break;
+        case ActionKind::receive:
+        case ActionKind::prefetch:
+          make(action.tensor);
+          break;
+        case ActionKind::drop:
+          drop(action.tensor);
+          break;
+        case ActionKind::await_output_gradient:
+          kept_ = live_ - before;
+          break;
+        case ActionKind::send:
+        case ActionKind::offload:
+        case ActionKind::wait:
+          break;
+      }
+    }
+  }
+
+  Bytes peak() const { return peak_; }
+  Bytes kept() const { return kept_; }
+  Seconds time() const { return time_; }
+
+ private:
+  bool updated_here(const Op& update) const {
+    return std::ranges::any_of(update.inputs, [&](TensorId t) {
+      return graph_[t].kind == TensorKind::parameter && alive_[graph_[t].storage.index];
+    });
+  }
+
+  void make(TensorId t) {
+    if (alive_[graph_[t].storage.index]) return;
+    alive_[graph_[t].storage.index] = true;
+    live_ += graph_[t].bytes;
+    peak_ = std::max(peak_, live_);
+  }
+
+  void drop(TensorId t) {
+    EXPECTS(alive_[graph_[t].storage.index]);
+    alive_[graph_[t].storage.index] = false;
+    live_ -= graph_[t].bytes;
+  }
+
+  void compute(OpId id, Saving saving) {
+    const Op& op = graph_[id];
+    for (const TensorId t : op.inputs) {
+      if (graph_[t].kind == TensorKind::input) make(t);
+      EXPECTS(alive_[graph_[t].storage.index]);
+    }
+    bool makes_gradient = false, new_gradient = false;
+    for (const TensorId t : op.outputs) {
+      if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
+      if (graph_[t].kind == TensorKind::parameter_gradient) {
+        makes_gradient = true;
+        new_gradient |= !alive_[graph_[t].storage.index];
+      }
+      make(t);
+    }
+    Bytes workspace = saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
+    if (makes_gradient && !new_gradient) workspace = op.accumulate_workspace.value_or(op.workspace);
+    peak_ = std::max(peak_, live_ + workspace);
+    time_ += duration_on(problem_, id, part_.device, saving);
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  const Part& part_;
+  std::vector<bool> alive_;  // by storage
+  Bytes live_, peak_, kept_;
+  Seconds time_;
+};
+
+}  // namespace
+
+TapeCost tape_cost(const Problem& problem, const Part& part, const Tape& tape) {
+  Walk walk(problem, part);
+  walk.run(tape);
+  const Seconds once = walk.time();
+  if (problem.micro_batches > 1) walk.run(tape);
+  Seconds all = static_cast<double>(problem.micro_batches) * once;
+  for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+    if (problem.graph.ops[o].phase != Phase::update) continue;
+    all += duration_on(problem, id_at<OpId>(o), part.device, Saving::keep);
+  }
+  return {.makespan = all, .peak = walk.peak(), .kept = walk.kept()};
+}
+
+}  // namespace plimsoll

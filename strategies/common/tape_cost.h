@@ -1,0 +1,20 @@
+#pragma once
+// What a tape without copies comes to on one device: what its planner promises.
+
+#include "sim/core/partition.h"
+#include "sim/core/problem.h"
+#include "sim/core/tape.h"
+
+namespace plimsoll {
+
+struct TapeCost {
+  Seconds makespan;  ///< of all micro-batches and the updates, one after the other
+  Bytes peak;        ///< of the device, everything counted
+  Bytes kept;        ///< per-micro-batch bytes alive where the tape awaits its output gradient; 0 if it never does
+};
+
+/// Walks the tape for the first micro-batch, in which parameter gradients may appear, and for a later one, in which
+/// they exist. Copies are not timed and free their source at once.
+TapeCost tape_cost(const Problem&, const Part&, const Tape&);
+
+}  // namespace plimsoll

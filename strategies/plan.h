@@ -1,0 +1,32 @@
+#pragma once
+// A pass pipeline applied to a problem: Partition, then a Tape a part, then a Schedule, for every budget.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sim/core/schedule.h"
+#include "strategies/spec.h"
+
+namespace plimsoll {
+
+/// A schedule and what its planner promises of it.
+struct Plan {
+  Schedule schedule;
+  Bytes peak;  ///< of the fullest device
+  Seconds makespan;
+  std::optional<double> gap;
+};
+
+using PlanOutcome = std::variant<Plan, Infeasible>;
+
+/// One outcome a budget, in order; unset: unlimited. Throws InputError where a strategy cannot treat the problem at all
+/// (a chain strategy on a graph, a platform without a route that a copy needs).
+std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
+
+/// Budgets that give every point of the front of time against memory, ascending.
+std::vector<Bytes> front_budgets(const Problem&, std::span<const Pass>);
+
+}  // namespace plimsoll

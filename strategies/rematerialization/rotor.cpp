@@ -1,0 +1,89 @@
+#include "strategies/rematerialization/rotor.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "sim/core/expects.h"
+#include "strategies/common/chain_pass.h"
+#include "strategies/rematerialization/rotor_table.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
+
+/// A solver of one chain for any budget.
+struct Solver {
+  std::function<std::optional<ChainSequence>(Bytes)> solve;
+  std::function<std::optional<double>(Bytes)> gap;
+  std::vector<Bytes> budgets;  ///< ascending; from the least feasible one to store_all's peak
+};
+
+Solver table_solver(const ChainModel& model, std::int64_t slots) {
+  const auto table = std::make_shared<RotorTable>(model, slots);
+  Solver solver;
+  solver.solve = [table](Bytes budget) { return table->solve(budget); };
+  solver.gap = [table](Bytes) { return table->exact() ? std::optional(0.0) : std::nullopt; };
+  const Bytes least = table->smallest_feasible();
+  for (Bytes b = least; b < table->store_all_peak(); b += table->slot()) solver.budgets.push_back(b);
+  solver.budgets.push_back(table->store_all_peak());
+  return solver;
+}
+
+Solver solver_of(const PartTask& task, const Options& options) {
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  return table_solver(chain_model(task.problem, part), options.integer("slots"));
+}
+
+PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {
+  const Part& part = task.partition.parts[task.part.index];
+  Tape tape = chain_tape(task.problem, task.partition, task.part, chain_part(task.problem, part), sequence);
+  const TapeCost cost = tape_cost(task.problem, part, tape);
+  return {std::move(tape), peak_in_flight(cost, task.in_flight), cost.makespan, gap};
+}
+
+/// The fastest plan that leaves room for what the other micro-batches in flight keep. A smaller budget for the running
+/// tape is never faster, so the first one from above that fits is the fastest.
+TapeOutcome plan_in_flight(const PartTask& task, const Solver& solver, Bytes budget) {
+  std::optional<Bytes> smallest;
+  for (std::size_t b = solver.budgets.size(); b-- > 0;) {
+    const std::optional<ChainSequence> sequence = solver.solve(std::min(solver.budgets[b], budget));
+    if (!sequence) continue;
+    PlannedTape tape = planned(task, *sequence, std::nullopt);
+    if (tape.peak <= budget) return tape;
+    smallest = std::min(smallest.value_or(tape.peak), tape.peak);
+  }
+  return Infeasible{"even the smallest schedule needs more", smallest};
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
+                                     std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  const Solver solver = solver_of(task, options);
+  std::vector<TapeOutcome> outcomes;
+  for (const std::optional<Bytes>& limit : budgets) {
+    const Bytes budget = limit.value_or(no_limit);
+    if (task.in_flight > 1) {
+      outcomes.push_back(plan_in_flight(task, solver, budget));
+      continue;
+    }
+    const std::optional<ChainSequence> sequence = solver.solve(budget);
+    if (!sequence) {
+      outcomes.emplace_back(Infeasible{"no recomputation of stages fits", solver.budgets.front()});
+      continue;
+    }
+    PlannedTape tape = planned(task, *sequence, solver.gap(budget));
+    EXPECTS(tape.peak <= budget);
+    outcomes.emplace_back(std::move(tape));
+  }
+  return outcomes;
+}
+
+std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options) {
+  return solver_of(task, options).budgets;
+}
+
+}  // namespace plimsoll

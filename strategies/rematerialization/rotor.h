@@ -1,0 +1,38 @@
+#pragma once
+// The strategy `rotor`: the optimal memory-persistent checkpointing of a chain (rotor_conditions.h) as a tape.
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+std::vector<TapeOutcome> rotor_tapes(const PartTask&, const Options&, std::span<const std::optional<Bytes>> budgets,
+                                     const Tape* before);
+
+std::vector<Bytes> rotor_candidates(const PartTask&, const Options&);
+
+inline constexpr std::array rotor_options{OptionInfo{
+    .name = "slots",
+    .default_value = "500",
+    .values = "exact or a whole number from 1 to 100000",
+    .help =
+        "sizes are rounded up to 1/slots of the store_all peak (never where they have a common divisor that large); "
+        "exact: not rounded, or with a proven gap below 0.01 %",
+    .allowed = [](std::string_view text) { return text == "exact" || integer_between<1, 100'000>(text); },
+}};
+
+inline constexpr StrategyInfo rotor_strategy{
+    .name = "rotor",
+    .family = Family::rematerialization,
+    .summary = "the fastest memory-persistent recomputation of a chain within the budget, by dynamic programming",
+    .source =
+        "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, 'Optimal checkpointing for heterogeneous chains', 2019",
+    .chains_only = true,
+    .options = rotor_options,
+    .tapes = rotor_tapes,
+    .candidates = rotor_candidates,
+};
+
+}  // namespace plimsoll

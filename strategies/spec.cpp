@@ -1,0 +1,137 @@
+#include "strategies/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+namespace {
+
+class SpecReader {
+ public:
+  SpecReader(std::string_view spec, std::string_view where) : spec_(spec), where_(where) {}
+
+  std::vector<Pass> read() {
+    std::vector<Pass> passes;
+    do {
+      passes.push_back(pass());
+      if (passes.size() > 1) judge_order(passes[passes.size() - 2], passes.back());
+    } while (take('|'));
+    if (at_ < spec_.size()) fail(at_, "", fmt::format("expected '|' or the end, found '{}'", spec_[at_]));
+    return passes;
+  }
+
+ private:
+  [[noreturn]] void fail(std::size_t at, std::string_view key, std::string_view what) const {
+    throw InputError(located(where_, {1, static_cast<std::uint32_t>(at + 1)}, key, what));
+  }
+
+  void skip_spaces() {
+    while (at_ < spec_.size() && std::isspace(static_cast<unsigned char>(spec_[at_]))) ++at_;
+  }
+
+  bool take(char c) {
+    skip_spaces();
+    if (at_ >= spec_.size() || spec_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  std::string_view word(std::string_view expected, std::string_view key) {
+    skip_spaces();
+    const std::size_t first = at_;
+    const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    while (at_ < spec_.size() && in_word(spec_[at_])) ++at_;
+    if (at_ == first) {
+      fail(first, key,
+           fmt::format("expected {}, found {}", expected,
+                       first < spec_.size() ? fmt::format("'{}'", spec_[first]) : "the end"));
+    }
+    return spec_.substr(first, at_ - first);
+  }
+
+  Pass pass() {
+    skip_spaces();
+    start_ = at_;
+    const std::string_view name = word("the name of a strategy", "");
+    const StrategyInfo* strategy = find_strategy(name);
+    if (strategy == nullptr) {
+      std::vector<std::string_view> names;
+      for (const StrategyInfo& known : strategies()) names.push_back(known.name);
+      fail(start_, "", fmt::format("unknown strategy '{}'{}", name, suggestion(name, names)));
+    }
+    std::map<std::string, std::string, std::less<>> given;
+    if (take('(') && !take(')')) {
+      do {
+        option(*strategy, given);
+      } while (take(','));
+      if (!take(')')) {
+        fail(at_, strategy->name,
+             fmt::format("expected ',' or ')', found {}",
+                         at_ < spec_.size() ? fmt::format("'{}'", spec_[at_]) : "the end"));
+      }
+    }
+    return {strategy, Options(strategy->options, std::move(given))};
+  }
+
+  void option(const StrategyInfo& strategy, std::map<std::string, std::string, std::less<>>& given) {
+    skip_spaces();
+    const std::size_t first = at_;
+    const std::string_view name = word("the name of an option", strategy.name);
+    const std::string key = fmt::format("{}.{}", strategy.name, name);
+    const auto known = std::ranges::find(strategy.options, name, &OptionInfo::name);
+    if (known == strategy.options.end()) {
+      std::vector<std::string_view> names;
+      for (const OptionInfo& each : strategy.options) names.push_back(each.name);
+      fail(first, key, fmt::format("unknown option{}", suggestion(name, names)));
+    }
+    if (!take('=')) fail(at_, key, "expected '=' and a value");
+    skip_spaces();
+    const std::size_t value_at = at_;
+    while (at_ < spec_.size() && spec_[at_] != ',' && spec_[at_] != ')') ++at_;
+    std::size_t end = at_;
+    while (end > value_at && std::isspace(static_cast<unsigned char>(spec_[end - 1]))) --end;
+    const std::string_view value = spec_.substr(value_at, end - value_at);
+    if (!known->allowed(value)) {
+      fail(value_at, key, fmt::format("expected {}, found '{}'", known->values, value));
+    }
+    if (!given.try_emplace(std::string(name), value).second) fail(first, key, "given twice");
+  }
+
+  void judge_order(const Pass& before, const Pass& after) const {
+    const StrategyInfo& first = *before.strategy;
+    const StrategyInfo& second = *after.strategy;
+    if (first.family == Family::baseline || second.family == Family::baseline) {
+      const StrategyInfo& other = first.family == Family::baseline ? second : first;
+      fail(start_, "",
+           fmt::format("'{}' cannot be combined with '{}': store_all keeps everything, and every memory "
+                       "strategy starts from that anyway",
+                       first.name == other.name ? second.name : first.name, other.name));
+    }
+    if (first.family == second.family) {
+      fail(start_, "",
+           fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,
+                       name_of(first.family)));
+    }
+    if (second.family < first.family) {
+      fail(start_, "",
+           fmt::format("'{}' ({}) must stand before '{}' ({})", second.name, name_of(second.family), first.name,
+                       name_of(first.family)));
+    }
+  }
+
+  std::string_view spec_, where_;
+  std::size_t at_ = 0;
+  std::size_t start_ = 0;  // of the pass being read
+};
+
+}  // namespace
+
+std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {
+  return SpecReader(spec, where).read();
+}
+
+}  // namespace plimsoll

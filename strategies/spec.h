@@ -1,0 +1,21 @@
+#pragma once
+// The pass pipeline of the command line: `name(option=value, ...)` joined with `|`.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+struct Pass {
+  const StrategyInfo* strategy = nullptr;
+  Options options;
+};
+
+/// Throws InputError, located as `where:1:column`, for what is malformed, unknown or out of range, and for passes that
+/// cannot follow each other.
+std::vector<Pass> parse_spec(std::string_view spec, std::string_view where);
+
+}  // namespace plimsoll

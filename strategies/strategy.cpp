@@ -1,0 +1,70 @@
+#include "strategies/strategy.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "sim/core/expects.h"
+#include "strategies/baseline/store_all.h"
+#include "strategies/rematerialization/chen_sqrt.h"
+#include "strategies/rematerialization/rotor.h"
+
+namespace plimsoll {
+namespace {
+
+// Explicit, since the linker drops self-registering statics from static libraries.
+constexpr std::array all_strategies{store_all_strategy, chen_sqrt_strategy, rotor_strategy};
+
+}  // namespace
+
+Options::Options(std::span<const OptionInfo> known, std::map<std::string, std::string, std::less<>> given)
+    : values_(std::move(given)) {
+  for (const OptionInfo& option : known) values_.try_emplace(std::string(option.name), option.default_value);
+}
+
+std::string_view Options::text(std::string_view name) const {
+  const auto found = values_.find(name);
+  EXPECTS(found != values_.end());
+  return found->second;
+}
+
+std::int64_t Options::integer(std::string_view name) const {
+  const std::string_view digits = text(name);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  EXPECTS(error == std::errc{} && end == digits.data() + digits.size());
+  return value;
+}
+
+std::span<const StrategyInfo> strategies() {
+  return all_strategies;
+}
+
+const StrategyInfo* find_strategy(std::string_view name) {
+  const auto found = std::ranges::find(all_strategies, name, &StrategyInfo::name);
+  return found == all_strategies.end() ? nullptr : &*found;
+}
+
+std::string_view name_of(Family family) {
+  switch (family) {
+    case Family::transform:
+      return "transform";
+    case Family::hybrid:
+      return "hybrid";
+    case Family::placement:
+      return "placement";
+    case Family::pipelining:
+      return "pipelining";
+    case Family::baseline:
+      return "baseline";
+    case Family::rematerialization:
+      return "rematerialization";
+    case Family::compression:
+      return "compression";
+    case Family::offloading:
+      return "offloading";
+  }
+  return "unknown";
+}
+
+}  // namespace plimsoll
