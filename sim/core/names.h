@@ -1,0 +1,86 @@
+#pragma once
+// The written names of the core's enumerations: in files, on the command line and in plots, the same everywhere.
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "sim/core/graph.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+template <class Enum>
+struct Names;
+
+template <>
+struct Names<TensorKind> {
+  static constexpr std::array all{std::pair{TensorKind::input, "input"},
+                                  std::pair{TensorKind::parameter, "parameter"},
+                                  std::pair{TensorKind::activation, "activation"},
+                                  std::pair{TensorKind::gradient, "gradient"},
+                                  std::pair{TensorKind::parameter_gradient, "parameter_gradient"},
+                                  std::pair{TensorKind::optimizer_state, "optimizer_state"}};
+};
+
+template <>
+struct Names<Phase> {
+  static constexpr std::array all{std::pair{Phase::forward, "forward"}, std::pair{Phase::backward, "backward"},
+                                  std::pair{Phase::backward_input, "backward_input"},
+                                  std::pair{Phase::backward_weight, "backward_weight"},
+                                  std::pair{Phase::update, "update"}};
+};
+
+template <>
+struct Names<StepKind> {
+  static constexpr std::array all{
+      std::pair{StepKind::forward, "forward"}, std::pair{StepKind::backward, "backward"},
+      std::pair{StepKind::update, "update"},   std::pair{StepKind::recompute, "recompute"},
+      std::pair{StepKind::offload, "offload"}, std::pair{StepKind::prefetch, "prefetch"},
+      std::pair{StepKind::send, "send"},       std::pair{StepKind::collective, "collective"},
+      std::pair{StepKind::pack, "pack"},       std::pair{StepKind::unpack, "unpack"}};
+};
+
+template <>
+struct Names<StreamKind> {
+  static constexpr std::array all{
+      std::pair{StreamKind::compute, "compute"}, std::pair{StreamKind::device_to_host, "device_to_host"},
+      std::pair{StreamKind::host_to_device, "host_to_device"}, std::pair{StreamKind::peer, "peer"}};
+};
+
+template <>
+struct Names<CollectiveKind> {
+  static constexpr std::array all{
+      std::pair{CollectiveKind::all_reduce, "all_reduce"}, std::pair{CollectiveKind::reduce_scatter, "reduce_scatter"},
+      std::pair{CollectiveKind::all_gather, "all_gather"}, std::pair{CollectiveKind::broadcast, "broadcast"}};
+};
+
+template <>
+struct Names<Optimizer> {
+  static constexpr std::array all{std::pair{Optimizer::none, "none"}, std::pair{Optimizer::sgd, "sgd"},
+                                  std::pair{Optimizer::momentum, "momentum"}, std::pair{Optimizer::adam, "adam"}};
+};
+
+template <>
+struct Names<Gradients> {
+  static constexpr std::array all{std::pair{Gradients::fresh, "new"}, std::pair{Gradients::existing, "existing"}};
+};
+
+template <class Enum>
+constexpr std::string_view written(Enum value) {
+  for (const auto& [each, name] : Names<Enum>::all) {
+    if (each == value) return name;
+  }
+  return "unknown";
+}
+
+template <class Enum>
+constexpr std::optional<Enum> from_name(std::string_view text) {
+  for (const auto& [each, name] : Names<Enum>::all) {
+    if (text == name) return each;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,19 @@
+#pragma once
+// Schedule files: JSON text <-> Schedule. The format is described key by key in sim/README.md. Indices of tensors and
+// ops are those of the trace's graph, of devices and memories those of the platform; check() judges them.
+
+#include <filesystem>
+#include <string>
+
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+Schedule read_schedule(const std::filesystem::path&);
+Schedule parse_schedule(std::string text, std::string file_name);
+
+/// `made_by` is the program's version and command line.
+void write_schedule(const std::filesystem::path&, const Schedule&, const std::string& made_by);
+std::string schedule_text(const Schedule&, const std::string& made_by);
+
+}  // namespace plimsoll

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include "sim/core/names.h"
+#include "sim/io/fields.h"
+#include "sim/io/json_cursor.h"
+#include "sim/io/schedule_file.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+using enum Need;
+
+template <class Enum>
+Enum enumerator(JsonCursor c) {
+  const std::string text = c.string();
+  if (const std::optional<Enum> value = from_name<Enum>(text)) return *value;
+  std::vector<std::string_view> names;
+  for (const auto& each : Names<Enum>::all) names.emplace_back(each.second);
+  c.complain(fmt::format("expected {}, found '{}'{}", alternatives(names), text, suggestion(text, names)));
+  return {};
+}
+
+template <class Id>
+std::vector<Id> ids(JsonCursor c) {
+  std::vector<Id> list;
+  c.array([&](JsonCursor element) { list.push_back(Id{element.index()}); });
+  return list;
+}
+
+/// Appends to one of the schedule's flat lists.
+template <class Id>
+Slice append(std::vector<Id>& list, JsonCursor c) {
+  const std::size_t first = list.size();
+  c.array([&](JsonCursor element) { list.push_back(Id{element.index()}); });
+  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(list.size() - first)};
+}
+
+struct StepDraft {
+  Schedule* schedule;
+  Step step;
+};
+
+const Field<Stream, JsonCursor> stream_fields[] = {
+    {"device", required, [](Stream& s, JsonCursor c) { s.device = DeviceId{c.index()}; }},
+    {"kind", required, [](Stream& s, JsonCursor c) { s.kind = enumerator<StreamKind>(c); }},
+};
+
+const Field<Endpoints, JsonCursor> route_fields[] = {
+    {"from", required, [](Endpoints& e, JsonCursor c) { e.from = MemoryId{c.index()}; }},
+    {"to", required, [](Endpoints& e, JsonCursor c) { e.to = MemoryId{c.index()}; }},
+};
+
+const Field<Collective, JsonCursor> collective_fields[] = {
+    {"kind", required, [](Collective& x, JsonCursor c) { x.kind = enumerator<CollectiveKind>(c); }},
+    {"inputs", required, [](Collective& x, JsonCursor c) { x.inputs = ids<BufferId>(c); }},
+    {"outputs", required, [](Collective& x, JsonCursor c) { x.outputs = ids<BufferId>(c); }},
+};
+
+struct BufferDraft {
+  Buffer buffer;
+  std::optional<Bytes> length;
+};
+
+const Field<BufferDraft, JsonCursor> buffer_fields[] = {
+    {"tensor", required, [](BufferDraft& d, JsonCursor c) { d.buffer.tensor = TensorId{c.index()}; }},
+    {"micro_batch", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.micro_batch = c.index(); }},
+    {"replica", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.replica = c.index(); }},
+    {"memory", required, [](BufferDraft& d, JsonCursor c) { d.buffer.memory = MemoryId{c.index()}; }},
+    {"bytes", required, [](BufferDraft& d, JsonCursor c) { d.buffer.bytes = c.bytes(); }},
+    {"range_offset_bytes", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.range_offset = c.bytes(); }},
+    {"range_length_bytes", optional, [](BufferDraft& d, JsonCursor c) { d.length = c.bytes(); }},
+    {"packed", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.packed = c.boolean(); }},
+    {"lossy", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.lossy = c.boolean(); }},
+};
+
+const Field<StepDraft, JsonCursor> step_fields[] = {
+    {"kind", required, [](StepDraft& d, JsonCursor c) { d.step.kind = enumerator<StepKind>(c); }},
+    {"stream", required, [](StepDraft& d, JsonCursor c) { d.step.stream = StreamId{c.index()}; }},
+    {"op", optional, [](StepDraft& d, JsonCursor c) { d.step.op = OpId{c.index()}; }},
+    {"micro_batch", optional, [](StepDraft& d, JsonCursor c) { d.step.micro_batch = c.index(); }},
+    {"replica", optional, [](StepDraft& d, JsonCursor c) { d.step.replica = c.index(); }},
+    {"collective", optional, [](StepDraft& d, JsonCursor c) { d.step.collective = CollectiveId{c.index()}; }},
+    {"work_s", required, [](StepDraft& d, JsonCursor c) { d.step.work.seconds = c.seconds(); }},
+    {"work_bytes", optional, [](StepDraft& d, JsonCursor c) { d.step.work.bytes = c.bytes(); }},
+    {"route", optional, [](StepDraft& d, JsonCursor c) { d.step.work.route = RouteId{c.index()}; }},
+    {"workspace_bytes", optional, [](StepDraft& d, JsonCursor c) { d.step.workspace = c.bytes(); }},
+    {"reads", optional, [](StepDraft& d, JsonCursor c) { d.step.reads = append(d.schedule->buffer_list, c); }},
+    {"writes", optional, [](StepDraft& d, JsonCursor c) { d.step.writes = append(d.schedule->buffer_list, c); }},
+    {"allocates", optional, [](StepDraft& d, JsonCursor c) { d.step.allocates = append(d.schedule->buffer_list, c); }},
+    {"frees", optional, [](StepDraft& d, JsonCursor c) { d.step.frees = append(d.schedule->buffer_list, c); }},
+    {"waits", optional, [](StepDraft& d, JsonCursor c) { d.step.waits = append(d.schedule->wait_list, c); }},
+};
+
+template <class Element, class Table>
+void elements(JsonCursor c, const Table& table, std::vector<Element>& list) {
+  c.array([&](JsonCursor element) { read_fields(element, table, list.emplace_back()); });
+}
+
+void read_format(Schedule&, JsonCursor c) {
+  const std::string format = c.string();
+  if (format != "plimsoll.schedule.v1") {
+    c.complain(fmt::format("expected plimsoll.schedule.v1, found '{}'", format));
+  }
+}
+
+void read_buffers(Schedule& schedule, JsonCursor c) {
+  c.array([&](JsonCursor element) {
+    BufferDraft draft;
+    read_fields(element, buffer_fields, draft);
+    draft.buffer.range_length = draft.length.value_or(draft.buffer.bytes);
+    schedule.buffers.push_back(draft.buffer);
+  });
+}
+
+void read_steps(Schedule& schedule, JsonCursor c) {
+  c.array([&](JsonCursor element) {
+    StepDraft draft{&schedule, {}};
+    read_fields(element, step_fields, draft);
+    schedule.steps.push_back(draft.step);
+  });
+}
+
+void read_count(std::uint32_t& count, JsonCursor c) {
+  count = c.index();
+  if (count == 0) c.complain("expected at least 1, found 0");
+}
+
+const Field<Schedule, JsonCursor> schedule_fields[] = {
+    {"format", required, read_format},
+    {"made_by", optional, [](Schedule&, JsonCursor c) { c.string(); }},
+    {"trace", required, [](Schedule& s, JsonCursor c) { s.trace = c.string(); }},
+    {"platform", required, [](Schedule& s, JsonCursor c) { s.platform = c.string(); }},
+    {"strategy", optional, [](Schedule& s, JsonCursor c) { s.strategy = c.string(); }},
+    {"micro_batches", required, [](Schedule& s, JsonCursor c) { read_count(s.micro_batches, c); }},
+    {"replicas", optional, [](Schedule& s, JsonCursor c) { read_count(s.replicas, c); }},
+    {"memory_budget_bytes", optional, [](Schedule& s, JsonCursor c) { s.budget = c.bytes(); }},
+    {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
+    {"gradients", required, [](Schedule& s, JsonCursor c) { s.gradients = enumerator<Gradients>(c); }},
+    {"streams", required, [](Schedule& s, JsonCursor c) { elements(c, stream_fields, s.streams); }},
+    {"routes", optional, [](Schedule& s, JsonCursor c) { elements(c, route_fields, s.routes); }},
+    {"collectives", optional, [](Schedule& s, JsonCursor c) { elements(c, collective_fields, s.collectives); }},
+    {"resident", optional, [](Schedule& s, JsonCursor c) { s.resident = ids<BufferId>(c); }},
+    {"buffers", required, read_buffers},
+    {"steps", required, read_steps},
+};
+
+}  // namespace
+
+Schedule parse_schedule(std::string text, std::string file_name) {
+  JsonDocument document(std::move(text), std::move(file_name));
+  Schedule schedule;
+  document.read([&](JsonCursor root) { read_fields(root, schedule_fields, schedule); });
+  return schedule;
+}
+
+Schedule read_schedule(const std::filesystem::path& path) {
+  return parse_schedule(read_text_file(path, JsonDocument::spare), path.string());
+}
+
+}  // namespace plimsoll

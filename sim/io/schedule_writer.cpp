@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include "sim/core/names.h"
+#include "sim/io/json.h"
+#include "sim/io/schedule_file.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+template <class Id>
+Json indices(std::span<const Id> ids) {
+  Json list = Json::array();
+  for (const Id id : ids) list.push_back(id.index);
+  return list;
+}
+
+Json json_of(const Buffer& buffer) {
+  Json object{{"tensor", buffer.tensor.index},
+              {"micro_batch", buffer.micro_batch},
+              {"replica", buffer.replica},
+              {"memory", buffer.memory.index},
+              {"bytes", buffer.bytes.count}};
+  if (buffer.range_offset != Bytes{0} || buffer.range_length != buffer.bytes) {
+    object["range_offset_bytes"] = buffer.range_offset.count;
+    object["range_length_bytes"] = buffer.range_length.count;
+  }
+  if (buffer.packed) object["packed"] = true;
+  if (buffer.lossy) object["lossy"] = true;
+  return object;
+}
+
+Json json_of(const Schedule& schedule, const Step& step) {
+  Json object{{"kind", written(step.kind)}, {"stream", step.stream.index}};
+  if (step.op != no_op) object["op"] = step.op.index;
+  object["micro_batch"] = step.micro_batch;
+  object["replica"] = step.replica;
+  if (step.collective != no_collective) object["collective"] = step.collective.index;
+  object["work_s"] = step.work.seconds.value;
+  if (step.work.is_transfer()) {
+    object["work_bytes"] = step.work.bytes.count;
+    object["route"] = step.work.route.index;
+  }
+  if (step.workspace != Bytes{0}) object["workspace_bytes"] = step.workspace.count;
+  const auto add = [&](const char* key, Slice slice) {
+    if (slice.count > 0) object[key] = indices(schedule.buffers_in(slice));
+  };
+  add("reads", step.reads);
+  add("writes", step.writes);
+  add("allocates", step.allocates);
+  add("frees", step.frees);
+  if (step.waits.count > 0) object["waits"] = indices(schedule.waits_of(step));
+  return object;
+}
+
+Json header(const Schedule& schedule, const std::string& made_by) {
+  Json object{{"format", "plimsoll.schedule.v1"}, {"made_by", made_by},
+              {"trace", schedule.trace},          {"platform", schedule.platform},
+              {"strategy", schedule.strategy},    {"micro_batches", schedule.micro_batches},
+              {"replicas", schedule.replicas}};
+  if (schedule.budget) object["memory_budget_bytes"] = schedule.budget->count;
+  object["optimizer"] = written(schedule.optimizer);
+  object["gradients"] = written(schedule.gradients);
+  Json& streams = object["streams"] = Json::array();
+  for (const Stream& stream : schedule.streams) {
+    streams.push_back({{"device", stream.device.index}, {"kind", written(stream.kind)}});
+  }
+  Json& routes = object["routes"] = Json::array();
+  for (const Endpoints& ends : schedule.routes) routes.push_back({{"from", ends.from.index}, {"to", ends.to.index}});
+  Json& collectives = object["collectives"] = Json::array();
+  for (const Collective& collective : schedule.collectives) {
+    collectives.push_back({{"kind", written(collective.kind)},
+                           {"inputs", indices(std::span(collective.inputs))},
+                           {"outputs", indices(std::span(collective.outputs))}});
+  }
+  object["resident"] = indices(std::span(schedule.resident));
+  return object;
+}
+
+}  // namespace
+
+std::string schedule_text(const Schedule& schedule, const std::string& made_by) {
+  // One line a buffer and a step: a diff of two schedules then reads well, and no tree of a million steps is built.
+  std::string text = header(schedule, made_by).dump(1);
+  text.resize(text.size() - 2);  // "\n}"
+  const auto add_list = [&text](const char* key, std::size_t count, auto&& element) {
+    text += fmt::format(",\n \"{}\": [", key);
+    for (std::size_t i = 0; i < count; ++i) {
+      text += i == 0 ? "\n  " : ",\n  ";
+      text += element(i).dump();
+    }
+    text += count == 0 ? "]" : "\n ]";
+  };
+  add_list("buffers", schedule.buffers.size(), [&](std::size_t b) { return json_of(schedule.buffers[b]); });
+  add_list("steps", schedule.steps.size(), [&](std::size_t s) { return json_of(schedule, schedule.steps[s]); });
+  text += "\n}\n";
+  return text;
+}
+
+void write_schedule(const std::filesystem::path& path, const Schedule& schedule, const std::string& made_by) {
+  write_text_file(path, schedule_text(schedule, made_by));
+}
+
+}  // namespace plimsoll
