@@ -1,0 +1,36 @@
+#pragma once
+// Live bytes of every memory over time, split by what they hold.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "sim/core/graph.h"
+#include "sim/core/platform.h"
+#include "sim/core/schedule.h"
+#include "sim/core/timeline.h"
+
+namespace plimsoll {
+
+/// The kinds of tensors, then workspaces.
+inline constexpr std::size_t memory_kinds = 7;
+inline constexpr std::size_t workspace_kind = 6;
+inline constexpr std::array<std::string_view, memory_kinds> memory_kind_names{
+    "input", "parameters", "activations", "gradients", "parameter_gradients", "optimizer_states", "workspace"};
+
+constexpr std::size_t memory_kind(TensorKind kind) {
+  return static_cast<std::size_t>(kind);
+}
+
+using BytesByKind = std::array<std::int64_t, memory_kinds>;
+
+std::int64_t sum(const BytesByKind&);
+
+/// Calls `visit(memory, date, live)` for date 0 and then for every change, dates ascending. Of the rounds of one date
+/// that change a memory the fullest is told where it stands out, and the last.
+void walk_memories(const Graph&, const Platform&, const Schedule&, const Timeline&,
+                   const std::function<void(MemoryId, Seconds, const BytesByKind&)>& visit);
+
+}  // namespace plimsoll

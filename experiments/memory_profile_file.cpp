@@ -1,0 +1,93 @@
+#include "experiments/memory_profile_file.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "experiments/memory_by_kind.h"
+#include "sim/core/memory_profile.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+/// A field of CSV, quoted where its text asks for it.
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\n") == std::string_view::npos) return std::string(text);
+  std::string field = "\"";
+  for (const char c : text) {
+    if (c == '"') field += '"';
+    field += c;
+  }
+  return field += '"';
+}
+
+Json peak_of(const Problem& problem, const Schedule& schedule, const Timeline& timeline, MemoryId memory) {
+  const AtPeak peak = at_peak(schedule, timeline, problem.platform, memory);
+  const MemoryPeak& moment = timeline.peaks[memory.index];
+  const bool at_start = moment.at_start;
+  BytesByKind by_kind{};
+  by_kind[workspace_kind] = peak.workspace.count;
+  Json tensors = Json::array();
+  for (const BufferId b : peak.buffers) {
+    const Buffer& buffer = schedule[b];
+    const Tensor& tensor = problem.graph[buffer.tensor];
+    by_kind[memory_kind(tensor.kind)] += buffer.bytes.count;
+    Json one{{"tensor", tensor.name},
+             {"kind", memory_kind_names[memory_kind(tensor.kind)]},
+             {"bytes", buffer.bytes.count},
+             {"micro_batch", buffer.micro_batch}};
+    if (schedule.replicas > 1) one["replica"] = buffer.replica;
+    if (buffer.packed) one["packed"] = true;
+    tensors.push_back(std::move(one));
+  }
+  Json json{{"name", problem.platform[memory].name}, {"peak_bytes", peak.bytes.count}};
+  json["date_s"] = at_start ? 0.0 : timeline.steps[moment.step.index].start.value;
+  json["step"] = at_start ? Json() : Json(moment.step.index);
+  const bool has_op = !at_start && schedule[moment.step].op != no_op;
+  json["op"] = has_op ? Json(problem.graph[schedule[moment.step].op].name) : Json();
+  for (std::size_t k = 0; k < memory_kinds; ++k)
+    json["by_kind"][std::string(memory_kind_names[k]) + "_bytes"] = by_kind[k];
+  json["tensors"] = std::move(tensors);
+  return json;
+}
+
+}  // namespace
+
+std::string memory_profile_csv(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
+                               std::string_view command_line) {
+  std::string csv = fmt::format("# plimsoll " PLIMSOLL_VERSION ": {}\ndate_s,memory,live_bytes\n", command_line);
+  for (std::size_t m = 0; m < problem.platform.memories.size(); ++m) {
+    const std::string name = csv_field(problem.platform.memories[m].name);
+    for (const MemoryPoint& point : memory_profile(schedule, timeline, problem.platform, id_at<MemoryId>(m))) {
+      fmt::format_to(std::back_inserter(csv), "{},{},{}\n", point.date.value, name, point.live.count);
+    }
+  }
+  return csv;
+}
+
+Json memory_peaks_json(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
+                       std::string_view command_line) {
+  Json json{{"format", "plimsoll.memory_peaks.v1"},
+            {"version", "plimsoll " PLIMSOLL_VERSION},
+            {"command_line", command_line},
+            {"trace", schedule.trace},
+            {"platform", schedule.platform},
+            {"strategy", schedule.strategy},
+            {"memories", Json::array()}};
+  for (std::size_t m = 0; m < problem.platform.memories.size(); ++m) {
+    json["memories"].push_back(peak_of(problem, schedule, timeline, id_at<MemoryId>(m)));
+  }
+  return json;
+}
+
+void write_memory_profile(const std::filesystem::path& path, const Problem& problem, const Schedule& schedule,
+                          const Timeline& timeline, std::string_view command_line) {
+  if (path.extension() == ".json") {
+    write_json_file(path, memory_peaks_json(problem, schedule, timeline, command_line));
+  } else {
+    write_text_file(path, memory_profile_csv(problem, schedule, timeline, command_line));
+  }
+}
+
+}  // namespace plimsoll
