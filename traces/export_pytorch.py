@@ -67,7 +67,8 @@ def command_line():
     what.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")
-    what.add_argument("--input-shape", type=shape, metavar="N,N,...", help="of a normal random input, where your model gives none")
+    what.add_argument("--input-shape", type=shape, metavar="N,N,...",
+                      help="of a normal random input, where your model gives none")
     what.add_argument("--layers", type=positive, default=12, metavar="N", help="of gpt and mlp (default 12)")
     what.add_argument("--width", type=positive, default=768, metavar="N", help="of gpt and mlp (default 768)")
     what.add_argument("--heads", type=positive, default=12, metavar="N", help="of gpt (default 12)")
@@ -133,14 +134,16 @@ def built_counter(options):
     if not problem:
         library = os.path.join(tempfile.mkdtemp(prefix="plimsoll_"), "live_bytes.so")
         source = os.path.join(HERE, "pytorch_export", "live_bytes.c")
-        done = subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-pthread", source, "-o", library], capture_output=True, text=True)
+        command = [compiler, "-O2", "-shared", "-fPIC", "-pthread", source, "-o", library]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return library
         shutil.rmtree(os.path.dirname(library))
         problem = f"{compiler} failed"
     if options.memory_counter == "malloc":
         raise UsageError(f"--memory-counter malloc: {problem}")
-    print(f"export_pytorch.py: {problem}: using the portable memory counter (misses temporaries inside a kernel)", file=sys.stderr)
+    print(f"export_pytorch.py: {problem}: using the portable memory counter (misses temporaries inside a kernel)",
+          file=sys.stderr)
     return ""
 
 
@@ -158,7 +161,8 @@ def export(options):
     try:
         import torch
     except ImportError as error:
-        raise UsageError(f"{sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)") from error
+        raise UsageError(f"{sys.executable} has no torch (Debian: apt-get install python3-torch, "
+                         "then /usr/bin/python3)") from error
     from pytorch_export.chain_trace import measure_chain
     from pytorch_export.clocks import clock_for
     from pytorch_export.graph_trace import measure_graph
@@ -210,7 +214,8 @@ def work_rules():
 
 def versions():
     import torch
-    found = {"torch": torch.__version__, "python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    found = {"torch": torch.__version__, "python": platform.python_version(),
+             "system": f"{platform.system()} {platform.machine()}"}
     for name in ("torchvision", "numpy"):
         if name in sys.modules:
             found[name] = sys.modules[name].__version__
@@ -243,17 +248,19 @@ def device_names(device):
 def report_graph(trace, options, say):
     source = trace["source"]
     say(f"{len(trace['ops'])} operations on {len(trace['tensors'])} tensors, sum of their times "
-        f"{source['check']['sum_of_operation_times_s']:.4f} s, spread {source['spread']['whole_pass']:.1%}; wrote {options.output}")
+        f"{source['check']['sum_of_operation_times_s']:.4f} s, spread {source['spread']['whole_pass']:.1%}; "
+        f"wrote {options.output}")
 
 
 def report_chain(trace, options, say):
     source = trace["source"]
     check = source["check"]
     if check["identity"] != "exact on all stages":
-        say(f"warning: live bytes do not follow from what autograd saves on {len(check['identity'])} counts; see source.check.identity")
+        say(f"warning: live bytes do not follow from what autograd saves on {len(check['identity'])} counts; "
+            "see source.check.identity")
     if source["workspaces_clamped_to_zero"]:
-        say(f"{len(source['workspaces_clamped_to_zero'])} negative workspaces set to 0 (saved tensors die before the gradients appear); "
-            "see source.workspaces_clamped_to_zero")
+        say(f"{len(source['workspaces_clamped_to_zero'])} negative workspaces set to 0 (saved tensors die before the "
+            "gradients appear); see source.workspaces_clamped_to_zero")
     for key in ("outputs_that_share_a_storage_with_what_was_there", "saved_but_alive_before_and_not_counted_bytes"):
         if key in source:
             say(f"warning: {key.replace('_', ' ')}: {source[key]}")

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import executor
 from .errors import MeasurementError
 from .live_bytes import SweepCounter
+from .memory import LiveProbe
 from .storages import storage_bytes, storage_of, tensors_in
 from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
 
@@ -27,6 +28,7 @@ def measure_graph(chain, clock, counter, repetitions, warm_up, say):
         executor.clear_gradients(chain)
     say("operations and memory")
     graph = recorded(chain, None, counter)
+    live = plain_peak(chain, counter) if counter else None
     say(f"{len(graph.ops)} operations; times, {repetitions} repetitions")
     gc.collect()
     gc.disable()
@@ -35,7 +37,16 @@ def measure_graph(chain, clock, counter, repetitions, warm_up, say):
     finally:
         gc.enable()
     medians = [statistics.median(samples) for samples in zip(*times)]
-    return assemble(chain, graph, medians, times)
+    return assemble(chain, graph, medians, times, live)
+
+
+def plain_peak(chain, counter):
+    """Bytes above parameters, buffers and input in one iteration without a recorder."""
+    gc.collect()
+    probe = LiveProbe(chain, counter)
+    executor.run_plain(chain, probe)
+    executor.clear_gradients(chain)
+    return probe.highest
 
 
 def recorded(chain, clock, counter):
@@ -179,7 +190,7 @@ def written_arguments(func, args, kwargs):
     return written
 
 
-def assemble(chain, graph, medians, times):
+def assemble(chain, graph, medians, times, plain_peak_bytes):
     totals = [sum(samples) for samples in times]
     ops = [{key: op[key] for key in ("name", "kind", "phase", "stage")} | {"time_s": seconds}
            | {key: value for key, value in op.items() if key not in ("name", "kind", "phase", "stage")}
@@ -193,7 +204,9 @@ def assemble(chain, graph, medians, times):
             "stages": [stage.name for stage in chain.stages],
             "spread": {"meaning": "(largest - smallest) / median over the repetitions, of the sum of all operations",
                        "whole_pass": round((max(totals) - min(totals)) / statistics.median(totals), 4)},
-            "check": {"sum_of_operation_times_s": sum(medians)},
+            "check": {"sum_of_operation_times_s": sum(medians),
+                      **({} if plain_peak_bytes is None else {"plain_iteration_peak_bytes": plain_peak_bytes,
+                                                              "peaks_are_above": "parameters, buffers and input"})},
             "workspaces": "measured" if graph.counter else "unknown, written as 0: the portable counter does not see them",
             "buffers_left_out_bytes": sum(storage_bytes(chain.buffers()).values()),
         },

@@ -18,7 +18,8 @@ from .storages import storage_of, tensors_in
 FLOPS_RULE = ("2 per multiply-add of convolutions and matrix products; a convolution's backward counts one forward for each "
               "gradient really computed; all else 0")
 BYTES_MOVED_RULE = ("sum over dispatched non-view operations of min(elements * element size, storage bytes) of distinct "
-                    "tensors read and written, in-place ones twice; lookups read only the rows returned, *_like and new_* read nothing")
+                    "tensors read and written, in-place ones twice; lookups read only the rows returned, *_like and new_* "
+                    "read nothing")
 
 ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
 LOOKUPS = {"embedding", "index_select", "gather"}
