@@ -83,6 +83,9 @@ class Secret(nn.Module):
 def hidden():
     return [nn.Linear(8, 8), Secret()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
+def no_loss():
+    return [nn.Linear(8, 8)], lambda y: y, torch.randn(4, 8)
+
 in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
@@ -320,6 +323,13 @@ class WrongUsage(WithFolder):
         output = ("-o", os.path.join(self.folder.name, "none.json"))
         self.refused("unknown; built in are mlp, gpt, resnet18", "--model", "resnet", *output)
         self.refused("overwrites its input in place", "--model", f"{self.model}:in_place", "--input-shape", "4,8", *output)
+
+    @unittest.skipIf(torch is None, NO_TORCH)
+    def test_a_loss_that_is_no_number_is_refused(self):
+        with self.assertRaises(UsageError) as raised:
+            self.measure("--model", f"{self.model}:no_loss", "-o", os.path.join(self.folder.name, "none.json"))
+        self.assertIn("the loss must be one number that some parameter's gradient flows to, found a tensor of shape [4, 8]",
+                      str(raised.exception))
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_a_file_without_the_model_is_refused_with_the_reason(self):

@@ -48,7 +48,15 @@ def run_forward(stages, x, probe):
         if versions != [tensor._version for tensor in tensors_in(leaf)]:
             raise UsageError(begins_in_place(stage))
         held.append((leaf, x))
+    if not isinstance(x, torch.Tensor) or x.numel() != 1 or (torch.is_grad_enabled() and not x.requires_grad):
+        raise UsageError(f"the loss must be one number that some parameter's gradient flows to, found {described(x)}")
     return held
+
+
+def described(value):
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}"
+    return f"a tensor of shape {list(value.shape)}" + ("" if value.requires_grad else " that needs no gradient")
 
 
 def begins_in_place(stage):
