@@ -1,0 +1,95 @@
+// The engines against each other, and against a simulator that is too simple to be wrong, on random schedules.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+#include "tests/engine/naive_simulator.h"
+#include "tests/generate/random_schedule.h"
+
+using namespace plimsoll;
+using namespace plimsoll::test;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
+constexpr std::uint32_t fewer = 10;  ///< slow builds try a tenth of the cases
+#else
+constexpr std::uint32_t fewer = 1;
+#endif
+
+bool is_close(Seconds a, Seconds b) {
+  return std::abs(a.value - b.value) <= 1e-9 * std::max(a.value, b.value) + 1e-11;
+}
+
+/// The first difference, in words.
+std::optional<std::string> difference(const Timeline& a, const Timeline& b, bool exact) {
+  if (a.steps.size() != b.steps.size() || a.peaks.size() != b.peaks.size()) return "number of steps or memories";
+  for (std::size_t s = 0; s < a.steps.size(); ++s) {
+    const Interval &x = a.steps[s], &y = b.steps[s];
+    const std::string step = "step " + std::to_string(s);
+    if (!is_close(x.start, y.start)) {
+      return step + " start " + std::to_string(x.start.value) + " " + std::to_string(y.start.value);
+    }
+    if (!is_close(x.finish, y.finish)) {
+      return step + " finish " + std::to_string(x.finish.value) + " " + std::to_string(y.finish.value);
+    }
+    if (exact && (x.start_round != y.start_round || x.finish_round != y.finish_round)) return step + " rounds";
+  }
+  if (!is_close(a.makespan, b.makespan)) return "makespan";
+  if (!exact) return std::nullopt;
+  for (std::size_t m = 0; m < a.peaks.size(); ++m) {
+    if (a.peaks[m] != b.peaks[m]) {
+      return "peak of memory " + std::to_string(m) + ": " + std::to_string(a.peaks[m].bytes.count) + " at step " +
+             std::to_string(a.peaks[m].step.index) + ", " + std::to_string(b.peaks[m].bytes.count) + " at step " +
+             std::to_string(b.peaks[m].step.index);
+    }
+  }
+  return std::nullopt;
+}
+
+/// Sizes grow with the seed, so that the first failure is a small one.
+RandomScheduleOptions options(std::uint32_t seed, std::uint32_t of, std::uint32_t most_steps) {
+  return {.seed = seed,
+          .most_devices = 1 + 24 * seed / of,
+          .most_steps = 4 + most_steps * seed / of,
+          .on_grid = seed % 2 == 0};
+}
+
+}  // namespace
+
+TEST_CASE("the event engine agrees with a naive simulator", "[engine][differential]") {
+  const std::uint32_t cases = 2000 / fewer;
+  std::cout << "event against naive: " << cases << " random schedules\n";
+  for (std::uint32_t seed = 0; seed < cases; ++seed) {
+    const RandomScheduleOptions chosen = options(seed, cases, 100);
+    const RandomSchedule random = random_schedule(chosen);
+    const Timeline naive = simulate_naively(random.schedule, random.platform);
+    const Timeline event = simulate_event(random.schedule, random.platform);
+    const std::optional<std::string> found = difference(naive, event, chosen.on_grid);
+    INFO("seed " << seed << ", most_devices " << chosen.most_devices << ", most_steps " << chosen.most_steps);
+    if (found) FAIL(*found);
+  }
+}
+
+TEST_CASE("SimGrid and the event engine agree", "[engine][differential]") {
+  const std::uint32_t cases = 4000 / fewer;
+  std::cout << "SimGrid against event: " << cases << " random schedules\n";
+  SimgridForkserver server;
+  for (std::uint32_t seed = 0; seed < cases; ++seed) {
+    const RandomScheduleOptions chosen = options(seed, cases, 400);
+    const RandomSchedule random = random_schedule(chosen);
+    const Timeline simgrid = server.simulate(random.schedule, random.platform);
+    const Timeline event = simulate_event(random.schedule, random.platform);
+    const std::optional<std::string> found = difference(simgrid, event, chosen.on_grid);
+    INFO("seed " << seed << ", most_devices " << chosen.most_devices << ", most_steps " << chosen.most_steps);
+    if (found) FAIL(*found);
+  }
+}
