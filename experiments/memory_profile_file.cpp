@@ -55,8 +55,8 @@ Json peak_of(const Problem& problem, const Schedule& schedule, const Timeline& t
 }  // namespace
 
 std::string memory_profile_csv(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
-                               std::string_view command_line) {
-  std::string csv = fmt::format("# plimsoll " PLIMSOLL_VERSION ": {}\ndate_s,memory,live_bytes\n", command_line);
+                               std::string_view made_by) {
+  std::string csv = fmt::format("# {}\ndate_s,memory,live_bytes\n", made_by);
   for (std::size_t m = 0; m < problem.platform.memories.size(); ++m) {
     const std::string name = csv_field(problem.platform.memories[m].name);
     for (const MemoryPoint& point : memory_profile(schedule, timeline, problem.platform, id_at<MemoryId>(m))) {
@@ -67,10 +67,9 @@ std::string memory_profile_csv(const Problem& problem, const Schedule& schedule,
 }
 
 Json memory_peaks_json(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
-                       std::string_view command_line) {
+                       std::string_view made_by) {
   Json json{{"format", "plimsoll.memory_peaks.v1"},
-            {"version", "plimsoll " PLIMSOLL_VERSION},
-            {"command_line", command_line},
+            {"made_by", made_by},
             {"trace", schedule.trace},
             {"platform", schedule.platform},
             {"strategy", schedule.strategy},
@@ -82,11 +81,11 @@ Json memory_peaks_json(const Problem& problem, const Schedule& schedule, const T
 }
 
 void write_memory_profile(const std::filesystem::path& path, const Problem& problem, const Schedule& schedule,
-                          const Timeline& timeline, std::string_view command_line) {
+                          const Timeline& timeline, std::string_view made_by) {
   if (path.extension() == ".json") {
-    write_json_file(path, memory_peaks_json(problem, schedule, timeline, command_line));
+    write_json_file(path, memory_peaks_json(problem, schedule, timeline, made_by));
   } else {
-    write_text_file(path, memory_profile_csv(problem, schedule, timeline, command_line));
+    write_text_file(path, memory_profile_csv(problem, schedule, timeline, made_by));
   }
 }
 

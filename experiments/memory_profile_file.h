@@ -12,15 +12,15 @@
 
 namespace plimsoll {
 
-/// A comment line with version and command line, then `date_s,memory,live_bytes`: one row a change, memory by memory.
-std::string memory_profile_csv(const Problem&, const Schedule&, const Timeline&, std::string_view command_line = "");
+/// A comment line with `made_by`, then `date_s,memory,live_bytes`: one row a change, memory by memory.
+std::string memory_profile_csv(const Problem&, const Schedule&, const Timeline&, std::string_view made_by = "");
 
 /// Per memory the fullest moment: when, during which step, bytes by kind, and every tensor that is there, largest
 /// first.
-Json memory_peaks_json(const Problem&, const Schedule&, const Timeline&, std::string_view command_line = "");
+Json memory_peaks_json(const Problem&, const Schedule&, const Timeline&, std::string_view made_by = "");
 
 /// The JSON where the file's name ends in `.json`, else the CSV.
 void write_memory_profile(const std::filesystem::path&, const Problem&, const Schedule&, const Timeline&,
-                          std::string_view command_line = "");
+                          std::string_view made_by = "");
 
 }  // namespace plimsoll

@@ -8,13 +8,10 @@
 
 #include "experiments/memory_by_kind.h"
 #include "sim/core/expects.h"
+#include "sim/core/names.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::string_view step_kind_names[] = {"forward",  "backward", "update",     "recompute", "offload",
-                                                "prefetch", "send",     "collective", "pack",      "unpack"};
-constexpr std::string_view stream_kind_names[] = {"compute", "device to host", "host to device", "peer"};
 
 /// `"text"` with what JSON wants escaped.
 std::string quoted(std::string_view text) {
@@ -89,10 +86,9 @@ class Writer {
     for (const Tensor& tensor : graph_.tensors) tensor_names_.push_back(quoted(tensor.name));
   }
 
-  std::string write(std::string_view command_line) {
-    text_ << "{\"otherData\":{\"version\":\"plimsoll " PLIMSOLL_VERSION "\",\"command_line\":" << quoted(command_line)
-          << ",\"trace\":" << quoted(schedule_.trace) << ",\"platform\":" << quoted(schedule_.platform)
-          << ",\"strategy\":" << quoted(schedule_.strategy)
+  std::string write(std::string_view made_by) {
+    text_ << "{\"otherData\":{\"made_by\":" << quoted(made_by) << ",\"trace\":" << quoted(schedule_.trace)
+          << ",\"platform\":" << quoted(schedule_.platform) << ",\"strategy\":" << quoted(schedule_.strategy)
           << ",\"times_rescaled\":" << (problem_.times_rescaled ? "true" : "false")
           << "},\n\"displayTimeUnit\":\"ms\",\n\"traceEvents\":[\n";
     names();
@@ -149,7 +145,7 @@ class Writer {
       const Stream& other = schedule_.streams[s];
       if (other.device == stream.device && other.kind == stream.kind) ++same_before;
     }
-    std::string name(stream_kind_names[static_cast<std::size_t>(stream.kind)]);
+    std::string name(written(stream.kind));
     if (same_before > 0) name += " " + std::to_string(same_before + 1);
     metadata("thread_name", process(stream.device), thread(id), "name", quoted(name));
     metadata("thread_sort_index", process(stream.device), thread(id), "sort_index", std::to_string(id.index));
@@ -173,8 +169,7 @@ class Writer {
     const Interval& ran = timeline_.steps[id.index];
     const std::int64_t start = nanoseconds(ran.start);
     begin_event();
-    text_ << "{\"ph\":\"X\",\"name\":" << name_of(step) << ",\"cat\":\""
-          << step_kind_names[static_cast<std::size_t>(step.kind)] << "\",";
+    text_ << "{\"ph\":\"X\",\"name\":" << name_of(step) << ",\"cat\":\"" << written(step.kind) << "\",";
     place(step);
     text_ << ",\"ts\":";
     text_.microseconds(start) << ",\"dur\":";
@@ -251,8 +246,8 @@ class Writer {
 }  // namespace
 
 std::string perfetto_timeline(const Problem& problem, const Schedule& schedule, const Timeline& timeline,
-                              std::string_view command_line) {
-  return Writer(problem, schedule, timeline).write(command_line);
+                              std::string_view made_by) {
+  return Writer(problem, schedule, timeline).write(made_by);
 }
 
 }  // namespace plimsoll

@@ -13,6 +13,6 @@ namespace plimsoll {
 /// One process a device with one thread a stream, one slice a step, one stacked counter a memory (live bytes by kind of
 /// tensor), arrows from the maker of what is copied to the copy and on to its readers. Dates are whole nanoseconds,
 /// written in microseconds.
-std::string perfetto_timeline(const Problem&, const Schedule&, const Timeline&, std::string_view command_line = "");
+std::string perfetto_timeline(const Problem&, const Schedule&, const Timeline&, std::string_view made_by = "");
 
 }  // namespace plimsoll

@@ -1,0 +1,75 @@
+#include "experiments/command_sweep.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <thread>
+
+#include "experiments/sweep.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+struct SweepArguments {
+  std::string experiment, folder, jobs = "1", shard = "1/1";
+  bool resume = false;
+};
+
+std::uint32_t whole_number(std::string_view option, std::string_view word, std::int64_t least, std::int64_t most) {
+  const Parsed<std::int64_t> number = parse_integer(word);
+  if (!number.fine() || number.value < least || number.value > most) {
+    throw InputError(fmt::format("{}: expected a whole number from {} to {}, found '{}'", option, least, most, word));
+  }
+  return static_cast<std::uint32_t>(number.value);
+}
+
+Shard shard_of(const std::string& word) {
+  constexpr std::int64_t most = 100'000;
+  const std::size_t slash = word.find('/');
+  if (slash == std::string::npos) throw InputError("--shard: expected k/n such as 2/8, found '" + word + "'");
+  const std::uint32_t n = whole_number("--shard", std::string_view(word).substr(slash + 1), 1, most);
+  return {.k = whole_number("--shard", std::string_view(word).substr(0, slash), 1, n), .n = n};
+}
+
+std::size_t jobs_of(const std::string& word) {
+  const std::uint32_t jobs = whole_number("-j", word, 0, 4096);
+  return jobs == 0 ? std::max(1U, std::thread::hardware_concurrency()) : jobs;
+}
+
+}  // namespace
+
+void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand("sweep", "run every point of an experiment, resumable, on several processes");
+  command->footer(
+      "Results are written one by one to DIR/results.jsonl, so an interruption (Ctrl-C, exit code 130) keeps what is\n"
+      "finished and --resume runs only the rest. Infeasible points are results. Shards may share one DIR:\n"
+      "  plimsoll sweep experiments/demo.yaml -o out/demo -j 0\n"
+      "  plimsoll sweep big.yaml -o out/big --shard $SLURM_ARRAY_TASK_ID/64 --resume\n"
+      "  plimsoll report out/demo");
+  auto arguments = std::make_shared<SweepArguments>();
+  command->add_option("experiment", arguments->experiment, "experiment file, see experiments/README.md")
+      ->required()
+      ->type_name("EXPERIMENT.yaml");
+  command->add_option("-o,--output", arguments->folder, "folder for the results, made where it is missing")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("-j,--jobs", arguments->jobs, "worker processes; 0: one a core. Results do not depend on it")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--resume", arguments->resume, "keep the results that DIR holds and run only what is missing");
+  command->add_option("--shard", arguments->shard, "run only share k of n (k from 1 to n)")
+      ->capture_default_str()
+      ->type_name("k/n");
+  command->callback([arguments, &exit_code, &command_line] {
+    exit_code = sweep({.experiment = arguments->experiment,
+                       .folder = arguments->folder,
+                       .jobs = jobs_of(arguments->jobs),
+                       .resume = arguments->resume,
+                       .shard = shard_of(arguments->shard),
+                       .command_line = command_line});
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,181 @@
+#include "experiments/experiment_file.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "sim/core/names.h"
+#include "sim/io/fields.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+#include "sim/io/yaml_document.h"
+
+namespace plimsoll {
+
+template <>
+struct Names<BudgetMark> {
+  static constexpr std::array all{std::pair{BudgetMark::smallest, "smallest"},
+                                  std::pair{BudgetMark::store_all, "store_all"}};
+};
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The enumerator whose name the value is.
+template <class Enum>
+Enum one_of(const YamlCursor& value) {
+  const std::string text = value.string();
+  if (const std::optional<Enum> found = from_name<Enum>(text)) return *found;
+  std::vector<std::string_view> names;
+  for (const auto& [each, name] : Names<Enum>::all) names.emplace_back(name);
+  if (value.is_scalar()) {
+    value.complain("expected " + alternatives(names) + ", " + value.found() + suggestion(text, names));
+  }
+  return Enum{};
+}
+
+/// A list of at least one, or a single value in place of a list of one; twice the same is a slip.
+template <class Element, class Read>
+std::vector<Element> list_of(const YamlCursor& value, Read read) {
+  if (value.is_scalar()) return {read(value)};
+  const std::vector<YamlCursor> elements = value.elements();
+  if (value.is_list() && elements.empty()) value.complain("is empty, expected at least one");
+  std::vector<Element> list;
+  std::set<std::string> seen;
+  for (const YamlCursor& element : elements) {
+    list.push_back(read(element));
+    if (!seen.insert(element.found()).second) element.complain("is listed twice, " + element.found());
+  }
+  return list;
+}
+
+std::string word(const YamlCursor& value) {
+  std::string text = value.string();
+  if (value.is_scalar() && text.empty()) value.complain("is empty");
+  return text;
+}
+
+std::optional<Bytes> budget(const YamlCursor& value) {
+  if (value.is_scalar() && value.string() == "capacity") return std::nullopt;
+  return value.bytes();
+}
+
+BudgetEnd budget_end(const YamlCursor& value) {
+  if (const auto mark = value.is_scalar() ? from_name<BudgetMark>(value.string()) : std::nullopt) return *mark;
+  return value.bytes();
+}
+
+using RangeField = Field<BudgetRange, YamlCursor>;
+constexpr RangeField range_fields[] = {
+    {"from", Need::required, [](BudgetRange& r, YamlCursor v) { r.from = budget_end(v); }},
+    {"to", Need::required, [](BudgetRange& r, YamlCursor v) { r.to = budget_end(v); }},
+    {"count", Need::required,
+     [](BudgetRange& r, YamlCursor v) {
+       constexpr std::uint32_t most = 10'000;
+       r.count = v.count();
+       if (r.count == 1 || r.count > most) v.complain("expected 2 to 10000, " + v.found());
+     }},
+};
+
+std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
+  if (!value.is_object()) return list_of<std::optional<Bytes>>(value, budget);
+  BudgetRange range;
+  read_fields(value, range_fields, range);
+  const Bytes* from = std::get_if<Bytes>(&range.from);
+  const Bytes* to = std::get_if<Bytes>(&range.to);
+  if (from != nullptr && to != nullptr && *from > *to) value.complain("from is larger than to");
+  if (range.from == BudgetEnd(BudgetMark::store_all)) value.complain("store_all can only be the upper end, 'to'");
+  if (range.to == BudgetEnd(BudgetMark::smallest)) value.complain("smallest can only be the lower end, 'from'");
+  return range;
+}
+
+void check_format(const YamlCursor& value) {
+  constexpr std::string_view format = "plimsoll.experiment.v1";
+  if (value.string() != format) value.complain("expected '" + std::string(format) + "', " + value.found());
+}
+
+using ExperimentField = Field<Experiment, YamlCursor>;
+constexpr ExperimentField experiment_fields[] = {
+    {"format", Need::required, [](Experiment&, YamlCursor v) { check_format(v); }},
+    {"name", Need::required, [](Experiment& e, YamlCursor v) { e.name = word(v); }},
+    {"traces", Need::required, [](Experiment& e, YamlCursor v) { e.traces = list_of<std::string>(v, word); }},
+    {"platforms", Need::required, [](Experiment& e, YamlCursor v) { e.platforms = list_of<std::string>(v, word); }},
+    {"strategies", Need::required, [](Experiment& e, YamlCursor v) { e.strategies = list_of<std::string>(v, word); }},
+    {"memory", Need::optional, [](Experiment& e, YamlCursor v) { e.memory = memory(v); }},
+    {"micro_batches", Need::optional,
+     [](Experiment& e, YamlCursor v) {
+       e.micro_batches = list_of<std::uint32_t>(v, [](const YamlCursor& m) { return m.count(); });
+     }},
+    {"optimizer", Need::optional,
+     [](Experiment& e, YamlCursor v) {
+       e.optimizers = list_of<Optimizer>(v, [](const YamlCursor& o) { return one_of<Optimizer>(o); });
+     }},
+    {"gradients", Need::optional, [](Experiment& e, YamlCursor v) { e.gradients = one_of<Gradients>(v); }},
+    {"engine", Need::optional, [](Experiment& e, YamlCursor v) { e.engine = one_of<Engine>(v); }},
+    {"allocator", Need::optional, [](Experiment& e, YamlCursor v) { e.allocator = one_of<AllocatorKind>(v); }},
+};
+
+/// A path that exists beside the experiment file; else the reference as it stands.
+std::string beside(const fs::path& folder, const std::string& reference, std::string_view extension) {
+  const fs::path path(reference);
+  const bool is_path = reference.find('/') != std::string::npos || path.extension() == extension;
+  std::error_code ignored;
+  if (is_path && path.is_relative() && fs::exists(folder / path, ignored)) return (folder / path).lexically_normal();
+  return reference;
+}
+
+Json to_json(const BudgetEnd& end) {
+  if (const BudgetMark* mark = std::get_if<BudgetMark>(&end)) return written(*mark);
+  return std::get<Bytes>(end).count;
+}
+
+Json to_json(const std::variant<BudgetList, BudgetRange>& memory) {
+  if (const BudgetRange* range = std::get_if<BudgetRange>(&memory)) {
+    return {{"from", to_json(range->from)}, {"to", to_json(range->to)}, {"count", range->count}};
+  }
+  Json list = Json::array();
+  for (const std::optional<Bytes>& b : std::get<BudgetList>(memory))
+    list.push_back(b ? Json(b->count) : Json("capacity"));
+  return list;
+}
+
+}  // namespace
+
+std::size_t budgets(const Experiment& experiment) {
+  if (const BudgetRange* range = std::get_if<BudgetRange>(&experiment.memory)) return range->count;
+  return std::get<BudgetList>(experiment.memory).size();
+}
+
+Experiment parse_experiment(const std::string& text, std::string file) {
+  YamlDocument document(text, std::move(file));
+  Experiment experiment;
+  read_fields(document.root(), experiment_fields, experiment);
+  document.throw_if_any();
+  return experiment;
+}
+
+Experiment read_experiment(const fs::path& path) {
+  Experiment experiment = parse_experiment(read_text_file(path), path.string());
+  const fs::path folder = path.parent_path();
+  for (std::string& trace : experiment.traces) trace = beside(folder, trace, ".json");
+  for (std::string& platform : experiment.platforms) platform = beside(folder, platform, ".yaml");
+  return experiment;
+}
+
+Json to_json(const Experiment& experiment) {
+  Json optimizers = Json::array();
+  for (const Optimizer optimizer : experiment.optimizers) optimizers.push_back(written(optimizer));
+  return {{"name", experiment.name},
+          {"traces", experiment.traces},
+          {"platforms", experiment.platforms},
+          {"strategies", experiment.strategies},
+          {"memory", to_json(experiment.memory)},
+          {"micro_batches", experiment.micro_batches},
+          {"optimizer", std::move(optimizers)},
+          {"gradients", written(experiment.gradients)},
+          {"engine", written(experiment.engine)},
+          {"allocator", written(experiment.allocator)}};
+}
+
+}  // namespace plimsoll

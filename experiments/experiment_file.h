@@ -1,0 +1,62 @@
+#pragma once
+// Experiment files: YAML -> Experiment, the questions of a sweep as lists. The format is described in
+// experiments/README.md.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "experiments/run.h"
+#include "sim/core/units.h"
+#include "sim/io/json.h"
+
+namespace plimsoll {
+
+/// An end of a range of budgets that depends on the trace and the platform.
+enum class BudgetMark : std::uint8_t {
+  smallest,  ///< the least budget with which some strategy of the experiment is feasible
+  store_all  ///< the peak of store_all, which needs no more
+};
+using BudgetEnd = std::variant<BudgetMark, Bytes>;
+
+/// `count` budgets, the ends included, at equal distances.
+struct BudgetRange {
+  BudgetEnd from = BudgetMark::smallest, to = BudgetMark::store_all;
+  std::uint32_t count = 0;
+
+  friend bool operator==(const BudgetRange&, const BudgetRange&) = default;
+};
+
+/// Budgets as they stand; unset: the device's capacity.
+using BudgetList = std::vector<std::optional<Bytes>>;
+
+/// Everything is combined with everything.
+struct Experiment {
+  std::string name;
+  std::vector<std::string> traces, platforms, strategies;
+  std::vector<std::uint32_t> micro_batches{1};
+  std::vector<Optimizer> optimizers{Optimizer::none};
+  std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
+  Gradients gradients = Gradients::fresh;
+  Engine engine = Engine::simgrid;
+  AllocatorKind allocator = AllocatorKind::exact;
+
+  friend bool operator==(const Experiment&, const Experiment&) = default;
+};
+
+/// Budgets of one trace on one platform with one strategy.
+std::size_t budgets(const Experiment&);
+
+/// Throws InputError with everything that is wrong.
+Experiment parse_experiment(const std::string& text, std::string file);
+
+/// Traces and platforms that are paths are looked for beside the file first.
+Experiment read_experiment(const std::filesystem::path&);
+
+/// With every default written out; equal exactly where the experiments are.
+Json to_json(const Experiment&);
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+#pragma once
+// How far a sweep is and how long it may still take, on stderr: one line rewritten on a terminal, else a line now and
+// then.
+
+#include <chrono>
+#include <cstddef>
+
+namespace plimsoll {
+
+class Progress {
+ public:
+  explicit Progress(std::size_t points);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void add(bool feasible);
+  void show();
+
+  /// Makes room for a message on stderr.
+  void clear_line();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::size_t points_, done_ = 0, infeasible_ = 0;
+  bool terminal_, shown_ = false;
+  Clock::time_point started_, last_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+#pragma once
+// A report of a sweep: results.csv, report.html, and a figure of time against memory per case as SVG, PDF and PNG.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "experiments/sweep_store.h"
+#include "sim/io/json.h"
+
+namespace plimsoll {
+
+/// Everything the figures and the page show; null where a point is infeasible.
+Json report_data(const SweepContents&, const std::string& made_by);
+
+/// One row a point, one column a value; nested values are left out.
+std::string results_csv(const SweepContents&, const std::string& made_by);
+
+/// A page that needs nothing but itself.
+std::string report_html(const Json& data);
+
+/// Writes all of them and returns the paths. Throws InputError where `results` holds no sweep or the figures cannot be
+/// drawn; the table and the page are there by then.
+std::vector<std::filesystem::path> write_report(const std::filesystem::path& results,
+                                                const std::filesystem::path& folder, const std::string& made_by);
+
+}  // namespace plimsoll

@@ -1,0 +1,222 @@
+#include "experiments/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "experiments/progress.h"
+#include "experiments/sweep_store.h"
+#include "experiments/worker_pool.h"
+#include "sim/io/input_error.h"
+#include "sim/io/shipped.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int interrupted_exit = 130;
+
+/// FNV-1a: tells apart contents of files that have the same name.
+std::string digest(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return fmt::format("{:016x}", hash);
+}
+
+/// Traces and platforms that are files, with what is in them; the others are made by formulas.
+Json inputs_of(const Experiment& e) {
+  constexpr ShippedFiles traces{"trace", "traces/data", ".json"}, platforms{"platform", "platforms", ".yaml"};
+  Json inputs = Json::object();
+  const auto add = [&](const std::string& reference, const ShippedFiles& kind) {
+    std::error_code ignored;
+    const std::vector<std::string> shipped = shipped_names(kind);
+    const bool is_file = std::filesystem::exists(reference, ignored) || std::ranges::count(shipped, reference) > 0;
+    if (is_file) inputs[reference] = digest(read_text_file(find_file(reference, kind)));
+  };
+  for (const std::string& trace : e.traces) add(trace, traces);
+  for (const std::string& platform : e.platforms) add(platform, platforms);
+  return inputs;
+}
+
+Json identity_of(const Experiment& e) {
+  return {{"version", "plimsoll " PLIMSOLL_VERSION}, {"experiment", to_json(e)}, {"inputs", inputs_of(e)}};
+}
+
+Json budgets_json(const CaseFacts& facts) {
+  return to_json(facts)["budgets_bytes"];
+}
+
+/// What a worker does: a case's facts, or the wanted points of a group.
+WorkerPool::Work worker_of(const Experiment& e) {
+  return [e](const Json& task, const std::function<void(const Json&)>& reply) {
+    if (!task.contains("group")) {
+      reply(to_json(facts_of(e, task.at("case"))));
+      return;
+    }
+    std::vector<std::optional<Bytes>> all;
+    for (const Json& b : task.at("budgets_bytes")) {
+      all.push_back(b.is_null() ? std::nullopt : std::optional(Bytes{b.get<std::int64_t>()}));
+    }
+    const auto wanted = task.at("wanted").get<std::vector<std::size_t>>();
+    answer_points(e, task.at("group"), all, wanted, reply);
+  };
+}
+
+class Sweep {
+ public:
+  Sweep(const SweepOptions& options, const Experiment& experiment)
+      : options_(options),
+        experiment_(experiment),
+        identity_(identity_of(experiment)),
+        store_(options.folder, options.shard, identity_),
+        groups_(groups_of(experiment, options.shard)),
+        per_group_(budgets(experiment)),
+        cases_(store_.before().cases) {
+    if (!options.resume) {
+      if (!store_.before().records.empty()) {
+        fmt::print(stderr, "{}: starting afresh; --resume would keep the results it holds\n", options.folder.string());
+      }
+      store_.start_afresh();
+    }
+    for (const auto& [point, record] : store_.before().records) done_.insert(point);
+  }
+
+  int run() {
+    const std::vector<Json> missing_facts = cases_to_look_at();
+    write_manifest("running");
+    const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
+    const Interruption interruption;
+    WorkerPool pool(jobs, interruption, worker_of(experiment_));
+    if (!find_facts(pool, missing_facts) || !answer_groups(pool)) return finish("interrupted", interrupted_exit);
+    return finish(exit_code_ == 0 ? "complete" : "failed", exit_code_);
+  }
+
+ private:
+  std::size_t case_of(std::size_t group) const { return group / experiment_.strategies.size(); }
+
+  /// Budgets of the group's points that are not there yet, as places in the case's list.
+  std::vector<std::size_t> missing(std::size_t group) const {
+    std::vector<std::size_t> places;
+    for (std::size_t b = 0; b < per_group_; ++b) {
+      if (!done_.contains(group * per_group_ + b)) places.push_back(b);
+    }
+    return places;
+  }
+
+  std::vector<Json> cases_to_look_at() const {
+    std::set<std::size_t> wanted;
+    for (const std::size_t g : groups_) {
+      if (!cases_.contains(case_of(g))) wanted.insert(case_of(g));
+    }
+    std::vector<Json> tasks;
+    for (const std::size_t c : wanted) tasks.push_back({{"case", c}});
+    return tasks;
+  }
+
+  void fail(std::string what, const TaskFailure& failure) {
+    exit_code_ = std::max(exit_code_, failure.exit_code);
+    fmt::print(stderr, "{}: {}\n", what, failure.message);
+    failures_.push_back({{"what", std::move(what)}, {"message", failure.message}});
+  }
+
+  bool find_facts(WorkerPool& pool, std::span<const Json> tasks) {
+    const bool all = pool.run(
+        tasks, {.record = [&](std::size_t t,
+                              std::string_view record) { cases_[tasks[t]["case"]] = case_facts(Json::parse(record)); },
+                .failed =
+                    [&](std::size_t t, const TaskFailure& failure) {
+                      const std::size_t c = tasks[t]["case"];
+                      const Question q = question_of(experiment_, c * experiment_.strategies.size());
+                      fail(fmt::format("trace {} on {}", q.trace, q.platform), failure);
+                    },
+                .tick = [] {}});
+    write_manifest("running");
+    return all;
+  }
+
+  bool answer_groups(WorkerPool& pool) {
+    std::vector<Json> tasks;
+    std::size_t points = 0;
+    for (const std::size_t g : groups_) {
+      const std::vector<std::size_t> places = missing(g);
+      if (places.empty() || !cases_.contains(case_of(g))) continue;
+      points += places.size();
+      tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", budgets_json(cases_.at(case_of(g)))}});
+    }
+    Progress progress(points);
+    return pool.run(tasks, {.record =
+                                [&](std::size_t, std::string_view text) {
+                                  const Json record = Json::parse(text);
+                                  const std::size_t point = record.at("point");
+                                  store_.append(point, text);
+                                  done_.insert(point);
+                                  progress.add(record.at("feasible"));
+                                },
+                            .failed =
+                                [&](std::size_t t, const TaskFailure& failure) {
+                                  const Question q = question_of(experiment_, tasks[t]["group"]);
+                                  progress.clear_line();
+                                  fail(fmt::format("{} for {} on {}", q.strategy, q.trace, q.platform), failure);
+                                },
+                            .tick = [&] { progress.show(); }});
+  }
+
+  std::size_t points_done() const {
+    std::size_t count = 0;
+    for (const std::size_t g : groups_) count += per_group_ - missing(g).size();
+    return count;
+  }
+
+  void write_manifest(std::string_view status) {
+    Json cases_json = Json::array();
+    for (const auto& [index, facts] : cases_) {
+      Json one{{"case", index}};
+      one.update(to_json(facts));
+      cases_json.push_back(std::move(one));
+    }
+    store_.write_manifest({{"format", "plimsoll.sweep.v1"},
+                           {"version", "plimsoll " PLIMSOLL_VERSION},
+                           {"command_line", options_.command_line},
+                           {"status", status},
+                           {"points", groups_.size() * per_group_},
+                           {"finished", points_done()},
+                           {"shard", fmt::format("{}/{}", options_.shard.k, options_.shard.n)},
+                           {"experiment_file", options_.experiment.string()},
+                           {"experiment_text", read_text_file(options_.experiment)},
+                           {"identity", identity_},
+                           {"failures", failures_},
+                           {"cases", std::move(cases_json)}});
+  }
+
+  int finish(std::string_view status, int exit_code) {
+    store_.sort();
+    write_manifest(status);
+    const std::size_t all = groups_.size() * per_group_;
+    fmt::print(stderr, "{}: {}, {} of {} points in {}{}\n", experiment_.name, status, points_done(), all,
+               store_.results().string(), points_done() < all ? "; --resume runs what is missing" : "");
+    return exit_code;
+  }
+
+  const SweepOptions& options_;
+  const Experiment& experiment_;
+  Json identity_;
+  SweepStore store_;
+  std::vector<std::size_t> groups_;
+  std::size_t per_group_;
+  std::map<std::size_t, CaseFacts> cases_;
+  std::set<std::size_t> done_;
+  Json failures_ = Json::array();
+  int exit_code_ = 0;
+};
+
+}  // namespace
+
+int sweep(const SweepOptions& options) {
+  const Experiment experiment = read_experiment(options.experiment);
+  return Sweep(options, experiment).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,24 @@
+#pragma once
+// A sweep: every point of an experiment, answered by worker processes, in a folder that survives interruptions.
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include "experiments/sweep_points.h"
+
+namespace plimsoll {
+
+struct SweepOptions {
+  std::filesystem::path experiment, folder;
+  std::size_t jobs = 1;
+  bool resume = false;
+  Shard shard;
+  std::string command_line;
+};
+
+/// The exit code: 0 all points are there, 2 or 3 some could not be had (all others are), 130 interrupted. Infeasible
+/// points are results. Throws InputError where the experiment or the folder is wrong.
+int sweep(const SweepOptions&);
+
+}  // namespace plimsoll

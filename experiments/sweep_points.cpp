@@ -1,0 +1,195 @@
+#include "experiments/sweep_points.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+#include "sim/core/lower_bounds.h"
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+
+namespace plimsoll {
+namespace {
+
+/// The place of a case in each of its lists; the last one turns fastest.
+struct CaseIndex {
+  std::size_t trace, platform, micro_batches, optimizer;
+};
+
+CaseIndex case_at(const Experiment& e, std::size_t index) {
+  EXPECTS(index < cases(e));
+  CaseIndex at{};
+  at.optimizer = index % e.optimizers.size();
+  index /= e.optimizers.size();
+  at.micro_batches = index % e.micro_batches.size();
+  index /= e.micro_batches.size();
+  at.platform = index % e.platforms.size();
+  at.trace = index / e.platforms.size();
+  return at;
+}
+
+/// The least budget of a strategy: what it answers to one that is surely too small.
+std::optional<Bytes> smallest_of(const Problem& problem, const std::string& strategy) {
+  constexpr std::optional<Bytes> nearly_nothing = Bytes{1};
+  const std::vector<PlanOutcome> outcomes =
+      plan(problem, parse_spec(strategy, "strategies"), std::span(&nearly_nothing, 1));
+  if (const Infeasible* none = std::get_if<Infeasible>(&outcomes.at(0))) return none->smallest;
+  return std::get<Plan>(outcomes[0]).peak;
+}
+
+bool begins_at_smallest(const Experiment& e) {
+  const BudgetRange* range = std::get_if<BudgetRange>(&e.memory);
+  return range != nullptr && range->from == BudgetEnd(BudgetMark::smallest);
+}
+
+Bytes resolved(const BudgetEnd& end, const CaseFacts& facts) {
+  if (const Bytes* bytes = std::get_if<Bytes>(&end)) return *bytes;
+  const std::optional<Bytes> found =
+      std::get<BudgetMark>(end) == BudgetMark::smallest ? facts.smallest : facts.store_all;
+  return found.value_or(facts.lower_bound_bytes);
+}
+
+std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFacts& facts) {
+  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) return *list;
+  const BudgetRange& range = std::get<BudgetRange>(e.memory);
+  const Bytes from = resolved(range.from, facts), to = resolved(range.to, facts);
+  if (from > to) {
+    throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform + "' the range begins at " +
+                     std::to_string(from.count) + " B and ends below, at " + std::to_string(to.count) + " B");
+  }
+  std::vector<std::optional<Bytes>> budgets;
+  for (const Bytes b : evenly(from, to, range.count)) budgets.emplace_back(b);
+  return budgets;
+}
+
+Json or_null(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(bytes->count) : Json(nullptr);
+}
+
+std::optional<Bytes> maybe_bytes(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return Bytes{json.get<std::int64_t>()};
+}
+
+}  // namespace
+
+std::size_t cases(const Experiment& e) {
+  return e.traces.size() * e.platforms.size() * e.micro_batches.size() * e.optimizers.size();
+}
+std::size_t groups(const Experiment& e) {
+  return cases(e) * e.strategies.size();
+}
+std::size_t points(const Experiment& e) {
+  return groups(e) * budgets(e);
+}
+
+std::vector<std::size_t> groups_of(const Experiment& e, Shard shard) {
+  std::vector<std::size_t> mine;
+  for (std::size_t g = shard.k - 1; g < groups(e); g += shard.n) mine.push_back(g);
+  return mine;
+}
+
+Question question_of(const Experiment& e, std::size_t group) {
+  const CaseIndex at = case_at(e, group / e.strategies.size());
+  return {.trace = e.traces[at.trace],
+          .platform = e.platforms[at.platform],
+          .strategy = e.strategies[group % e.strategies.size()],
+          .micro_batches = e.micro_batches[at.micro_batches],
+          .optimizer = e.optimizers[at.optimizer],
+          .gradients = e.gradients,
+          .engine = e.engine,
+          .allocator = e.allocator};
+}
+
+CaseFacts facts_of(const Experiment& e, std::size_t case_index) {
+  const Question question = question_of(e, case_index * e.strategies.size());
+  for (const std::string& strategy : e.strategies) parse_spec(strategy, "strategies");
+  const Problem problem = problem_of(question);
+  const LowerBounds bounds = lower_bounds(problem, 1);
+  CaseFacts facts{.trace = question.trace,
+                  .platform = question.platform,
+                  .model = problem.graph.name,
+                  .machine = problem.platform.name,
+                  .micro_batches = question.micro_batches,
+                  .optimizer = std::string(written(question.optimizer)),
+                  .times_rescaled = problem.times_rescaled,
+                  .capacity = budget_of(problem, DeviceId{0}),
+                  .store_all = smallest_of(problem, "store_all"),
+                  .smallest = {},
+                  .lower_bound_bytes = bounds.memory,
+                  .lower_bound = bounds.time(),
+                  .budgets = {}};
+  if (begins_at_smallest(e)) {
+    for (const std::string& strategy : e.strategies) {
+      const std::optional<Bytes> least = smallest_of(problem, strategy);
+      if (least && (!facts.smallest || *least < *facts.smallest)) facts.smallest = least;
+    }
+  }
+  facts.budgets = budgets_of(e, facts);
+  return facts;
+}
+
+Json to_json(const CaseFacts& facts) {
+  Json budgets = Json::array();
+  for (const std::optional<Bytes>& b : facts.budgets) budgets.push_back(or_null(b));
+  return {{"trace", facts.trace},
+          {"platform", facts.platform},
+          {"model", facts.model},
+          {"machine", facts.machine},
+          {"micro_batches", facts.micro_batches},
+          {"optimizer", facts.optimizer},
+          {"times_rescaled", facts.times_rescaled},
+          {"capacity_bytes", or_null(facts.capacity)},
+          {"store_all_bytes", or_null(facts.store_all)},
+          {"smallest_feasible_bytes", or_null(facts.smallest)},
+          {"lower_bound_bytes", facts.lower_bound_bytes.count},
+          {"lower_bound_s", facts.lower_bound.value},
+          {"budgets_bytes", std::move(budgets)}};
+}
+
+CaseFacts case_facts(const Json& json) {
+  CaseFacts facts{.trace = json.at("trace"),
+                  .platform = json.at("platform"),
+                  .model = json.at("model"),
+                  .machine = json.at("machine"),
+                  .micro_batches = json.at("micro_batches"),
+                  .optimizer = json.at("optimizer"),
+                  .times_rescaled = json.at("times_rescaled"),
+                  .capacity = maybe_bytes(json.at("capacity_bytes")),
+                  .store_all = maybe_bytes(json.at("store_all_bytes")),
+                  .smallest = maybe_bytes(json.at("smallest_feasible_bytes")),
+                  .lower_bound_bytes = {json.at("lower_bound_bytes").get<std::int64_t>()},
+                  .lower_bound = {json.at("lower_bound_s").get<double>()},
+                  .budgets = {}};
+  for (const Json& b : json.at("budgets_bytes")) facts.budgets.push_back(maybe_bytes(b));
+  return facts;
+}
+
+void answer_points(const Experiment& e, std::size_t group, std::span<const std::optional<Bytes>> all_budgets,
+                   std::span<const std::size_t> wanted, const std::function<void(const Json&)>& record) {
+  EXPECTS(all_budgets.size() == budgets(e));
+  const Question question = question_of(e, group);
+  const Problem problem = problem_of(question);
+  std::vector<std::optional<Bytes>> asked;
+  for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
+  const std::vector<Answer> answers = answer(question, problem, asked);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Json json{{"point", group * all_budgets.size() + wanted[i]}, {"case", group / e.strategies.size()}};
+    json.update(to_json(question, problem, answers[i]));
+    record(json);
+  }
+}
+
+std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {
+  EXPECTS(from <= to && count >= 2);
+  __extension__ using Wide = __int128;
+  std::vector<Bytes> budgets;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Wide part = Wide{(to - from).count} * i / (count - 1);
+    budgets.push_back(from + Bytes{static_cast<std::int64_t>(part)});
+  }
+  return budgets;
+}
+
+}  // namespace plimsoll

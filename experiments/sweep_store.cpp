@@ -1,0 +1,166 @@
+#include "experiments/sweep_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string tag(Shard shard) {
+  return shard.n == 1 ? "" : fmt::format(".{}-of-{}", shard.k, shard.n);
+}
+
+/// Files named `stem.suffix` or `stem.k-of-n.suffix`, in the order of their names.
+std::vector<fs::path> files_of(const fs::path& folder, std::string_view stem, std::string_view suffix) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    const bool shard = name.starts_with(std::string(stem) + ".") && name.ends_with(suffix) &&
+                       (name.find("-of-") != std::string::npos || name == std::string(stem).append(suffix));
+    if (shard) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// The whole lines of a results file.
+Records read_records(const fs::path& path) {
+  const std::string text = read_text_file(path);
+  Records records;
+  std::size_t begin = 0, number = 1;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    const Json record = parse_record(line, path, number);
+    records[record["point"].get<std::size_t>()] = line;
+  }
+  return records;
+}
+
+std::string joined(const Records& records) {
+  std::string text;
+  for (const auto& [point, record] : records) text.append(record) += '\n';
+  return text;
+}
+
+Json read_manifest(const fs::path& path) {
+  Json manifest = Json::parse(read_text_file(path), nullptr, false);
+  constexpr const char* keys[] = {"format", "identity", "cases"};
+  const bool whole =
+      manifest.is_object() && std::ranges::all_of(keys, [&](auto key) { return manifest.contains(key); });
+  if (!whole || manifest["format"] != "plimsoll.sweep.v1") {
+    throw InputError(located(path.string(), {}, "", "is not the manifest of a sweep"));
+  }
+  return manifest;
+}
+
+void check_same(const fs::path& folder, const Json& found, const Json& asked) {
+  for (const auto& [key, value] : asked.items()) {
+    if (found.contains(key) && found[key] == value) continue;
+    const std::string why = key == "version"  ? fmt::format("another version, {},", found.value(key, "unknown"))
+                            : key == "inputs" ? "other contents of the trace or platform files"
+                                              : "another experiment";
+    throw InputError(located(folder.string(), {}, "",
+                             fmt::format("holds results of {} than this; choose another folder with -o", why)));
+  }
+}
+
+}  // namespace
+
+Json parse_record(std::string_view line, const fs::path& path, std::size_t line_number) {
+  Json record = Json::parse(line, nullptr, false);
+  if (!record.is_object() || !record.contains("point") || !record["point"].is_number_unsigned()) {
+    throw InputError(located(path.string(), {static_cast<std::uint32_t>(line_number), 1}, "",
+                             "is not a record of a sweep (a JSON object with a 'point')"));
+  }
+  return record;
+}
+
+SweepContents read_sweep(const fs::path& folder) {
+  SweepContents contents;
+  for (const fs::path& path : files_of(folder, "manifest", ".json")) {
+    const Json manifest = read_manifest(path);
+    if (contents.identity.is_null()) contents.identity = manifest["identity"];
+    check_same(path, manifest["identity"], contents.identity);
+    try {
+      for (const Json& one : manifest["cases"]) contents.cases[one.at("case")] = case_facts(one);
+    } catch (const Json::exception& error) {
+      throw InputError(located(path.string(), {}, "cases", error.what()));
+    }
+  }
+  for (const fs::path& path : files_of(folder, "results", ".jsonl")) contents.records.merge(read_records(path));
+  return contents;
+}
+
+SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity)
+    : folder_(std::move(folder)),
+      results_(folder_ / ("results" + tag(shard) + ".jsonl")),
+      manifest_(folder_ / ("manifest" + tag(shard) + ".json")) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) throw InputError(located(folder_.string(), {}, "", "cannot make the folder: " + error.message()));
+  before_ = read_sweep(folder_);
+  if (!before_.identity.is_null()) {
+    check_same(folder_, before_.identity, identity);
+  } else if (!fs::is_empty(folder_, error)) {
+    throw InputError(
+        located(folder_.string(), {}, "", "is not empty and holds no sweep; choose another folder with -o"));
+  }
+  file_ = Descriptor(open(results_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (file_.fd() < 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
+  if (flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) {
+    throw InputError(located(results_.string(), {}, "", "another sweep is writing here"));
+  }
+  own_ = read_records(results_);
+  // A line that never got its end would spoil the next one.
+  const std::string whole = joined(own_);
+  if (whole.size() != fs::file_size(results_, error)) {
+    if (ftruncate(file_.fd(), 0) != 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
+    Records kept;
+    kept.swap(own_);
+    for (const auto& [point, record] : kept) append(point, record);
+  }
+}
+
+void SweepStore::start_afresh() {
+  if (!own_.empty()) write_text_file(results_.string() + ".previous", joined(own_));
+  if (ftruncate(file_.fd(), 0) != 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
+  own_.clear();
+  before_.records.clear();
+}
+
+void SweepStore::append(std::size_t point, std::string_view record) {
+  const std::string line = std::string(record) + "\n";
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = write(file_.fd(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      throw InputError(located(results_.string(), {}, "", std::string("cannot write: ") + std::strerror(errno)));
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  own_[point] = record;
+}
+
+void SweepStore::write_manifest(const Json& manifest) {
+  write_json_file(manifest_, manifest);
+}
+
+void SweepStore::sort() {
+  fsync(file_.fd());
+  write_text_file(results_, joined(own_));
+}
+
+}  // namespace plimsoll
