@@ -14,6 +14,9 @@ endif()
 function(plimsoll_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms on std::string operator+
+  endif()
   target_compile_definitions(${target} PRIVATE PLIMSOLL_VERSION="${PROJECT_VERSION}"
                                                PLIMSOLL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(PLIMSOLL_SANITIZE)
