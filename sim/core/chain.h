@@ -46,6 +46,8 @@ struct Parameter {
 struct BoundaryTensor {
   std::string name;
   Bytes bytes;  ///< of its storage
+  std::vector<std::int64_t> shape = {};
+  std::string dtype = {};
 
   friend bool operator==(const BoundaryTensor&, const BoundaryTensor&) = default;
 };

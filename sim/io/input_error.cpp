@@ -1,0 +1,93 @@
+#include "sim/io/input_error.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace plimsoll {
+namespace {
+
+/// Damerau-Levenshtein distance (optimal string alignment): insert, delete, replace, swap neighbours; case is free.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (lower(a[i - 1]) != lower(b[j - 1]) ? 1 : 0);
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, now);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string located(std::string_view file, Position at, std::string_view key, std::string_view what) {
+  std::string line(file);
+  if (at.line > 0) line.append(":").append(std::to_string(at.line)).append(":").append(std::to_string(at.column));
+  if (!line.empty()) line += ": ";
+  if (!key.empty()) line.append(key).append(": ");
+  return line.append(what);
+}
+
+Position position_of(std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const std::size_t newline = before.rfind('\n');
+  const std::string_view line = newline == std::string_view::npos ? before : before.substr(newline + 1);
+  const auto starts_character = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; };
+  return {static_cast<std::uint32_t>(std::ranges::count(before, '\n') + 1),
+          static_cast<std::uint32_t>(std::ranges::count_if(line, starts_character) + 1)};
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> candidates) {
+  constexpr std::size_t longest = 64;
+  if (word.empty() || word.size() > longest) return "";
+  std::string_view nearest;
+  std::size_t least = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;
+  for (const std::string_view candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < least && distance < std::max(word.size(), candidate.size())) {
+      least = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest.empty() ? "" : std::string("; did you mean '").append(nearest).append("'?");
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::vector<std::string_view> views(candidates.begin(), candidates.end());
+  return suggestion(word, std::span(views));
+}
+
+std::string alternatives(std::span<const std::string_view> names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+void Complaints::add(Position at, std::string_view key, std::string_view what) {
+  lines_.push_back(located(file_, at, key, what));
+  if (lines_.size() < most) return;
+  lines_.push_back(located(file_, {}, "", "too many errors, not looking further"));
+  throw_now();
+}
+
+void Complaints::throw_now() const {
+  std::string text;
+  for (const std::string& line : lines_) text.append(text.empty() ? "" : "\n").append(line);
+  throw InputError(text);
+}
+
+void Complaints::throw_if_any() const {
+  if (any()) throw_now();
+}
+
+}  // namespace plimsoll

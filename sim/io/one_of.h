@@ -1,0 +1,28 @@
+#pragma once
+// A word of a document that names one of an enumeration: its value, or a complaint with the nearest name.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+
+template <class Enum, class Cursor>
+Enum one_of(const Cursor& cursor) {
+  const std::string word = cursor.string();
+  if (const std::optional<Enum> value = from_name<Enum>(word)) return *value;
+  std::vector<std::string_view> names;
+  for (const auto& [value, name] : Names<Enum>::all) names.emplace_back(name);
+  const std::span<const std::string_view> known(names);
+  if (cursor.is_word()) {
+    std::string what = "expected ";
+    cursor.complain(
+        what.append(alternatives(known)).append(", ").append(cursor.found()).append(suggestion(word, known)));
+  }
+  return Enum{};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,76 @@
+#include "sim/io/text_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <unistd.h>
+
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+namespace {
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view what, int error) {
+  throw InputError(located(path.string(), {}, "", std::string(what) + ": " + std::strerror(error)));
+}
+
+/// 0, or what errno says.
+int write_to(const std::filesystem::path& path, std::string_view text) {
+  File file(std::fopen(path.c_str(), "wb"));
+  if (!file) return errno;
+  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) return errno;
+  return std::fclose(file.release()) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t spare) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) fail(path, "cannot read", EISDIR);
+  const File file(std::fopen(path.c_str(), "rb"));
+  if (!file) fail(path, "cannot read", errno);
+  const std::uintmax_t size = std::filesystem::file_size(path, error);  // unknown for pipes
+  std::string text;
+  if (!error) text.reserve(static_cast<std::size_t>(size) + spare);
+  constexpr std::size_t block = std::size_t{1} << 20;
+  for (std::size_t used = 0;;) {
+    const std::size_t room = text.capacity() > used + spare ? text.capacity() - used - spare : block;
+    text.resize(used + std::min(room, block));
+    const std::size_t got = std::fread(text.data() + used, 1, text.size() - used, file.get());
+    if (got < text.size() - used && std::ferror(file.get())) fail(path, "cannot read", errno);
+    used += got;
+    if (got == 0) {
+      text.resize(used);
+      return text;
+    }
+  }
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {  // a terminal, a pipe, /dev/null
+    if (std::filesystem::is_directory(status)) fail(path, "cannot write", EISDIR);
+    if (const int error = write_to(path, text); error != 0) fail(path, "cannot write", error);
+    return;
+  }
+  const std::filesystem::path unfinished = path.string() + ".unfinished-" + std::to_string(::getpid());
+  if (const int error = write_to(unfinished, text); error != 0) {
+    std::remove(unfinished.c_str());
+    fail(path, "cannot write", error);
+  }
+  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
+    std::remove(unfinished.c_str());
+    fail(path, "cannot write", reason);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+#pragma once
+// Whole text files in and out, with errors that name the file.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+/// `spare` bytes of capacity are left behind the text, for parsers that read ahead.
+std::string read_text_file(const std::filesystem::path&, std::size_t spare = 0);
+
+/// Readers see the old file or the new one, never half of it: written beside and renamed.
+void write_text_file(const std::filesystem::path&, std::string_view text);
+
+}  // namespace plimsoll

@@ -1,0 +1,139 @@
+// Graph traces: tensors, and the operators on them in a valid order.
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "sim/io/fields.h"
+#include "sim/io/one_of.h"
+#include "traces/trace_parts.h"
+
+namespace plimsoll {
+namespace {
+
+using enum Need;
+
+struct Draft {
+  Graph graph;
+  std::vector<std::optional<std::uint32_t>> storages;  ///< as the file numbers them; unset: the tensor's own
+  bool has_ops = false;
+};
+
+struct TensorDraft {
+  Tensor tensor;
+  std::optional<std::uint32_t> storage;
+  std::size_t position = 0;
+};
+
+const Field<TensorDraft, JsonCursor> tensor_fields[] = {
+    {"id", optional, [](TensorDraft& d, JsonCursor c) { check_id(c, d.position); }},
+    {"name", required, [](TensorDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
+    {"kind", required, [](TensorDraft& d, JsonCursor c) { d.tensor.kind = one_of<TensorKind>(c); }},
+    {"bytes", required, [](TensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
+    {"shape", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
+    {"dtype", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
+    {"storage", optional, [](TensorDraft& d, JsonCursor c) { d.storage = c.index(); }},
+};
+
+void read_tensor_ids(std::vector<TensorId>& ids, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) { ids.push_back({element.index()}); });
+}
+
+void read_attributes(Op& op, JsonCursor cursor) {
+  cursor.object([&](std::string_view key, JsonCursor value) {
+    op.attributes.emplace_back(key, value.is_word() ? value.string() : value.compact());
+  });
+}
+
+const Field<Op, JsonCursor> op_fields[] = {
+    {"name", required, [](Op& op, JsonCursor c) { op.name = c.string(); }},
+    {"kind", optional, [](Op& op, JsonCursor c) { op.kind = c.string(); }},
+    {"phase", required, [](Op& op, JsonCursor c) { op.phase = one_of<Phase>(c); }},
+    {"stage", optional, [](Op& op, JsonCursor c) { op.stage = c.index(); }},
+    {"time_s", optional, [](Op& op, JsonCursor c) { op.duration = c.seconds(); }},
+    {"flops", optional, [](Op& op, JsonCursor c) { op.flops = c.flops(); }},
+    {"bytes", optional, [](Op& op, JsonCursor c) { op.bytes_moved = c.bytes(); }},
+    {"workspace_bytes", optional, [](Op& op, JsonCursor c) { op.workspace = c.bytes(); }},
+    {"inputs", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.inputs, c); }},
+    {"outputs", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.outputs, c); }},
+    {"saved", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.saved, c); }},
+    {"mutates", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.mutates, c); }},
+    {"attributes", optional, read_attributes},
+    {"nograd_time_s", optional, [](Op& op, JsonCursor c) { op.nograd_duration = c.seconds(); }},
+    {"nograd_workspace_bytes", optional, [](Op& op, JsonCursor c) { op.nograd_workspace = c.bytes(); }},
+    {"accumulate_workspace_bytes", optional, [](Op& op, JsonCursor c) { op.accumulate_workspace = c.bytes(); }},
+    {"recomputable", optional, [](Op& op, JsonCursor c) { op.recomputable = c.boolean(); }},
+};
+
+void read_tensors(Draft& draft, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) {
+    TensorDraft tensor{{}, {}, draft.graph.tensors.size()};
+    read_fields(element, tensor_fields, tensor);
+    draft.graph.tensors.push_back(std::move(tensor.tensor));
+    draft.storages.push_back(tensor.storage);
+  });
+}
+
+void read_ops(Draft& draft, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) { read_fields(element, op_fields, draft.graph.ops.emplace_back()); });
+}
+
+void read_colocate(Draft& draft, JsonCursor cursor) {
+  cursor.array([&](JsonCursor group) {
+    std::vector<OpId>& ops = draft.graph.colocate.emplace_back();
+    group.array([&](JsonCursor element) { ops.push_back({element.index()}); });
+  });
+}
+
+const Field<Draft, JsonCursor> graph_fields[] = {
+    {"format", required, [](Draft&, JsonCursor) {}},
+    {"kind", required, [](Draft&, JsonCursor) {}},
+    {"name", required, [](Draft& d, JsonCursor c) { d.graph.name = c.string(); }},
+    {"source", optional, [](Draft& d, JsonCursor c) { d.graph.source = read_source(c); }},
+    {"tensors", required, read_tensors},
+    {"ops", required, read_ops},
+    {"colocate", optional, read_colocate},
+};
+
+/// Storages numbered 0, 1, ... without holes: as the file does where it does so for all, else in order of appearance.
+void number_storages(Draft& draft) {
+  Graph& graph = draft.graph;
+  std::vector<bool> used(graph.tensors.size(), false);
+  bool dense = true;
+  std::uint32_t count = 0;
+  for (const std::optional<std::uint32_t>& storage : draft.storages) {
+    dense = dense && storage && *storage < used.size();
+    if (!dense) break;
+    if (!used[*storage]) ++count;
+    used[*storage] = true;
+  }
+  for (std::uint32_t s = 0; dense && s < count; ++s) dense = used[s];
+
+  std::map<std::uint32_t, std::uint32_t> number;
+  std::uint32_t next = 0;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    const std::optional<std::uint32_t> storage = draft.storages[t];
+    if (dense)
+      graph.tensors[t].storage = {*storage};
+    else if (!storage)
+      graph.tensors[t].storage = {next++};
+    else if (const auto [known, is_new] = number.try_emplace(*storage, next); is_new)
+      graph.tensors[t].storage = {next++};
+    else
+      graph.tensors[t].storage = {known->second};
+  }
+  graph.storages = dense ? count : next;
+}
+
+}  // namespace
+
+Graph read_graph(JsonDocument& document) {
+  Draft draft;
+  document.read([&](JsonCursor root) { read_fields(root, graph_fields, draft); });
+  number_storages(draft);
+  check_graph(document, draft.graph);
+  document.throw_if_any();
+  return std::move(draft.graph);
+}
+
+}  // namespace plimsoll

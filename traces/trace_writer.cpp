@@ -1,0 +1,166 @@
+// Traces as JSON text: one line for each stage, tensor, op and parameter, so that a person can read and compare them.
+
+#include "sim/core/names.h"
+#include "sim/io/json.h"
+#include "sim/io/text_file.h"
+#include "traces/trace_file.h"
+#include "traces/trace_parts.h"
+
+namespace plimsoll {
+namespace {
+
+/// A note is kept as the text that was read: JSON again where it is exactly that, else a string.
+Json note(const std::string& text) {
+  Json value = Json::parse(text, nullptr, false);
+  const bool same = !value.is_discarded() && !value.is_string() && value.dump() == text;
+  return same ? value : Json(text);
+}
+
+Json notes_of(const std::vector<std::pair<std::string, std::string>>& notes) {
+  Json object = Json::object();
+  for (const auto& [key, text] : notes) object[key] = note(text);
+  return object;
+}
+
+Json source_json(const Source& source) {
+  Json json = {{"kind", source.kind == Source::Kind::measured ? "measured" : "computed"}};
+  if (!source.device.empty()) json["device"] = source.device;
+  json["dtype"] = source.dtype;
+  json.update(notes_of(source.notes));
+  return json;
+}
+
+template <class Tag>
+Json indices(const std::vector<Id<Tag>>& ids) {
+  Json list = Json::array();
+  for (const Id<Tag> id : ids) list.push_back(id.index);
+  return list;
+}
+
+Json stage_json(const Stage& stage) {
+  Json json = {{"name", stage.name},
+               {"forward_s", stage.forward.value},
+               {"backward_s", stage.backward.value},
+               {"output_bytes", stage.output.count},
+               {"saved_bytes", stage.saved.count},
+               {"forward_workspace_bytes", stage.forward_workspace.count},
+               {"forward_nograd_workspace_bytes", stage.forward_nograd_workspace.count},
+               {"input_gradient_bytes", stage.input_gradient.count},
+               {"backward_workspace_bytes", stage.backward_workspace.count},
+               {"backward_accumulate_workspace_bytes", stage.backward_accumulate_workspace.count},
+               {"parameters", stage.parameters}};
+  if (stage.parameter_gradient) json["parameter_gradient_bytes"] = stage.parameter_gradient->count;
+  json["keeps_input"] = stage.keeps_input;
+  json["keeps_output"] = stage.keeps_output;
+  json["forward_nograd_s"] = stage.forward_nograd.value;
+  if (stage.has_backward_weight) json["backward_weight_s"] = stage.backward_weight.value;
+  if (stage.weight_saved) json["weight_saved_bytes"] = stage.weight_saved->count;
+  if (stage.forward_flops) json["forward_flops"] = stage.forward_flops->count;
+  if (stage.backward_flops) json["backward_flops"] = stage.backward_flops->count;
+  if (stage.forward_bytes_moved) json["forward_bytes_moved"] = stage.forward_bytes_moved->count;
+  if (stage.backward_bytes_moved) json["backward_bytes_moved"] = stage.backward_bytes_moved->count;
+  json["recomputable"] = stage.recomputable;
+  return json;
+}
+
+Json op_json(const Op& op) {
+  Json json = {{"name", op.name}};
+  if (!op.kind.empty()) json["kind"] = op.kind;
+  json["phase"] = written(op.phase);
+  json["stage"] = op.stage;
+  if (op.duration) json["time_s"] = op.duration->value;
+  if (op.nograd_duration) json["nograd_time_s"] = op.nograd_duration->value;
+  if (op.flops) json["flops"] = op.flops->count;
+  if (op.bytes_moved) json["bytes"] = op.bytes_moved->count;
+  json["workspace_bytes"] = op.workspace.count;
+  if (op.nograd_workspace) json["nograd_workspace_bytes"] = op.nograd_workspace->count;
+  if (op.accumulate_workspace) json["accumulate_workspace_bytes"] = op.accumulate_workspace->count;
+  json["inputs"] = indices(op.inputs);
+  json["outputs"] = indices(op.outputs);
+  if (!op.saved.empty()) json["saved"] = indices(op.saved);
+  if (!op.mutates.empty()) json["mutates"] = indices(op.mutates);
+  if (!op.recomputable) json["recomputable"] = false;
+  if (!op.attributes.empty()) json["attributes"] = notes_of(op.attributes);
+  return json;
+}
+
+/// Puts the file together key by key.
+class TraceText {
+ public:
+  void add(std::string_view key, const Json& value) { begin(key).append(value.dump()); }
+
+  /// One line an element.
+  template <class List, class ToJson>
+  void add_lines(std::string_view key, const List& list, ToJson to_json) {
+    begin(key) += "[";
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      text_.append(i == 0 ? "\n    " : ",\n    ").append(to_json(list[i]).dump());
+    }
+    text_ += list.empty() ? "]" : "\n  ]";
+  }
+
+  std::string finish() && { return std::move(text_.append("\n}\n")); }
+
+ private:
+  std::string& begin(std::string_view key) {
+    text_.append(text_.empty() ? "{\n  " : ",\n  ").append(Json(key).dump()).append(": ");
+    return text_;
+  }
+
+  std::string text_;
+};
+
+std::string text_of(const Chain& chain) {
+  TraceText text;
+  text.add("format", trace_format);
+  text.add("kind", "chain");
+  text.add("name", chain.name);
+  text.add("source", source_json(chain.source));
+  text.add("input_bytes", chain.input.count);
+  if (!chain.tensors.empty()) {
+    text.add_lines("tensors", chain.tensors, [](const BoundaryTensor& tensor) {
+      Json json = {{"name", tensor.name}, {"bytes", tensor.bytes.count}};
+      if (!tensor.shape.empty()) json["shape"] = tensor.shape;
+      if (!tensor.dtype.empty()) json["dtype"] = tensor.dtype;
+      return json;
+    });
+  }
+  if (!chain.boundaries.empty()) text.add("boundaries", chain.boundaries);
+  text.add_lines("parameters", chain.parameters, [](const Parameter& parameter) {
+    return Json{{"name", parameter.name}, {"bytes", parameter.bytes.count}};
+  });
+  text.add_lines("stages", chain.stages, stage_json);
+  return std::move(text).finish();
+}
+
+std::string text_of(const Graph& graph) {
+  TraceText text;
+  text.add("format", trace_format);
+  text.add("kind", "graph");
+  text.add("name", graph.name);
+  text.add("source", source_json(graph.source));
+  text.add_lines("tensors", graph.tensors, [](const Tensor& tensor) {
+    Json json = {{"name", tensor.name}, {"kind", written(tensor.kind)}, {"bytes", tensor.bytes.count}};
+    json["storage"] = tensor.storage.index;
+    if (!tensor.shape.empty()) json["shape"] = tensor.shape;
+    if (!tensor.dtype.empty()) json["dtype"] = tensor.dtype;
+    return json;
+  });
+  text.add_lines("ops", graph.ops, op_json);
+  if (!graph.colocate.empty()) {
+    text.add_lines("colocate", graph.colocate, [](const std::vector<OpId>& group) { return indices(group); });
+  }
+  return std::move(text).finish();
+}
+
+}  // namespace
+
+std::string trace_text(const Trace& trace) {
+  return std::visit([](const auto& model) { return text_of(model); }, trace.model);
+}
+
+void write_trace(const std::filesystem::path& path, const Trace& trace) {
+  write_text_file(path, trace_text(trace));
+}
+
+}  // namespace plimsoll
