@@ -11,7 +11,6 @@ namespace plimsoll {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr std::int64_t cells = 512;
 constexpr std::size_t block_points = std::size_t{1} << 16;
 
 PLIMSOLL_VECTOR_CLONES
@@ -34,12 +33,14 @@ struct RotorFronts::Scratch {
   std::vector<std::uint32_t> begin;  // by cell: its first point in `sorted`
 };
 
-RotorFronts::RotorFronts(const ChainModel& model, FrontRounding rounding, Seconds resolution)
-    : model_{model}, conditions_{model_}, rounding_{rounding}, resolution_{resolution.value} {
+RotorFronts::RotorFronts(const ChainModel& model, FrontRounding rounding, std::size_t most_points)
+    : model_{model}, conditions_{model_}, rounding_{rounding}, most_points_{most_points} {
+  EXPECTS(most_points > 1);
   const Bytes peak = evaluate(model_, store_all_sequence(model_.stages())).peak;
   base_ = (model_.resident + model_.x[0]).count;
   range_ = peak.count - base_;
-  cell_ = range_ / cells + 1;
+  cells_ = static_cast<std::int64_t>(std::clamp<std::size_t>(most_points, 128, 1024));
+  cell_ = range_ / cells_ + 1;
   build();
 }
 
@@ -49,7 +50,7 @@ void RotorFronts::build() {
   nothing_ = store(zero);
   fronts_.resize(n * (n + 1) / 2);
   Scratch scratch;
-  scratch.upper.resize(static_cast<std::size_t>(cells) + 1);
+  scratch.upper.resize(static_cast<std::size_t>(cells_) + 1);
   for (std::size_t l = 0; l < n; ++l) {
     for (std::size_t i = l + 1; i-- > 0;) {
       find_choices(i, l, scratch.choices);
@@ -88,7 +89,7 @@ RotorFronts::Front RotorFronts::combine(Scratch& scratch) {
 void RotorFronts::bound(Scratch& scratch) const {
   std::vector<double>& upper = scratch.upper;
   std::fill(upper.begin(), upper.end(), infinite);
-  std::int64_t high = cells + 1;  // from here on no later choice, with more forwards before its parts, is better
+  std::int64_t high = cells_ + 1;  // from here on no later choice, with more forwards before its parts, is better
   for (const Choice& choice : scratch.choices) {
     while (high > 0 && upper[static_cast<std::size_t>(high - 1)] <= choice.nograd) --high;
     const std::int64_t back = choice.shift / cell_ + (choice.shift % cell_ != 0 ? 1 : 0);
@@ -108,11 +109,11 @@ void RotorFronts::gather(Scratch& scratch) const {
     const double* const early = choice.early->edges + 1;
     const auto may_reach = [&](std::int64_t c) { return choice.nograd + late[c] + early[c] <= upper[c]; };
     std::int64_t c = choice.low / cell_;
-    while (c < cells && upper[c] >= choice.nograd) {
+    while (c < cells_ && upper[c] >= choice.nograd) {
       const std::int64_t first = c;
-      while (c < cells && may_reach(c)) ++c;
+      while (c < cells_ && may_reach(c)) ++c;
       if (c > first) gather(choice, std::max(choice.low, first * cell_), std::min(c * cell_, range_ + 1), scratch);
-      while (c < cells && upper[c] >= choice.nograd && !may_reach(c)) ++c;
+      while (c < cells_ && upper[c] >= choice.nograd && !may_reach(c)) ++c;
     }
   }
 }
@@ -143,9 +144,9 @@ void RotorFronts::gather(const Choice& choice, std::int64_t first, std::int64_t 
 }
 
 // By cell first, by counting, then within each cell.
-void RotorFronts::sort(Scratch& scratch) {
+void RotorFronts::sort(Scratch& scratch) const {
   std::vector<std::uint32_t>& begin = scratch.begin;
-  begin.assign(static_cast<std::size_t>(cells) + 2, 0);
+  begin.assign(static_cast<std::size_t>(cells_) + 2, 0);
   for (const std::uint32_t c : scratch.cell) ++begin[c + 2];
   for (std::size_t c = 2; c < begin.size(); ++c) begin[c] += begin[c - 1];
   scratch.sorted.resize(scratch.points.size());
@@ -159,24 +160,36 @@ void RotorFronts::sort(Scratch& scratch) {
   }
 }
 
+// Of the sorted points those that are faster than all before them.
 void RotorFronts::keep_front(std::vector<Point>& points) const {
   std::size_t kept = 0;
-  double best = infinite, group = infinite;  // group: time of the first point of those closer than the resolution
   for (const Point& point : points) {
-    if (!(point.seconds < best)) continue;
-    best = point.seconds;
-    if (!(group - best > resolution_) && kept > 0) {
-      if (rounding_ == FrontRounding::down) points[kept - 1].seconds = best;
-      continue;
-    }
-    group = best;
-    points[kept++] = point;
+    if (kept == 0 || point.seconds < points[kept - 1].seconds) points[kept++] = point;
   }
   points.resize(kept);
+  if (kept > most_points_) round(points);
+}
+
+// Groups of points that are within 1 / most_points of the front's range become one point each.
+void RotorFronts::round(std::vector<Point>& points) const {
+  const double width = (points.front().seconds - points.back().seconds) / static_cast<double>(most_points_);
+  const Point last = points.back();
+  std::size_t kept = 0;
+  double group = infinite;  // time of the group's first point
+  for (const Point& point : points) {
+    if (group - point.seconds > width) {
+      group = point.seconds;
+      points[kept++] = point;
+    } else if (rounding_ == FrontRounding::down) {
+      points[kept - 1].seconds = point.seconds;
+    }
+  }
+  points.resize(kept);
+  if (last.seconds < points.back().seconds) points.push_back(last);
 }
 
 RotorFronts::Front RotorFronts::store(std::span<const Point> points) {
-  constexpr std::size_t edge_count = static_cast<std::size_t>(cells) + 1;
+  const std::size_t edge_count = static_cast<std::size_t>(cells_) + 1;
   if (points.size() > points_left_) {
     points_left_ = std::max(block_points, points.size());
     point_blocks_.push_back(std::make_unique_for_overwrite<Point[]>(points_left_));
@@ -224,7 +237,7 @@ std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
 }
 
 std::optional<ChainSequence> RotorFronts::solve(Bytes budget) const {
-  EXPECTS(rounding_ == FrontRounding::up || resolution_ == 0);
+  EXPECTS(rounding_ == FrontRounding::up);
   if (!recompute(budget)) return std::nullopt;
   ChainSequence sequence;
   append(sequence, 0, model_.stages() - 1, std::min(budget.count - base_, range_));

@@ -13,21 +13,22 @@
 
 namespace plimsoll {
 
-/// What becomes of points of a front that lie closer together than a resolution.
+/// What becomes of the points of a front that has too many.
 enum class FrontRounding : std::uint8_t {
   up,    ///< the slower ones stay: every time is reached by a sequence
   down,  ///< the faster times stay, at the smaller memory: no sequence is faster
 };
 
-/// Fronts of all sub-chains up to store_all's memory. With a resolution of 0 nothing is rounded.
+/// Fronts of all sub-chains up to store_all's memory. Nothing is rounded while no front has more
+/// than `most_points`.
 class RotorFronts {
  public:
-  RotorFronts(const ChainModel&, FrontRounding, Seconds resolution);
+  RotorFronts(const ChainModel&, FrontRounding, std::size_t most_points);
 
   /// Least recompute time within `budget`; nothing where no sequence fits.
   std::optional<Seconds> recompute(Bytes budget) const;
 
-  /// The sequence that recompute() promises, where fronts are rounded up or not at all.
+  /// The sequence that recompute() promises, where fronts are rounded up.
   std::optional<ChainSequence> solve(Bytes budget) const;
 
   /// The least budget that any sequence of rotor's class keeps; rounding does not move it.
@@ -60,8 +61,9 @@ class RotorFronts {
   void bound(Scratch&) const;
   void gather(Scratch&) const;
   void gather(const Choice&, std::int64_t first, std::int64_t end, Scratch&) const;
-  static void sort(Scratch&);
+  void sort(Scratch&) const;
   void keep_front(std::vector<Point>&) const;
+  void round(std::vector<Point>&) const;
   Front store(std::span<const Point>);
 
   const Front& front(std::size_t i, std::size_t l) const { return fronts_[l * (l + 1) / 2 + i]; }
@@ -72,7 +74,8 @@ class RotorFronts {
   ChainModel model_;
   RotorConditions conditions_;
   FrontRounding rounding_;
-  double resolution_;
+  std::size_t most_points_;
+  std::int64_t cells_ = 0;
   std::int64_t base_, range_, cell_;  // bytes: not counted by sub-problem (0, n - 1); the most it can use; of a cell
   std::vector<Front> fronts_;         // (i, l) by l, then i
   Front nothing_;                     // 0 s from 0 bytes on
