@@ -198,7 +198,7 @@ def assemble(chain, graph, medians, times, plain_peak_bytes):
     return {
         "format": "plimsoll.trace.v1",
         "kind": "graph",
-        "name": chain.name,
+        "name": f"{chain.name}_ops",
         "source": {
             "model": chain.description,
             "stages": [stage.name for stage in chain.stages],
