@@ -1,0 +1,151 @@
+// Tapes on streams: devices that alternate, copies that share a link.
+
+#include <catch2/catch.hpp>
+
+#include "sim/core/check.h"
+#include "sim/core/lowering.h"
+#include "sim/engine/event/event_engine.h"
+#include "tests/generate/problems.h"
+
+namespace plimsoll {
+namespace {
+
+/// Ops o0 -> o1 -> ... in a row, each reading what the one before made; 1 s and 4 bytes each.
+Graph row_of_ops(std::size_t count) {
+  Graph graph;
+  graph.name = "row";
+  const auto tensor = [&](const std::string& name, TensorKind kind) {
+    graph.tensors.push_back({.name = name,
+                             .kind = kind,
+                             .bytes = Bytes{4},
+                             .storage = id_at<StorageId>(graph.storages++),
+                             .shape = {},
+                             .dtype = {}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  TensorId last = tensor("t0", TensorKind::input);
+  for (std::size_t o = 0; o < count; ++o) {
+    Op op;
+    op.name = "o" + std::to_string(o);
+    op.duration = Seconds{1};
+    op.inputs = {last};
+    last = tensor("t" + std::to_string(o + 1), TensorKind::activation);
+    op.outputs = {last};
+    graph.ops.push_back(op);
+  }
+  return graph;
+}
+
+TEST_CASE("two devices whose ops alternate wait for each other action by action", "[lowering]") {
+  const Problem problem = problem_of(row_of_ops(6), gpus({.count = 2, .peer_latency = Seconds{0.5}}));
+  Partition partition;
+  partition.parts.resize(2);
+  partition.parts[1].device = DeviceId{1};
+  partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
+  std::vector<Tape> tapes(2);
+  for (std::uint32_t o = 0; o < 6; ++o) {
+    const std::uint32_t p = o % 2;
+    partition.parts[p].ops.push_back(OpId{o});
+    if (o > 0) tapes[p].actions.push_back(on_tensor(ActionKind::receive, TensorId{o}));
+    tapes[p].actions.push_back(compute(OpId{o}));
+    if (o < 5) tapes[p].actions.push_back(on_tensor(ActionKind::send, TensorId{o + 1}, PartId{1 - p}));
+  }
+  for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const Schedule& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  const Timeline timeline = simulate_event(schedule, problem.platform);
+  CHECK(timeline.makespan == Seconds{6 * 1.0 + 5 * 0.5});
+  // What o1 made (4 bytes) arrives while nothing else is left: read 4 + made 4.
+  CHECK(timeline.peaks[0].bytes == Bytes{8});
+  CHECK(timeline.peaks[1].bytes == Bytes{8});
+}
+
+TEST_CASE("devices whose orders wait for each other in a circle are refused", "[lowering]") {
+  const Problem problem = problem_of(row_of_ops(4), gpus({.count = 2}));
+  Partition partition;
+  partition.parts = {{{OpId{0}, OpId{2}}, DeviceId{0}, 0}, {{OpId{1}, OpId{3}}, DeviceId{1}, 0}};
+  partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
+  std::vector<Tape> tapes(2);
+  tapes[0].actions = {on_tensor(ActionKind::receive, TensorId{2}), compute(OpId{2}), compute(OpId{0})};
+  tapes[1].actions = {on_tensor(ActionKind::receive, TensorId{1}), compute(OpId{1})};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<std::string>(made));
+  CHECK(std::get<std::string>(made) == "the devices' orders wait for each other in a circle");
+}
+
+TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lowering]") {
+  Chain chain = even_chain(2);
+  chain.stages[0].saved = Bytes{10 + 1'000'000'000};  // 1 GB of inner tensors
+  const Gpus options{.count = 2, .uplink = BytesPerSecond{10e9}};
+  const Problem problem = problem_of(chain, gpus(options));
+  Partition partition;
+  partition.order.resize(2);
+  const ChainGraph& index = *problem.index;
+  const TensorId inner = problem.graph[index.forward[0]].saved.at(0);
+  Tape tape;
+  tape.actions = {compute(index.forward[0]),  on_tensor(ActionKind::offload, inner),
+                  compute(index.forward[1]),  compute(index.forward[2]),
+                  compute(index.backward[2]), on_tensor(ActionKind::prefetch, inner),
+                  compute(index.backward[1]), compute(index.backward[0])};
+  tape = with_drops(problem.graph, tape);
+  for (std::uint32_t d = 0; d < 2; ++d) {
+    Part& part = partition.parts.emplace_back();
+    part.device = DeviceId{d};
+    part.replica = d;
+    for (const OpId op : index.forward) part.ops.push_back(op);
+    for (std::size_t i = index.backward.size(); i-- > 0;) part.ops.push_back(index.backward[i]);
+    partition.order[d] = {{PartId{d}, 0, 0}};
+  }
+  const std::vector<Tape> tapes{tape, tape};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const Schedule& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  const Timeline timeline = simulate_event(schedule, problem.platform);
+  std::size_t copies = 0;
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    if (!schedule.steps[s].work.is_transfer()) continue;
+    ++copies;
+    // Two flows of 1 GB on 10 GB/s in the same direction: 0.2 s each.
+    CHECK((timeline.steps[s].finish - timeline.steps[s].start).value == Approx(0.2).epsilon(1e-12));
+  }
+  CHECK(copies == 4);
+  CHECK(timeline.makespan.value == Approx(2 + 4).epsilon(1e-12));  // both copies hide behind the second stage
+  CHECK(timeline.peaks[2].bytes == Bytes{2'000'000'000});          // on the host
+}
+
+TEST_CASE("a platform without a way to a host is refused by name", "[lowering]") {
+  Problem problem = problem_of(even_chain(2), gpus({}));
+  problem.platform.links.clear();
+  const Partition partition = one_device(problem.graph, 1, 1);
+  Tape tape;
+  tape.actions = {compute(OpId{0}), on_tensor(ActionKind::offload, TensorId{1})};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
+  REQUIRE(std::holds_alternative<std::string>(made));
+  CHECK(std::get<std::string>(made) == "platform 'test' has no host memory that 'gpu0' can reach");
+}
+
+TEST_CASE("gradients appear in the first micro-batch, and updates run once behind the last", "[lowering]") {
+  Chain chain = even_chain(2);
+  chain.parameters = {{"w", Bytes{7}}};
+  chain.stages[0].parameters = chain.stages[1].parameters = {0};
+  const Problem problem = problem_of(chain, gpus({}), {.micro_batches = 3, .optimizer = Optimizer::adam});
+  const Partition partition = one_device(problem.graph, 3, 1);
+  Tape tape;
+  for (std::uint32_t o = 0; o < 6; ++o) tape.actions.push_back(compute(OpId{o}));
+  tape = with_drops(problem.graph, tape);
+  const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const Schedule& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  CHECK(schedule.steps.size() == 3 * 6 + 1);
+  CHECK(schedule.steps.back().kind == StepKind::update);
+  CHECK(schedule.resident.size() == 3);  // the parameter, two states
+  const Timeline timeline = simulate_event(schedule, problem.platform);
+  CHECK(timeline.makespan == Seconds{3 * 6.0});
+}
+
+}  // namespace
+}  // namespace plimsoll

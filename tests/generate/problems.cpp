@@ -1,0 +1,242 @@
+#include "tests/generate/problems.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+#include "tests/generate/random.h"
+
+namespace plimsoll {
+namespace {
+
+Bytes bytes(Random& random, std::uint32_t least, std::uint32_t most) {
+  return Bytes{random.between(least, most)};
+}
+
+}  // namespace
+
+Platform gpus(const Gpus& options) {
+  Platform platform;
+  platform.name = "test";
+  platform.source = "made for a test";
+  for (std::uint32_t d = 0; d < options.count; ++d) {
+    Device device;
+    device.name = "gpu" + std::to_string(d);
+    device.memory = MemoryId{d};
+    device.takes_trace_times = true;
+    platform.devices.push_back(device);
+    platform.memories.push_back({.name = device.name,
+                                 .capacity = options.memory,
+                                 .device = DeviceId{d},
+                                 .node = 0,
+                                 .bandwidth = {},
+                                 .adam = {}});
+  }
+  const std::uint32_t host = options.count, peers = options.count + 1, bus = options.count + 2;
+  platform.memories.push_back({.name = "host", .capacity = {}, .device = {}, .node = 0, .bandwidth = {}, .adam = {}});
+  for (std::uint32_t m = 0; m <= host; ++m) platform.vertices.push_back({MemoryId{m}, platform.memories[m].name});
+  platform.vertices.push_back({std::nullopt, "peers"});
+  platform.vertices.push_back({std::nullopt, "bus"});
+  const auto link = [&](std::string name, std::uint32_t from, std::uint32_t to, BytesPerSecond bandwidth,
+                        Seconds latency) {
+    platform.links.push_back({std::move(name), from, to, bandwidth, latency, true});
+  };
+  for (std::uint32_t d = 0; d < options.count; ++d) {
+    link("pcie" + std::to_string(d), d, options.uplink ? bus : host, options.to_host, {});
+    link("peer" + std::to_string(d), d, peers, options.to_peers, 0.5 * options.peer_latency);
+  }
+  if (options.uplink) link("uplink", bus, host, *options.uplink, {});
+  return platform;
+}
+
+Chain worked_example() {
+  Chain chain;
+  chain.name = "worked example";
+  chain.input = Bytes{4};
+  Stage first, second, loss;
+  first.name = "first";
+  first.forward = first.forward_nograd = Seconds{1};
+  first.backward = Seconds{2};
+  first.output = Bytes{3};
+  first.saved = Bytes{7};
+  first.input_gradient = Bytes{4};
+  first.forward_workspace = first.forward_nograd_workspace = Bytes{1};
+  first.backward_workspace = first.backward_accumulate_workspace = Bytes{2};
+  second = first;
+  second.name = "second";
+  second.output = Bytes{2};
+  second.saved = Bytes{5};
+  second.input_gradient = Bytes{3};
+  second.forward_workspace = second.forward_nograd_workspace = Bytes{2};
+  second.backward_workspace = second.backward_accumulate_workspace = Bytes{1};
+  loss.name = "loss";
+  loss.backward = Seconds{1};
+  loss.input_gradient = Bytes{2};
+  loss.backward_workspace = loss.backward_accumulate_workspace = Bytes{3};
+  chain.stages = {first, second, loss};
+  return chain;
+}
+
+Chain even_chain(std::size_t stages) {
+  Chain chain;
+  chain.name = "even";
+  chain.input = Bytes{10};
+  for (std::size_t i = 0; i < stages; ++i) {
+    Stage& stage = chain.stages.emplace_back();
+    stage.name = "stage " + std::to_string(i);
+    stage.forward = stage.forward_nograd = Seconds{1};
+    stage.backward = Seconds{2};
+    stage.output = stage.input_gradient = Bytes{10};
+    stage.saved = Bytes{15};
+  }
+  Stage& loss = chain.stages.emplace_back();
+  loss.name = "loss";
+  loss.input_gradient = Bytes{10};
+  return chain;
+}
+
+Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
+  Random random(seed);
+  Chain chain;
+  chain.name = "random " + std::to_string(seed);
+  chain.input = bytes(random, 0, 9);
+  const std::uint32_t parameters = random.between(0, static_cast<std::uint32_t>(stages));
+  for (std::uint32_t p = 0; p < parameters; ++p)
+    chain.parameters.push_back({"w" + std::to_string(p), bytes(random, 0, 6)});
+  for (std::size_t i = 0; i <= stages; ++i) {
+    Stage& stage = chain.stages.emplace_back();
+    const bool loss = i == stages;
+    stage.name = loss ? "loss" : "stage " + std::to_string(i);
+    stage.forward = Seconds{static_cast<double>(random.between(loss ? 0 : 1, 9))};
+    stage.forward_nograd = random.chance(0.7) ? stage.forward : Seconds{std::max(0.0, stage.forward.value - 1)};
+    stage.backward = Seconds{static_cast<double>(random.between(loss ? 0 : 1, 12))};
+    stage.output = loss ? Bytes{0} : bytes(random, 0, 9);
+    stage.saved = stage.output + bytes(random, 0, 9);
+    stage.input_gradient = random.chance(0.7) ? boundary_bytes(chain, i) : bytes(random, 0, 9);
+    stage.forward_workspace = bytes(random, 0, 5);
+    stage.forward_nograd_workspace = random.chance(0.7) ? stage.forward_workspace : bytes(random, 0, 5);
+    stage.backward_workspace = bytes(random, 0, 5);
+    stage.backward_accumulate_workspace = random.chance(0.7) ? stage.backward_workspace : bytes(random, 0, 5);
+    if (parameters > 0 && random.chance(0.6)) stage.parameters.push_back(random.below(parameters));
+    if (random.chance(0.15)) stage.keeps_input = false;
+    if (random.chance(0.15)) stage.keeps_output = false;
+  }
+  return chain;
+}
+
+Graph random_graph(std::uint64_t seed, std::size_t forward_ops) {
+  EXPECTS(forward_ops > 0);
+  Random random(seed);
+  Graph graph;
+  graph.name = "random graph " + std::to_string(seed);
+  const auto tensor = [&](std::string name, TensorKind kind, Bytes size) {
+    graph.tensors.push_back({.name = std::move(name),
+                             .kind = kind,
+                             .bytes = size,
+                             .storage = id_at<StorageId>(graph.storages++),
+                             .shape = {},
+                             .dtype = {}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  struct Forward {
+    std::vector<TensorId> inputs;
+    std::optional<TensorId> parameter;
+    TensorId output;
+  };
+  std::vector<TensorId> values{tensor("input", TensorKind::input, bytes(random, 1, 9))};
+  std::vector<Forward> forwards;
+  for (std::size_t o = 0; o < forward_ops; ++o) {
+    Forward forward;
+    // The last op takes what nobody has read yet, so that there is one loss.
+    std::vector<bool> read(values.size(), false);
+    for (const Forward& earlier : forwards) {
+      for (const TensorId t : earlier.inputs)
+        read[static_cast<std::size_t>(std::ranges::find(values, t) - values.begin())] = true;
+    }
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      const bool newest = v + 1 == values.size();
+      if (newest || (o + 1 == forward_ops && !read[v]) || random.chance(0.2)) forward.inputs.push_back(values[v]);
+    }
+    if (random.chance(0.5))
+      forward.parameter = tensor("w" + std::to_string(o), TensorKind::parameter, bytes(random, 1, 6));
+    forward.output = tensor("x" + std::to_string(o + 1), TensorKind::activation, bytes(random, 1, 9));
+    values.push_back(forward.output);
+    forwards.push_back(forward);
+    Op op;
+    op.name = "f" + std::to_string(o);
+    op.kind = "random";
+    op.stage = static_cast<std::uint32_t>(o);
+    op.duration = Seconds{static_cast<double>(random.between(1, 9))};
+    op.workspace = bytes(random, 0, 5);
+    op.inputs = forward.inputs;
+    if (forward.parameter) op.inputs.push_back(*forward.parameter);
+    op.outputs = {forward.output};
+    graph.ops.push_back(std::move(op));
+  }
+  // The gradient of a value is the sum over its readers; each backward op hands out one share a value.
+  std::vector<std::vector<TensorId>> shares(values.size());
+  for (std::size_t o = forward_ops; o-- > 0;) {
+    const Forward& forward = forwards[o];
+    Op op;
+    op.name = "b" + std::to_string(o);
+    op.kind = "random";
+    op.phase = Phase::backward;
+    op.stage = static_cast<std::uint32_t>(o);
+    op.duration = Seconds{static_cast<double>(random.between(1, 12))};
+    op.workspace = bytes(random, 0, 5);
+    op.inputs = shares[o + 1];
+    op.inputs.insert(op.inputs.end(), forward.inputs.begin(), forward.inputs.end());
+    if (random.chance(0.5)) op.inputs.push_back(forward.output);
+    if (forward.parameter) {
+      op.inputs.push_back(*forward.parameter);
+      op.outputs.push_back(
+          tensor("gradient of w" + std::to_string(o), TensorKind::parameter_gradient, graph[*forward.parameter].bytes));
+    }
+    for (const TensorId t : forward.inputs) {
+      const auto v = static_cast<std::size_t>(std::ranges::find(values, t) - values.begin());
+      if (v == 0) continue;
+      shares[v].push_back(
+          tensor("gradient of " + graph[t].name + " by f" + std::to_string(o), TensorKind::gradient, graph[t].bytes));
+      op.outputs.push_back(shares[v].back());
+    }
+    graph.ops.push_back(std::move(op));
+  }
+  return graph;
+}
+
+Problem problem_of(std::variant<Chain, Graph> model, Platform platform, ProblemOptions options) {
+  std::variant<Problem, std::string> made = make_problem(std::move(model), std::move(platform), options);
+  EXPECTS(std::holds_alternative<Problem>(made));
+  return std::move(std::get<Problem>(made));
+}
+
+Partition one_forward_one_backward(const Problem& problem, const std::vector<std::size_t>& cuts) {
+  EXPECTS(problem.chain && !cuts.empty() && cuts[0] == 0);
+  const auto parts = static_cast<std::uint32_t>(cuts.size());
+  const std::size_t stages = problem.chain->stages.size();
+  Partition partition;
+  partition.order.resize(problem.platform.devices.size());
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    const std::size_t first = cuts[p], last = p + 1 < parts ? cuts[p + 1] : stages;
+    Part& part = partition.parts.emplace_back();
+    part.device = DeviceId{p};
+    for (std::size_t i = first; i < last; ++i) part.ops.push_back(problem.index->forward[i]);
+    for (std::size_t i = last; i-- > first;) part.ops.push_back(problem.index->backward[i]);
+
+    const std::uint32_t last_piece = p + 1 < parts ? 1 : 0;  // the last part does not await
+    const std::uint32_t m = problem.micro_batches;
+    std::vector<Turn>& order = partition.order[p];
+    if (last_piece == 0) {
+      for (std::uint32_t b = 0; b < m; ++b) order.push_back({PartId{p}, b, 0});
+      continue;
+    }
+    const std::uint32_t warm_up = std::min(m, parts - 1 - p);
+    for (std::uint32_t f = 0; f < warm_up; ++f) order.push_back({PartId{p}, f, 0});
+    for (std::uint32_t b = 0; b < m; ++b) {
+      if (warm_up + b < m) order.push_back({PartId{p}, warm_up + b, 0});
+      order.push_back({PartId{p}, b, 1});
+    }
+  }
+  return partition;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,44 @@
+#pragma once
+// Platforms, chains and graphs for tests: small ones written out, random ones from a seed, the same everywhere.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sim/core/partition.h"
+#include "sim/core/problem.h"
+
+namespace plimsoll {
+
+struct Gpus {
+  std::uint32_t count = 1;
+  std::optional<Bytes> memory;                    ///< of each; unset: unlimited
+  BytesPerSecond to_host = unlimited_bandwidth;   ///< each GPU's own link
+  std::optional<BytesPerSecond> uplink;           ///< one link that all share on their way to the host
+  BytesPerSecond to_peers = unlimited_bandwidth;  ///< each GPU's link to a switch
+  Seconds peer_latency;                           ///< of a way between two GPUs
+};
+
+/// Devices gpu0.. that take a trace's times, memories 0..count-1 theirs, memory `count` the host's.
+Platform gpus(const Gpus&);
+
+/// The worked example of the architecture page: two stages and a loss.
+Chain worked_example();
+
+/// `stages` equal stages and a loss of no time: forward 1 s, backward 2 s, outputs and inner tensors of 10 and 5 bytes.
+Chain even_chain(std::size_t stages);
+
+/// Small whole numbers everywhere: times, sizes, workspaces, parameters (some shared), flags.
+Chain random_small_chain(std::uint64_t seed, std::size_t stages);
+
+/// A random forward graph with its backward; every forward op has a parameter now and then, and a single loss.
+Graph random_graph(std::uint64_t seed, std::size_t forward_ops);
+
+/// The problem of a chain or graph; it must exist.
+Problem problem_of(std::variant<Chain, Graph>, Platform, ProblemOptions = {});
+
+/// The chain cut into parts of consecutive stages that begin at `cuts` (the first is 0), part p on device p, each
+/// device taking its forwards and backwards in the order of 1F1B.
+Partition one_forward_one_backward(const Problem&, const std::vector<std::size_t>& cuts);
+
+}  // namespace plimsoll
