@@ -4,23 +4,13 @@
 
 #include <iterator>
 
+#include "experiments/csv.h"
 #include "experiments/memory_by_kind.h"
 #include "sim/core/memory_profile.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
 namespace {
-
-/// A field of CSV, quoted where its text asks for it.
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\n") == std::string_view::npos) return std::string(text);
-  std::string field = "\"";
-  for (const char c : text) {
-    if (c == '"') field += '"';
-    field += c;
-  }
-  return field += '"';
-}
 
 Json peak_of(const Problem& problem, const Schedule& schedule, const Timeline& timeline, MemoryId memory) {
   const AtPeak peak = at_peak(schedule, timeline, problem.platform, memory);

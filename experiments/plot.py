@@ -1,0 +1,182 @@
+"""Draws the figures of a report: iteration time against memory, one figure a case.
+
+python3 plot.py report.json FOLDER    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json
+
+The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing.
+"""
+
+import json
+import os
+import sys
+import tempfile
+
+if not os.access(os.path.expanduser("~"), os.W_OK):
+    os.environ.setdefault("MPLCONFIGDIR", tempfile.mkdtemp())
+
+try:
+    import matplotlib
+except ImportError:
+    sys.exit(42)
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+# Okabe and Ito's colours, which people with any colour vision tell apart, without yellow; report_page.html has the same.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "p", "*", "h", "<"]
+INK, GREY, SHADE = "#222222", "#6b7280", "#eceff3"
+
+matplotlib.rcParams.update({
+    "svg.hashsalt": "plimsoll",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.edgecolor": "#9ca3af",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "pdf.fonttype": 42,
+})
+
+
+def memory_unit(largest):
+    """The largest binary unit that leaves at least 1."""
+    for name, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if largest >= size:
+            return name, size
+    return "B", 1
+
+
+def front(points):
+    """The feasible points by memory, one for each peak: the fastest."""
+    best = {}
+    for point in points:
+        if point["feasible"]:
+            peak = point["peak_bytes"]
+            best[peak] = min(point["makespan_s"], best.get(peak, point["makespan_s"]))
+    return sorted(best.items())
+
+
+def title_of(figure):
+    what = figure["model"] + " on " + figure["machine"]
+    details = []
+    if figure["micro_batches"] > 1:
+        details.append("%d micro-batches" % figure["micro_batches"])
+    if figure["optimizer"] != "none":
+        details.append(figure["optimizer"])
+    details.append("times re-scaled from the trace's device by flops and bytes" if figure["times_rescaled"]
+                   else "times as the trace states them")
+    return what, ", ".join(details)
+
+
+def draw_plimsoll_mark(axes, x):
+    """The load line's mark, a circle crossed by a line, above the axes."""
+    at = axes.get_xaxis_transform()
+    for marker, size in (("o", 9), ("_", 17)):
+        axes.plot([x], [1.035], marker, transform=at, markersize=size, markerfacecolor="white", markeredgecolor=INK,
+                  markeredgewidth=1.3, clip_on=False, zorder=6)
+
+
+def draw(figure, strategies):
+    seconds_only = not figure["lower_bound_s"]
+    base = figure["lower_bound_s"] or 1.0
+    marks = [figure[key] for key in ("lower_bound_bytes", "smallest_feasible_bytes", "store_all_bytes") if figure[key]]
+    fronts = {series["strategy"]: front(series["points"]) for series in figure["series"]}
+    peaks = marks + [peak for points in fronts.values() for peak, _ in points]
+    unit, size = memory_unit(max(peaks, default=1))
+    low, high = min(peaks, default=0) / size, max(peaks, default=1) / size
+    margin = 0.05 * (high - low) or 0.05 * high
+
+    height = max(4.7, 2.2 + 0.21 * len(strategies))  # the legend's rows
+    canvas, axes = plt.subplots(figsize=(8.6, height))
+    canvas.subplots_adjust(left=0.085, right=0.655, top=0.835, bottom=0.125)
+    axes.set_xlim(low - margin, high + margin)
+    rows = []
+
+    smallest = figure["smallest_feasible_bytes"]
+    if smallest and smallest / size > low - margin:
+        axes.axvspan(low - margin, smallest / size, facecolor=SHADE, edgecolor="#c5ccd6", hatch="///", linewidth=0, zorder=0)
+        rows.append(Patch(facecolor=SHADE, edgecolor="#c5ccd6", hatch="///", linewidth=0, label="no strategy here fits"))
+    if figure["lower_bound_bytes"]:
+        rows.append(axes.axvline(figure["lower_bound_bytes"] / size, color=GREY, linestyle=":", linewidth=1.4, zorder=1,
+                                 label="memory lower bound"))
+    capacity = figure["capacity_bytes"]
+    if capacity and capacity / size < high + margin:
+        rows.append(axes.axvline(capacity / size, color="#b91c1c", linewidth=1.2, zorder=1, label="device memory"))
+    if figure["store_all_bytes"]:
+        x = figure["store_all_bytes"] / size
+        rows.append(axes.axvline(x, color=INK, linestyle="--", linewidth=1.1, zorder=1, label="load line (peak of store_all)"))
+        draw_plimsoll_mark(axes, x)
+    if not seconds_only:
+        rows.append(axes.axhline(1, color=GREY, linestyle="-.", linewidth=1.1, zorder=1, label="time lower bound"))
+
+    series_rows = []
+    for index, strategy in enumerate(strategies):
+        points = fronts.get(strategy, [])
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        # What takes the same memory whatever the budget is one point, large enough to show behind a curve's.
+        style = dict(color=colour, marker=marker, markersize=6.5 if len(points) > 1 else 10, markeredgecolor="white",
+                     markeredgewidth=0.7)
+        label = strategy if points else strategy + " (fits nowhere)"
+        series_rows.append(Line2D([], [], linewidth=1.6 if len(points) > 1 else 0, label=label, **style))
+        x = [peak / size for peak, _ in points]
+        y = [time / base for _, time in points]
+        axes.plot(x, y, drawstyle="steps-post", linewidth=1.6, zorder=3, color=colour)
+        axes.plot(x, y, linestyle="none", zorder=5 if len(points) > 1 else 4, **style)
+
+    times = [time / base for points in fronts.values() for _, time in points] + ([] if seconds_only else [1.0])
+    fastest, slowest = min(times, default=0), max(times, default=1)
+    if fastest > 0 and slowest > 6 * fastest:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.set_ylim(fastest / 1.08, slowest * 1.15)
+    else:
+        room = 0.07 * (slowest - fastest) or 0.05 * slowest or 1
+        axes.set_ylim(fastest - room, slowest + 1.4 * room)
+    axes.xaxis.set_major_locator(MaxNLocator(7))
+    axes.set_xlabel("peak memory (%s)" % unit)
+    axes.set_ylabel("iteration time (s)" if seconds_only else "iteration time / lower bound")
+    axes.grid(True, color="#e5e7eb", linewidth=0.7, zorder=0)
+    axes.set_axisbelow(True)
+    axes.spines["right"].set_visible(False)
+    if not seconds_only:
+        milli = slowest * base < 0.5
+        scale = base * (1e3 if milli else 1)
+        right = axes.secondary_yaxis("right", functions=(lambda v: v * scale, lambda v: v / scale))
+        right.set_ylabel("iteration time (%s)" % ("ms" if milli else "s"))
+        right.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+        right.spines["right"].set_color("#9ca3af")
+
+    upper = axes.legend(handles=series_rows, loc="upper left", bbox_to_anchor=(1.155, 1.03), frameon=False, title="strategy",
+                        alignment="left", handlelength=2.4)
+    axes.add_artist(upper)
+    axes.legend(handles=rows, loc="lower left", bbox_to_anchor=(1.155, -0.03), frameon=False, handlelength=2.4)
+    what, details = title_of(figure)
+    canvas.text(0.085, 0.948, what, fontsize=12.5, fontweight="bold")
+    canvas.text(0.085, 0.903, details, fontsize=9, color=GREY)
+    return canvas
+
+
+def save(canvas, stem):
+    tight = dict(bbox_inches="tight", pad_inches=0.12)  # long names of strategies widen the figure
+    canvas.savefig(stem + ".svg", metadata={"Date": None, "Creator": "plimsoll report"}, **tight)
+    canvas.savefig(stem + ".pdf", metadata={"CreationDate": None, "Creator": "plimsoll report", "Producer": None}, **tight)
+    canvas.savefig(stem + ".png", dpi=160, metadata={"Software": None}, **tight)
+    plt.close(canvas)
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        report = json.load(file)
+    for figure in report["figures"]:
+        save(draw(figure, report["experiment"]["strategies"]), os.path.join(sys.argv[2], figure["file"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+#include "experiments/report.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <set>
+
+#include "experiments/csv.h"
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file that comes with the program, for its reports.
+fs::path shipped_file(std::string_view name) {
+  std::error_code ignored;
+  if (const char* data = std::getenv("PLIMSOLL_DATA")) {
+    const fs::path path = fs::path(data) / "experiments" / name;
+    if (fs::exists(path, ignored)) return path;
+  }
+  return fs::path(PLIMSOLL_SOURCE_DIR) / "experiments" / name;
+}
+
+/// The smaller one; null is no number.
+void keep_least(Json& least, const Json& candidate) {
+  if (!candidate.is_number()) return;
+  if (!least.is_number() || candidate < least) least = candidate;
+}
+
+Json value_or_null(const Json& record, const char* key) {
+  return record.contains(key) ? record[key] : Json(nullptr);
+}
+
+/// What of a record a figure needs.
+Json point_of(const Json& record) {
+  Json point;
+  for (const char* key : {"point", "memory_budget_bytes", "feasible", "peak_bytes", "makespan_s", "recompute_s",
+                          "bytes_moved", "gap", "smallest_feasible_bytes"}) {
+    point[key] = value_or_null(record, key);
+  }
+  return point;
+}
+
+/// A name for files that is unique in the report: letters, digits, '-', '_' and '.' only.
+std::string file_stem(const Json& figure, std::set<std::string>& taken) {
+  std::string stem = fmt::format("{}-{}", figure["model"].get<std::string>(), figure["machine"].get<std::string>());
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  };
+  std::ranges::replace_if(
+      stem, [&](char c) { return !allowed(c); }, '_');
+  if (figure["micro_batches"] != 1) stem += fmt::format("-m{}", figure["micro_batches"].get<std::uint32_t>());
+  if (figure["optimizer"] != "none") stem += "-" + figure["optimizer"].get<std::string>();
+  std::string unique = stem;
+  for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}-{}", stem, n);
+  return unique;
+}
+
+Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const Json& strategies,
+               std::set<std::string>& taken) {
+  Json figure = to_json(facts);
+  figure.erase("budgets_bytes");
+  figure["file"] = file_stem(figure, taken);
+  for (const Json& record : records) {
+    keep_least(figure["lower_bound_s"], value_or_null(record, "lower_bound_s"));
+    keep_least(figure["lower_bound_bytes"], value_or_null(record, "lower_bound_bytes"));
+    keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "smallest_feasible_bytes"));
+    keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "peak_bytes"));
+  }
+  Json& series = figure["series"] = Json::array();
+  for (const Json& strategy : strategies) {
+    Json points = Json::array();
+    for (const Json& record : records) {
+      if (record.value("strategy", "") == strategy) points.push_back(point_of(record));
+    }
+    series.push_back({{"strategy", strategy}, {"points", std::move(points)}});
+  }
+  return figure;
+}
+
+std::vector<Json> parsed(const Records& records) {
+  std::vector<Json> list;
+  for (const auto& [point, record] : records) list.push_back(parse_record(record, "results.jsonl", 0));
+  return list;
+}
+
+/// Draws the figures; the paths are those that plot.py is known to write.
+void draw(const fs::path& data, const fs::path& folder) {
+  constexpr int no_matplotlib = 42, cannot_run = 127;
+  const std::string python = "/usr/bin/python3", script = shipped_file("plot.py");
+  const std::string words[] = {python, script, data.string(), folder.string()};
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t process = -1;
+  int status = cannot_run << 8;
+  if (posix_spawn(&process, python.c_str(), nullptr, nullptr, arguments.data(), environ) == 0) {
+    while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  if (code == cannot_run) throw InputError("figures need " + python + ": apt-get install python3 python3-matplotlib");
+  if (code == no_matplotlib) throw InputError("figures need matplotlib: apt-get install python3-matplotlib");
+  throw InputError(fmt::format("figures: {} {} failed, see above", python, script));
+}
+
+}  // namespace
+
+Json report_data(const SweepContents& contents, const std::string& made_by) {
+  const Json& experiment = contents.identity.at("experiment");
+  std::map<std::size_t, std::vector<Json>> by_case;
+  for (Json& record : parsed(contents.records)) {
+    const std::size_t of = record.value("case", std::size_t{0});
+    by_case[of].push_back(std::move(record));
+  }
+  Json figures = Json::array();
+  std::set<std::string> taken;
+  for (const auto& [index, facts] : contents.cases) {
+    if (by_case.contains(index))
+      figures.push_back(figure_of(facts, by_case[index], experiment.at("strategies"), taken));
+  }
+  return {{"format", "plimsoll.report.v1"},
+          {"made_by", made_by},
+          {"results_by", contents.identity.at("version")},
+          {"experiment", experiment},
+          {"figures", std::move(figures)}};
+}
+
+std::string results_csv(const SweepContents& contents, const std::string& made_by) {
+  const std::vector<Json> records = parsed(contents.records);
+  std::vector<std::string> columns;
+  for (const Json& record : records) {
+    for (const auto& [key, value] : record.items()) {
+      if (!value.is_structured() && std::ranges::find(columns, key) == columns.end()) columns.push_back(key);
+    }
+  }
+  std::erase(columns, "peak");  // an object, null where infeasible
+  std::string csv = "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
+  for (const Json& record : records) {
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const Json value = value_or_null(record, columns[c].c_str());
+      if (c > 0) csv += ',';
+      if (value.is_string()) csv += csv_field(value.get<std::string>());
+      if (value.is_primitive() && !value.is_string() && !value.is_null()) csv += value.dump();
+    }
+    csv += '\n';
+  }
+  return csv;
+}
+
+std::string report_html(const Json& data) {
+  std::string page = read_text_file(shipped_file("report_page.html"));
+  constexpr std::string_view place = "\"@DATA@\"";
+  const std::size_t at = page.find(place);
+  EXPECTS(at != std::string::npos);
+  std::string text = data.dump();
+  for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
+  return page.replace(at, place.size(), text);
+}
+
+std::vector<fs::path> write_report(const fs::path& results, const fs::path& folder, const std::string& made_by) {
+  std::error_code error;
+  if (!fs::is_directory(results, error)) throw InputError(located(results.string(), {}, "", "is not a folder"));
+  const SweepContents contents = read_sweep(results);
+  if (contents.identity.is_null())
+    throw InputError(located(results.string(), {}, "", "holds no sweep (no manifest.json)"));
+  if (contents.records.empty()) throw InputError(located(results.string(), {}, "", "holds no results yet"));
+  fs::create_directories(folder, error);
+  if (error) throw InputError(located(folder.string(), {}, "", "cannot make the folder: " + error.message()));
+  const Json data = report_data(contents, made_by);
+  std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json"};
+  write_text_file(files[0], results_csv(contents, made_by));
+  write_text_file(files[1], report_html(data));
+  write_json_file(files[2], data);
+  draw(files[2], folder);
+  for (const Json& figure : data["figures"]) {
+    for (const char* extension : {".svg", ".pdf", ".png"}) {
+      files.push_back(folder / (figure["file"].get<std::string>() + extension));
+    }
+  }
+  return files;
+}
+
+}  // namespace plimsoll
