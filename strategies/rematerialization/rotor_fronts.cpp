@@ -105,9 +105,9 @@ void RotorFronts::gather(Scratch& scratch) const {
   const double* const upper = scratch.upper.data();
   for (const Choice& choice : scratch.choices) {
     const std::int64_t back = choice.shift / cell_;
-    const double* const late = choice.late->edges + 1 - back;
-    const double* const early = choice.early->edges + 1;
-    const auto may_reach = [&](std::int64_t c) { return choice.nograd + late[c] + early[c] <= upper[c]; };
+    const auto may_reach = [&](std::int64_t c) {
+      return choice.nograd + choice.late->edges[c + 1 - back] + choice.early->edges[c + 1] <= upper[c];
+    };
     std::int64_t c = choice.low / cell_;
     while (c < cells_ && upper[c] >= choice.nograd) {
       const std::int64_t first = c;
@@ -161,13 +161,15 @@ void RotorFronts::sort(Scratch& scratch) const {
 }
 
 // Of the sorted points those that are faster than all before them.
-void RotorFronts::keep_front(std::vector<Point>& points) const {
+void RotorFronts::keep_front(std::vector<Point>& points) {
   std::size_t kept = 0;
   for (const Point& point : points) {
     if (kept == 0 || point.seconds < points[kept - 1].seconds) points[kept++] = point;
   }
   points.resize(kept);
-  if (kept > most_points_) round(points);
+  if (kept <= most_points_) return;
+  round(points);
+  exact_ = false;
 }
 
 // Groups of points that are within 1 / most_points of the front's range become one point each.
@@ -224,10 +226,8 @@ double RotorFronts::time(const Choice& choice, std::int64_t bytes) {
   return choice.nograd + time(*choice.late, bytes - choice.shift) + time(*choice.early, bytes);
 }
 
-std::optional<Bytes> RotorFronts::smallest_feasible() const {
-  const std::span<const Point> points = front(0, model_.stages() - 1).points;
-  if (points.empty()) return std::nullopt;
-  return Bytes{base_ + points.front().bytes};
+Bytes RotorFronts::smallest_feasible() const {
+  return Bytes{base_ + front(0, model_.stages() - 1).points.front().bytes};
 }
 
 std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {

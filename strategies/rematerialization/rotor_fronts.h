@@ -32,7 +32,10 @@ class RotorFronts {
   std::optional<ChainSequence> solve(Bytes budget) const;
 
   /// The least budget that any sequence of rotor's class keeps; rounding does not move it.
-  std::optional<Bytes> smallest_feasible() const;
+  Bytes smallest_feasible() const;
+
+  /// Whether nothing was rounded.
+  bool exact() const { return exact_; }
 
   std::size_t points() const { return points_; }
 
@@ -62,7 +65,7 @@ class RotorFronts {
   void gather(Scratch&) const;
   void gather(const Choice&, std::int64_t first, std::int64_t end, Scratch&) const;
   void sort(Scratch&) const;
-  void keep_front(std::vector<Point>&) const;
+  void keep_front(std::vector<Point>&);
   void round(std::vector<Point>&) const;
   Front store(std::span<const Point>);
 
@@ -75,6 +78,7 @@ class RotorFronts {
   RotorConditions conditions_;
   FrontRounding rounding_;
   std::size_t most_points_;
+  bool exact_ = true;
   std::int64_t cells_ = 0;
   std::int64_t base_, range_, cell_;  // bytes: not counted by sub-problem (0, n - 1); the most it can use; of a cell
   std::vector<Front> fronts_;         // (i, l) by l, then i

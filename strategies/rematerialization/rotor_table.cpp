@@ -1,17 +1,12 @@
 #include "strategies/rematerialization/rotor_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
 #include "sim/core/expects.h"
-
-// Clones for wider vectors, chosen when the program starts. Without contraction they all give the same bits.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define PLIMSOLL_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define PLIMSOLL_VECTOR_CLONES
-#endif
+#include "strategies/rematerialization/vector_clones.h"
 
 namespace plimsoll {
 
@@ -61,16 +56,22 @@ struct RotorTable::Scratch {
   std::vector<Slots> low;    // by j: the least m of split j
 };
 
-RotorTable::RotorTable(ChainModel model, std::int64_t slots)
+RotorTable::RotorTable(ChainModel model, std::int64_t slots, SlotRounding rounding)
     : model_{std::move(model)},
       conditions_{model_},
+      rounding_{rounding},
       store_all_peak_{evaluate(model_, store_all_sequence(model_.stages())).peak},
       base_{model_.resident + model_.x[0]} {
   EXPECTS(slots > 0 && slots < std::numeric_limits<Slots>::max() / 4);
   choose_slot(slots);
   for (const Seconds s : model_.nograd) nograd_.push_back(s.value);
-  for (const Bytes bytes : model_.x) x_.push_back(slots_for(bytes));
-  for (const Bytes bytes : model_.saved) saved_.push_back(slots_for(bytes));
+  const auto rounded = [&](Bytes bytes) {
+    return rounding == SlotRounding::up
+               ? slots_for(bytes)
+               : static_cast<Slots>(std::min<std::int64_t>(bytes.count / unit_, capacity_ + 1));
+  };
+  std::ranges::transform(model_.x, std::back_inserter(x_), rounded);
+  std::ranges::transform(model_.saved, std::back_inserter(saved_), rounded);
   build();
 }
 
@@ -79,7 +80,7 @@ void RotorTable::choose_slot(std::int64_t slots) {
   unit_ = common_divisor(model_);
   exact_ = range / unit_ <= slots;
   if (!exact_) unit_ = divide_up(range, slots);
-  capacity_ = static_cast<Slots>(range / unit_);
+  capacity_ = static_cast<Slots>(rounding_ == SlotRounding::up ? range / unit_ : divide_up(range, unit_));
 }
 
 RotorTable::Slots RotorTable::slots_for(Bytes need) const {
@@ -142,12 +143,12 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scra
     const Row& early = row(i, j - 1);
     const Slots late_end = std::clamp(x_[j] + late.enough, low, high);
     const Slots early_end = std::clamp(early.enough, low, high);
-    const double* const a = late.values + (low - x_[j] - late.need);
-    const double* const b = early.values + (low - early.need);
     const Slots both = std::min(late_end, early_end), either = std::max(late_end, early_end);
-    relax(best + low, a, b, nograd, both - low);
-    relax(best + both, (late_end > both ? a : b) + (both - low), nograd, either - both);
-    relax(best + either, nograd, high - either);
+    const auto late_at = [&](Slots m) { return late.values + (m - x_[j] - late.need); };
+    const auto early_at = [&](Slots m) { return early.values + (m - early.need); };
+    if (low < both) relax(best + low, late_at(low), early_at(low), nograd, both - low);
+    if (both < either) relax(best + both, late_end > both ? late_at(both) : early_at(both), nograd, either - both);
+    if (either < high) relax(best + either, nograd, high - either);
   }
   Slots enough = save_enough;
   while (enough > need && best[enough - 1] <= 0) --enough;
@@ -167,7 +168,7 @@ const double* RotorTable::store(const double* first, const double* last) {
   return to;
 }
 
-double RotorTable::recompute(std::size_t i, std::size_t l, Slots m) const {
+double RotorTable::time(std::size_t i, std::size_t l, Slots m) const {
   const Row& r = row(i, l);
   if (m < r.need) return infinite;
   return m < r.enough ? r.values[m - r.need] : 0;
@@ -176,16 +177,32 @@ double RotorTable::recompute(std::size_t i, std::size_t l, Slots m) const {
 Bytes RotorTable::smallest_feasible() const {
   const Row& whole = row(0, model_.stages() - 1);
   if (whole.need > capacity_) return store_all_peak_;
-  return std::min(store_all_peak_, base_ + whole.need * Bytes{unit_});
+  const Bytes memory = rounding_ == SlotRounding::up ? whole.need * slot() : (whole.need - 1) * slot() + Bytes{1};
+  return std::clamp(base_ + memory, base_, store_all_peak_);
+}
+
+// The m that stands for what `budget` leaves for sub-problem (0, n - 1), if the table has an answer for it.
+std::optional<RotorTable::Slots> RotorTable::slots_within(Bytes budget) const {
+  if (budget < base_) return std::nullopt;
+  const std::int64_t memory = std::min(budget, store_all_peak_).count - base_.count;
+  const auto m = static_cast<Slots>(rounding_ == SlotRounding::up ? memory / unit_ : divide_up(memory, unit_));
+  if (m < row(0, model_.stages() - 1).need) return std::nullopt;
+  return m;
+}
+
+std::optional<Seconds> RotorTable::recompute(Bytes budget) const {
+  if (budget >= store_all_peak_) return Seconds{0};
+  const std::optional<Slots> m = slots_within(budget);
+  if (!m) return std::nullopt;
+  return Seconds{time(0, model_.stages() - 1, *m)};
 }
 
 std::optional<ChainSequence> RotorTable::solve(Bytes budget) const {
   if (budget >= store_all_peak_) return store_all_sequence(model_.stages());
-  if (budget < base_) return std::nullopt;
-  const auto m = static_cast<Slots>((budget - base_).count / unit_);
-  if (m < row(0, model_.stages() - 1).need) return std::nullopt;
+  const std::optional<Slots> m = slots_within(budget);
+  if (!m) return std::nullopt;
   ChainSequence sequence;
-  append(sequence, 0, model_.stages() - 1, m);
+  append(sequence, 0, model_.stages() - 1, *m);
   return sequence;
 }
 
@@ -205,16 +222,16 @@ void RotorTable::append(ChainSequence& sequence, std::size_t i, std::size_t l, S
 
 // The choice that made the table's value, found again: i where stage i saves, else j.
 std::size_t RotorTable::split(std::size_t i, std::size_t l, Slots m) const {
-  const double best = recompute(i, l, m);
+  const double best = time(i, l, m);
   EXPECTS(best < infinite);
-  if (i == l || (m >= slots_for(conditions_.all(i, l)) && recompute(i + 1, l, m - saved_[i]) <= best)) return i;
+  if (i == l || (m >= slots_for(conditions_.all(i, l)) && time(i + 1, l, m - saved_[i]) <= best)) return i;
   double nograd = 0;
   Bytes run;
   for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
     nograd += nograd_[j - 1];
     run = std::max(run, conditions_.null_step(i, j - 1));
     if (m < slots_for(conditions_.held(l) + run)) break;
-    if (nograd + recompute(j, l, m - x_[j]) + recompute(i, j - 1, m) <= best) return j;
+    if (nograd + time(j, l, m - x_[j]) + time(i, j - 1, m) <= best) return j;
   }
   EXPECTS(false);
 }

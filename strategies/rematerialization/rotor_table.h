@@ -12,15 +12,24 @@
 
 namespace plimsoll {
 
-/// Sizes that stay live are rounded up to whole slots, conditions are tested in bytes. A slot is the greatest common
+/// Which way sizes that stay live are rounded to whole slots.
+enum class SlotRounding : std::uint8_t {
+  up,    ///< every sequence keeps its budget
+  down,  ///< times are lower bounds, sequences may exceed the budget
+};
+
+/// Sizes that stay live are rounded to whole slots, conditions are tested in bytes. A slot is the greatest common
 /// divisor of all sizes where `slots` of them reach what store_all needs (then the table is exact), else 1 / slots of
-/// that need. Optimal in its class but for this rounding; every sequence keeps its budget.
+/// that need. Optimal in its class but for this rounding.
 class RotorTable {
  public:
-  RotorTable(ChainModel, std::int64_t slots);
+  RotorTable(ChainModel, std::int64_t slots, SlotRounding = SlotRounding::up);
 
   /// A sequence with a peak of at most `budget`, or nothing. From store_all's peak on it is store_all.
   std::optional<ChainSequence> solve(Bytes budget) const;
+
+  /// Least recompute time by this table; rounded down, no sequence of rotor's class is faster.
+  std::optional<Seconds> recompute(Bytes budget) const;
 
   /// The least budget that solve() answers.
   Bytes smallest_feasible() const;
@@ -40,6 +49,7 @@ class RotorTable {
   };
   struct Scratch;
 
+  std::optional<Slots> slots_within(Bytes budget) const;
   void choose_slot(std::int64_t slots);
   void build();
   Row best_row(std::size_t i, std::size_t l, Scratch&);
@@ -47,12 +57,13 @@ class RotorTable {
 
   Slots slots_for(Bytes need) const;
   const Row& row(std::size_t i, std::size_t l) const { return rows_[l * (l + 1) / 2 + i]; }
-  double recompute(std::size_t i, std::size_t l, Slots m) const;
+  double time(std::size_t i, std::size_t l, Slots m) const;
   void append(ChainSequence&, std::size_t i, std::size_t l, Slots m) const;
   std::size_t split(std::size_t i, std::size_t l, Slots m) const;
 
   ChainModel model_;
   RotorConditions conditions_;
+  SlotRounding rounding_;
   Bytes store_all_peak_, base_;  // base: what sub-problem (0, n - 1) does not count
   std::int64_t unit_ = 1;
   bool exact_ = false;

@@ -1,0 +1,72 @@
+#include "strategies/rematerialization/rotor_least_memory.h"
+
+#include <algorithm>
+
+#include "strategies/rematerialization/rotor_conditions.h"
+
+namespace plimsoll {
+
+namespace {
+
+class NeedTable {
+ public:
+  explicit NeedTable(const ChainModel& model) : model_{model}, conditions_{model} {
+    const std::size_t n = model.stages();
+    choices_.resize(n * (n + 1) / 2);
+    for (std::size_t l = 0; l < n; ++l) {
+      for (std::size_t i = l + 1; i-- > 0;) choices_[l * (l + 1) / 2 + i] = least(i, l);
+    }
+  }
+
+  Bytes need(std::size_t i, std::size_t l) const { return choice(i, l).need; }
+
+  void append(ChainSequence& sequence, std::size_t i, std::size_t l) const {
+    using Kind = ChainStep::Kind;
+    const std::size_t j = choice(i, l).j;
+    if (j == i) {
+      sequence.push_back({Kind::forward_saving, i});
+      if (i < l) append(sequence, i + 1, l);
+      sequence.push_back({Kind::backward, i});
+      return;
+    }
+    for (std::size_t k = i; k < j; ++k) sequence.push_back({Kind::forward, k});
+    append(sequence, j, l);
+    append(sequence, i, j - 1);
+  }
+
+ private:
+  struct Choice {
+    Bytes need;
+    std::size_t j;  // split before j; i stands for saving at i
+  };
+
+  const Choice& choice(std::size_t i, std::size_t l) const { return choices_[l * (l + 1) / 2 + i]; }
+
+  Choice least(std::size_t i, std::size_t l) const {
+    Choice best{conditions_.all(i, l), i};
+    if (i == l) return best;
+    best.need = std::max(best.need, model_.saved[i] + need(i + 1, l));
+    Bytes run;
+    for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
+      run = std::max(run, conditions_.null_step(i, j - 1));
+      const Bytes split = std::max({conditions_.held(l) + run, model_.x[j] + need(j, l), need(i, j - 1)});
+      if (split < best.need) best = {split, j};
+    }
+    return best;
+  }
+
+  const ChainModel& model_;
+  RotorConditions conditions_;
+  std::vector<Choice> choices_;  // (i, l) by l, then i
+};
+
+}  // namespace
+
+LeastMemory rotor_least_memory(const ChainModel& model) {
+  const NeedTable table(model);
+  LeastMemory result{model.resident + model.x[0] + table.need(0, model.stages() - 1), {}};
+  table.append(result.sequence, 0, model.stages() - 1);
+  return result;
+}
+
+}  // namespace plimsoll
