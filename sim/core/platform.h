@@ -74,6 +74,28 @@ struct Platform {
   const Link& operator[](LinkId id) const { return links[id.index]; }
 };
 
+/// Finds many routes on one platform: what they have in common is prepared once.
+class RouteFinder {
+ public:
+  explicit RouteFinder(const Platform&);
+
+  /// As route_between.
+  std::optional<Route> between(MemoryId from, MemoryId to);
+  /// As host_memory.
+  std::optional<MemoryId> nearest_host(DeviceId);
+
+ private:
+  template <class IsGoal>
+  std::optional<std::uint32_t> search(std::uint32_t start, IsGoal is_goal);
+
+  const Platform& platform_;
+  std::vector<std::vector<LinkUse>> links_of_;  ///< per vertex, in the order of the links
+  std::vector<LinkUse> by_;                     ///< per vertex: the link by which the search came
+  std::vector<std::uint32_t> seen_;             ///< per vertex: the last search that reached it
+  std::vector<std::uint32_t> order_;
+  std::uint32_t search_ = 0;
+};
+
 /// The route with the fewest links (ties: the links named first), or nothing where there is none.
 std::optional<Route> route_between(const Platform&, MemoryId from, MemoryId to);
 

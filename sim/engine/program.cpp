@@ -34,7 +34,8 @@ void add_change(std::vector<MemoryChange>& changes, std::size_t first, MemoryId 
 
 class Flattener {
  public:
-  Flattener(const Schedule& schedule, const Platform& platform) : schedule_(schedule), platform_(platform) {}
+  Flattener(const Schedule& schedule, const Platform& platform)
+      : schedule_(schedule), platform_(platform), routes_(platform) {}
 
   Program flatten() && {
     add_devices();
@@ -93,7 +94,7 @@ class Flattener {
   }
 
   void add_route(const Endpoints& endpoints) {
-    const std::optional<Route> route = route_between(platform_, endpoints.from, endpoints.to);
+    const std::optional<Route> route = routes_.between(endpoints.from, endpoints.to);
     if (!route) {
       throw EngineError("platform '" + platform_.name + "' has no route from memory '" +
                         platform_[endpoints.from].name + "' to '" + platform_[endpoints.to].name + "'");
@@ -213,6 +214,7 @@ class Flattener {
 
   const Schedule& schedule_;
   const Platform& platform_;
+  RouteFinder routes_;
   Program program_;
   std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its flat link in that direction
   std::vector<double> latencies_;         ///< per route
