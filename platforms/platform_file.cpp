@@ -1,0 +1,175 @@
+#include "platforms/platform_file.h"
+
+#include <fmt/format.h>
+
+#include "platforms/platform_draft.h"
+#include "sim/io/fields.h"
+#include "sim/io/shipped.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+using enum Need;
+
+constexpr ShippedFiles platform_files{"platform", "platforms", ".yaml"};
+constexpr std::string_view platform_format = "plimsoll.platform.v1";
+
+/// The value of a word of two, or a complaint.
+bool second_of(YamlCursor c, std::string_view first, std::string_view second) {
+  const std::string word = c.string();
+  if (c.is_scalar() && word != first && word != second) {
+    const std::string_view words[] = {first, second};
+    c.complain(fmt::format("expected {} or {}, {}{}", first, second, c.found(),
+                           suggestion(word, std::span<const std::string_view>(words))));
+  }
+  return word == second;
+}
+
+std::map<std::string, FlopsPerSecond> read_peak(YamlCursor cursor) {
+  std::map<std::string, FlopsPerSecond> peak;
+  cursor.object([&](std::string_view dtype, YamlCursor rate) { peak.emplace(dtype, rate.flops_rate()); });
+  return peak;
+}
+
+/// Factors with 0, 1, 2, ... copies in flight.
+std::vector<double> read_slowdown(YamlCursor cursor) {
+  std::vector<double> factors;
+  for (const YamlCursor& element : cursor.elements()) {
+    factors.push_back(element.number());
+    if (factors.back() < 1 || factors.back() > 1000) {
+      element.complain(fmt::format("expected a factor from 1 to 1000, {}", element.found()));
+    }
+  }
+  if (factors.empty()) cursor.complain("expected at least one factor, the one without copies");
+  if (!factors.empty() && factors.front() != 1) {
+    cursor.elements().front().complain("without copies nothing is slowed down, expected 1, " +
+                                       cursor.elements().front().found());
+  }
+  return factors;
+}
+
+const Field<DeviceKind, YamlCursor> device_fields[] = {
+    {"name", required, [](DeviceKind& k, YamlCursor c) { k.device.name = c.string(); }},
+    {"count", optional, [](DeviceKind& k, YamlCursor c) { k.count = c.count(); }},
+    {"model", optional, [](DeviceKind& k, YamlCursor c) { k.device.model = c.string(); }},
+    {"memory", required, [](DeviceKind& k, YamlCursor c) { k.memory = c.capacity(); }},
+    {"peak", optional, [](DeviceKind& k, YamlCursor c) { k.device.peak = read_peak(c); }},
+    {"memory_bandwidth", optional, [](DeviceKind& k, YamlCursor c) { k.device.memory_bandwidth = c.bandwidth(); }},
+    {"launch_overhead", optional, [](DeviceKind& k, YamlCursor c) { k.device.launch_overhead = c.seconds(); }},
+    {"overlap_slowdown", optional, [](DeviceKind& k, YamlCursor c) { k.device.overlap_slowdown = read_slowdown(c); }},
+    {"streams", optional, [](DeviceKind& k, YamlCursor c) { k.device.compute_streams = c.count(); }},
+    {"times", optional,
+     [](DeviceKind& k, YamlCursor c) { k.device.takes_trace_times = second_of(c, "scaled", "trace"); }},
+};
+
+const Field<Memory, YamlCursor> memory_fields[] = {
+    {"name", required, [](Memory& m, YamlCursor c) { m.name = c.string(); }},
+    {"size", required, [](Memory& m, YamlCursor c) { m.capacity = c.capacity(); }},
+    {"bandwidth", optional, [](Memory& m, YamlCursor c) { m.bandwidth = c.bandwidth(); }},
+    {"adam", optional, [](Memory& m, YamlCursor c) { m.adam = c.bandwidth(); }},
+};
+
+const Field<SwitchKind, YamlCursor> switch_fields[] = {
+    {"name", required, [](SwitchKind& s, YamlCursor c) { s.name = c.string(); }},
+    {"scope", optional, [](SwitchKind& s, YamlCursor c) { s.one_for_all_nodes = second_of(c, "node", "cluster"); }},
+};
+
+const Field<LinkKind, YamlCursor> link_fields[] = {
+    {"name", required, [](LinkKind& k, YamlCursor c) { k.link.name = c.string(); }},
+    {"between", required,
+     [](LinkKind& k, YamlCursor c) {
+       k.between = c.elements();
+       if (c.is_list() && k.between.size() != 2)
+         c.complain(fmt::format("expected two ends, found {}", k.between.size()));
+     }},
+    {"bandwidth", required, [](LinkKind& k, YamlCursor c) { k.link.bandwidth = c.bandwidth(); }},
+    {"latency", required, [](LinkKind& k, YamlCursor c) { k.link.latency = c.seconds(); }},
+    {"duplex", optional, [](LinkKind& k, YamlCursor c) { k.link.full_duplex = !second_of(c, "full", "half"); }},
+    {"shared_by", optional,
+     [](LinkKind& k, YamlCursor c) {
+       k.shared_by = c.count();
+       k.shared_by_at = c;
+     }},
+};
+
+/// A list of objects; what has a name that links refer to must not share it.
+template <class Kind, class Table>
+std::vector<Kind> read_kinds(YamlCursor cursor, const Table& table) {
+  std::vector<Kind> kinds;
+  for (const YamlCursor& element : cursor.elements()) read_fields(element, table, kinds.emplace_back());
+  return kinds;
+}
+
+void remember_names(PlatformDraft& draft, YamlCursor cursor) {
+  for (const YamlCursor& element : cursor.elements()) {
+    if (!element.is_object()) continue;
+    element.object([&](std::string_view key, YamlCursor value) {
+      if (key != "name" || !value.is_scalar()) return;
+      const std::string name = value.string();
+      if (name.empty()) value.complain("expected a name, found nothing");
+      if (!draft.names.emplace(name, value).second) value.complain(fmt::format("a second '{}'", name));
+    });
+  }
+}
+
+void read_format(PlatformDraft&, YamlCursor c) {
+  const std::string format = c.string();
+  if (c.is_scalar() && format != platform_format) {
+    c.complain(fmt::format("expected {}, found {}", platform_format, format));
+  }
+}
+
+const Field<PlatformDraft, YamlCursor> platform_fields[] = {
+    {"format", required, read_format},
+    {"name", required, [](PlatformDraft& d, YamlCursor c) { d.name = c.string(); }},
+    {"source", required, [](PlatformDraft& d, YamlCursor c) { d.source = c.string(); }},
+    {"nodes", optional, [](PlatformDraft& d, YamlCursor c) { d.nodes = c.count(); }},
+    {"devices", required,
+     [](PlatformDraft& d, YamlCursor c) {
+       d.devices = read_kinds<DeviceKind>(c, device_fields);
+       if (c.is_list() && d.devices.empty()) c.complain("expected at least one device");
+       remember_names(d, c);
+     }},
+    {"memories", optional,
+     [](PlatformDraft& d, YamlCursor c) {
+       d.memories = read_kinds<Memory>(c, memory_fields);
+       remember_names(d, c);
+     }},
+    {"switches", optional,
+     [](PlatformDraft& d, YamlCursor c) {
+       d.switches = read_kinds<SwitchKind>(c, switch_fields);
+       remember_names(d, c);
+     }},
+    {"links", optional, [](PlatformDraft& d, YamlCursor c) { d.links = read_kinds<LinkKind>(c, link_fields); }},
+};
+
+}  // namespace
+
+Platform load_platform(std::string_view name_or_path) {
+  return read_platform(find_platform(name_or_path));
+}
+
+Platform read_platform(const std::filesystem::path& path) {
+  return parse_platform(read_text_file(path), path.string());
+}
+
+Platform parse_platform(const std::string& text, std::string file_name) {
+  YamlDocument document(text, std::move(file_name));
+  PlatformDraft draft;
+  read_fields(document.root(), platform_fields, draft);
+  document.throw_if_any();  // links are expanded between ends that are known to be sound
+  Platform platform = expand(document.root(), draft);
+  document.throw_if_any();
+  return platform;
+}
+
+std::filesystem::path find_platform(std::string_view name_or_path) {
+  return find_file(name_or_path, platform_files);
+}
+
+std::vector<std::string> shipped_platforms() {
+  return shipped_names(platform_files);
+}
+
+}  // namespace plimsoll
