@@ -13,7 +13,9 @@ endif()
 
 function(plimsoll_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -ffp-contract=off)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+                         -Wno-missing-field-initializers  # designated initializers leave defaults out
+                         -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms on std::string operator+
   endif()
