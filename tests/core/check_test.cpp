@@ -1,0 +1,355 @@
+// One legal schedule, broken in one way for every rule that check() can report.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "sim/core/check.h"
+#include "sim/core/schedule_builder.h"
+#include "tests/generate/problems.h"
+
+namespace plimsoll {
+namespace {
+
+/// input x -> f -> a; b reads a and w and makes w's gradient; the update changes w.
+Graph small_graph() {
+  Graph graph;
+  graph.name = "small";
+  const auto tensor = [&](const std::string& name, TensorKind kind) {
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{8}, .storage = id_at<StorageId>(graph.storages++)});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId x = tensor("x", TensorKind::input), w = tensor("w", TensorKind::parameter);
+  const TensorId a = tensor("a", TensorKind::activation), g = tensor("gradient of w", TensorKind::parameter_gradient);
+  graph.ops.push_back({.name = "f", .phase = Phase::forward, .duration = Seconds{1}, .inputs = {x, w}, .outputs = {a}});
+  graph.ops.push_back(
+      {.name = "b", .phase = Phase::backward, .duration = Seconds{2}, .inputs = {a, x}, .outputs = {g}});
+  graph.ops.push_back({.name = "update of w",
+                       .phase = Phase::update,
+                       .duration = Seconds{1},
+                       .inputs = {w, g},
+                       .mutates = {w},
+                       .recomputable = false});
+  return graph;
+}
+
+constexpr TensorId x{0}, w{1}, a{2}, g{3};
+constexpr OpId f{0}, b{1}, update{2};
+
+/// The legal schedule of two micro-batches, with `a` of the first one offloaded and brought back. Steps:
+/// 0 f(0), 1 offload a(0), 2 f(1), 3 b(1), 4 prefetch a(0), 5 b(0), 6 update.
+struct Draft {
+  Graph graph = small_graph();
+  Platform platform = gpus({.count = 2});
+  ScheduleBuilder builder;
+  StreamId compute, out, in;
+  BufferId weight, gradient, x0, x1, a0, a1, a0_host, a0_back;
+  std::vector<NewStep> steps;
+
+  Draft() {
+    compute = builder.stream(DeviceId{0}, StreamKind::compute);
+    out = builder.stream(DeviceId{0}, StreamKind::device_to_host);
+    in = builder.stream(DeviceId{0}, StreamKind::host_to_device);
+    weight = buffer(w, 0, 0);
+    gradient = buffer(g, 0, 0);
+    x0 = buffer(x, 0, 0);
+    x1 = buffer(x, 1, 0);
+    a0 = buffer(a, 0, 0);
+    a1 = buffer(a, 1, 0);
+    a0_host = buffer(a, 0, 2);
+    a0_back = buffer(a, 0, 0);
+    const RouteId to_host = builder.route(MemoryId{0}, MemoryId{2}),
+                  from_host = builder.route(MemoryId{2}, MemoryId{0});
+    const Work copy_out{.bytes = Bytes{8}, .route = to_host}, copy_in{.bytes = Bytes{8}, .route = from_host};
+    steps = {
+        {.kind = StepKind::forward, .stream = compute, .op = f, .reads = {weight}, .allocates = {x0, a0}},
+        {.kind = StepKind::offload,
+         .stream = out,
+         .work = copy_out,
+         .reads = {a0},
+         .allocates = {a0_host},
+         .waits = {StepId{0}}},
+        {.kind = StepKind::forward,
+         .stream = compute,
+         .op = f,
+         .micro_batch = 1,
+         .reads = {weight},
+         .allocates = {x1, a1}},
+        {.kind = StepKind::backward,
+         .stream = compute,
+         .op = b,
+         .micro_batch = 1,
+         .reads = {a1, x1},
+         .allocates = {gradient}},
+        {.kind = StepKind::prefetch,
+         .stream = in,
+         .work = copy_in,
+         .reads = {a0_host},
+         .allocates = {a0_back},
+         .waits = {StepId{1}, StepId{3}}},
+        {.kind = StepKind::backward,
+         .stream = compute,
+         .op = b,
+         .reads = {a0_back, x0},
+         .writes = {gradient},
+         .waits = {StepId{4}}},
+        {.kind = StepKind::update, .stream = compute, .op = update, .reads = {gradient}, .writes = {weight}},
+    };
+  }
+
+  BufferId buffer(TensorId t, std::uint32_t micro_batch, std::uint32_t memory) {
+    return builder.buffer({.tensor = t, .micro_batch = micro_batch, .memory = MemoryId{memory}, .bytes = Bytes{8}});
+  }
+
+  Schedule schedule() {
+    builder.resident(weight);
+    for (const NewStep& step : steps) builder.add(step);
+    Schedule made = builder.finish();
+    made.micro_batches = 2;
+    return made;
+  }
+
+  std::vector<Violation> judged() { return check(schedule(), graph, platform); }
+};
+
+bool reports(const std::vector<Violation>& found, Rule rule, std::optional<std::uint32_t> step = {},
+             std::optional<BufferId> buffer = {}) {
+  return std::ranges::any_of(found, [&](const Violation& v) {
+    return v.rule == rule && (!step || (v.step && v.step->index == *step)) && (!buffer || v.buffer == buffer);
+  });
+}
+
+TEST_CASE("the schedule that the other tests break is legal", "[check]") {
+  CHECK(Draft{}.judged().empty());
+}
+
+TEST_CASE("check names a wait that is not for an earlier step", "[check]") {
+  Draft draft;
+  Schedule schedule = draft.schedule();
+  schedule.wait_list[schedule.steps[1].waits.first] = StepId{5};
+  const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
+  CHECK(reports(found, Rule::malformed, 1));
+  CHECK(found.at(0).what == "step 1 names a wait for step 5, which is not earlier");
+}
+
+TEST_CASE("check names indices beyond the lists instead of reading them", "[check]") {
+  Draft draft;
+  Schedule schedule = draft.schedule();
+  SECTION("buffer") {
+    schedule.buffer_list[0] = BufferId{77};
+  }
+  SECTION("tensor") {
+    schedule.buffers[2].tensor = TensorId{77};
+  }
+  SECTION("memory") {
+    schedule.buffers[2].memory = MemoryId{77};
+  }
+  SECTION("op") {
+    schedule.steps[0].op = OpId{77};
+  }
+  SECTION("stream") {
+    schedule.steps[0].stream = StreamId{77};
+  }
+  SECTION("route") {
+    schedule.steps[1].work.route = RouteId{77};
+  }
+  SECTION("device") {
+    schedule.streams[0].device = DeviceId{77};
+  }
+  SECTION("slice") {
+    schedule.steps[6].reads.count = 99;
+  }
+  SECTION("waits") {
+    schedule.steps[5].waits.count = 99;
+  }
+  SECTION("resident") {
+    schedule.resident[0] = BufferId{77};
+  }
+  SECTION("collective") {
+    schedule.steps[1].collective = CollectiveId{0};
+  }
+  CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::malformed));
+}
+
+TEST_CASE("check names a buffer that is read before it is allocated or after it is freed", "[check]") {
+  Draft draft;
+  SECTION("before") {
+    draft.steps[2].reads.push_back(draft.a0_back);
+    CHECK(reports(draft.judged(), Rule::not_resident, 2, draft.a0_back));
+  }
+  SECTION("after") {
+    Schedule schedule = draft.schedule();
+    schedule.steps[2].frees = {static_cast<std::uint32_t>(schedule.buffer_list.size()), 1};
+    schedule.buffer_list.push_back(draft.x0);
+    const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
+    CHECK(reports(found, Rule::not_resident, 5, draft.x0));
+    CHECK(found.at(0).what == "step 5 ('b', micro-batch 0) reads after its free buffer 2 ('x', micro-batch 0)");
+  }
+}
+
+TEST_CASE("check names an input that is not read", "[check]") {
+  Draft draft;
+  draft.steps[3].reads = {draft.x1};
+  const std::vector<Violation> found = draft.judged();
+  CHECK(reports(found, Rule::missing_input, 3));
+  CHECK(found.at(0).what == "step 3 ('b', micro-batch 1) does not read 'a', which it needs");
+}
+
+TEST_CASE("check names a part of an input that is missing", "[check]") {
+  Draft draft;
+  Schedule schedule = draft.schedule();
+  schedule.buffers[draft.a1.index].range_length = Bytes{5};
+  const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
+  CHECK(reports(found, Rule::missing_input, 3));
+  CHECK(found.at(0).what == "step 3 ('b', micro-batch 1) reads only a part of 'a': bytes from 5 on are missing");
+}
+
+TEST_CASE("check names a value of the wrong micro-batch", "[check]") {
+  Draft draft;
+  draft.steps[5].reads = {draft.a1, draft.x0};
+  CHECK(reports(draft.judged(), Rule::wrong_value, 5, draft.a1));
+}
+
+TEST_CASE("check names a value that has been updated already", "[check]") {
+  Draft draft;
+  draft.steps.push_back(
+      {.kind = StepKind::recompute, .stream = draft.compute, .op = f, .reads = {draft.weight, draft.x0}});
+  CHECK(reports(draft.judged(), Rule::wrong_value, 7, draft.weight));
+}
+
+TEST_CASE("check names a reader that does not wait for the maker on another stream", "[check]") {
+  Draft draft;
+  draft.steps[1].waits = {};
+  CHECK(reports(draft.judged(), Rule::not_ordered, 1, draft.a0));
+}
+
+TEST_CASE("check names a free that does not wait for a reader on another stream", "[check]") {
+  Draft draft;
+  const auto freed_after = [&](std::uint32_t step) {
+    Draft fresh;
+    Schedule schedule = fresh.schedule();
+    schedule.steps[step].frees = {static_cast<std::uint32_t>(schedule.buffer_list.size()), 1};
+    schedule.buffer_list.push_back(fresh.a0);
+    return check(schedule, fresh.graph, fresh.platform);
+  };
+  CHECK(freed_after(1).empty());                                   // by the copy itself
+  CHECK(reports(freed_after(2), Rule::not_ordered, 2, draft.a0));  // the copy may still run
+  CHECK(freed_after(4).empty());                                   // the prefetch waits for the copy
+}
+
+TEST_CASE("check names a buffer that is filled with what its op does not make", "[check]") {
+  Draft draft;
+  const BufferId stray = draft.buffer(g, 0, 0);
+  draft.steps[2].allocates.push_back(stray);
+  CHECK(reports(draft.judged(), Rule::wrong_output, 2, stray));
+}
+
+TEST_CASE("check names an output in another micro-batch's buffer, and a change that is not written", "[check]") {
+  SECTION("micro-batch") {
+    Draft draft;
+    const BufferId stray = draft.buffer(a, 0, 0);
+    draft.steps[2].allocates = {draft.x1, stray};
+    draft.steps[3].reads = {stray, draft.x1};
+    CHECK(reports(draft.judged(), Rule::wrong_output, 2, stray));
+  }
+  SECTION("change") {
+    Draft draft;
+    draft.steps[6].writes = {};
+    draft.steps[6].reads = {draft.gradient, draft.weight};
+    CHECK(reports(draft.judged(), Rule::wrong_output, 6));
+  }
+}
+
+TEST_CASE("check names a compute step on another memory, and a copy off its route", "[check]") {
+  SECTION("compute") {
+    Draft draft;
+    draft.steps[5].reads = {draft.a0_host, draft.x0};
+    CHECK(reports(draft.judged(), Rule::wrong_place, 5, draft.a0_host));
+  }
+  SECTION("copy") {
+    Draft draft;
+    draft.steps[4].work.route = draft.steps[1].work.route;
+    CHECK(reports(draft.judged(), Rule::wrong_place, 4));
+  }
+}
+
+TEST_CASE("check names a copy that moves too few bytes or another value", "[check]") {
+  SECTION("bytes") {
+    Draft draft;
+    draft.steps[1].work.bytes = Bytes{7};
+    CHECK(reports(draft.judged(), Rule::wrong_value, 1, draft.a0_host));
+  }
+  SECTION("value") {
+    Draft draft;
+    draft.steps[1].reads = {draft.x0};
+    CHECK(reports(draft.judged(), Rule::wrong_value, 1, draft.a0_host));
+  }
+}
+
+TEST_CASE("check names a silent approximation and a compressed buffer that is computed on", "[check]") {
+  Draft draft;
+  Schedule schedule = draft.schedule();
+  SECTION("silent") {
+    schedule.buffers[draft.a0_host.index].lossy = true;
+    CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::lossy, 4, draft.a0_back));
+  }
+  SECTION("declared") {
+    schedule.buffers[draft.a0_host.index].lossy = schedule.buffers[draft.a0_back.index].lossy = true;
+    CHECK(check(schedule, draft.graph, draft.platform).empty());
+  }
+  SECTION("packed") {
+    for (const BufferId buffer : {draft.a0_host, draft.a0_back}) schedule.buffers[buffer.index].packed = true;
+    const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
+    CHECK(reports(found, Rule::lossy, 1, draft.a0_host));  // the copy changes the form
+    CHECK(reports(found, Rule::lossy, 5, draft.a0_back));  // and b computes on it
+  }
+}
+
+TEST_CASE("check names an op that never runs and a gradient without all contributions", "[check]") {
+  Draft draft;
+  draft.steps.erase(draft.steps.begin() + 5);
+  const std::vector<Violation> found = draft.judged();
+  CHECK(reports(found, Rule::incomplete, 5, draft.gradient));  // the update reads it too early
+  CHECK(std::ranges::any_of(found, [](const Violation& v) { return v.what == "'b' never runs for micro-batch 0"; }));
+}
+
+TEST_CASE("check names a second update and a second contribution", "[check]") {
+  SECTION("update") {
+    Draft draft;
+    draft.steps.push_back(draft.steps[6]);
+    CHECK(reports(draft.judged(), Rule::repeated, 7));
+  }
+  SECTION("contribution") {
+    Draft draft;
+    draft.steps.insert(draft.steps.begin() + 6, draft.steps[5]);
+    CHECK(reports(draft.judged(), Rule::repeated, 6, draft.gradient));
+  }
+}
+
+TEST_CASE("check names a buffer that is freed twice or never was", "[check]") {
+  Draft draft;
+  Schedule schedule = draft.schedule();
+  const auto frees = [&](std::uint32_t step, BufferId buffer) {
+    schedule.steps[step].frees = {static_cast<std::uint32_t>(schedule.buffer_list.size()), 1};
+    schedule.buffer_list.push_back(buffer);
+  };
+  SECTION("twice") {
+    frees(5, draft.a1);
+    frees(6, draft.a1);
+    CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::freed_twice, 6, draft.a1));
+  }
+  SECTION("never allocated") {
+    frees(0, draft.a1);
+    CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::freed_twice, 0, draft.a1));
+  }
+}
+
+TEST_CASE("check stops at its limit", "[check]") {
+  Draft draft;
+  for (NewStep& step : draft.steps) step.reads.clear();
+  CHECK(check(draft.schedule(), draft.graph, draft.platform, 2).size() == 2);
+}
+
+}  // namespace
+}  // namespace plimsoll
