@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/engine/dispatcher.h"
-#include "sim/engine/event/event_heap.h"
+#include "sim/engine/event/event_tree.h"
 #include "sim/engine/event/flow_network.h"
 
 namespace plimsoll {
@@ -16,7 +16,7 @@ class EventLoop {
  public:
   explicit EventLoop(const Program& program)
       : program_(program),
-        heap_(program.streams.size()),
+        events_(program.streams.size()),
         network_(program),
         running_(program.streams.size()),
         speed_(program.devices.size()),
@@ -29,16 +29,16 @@ class EventLoop {
     Dispatcher<EventLoop> dispatcher(program_, *this);
     dispatcher.begin();
     share_links();
-    while (!heap_.empty()) {
-      now_ = heap_.top().date;
+    while (!events_.empty()) {
+      now_ = events_.earliest().date;
       bool some_step_ended = false;
       do {
-        const std::uint32_t stream = heap_.top().stream;
-        heap_.pop();
+        const std::uint32_t stream = events_.earliest().stream;
+        events_.remove(stream);
         if (!ends_step(stream)) continue;
         dispatcher.finish(running_[stream].step);
         some_step_ended = true;
-      } while (!heap_.empty() && heap_.top().date - now_ < same_date_s);
+      } while (!events_.empty() && events_.earliest().date - now_ < same_date_s);
       if (some_step_ended) dispatcher.flush(now_);
       share_links();
     }
@@ -51,10 +51,10 @@ class EventLoop {
     running.step = id;
     if (step.kind == StepClass::kernel) {
       running = {id, Phase::kernel, step.seconds, speed_[program_.streams[step.stream].device], now_};
-      heap_.set(step.stream, now_ + step.seconds / running.rate);
+      events_.set(step.stream, now_ + step.seconds / running.rate);
     } else if (step.seconds > 0) {
       running.phase = Phase::delay;
-      heap_.set(step.stream, now_ + step.seconds);
+      events_.set(step.stream, now_ + step.seconds);
     } else {
       begin_flow(step, running);
     }
@@ -111,11 +111,11 @@ class EventLoop {
     if (running.left < 0) running.left = 0;
     running.since = now_;
     running.rate = rate;
-    heap_.set(stream, now_ + running.left / rate);
+    events_.set(stream, now_ + running.left / rate);
   }
 
   const Program& program_;
-  EventHeap heap_;
+  EventTree events_;
   FlowNetwork network_;
   std::vector<Running> running_;                     ///< per stream
   std::vector<double> speed_;                        ///< per device, of its kernels

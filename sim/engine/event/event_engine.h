@@ -1,5 +1,5 @@
 #pragma once
-// The own engine: an event loop over a heap, exact, fast, without global state, so that threads may simulate at once.
+// The own engine: an event loop, exact, fast, without global state, so that threads may simulate at once.
 // Steps without a route on a copy or peer stream are delays: kernels alone are slowed down by transfers (dispatcher.h).
 
 #include "sim/core/platform.h"
