@@ -13,4 +13,16 @@ Bytes bytes_of_kind(const Graph& graph, TensorKind kind) {
   return sum;
 }
 
+std::vector<TensorId> unread_parameters(const Graph& graph) {
+  std::vector<bool> read(graph.tensors.size(), false);
+  for (const Op& op : graph.ops) {
+    for (const TensorId t : op.inputs) read[t.index] = true;
+  }
+  std::vector<TensorId> unread;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (graph.tensors[t].kind == TensorKind::parameter && !read[t]) unread.push_back(id_at<TensorId>(t));
+  }
+  return unread;
+}
+
 }  // namespace plimsoll

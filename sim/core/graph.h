@@ -77,4 +77,7 @@ struct Graph {
 /// Sum of the bytes of all tensors of one kind, each storage once.
 Bytes bytes_of_kind(const Graph&, TensorKind);
 
+/// Parameters that no op reads; they are resident with the first part all the same.
+std::vector<TensorId> unread_parameters(const Graph&);
+
 }  // namespace plimsoll

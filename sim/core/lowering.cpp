@@ -92,7 +92,12 @@ class Lowering {
   // --- what is there from the start: parameters and states where they are used, gradients if they exist before
 
   void make_resident() {
+    std::vector<bool> has_first(replicas(), false);
     for (const Part& part : partition_.parts) {
+      if (!has_first[part.replica]) {
+        for (const TensorId t : unread_parameters(graph_)) make_resident(t, part);
+        has_first[part.replica] = true;
+      }
       for (const OpId op : part.ops) {
         for (const TensorId t : graph_[op].inputs) {
           if (graph_[t].kind == TensorKind::parameter) make_resident(t, part);

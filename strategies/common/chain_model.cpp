@@ -2,52 +2,53 @@
 
 #include <algorithm>
 
+#include "sim/core/chain_graph.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
 
 namespace {
 
-// Backwards run from the last stage to the first; a shared parameter's gradient appears at the first of them.
+// Backwards run from the last stage to the first; a shared parameter's gradient appears at the first of them. A stated
+// gradient that is not as large as the stage's parameters is a tensor of its own (as in core's chain_graph).
 struct NewGradients {
   std::vector<Bytes> bytes;
-  std::vector<bool> accumulates;  // has parameters, and all their gradients are there already
+  std::vector<bool> any;         // whether the stage makes or adds to a gradient at all
+  std::vector<bool> accumulate;  // all of its gradients are there already
+  Bytes trained;                 // parameters that have a gradient, and so optimizer states
 };
 
 NewGradients new_gradients(const Chain& chain) {
-  NewGradients result{std::vector<Bytes>(chain.stages.size()), std::vector<bool>(chain.stages.size())};
+  const std::size_t n = chain.stages.size();
+  NewGradients result{std::vector<Bytes>(n), std::vector<bool>(n), std::vector<bool>(n), {}};
   std::vector<bool> made(chain.parameters.size());
-  for (std::size_t i = chain.stages.size(); i-- > 0;) {
+  for (std::size_t i = n; i-- > 0;) {
     const Stage& stage = chain.stages[i];
-    Bytes fresh, all, shared;
+    Bytes own;
     for (const std::uint32_t p : stage.parameters) {
       EXPECTS(p < chain.parameters.size());
-      all += chain.parameters[p].bytes;
-      (made[p] ? shared : fresh) += chain.parameters[p].bytes;
-      made[p] = true;
+      own += chain.parameters[p].bytes;
     }
-    result.accumulates[i] = !stage.parameters.empty() && fresh == Bytes{0} && all > Bytes{0};
-    // A stated gradient stands for all parameters of the stage; those that later stages share exist already.
-    if (stage.parameter_gradient) fresh = std::max(Bytes{0}, *stage.parameter_gradient - shared);
-    result.bytes[i] = result.accumulates[i] ? Bytes{0} : fresh;
+    if (stage.parameter_gradient && *stage.parameter_gradient != own) {
+      result.bytes[i] = *stage.parameter_gradient;
+      result.any[i] = *stage.parameter_gradient > Bytes{0};
+      if (result.any[i]) result.trained += own;
+      continue;
+    }
+    result.any[i] = !stage.parameters.empty();
+    result.accumulate[i] = result.any[i];
+    for (const std::uint32_t p : stage.parameters) {
+      if (made[p]) continue;
+      made[p] = true;
+      result.accumulate[i] = false;
+      result.bytes[i] += chain.parameters[p].bytes;
+      result.trained += chain.parameters[p].bytes;
+    }
   }
   return result;
 }
 
 }  // namespace
-
-Bytes optimizer_state(Optimizer optimizer, Bytes parameters) {
-  switch (optimizer) {
-    case Optimizer::none:
-    case Optimizer::sgd:
-      return Bytes{0};
-    case Optimizer::momentum:
-      return parameters;
-    case Optimizer::adam:
-      return 2 * parameters;
-  }
-  EXPECTS(false);
-}
 
 ChainModel chain_model(const Chain& chain, const TrainingState& state) {
   EXPECTS(!chain.stages.empty());
@@ -56,8 +57,7 @@ ChainModel chain_model(const Chain& chain, const TrainingState& state) {
   const bool mixed = !existing && state.micro_batches > 1;
 
   ChainModel model;
-  model.resident =
-      parameter_bytes(chain) + optimizer_state(state.optimizer, parameter_bytes(chain)) + state.also_resident;
+  model.resident = parameter_bytes(chain) + optimizer_states(state.optimizer) * fresh.trained + state.also_resident;
   model.x.push_back(chain.input);
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     const Stage& stage = chain.stages[i];
@@ -71,9 +71,10 @@ ChainModel chain_model(const Chain& chain, const TrainingState& state) {
     model.nograd.push_back(stage.forward_nograd);
     model.backward.push_back(stage.backward);
     model.recomputable.push_back(stage.recomputable);
-    const bool accumulates = existing || fresh.accumulates[i];
+    const bool accumulates = fresh.any[i] && (existing || fresh.accumulate[i]);
     const Bytes workspace = accumulates ? stage.backward_accumulate_workspace : stage.backward_workspace;
-    model.backward_workspace.push_back(mixed ? std::max(workspace, stage.backward_accumulate_workspace) : workspace);
+    const bool both = mixed && fresh.any[i];
+    model.backward_workspace.push_back(both ? std::max(workspace, stage.backward_accumulate_workspace) : workspace);
     if (existing || mixed) model.resident += fresh.bytes[i];
     model.new_gradients.push_back(existing || mixed ? Bytes{0} : fresh.bytes[i]);
   }

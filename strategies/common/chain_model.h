@@ -38,13 +38,10 @@ struct TrainingState {
   Gradients gradients = Gradients::fresh;
   Optimizer optimizer = Optimizer::none;
   std::uint32_t micro_batches = 1;
-  Bytes also_resident;  ///< whatever else lives on the device throughout
+  Bytes also_resident = {};  ///< whatever else lives on the device throughout
 };
 
 ChainModel chain_model(const Chain&, const TrainingState& = {});
-
-/// Optimizer state per byte of parameters: sgd 0, momentum 1, adam 2.
-Bytes optimizer_state(Optimizer, Bytes parameters);
 
 /// Prefix sums over the stages' new parameter gradients: bytes that exist once the backwards of stages > l have run.
 std::vector<Bytes> gradients_made_after(const ChainModel&);

@@ -52,12 +52,14 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
     awaiting.name = "(await output gradient)";
     awaiting.input_gradient = problem.chain->stages[result.last].input_gradient;
   }
-  std::vector<bool> used(result.chain.parameters.size(), false);
-  for (const Stage& stage : own) {
-    for (const std::uint32_t p : stage.parameters) used[p] = true;
+  std::vector<bool> here(result.chain.parameters.size(), false), elsewhere = here;
+  for (std::size_t i = 0; i < stages; ++i) {
+    std::vector<bool>& uses = result.first <= i && i < result.last ? here : elsewhere;
+    for (const std::uint32_t p : problem.chain->stages[i].parameters) uses[p] = true;
   }
-  for (std::size_t p = 0; p < used.size(); ++p) {
-    if (!used[p]) result.chain.parameters[p].bytes = {};  // lives elsewhere
+  for (std::size_t p = 0; p < here.size(); ++p) {
+    const bool lives_here = here[p] || (!elsewhere[p] && result.first == 0);
+    if (!lives_here) result.chain.parameters[p].bytes = {};
   }
   return result;
 }

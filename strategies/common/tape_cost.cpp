@@ -12,6 +12,9 @@ class Walk {
  public:
   Walk(const Problem& problem, const Part& part)
       : problem_(problem), graph_(problem.graph), part_(part), alive_(graph_.storages, false) {
+    if (holds_first_op(part)) {
+      for (const TensorId t : unread_parameters(graph_)) make(t);
+    }
     for (const OpId op : part.ops) {
       for (const TensorId t : graph_[op].inputs) {
         if (graph_[t].kind == TensorKind::parameter) make(t);
@@ -60,6 +63,8 @@ class Walk {
   Seconds time() const { return time_; }
 
  private:
+  static bool holds_first_op(const Part& part) { return std::ranges::find(part.ops, OpId{0}) != part.ops.end(); }
+
   bool updated_here(const Op& update) const {
     return std::ranges::any_of(update.inputs, [&](TensorId t) {
       return graph_[t].kind == TensorKind::parameter && alive_[graph_[t].storage.index];

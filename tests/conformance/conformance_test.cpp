@@ -1,0 +1,136 @@
+// Rules that every registered strategy obeys, on random problems: legal, deterministic, never below a lower bound,
+// within the budget or infeasible with the smallest feasible budget, monotone, and as promised.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "sim/core/check.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/schedule_file.h"
+#include "strategies/plan.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+
+namespace plimsoll {
+namespace {
+
+PlanOutcome plan_one(const Problem& problem, const std::vector<Pass>& passes, std::optional<Bytes> budget) {
+  return std::move(plan(problem, passes, std::span(&budget, 1)).front());
+}
+
+struct Case {
+  Problem problem;
+  std::string what;
+};
+
+Case random_case(std::uint64_t seed, const StrategyInfo& strategy) {
+  Random random(seed);
+  const ProblemOptions options{.micro_batches = random.chance(0.7) ? 1 : random.between(2, 3),
+                               .optimizer = random.chance(0.6) ? Optimizer::none : Optimizer::adam,
+                               .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
+  const bool graph = !strategy.chains_only && random.chance(0.5);
+  if (!graph) {
+    return {problem_of(random_small_chain(seed, random.between(1, 9)), gpus({}), options), "chain"};
+  }
+  const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};
+  return {problem_of(random_graph(seed, random.between(1, 12)), gpus({}), without), "graph"};
+}
+
+void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
+  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
+  INFO((found.empty() ? std::string() : found[0].what));
+  REQUIRE(found.empty());
+  const Timeline timeline = simulate_event(made.schedule, problem.platform);
+  const Metrics metrics = measure(problem, made.schedule, timeline);
+  CHECK(metrics.peak == made.peak);
+  CHECK(metrics.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
+  CHECK((!budget || metrics.peak <= *budget));
+  const std::vector<Bytes> counted = recount(made.schedule, timeline, problem.platform);
+  for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == timeline.peaks[m].bytes);
+  const LowerBounds bounds = lower_bounds(problem, devices_used(made.schedule));
+  CHECK(metrics.makespan.value >= bounds.time().value * (1 - 1e-12));
+  CHECK(metrics.peak >= bounds.memory);
+}
+
+TEST_CASE("every strategy is legal, keeps its promise and its budget, and never beats a lower bound", "[conformance]") {
+  for (const StrategyInfo& strategy : strategies()) {
+    const std::vector<Pass> passes = parse_spec(strategy.name, "test");
+    for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+      const Case given = random_case(seed, strategy);
+      INFO(strategy.name << " on a " << given.what << ", seed " << seed);
+      const PlanOutcome unlimited = plan_one(given.problem, passes, std::nullopt);
+      REQUIRE(std::holds_alternative<Plan>(unlimited));
+      const Plan& free = std::get<Plan>(unlimited);
+      judge_plan(given.problem, free, std::nullopt);
+      double slower = free.makespan.value;
+      for (std::int64_t budget = free.peak.count; budget >= 0; --budget) {
+        const PlanOutcome outcome = plan_one(given.problem, passes, Bytes{budget});
+        if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+          REQUIRE(none->smallest);
+          CHECK(*none->smallest > Bytes{budget});
+          const PlanOutcome smallest = plan_one(given.problem, passes, *none->smallest);
+          REQUIRE(std::holds_alternative<Plan>(smallest));
+          judge_plan(given.problem, std::get<Plan>(smallest), *none->smallest);
+          const PlanOutcome below = plan_one(given.problem, passes, *none->smallest - Bytes{1});
+          CHECK(std::holds_alternative<Infeasible>(below));
+          break;
+        }
+        const Plan& made = std::get<Plan>(outcome);
+        judge_plan(given.problem, made, Bytes{budget});
+        CHECK(made.makespan.value >= slower * (1 - 1e-9));  // less memory is never faster
+        slower = std::max(slower, made.makespan.value);
+      }
+    }
+  }
+}
+
+TEST_CASE("every strategy gives the same bytes for the same input, alone or with other budgets", "[conformance]") {
+  for (const StrategyInfo& strategy : strategies()) {
+    const std::vector<Pass> passes = parse_spec(strategy.name, "test");
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+      const Case given = random_case(seed, strategy);
+      INFO(strategy.name << ", seed " << seed);
+      const Bytes peak = std::get<Plan>(plan_one(given.problem, passes, std::nullopt)).peak;
+      const std::vector<std::optional<Bytes>> budgets{peak, std::nullopt, Bytes{peak.count * 3 / 4}};
+      const std::vector<PlanOutcome> together = plan(given.problem, passes, budgets);
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        const PlanOutcome alone = plan_one(given.problem, passes, budgets[b]);
+        REQUIRE(alone.index() == together[b].index());
+        const Plan* made = std::get_if<Plan>(&alone);
+        if (made == nullptr) continue;
+        CHECK(schedule_text(made->schedule, "") == schedule_text(std::get<Plan>(together[b]).schedule, ""));
+      }
+    }
+  }
+}
+
+TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
+  for (const StrategyInfo& strategy : strategies()) {
+    const std::vector<Pass> passes = parse_spec(strategy.name, "test");
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      const Case given = random_case(seed, strategy);
+      INFO(strategy.name << ", seed " << seed);
+      const PlanOutcome outcome = plan_one(given.problem, passes, std::nullopt);
+      const Schedule& schedule = std::get<Plan>(outcome).schedule;
+      const Timeline event = simulate_event(schedule, given.problem.platform);
+      const Timeline simgrid = simulate_simgrid(schedule, given.problem.platform);
+      CHECK(simgrid.makespan.value == Approx(event.makespan.value).epsilon(1e-9));
+      CHECK(simgrid.peaks == event.peaks);
+    }
+  }
+}
+
+TEST_CASE("a schedule reads back from its file as it was written", "[conformance]") {
+  for (const StrategyInfo& strategy : strategies()) {
+    const Case given = random_case(3, strategy);
+    const PlanOutcome outcome = plan_one(given.problem, parse_spec(strategy.name, "test"), std::nullopt);
+    const std::string text = schedule_text(std::get<Plan>(outcome).schedule, "test");
+    CHECK(schedule_text(parse_schedule(text, "schedule.json"), "test") == text);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
