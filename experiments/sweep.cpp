@@ -75,11 +75,9 @@ class Sweep {
         groups_(groups_of(experiment, options.shard)),
         per_group_(budgets(experiment)),
         cases_(store_.before().cases) {
-    if (!options.resume) {
-      if (!store_.before().records.empty()) {
-        fmt::print(stderr, "{}: starting afresh; --resume would keep the results it holds\n", options.folder.string());
-      }
-      store_.start_afresh();
+    if (!options.resume && store_.start_afresh()) {
+      fmt::print(stderr, "{0}: starting afresh, the results so far are in {0}.previous; --resume would keep them\n",
+                 store_.results().string());
     }
     for (const auto& [point, record] : store_.before().records) done_.insert(point);
   }

@@ -133,11 +133,13 @@ SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity)
   }
 }
 
-void SweepStore::start_afresh() {
-  if (!own_.empty()) write_text_file(results_.string() + ".previous", joined(own_));
+bool SweepStore::start_afresh() {
+  const bool any = !own_.empty();
+  if (any) write_text_file(results_.string() + ".previous", joined(own_));
   if (ftruncate(file_.fd(), 0) != 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
   own_.clear();
   before_.records.clear();
+  return any;
 }
 
 void SweepStore::append(std::size_t point, std::string_view record) {

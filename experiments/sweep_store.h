@@ -37,8 +37,8 @@ class SweepStore {
   /// another sweep is writing here.
   SweepStore(std::filesystem::path folder, Shard, const Json& identity);
 
-  /// Sets this shard's results aside as results.jsonl.previous.
-  void start_afresh();
+  /// Sets this shard's results aside as results.jsonl.previous; false: there are none.
+  bool start_afresh();
 
   const SweepContents& before() const { return before_; }
   const std::filesystem::path& results() const { return results_; }
