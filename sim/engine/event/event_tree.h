@@ -18,7 +18,8 @@ class EventTree {
     std::uint32_t stream;
   };
 
-  explicit EventTree(std::size_t streams) : leaves_(std::bit_ceil(streams + 1)), nodes_(2 * leaves_, Event{never, 0}) {
+  explicit EventTree(std::size_t streams)
+      : leaves_(std::bit_ceil(std::max<std::size_t>(streams, 1))), nodes_(2 * leaves_, Event{never, 0}) {
     for (std::size_t s = 0; s < leaves_; ++s) nodes_[leaves_ + s].stream = static_cast<std::uint32_t>(s);
   }
 
@@ -36,6 +37,7 @@ class EventTree {
       winner.stream ^= (winner.stream ^ other.stream) & other_wins;
       winner.date = std::min(winner.date, other.date);
       node /= 2;
+      if (nodes_[node].stream == winner.stream && winner.stream != stream) break;  // as it was, and so all above
       nodes_[node] = winner;
     }
   }

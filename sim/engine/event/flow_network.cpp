@@ -65,16 +65,22 @@ std::span<const FlowNetwork::Rate> FlowNetwork::share() {
   for (const std::uint32_t link : changed_) {
     is_changed_[link] = false;
     if (links_[link].flows == 0 || links_[link].seen == search_) continue;
-    const std::size_t first_flow = rates_.size();
-    collect(link);
-    if (rates_.size() == first_flow + 1) {
-      rates_.back().bytes_per_second = program_.routes[flows_[rates_.back().stream].route].bandwidth;
+    const std::uint32_t stream = stream_of(links_[link].first);
+    if (is_alone(stream)) {
+      for (const std::uint32_t crossed : program_.links_of(flows_[stream].route)) links_[crossed].seen = search_;
+      rates_.push_back({stream, program_.routes[flows_[stream].route].bandwidth});
     } else {
+      collect(link);
       fill();
     }
   }
   changed_.clear();
   return rates_;
+}
+
+bool FlowNetwork::is_alone(std::uint32_t stream) const {
+  return std::ranges::all_of(program_.links_of(flows_[stream].route),
+                             [this](std::uint32_t link) { return links_[link].flows == 1; });
 }
 
 /// The links and flows connected to the link, the flows at the end of rates_.

@@ -49,6 +49,7 @@ class FlowNetwork {
 
   std::uint32_t stream_of(std::uint32_t node) const { return node / hops_; }
   void mark(std::uint32_t link);
+  bool is_alone(std::uint32_t stream) const;
   void collect(std::uint32_t link);
   void fill();
   void give(std::uint32_t link, double rate);
