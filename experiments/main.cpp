@@ -1,1 +1,120 @@
-int main() { return 0; }
+// The program: reads the command line, runs one command, and turns what went wrong into one line and an exit code.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "experiments/command_report.h"
+#include "experiments/command_sweep.h"
+#include "experiments/commands.h"
+#include "sim/core/expects.h"
+#include "sim/engine/engine_error.h"
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+namespace {
+
+std::string joined(int argc, char** argv) {
+  std::string line = "plimsoll";
+  for (int a = 1; a < argc; ++a) line += std::string(" ") + argv[a];
+  return line;
+}
+
+void add_help_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("help", "this page, or that of a command");
+  auto word = std::make_shared<std::string>();
+  command->add_option("command", *word, "a command");
+  command->callback([&app, word, &exit_code] {
+    exit_code = exit_fine;
+    if (word->empty()) {
+      std::cout << app.help();
+      return;
+    }
+    std::vector<std::string> names;
+    for (const CLI::App* each : app.get_subcommands({})) {
+      names.push_back(each->get_name());
+      if (names.back() != *word) continue;
+      std::cout << each->help("plimsoll");
+      return;
+    }
+    throw InputError(fmt::format("help: unknown command '{}'{}", *word, suggestion(*word, names)));
+  });
+}
+
+/// CLI11's message, with a suggestion where a word was mistyped.
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+  const CLI::App* command = nullptr;
+  std::vector<std::string> commands;
+  for (const CLI::App* each : app.get_subcommands({})) {
+    commands.push_back(each->get_name());
+    if (argc > 1 && each->get_name() == argv[1]) command = each;
+  }
+  if (argc > 1 && command == nullptr) {
+    std::cerr << fmt::format("plimsoll: unknown command '{}'{}\n", argv[1], suggestion(argv[1], commands));
+    std::cerr << "'plimsoll help' lists the commands\n";
+    return exit_bad_input;
+  }
+  std::string hint;
+  if (command != nullptr) {
+    std::vector<std::string> options;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+    for (int a = 2; a < argc && hint.empty(); ++a) {
+      const std::string word = std::string(argv[a]).substr(0, std::string(argv[a]).find('='));
+      const bool known = std::ranges::find(options, word) != options.end();
+      if (word.starts_with("--") && !known) hint = suggestion(word, options);
+    }
+  }
+  std::cerr << fmt::format("plimsoll{}: {}{}\n", command != nullptr ? " " + command->get_name() : "", error.what(),
+                           hint);
+  std::cerr << fmt::format("'plimsoll help{}' shows how it is used\n",
+                           command != nullptr ? " " + command->get_name() : "");
+  return exit_bad_input;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Plimsoll: how deep may this GPU be loaded? Plans, simulates and compares memory-saving strategies."};
+  app.set_version_flag("--version", fmt::format("plimsoll {}", PLIMSOLL_VERSION));
+  app.require_subcommand(1);
+  app.name("plimsoll");
+  const std::string command_line = joined(argc, argv);
+  int exit_code = exit_fine;
+  add_simulate_command(app, exit_code, command_line);
+  add_plan_command(app, exit_code, command_line);
+  add_check_command(app, exit_code, command_line);
+  add_bounds_command(app, exit_code, command_line);
+  add_list_command(app, exit_code, command_line);
+  add_describe_command(app, exit_code, command_line);
+  add_sweep_command(app, exit_code, command_line);
+  add_report_command(app, exit_code, command_line);
+  add_help_command(app, exit_code);
+  if (argc == 1) {
+    std::cerr << app.help();
+    return exit_bad_input;
+  }
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error, argc, argv);
+  } catch (const InputError& error) {
+    std::cerr << error.what() << '\n';
+    return exit_bad_input;
+  } catch (const SimulationInterrupted&) {
+    return exit_interrupted;
+  } catch (const std::exception& error) {
+    std::cerr << "plimsoll: " << error.what() << "\nThis is a defect of plimsoll; please report it with the command.\n";
+    return exit_broken_promise;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int argc, char** argv) {
+  return plimsoll::run(argc, argv);
+}

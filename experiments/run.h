@@ -1,5 +1,6 @@
 #pragma once
-// One question and its answer: a trace, a platform, a strategy and a budget become a schedule, a simulation and metrics.
+// One question and its answer: a trace, a platform, a strategy and a budget become a schedule, a simulation and
+// metrics.
 
 #include <optional>
 #include <span>
@@ -7,15 +8,16 @@
 #include <vector>
 
 #include "sim/core/metrics.h"
+#include "sim/core/names.h"
 #include "sim/core/problem.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
 #include "sim/io/json.h"
+#include "sim/memory/allocator_kind.h"
 
 namespace plimsoll {
 
 enum class Engine { simgrid, event };
-enum class Allocator { exact, cuda, cuda_expandable };
 
 /// Everything of a question but the budget. Names or paths as on the command line.
 struct Question {
@@ -24,33 +26,45 @@ struct Question {
   Optimizer optimizer = Optimizer::none;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
-  Allocator allocator = Allocator::exact;
+  AllocatorKind allocator = AllocatorKind::exact;
 };
 
 struct Answer {
   std::optional<Bytes> budget;
   bool feasible = false;
-  std::string reason;                        ///< why it is not feasible
-  std::optional<Bytes> smallest_feasible;    ///< of this strategy, where it is not feasible
-  std::optional<Schedule> schedule;          ///< if feasible
+  std::string reason;                      ///< why it is not feasible
+  std::optional<Bytes> smallest_feasible;  ///< of this strategy, where it is not feasible
+  std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;
-  std::vector<Bytes> peak_reserved;          ///< by device, of the chosen allocator; live peaks for `exact`
-  Bytes promised_peak;                       ///< the planner's
+  std::vector<Bytes> peak_reserved;  ///< by device, of the chosen allocator; live peaks for `exact`
+  Bytes promised_peak;               ///< the planner's
   Seconds promised_makespan;
-  std::optional<double> gap;                 ///< proven distance from the method's optimum, relative
+  std::optional<double> gap;  ///< proven distance from the method's optimum, relative
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;
 };
 
 /// The problem behind a question; throws InputError where names, files or their combination are wrong.
-Problem problem_of(const Question&, std::optional<Bytes> budget);
+Problem problem_of(const Question&);
 
-/// Answers for every budget, in order; all are solved together (one table for all), then simulated one by one.
-/// Throws InputError for wrong input, BrokenPromise where check() or the engine contradicts the planner.
-std::vector<Answer> answer(const Question&, std::span<const std::optional<Bytes>> budgets);
+/// The engine's timeline of a schedule.
+Timeline simulate(const Schedule&, const Platform&, Engine);
 
-/// The same for a problem read before.
+/// How a question's enumerations are written on the command line and in files.
+template <>
+struct Names<Engine> {
+  static constexpr std::array all{std::pair{Engine::simgrid, "simgrid"}, std::pair{Engine::event, "event"}};
+};
+template <>
+struct Names<AllocatorKind> {
+  static constexpr std::array all{std::pair{AllocatorKind::exact, "exact"}, std::pair{AllocatorKind::cuda, "cuda"},
+                                  std::pair{AllocatorKind::cuda_expandable, "cuda-expandable"}};
+};
+
+/// Answers for every budget (unset: the device's capacity), in order; all are solved together (one table for all), then
+/// simulated one by one. Throws InputError for wrong input, BrokenPromise where check() or the engine contradicts the
+/// planner.
 std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.

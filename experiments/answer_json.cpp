@@ -1,0 +1,98 @@
+#include <algorithm>
+
+#include "experiments/run.h"
+#include "sim/core/memory_profile.h"
+#include "sim/core/names.h"
+
+namespace plimsoll {
+namespace {
+
+/// What fills the fullest device at its peak, by tensor kind.
+Json peak_json(const Problem& problem, const Answer& answer) {
+  const std::vector<DeviceMetrics>& devices = answer.metrics->devices;
+  const auto fullest = std::ranges::max_element(devices, {}, &DeviceMetrics::peak_live) - devices.begin();
+  const MemoryId memory = problem.platform.devices[static_cast<std::size_t>(fullest)].memory;
+  const AtPeak peak = at_peak(*answer.schedule, *answer.timeline, problem.platform, memory);
+  const MemoryPeak& moment = answer.timeline->peaks[memory.index];
+  Json object{{"device", devices[static_cast<std::size_t>(fullest)].name}};
+  if (!moment.at_start) {
+    const Step& step = (*answer.schedule)[moment.step];
+    object["step"] = moment.step.index;
+    object["op"] = step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name;
+  }
+  Json& kinds = object["bytes_by_kind"] = Json::object();
+  for (const auto& [kind, name] : Names<TensorKind>::all) {
+    Bytes sum;
+    for (const BufferId b : peak.buffers) {
+      const Buffer& buffer = (*answer.schedule)[b];
+      if (problem.graph[buffer.tensor].kind == kind) sum += buffer.bytes;
+    }
+    kinds[name] = sum.count;
+  }
+  kinds["workspace"] = peak.workspace.count;
+  Json& largest = object["largest_buffers"] = Json::array();
+  for (std::size_t b = 0; b < std::min<std::size_t>(8, peak.buffers.size()); ++b) {
+    const Buffer& buffer = (*answer.schedule)[peak.buffers[b]];
+    const Tensor& tensor = problem.graph[buffer.tensor];
+    largest.push_back({{"name", tensor.name}, {"kind", written(tensor.kind)}, {"bytes", buffer.bytes.count}});
+  }
+  return object;
+}
+
+Json device_json(const Answer& answer, std::size_t d) {
+  const DeviceMetrics& device = answer.metrics->devices[d];
+  return {{"name", device.name},
+          {"peak_live_bytes", device.peak_live.count},
+          {"peak_reserved_bytes", answer.peak_reserved[d].count},
+          {"busy_s", device.busy.value}};
+}
+
+template <class Optional, class Value>
+Json or_null(const Optional& optional, Value value) {
+  return optional ? Json(value(*optional)) : Json(nullptr);
+}
+
+}  // namespace
+
+Json to_json(const Question& question, const Problem& problem, const Answer& answer) {
+  const auto count = [](Bytes bytes) { return bytes.count; };
+  const auto of_metrics = [&](auto value) { return or_null(answer.metrics, value); };
+  Json object{{"trace", question.trace},
+              {"platform", question.platform},
+              {"strategy", question.strategy},
+              {"micro_batches", question.micro_batches},
+              {"optimizer", written(question.optimizer)},
+              {"gradients", written(question.gradients)},
+              {"engine", written(question.engine)},
+              {"allocator", written(question.allocator)},
+              {"times_rescaled", problem.times_rescaled},
+              {"memory_budget_bytes", or_null(answer.budget, count)},
+              {"feasible", answer.feasible}};
+  object["makespan_s"] = of_metrics([](const Metrics& m) { return m.makespan.value; });
+  object["peak_bytes"] = of_metrics([](const Metrics& m) { return m.peak.count; });
+  object["promised_makespan_s"] = answer.feasible ? Json(answer.promised_makespan.value) : Json(nullptr);
+  object["promised_peak_bytes"] = answer.feasible ? Json(answer.promised_peak.count) : Json(nullptr);
+  object["gap"] = or_null(answer.gap, [](double gap) { return gap; });
+  object["lower_bound_s"] = answer.bounds.time().value;
+  object["lower_bound_bytes"] = answer.bounds.memory.count;
+  object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
+  object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
+  object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
+  object["bubble_fraction"] = of_metrics([](const Metrics& m) { return m.bubble; });
+  object["steps"] = or_null(answer.schedule, [](const Schedule& s) { return s.steps.size(); });
+  object["devices"] = Json::array();
+  if (answer.metrics) {
+    for (std::size_t d = 0; d < answer.metrics->devices.size(); ++d)
+      object["devices"].push_back(device_json(answer, d));
+    object["peak"] = peak_json(problem, answer);
+  } else {
+    object["peak"] = nullptr;
+    object["reason"] = answer.reason;
+    object["smallest_feasible_bytes"] = or_null(answer.smallest_feasible, count);
+  }
+  object["solve_s"] = answer.solve_s;
+  object["simulate_s"] = answer.simulate_s;
+  return object;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,139 @@
+// plimsoll check, plimsoll bounds
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands.h"
+#include "platforms/platform_file.h"
+#include "sim/core/check.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/schedule_file.h"
+
+namespace plimsoll {
+namespace {
+
+struct CheckArguments {
+  std::string schedule, trace, platform;
+  bool json = false;
+};
+
+Json violation_json(const Violation& violation) {
+  Json object{{"rule", name_of(violation.rule)}};
+  object["step"] = violation.step ? Json(violation.step->index) : Json(nullptr);
+  object["buffer"] = violation.buffer ? Json(violation.buffer->index) : Json(nullptr);
+  object["what"] = violation.what;
+  return object;
+}
+
+/// The largest peak of a device, counted by check() from the event engine's timeline.
+Bytes counted_peak(const Schedule& schedule, const Timeline& timeline, const Platform& platform) {
+  const std::vector<Bytes> peaks = recount(schedule, timeline, platform);
+  Bytes largest;
+  for (const Device& device : platform.devices) largest = std::max(largest, peaks[device.memory.index]);
+  return largest;
+}
+
+int run_check(const CheckArguments& arguments) {
+  const Schedule schedule = read_schedule(arguments.schedule);
+  Question question;
+  question.trace = arguments.trace;
+  question.platform = arguments.platform;
+  question.strategy = schedule.strategy;
+  question.micro_batches = schedule.micro_batches;
+  question.optimizer = schedule.optimizer;
+  question.gradients = schedule.gradients;
+  const Problem problem = problem_of(question);
+  if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
+    throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", arguments.schedule,
+                                 schedule.trace, schedule.platform, problem.graph.name, problem.platform.name));
+  }
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
+  Json object{{"legal", violations.empty()}, {"steps", schedule.steps.size()}, {"violations", Json::array()}};
+  for (const Violation& violation : violations) object["violations"].push_back(violation_json(violation));
+  object["makespan_s"] = nullptr;
+  object["peak_bytes"] = nullptr;
+  object["fits"] = nullptr;
+  if (violations.empty()) {
+    const Timeline timeline = simulate(schedule, problem.platform, Engine::event);
+    const Bytes peak = counted_peak(schedule, timeline, problem.platform);
+    object["makespan_s"] = timeline.makespan.value;
+    object["peak_bytes"] = peak.count;
+    object["fits"] = !schedule.budget || peak <= *schedule.budget;
+  }
+  if (arguments.json) {
+    std::cout << object.dump(2) << '\n';
+  } else if (violations.empty()) {
+    std::cout << fmt::format("legal: {} steps, {}, peak {} B{}\n", schedule.steps.size(),
+                             format_seconds(Seconds{object["makespan_s"].get<double>()}),
+                             object["peak_bytes"].get<std::int64_t>(),
+                             object["fits"].get<bool>() ? "" : ", over its budget");
+  }
+  for (const Violation& violation : violations) {
+    std::cerr << fmt::format("{}: {}: {}\n", arguments.schedule, name_of(violation.rule), violation.what);
+  }
+  const bool good = violations.empty() && object["fits"].get<bool>();
+  return good ? exit_fine : exit_no_result;
+}
+
+int run_bounds(const QuestionArguments& words, bool json) {
+  const Problem problem = problem_of(question_of(words));
+  note_rescaled(problem);
+  const std::size_t devices = problem.platform.devices.size();
+  const LowerBounds one = lower_bounds(problem, 1), all = lower_bounds(problem, devices);
+  const std::string by = one.memory_by ? problem.graph[*one.memory_by].name : "(resident)";
+  if (json) {
+    const Json object{{"trace", words.trace},
+                      {"platform", words.platform},
+                      {"times_rescaled", problem.times_rescaled},
+                      {"lower_bound_s", one.time().value},
+                      {"work_s", one.work.value},
+                      {"critical_path_s", one.critical_path.value},
+                      {"lower_bound_bytes", one.memory.count},
+                      {"largest_working_set", by},
+                      {"devices", devices},
+                      {"all_devices_lower_bound_s", all.time().value},
+                      {"all_devices_lower_bound_bytes", all.memory.count}};
+    std::cout << object.dump(2) << '\n';
+    return exit_fine;
+  }
+  std::cout << fmt::format("{} on one device of {}{}\n", problem.graph.name, problem.platform.name,
+                           problem.times_rescaled ? " (times re-scaled)" : "");
+  std::cout << fmt::format("  time    at least {:>12}   work {}, critical path {}\n", format_seconds(one.time()),
+                           format_seconds(one.work), format_seconds(one.critical_path));
+  std::cout << fmt::format("  memory  at least {:>12}   {} B, the working set of '{}'\n", format_bytes(one.memory),
+                           one.memory.count, by);
+  if (devices > 1) {
+    std::cout << fmt::format("on all {} devices: time at least {}, memory of the fullest at least {}\n", devices,
+                             format_seconds(all.time()), format_bytes(all.memory));
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
+  CLI::App* command = app.add_subcommand("check", "judge a schedule: data-flow, residency, completeness, order");
+  auto arguments = std::make_shared<CheckArguments>();
+  command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
+  command->add_option("-t,--trace", arguments->trace, "the trace it was made for")->required()->type_name("TRACE");
+  command->add_option("-p,--platform", arguments->platform, "the platform it was made for")
+      ->required()
+      ->type_name("PLATFORM");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
+}
+
+void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
+  CLI::App* command = app.add_subcommand("bounds", "lower bounds on time and memory that no schedule can beat");
+  auto words = std::make_shared<QuestionArguments>();
+  auto json = std::make_shared<bool>(false);
+  add_question_options(*command, *words, Asks::problem);
+  command->add_flag("--json", *json, "print one JSON object");
+  command->callback([words, json, &exit_code] { exit_code = run_bounds(*words, *json); });
+}
+
+}  // namespace plimsoll

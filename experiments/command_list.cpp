@@ -1,0 +1,206 @@
+// plimsoll list, plimsoll describe
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands.h"
+#include "platforms/platform_file.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "strategies/strategy.h"
+#include "traces/synthetic.h"
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+namespace {
+
+Json options_json(const StrategyInfo& strategy) {
+  Json options = Json::array();
+  for (const OptionInfo& option : strategy.options) {
+    options.push_back(
+        {{"name", option.name}, {"default", option.default_value}, {"values", option.values}, {"help", option.help}});
+  }
+  return options;
+}
+
+Json strategies_json() {
+  Json list = Json::array();
+  for (const StrategyInfo& strategy : strategies()) {
+    list.push_back({{"name", strategy.name},
+                    {"family", name_of(strategy.family)},
+                    {"summary", strategy.summary},
+                    {"source", strategy.source},
+                    {"chains_only", strategy.chains_only},
+                    {"options", options_json(strategy)}});
+  }
+  return list;
+}
+
+Json platforms_json() {
+  Json list = Json::array();
+  for (const std::string& name : shipped_platforms()) {
+    const Platform platform = load_platform(name);
+    const Memory& memory = platform[platform.devices.front().memory];
+    Json entry{{"name", name}, {"devices", platform.devices.size()}};
+    entry["model"] = platform.devices.front().model;
+    entry["memory_bytes"] = memory.capacity ? Json(memory.capacity->count) : Json(nullptr);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::string kind_of(const Trace& trace) {
+  return std::holds_alternative<Chain>(trace.model) ? "chain" : "graph";
+}
+
+std::size_t size_of(const Trace& trace) {
+  const Chain* chain = std::get_if<Chain>(&trace.model);
+  return chain != nullptr ? chain->stages.size() : std::get<Graph>(trace.model).ops.size();
+}
+
+Json traces_json() {
+  Json list = Json::array();
+  for (const std::string& name : shipped_traces()) {
+    const Trace trace = load_trace(name);
+    list.push_back(
+        {{"name", name}, {"kind", kind_of(trace)}, {"size", size_of(trace)}, {"device", source_of(trace).device}});
+  }
+  return list;
+}
+
+int run_list(const std::string& what, bool json) {
+  if (what == "strategies") {
+    if (json) {
+      std::cout << Json{{"strategies", strategies_json()}}.dump(2) << '\n';
+      return exit_fine;
+    }
+    for (const StrategyInfo& s : strategies()) {
+      std::cout << fmt::format("{:<20}{:<18}{}\n", s.name, name_of(s.family), s.summary);
+    }
+  } else if (what == "platforms") {
+    const Json list = platforms_json();
+    if (json) {
+      std::cout << Json{{"platforms", list}}.dump(2) << '\n';
+      return exit_fine;
+    }
+    for (const Json& p : list) {
+      const Json& bytes = p["memory_bytes"];
+      std::cout << fmt::format("{:<20}{:>3} x {:<36}{:>12}\n", p["name"].get<std::string>(), p["devices"].get<int>(),
+                               p["model"].get<std::string>(),
+                               bytes.is_null() ? "unlimited" : format_bytes(Bytes{bytes.get<std::int64_t>()}));
+    }
+  } else {
+    const Json list = traces_json();
+    if (json) {
+      std::cout << Json{{"traces", list}}.dump(2) << '\n';
+      return exit_fine;
+    }
+    for (const Json& t : list) {
+      std::cout << fmt::format("{:<28}{:<7}{:>6} {:<8}{}\n", t["name"].get<std::string>(), t["kind"].get<std::string>(),
+                               t["size"].get<std::size_t>(), t["kind"] == "chain" ? "stages" : "ops",
+                               t["device"].get<std::string>());
+    }
+    std::cout << "synthetic:\n";
+    for (const std::string& line : synthetic_help()) std::cout << "  " << line << '\n';
+  }
+  return exit_fine;
+}
+
+void describe(const StrategyInfo& s) {
+  std::cout << fmt::format("{} ({}{})\n  {}\n  source: {}\n", s.name, name_of(s.family),
+                           s.chains_only ? ", chains only" : "", s.summary, s.source);
+  if (s.options.empty()) std::cout << "  no options\n";
+  for (const OptionInfo& option : s.options) {
+    std::cout << fmt::format("  {}={}  {}\n      {}\n", option.name, option.default_value, option.values, option.help);
+  }
+}
+
+void describe(const Platform& p) {
+  std::cout << fmt::format("{}\n  source: {}\n", p.name, p.source);
+  const auto capacity = [](std::optional<Bytes> bytes) {
+    return bytes ? format_bytes(*bytes) : std::string("unlimited");
+  };
+  for (const Device& d : p.devices) {
+    std::cout << fmt::format("  device {:<10}{:<28}memory {}", d.name, d.model, capacity(p[d.memory].capacity));
+    if (d.memory_bandwidth) std::cout << " at " << format_bandwidth(*d.memory_bandwidth);
+    for (const auto& [dtype, rate] : d.peak) std::cout << fmt::format(", {} {}", dtype, format_flops_rate(rate));
+    std::cout << '\n';
+  }
+  for (const Memory& m : p.memories) {
+    if (!m.device) std::cout << fmt::format("  memory {:<10}{}\n", m.name, capacity(m.capacity));
+  }
+  for (const Link& l : p.links) {
+    std::cout << fmt::format("  link {:<12}{} - {}: {}, {}{}\n", l.name, p.vertices[l.from].name, p.vertices[l.to].name,
+                             format_bandwidth(l.bandwidth), format_seconds(l.latency),
+                             l.full_duplex ? "" : ", half duplex");
+  }
+}
+
+void describe(const Trace& trace) {
+  const Source& source = source_of(trace);
+  std::cout << fmt::format("{} ({}, {} {})\n", name_of(trace), kind_of(trace), size_of(trace),
+                           kind_of(trace) == "chain" ? "stages" : "ops");
+  std::cout << fmt::format("  {} on '{}', {}\n", source.kind == Source::Kind::measured ? "measured" : "computed",
+                           source.device, source.dtype);
+  for (const auto& [key, value] : source.notes) std::cout << fmt::format("  {}: {}\n", key, value);
+  const Chain* chain = std::get_if<Chain>(&trace.model);
+  if (chain == nullptr) return;
+  std::cout << fmt::format("  input {}, parameters {}\n", format_bytes(chain->input),
+                           format_bytes(parameter_bytes(*chain)));
+  std::cout << fmt::format("  {:<24}{:>12}{:>12}{:>12}{:>12}\n", "stage", "forward", "backward", "output", "saved");
+  for (const Stage& s : chain->stages) {
+    std::cout << fmt::format("  {:<24}{:>12}{:>12}{:>12}{:>12}\n", s.name, format_seconds(s.forward),
+                             format_seconds(s.backward), format_bytes(s.output), format_bytes(s.saved));
+  }
+}
+
+template <class Names>
+bool has(const Names& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+int run_describe(const std::string& name) {
+  if (const StrategyInfo* strategy = find_strategy(name)) {
+    describe(*strategy);
+    return exit_fine;
+  }
+  const std::vector<std::string> platforms = shipped_platforms(), traces = shipped_traces();
+  const bool is_path = name.find('/') != std::string::npos || name.find('.') != std::string::npos;
+  if (has(platforms, name) || name.ends_with(".yaml") || name.ends_with(".yml")) {
+    describe(load_platform(name));
+  } else if (has(traces, name) || is_synthetic(name) || is_path) {
+    describe(load_trace(name));
+  } else {
+    std::vector<std::string> known(platforms);
+    known.insert(known.end(), traces.begin(), traces.end());
+    for (const StrategyInfo& strategy : strategies()) known.emplace_back(strategy.name);
+    throw InputError(
+        fmt::format("describe: no strategy, platform or trace is called '{}'{}", name, suggestion(name, known)));
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_list_command(CLI::App& app, int& exit_code, const std::string&) {
+  CLI::App* command = app.add_subcommand("list", "what there is: strategies, platforms or traces");
+  auto what = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("what", *what, "strategies, platforms or traces")
+      ->required()
+      ->check(CLI::IsMember({"strategies", "platforms", "traces"}));
+  command->add_flag("--json", *json, "print one JSON object");
+  command->callback([what, json, &exit_code] { exit_code = run_list(*what, *json); });
+}
+
+void add_describe_command(CLI::App& app, int& exit_code, const std::string&) {
+  CLI::App* command = app.add_subcommand("describe", "one strategy with its options, one platform or one trace");
+  auto name = std::make_shared<std::string>();
+  command->add_option("name", *name, "its name, or a file")->required();
+  command->callback([name, &exit_code] { exit_code = run_describe(*name); });
+}
+
+}  // namespace plimsoll

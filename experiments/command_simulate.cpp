@@ -1,0 +1,151 @@
+// plimsoll simulate, plimsoll plan
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands.h"
+#include "experiments/memory_profile_file.h"
+#include "experiments/perfetto.h"
+#include "experiments/summary.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/schedule_file.h"
+#include "sim/io/text_file.h"
+#include "strategies/plan.h"
+
+namespace plimsoll {
+namespace {
+
+struct SimulateArguments {
+  QuestionArguments question;
+  std::string schedule_out, timeline, memory_profile;
+  bool json = false;
+};
+
+void report_infeasible(const Question& question, const Answer& answer) {
+  std::cerr << fmt::format("infeasible: {} within {}: {}", question.strategy,
+                           answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
+  if (answer.smallest_feasible) {
+    std::cerr << fmt::format("; the smallest feasible budget is {} B ({})", answer.smallest_feasible->count,
+                             format_bytes(*answer.smallest_feasible));
+  }
+  std::cerr << '\n';
+}
+
+/// Every answer that no other one beats in both time and memory, by rising memory.
+std::vector<Answer> front_of(std::vector<Answer> answers) {
+  std::erase_if(answers, [](const Answer& a) { return !a.feasible; });
+  std::ranges::stable_sort(answers, {},
+                           [](const Answer& a) { return std::pair(a.metrics->peak, a.metrics->makespan); });
+  std::vector<Answer> front;
+  for (Answer& answer : answers) {
+    if (!front.empty() && answer.metrics->makespan >= front.back().metrics->makespan) continue;
+    front.push_back(std::move(answer));
+  }
+  return front;
+}
+
+int simulate_front(const Question& question, const Problem& problem, bool json) {
+  std::vector<std::optional<Bytes>> budgets;
+  for (const Bytes b : front_budgets(problem, parse_spec(question.strategy, "--strategy"))) budgets.emplace_back(b);
+  const std::vector<Answer> front =
+      budgets.empty() ? std::vector<Answer>{} : front_of(answer(question, problem, budgets));
+  if (json) {
+    Json object{{"front", Json::array()}};
+    for (const Answer& each : front) object["front"].push_back(to_json(question, problem, each));
+    std::cout << object.dump(2) << '\n';
+  } else {
+    std::cout << front_table(front);
+  }
+  return front.empty() ? exit_no_result : exit_fine;
+}
+
+int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
+  const Question question = question_of(arguments.question);
+  parse_spec(question.strategy, "--strategy");  // what is wrong on the command line comes before what is in files
+  const bool front = arguments.question.memory == "front";
+  const std::optional<Bytes> budget = front ? std::nullopt : budget_of(arguments.question);
+  const Problem problem = problem_of(question);
+  note_rescaled(problem);
+  if (front) return simulate_front(question, problem, arguments.json);
+
+  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
+  if (made.feasible) {
+    if (!arguments.schedule_out.empty()) write_schedule(arguments.schedule_out, *made.schedule, made_by(command_line));
+    if (!arguments.timeline.empty()) {
+      write_text_file(arguments.timeline,
+                      perfetto_timeline(problem, *made.schedule, *made.timeline, made_by(command_line)));
+    }
+    if (!arguments.memory_profile.empty()) {
+      write_memory_profile(arguments.memory_profile, problem, *made.schedule, *made.timeline, made_by(command_line));
+    }
+  }
+  if (arguments.json) {
+    std::cout << to_json(question, problem, made).dump(2) << '\n';
+  } else if (made.feasible) {
+    std::cout << summary(question, problem, made);
+  }
+  if (!made.feasible) report_infeasible(question, made);
+  return made.feasible ? exit_fine : exit_no_result;
+}
+
+int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
+  const Question question = question_of(arguments.question);
+  const std::vector<Pass> passes = parse_spec(question.strategy, "--strategy");
+  std::optional<Bytes> budget = budget_of(arguments.question);
+  const Problem problem = problem_of(question);
+  note_rescaled(problem);
+  if (!budget) budget = budget_of(problem, DeviceId{0});
+  PlanOutcome outcome = std::move(plan(problem, passes, std::span(&budget, 1)).front());
+  if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+    Answer answer;
+    answer.budget = budget;
+    answer.reason = none->reason;
+    answer.smallest_feasible = none->smallest;
+    report_infeasible(question, answer);
+    return exit_no_result;
+  }
+  Schedule& schedule = std::get<Plan>(outcome).schedule;
+  schedule.strategy = question.strategy;
+  if (arguments.schedule_out.empty()) {
+    std::cout << schedule_text(schedule, made_by(command_line));
+  } else {
+    write_schedule(arguments.schedule_out, schedule, made_by(command_line));
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command =
+      app.add_subcommand("simulate", "plan a schedule, run it on the simulated platform, and measure it");
+  auto arguments = std::make_shared<SimulateArguments>();
+  add_question_options(*command, arguments->question, Asks::strategy);
+  command->get_option("--memory")
+      ->description(
+          "budget of each device for all that a schedule keeps there, with its unit (default: its capacity); "
+          "or 'front': every best pair of time and memory");
+  command->add_option("--schedule-out", arguments->schedule_out, "write the schedule (JSON)")->type_name("FILE");
+  command->add_option("--timeline", arguments->timeline, "write a timeline for ui.perfetto.dev")->type_name("FILE");
+  command
+      ->add_option("--memory-profile", arguments->memory_profile,
+                   "write live bytes over time (CSV; with .json, also what is in memory at the peak)")
+      ->type_name("FILE");
+  command->add_flag("--json", arguments->json, "print one JSON object instead of a summary");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_simulate(*arguments, command_line); });
+}
+
+void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand("plan", "plan a schedule and write it, without running it");
+  auto arguments = std::make_shared<SimulateArguments>();
+  add_question_options(*command, arguments->question, Asks::strategy);
+  command->add_option("-o,--schedule-out", arguments->schedule_out, "where to (default: standard output)")
+      ->type_name("FILE");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,96 @@
+#include "experiments/commands.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+template <class Enum>
+Enum understood(std::string_view option, const std::string& word) {
+  if (const std::optional<Enum> value = from_name<Enum>(word)) return *value;
+  std::vector<std::string_view> names;
+  for (const auto& each : Names<Enum>::all) names.emplace_back(each.second);
+  throw InputError(
+      fmt::format("{}: expected {}, found '{}'{}", option, alternatives(names), word, suggestion(word, names)));
+}
+
+}  // namespace
+
+void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks) {
+  command
+      .add_option("-t,--trace", words.trace,
+                  "model trace: a file, a shipped name, or synthetic (uniform:16, transformer:layers=24)")
+      ->required()
+      ->type_name("TRACE");
+  command.add_option("-p,--platform", words.platform, "platform: a file or a shipped name")
+      ->required()
+      ->type_name("PLATFORM");
+  if (asks == Asks::strategy) {
+    command.add_option("-s,--strategy", words.strategy, "name(option=value, ...), several joined with '|'")
+        ->required()
+        ->type_name("SPEC");
+    command
+        .add_option("-m,--memory", words.memory,
+                    "budget of each device for all that a schedule keeps there, with its unit (default: its capacity)")
+        ->type_name("SIZE");
+    command.add_option("--engine", words.engine, "simgrid or event")->capture_default_str()->type_name("ENGINE");
+    command
+        .add_option("--allocator", words.allocator, "how reserved memory is counted: exact, cuda or cuda-expandable")
+        ->capture_default_str()
+        ->type_name("NAME");
+  }
+  command.add_option("--micro-batches", words.micro_batches, "micro-batches of an iteration, one after the other")
+      ->capture_default_str()
+      ->type_name("M");
+  command.add_option("--optimizer", words.optimizer, "none, sgd, momentum or adam: adds updates and states")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      .add_option("--gradients", words.gradients,
+                  "parameter gradients are new in this iteration, or existing before it")
+      ->capture_default_str()
+      ->type_name("WHEN");
+}
+
+Question question_of(const QuestionArguments& words) {
+  const Parsed<std::int64_t> count = parse_integer(words.micro_batches);
+  if (!count.fine() || count.value < 1 || count.value > 1'000'000) {
+    throw InputError(
+        fmt::format("--micro-batches: expected a whole number from 1 to 1000000, found '{}'", words.micro_batches));
+  }
+  return {.trace = words.trace,
+          .platform = words.platform,
+          .strategy = words.strategy,
+          .micro_batches = static_cast<std::uint32_t>(count.value),
+          .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
+          .gradients = understood<Gradients>("--gradients", words.gradients),
+          .engine = understood<Engine>("--engine", words.engine),
+          .allocator = understood<AllocatorKind>("--allocator", words.allocator)};
+}
+
+std::optional<Bytes> budget_of(const QuestionArguments& words) {
+  if (words.memory.empty()) return std::nullopt;
+  const Parsed<Bytes> budget = parse_bytes(words.memory);
+  if (!budget.fine()) throw InputError(fmt::format("--memory: {}", budget.complaint));
+  return budget.value;
+}
+
+std::string made_by(const std::string& command_line) {
+  return fmt::format("plimsoll {}: {}", PLIMSOLL_VERSION, command_line);
+}
+
+void note_rescaled(const Problem& problem) {
+  if (!problem.times_rescaled) return;
+  std::cerr << fmt::format(
+      "note: times of '{}' were measured on '{}'; here they are re-scaled: max(flops / peak, bytes moved / memory "
+      "bandwidth) + launch overhead\n",
+      problem.graph.name, problem.graph.source.device);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+#include "experiments/run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "platforms/platform_file.h"
+#include "sim/core/check.h"
+#include "sim/core/expects.h"
+#include "sim/engine/engine_error.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/input_error.h"
+#include "sim/memory/replay.h"
+#include "strategies/plan.h"
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The judge and a second count of memory, for every schedule that leaves this program.
+void hold_to_promise(const Problem& problem, const Plan& plan, const Answer& answer) {
+  const std::vector<Violation> violations = check(plan.schedule, problem.graph, problem.platform, 1);
+  if (!violations.empty()) {
+    throw BrokenPromise(fmt::format("the schedule of '{}' breaks the rule {}: {}", plan.schedule.strategy,
+                                    name_of(violations[0].rule), violations[0].what));
+  }
+  const std::vector<Bytes> counted = recount(plan.schedule, *answer.timeline, problem.platform);
+  for (std::size_t m = 0; m < counted.size(); ++m) {
+    if (counted[m] == answer.timeline->peaks[m].bytes) continue;
+    throw BrokenPromise(fmt::format("memory '{}': the engine counts a peak of {} B, check() {} B",
+                                    problem.platform.memories[m].name, answer.timeline->peaks[m].bytes.count,
+                                    counted[m].count));
+  }
+  if (answer.metrics->peak != plan.peak) {
+    throw BrokenPromise(fmt::format("'{}' promised a peak of {} B, the simulation has {} B", plan.schedule.strategy,
+                                    plan.peak.count, answer.metrics->peak.count));
+  }
+  const double promised = plan.makespan.value, simulated = answer.metrics->makespan.value;
+  if (!(std::abs(promised - simulated) <= 1e-9 * std::max(promised, simulated))) {
+    throw BrokenPromise(
+        fmt::format("'{}' promised {} s, the simulation takes {} s", plan.schedule.strategy, promised, simulated));
+  }
+}
+
+Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& outcome) {
+  Answer answer;
+  if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+    answer.reason = none->reason;
+    answer.smallest_feasible = none->smallest;
+    return answer;
+  }
+  Plan& plan = std::get<Plan>(outcome);
+  plan.schedule.strategy = question.strategy;
+  answer.feasible = true;
+  answer.promised_peak = plan.peak;
+  answer.promised_makespan = plan.makespan;
+  answer.gap = plan.gap;
+  const double started = now_s();
+  answer.timeline = simulate(plan.schedule, problem.platform, question.engine);
+  answer.simulate_s = now_s() - started;
+  answer.metrics = measure(problem, plan.schedule, *answer.timeline);
+  hold_to_promise(problem, plan, answer);
+  const std::vector<ReservedPeak> reserved =
+      peak_reserved(plan.schedule, *answer.timeline, problem.platform, question.allocator);
+  for (const Device& device : problem.platform.devices) {
+    answer.peak_reserved.push_back(reserved[device.memory.index].reserved);
+  }
+  answer.schedule = std::move(plan.schedule);
+  return answer;
+}
+
+}  // namespace
+
+Problem problem_of(const Question& question) {
+  Trace trace = load_trace(question.trace);
+  const ProblemOptions options{.micro_batches = question.micro_batches,
+                               .budget = std::nullopt,
+                               .optimizer = question.optimizer,
+                               .gradients = question.gradients,
+                               .backward = Backward::whole};
+  std::variant<Problem, std::string> made =
+      make_problem(std::move(trace.model), load_platform(question.platform), options);
+  if (const std::string* why = std::get_if<std::string>(&made)) {
+    throw InputError(fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why));
+  }
+  return std::move(std::get<Problem>(made));
+}
+
+Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {
+  try {
+    return engine == Engine::simgrid ? simulate_simgrid(schedule, platform) : simulate_event(schedule, platform);
+  } catch (const SimulationInterrupted&) {
+    throw;
+  } catch (const EngineError& error) {
+    throw InputError(fmt::format("platform '{}': {}", platform.name, error.what()));
+  }
+}
+
+std::vector<Answer> answer(const Question& question, const Problem& problem,
+                           std::span<const std::optional<Bytes>> budgets) {
+  const std::vector<Pass> passes = parse_spec(question.strategy, "--strategy");
+  std::vector<std::optional<Bytes>> limits(budgets.begin(), budgets.end());
+  for (std::optional<Bytes>& limit : limits) {
+    if (!limit) limit = budget_of(problem, DeviceId{0});
+  }
+  const double started = now_s();
+  std::vector<PlanOutcome> outcomes = plan(problem, passes, limits);
+  const double solve_s = (now_s() - started) / static_cast<double>(budgets.size());
+  std::vector<Answer> answers;
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    Answer& made = answers.emplace_back(answer_of(question, problem, outcomes[b]));
+    made.budget = limits[b];
+    made.solve_s = solve_s;
+    made.bounds = lower_bounds(problem, made.schedule ? devices_used(*made.schedule) : 1);
+  }
+  return answers;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,91 @@
+#include "experiments/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/core/memory_profile.h"
+#include "sim/core/names.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+std::string percent_above(double value, double bound) {
+  return bound > 0 ? fmt::format("+{:.1f} %", 100 * (value / bound - 1)) : std::string("no bound");
+}
+
+std::string at_peak_lines(const Problem& problem, const Answer& answer) {
+  const std::vector<DeviceMetrics>& devices = answer.metrics->devices;
+  const auto fullest = std::ranges::max_element(devices, {}, &DeviceMetrics::peak_live);
+  const Device& device = problem.platform.devices[static_cast<std::size_t>(fullest - devices.begin())];
+  const AtPeak peak = at_peak(*answer.schedule, *answer.timeline, problem.platform, device.memory);
+  const MemoryPeak& moment = answer.timeline->peaks[device.memory.index];
+  std::string where = "from the start";
+  if (!moment.at_start) {
+    const Step& step = (*answer.schedule)[moment.step];
+    where = fmt::format("in step {}, '{}'", moment.step.index,
+                        step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name);
+  }
+  std::string lines = fmt::format("in memory at the peak ({}, {}):\n", device.name, where);
+  for (const auto& [kind, name] : Names<TensorKind>::all) {
+    Bytes sum;
+    std::size_t count = 0;
+    for (const BufferId b : peak.buffers) {
+      if (problem.graph[(*answer.schedule)[b].tensor].kind != kind) continue;
+      sum += (*answer.schedule)[b].bytes;
+      ++count;
+    }
+    if (sum > Bytes{0}) lines += fmt::format("  {:<20}{:>12}  in {} buffers\n", name, format_bytes(sum), count);
+  }
+  if (peak.workspace > Bytes{0}) lines += fmt::format("  {:<20}{:>12}\n", "workspace", format_bytes(peak.workspace));
+  for (std::size_t b = 0; b < std::min<std::size_t>(3, peak.buffers.size()); ++b) {
+    const Buffer& buffer = (*answer.schedule)[peak.buffers[b]];
+    lines += fmt::format("  {} {:<10}{:>12}  '{}'\n", b == 0 ? "largest:" : "        ", "", format_bytes(buffer.bytes),
+                         problem.graph[buffer.tensor].name);
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string summary(const Question& question, const Problem& problem, const Answer& answer) {
+  const Metrics& m = *answer.metrics;
+  std::string text = fmt::format("{} with {} on {}{}\n", problem.graph.name, question.strategy, problem.platform.name,
+                                 problem.times_rescaled ? " (times re-scaled)" : "");
+  const double bound = answer.bounds.time().value;
+  text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
+                      format_seconds(answer.bounds.time()), percent_above(m.makespan.value, bound));
+  text +=
+      fmt::format("  recomputing      {:>12}   {} steps\n", format_seconds(m.recompute), answer.schedule->steps.size());
+  text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
+                      format_bytes(answer.bounds.memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
+  if (question.allocator != AllocatorKind::exact) {
+    text += fmt::format("  reserved         {:>12}   by the {} allocator\n",
+                        format_bytes(*std::ranges::max_element(answer.peak_reserved)), written(question.allocator));
+  }
+  if (m.moved > Bytes{0}) {
+    text += fmt::format("  moved            {:>12}   exposed for {}\n", format_bytes(m.moved),
+                        format_seconds(m.exposed_transfer));
+  }
+  if (answer.gap) {
+    text += fmt::format("  of its class     {:>12}\n",
+                        *answer.gap == 0 ? std::string("optimal") : fmt::format("within {:.4f} %", 100 * *answer.gap));
+  }
+  text += fmt::format("  solved in        {:>12}   simulated in {}\n", format_seconds(Seconds{answer.solve_s}),
+                      format_seconds(Seconds{answer.simulate_s}));
+  return text + at_peak_lines(problem, answer);
+}
+
+std::string front_table(std::span<const Answer> front) {
+  std::string text =
+      fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", "peak_bytes", "peak", "iteration time", "above bound");
+  for (const Answer& answer : front) {
+    text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", answer.metrics->peak.count,
+                        format_bytes(answer.metrics->peak), format_seconds(answer.metrics->makespan),
+                        percent_above(answer.metrics->makespan.value, answer.bounds.time().value));
+  }
+  return text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,17 @@
+#pragma once
+// Answers as people read them on a terminal.
+
+#include <span>
+#include <string>
+
+#include "experiments/run.h"
+
+namespace plimsoll {
+
+/// Time, memory, what is in memory at the peak, and bounds of one feasible answer.
+std::string summary(const Question&, const Problem&, const Answer&);
+
+/// One line a point of the front of time against memory.
+std::string front_table(std::span<const Answer>);
+
+}  // namespace plimsoll
