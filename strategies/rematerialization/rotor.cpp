@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "sim/core/expects.h"
 #include "strategies/common/chain_pass.h"
+#include "strategies/rematerialization/rotor_exact.h"
 #include "strategies/rematerialization/rotor_table.h"
 
 namespace plimsoll {
@@ -32,9 +34,29 @@ Solver table_solver(const ChainModel& model, std::int64_t slots) {
   return solver;
 }
 
+Solver exact_solver(const ChainModel& model) {
+  const auto exact = std::make_shared<RotorExact>(model);
+  Solver solver;
+  solver.solve = [exact](Bytes budget) -> std::optional<ChainSequence> {
+    std::optional<ExactPlan> plan = exact->solve(budget);
+    if (!plan) return std::nullopt;
+    return std::move(plan->sequence);
+  };
+  solver.gap = [exact](Bytes budget) -> std::optional<double> {
+    const std::optional<ExactPlan> plan = exact->solve(budget);
+    return plan ? std::optional(plan->gap()) : std::nullopt;
+  };
+  const std::int64_t least = exact->smallest_feasible().count, most = exact->store_all_peak().count;
+  constexpr std::int64_t steps = 500;
+  for (std::int64_t k = 0; k < steps; ++k) solver.budgets.push_back(Bytes{least + (most - least) / steps * k});
+  solver.budgets.push_back(Bytes{most});
+  return solver;
+}
+
 Solver solver_of(const PartTask& task, const Options& options) {
   const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
-  return table_solver(chain_model(task.problem, part), options.integer("slots"));
+  const ChainModel model = chain_model(task.problem, part);
+  return options.text("slots") == "exact" ? exact_solver(model) : table_solver(model, options.integer("slots"));
 }
 
 PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {

@@ -15,7 +15,7 @@ std::vector<Bytes> rotor_candidates(const PartTask&, const Options&);
 
 inline constexpr std::array rotor_options{OptionInfo{
     .name = "slots",
-    .default_value = "500",
+    .default_value = "exact",
     .values = "exact or a whole number from 1 to 100000",
     .help =
         "sizes are rounded up to 1/slots of the store_all peak (never where they have a common divisor that large); "
