@@ -1,0 +1,263 @@
+#include "tests/strategies/chain_oracle.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <queue>
+#include <random>
+#include <tuple>
+#include <vector>
+
+namespace plimsoll {
+
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+using Kind = ChainStep::Kind;
+
+// What is resident: bit i of `saved` is saved(i), bit i of `bare` is a bare x_i. Backwards >= `due` have run.
+struct Resident {
+  std::size_t due = 0;
+  unsigned saved = 0, bare = 0;
+  auto operator<=>(const Resident&) const = default;
+};
+
+bool bit(unsigned set, std::size_t i) {
+  return ((set >> i) & 1U) != 0;
+}
+unsigned one(std::size_t i) {
+  return 1U << i;
+}
+
+std::int64_t live_bytes(const ChainModel& m, const Resident& r) {
+  std::int64_t sum = m.resident.count + m.x[0].count;
+  for (std::size_t i = 0; i < m.stages(); ++i) {
+    if (bit(r.saved, i)) sum += m.saved[i].count;
+    if (bit(r.bare, i)) sum += m.x[i].count;
+    if (i >= r.due) sum += m.new_gradients[i].count;
+  }
+  if (r.due < m.stages()) sum += m.input_gradient[r.due].count;
+  return sum;
+}
+
+bool has_input(const Resident& r, std::size_t i) {
+  return i == 0 || bit(r.saved, i - 1) || bit(r.bare, i);
+}
+
+}  // namespace
+
+std::optional<double> unrestricted_optimum(const ChainModel& m, std::int64_t budget) {
+  const std::size_t n = m.stages();
+  std::map<std::tuple<Resident, unsigned>, double> best;  // with the forwards that ran, if any may not be repeated
+  using Entry = std::tuple<double, Resident, unsigned>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+  const bool all_recomputable = std::ranges::all_of(m.recomputable, [](bool b) { return b; });
+  const auto reach = [&](double time, Resident r, unsigned ran) {
+    if (all_recomputable) ran = 0;
+    const auto [entry, fresh] = best.try_emplace({r, ran}, time);
+    if (!fresh && entry->second <= time) return;
+    entry->second = time;
+    open.emplace(time, r, ran);
+  };
+  if (m.resident.count + m.x[0].count > budget) return std::nullopt;
+  reach(0, {n, 0, 0}, 0);
+  while (!open.empty()) {
+    const auto [time, r, ran] = open.top();
+    open.pop();
+    if (best[{r, ran}] < time) continue;
+    if (r.due == 0) return time;
+    const std::int64_t live = live_bytes(m, r);
+    for (std::size_t i = 0; i < r.due; ++i) {
+      if (bit(r.bare, i)) reach(time, {r.due, r.saved, r.bare & ~one(i)}, ran);  // drop it
+      if (!has_input(r, i) || bit(r.saved, i) || bit(r.bare, i + 1)) continue;
+      if (bit(ran, i) && !m.recomputable[i]) continue;
+      if (live + m.saved[i].count + m.forward_workspace[i].count <= budget) {
+        reach(time + m.forward[i].value, {r.due, r.saved | one(i), r.bare}, ran | one(i));
+      }
+      if (i + 1 < n && live + m.x[i + 1].count + m.nograd_workspace[i].count <= budget) {
+        reach(time + m.nograd[i].value, {r.due, r.saved, r.bare | one(i + 1)}, ran | one(i));
+      }
+    }
+    const std::size_t b = r.due - 1;
+    if (!bit(r.saved, b) || !has_input(r, b)) continue;
+    const std::int64_t made = m.input_gradient[b].count + m.new_gradients[b].count;
+    if (live + made + m.backward_workspace[b].count > budget) continue;
+    reach(time + m.backward[b].value, {b, r.saved & ~one(b), r.bare & ~one(b)}, ran);
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+class Recursion {
+ public:
+  explicit Recursion(const ChainModel& model) : m{model} {}
+
+  double opt(std::size_t i, std::size_t l, std::int64_t memory) {
+    if (memory < 0) return infinite;
+    if (const auto known = memo_.find({i, l, memory}); known != memo_.end()) return known->second;
+    return memo_[{i, l, memory}] = std::min(save(i, l, memory), split(i, l, memory));
+  }
+
+ private:
+  // Gradients that exist once the backwards of the stages after l have run.
+  std::int64_t after(std::size_t l) const {
+    std::int64_t sum = l + 1 < m.stages() ? m.input_gradient[l + 1].count : 0;
+    for (std::size_t k = l + 1; k < m.stages(); ++k) sum += m.new_gradients[k].count;
+    return sum;
+  }
+
+  double save(std::size_t i, std::size_t l, std::int64_t memory) {
+    const std::int64_t forward = after(l) + m.saved[i].count + m.forward_workspace[i].count;
+    const std::int64_t backward = after(i) + m.saved[i].count + m.input_gradient[i].count + m.new_gradients[i].count +
+                                  m.backward_workspace[i].count;
+    if (memory < forward || memory < backward) return infinite;
+    return m.forward[i].value + m.backward[i].value + (i == l ? 0 : opt(i + 1, l, memory - m.saved[i].count));
+  }
+
+  double split(std::size_t i, std::size_t l, std::int64_t memory) {
+    double best = infinite;
+    for (std::size_t j = i + 1; j <= l; ++j) {
+      double time = 0;
+      for (std::size_t k = i; k < j; ++k) {
+        const std::int64_t forward =
+            after(l) + (k > i ? m.x[k].count : 0) + m.x[k + 1].count + m.nograd_workspace[k].count;
+        time += memory < forward || !m.recomputable[k] ? infinite : m.nograd[k].value;
+      }
+      if (time == infinite) continue;
+      best = std::min(best, time + opt(j, l, memory - m.x[j].count) + opt(i, j - 1, memory));
+    }
+    return best;
+  }
+
+  const ChainModel& m;
+  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, double> memo_;
+};
+
+}  // namespace
+
+std::optional<double> persistent_optimum(const ChainModel& m, std::int64_t budget) {
+  const double time = Recursion(m).opt(0, m.stages() - 1, budget - m.resident.count - m.x[0].count);
+  if (time == infinite) return std::nullopt;
+  return time;
+}
+
+namespace {
+
+bool makes_bare(const ChainStep& s, std::size_t i) {
+  return s.kind == Kind::forward && s.stage + 1 == i;
+}
+
+// Whether the bare x_i made at step `made` is still read at step t or later.
+bool read_later(const ChainSequence& s, std::size_t i, std::size_t made, std::size_t t) {
+  for (std::size_t u = made + 1; u < s.size(); ++u) {
+    if (s[u].kind != Kind::backward && s[u].stage + 1 == i) return false;
+    if (s[u].stage == i && u >= t) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::int64_t replayed_peak(const ChainModel& m, const ChainSequence& s) {
+  std::int64_t peak = 0;
+  for (std::size_t t = 0; t < s.size(); ++t) {
+    std::int64_t live = m.resident.count + m.x[0].count;
+    for (std::size_t made = 0; made < t; ++made) {
+      const std::size_t i = s[made].stage;
+      if (s[made].kind == Kind::backward) {
+        live += m.new_gradients[i].count;
+        const bool newest =
+            std::none_of(s.begin() + static_cast<std::ptrdiff_t>(made) + 1, s.begin() + static_cast<std::ptrdiff_t>(t),
+                         [](const ChainStep& u) { return u.kind == Kind::backward; });
+        if (newest) live += m.input_gradient[i].count;
+      } else if (s[made].kind == Kind::forward_saving) {
+        const bool freed = std::find(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(t),
+                                     ChainStep{Kind::backward, i}) != s.begin() + static_cast<std::ptrdiff_t>(t);
+        if (!freed) live += m.saved[i].count;
+      } else if (makes_bare(s[made], i + 1) && read_later(s, i + 1, made, t)) {
+        live += m.x[i + 1].count;
+      }
+    }
+    const std::size_t i = s[t].stage;
+    if (s[t].kind == Kind::backward) {
+      live += m.input_gradient[i].count + m.new_gradients[i].count + m.backward_workspace[i].count;
+    } else if (s[t].kind == Kind::forward_saving) {
+      live += m.saved[i].count + m.forward_workspace[i].count;
+    } else {
+      live += m.x[i + 1].count + m.nograd_workspace[i].count;
+    }
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+ChainModel random_chain_model(const RandomChain& shape, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  const auto upto = [&](std::int64_t largest) {
+    return static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(largest + 1));
+  };
+  const auto size = [&](std::int64_t largest) {
+    return upto(99) < shape.zero_percent ? Bytes{0} : Bytes{upto(largest)};
+  };
+  const auto seconds = [&] { return Seconds{static_cast<double>(upto(shape.largest_time))}; };
+
+  ChainModel m;
+  m.resident = shape.parameters ? Bytes{upto(shape.largest_size)} : Bytes{0};
+  m.x.push_back(size(shape.largest_size));
+  const bool loss = upto(2) > 0;
+  for (std::size_t i = 0; i < shape.stages; ++i) {
+    const bool empty = loss && i + 1 == shape.stages;
+    m.x.push_back(empty ? Bytes{0} : size(shape.largest_size));
+    m.saved.push_back(m.x.back() + (empty ? Bytes{0} : size(2 * shape.largest_size)));
+    m.input_gradient.push_back(upto(3) > 0 ? m.x[i] : size(shape.largest_size));
+    m.forward_workspace.push_back(size(shape.largest_workspace));
+    m.nograd_workspace.push_back(upto(1) > 0 ? m.forward_workspace.back() : size(shape.largest_workspace));
+    m.backward_workspace.push_back(size(shape.largest_workspace));
+    m.new_gradients.push_back(shape.parameters ? size(shape.largest_size) : Bytes{0});
+    m.forward.push_back(empty ? Seconds{0} : seconds());
+    m.nograd.push_back(shape.nograd_differs && upto(1) > 0 ? seconds() : m.forward.back());
+    m.backward.push_back(seconds());
+    m.recomputable.push_back(upto(99) >= shape.once_percent);
+  }
+  return m;
+}
+
+ChainSequence random_sequence(const ChainModel& m, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  ChainSequence sequence;
+  Resident r{m.stages(), 0, 0};
+  std::vector<bool> ran(m.stages());
+  while (r.due > 0) {
+    const std::size_t b = r.due - 1;
+    if (bit(r.saved, b) && has_input(r, b) && generator() % 2 > 0) {
+      sequence.push_back({Kind::backward, b});
+      r = {b, r.saved & ~one(b), r.bare & ~one(b)};
+      continue;
+    }
+    const std::size_t i = generator() % r.due;
+    if (!has_input(r, i) || bit(r.saved, i) || (ran[i] && !m.recomputable[i])) continue;
+    const bool save = !m.recomputable[i] || sequence.size() > 100 || generator() % 3 == 0;
+    ran[i] = true;
+    sequence.push_back({save ? Kind::forward_saving : Kind::forward, i});
+    r.bare = save ? r.bare & ~one(i + 1) : r.bare | one(i + 1);
+    if (save) r.saved |= one(i);
+  }
+  return sequence;
+}
+
+ChainModel worked_example_model() {
+  ChainModel m;
+  m.x = {{4}, {3}, {2}, {0}};
+  m.saved = {{7}, {5}, {0}};
+  m.input_gradient = {{4}, {3}, {2}};
+  m.forward_workspace = m.nograd_workspace = {{1}, {2}, {0}};
+  m.backward_workspace = {{2}, {1}, {3}};
+  m.new_gradients = {{0}, {0}, {0}};
+  m.forward = m.nograd = {{1}, {1}, {0}};
+  m.backward = {{2}, {2}, {1}};
+  m.recomputable = {true, true, true};
+  return m;
+}
+
+}  // namespace plimsoll

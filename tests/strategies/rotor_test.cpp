@@ -1,0 +1,331 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "strategies/rematerialization/chen.h"
+#include "strategies/rematerialization/rotor_exact.h"
+#include "strategies/rematerialization/rotor_fronts.h"
+#include "strategies/rematerialization/rotor_least_memory.h"
+#include "strategies/rematerialization/rotor_table.h"
+#include "tests/strategies/chain_oracle.h"
+
+using namespace plimsoll;
+
+namespace {
+
+constexpr std::int64_t enough_slots = 100000;  // for the tests' small sizes: the table is exact
+
+Bytes store_all_peak(const ChainModel& model) {
+  return evaluate(model, store_all_sequence(model.stages())).peak;
+}
+
+// The time of a legal sequence within its budget; -1 if there is none.
+double time_within(const ChainModel& model, const std::optional<ChainSequence>& sequence, Bytes budget) {
+  if (!sequence) return -1;
+  const ChainCost cost = evaluate(model, *sequence);
+  INFO(to_string(*sequence));
+  REQUIRE(cost.violation == "");
+  REQUIRE(cost.peak <= budget);
+  return cost.time.value;
+}
+
+double time_within(const ChainModel& model, const std::optional<ExactPlan>& plan, Bytes budget) {
+  return plan ? time_within(model, std::optional(plan->sequence), budget) : -1;
+}
+
+// Sizes in megabytes and times in milliseconds, none of them round.
+ChainModel real_size_chain(std::size_t stages, std::uint64_t seed) {
+  ChainModel model = random_chain_model({.stages = stages,
+                                         .largest_size = 50'000'000,
+                                         .largest_workspace = 20'000'000,
+                                         .largest_time = 100'000,
+                                         .zero_percent = 3,
+                                         .once_percent = 0},
+                                        seed);
+  for (auto* times : {&model.forward, &model.nograd, &model.backward}) {
+    for (Seconds& s : *times) s = 1e-6 * s;
+  }
+  return model;
+}
+
+ChainModel uniform_chain(std::size_t stages, Bytes boundary, Bytes inner) {
+  ChainModel model = random_chain_model({.stages = stages}, 1);
+  model.resident = Bytes{0};
+  model.x.assign(stages + 1, boundary);
+  model.x.back() = Bytes{0};
+  model.saved.assign(stages, boundary + inner);
+  model.saved.back() = Bytes{0};
+  model.input_gradient.assign(stages, boundary);
+  model.forward_workspace = model.nograd_workspace = model.backward_workspace = std::vector<Bytes>(stages, Bytes{1000});
+  model.new_gradients.assign(stages, Bytes{0});
+  model.forward = model.nograd = std::vector<Seconds>(stages, Seconds{1});
+  model.backward.assign(stages, Seconds{2});
+  model.recomputable.assign(stages, true);
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("rotor gives the worked example's times at every budget", "[rotor]") {
+  const ChainModel model = worked_example_model();
+  const RotorTable table(model, 500);
+  const RotorExact exact(model);
+  CHECK(table.exact());
+  CHECK(table.smallest_feasible() == Bytes{20});
+  CHECK(exact.smallest_feasible() == Bytes{20});
+  CHECK(table.store_all_peak() == Bytes{22});
+  for (std::int64_t budget = 0; budget < 30; ++budget) {
+    CAPTURE(budget);
+    const double expected = budget >= 22 ? 7 : budget >= 20 ? 8 : -1;
+    CHECK(time_within(model, table.solve(Bytes{budget}), Bytes{budget}) == expected);
+    CHECK(time_within(model, exact.solve(Bytes{budget}), Bytes{budget}) == expected);
+  }
+  CHECK(*table.solve(Bytes{22}) == store_all_sequence(3));
+}
+
+TEST_CASE("rotor equals the recursion as written at every budget of small chains", "[rotor][property]") {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 1 + seed % 9}, seed);
+    const RotorTable table(model, enough_slots);
+    const RotorFronts fronts(model, FrontRounding::up, enough_slots);
+    const RotorExact exact(model);
+    REQUIRE(table.exact());
+    REQUIRE(fronts.exact());
+    double last = -1;
+    std::optional<std::int64_t> least;
+    for (std::int64_t budget = 0; budget <= store_all_peak(model).count + 2; ++budget) {
+      CAPTURE(seed, budget);
+      const double expected = persistent_optimum(model, budget).value_or(-1);
+      REQUIRE(time_within(model, table.solve(Bytes{budget}), Bytes{budget}) == expected);
+      REQUIRE(time_within(model, fronts.solve(Bytes{budget}), Bytes{budget}) == expected);
+      REQUIRE(time_within(model, exact.solve(Bytes{budget}), Bytes{budget}) == expected);
+      REQUIRE(exact.lower_bound(Bytes{budget}).value_or(Seconds{-1}).value == expected);
+      if (last >= 0) REQUIRE((expected >= 0 && expected <= last));
+      if (!least && expected >= 0) least = budget;
+      last = expected;
+    }
+    CAPTURE(seed);
+    REQUIRE(least);
+    REQUIRE(table.smallest_feasible() == Bytes{*least});
+    REQUIRE(exact.smallest_feasible() == Bytes{*least});
+    const LeastMemory memory = rotor_least_memory(model);
+    REQUIRE(memory.budget == Bytes{*least});
+    REQUIRE(time_within(model, std::optional(memory.sequence), memory.budget) >= 0);
+  }
+}
+
+TEST_CASE("rotor is never faster than the best of all sequences, nor does it need less memory", "[rotor][property]") {
+  int budgets = 0, beaten = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 2 + seed % 4}, seed);
+    const RotorExact exact(model);
+    for (std::int64_t budget = 0; budget <= store_all_peak(model).count; ++budget) {
+      CAPTURE(seed, budget);
+      const std::optional<double> best = unrestricted_optimum(model, budget);
+      const std::optional<ExactPlan> plan = exact.solve(Bytes{budget});
+      if (!plan) continue;
+      REQUIRE(best);
+      REQUIRE(plan->time.value >= *best);
+      ++budgets;
+      if (plan->time.value > *best) ++beaten;
+    }
+  }
+  // Keeping what a sub-problem stored until its backward costs little.
+  CHECK(budgets > 2000);
+  CHECK(beaten < budgets / 4);
+}
+
+TEST_CASE("a table of few slots keeps its budgets, is never better than exact, and falls with the budget",
+          "[rotor][property]") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 3 + seed % 20, .largest_size = 1000}, seed);
+    const std::int64_t slots = 5 + static_cast<std::int64_t>(seed % 60);
+    const RotorTable table(model, slots);
+    const RotorTable below(model, slots, SlotRounding::down);
+    const RotorExact exact(model);
+    double last = 1e300;
+    for (std::int64_t step = 0; step <= 40; ++step) {
+      const Bytes budget{model.resident.count + (store_all_peak(model) - model.resident).count * step / 40};
+      CAPTURE(seed, slots, budget.count);
+      const double slow = time_within(model, table.solve(budget), budget);
+      const double best = time_within(model, exact.solve(budget), budget);
+      const double base = evaluate(model, store_all_sequence(model.stages())).time.value;
+      REQUIRE((slow < 0) == (budget < table.smallest_feasible()));
+      if (slow >= 0) {
+        REQUIRE(best >= 0);
+        REQUIRE(best <= slow);
+        REQUIRE(slow <= last);
+        REQUIRE(base + table.recompute(budget)->value == slow);
+        last = slow;
+      }
+      if (best >= 0) {
+        REQUIRE(below.recompute(budget));
+        REQUIRE(base + below.recompute(budget)->value <= best);
+        REQUIRE(budget >= below.smallest_feasible());
+      }
+    }
+    REQUIRE(table.solve(table.smallest_feasible()));
+    REQUIRE(!table.solve(table.smallest_feasible() - Bytes{1}));
+    REQUIRE(!below.solve(below.smallest_feasible() - Bytes{1}));
+  }
+}
+
+TEST_CASE("rounded fronts enclose the exact one", "[rotor][property]") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 5 + seed % 20, .largest_size = 1000}, seed);
+    const std::size_t points = 2 + seed % 9;
+    const RotorFronts exact(model, FrontRounding::up, enough_slots);
+    const RotorFronts slow(model, FrontRounding::up, points);
+    const RotorFronts fast(model, FrontRounding::down, points);
+    const double base = evaluate(model, store_all_sequence(model.stages())).time.value;
+    REQUIRE(slow.smallest_feasible() == exact.smallest_feasible());
+    for (std::int64_t step = 0; step <= 40; ++step) {
+      const Bytes least = exact.smallest_feasible();
+      const Bytes budget{least.count + (store_all_peak(model) - least).count * step / 40};
+      CAPTURE(seed, points, budget.count);
+      REQUIRE(fast.recompute(budget).value() <= exact.recompute(budget).value());
+      REQUIRE(exact.recompute(budget).value() <= slow.recompute(budget).value());
+      REQUIRE(time_within(model, slow.solve(budget), budget) <= base + slow.recompute(budget)->value);
+    }
+  }
+}
+
+// The peers' defects, each with a chain on which it shows.
+
+TEST_CASE("rotor handles sizes of 0", "[rotor]") {
+  // A checkpoint that costs nothing: O(j, l, m - 0) must be known before O(i, l, m).
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 6, .largest_size = 3, .zero_percent = 70}, seed);
+    const RotorTable table(model, enough_slots);
+    for (std::int64_t budget = 0; budget <= store_all_peak(model).count; ++budget) {
+      CAPTURE(seed, budget);
+      REQUIRE(time_within(model, table.solve(Bytes{budget}), Bytes{budget}) ==
+              persistent_optimum(model, budget).value_or(-1));
+    }
+  }
+  ChainModel nothing = worked_example_model();
+  nothing.x.assign(4, Bytes{0});
+  for (auto* sizes : {&nothing.saved, &nothing.input_gradient, &nothing.forward_workspace, &nothing.nograd_workspace,
+                      &nothing.backward_workspace}) {
+    sizes->assign(3, Bytes{0});
+  }
+  CHECK(RotorTable(nothing, 500).solve(Bytes{0}) == store_all_sequence(3));
+  CHECK(RotorExact(nothing).smallest_feasible() == Bytes{0});
+}
+
+TEST_CASE("the forward of a saving stage counts the gradient of the sub-chain's end", "[rotor]") {
+  // In sub-problem (0, 1) S0 runs beside the gradient of x_2 (9 bytes), not of x_1 (1 byte), with a workspace of 10.
+  ChainModel model = worked_example_model();
+  model.x = {{1}, {1}, {9}, {0}};
+  model.saved = {{1}, {9}, {0}};
+  model.input_gradient = {{1}, {1}, {9}};
+  model.forward_workspace = {{10}, {0}, {0}};
+  model.nograd_workspace = {{0}, {0}, {0}};
+  model.backward_workspace = {{0}, {0}, {0}};
+  const RotorTable table(model, 500);
+  for (std::int64_t budget = 0; budget <= 40; ++budget) {
+    CAPTURE(budget);
+    CHECK(time_within(model, table.solve(Bytes{budget}), Bytes{budget}) ==
+          persistent_optimum(model, budget).value_or(-1));
+  }
+  // The other way round nothing is refused: x_1 of 9 and x_2 of 1 bytes.
+  model.x = {{1}, {9}, {1}, {0}};
+  model.saved = {{9}, {1}, {0}};
+  model.input_gradient = {{1}, {9}, {1}};
+  CHECK(time_within(model, RotorTable(model, 500).solve(Bytes{20}), Bytes{20}) ==
+        persistent_optimum(model, 20).value_or(-1));
+}
+
+TEST_CASE("a budget below the network's input has no answer", "[rotor]") {
+  ChainModel model = worked_example_model();
+  model.resident = Bytes{100};
+  for (const std::int64_t budget : {-5, 0, 3, 99, 100, 103}) {
+    CHECK(!RotorTable(model, 500).solve(Bytes{budget}));
+    CHECK(!RotorExact(model).solve(Bytes{budget}));
+    CHECK(!RotorExact(model).lower_bound(Bytes{budget}));
+  }
+}
+
+TEST_CASE("every forward of a run that keeps nothing is tested, not only the last", "[rotor]") {
+  ChainModel model = uniform_chain(6, Bytes{1}, Bytes{3});
+  for (auto* sizes : {&model.forward_workspace, &model.nograd_workspace, &model.backward_workspace}) {
+    sizes->assign(6, Bytes{0});
+  }
+  model.nograd_workspace[1] = Bytes{30};
+  for (std::int64_t budget = 0; budget <= store_all_peak(model).count; ++budget) {
+    CAPTURE(budget);
+    CHECK(time_within(model, RotorTable(model, 500).solve(Bytes{budget}), Bytes{budget}) ==
+          persistent_optimum(model, budget).value_or(-1));
+  }
+}
+
+TEST_CASE("the base case counts the gradient of the first input", "[rotor]") {
+  ChainModel model = worked_example_model();
+  model.input_gradient[0] = Bytes{50};  // B0: x_0 4, saved 7, gradients 3 and 50, workspace 2
+  CHECK(RotorExact(model).smallest_feasible() == Bytes{66});
+  CHECK(RotorTable(model, 500).smallest_feasible() == Bytes{66});
+}
+
+TEST_CASE("at store_all's peak nothing is recomputed, however few the slots", "[rotor]") {
+  const ChainModel model = real_size_chain(30, 7);
+  const RotorTable table(model, 10);
+  CHECK(table.solve(table.store_all_peak()) == store_all_sequence(30));
+  CHECK(table.solve(2 * table.store_all_peak()) == store_all_sequence(30));
+}
+
+TEST_CASE("exact rotor is never worse than chen on uniform chains", "[rotor]") {
+  const std::size_t stages = GENERATE(std::size_t{13}, std::size_t{25}, std::size_t{50}, std::size_t{97});
+  const ChainModel model = uniform_chain(stages, Bytes{1'048'577}, Bytes{11'000'003});
+  const RotorExact exact(model);
+  for (std::size_t segments = 1; segments < stages; ++segments) {
+    CAPTURE(stages, segments);
+    const ChainCost chen = evaluate(model, chen_sequence(stages, segments));
+    const std::optional<ExactPlan> plan = exact.solve(chen.peak);
+    REQUIRE(plan);
+    CHECK(time_within(model, plan, chen.peak) <= chen.time.value);
+    CHECK(plan->gap() == 0);
+  }
+}
+
+TEST_CASE("large chains: budgets are kept, times fall, table and exact enclose the optimum", "[rotor][property]") {
+  const std::size_t stages = GENERATE(std::size_t{40}, std::size_t{74}, std::size_t{120});
+  const ChainModel model = real_size_chain(stages, stages);
+  const RotorTable table(model, 500);
+  const RotorTable below(model, 500, SlotRounding::down);
+  const RotorExact exact(model);
+  const double base = evaluate(model, store_all_sequence(stages)).time.value;
+  const Bytes least = exact.smallest_feasible();
+  CHECK(least <= table.smallest_feasible());
+  CHECK(time_within(model, exact.solve(least), least) > base);
+  CHECK(!exact.solve(least - Bytes{1}));
+  double last = 1e300;
+  for (std::int64_t step = 0; step <= 20; ++step) {
+    const Bytes budget{least.count + (exact.store_all_peak() - least).count * step / 20};
+    CAPTURE(stages, step);
+    const std::optional<ExactPlan> plan = exact.solve(budget);
+    const double time = time_within(model, plan, budget);
+    REQUIRE(time >= base);
+    REQUIRE(time <= last + 1e-9);
+    REQUIRE(plan->gap() < 1e-12);
+    REQUIRE(base + below.recompute(budget)->value <= time + 1e-9);
+    const double slots = time_within(model, table.solve(budget), budget);
+    if (slots >= 0) REQUIRE(slots + 1e-9 >= time);
+    last = time;
+  }
+  CHECK(last == base);
+}
+
+TEST_CASE("very long chains are answered with a gap", "[rotor]") {
+  const ChainModel model = real_size_chain(longest_exact_chain + 1, 3);
+  const RotorExact exact(model);
+  const Bytes least = exact.smallest_feasible();
+  CHECK(!exact.solve(least - Bytes{1}));
+  for (std::int64_t step = 0; step <= 10; ++step) {
+    const Bytes budget{least.count + (exact.store_all_peak() - least).count * step / 10};
+    CAPTURE(step);
+    const std::optional<ExactPlan> plan = exact.solve(budget);
+    REQUIRE(plan);
+    REQUIRE(time_within(model, plan, budget) == plan->time.value);
+    REQUIRE(plan->lower_bound <= plan->time);
+    CHECK(plan->gap() < 0.5);
+  }
+}
