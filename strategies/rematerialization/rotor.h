@@ -17,9 +17,8 @@ inline constexpr std::array rotor_options{OptionInfo{
     .name = "slots",
     .default_value = "exact",
     .values = "exact or a whole number from 1 to 100000",
-    .help =
-        "sizes are rounded up to 1/slots of the store_all peak (never where they have a common divisor that large); "
-        "exact: not rounded, or with a proven gap below 0.01 %",
+    .help = "exact: sizes are not rounded, or the result has a proven gap below 0.01 %; a number: sizes are rounded up "
+            "to 1/slots of the store_all peak (not where their common divisor is that large)",
     .allowed = [](std::string_view text) { return text == "exact" || integer_between<1, 100'000>(text); },
 }};
 

@@ -1,0 +1,244 @@
+// The program as scripts use it: exit codes, exact messages, JSON keys, the same bytes for the same question.
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+struct Run {
+  int exit_code = 0;
+  std::string out, err;
+};
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A folder of its own for each test, removed afterwards.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = std::filesystem::temp_directory_path() / "plimsoll_test_XXXXXX";
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+Run plimsoll(const std::string& arguments) {
+  const Folder folder;
+  const std::string err = folder / "err";
+  FILE* pipe = popen((PLIMSOLL_PROGRAM " " + arguments + " 2>" + err).c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Run run;
+  std::array<char, 4096> chunk{};
+  while (const std::size_t count = fread(chunk.data(), 1, chunk.size(), pipe)) run.out.append(chunk.data(), count);
+  const int status = pclose(pipe);
+  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  run.err = read(err);
+  return run;
+}
+
+constexpr const char* example = "--trace tests/experiments/worked_example.json --platform ideal ";
+
+nlohmann::json json_of(const std::string& arguments, int exit_code = 0) {
+  const Run run = plimsoll(arguments);
+  INFO(arguments << "\n" << run.err);
+  REQUIRE(run.exit_code == exit_code);
+  return nlohmann::json::parse(run.out);
+}
+
+TEST_CASE("simulate --json has the fixed keys and the worked example's numbers", "[program]") {
+  const nlohmann::json result = json_of(std::string("simulate --strategy store_all --json ") + example);
+  CHECK(result["makespan_s"] == 7.0);
+  CHECK(result["peak_bytes"] == 22);
+  CHECK(result["feasible"] == true);
+  CHECK(result["lower_bound_s"] == 7.0);
+  CHECK(result["bytes_moved"] == 0);
+  CHECK(result["recompute_s"] == 0.0);
+  CHECK(result["solve_s"].is_number());
+  CHECK(result["simulate_s"].is_number());
+  REQUIRE(result["devices"].size() == 1);
+  CHECK(result["devices"][0]["name"] == "gpu");
+  CHECK(result["devices"][0]["peak_live_bytes"] == 22);
+  CHECK(result["devices"][0]["peak_reserved_bytes"] == 22);
+  CHECK(result["devices"][0]["busy_s"] == 7.0);
+}
+
+TEST_CASE("both engines give the same JSON apart from their name and the times they took", "[program]") {
+  const auto of_engine = [](const std::string& engine) {
+    nlohmann::json result = json_of(
+        "simulate --trace resnet50_b8_cpu --platform h200 --strategy rotor --memory 700MB --json --engine " + engine);
+    for (const char* key : {"engine", "solve_s", "simulate_s"}) result.erase(key);
+    return result.dump();
+  };
+  CHECK(of_engine("simgrid") == of_engine("event"));
+  CHECK(of_engine("simgrid") == of_engine("simgrid"));
+}
+
+TEST_CASE("an infeasible budget exits with 1 and names the smallest feasible one", "[program]") {
+  const Run run = plimsoll(std::string("simulate --strategy rotor --memory 19B ") + example);
+  CHECK(run.exit_code == 1);
+  CHECK(run.out.empty());
+  CHECK(
+      run.err ==
+      "infeasible: rotor within 19 B: no recomputation of stages fits; the smallest feasible budget is 20 B (20 B)\n");
+  const nlohmann::json result = json_of(std::string("simulate --strategy rotor --memory 19B --json ") + example, 1);
+  CHECK(result["feasible"] == false);
+  CHECK(result["makespan_s"].is_null());
+  CHECK(result["peak_bytes"].is_null());
+  CHECK(result["smallest_feasible_bytes"] == 20);
+}
+
+TEST_CASE("--memory front is one object with every best pair of time and memory", "[program]") {
+  const nlohmann::json result = json_of(std::string("simulate --strategy rotor --memory front --json ") + example);
+  REQUIRE(result["front"].size() == 2);
+  CHECK(result["front"][0]["peak_bytes"] == 20);
+  CHECK(result["front"][0]["makespan_s"] == 8.0);
+  CHECK(result["front"][1]["peak_bytes"] == 22);
+  CHECK(result["front"][1]["makespan_s"] == 7.0);
+}
+
+TEST_CASE("a schedule that plan writes is the one that simulate writes, and check finds it legal", "[program]") {
+  const Folder folder;
+  const std::string planned = folder / "planned.json", simulated = folder / "simulated.json";
+  const std::string question = std::string("--strategy rotor --memory 20B ") + example;
+  REQUIRE(plimsoll("plan " + question + "-o " + planned).exit_code == 0);
+  REQUIRE(plimsoll("simulate " + question + "--schedule-out " + simulated).exit_code == 0);
+  const auto body = [](const std::string& text) { return text.substr(text.find("\"trace\"")); };
+  CHECK(body(read(planned)) == body(read(simulated)));
+  const nlohmann::json judged = json_of("check --json --schedule " + planned + " " + example);
+  CHECK(judged["legal"] == true);
+  CHECK(judged["makespan_s"] == 8.0);
+  CHECK(judged["peak_bytes"] == 20);
+  CHECK(judged["fits"] == true);
+}
+
+TEST_CASE("check exits with 1 and names rule, step and buffer of a broken schedule", "[program]") {
+  const Folder folder;
+  const std::string planned = folder / "planned.json";
+  REQUIRE(plimsoll(std::string("plan --strategy store_all -o ") + planned + " " + example).exit_code == 0);
+  std::string text = read(planned);
+  const std::size_t first = text.find("\"op\":4");
+  REQUIRE(first != std::string::npos);
+  const std::size_t list = text.find("\"reads\":[", first) + 9;
+  text.erase(list, text.find(',', list) + 1 - list);  // forget the first buffer it reads
+  std::ofstream(planned) << text;
+  const Run run = plimsoll("check --schedule " + planned + " " + example);
+  CHECK(run.exit_code == 1);
+  CHECK(run.err ==
+        planned +
+            ": missing_input: step 4 ('second backward', micro-batch 0) does not read 'gradient of x2', which "
+            "it needs\n");
+}
+
+TEST_CASE("bounds prints what no schedule can beat", "[program]") {
+  const nlohmann::json result = json_of(std::string("bounds --json ") + example);
+  CHECK(result["lower_bound_s"] == 7.0);
+  CHECK(result["lower_bound_bytes"] == 20);
+  CHECK(result["largest_working_set"] == "first backward");
+}
+
+TEST_CASE("list names every strategy, platform and trace that ships", "[program]") {
+  const auto names = [](const std::string& what) {
+    std::vector<std::string> list;
+    const nlohmann::json all = json_of("list " + what + " --json");
+    for (const nlohmann::json& entry : all[what]) list.push_back(entry["name"]);
+    return list;
+  };
+  CHECK(names("strategies") == std::vector<std::string>{"store_all", "chen_sqrt", "rotor"});
+  CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_sxm_8", "h200", "ib_2x8_h100",
+                                                       "ideal", "rtx_4090_pcie4", "v100_pcie"});
+  CHECK(names("traces").size() >= 4);
+}
+
+TEST_CASE("re-scaled times are announced in every output", "[program]") {
+  const std::string question = "simulate --strategy store_all --trace resnet50_b8_cpu --platform h200";
+  CHECK(plimsoll(question).out.find("(times re-scaled)") != std::string::npos);
+  CHECK(
+      plimsoll(question).err.starts_with("note: times of 'resnet50_b8' were measured on 'Intel(R) Xeon(R) Processor'; "
+                                         "here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth)"));
+  CHECK(json_of(question + " --json")["times_rescaled"] == true);
+  CHECK(json_of("simulate --strategy store_all --trace resnet50_b8_cpu --platform cpu_host --json")["times_rescaled"] ==
+        false);
+}
+
+TEST_CASE("wrong words on the command line exit with 2 and one line that says what to write", "[program]") {
+  const std::string on_example = example;
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"simulate --strategy rotr " + on_example, "--strategy:1:1: unknown strategy 'rotr'; did you mean 'rotor'?\n"},
+      {"simulate --strategy 'rotor(slot=3)' " + on_example,
+       "--strategy:1:7: rotor.slot: unknown option; did you mean 'slots'?\n"},
+      {"simulate --strategy 'rotor(slots=0)' " + on_example,
+       "--strategy:1:13: rotor.slots: expected exact or a whole number from 1 to 100000, found '0'\n"},
+      {"simulate --strategy 'rotor(slots=5,slots=6)' " + on_example, "--strategy:1:15: rotor.slots: given twice\n"},
+      {"simulate --strategy 'rotor(slots' " + on_example, "--strategy:1:12: rotor.slots: expected '=' and a value\n"},
+      {"simulate --strategy 'rotor(slots=5' " + on_example,
+       "--strategy:1:14: rotor: expected ',' or ')', found the end\n"},
+      {"simulate --strategy 'rotor)' " + on_example, "--strategy:1:6: expected '|' or the end, found ')'\n"},
+      {"simulate --strategy 'rotor|' " + on_example,
+       "--strategy:1:7: expected the name of a strategy, found the end\n"},
+      {"simulate --strategy 'chen_sqrt|rotor' " + on_example,
+       "--strategy:1:11: 'rotor' cannot follow 'chen_sqrt': both are rematerialization strategies, and one part has "
+       "one\n"},
+      {"simulate --strategy 'store_all|rotor' " + on_example,
+       "--strategy:1:11: 'store_all' cannot be combined with 'rotor': store_all keeps everything, and every memory "
+       "strategy starts from that anyway\n"},
+      {"simulate --strategy rotor --memory 20 " + on_example,
+       "--memory: missing unit, expected a size such as 80 GB or 64 MiB, found '20'\n"},
+      {"simulate --strategy rotor --micro-batches 0 " + on_example,
+       "--micro-batches: expected a whole number from 1 to 1000000, found '0'\n"},
+      {"simulate --strategy rotor --engine simgird " + on_example,
+       "--engine: expected simgrid or event, found 'simgird'; did you mean 'simgrid'?\n"},
+      {"simulate --strategy rotor --trace resnet18_ops_b8_cpu --platform ideal",
+       "strategy 'rotor' works on chain traces only, and 'resnet18_b8_ops' is a graph trace\n"},
+      {"simulat",
+       "plimsoll: unknown command 'simulat'; did you mean 'simulate'?\n'plimsoll help' lists the commands\n"},
+      {"describe roter", "describe: no strategy, platform or trace is called 'roter'; did you mean 'rotor'?\n"},
+      {"help simulat", "help: unknown command 'simulat'; did you mean 'simulate'?\n"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Run run = plimsoll(arguments);
+    INFO(arguments);
+    CHECK(run.err == message);
+    CHECK(run.exit_code == 2);
+    CHECK(run.out.empty());
+  }
+}
+
+TEST_CASE("a trace without flops is refused on a device it was not measured on", "[program]") {
+  const Run run = plimsoll("simulate --strategy rotor --trace tests/experiments/worked_example.json --platform h200");
+  CHECK(run.exit_code == 2);
+  CHECK(
+      run.err ==
+      "trace 'tests/experiments/worked_example.json' on platform 'h200': times were measured on 'paper' and cannot be "
+      "re-scaled to 'NVIDIA H200': 'first' has no flops in the trace\n");
+}
+
+TEST_CASE("without a command, and with help, the program teaches the way", "[program]") {
+  CHECK(plimsoll("").exit_code == 2);
+  CHECK(plimsoll("").err.find("simulate") != std::string::npos);
+  CHECK(plimsoll("help").exit_code == 0);
+  CHECK(plimsoll("help simulate").out.find("--memory") != std::string::npos);
+  CHECK(plimsoll("simulate --help").exit_code == 0);
+  CHECK(plimsoll("--version").out == "plimsoll " PLIMSOLL_VERSION "\n");
+}
+
+}  // namespace
+}  // namespace plimsoll
