@@ -137,7 +137,7 @@ Totals compare(std::uint64_t seed, Segments segments, std::int64_t capacity, int
 
 TEST_CASE("random requests get the same blocks from the allocator and the naive one", "[memory]") {
   int failures = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 36; ++seed) {
     const int steps = 10 + static_cast<int>(seed) * 8;
     for (const Segments segments : {Segments::native, Segments::expandable}) {
       for (const std::int64_t capacity : {200 * MiB, 1000 * MiB, 1'000'000 * MiB}) {
