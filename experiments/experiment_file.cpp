@@ -7,8 +7,10 @@
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
 #include "sim/io/text_file.h"
 #include "sim/io/yaml_document.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 
@@ -56,14 +58,35 @@ std::string word(const YamlCursor& value) {
   return text;
 }
 
+/// A pass pipeline, refused here if it is malformed, so that the place in the file is told too.
+std::string strategy(const YamlCursor& value) {
+  std::string spec = word(value);
+  if (spec.empty()) return spec;
+  try {
+    parse_spec(spec, spec);
+  } catch (const InputError& error) {
+    value.complain(error.what());
+  }
+  return spec;
+}
+
+/// A size, or a word that stands for one.
+Bytes size_or(const YamlCursor& value, const std::vector<std::string_view>& words) {
+  if (!value.is_scalar()) return value.bytes();
+  const std::string text = value.string();
+  const Parsed<Bytes> size = parse_bytes(text);
+  if (!size.fine()) value.complain(size.complaint + "; or " + alternatives(words) + suggestion(text, words));
+  return size.value;
+}
+
 std::optional<Bytes> budget(const YamlCursor& value) {
   if (value.is_scalar() && value.string() == "capacity") return std::nullopt;
-  return value.bytes();
+  return size_or(value, {"capacity"});
 }
 
 BudgetEnd budget_end(const YamlCursor& value) {
   if (const auto mark = value.is_scalar() ? from_name<BudgetMark>(value.string()) : std::nullopt) return *mark;
-  return value.bytes();
+  return size_or(value, {written(BudgetMark::smallest), written(BudgetMark::store_all)});
 }
 
 using RangeField = Field<BudgetRange, YamlCursor>;
@@ -101,7 +124,8 @@ constexpr ExperimentField experiment_fields[] = {
     {"name", Need::required, [](Experiment& e, YamlCursor v) { e.name = word(v); }},
     {"traces", Need::required, [](Experiment& e, YamlCursor v) { e.traces = list_of<std::string>(v, word); }},
     {"platforms", Need::required, [](Experiment& e, YamlCursor v) { e.platforms = list_of<std::string>(v, word); }},
-    {"strategies", Need::required, [](Experiment& e, YamlCursor v) { e.strategies = list_of<std::string>(v, word); }},
+    {"strategies", Need::required,
+     [](Experiment& e, YamlCursor v) { e.strategies = list_of<std::string>(v, strategy); }},
     {"memory", Need::optional, [](Experiment& e, YamlCursor v) { e.memory = memory(v); }},
     {"micro_batches", Need::optional,
      [](Experiment& e, YamlCursor v) {

@@ -92,8 +92,9 @@ class Walk {
     for (const MemoryId memory : changed_) {
       Level& level = levels_[memory.index];
       level.changed = false;
-      if (!all && sum(level.fullest) > std::max(sum(level.told), sum(level.live))) visit_(memory, date, level.fullest);
-      if (all || level.live != level.told) visit_(memory, date, level.live);
+      const bool stands_out = !all && sum(level.fullest) > std::max(sum(level.told), sum(level.live));
+      if (stands_out) visit_(memory, date, level.fullest);
+      if (all || stands_out || level.live != level.told) visit_(memory, date, level.live);
       level.told = level.live;
     }
     changed_.clear();

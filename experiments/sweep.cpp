@@ -88,7 +88,9 @@ class Sweep {
     const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
     const Interruption interruption;
     WorkerPool pool(jobs, interruption, worker_of(experiment_));
-    if (!find_facts(pool, missing_facts) || !answer_groups(pool)) return finish("interrupted", interrupted_exit);
+    if (!find_facts(pool, missing_facts)) return finish("interrupted", interrupted_exit);
+    if (exit_code_ != 0) return finish("failed", exit_code_);  // wrong input is refused before anything runs
+    if (!answer_groups(pool)) return finish("interrupted", interrupted_exit);
     return finish(exit_code_ == 0 ? "complete" : "failed", exit_code_);
   }
 
@@ -116,7 +118,8 @@ class Sweep {
 
   void fail(std::string what, const TaskFailure& failure) {
     exit_code_ = std::max(exit_code_, failure.exit_code);
-    fmt::print(stderr, "{}: {}\n", what, failure.message);
+    const std::string line = fmt::format("{}: {}: {}\n", options_.experiment.string(), what, failure.message);
+    if (told_.insert(line).second) fmt::print(stderr, "{}", line);
     failures_.push_back({{"what", std::move(what)}, {"message", failure.message}});
   }
 
@@ -206,6 +209,7 @@ class Sweep {
   std::size_t per_group_;
   std::map<std::size_t, CaseFacts> cases_;
   std::set<std::size_t> done_;
+  std::set<std::string> told_;  ///< several cases may have the same trouble
   Json failures_ = Json::array();
   int exit_code_ = 0;
 };

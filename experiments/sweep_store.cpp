@@ -112,7 +112,9 @@ SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity)
   if (error) throw InputError(located(folder_.string(), {}, "", "cannot make the folder: " + error.message()));
   before_ = read_sweep(folder_);
   if (!before_.identity.is_null()) {
-    check_same(folder_, before_.identity, identity);
+    // What has no results yet may still be changed.
+    if (before_.records.empty() && before_.identity != identity) before_.cases.clear();
+    if (!before_.records.empty()) check_same(folder_, before_.identity, identity);
   } else if (!fs::is_empty(folder_, error)) {
     throw InputError(
         located(folder_.string(), {}, "", "is not empty and holds no sweep; choose another folder with -o"));

@@ -1,0 +1,163 @@
+// Reports: their data, table, page and figures.
+
+#include "experiments/report.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <sstream>
+
+#include "experiments/csv.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "plimsoll_report_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  fs::path path;
+};
+
+std::string record(std::size_t point, std::string_view strategy, std::int64_t budget, Json makespan, Json peak) {
+  Json json{{"point", point},
+            {"case", 0},
+            {"strategy", strategy},
+            {"memory_budget_bytes", budget},
+            {"feasible", !peak.is_null()}};
+  json["makespan_s"] = makespan;
+  json["peak_bytes"] = peak;
+  json["lower_bound_s"] = 7.0;
+  json["lower_bound_bytes"] = 18;
+  json["recompute_s"] = peak.is_null() ? Json() : Json(0.0);
+  json["bytes_moved"] = peak.is_null() ? Json() : Json(0);
+  json["gap"] = nullptr;
+  json["devices"] = Json::array({{{"name", "gpu"}}});
+  json["peak"] = nullptr;
+  if (peak.is_null()) {
+    json["reason"] = "too, \"small\"";
+    json["smallest_feasible_bytes"] = 20;
+  }
+  return json.dump();
+}
+
+/// The worked example's points, with a strategy of which nothing fits.
+SweepContents contents() {
+  SweepContents made;
+  made.identity = {
+      {"version", "plimsoll 0"},
+      {"experiment", {{"name", "worked </script> example"}, {"strategies", {"store_all", "rotor", "none"}}}}};
+  made.cases[0] = {.trace = "t",
+                   .platform = "p",
+                   .model = "worked/example",
+                   .machine = "ideal",
+                   .micro_batches = 1,
+                   .optimizer = "none",
+                   .times_rescaled = false,
+                   .capacity = {},
+                   .store_all = Bytes{22},
+                   .smallest = {},
+                   .lower_bound_bytes = {19},
+                   .lower_bound = {7},
+                   .budgets = {}};
+  made.records = {{0, record(0, "store_all", 19, nullptr, nullptr)},
+                  {1, record(1, "store_all", 22, 7.0, 22)},
+                  {2, record(2, "rotor", 20, 8.0, 20)},
+                  {3, record(3, "rotor", 22, 7.0, 22)},
+                  {4, record(4, "none", 22, nullptr, nullptr)}};
+  return made;
+}
+
+TEST_CASE("a report's data holds a figure a case, with bounds and least budgets over all points", "[report]") {
+  const Json data = report_data(contents(), "test");
+  REQUIRE(data["figures"].size() == 1);
+  const Json& figure = data["figures"][0];
+  CHECK(figure["file"] == "worked_example-ideal");
+  CHECK(figure["lower_bound_bytes"] == 18);
+  CHECK(figure["smallest_feasible_bytes"] == 20);
+  CHECK(figure["store_all_bytes"] == 22);
+  REQUIRE(figure["series"].size() == 3);
+  CHECK(figure["series"][1]["strategy"] == "rotor");
+  CHECK(figure["series"][1]["points"].size() == 2);
+}
+
+TEST_CASE("the table of results has a row a point and no nested values", "[report]") {
+  std::istringstream csv(results_csv(contents(), "test"));
+  std::string line;
+  std::getline(csv, line);
+  CHECK(line == "# test");
+  std::getline(csv, line);
+  CHECK(line ==
+        "point,case,strategy,memory_budget_bytes,feasible,makespan_s,peak_bytes,lower_bound_s,lower_bound_bytes,"
+        "recompute_s,bytes_moved,gap,reason,smallest_feasible_bytes");
+  std::getline(csv, line);
+  CHECK(line == "0,0,store_all,19,false,,,7.0,18,,,,\"too, \"\"small\"\"\",20");
+  std::getline(csv, line);
+  CHECK(line == "1,0,store_all,22,true,7.0,22,7.0,18,0.0,0,,,");
+  CHECK(csv_field("plain") == "plain");
+}
+
+TEST_CASE("the page holds its data, whatever the names, and asks for nothing else", "[report]") {
+  const Json data = report_data(contents(), "test");
+  const std::string page = report_html(data);
+  const std::string opening = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t begin = page.find(opening) + opening.size();
+  CHECK(Json::parse(page.substr(begin, page.find("</script>", begin) - begin)) == data);
+  for (const char* needs_network : {"<link", "src=", "@import", "url("}) {
+    CHECK(page.find(needs_network) == std::string::npos);
+  }
+}
+
+TEST_CASE("a report draws the same figures every time", "[report]") {
+  if (std::system("/usr/bin/python3 -c 'import matplotlib' 2>/dev/null") != 0) {
+    WARN("python3-matplotlib is not here");
+    return;
+  }
+  const Folder folder;
+  const SweepContents made = contents();
+  Json manifest{{"format", "plimsoll.sweep.v1"}, {"identity", made.identity}, {"cases", Json::array()}};
+  manifest["cases"].push_back({{"case", 0}});
+  manifest["cases"][0].update(to_json(made.cases.at(0)));
+  write_json_file(folder.path / "manifest.json", manifest);
+  std::string lines;
+  for (const auto& [point, text] : made.records) lines += text + "\n";
+  write_text_file(folder.path / "results.jsonl", lines);
+  for (const char* where : {"first", "second"}) {
+    const std::vector<fs::path> files = write_report(folder.path, folder.path / where, "test");
+    CHECK(files.size() == 6);
+    for (const fs::path& file : files) CHECK(fs::file_size(file) > 100);
+  }
+  for (const char* name : {"worked_example-ideal.svg", "worked_example-ideal.pdf", "report.html", "results.csv"}) {
+    INFO(name);
+    CHECK(read_text_file(folder.path / "first" / name) == read_text_file(folder.path / "second" / name));
+  }
+}
+
+TEST_CASE("a report of what is no sweep is refused", "[report]") {
+  const Folder folder;
+  const auto refusal = [&](const fs::path& path) {
+    try {
+      write_report(path, path, "test");
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal(folder.path) == folder.path.string() + ": holds no sweep (no manifest.json)");
+  CHECK(refusal(folder.path / "none") == (folder.path / "none").string() + ": is not a folder");
+  write_text_file(folder.path / "manifest.json", "{}\n");
+  CHECK(refusal(folder.path) == (folder.path / "manifest.json").string() + ": is not the manifest of a sweep");
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,317 @@
+// Experiment files, sweeps, their folders and their workers.
+
+#include "experiments/sweep.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+
+#include "experiments/experiment_file.h"
+#include "experiments/sweep_store.h"
+#include "experiments/worker_pool.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that goes when the test does.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "plimsoll_sweep_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  fs::path operator/(std::string_view name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+const std::string small_experiment =
+    "format: plimsoll.experiment.v1\n"
+    "name: small\n"
+    "traces: ['uniform:6', 'uniform:9']\n"
+    "platforms: [ideal]\n"
+    "strategies: [store_all, chen_sqrt, rotor]\n"
+    "memory: {from: smallest, to: store_all, count: 4}\n"
+    "micro_batches: [1, 2]\n"
+    "engine: event\n";
+
+/// No messages on stderr while this lives.
+class Quiet {
+ public:
+  Quiet() : before_(dup(STDERR_FILENO)) {
+    std::fflush(stderr);
+    const Descriptor nowhere(open("/dev/null", O_WRONLY));
+    dup2(nowhere.fd(), STDERR_FILENO);
+  }
+  ~Quiet() { dup2(before_.fd(), STDERR_FILENO); }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  Descriptor before_;
+};
+
+int run(const fs::path& experiment, const fs::path& folder, std::size_t jobs = 1, bool resume = false,
+        Shard shard = {}) {
+  const Quiet quiet;
+  return sweep({.experiment = experiment,
+                .folder = folder,
+                .jobs = jobs,
+                .resume = resume,
+                .shard = shard,
+                .command_line = "plimsoll sweep"});
+}
+
+/// The results of a folder without the two keys that are measured.
+std::string results(const fs::path& folder, const std::string& name = "results.jsonl") {
+  const std::regex measured("\"solve_s\":[^,}]*,\"simulate_s\":[^,}]*");
+  return std::regex_replace(read_text_file(folder / name), measured, "");
+}
+
+std::string complaint(const std::string& text) {
+  try {
+    parse_experiment(text, "x.yaml");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string complaint_of_sweep(const fs::path& experiment, const fs::path& folder, bool resume = false) {
+  try {
+    run(experiment, folder, 1, resume);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("an experiment file states its lists, and defaults are what the command line has", "[sweep]") {
+  const Experiment e = parse_experiment(
+      "format: plimsoll.experiment.v1\nname: n\ntraces: resnet50\nplatforms: [ideal, h200]\nstrategies: [rotor]\n"
+      "memory: [80 GB, capacity]\n",
+      "x.yaml");
+  CHECK(e.traces == std::vector<std::string>{"resnet50"});
+  CHECK(e.platforms == std::vector<std::string>{"ideal", "h200"});
+  CHECK(std::get<BudgetList>(e.memory) == BudgetList{Bytes{80'000'000'000}, std::nullopt});
+  CHECK(e.micro_batches == std::vector<std::uint32_t>{1});
+  CHECK(e.engine == Engine::simgrid);
+  CHECK(points(e) == 4);
+  const Experiment range = parse_experiment(small_experiment, "x.yaml");
+  CHECK(std::get<BudgetRange>(range.memory) == BudgetRange{BudgetMark::smallest, BudgetMark::store_all, 4});
+  CHECK(points(range) == 2 * 1 * 2 * 3 * 4);
+}
+
+TEST_CASE("what is wrong with an experiment file is told with its place, all at once", "[sweep]") {
+  CHECK(complaint("format: plimsoll.experiment.v1\n"
+                  "name: bad\n"
+                  "traces: []\n"
+                  "platforms: [h200, h200]\n"
+                  "strategies: [rotr]\n"
+                  "memory: {from: smalest, to: 12, count: 1}\n"
+                  "optimizer: adamm\n"
+                  "micro_batch: 3\n") ==
+        "x.yaml:3:9: traces: is empty, expected at least one\n"
+        "x.yaml:4:19: platforms[1]: is listed twice, found 'h200'\n"
+        "x.yaml:5:14: strategies[0]: rotr:1:1: unknown strategy 'rotr'; did you mean 'rotor'?\n"
+        "x.yaml:6:16: memory.from: expected a size such as 80 GB or 64 MiB, found 'smalest'; or smallest or store_all; "
+        "did you mean 'smallest'?\n"
+        "x.yaml:6:29: memory.to: missing unit, expected a size such as 80 GB or 64 MiB, found '12'; or smallest or "
+        "store_all\n"
+        "x.yaml:6:40: memory.count: expected 2 to 10000, found '1'\n"
+        "x.yaml:7:12: optimizer: expected none, sgd, momentum or adam, found 'adamm'; did you mean 'adam'?\n"
+        "x.yaml:8:1: micro_batch: unknown key; did you mean 'micro_batches'?");
+}
+
+TEST_CASE("budgets lie evenly between their ends, which are among them", "[sweep]") {
+  CHECK(evenly(Bytes{10}, Bytes{20}, 3) == std::vector{Bytes{10}, Bytes{15}, Bytes{20}});
+  CHECK(evenly(Bytes{0}, Bytes{10}, 4) == std::vector{Bytes{0}, Bytes{3}, Bytes{6}, Bytes{10}});
+  CHECK(evenly(Bytes{7}, Bytes{7}, 2) == std::vector{Bytes{7}, Bytes{7}});
+  CHECK(evenly(Bytes{0}, largest_bytes, 10000).back() == largest_bytes);
+}
+
+TEST_CASE("the shards of an experiment share out its groups", "[sweep]") {
+  const Experiment e = parse_experiment(small_experiment, "x.yaml");
+  std::vector<std::size_t> all;
+  for (std::uint32_t k = 1; k <= 5; ++k) {
+    const std::vector<std::size_t> mine = groups_of(e, {.k = k, .n = 5});
+    all.insert(all.end(), mine.begin(), mine.end());
+  }
+  std::ranges::sort(all);
+  CHECK(all == groups_of(e, {}));
+}
+
+TEST_CASE("a sweep has the same results however many processes run it, sorted by point", "[sweep]") {
+  const Folder folder;
+  write_text_file(folder / "e.yaml", small_experiment);
+  REQUIRE(run(folder / "e.yaml", folder / "one", 1) == 0);
+  REQUIRE(run(folder / "e.yaml", folder / "three", 3) == 0);
+  CHECK(results(folder / "one") == results(folder / "three"));
+  const SweepContents contents = read_sweep(folder / "one");
+  CHECK(contents.records.size() == 48);
+  CHECK(contents.cases.size() == 4);
+  CHECK(Json::parse(read_text_file(folder / "one" / "manifest.json"))["status"] == "complete");
+  for (const auto& [point, text] : contents.records) {
+    const Json record = Json::parse(text);
+    const CaseFacts& facts = contents.cases.at(record["case"]);
+    INFO(text);
+    CHECK(record["memory_budget_bytes"] == facts.budgets[point % 4]->count);
+    if (record["feasible"]) CHECK(record["peak_bytes"] <= record["memory_budget_bytes"]);
+    const bool largest = point % 4 == 3;
+    if (largest) CHECK(record["feasible"] == true);  // all are feasible where store_all is
+    if (record["strategy"] == "store_all") CHECK(record["feasible"] == largest);
+  }
+}
+
+TEST_CASE("--resume runs what is missing, after a torn line too", "[sweep]") {
+  const Folder folder;
+  write_text_file(folder / "e.yaml", small_experiment);
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  const std::string whole = read_text_file(folder / "out" / "results.jsonl");
+  const std::size_t cut = GENERATE(0U, 1U, 1000U, 20000U);
+  std::ofstream(folder / "out" / "results.jsonl", std::ios::binary) << whole.substr(0, cut);
+  REQUIRE(run(folder / "e.yaml", folder / "out", 2, true) == 0);
+  const std::string again = read_text_file(folder / "out" / "results.jsonl");
+  const std::size_t kept = cut == 0 ? 0 : whole.rfind('\n', cut - 1) + 1;  // npos + 1 is 0
+  CHECK(again.substr(0, kept) == whole.substr(0, kept));                   // solve_s and all: not run again
+  const std::regex measured("\"solve_s\":[^,}]*,\"simulate_s\":[^,}]*");
+  CHECK(std::regex_replace(again, measured, "") == std::regex_replace(whole, measured, ""));
+}
+
+TEST_CASE("shards may share a folder, and what they leave out is run by a sweep of all", "[sweep]") {
+  const Folder folder;
+  write_text_file(folder / "e.yaml", small_experiment);
+  for (const std::uint32_t k : {1U, 3U}) REQUIRE(run(folder / "e.yaml", folder / "out", 1, false, {k, 3}) == 0);
+  CHECK(read_sweep(folder / "out").records.size() == 32);
+  REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
+  CHECK(read_sweep(folder / "out").records.size() == 48);
+  const std::string rest = read_text_file(folder / "out" / "results.jsonl");
+  CHECK(std::ranges::count(rest, '\n') == 16);
+}
+
+TEST_CASE("a folder of something else is refused", "[sweep]") {
+  const Folder folder;
+  write_text_file(folder / "e.yaml", small_experiment);
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  write_text_file(folder / "other.yaml", small_experiment + "gradients: existing\n");
+  const std::string refusal =
+      (folder / "out").string() + ": holds results of another experiment than this; choose another folder with -o";
+  CHECK(complaint_of_sweep(folder / "other.yaml", folder / "out") == refusal);
+  CHECK(complaint_of_sweep(folder / "other.yaml", folder / "out", true) == refusal);
+  fs::create_directory(folder / "home");
+  write_text_file(folder / "home" / "letter.txt", "dear reader\n");
+  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "home") ==
+        (folder / "home").string() + ": is not empty and holds no sweep; choose another folder with -o");
+  CHECK(complaint_of_sweep(folder / "missing.yaml", folder / "new") != "");
+  CHECK(!fs::exists(folder / "new"));
+}
+
+TEST_CASE("a sweep that is run again without --resume sets the earlier results aside", "[sweep]") {
+  const Folder folder;
+  write_text_file(folder / "e.yaml", small_experiment);
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  const std::string first = read_text_file(folder / "out" / "results.jsonl");
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  CHECK(read_text_file(folder / "out" / "results.jsonl.previous") == first);
+}
+
+TEST_CASE("a case that is wrong stops a sweep before anything runs, and may then be corrected", "[sweep]") {
+  const Folder folder;
+  write_text_file(folder / "e.yaml", std::regex_replace(small_experiment, std::regex("ideal"), "ideel"));
+  CHECK(run(folder / "e.yaml", folder / "out") == 2);
+  CHECK(read_sweep(folder / "out").records.empty());
+  write_text_file(folder / "e.yaml", small_experiment);
+  CHECK(run(folder / "e.yaml", folder / "out") == 0);
+}
+
+TEST_CASE("a sweep that is interrupted keeps what is finished and leaves with 130", "[sweep]") {
+  const Folder folder;
+  std::string numbers = "1";
+  for (int m = 2; m <= 200; ++m) numbers += ", " + std::to_string(m);
+  write_text_file(folder / "e.yaml",
+                  std::regex_replace(small_experiment, std::regex("\\[1, 2\\]"), "[" + numbers + "]"));
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    int code = 99;
+    try {
+      code = run(folder / "e.yaml", folder / "out", 2);
+    } catch (...) {
+    }
+    _exit(code);
+  }
+  std::error_code ignored;
+  const fs::path file = folder / "out" / "results.jsonl";
+  while (waitpid(child, nullptr, WNOHANG) == 0) {
+    if (fs::exists(file, ignored) && fs::file_size(file, ignored) > 0) break;
+    usleep(1000);
+  }
+  REQUIRE(kill(child, SIGINT) == 0);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 130);
+  const SweepContents kept = read_sweep(folder / "out");
+  CHECK(!kept.records.empty());
+  CHECK(kept.records.size() < 2U * 200 * 3 * 4);
+  const Json manifest = Json::parse(read_text_file(folder / "out" / "manifest.json"));
+  CHECK(manifest["status"] == "interrupted");
+  CHECK(manifest["finished"] == kept.records.size());
+}
+
+TEST_CASE("a worker that dies fails its task only", "[sweep]") {
+  const Interruption interruption;
+  WorkerPool pool(2, interruption, [](const Json& task, const std::function<void(const Json&)>& reply) {
+    if (task == 3) raise(SIGKILL);
+    if (task == 4) throw InputError("four is not allowed");
+    if (task == 5) throw std::runtime_error("five broke");
+    reply(task);
+    reply(std::string(200'000, 'x'));  // more than a pipe holds
+  });
+  std::vector<Json> tasks;
+  for (int t = 0; t < 20; ++t) tasks.emplace_back(t);
+  std::vector<int> seen(20, 0);
+  std::map<std::size_t, std::string> failures;
+  std::map<std::size_t, int> codes;
+  CHECK(pool.run(tasks, {.record = [&](std::size_t t, std::string_view) { ++seen[t]; },
+                         .failed =
+                             [&](std::size_t t, const TaskFailure& failure) {
+                               failures[t] = failure.message;
+                               codes[t] = failure.exit_code;
+                             },
+                         .tick = [] {}}));
+  for (std::size_t t = 0; t < 20; ++t) CHECK(seen[t] == (t >= 3 && t <= 5 ? 0 : 2));
+  CHECK(failures == std::map<std::size_t, std::string>{{3, "the process that worked on it was killed by signal 9"},
+                                                       {4, "four is not allowed"},
+                                                       {5, "five broke"}});
+  CHECK(codes == std::map<std::size_t, int>{{3, 3}, {4, 2}, {5, 3}});
+}
+
+TEST_CASE("a folder is written by one sweep at a time", "[sweep]") {
+  const Folder folder;
+  const Json identity{{"version", "1"}};
+  SweepStore first(folder / "out", {}, identity);
+  first.write_manifest({{"format", "plimsoll.sweep.v1"}, {"identity", identity}, {"cases", Json::array()}});
+  CHECK_THROWS_AS(SweepStore(folder / "out", {}, identity), InputError);
+  CHECK_NOTHROW(SweepStore(folder / "out", {.k = 1, .n = 2}, identity));
+}
+
+}  // namespace
+}  // namespace plimsoll
