@@ -1,0 +1,74 @@
+// Building rotor's tables and fronts: random chains with sizes of megabytes, none of them round.
+
+#include <benchmark/benchmark.h>
+
+#include <random>
+
+#include "strategies/rematerialization/rotor_exact.h"
+#include "strategies/rematerialization/rotor_table.h"
+
+namespace {
+
+using namespace plimsoll;
+
+ChainModel real_size_chain(std::size_t stages) {
+  std::mt19937_64 generator(stages);
+  const auto within = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  ChainModel model;
+  model.x.push_back(Bytes{within(1'000'000, 50'000'000)});
+  for (std::size_t i = 0; i < stages; ++i) {
+    const bool loss = i + 1 == stages;
+    const Bytes output{loss ? 0 : within(1'000'000, 50'000'000)};
+    model.x.push_back(output);
+    model.saved.push_back(output + Bytes{loss ? 0 : within(0, 100'000'000)});
+    model.input_gradient.push_back(model.x[i]);
+    model.forward_workspace.push_back(Bytes{within(0, 5'000'000)});
+    model.nograd_workspace.push_back(model.forward_workspace.back());
+    model.backward_workspace.push_back(Bytes{within(0, 20'000'000)});
+    model.new_gradients.push_back(Bytes{within(0, 2'000'000)});
+    model.forward.push_back(1e-9 * Seconds{static_cast<double>(within(100'000, 10'000'000))});
+    model.nograd.push_back(model.forward.back());
+    model.backward.push_back(2 * model.forward.back());
+    model.recomputable.push_back(true);
+  }
+  return model;
+}
+
+// 500 slots answer every budget.
+void table(benchmark::State& state) {
+  const ChainModel model = real_size_chain(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) benchmark::DoNotOptimize(RotorTable(model, 500));
+}
+BENCHMARK(table)->Arg(50)->Arg(74)->Arg(100)->Arg(200)->Arg(300)->Unit(benchmark::kMillisecond);
+// A minute and 1.2 GB: bench_rotor --benchmark_filter=long_table
+void long_table(benchmark::State& state) {
+  table(state);
+}
+BENCHMARK(long_table)->Arg(1000)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+void exact_one_budget(benchmark::State& state) {
+  const ChainModel model = real_size_chain(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    const RotorExact exact(model);
+    benchmark::DoNotOptimize(exact.solve(Bytes{exact.store_all_peak().count / 2}));
+  }
+}
+BENCHMARK(exact_one_budget)->Arg(27)->Arg(50)->Arg(74)->Arg(100)->Unit(benchmark::kMillisecond);
+
+void exact_twenty_budgets(benchmark::State& state) {
+  const ChainModel model = real_size_chain(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    const RotorExact exact(model);
+    const std::int64_t least = exact.smallest_feasible().count, most = exact.store_all_peak().count;
+    for (std::int64_t k = 0; k < 20; ++k) {
+      benchmark::DoNotOptimize(exact.solve(Bytes{least + (most - least) * k / 20}));
+    }
+  }
+}
+BENCHMARK(exact_twenty_budgets)->Arg(74)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
