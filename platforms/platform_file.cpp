@@ -35,12 +35,7 @@ std::map<std::string, FlopsPerSecond> read_peak(YamlCursor cursor) {
 /// Factors with 0, 1, 2, ... copies in flight.
 std::vector<double> read_slowdown(YamlCursor cursor) {
   std::vector<double> factors;
-  for (const YamlCursor& element : cursor.elements()) {
-    factors.push_back(element.number());
-    if (factors.back() < 1 || factors.back() > 1000) {
-      element.complain(fmt::format("expected a factor from 1 to 1000, {}", element.found()));
-    }
-  }
+  for (const YamlCursor& element : cursor.elements()) factors.push_back(element.number(1, 1000));
   if (factors.empty()) cursor.complain("expected at least one factor, the one without copies");
   if (!factors.empty() && factors.front() != 1) {
     cursor.elements().front().complain("without copies nothing is slowed down, expected 1, " +

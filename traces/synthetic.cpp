@@ -96,6 +96,7 @@ std::string_view name_part(std::string_view reference) {
 /// `key=value`, or for the first option the value alone.
 void set_option(std::string_view reference, Generator& generator, std::string_view text, bool is_first) {
   const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos && !is_first) refuse(reference, text, "expected key=value");
   const std::string_view key =
       equals == std::string_view::npos && is_first ? generator.options.front().name : text.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? text : text.substr(equals + 1);
@@ -103,7 +104,6 @@ void set_option(std::string_view reference, Generator& generator, std::string_vi
   for (const Option& option : generator.options) {
     known.push_back(option.name);
     if (option.name != key) continue;
-    if (equals == std::string_view::npos && !is_first) refuse(reference, key, "expected key=value");
     const std::string complaint = option.set(value);
     if (!complaint.empty()) refuse(reference, key, complaint);
     return;

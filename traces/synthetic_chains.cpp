@@ -112,7 +112,7 @@ Chain transformer_chain(const TransformerChain& shape) {
   const auto bytes = [&](double elements) {
     const double size = elements * element;
     if (!(size <= static_cast<double>(largest_bytes.count)))
-      throw InputError("transformer: a tensor of more than 4 TiB");
+      throw InputError("transformer: a tensor of more than 4 PiB");
     return Bytes{static_cast<std::int64_t>(size)};
   };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sim/io/json_cursor.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
@@ -13,15 +15,16 @@ namespace {
 
 constexpr ShippedFiles trace_files{"trace", "traces/data", ".json"};
 
-/// Both are looked at before all else: what another version means by a key is unknown.
-void check_head(JsonDocument& document) {
-  const std::optional<std::string> format = document.peek_string("format");
-  if (!format) {
-    document.complain("format", fmt::format("missing, expected \"{}\"", trace_format));
-  } else if (*format != trace_format) {
-    document.complain("format", fmt::format("expected {}, found {}", trace_format, *format));
-  }
+/// A top-level word that decides how the rest is read, so it is looked at before all else.
+std::string head(JsonDocument& document, std::string_view key, std::span<const std::string_view> allowed) {
+  const std::string word = document.peek_string(key).value_or("");
+  if (std::ranges::find(allowed, word) != allowed.end()) return word;
+  std::string what = fmt::format("expected {}", alternatives(allowed));
+  if (!word.empty()) what += fmt::format(", found {}", word);
+  if (allowed.size() > 1) what += suggestion(word, allowed);
+  document.complain(key, what);
   document.throw_if_any();
+  return "";
 }
 
 }  // namespace
@@ -45,13 +48,14 @@ Trace read_trace(const std::filesystem::path& path) {
 
 Trace parse_trace(std::string text, std::string file_name) {
   JsonDocument document(std::move(text), std::move(file_name));
-  check_head(document);
-  const std::string kind = document.peek_string("kind").value_or("");
-  if (kind == "chain") return {read_chain(document)};
-  if (kind == "graph") return {read_graph(document)};
-  document.complain("kind", fmt::format("expected \"chain\" or \"graph\"{}", kind.empty() ? "" : ", found " + kind));
-  document.throw_if_any();
-  return {};
+  if (!document.is_object()) {
+    document.complain("", "expected an object, found a list");
+    document.throw_if_any();
+  }
+  constexpr std::string_view formats[] = {trace_format}, kinds[] = {"chain", "graph"};
+  head(document, "format", formats);
+  if (head(document, "kind", kinds) == "chain") return {read_chain(document)};
+  return {read_graph(document)};
 }
 
 std::filesystem::path find_trace(std::string_view name_or_path) {

@@ -74,7 +74,9 @@ std::string alternatives(std::span<const std::string_view> names) {
 }
 
 void Complaints::add(Position at, std::string_view key, std::string_view what) {
-  lines_.push_back(located(file_, at, key, what));
+  std::string line = located(file_, at, key, what);
+  if (std::ranges::find(lines_, line) != lines_.end()) return;
+  lines_.push_back(std::move(line));
   if (lines_.size() < most) return;
   lines_.push_back(located(file_, {}, "", "too many errors, not looking further"));
   throw_now();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <unordered_set>
@@ -48,11 +49,12 @@ constexpr std::int64_t largest_total = std::int64_t{1} << 62;
 }
 
 /// Where simdjson stopped.
-[[noreturn]] void broken_structure(JsonText& json) {
-  const char* at = nullptr;
-  const bool unknown = json.document.current_location().get(at) != simdjson::SUCCESS;
-  const char* const end = json.text.data() + json.text.size();
-  invalid(json, unknown || at > end ? end : at, "a comma, colon, quote or bracket is missing or too many");
+[[noreturn]] void broken_structure(JsonText& json, simdjson::error_code error) {
+  const char* const end = json.text.data() + json.text.find_last_not_of(" \t\r\n") + 1;
+  if (error == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) invalid(json, end, "the text ends too early");
+  const char* at = end;
+  const bool known = json.document.current_location().get(at) == simdjson::SUCCESS;
+  invalid(json, known ? std::min(at, end) : end, "a comma, colon, quote or bracket is missing or too many");
 }
 
 /// Stage one of the parser says only that some string is wrong: find it.
@@ -83,6 +85,11 @@ constexpr std::int64_t largest_total = std::int64_t{1} << 62;
 }
 
 void open(JsonText& json) {
+  const std::size_t first = json.text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) invalid(json, json.text.data(), "the file is empty");
+  if (json.text[first] != '{' && json.text[first] != '[') {
+    invalid(json, json.text.data() + first, "expected an object, which begins with '{'");
+  }
   const simdjson::padded_string_view view(json.text.data(), json.text.size(), json.text.capacity());
   switch (const simdjson::error_code error = json.parser.iterate(view).get(json.document); error) {
     case simdjson::SUCCESS:
@@ -92,8 +99,6 @@ void open(JsonText& json) {
     case simdjson::UNCLOSED_STRING:
     case simdjson::UNESCAPED_CHARS:
       broken_string(json);
-    case simdjson::EMPTY:
-      invalid(json, json.text.data(), "the file is empty");
     case simdjson::CAPACITY:
       invalid(json, json.text.data(), "larger than 4 GiB");
     default:
@@ -101,10 +106,16 @@ void open(JsonText& json) {
   }
 }
 
+/// simdjson gives a document up at some errors; another walk through it begins anew.
+void revive(JsonText& json) {
+  if (!json.document.is_alive()) open(json);
+}
+
 /// Errors after which the rest cannot be understood.
 bool is_structural(simdjson::error_code error) {
   return error != simdjson::SUCCESS && error != simdjson::INCORRECT_TYPE && error != simdjson::NUMBER_ERROR &&
-         error != simdjson::NUMBER_OUT_OF_RANGE;
+         error != simdjson::NUMBER_OUT_OF_RANGE && error != simdjson::NO_SUCH_FIELD &&
+         error != simdjson::INDEX_OUT_OF_BOUNDS;
 }
 
 /// The text of a scalar, as written.
@@ -159,6 +170,21 @@ void JsonCursor::complain_type(std::string_view expected) const {
   complain(fmt::format("expected {}, {}", expected, found()));
 }
 
+/// A number that was not taken: none at all, of the wrong kind, or beyond what 64 bits hold.
+void JsonCursor::complain_number(std::string_view expected) const {
+  const std::string_view token = token_at(*text_, at());
+  const char first = token.empty() ? ' ' : token.front();
+  if (first != '-' && (first < '0' || first > '9')) return complain_type(expected);
+  double value = 0;
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  const bool leading_zero = parse_integer(token).fine() && token.find_first_not_of("-0") > token.find('0');
+  if (end != token.data() + token.size() || (leading_zero && token.size() > 1)) {
+    invalid(*text_, at(), fmt::format("'{}' is no number", token.substr(0, 60)));
+  }
+  const bool too_large = error == std::errc::result_out_of_range || std::abs(value) >= 0x1p63;
+  complain(fmt::format("{}, {}", too_large ? "absurdly large" : fmt::format("expected {}", expected), found()));
+}
+
 bool JsonCursor::is_word() const {
   return *at() == '"';
 }
@@ -172,7 +198,7 @@ std::string JsonCursor::string() const {
   const simdjson::error_code error = value_->is_root ? simdjson::INCORRECT_TYPE : value_->value.get_string().get(text);
   if (error == simdjson::SUCCESS) return std::string(text);
   if (error == simdjson::STRING_ERROR) invalid(*text_, at(), "a bad escape in a string");
-  if (is_structural(error)) broken_structure(*text_);
+  if (is_structural(error)) broken_structure(*text_, error);
   complain_type("a string");
   return {};
 }
@@ -180,7 +206,7 @@ std::string JsonCursor::string() const {
 bool JsonCursor::boolean() const {
   bool value = false;
   const simdjson::error_code error = value_->is_root ? simdjson::INCORRECT_TYPE : value_->value.get_bool().get(value);
-  if (is_structural(error)) broken_structure(*text_);
+  if (is_structural(error)) broken_structure(*text_, error);
   if (error != simdjson::SUCCESS) complain_type("true or false");
   return value;
 }
@@ -188,9 +214,9 @@ bool JsonCursor::boolean() const {
 double JsonCursor::number() const {
   double value = 0;
   const simdjson::error_code error = value_->is_root ? simdjson::INCORRECT_TYPE : value_->value.get_double().get(value);
-  if (is_structural(error)) broken_structure(*text_);
+  if (is_structural(error)) broken_structure(*text_, error);
   if (error != simdjson::SUCCESS) {
-    complain_type("a number");
+    complain_number("a number");
     return 0;
   }
   if (!std::isfinite(value) || value < 0) {
@@ -203,8 +229,8 @@ double JsonCursor::number() const {
 std::int64_t JsonCursor::integer() const {
   std::int64_t value = 0;
   const simdjson::error_code error = value_->is_root ? simdjson::INCORRECT_TYPE : value_->value.get_int64().get(value);
-  if (is_structural(error)) broken_structure(*text_);
-  if (error != simdjson::SUCCESS) complain_type("a whole number");
+  if (is_structural(error)) broken_structure(*text_, error);
+  if (error != simdjson::SUCCESS) complain_number("a whole number");
   return value;
 }
 
@@ -218,9 +244,9 @@ std::uint32_t JsonCursor::index() const {
 Bytes JsonCursor::bytes() const {
   std::int64_t value = 0;
   const simdjson::error_code error = value_->is_root ? simdjson::INCORRECT_TYPE : value_->value.get_int64().get(value);
-  if (is_structural(error)) broken_structure(*text_);
+  if (is_structural(error)) broken_structure(*text_, error);
   if (error != simdjson::SUCCESS) {
-    complain_type("a whole number of bytes");
+    complain_number("a whole number of bytes");
     return {};
   }
   if (value < 0 || value > largest_bytes.count) {
@@ -276,7 +302,7 @@ std::string JsonCursor::compact() const {
   } else {
     double value = 0;
     const simdjson::error_code error = value_->value.get_double().get(value);
-    if (is_structural(error)) broken_structure(*text_);
+    if (is_structural(error)) broken_structure(*text_, error);
     if (error != simdjson::SUCCESS) complain_type("a value");
   }
   return token;
@@ -286,7 +312,7 @@ bool JsonCursor::each_field(FieldVisitor visit, void* context) const {
   ondemand::object object;
   const simdjson::error_code not_object =
       value_->is_root ? text_->document.get_object().get(object) : value_->value.get_object().get(object);
-  if (is_structural(not_object)) broken_structure(*text_);
+  if (is_structural(not_object)) broken_structure(*text_, not_object);
   if (not_object != simdjson::SUCCESS) {
     complain_type("an object");
     return false;
@@ -297,7 +323,7 @@ bool JsonCursor::each_field(FieldVisitor visit, void* context) const {
   constexpr std::size_t few = 48;
   for (auto item : object) {
     ondemand::field field;
-    if (std::move(item).get(field) != simdjson::SUCCESS) broken_structure(*text_);
+    if (const simdjson::error_code error = std::move(item).get(field)) broken_structure(*text_, error);
     const char* const key_at = field.key().raw() - 1;
     std::string_view key;
     if (field.unescaped_key().get(key) != simdjson::SUCCESS) invalid(*text_, key_at, "a bad escape in a key");
@@ -327,7 +353,7 @@ bool JsonCursor::each_element(ElementVisitor visit, void* context) const {
   ondemand::array array;
   const simdjson::error_code not_array =
       value_->is_root ? text_->document.get_array().get(array) : value_->value.get_array().get(array);
-  if (is_structural(not_array)) broken_structure(*text_);
+  if (is_structural(not_array)) broken_structure(*text_, not_array);
   if (not_array != simdjson::SUCCESS) {
     complain_type("a list");
     return false;
@@ -336,7 +362,7 @@ bool JsonCursor::each_element(ElementVisitor visit, void* context) const {
   std::size_t index = 0;
   for (auto item : array) {
     JsonValue element;
-    if (std::move(item).get(element.value) != simdjson::SUCCESS) broken_structure(*text_);
+    if (const simdjson::error_code error = std::move(item).get(element.value)) broken_structure(*text_, error);
     const KeyPath path{path_, "", index++};
     visit(context, JsonCursor(text_, &element, &path, nullptr));
   }
@@ -355,12 +381,20 @@ JsonDocument::JsonDocument(std::string text, std::string file)
 JsonDocument::~JsonDocument() = default;
 
 std::optional<std::string> JsonDocument::peek_string(std::string_view key) {
+  revive(*text_);
   std::string_view text;
-  if (text_->document.at_pointer(std::string("/").append(key)).get_string().get(text) != simdjson::SUCCESS) return {};
+  const simdjson::error_code error = text_->document.at_pointer(std::string("/").append(key)).get_string().get(text);
+  if (is_structural(error)) broken_structure(*text_, error);
+  if (error != simdjson::SUCCESS) return std::nullopt;
   return std::string(text);
 }
 
+bool JsonDocument::is_object() const {
+  return text_->text[text_->text.find_first_not_of(" \t\r\n")] == '{';
+}
+
 JsonCursor JsonDocument::root() {
+  revive(*text_);
   text_->document.rewind();
   return {text_.get(), root_.get(), &root_path_, nullptr};
 }
@@ -382,6 +416,7 @@ void JsonDocument::complain(std::string_view path, std::string_view what) {
   }
   const char* place = text_->text.data() + std::min(text_->text.find_first_not_of(" \t\r\n"), text_->text.size());
   while (pointer.size() > 1) {
+    revive(*text_);
     ondemand::value value;
     if (text_->document.at_pointer(pointer).get(value) == simdjson::SUCCESS) {
       place = value.raw_json_token().data();

@@ -67,6 +67,7 @@ class JsonCursor {
   bool each_field(FieldVisitor, void*) const;
   bool each_element(ElementVisitor, void*) const;
   void complain_type(std::string_view expected) const;
+  void complain_number(std::string_view expected) const;
   const char* at() const;
 
   JsonText* text_;
@@ -92,6 +93,7 @@ class JsonDocument {
 
   /// The string of a top-level key, before reading; nothing where there is none.
   std::optional<std::string> peek_string(std::string_view key);
+  bool is_object() const;
 
   /// For what is only seen after reading: the place is looked up by path, its nearest parent where it is absent.
   void complain(std::string_view path, std::string_view what);

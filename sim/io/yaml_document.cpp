@@ -68,12 +68,12 @@ class Builder : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open_.push_back({make(Shape::list, mark, anchor), {}, {}});
+    open(make(Shape::list, mark, anchor), mark);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open_.push_back({make(Shape::object, mark, anchor), {}, {}});
+    open(make(Shape::object, mark, anchor), mark);
   }
   void OnMapEnd() override { close(); }
 
@@ -115,7 +115,7 @@ class Builder : public YAML::EventHandler {
     if (parent.shape == Shape::object) {
       const bool repeated = !open.keys.insert(*open.key).second;
       if (repeated) {
-        tree_.complaints.add(open.key_at, *open.key, "repeated key");
+        tree_.complaints.add(open.key_at, path(), "repeated key");
       } else {
         parent.keys.push_back(*open.key);
         parent.key_at.push_back(open.key_at);
@@ -124,6 +124,24 @@ class Builder : public YAML::EventHandler {
       if (repeated) return;
     }
     parent.children.push_back(node);
+  }
+
+  void open(std::uint32_t node, const YAML::Mark& mark) {
+    constexpr std::size_t deepest = 64;
+    if (open_.size() == deepest) refuse(mark, fmt::format("nested deeper than {}", deepest));
+    open_.push_back({node, {}, {}});
+  }
+
+  /// Of the value that comes next.
+  std::string path() const {
+    std::string text;
+    for (const Open& open : open_) {
+      if (open.key)
+        text.append(text.empty() ? "" : ".").append(*open.key);
+      else
+        text += fmt::format("[{}]", tree_.nodes[open.node].children.size());
+    }
+    return text;
   }
 
   void close() {
@@ -202,7 +220,9 @@ std::string YamlCursor::found() const {
 }
 
 void YamlCursor::complain(std::string_view what) const {
-  tree_->complaints.add(tree_->nodes[node_].at, path_, what);
+  const Node& node = tree_->nodes[node_];
+  const bool is_absent = node.shape == Shape::null && key_at_.line > 0;  // a null's own place is that of what follows
+  tree_->complaints.add(is_absent ? key_at_ : node.at, path_, what);
 }
 
 void YamlCursor::complain_unknown_key(const std::vector<std::string_view>& known) const {
@@ -261,25 +281,27 @@ auto YamlCursor::quantity(Parse parse, std::string_view expected) const {
   return parsed.value;
 }
 
-double YamlCursor::number() const {
-  return quantity(parse_number, "a number");
+double YamlCursor::number(double least, double most) const {
+  const Parsed<double> parsed = is_scalar() ? parse_number(tree_->nodes[node_].text) : Parsed<double>{0, "none"};
+  if (parsed.fine() && parsed.value >= least && parsed.value <= most) return parsed.value;
+  complain(fmt::format("expected a number from {} to {}, {}", least, most, found()));
+  return least;
 }
 
 std::uint32_t YamlCursor::index() const {
-  constexpr std::int64_t most = 1'000'000;
-  const std::int64_t value = quantity(parse_integer, "a whole number");
-  if (value >= 0 && value <= most) return static_cast<std::uint32_t>(value);
-  complain(fmt::format("expected a whole number from 0 to {}, {}", most, found()));
-  return 0;
+  return whole(0, 1'000'000);
 }
 
 std::uint32_t YamlCursor::count() const {
-  constexpr std::int64_t most = 1'000'000;
-  const std::int64_t value = is_scalar() ? quantity(parse_integer, "") : 0;
-  const bool is_number = is_scalar() && parse_integer(tree_->nodes[node_].text).fine();
-  if (value >= 1 && value <= most) return static_cast<std::uint32_t>(value);
-  if (is_number || !is_scalar()) complain(fmt::format("expected a whole number from 1 to {}, {}", most, found()));
-  return 1;
+  return whole(1, 1'000'000);
+}
+
+std::uint32_t YamlCursor::whole(std::int64_t least, std::int64_t most) const {
+  const Parsed<std::int64_t> parsed =
+      is_scalar() ? parse_integer(tree_->nodes[node_].text) : Parsed<std::int64_t>{0, "none"};
+  if (parsed.fine() && parsed.value >= least && parsed.value <= most) return static_cast<std::uint32_t>(parsed.value);
+  complain(fmt::format("expected a whole number from {} to {}, {}", least, most, found()));
+  return static_cast<std::uint32_t>(least);
 }
 
 Bytes YamlCursor::bytes() const {

@@ -21,14 +21,14 @@ class YamlCursor {
  public:
   std::string string() const;
   bool boolean() const;
-  double number() const;                  ///< without a unit
-  std::uint32_t count() const;            ///< a whole number from 1 to 1,000,000
-  std::uint32_t index() const;            ///< a whole number from 0 to 1,000,000
-  Bytes bytes() const;                    ///< `80 GB`
-  std::optional<Bytes> capacity() const;  ///< `80 GB` or `unlimited`
-  Seconds seconds() const;                ///< `5 us`
-  BytesPerSecond bandwidth() const;       ///< `25 GB/s` or `unlimited`
-  FlopsPerSecond flops_rate() const;      ///< `989 TFLOPS`
+  double number(double least, double most) const;  ///< without a unit
+  std::uint32_t count() const;                     ///< a whole number from 1 to 1,000,000
+  std::uint32_t index() const;                     ///< a whole number from 0 to 1,000,000
+  Bytes bytes() const;                             ///< `80 GB`
+  std::optional<Bytes> capacity() const;           ///< `80 GB` or `unlimited`
+  Seconds seconds() const;                         ///< `5 us`
+  BytesPerSecond bandwidth() const;                ///< `25 GB/s` or `unlimited`
+  FlopsPerSecond flops_rate() const;               ///< `989 TFLOPS`
 
   bool is_scalar() const;
   bool is_word() const { return is_scalar(); }
@@ -57,6 +57,7 @@ class YamlCursor {
   bool is_object_or_complain() const;
   std::vector<YamlCursor> fields() const;
   std::string scalar(std::string_view expected) const;
+  std::uint32_t whole(std::int64_t least, std::int64_t most) const;
   template <class Parse>
   auto quantity(Parse parse, std::string_view expected) const;
 

@@ -1,0 +1,159 @@
+#include "platforms/platform_file.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/bad_input.h"
+
+using namespace plimsoll;
+
+namespace {
+
+/// A platform of the given device count, nodes and further lines.
+Platform platform(const std::string& devices, const std::string& nodes, const std::string& rest) {
+  return parse_platform("format: plimsoll.platform.v1\nname: test\nsource: none\nnodes: " + nodes +
+                            "\ndevices: [{name: gpu, memory: 80 GB, count: " + devices +
+                            "}]\nmemories: [{name: host, size: 1 TB}]\n" + rest,
+                        "test.yaml");
+}
+
+MemoryId memory(const Platform& platform, const std::string& name) {
+  for (std::size_t i = 0; i < platform.memories.size(); ++i) {
+    if (platform.memories[i].name == name) return id_at<MemoryId>(i);
+  }
+  throw std::runtime_error("no memory " + name);
+}
+
+std::vector<std::string> names_on(const Platform& platform, const std::string& from, const std::string& to) {
+  const std::optional<Route> route = route_between(platform, memory(platform, from), memory(platform, to));
+  std::vector<std::string> names;
+  if (!route) return {"no route"};
+  for (const LinkUse use : route->links) names.push_back(platform[use.link].name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("every broken platform is refused with the message beside it", "[platforms]") {
+  const std::vector<std::filesystem::path> broken = files_in("tests/bad_input/platforms", ".yaml");
+  CHECK(broken.size() > 40);
+  for (const std::filesystem::path& file : broken) {
+    INFO(file.string());
+    CHECK(complaint_of([&] { read_platform(file); }) == expected_complaint(file));
+  }
+}
+
+TEST_CASE("every shipped platform reads, under its file's name", "[platforms]") {
+  const std::vector<std::string> names = shipped_platforms();
+  for (const std::string name :
+       {"ideal", "cpu_host", "v100_pcie", "a100_80g", "h100_sxm_8", "h200", "rtx_4090_pcie4", "ib_2x8_h100"}) {
+    CHECK(std::ranges::find(names, name) != names.end());
+  }
+  for (const std::string& name : names) {
+    INFO(name);
+    const Platform read = load_platform(name);
+    CHECK(read.name == name);
+    CHECK(!read.source.empty());
+    REQUIRE(!read.devices.empty());
+    for (std::size_t d = 0; d < read.devices.size(); ++d) {
+      CHECK(read[read.devices[d].memory].device == id_at<DeviceId>(d));
+      CHECK(host_memory(read, id_at<DeviceId>(d)).has_value());
+    }
+    for (std::size_t v = 0; v < read.memories.size(); ++v) CHECK(read.vertices[v].memory == id_at<MemoryId>(v));
+  }
+}
+
+TEST_CASE("ideal takes every time from the trace and holds everything", "[platforms]") {
+  const Platform ideal = load_platform("ideal");
+  REQUIRE(ideal.devices.size() == 1);
+  CHECK(ideal.devices[0].takes_trace_times);
+  CHECK(!ideal.memories[0].capacity);
+  CHECK(ideal.links[0].bandwidth == unlimited_bandwidth);
+  CHECK(!load_platform("h200").devices[0].takes_trace_times);
+}
+
+TEST_CASE("every key of a device arrives", "[platforms]") {
+  const Platform read = parse_platform(R"(
+format: plimsoll.platform.v1
+name: one
+source: none
+devices:
+  - {name: gpu, model: M, memory: 80 GiB, peak: {fp32: 67 TFLOPS, bf16: 989TFLOPS}, memory_bandwidth: 3.35 TBps,
+     launch_overhead: 3 us, overlap_slowdown: [1.0, 1.05], streams: 2}
+memories: [{name: host, size: unlimited, bandwidth: 200 GB/s, adam: 4 GBps}]
+links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, duplex: half}]
+)",
+                                       "one.yaml");
+  const Device& device = read.devices[0];
+  CHECK(device.name == "gpu");
+  CHECK(device.model == "M");
+  CHECK(device.peak.at("bf16") == FlopsPerSecond{989e12});
+  CHECK(device.memory_bandwidth == BytesPerSecond{3.35e12});
+  CHECK(device.launch_overhead == Seconds{3e-6});
+  CHECK(device.overlap_slowdown == std::vector<double>{1.0, 1.05});
+  CHECK(device.compute_streams == 2);
+  CHECK(read.memories[0].capacity == Bytes{80LL << 30});
+  CHECK(read.memories[1].adam == BytesPerSecond{4e9});
+  CHECK(read.links[0].latency == Seconds{5e-6});
+  CHECK(!read.links[0].full_duplex);
+}
+
+TEST_CASE("instances are numbered through all nodes, single ones keep their names", "[platforms]") {
+  const Platform two =
+      platform("2", "2", "links: [{name: pcie, between: [gpu, host], bandwidth: 1 GBps, latency: 1 us}]");
+  CHECK(two.devices[3].name == "gpu3");
+  CHECK(two.devices[3].node == 1);
+  CHECK(two.memories[4].name == "host0");
+  CHECK(names_on(two, "gpu2", "host1") == Names{"pcie2"});
+  CHECK(names_on(two, "gpu1", "host1") == Names{"no route"});
+  CHECK(names_on(two, "gpu0", "gpu1") == Names{"no route"});  // memories pass nothing on
+  CHECK(platform("1", "1", "").devices[0].name == "gpu");
+}
+
+TEST_CASE("a shared link is one link behind a switch, and alone looks as it is written", "[platforms]") {
+  const Platform four =
+      platform("4", "1", "links: [{name: pcie, between: [gpu, host], bandwidth: 8 GBps, latency: 6 us, shared_by: 2}]");
+  CHECK(names_on(four, "gpu0", "host") == Names{"pcie.gpu0", "pcie0"});
+  CHECK(names_on(four, "gpu1", "host") == Names{"pcie.gpu1", "pcie0"});
+  CHECK(names_on(four, "host", "gpu3") == Names{"pcie1", "pcie.gpu3"});
+  const std::optional<Route> route = route_between(four, memory(four, "gpu3"), memory(four, "host"));
+  CHECK(route->latency == Seconds{6e-6});
+  for (const LinkUse use : route->links) CHECK(four[use.link].bandwidth == BytesPerSecond{8e9});
+}
+
+TEST_CASE("pairs, switches of a node and switches of the cluster join what they say", "[platforms]") {
+  const Platform mesh =
+      platform("3", "2", "links: [{name: nv, between: [gpu, gpu], bandwidth: 1 GBps, latency: 1 us}]");
+  CHECK(mesh.links.size() == 6);
+  CHECK(names_on(mesh, "gpu0", "gpu2") == Names{"nv1"});
+  CHECK(names_on(mesh, "gpu2", "gpu3") == Names{"no route"});
+
+  const Platform cluster = platform("2", "2", R"(
+switches: [{name: nvswitch}, {name: ib, scope: cluster}]
+links:
+  - {name: nv, between: [gpu, nvswitch], bandwidth: 450 GBps, latency: 1 us}
+  - {name: nic, between: [gpu, ib], bandwidth: 50 GBps, latency: 1 us}
+)");
+  CHECK(cluster.vertices.size() == 6 + 3);
+  CHECK(names_on(cluster, "gpu0", "gpu1") == Names{"nv0", "nv1"});
+  CHECK(names_on(cluster, "gpu1", "gpu2") == Names{"nic1", "nic2"});
+}
+
+TEST_CASE("a thousand devices expand at once", "[platforms]") {
+  const Platform big = platform("8", "128", R"(
+switches: [{name: nvswitch}, {name: ib, scope: cluster}]
+links:
+  - {name: nv, between: [gpu, nvswitch], bandwidth: 450 GBps, latency: 1 us}
+  - {name: nic, between: [gpu, ib], bandwidth: 50 GBps, latency: 1 us}
+  - {name: pcie, between: [gpu, host], bandwidth: 50 GBps, latency: 1 us}
+)");
+  CHECK(big.devices.size() == 1024);
+  CHECK(big.links.size() == 3 * 1024);
+  CHECK(names_on(big, "gpu0", "gpu1023") == Names{"nic0", "nic1023"});
+}
+
+TEST_CASE("a platform that is nobody's is refused with the nearest", "[platforms]") {
+  CHECK(complaint_of([] { load_platform("h20"); }) ==
+        "no file and no shipped platform is called 'h20'; did you mean 'h200'? (plimsoll list platforms)");
+}

@@ -1,0 +1,156 @@
+#include "traces/trace_file.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/bad_input.h"
+#include "traces/synthetic.h"
+
+using namespace plimsoll;
+
+namespace {
+
+const Chain& chain_of(const Trace& trace) {
+  return std::get<Chain>(trace.model);
+}
+
+Chain chain_with(const std::string& stage_keys, const std::string& top = "") {
+  return chain_of(parse_trace(R"({"format": "plimsoll.trace.v1", "kind": "chain", "name": "n", "input_bytes": 4,)" +
+                                  top +
+                                  R"("stages": [{"name": "a", "forward_s": 1, "backward_s": 2, "output_bytes": 3,
+                                     "saved_bytes": 7)" +
+                                  stage_keys + R"(}, {"name": "loss", "forward_s": 0,
+                                     "backward_s": 1, "output_bytes": 0, "saved_bytes": 5}]})",
+                              "t.json"));
+}
+
+}  // namespace
+
+TEST_CASE("what a chain leaves out has the stated default", "[traces]") {
+  const Chain chain = chain_with("");
+  const Stage& stage = chain.stages.front();
+  CHECK(stage.forward_nograd == Seconds{1});
+  CHECK(stage.input_gradient == Bytes{4});
+  CHECK(chain.stages[1].input_gradient == Bytes{3});
+  CHECK(stage.forward_workspace == Bytes{0});
+  CHECK(stage.forward_nograd_workspace == Bytes{0});
+  CHECK(stage.backward_workspace == Bytes{0});
+  CHECK(stage.backward_accumulate_workspace == Bytes{0});
+  CHECK(stage.parameters.empty());
+  CHECK(!stage.parameter_gradient);
+  CHECK(!stage.weight_saved);
+  CHECK(!stage.has_backward_weight);
+  CHECK(!stage.forward_flops);
+  CHECK(stage.keeps_input);
+  CHECK(stage.keeps_output);
+  CHECK(stage.recomputable);
+  CHECK(chain.source == Source{});
+}
+
+TEST_CASE("defaults of a chain follow what is given", "[traces]") {
+  const Chain chain = chain_with(R"(, "forward_workspace_bytes": 5, "backward_workspace_bytes": 6)");
+  CHECK(chain.stages[0].forward_nograd_workspace == Bytes{5});
+  CHECK(chain.stages[0].backward_accumulate_workspace == Bytes{6});
+}
+
+TEST_CASE("parameter_bytes is an anonymous parameter behind the listed ones", "[traces]") {
+  const Chain chain = chain_with(R"(, "parameter_bytes": 9)", R"("parameters": [{"id": 0, "bytes": 8}],)");
+  REQUIRE(chain.parameters.size() == 2);
+  CHECK(chain.parameters[0] == Parameter{"parameter0", Bytes{8}});
+  CHECK(chain.parameters[1] == Parameter{"a.parameters", Bytes{9}});
+  CHECK(chain.stages[0].parameters == std::vector<std::uint32_t>{1});
+  CHECK(chain_with(R"(, "parameter_bytes": 0)").parameters.empty());
+}
+
+TEST_CASE("the order of keys and escapes in them do not matter", "[traces]") {
+  const Trace trace = parse_trace(R"({"stages": [{"saved_bytes": 1, "output_bytes": 0, "backward_s": 0, "forward_s": 0,
+    "n\u0061me": "\u00e9"}], "input_bytes": 1, "name": "n", "kind": "chain", "format": "plimsoll.trace.v1"})",
+                                  "t.json");
+  CHECK(chain_of(trace).stages[0].name == "\u00e9");
+}
+
+TEST_CASE("the source keeps its free keys as written", "[traces]") {
+  const Chain chain = chain_with("", R"("source": {"kind": "measured", "device": "D", "dtype": "bf16",
+    "versions": {"torch": "1.13",  "n": [1, 2.50, null]}, "date": "2026-11-21", "threads": 1, "ok": true},)");
+  CHECK(chain.source.kind == Source::Kind::measured);
+  CHECK(chain.source.device == "D");
+  CHECK(chain.source.dtype == "bf16");
+  CHECK(chain.source.notes ==
+        std::vector<std::pair<std::string, std::string>>{{"versions", R"({"torch":"1.13","n":[1,2.50,null]})"},
+                                                         {"date", "2026-11-21"},
+                                                         {"threads", "1"},
+                                                         {"ok", "true"}});
+}
+
+TEST_CASE("storages are numbered as the file does, or in order of appearance", "[traces]") {
+  const auto graph = [](const std::string& a, const std::string& b, const std::string& c) {
+    const auto tensor = [](const std::string& name, const std::string& kind, const std::string& storage) {
+      return R"({"name": ")" + name + R"(", "kind": ")" + kind + R"(", "bytes": 4)" +
+             (storage.empty() ? "" : R"(, "storage": )" + storage) + "}";
+    };
+    return std::get<Graph>(parse_trace(R"({"format": "plimsoll.trace.v1", "kind": "graph", "name": "n", "tensors": [)" +
+                                           tensor("a", "input", a) + "," + tensor("b", "activation", b) + "," +
+                                           tensor("c", "activation", c) + R"(], "ops": [{"name": "f", "phase":
+                                           "forward", "time_s": 1, "inputs": [0], "outputs": [1, 2]}]})",
+                                       "t.json")
+                               .model);
+  };
+  const auto storages = [](const Graph& g) {
+    return std::vector<std::uint32_t>{g.tensors[0].storage.index, g.tensors[1].storage.index,
+                                      g.tensors[2].storage.index};
+  };
+  CHECK(storages(graph("", "", "")) == std::vector<std::uint32_t>{0, 1, 2});
+  CHECK(storages(graph("1", "0", "1")) == std::vector<std::uint32_t>{1, 0, 1});
+  CHECK(storages(graph("7", "", "7")) == std::vector<std::uint32_t>{0, 1, 0});
+  CHECK(graph("7", "", "7").storages == 2);
+}
+
+TEST_CASE("every shipped trace reads, and reads back the same after writing", "[traces]") {
+  const std::vector<std::string> names = shipped_traces();
+  CHECK(names.size() >= 1);
+  for (const std::string& name : names) {
+    INFO(name);
+    const Trace trace = load_trace(name);
+    CHECK(parse_trace(trace_text(trace), "again") == trace);
+    CHECK(trace_text(parse_trace(trace_text(trace), "again")) == trace_text(trace));
+  }
+}
+
+TEST_CASE("a graph with everything in it reads back the same after writing", "[traces]") {
+  const auto seconds = [](double s) { return Seconds{s}; };
+  Graph graph;
+  graph.name = "all";
+  graph.source.notes = {{"formula", "a \"quoted\" \\ text\n"}, {"number", "1.50"}, {"list", "[1,2]"}};
+  graph.tensors = {{"x", TensorKind::input, Bytes{4}, {0}, {2, 2}, "int8"},
+                   {"w", TensorKind::parameter, Bytes{8}, {1}, {}, "fp32"},
+                   {"y", TensorKind::activation, Bytes{4}, {2}, {}, ""},
+                   {"y'", TensorKind::activation, Bytes{4}, {2}, {}, ""},
+                   {"dw", TensorKind::parameter_gradient, Bytes{8}, {3}, {}, ""},
+                   {"m", TensorKind::optimizer_state, Bytes{8}, {4}, {}, ""}};
+  graph.storages = 5;
+  Op f{.name = "f", .kind = "mm", .duration = seconds(0.1), .nograd_duration = seconds(1.0 / 3)};
+  f.flops = Flops{1e12};
+  f.bytes_moved = Bytes{12};
+  f.workspace = Bytes{1};
+  f.nograd_workspace = Bytes{2};
+  f.accumulate_workspace = Bytes{3};
+  f.inputs = {{0}, {1}};
+  f.outputs = {{2}};
+  f.saved = {{2}};
+  f.recomputable = false;
+  f.attributes = {{"axis", "-1"}, {"mode", "nearest"}};
+  Op relu{.name = "relu", .stage = 1, .duration = seconds(0), .inputs = {{2}}, .outputs = {{3}}, .mutates = {{2}}};
+  Op b{.name = "b", .phase = Phase::backward_weight, .duration = seconds(1e-9), .inputs = {{3}, {0}}, .outputs = {{4}}};
+  Op u{.name = "u", .phase = Phase::update, .bytes_moved = Bytes{24}, .inputs = {{4}, {1}, {5}}, .mutates = {{1}, {5}}};
+  graph.ops = {f, relu, b, u};
+  graph.colocate = {{{0}, {2}}};
+
+  const Trace trace{graph};
+  CHECK(parse_trace(trace_text(trace), "again") == trace);
+
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / "plimsoll_trace_file_test.json";
+  write_trace(file, trace);
+  CHECK(read_trace(file) == trace);
+  std::filesystem::remove(file);
+  CHECK(complaint_of([&] { write_trace("/nowhere/t.json", trace); }) ==
+        "/nowhere/t.json: cannot write: No such file or directory");
+}
