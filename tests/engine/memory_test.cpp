@@ -70,6 +70,19 @@ TEST_CASE("steps of no duration at the very start count their rounds from date 0
   CHECK(timeline.makespan == Seconds{0});
 }
 
+TEST_CASE("a duration too short to change the date goes on with its rounds", "[engine][memory]") {
+  const Engine engine = any_engine();
+  INFO(engine.name);
+  Steps steps;
+  const StepId before = steps.compute(0, 1);
+  const StepId tiny = steps.compute(0, 1e-20, 3, {});
+  const StepId after = steps.compute(0, 1, 4, {});
+  const Timeline timeline = engine.simulate(steps.builder.finish(), PlatformBuilder(1));
+  CHECK(timeline.steps[before.index] == Interval{{0}, {1}, 0, 0});
+  CHECK(timeline.steps[tiny.index] == Interval{{1}, {1}, 0, 1});
+  CHECK(timeline.steps[after.index] == Interval{{1}, {2}, 1, 0});
+}
+
 TEST_CASE("the first of equal peaks is named, in the order of the streams", "[engine][memory]") {
   const Engine engine = any_engine();
   INFO(engine.name);
