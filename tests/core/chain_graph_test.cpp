@@ -1,0 +1,203 @@
+// A chain as a graph, its tape with drops, its times on other devices, its bounds.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "sim/core/chain_graph.h"
+#include "sim/core/lower_bounds.h"
+#include "sim/core/scaling.h"
+#include "sim/core/tape.h"
+#include "tests/generate/problems.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<std::string> names(const Graph& graph, const std::vector<TensorId>& tensors) {
+  std::vector<std::string> list;
+  for (const TensorId t : tensors) list.push_back(graph[t].name);
+  return list;
+}
+
+using Names = std::vector<std::string>;
+
+TEST_CASE("ops 0..n-1 of a chain's graph are its forwards, then come the backwards from the last stage",
+          "[chain_graph]") {
+  const ChainGraph made = chain_graph(worked_example(), Optimizer::none);
+  REQUIRE(made.graph.ops.size() == 6);
+  CHECK(made.forward == std::vector<OpId>{OpId{0}, OpId{1}, OpId{2}});
+  CHECK(made.backward == std::vector<OpId>{OpId{5}, OpId{4}, OpId{3}});
+  CHECK(names(made.graph, made.graph.ops[0].outputs) == Names{"x1", "saved by first"});
+  CHECK(names(made.graph, made.graph.ops[4].inputs) == Names{"gradient of x2", "saved by second", "x1", "x2"});
+  CHECK(names(made.graph, made.graph.ops[4].outputs) == Names{"gradient of x1"});
+  CHECK(made.graph[made.graph.ops[0].saved.at(0)].bytes == Bytes{4});  // saved 7 less its output 3
+}
+
+TEST_CASE("a backward does not read the boundary tensors that its stage does not keep, but for the network's input",
+          "[chain_graph]") {
+  Chain chain = worked_example();
+  for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = false;
+  const ChainGraph made = chain_graph(chain, Optimizer::none);
+  CHECK(names(made.graph, made.graph.ops[4].inputs) == Names{"gradient of x2", "saved by second"});
+  CHECK(names(made.graph, made.graph.ops[5].inputs) == Names{"gradient of x1", "saved by first", "x0"});
+}
+
+TEST_CASE("shared parameters have one gradient, and adam two states and one update a gradient", "[chain_graph]") {
+  Chain chain = worked_example();
+  chain.parameters = {{"w", Bytes{5}}, {"v", Bytes{2}}};
+  chain.stages[0].parameters = {0, 1};
+  chain.stages[1].parameters = {0};
+  const ChainGraph made = chain_graph(chain, Optimizer::adam);
+  CHECK(bytes_of_kind(made.graph, TensorKind::parameter) == Bytes{7});
+  CHECK(bytes_of_kind(made.graph, TensorKind::parameter_gradient) == Bytes{7});
+  CHECK(bytes_of_kind(made.graph, TensorKind::optimizer_state) == Bytes{14});
+  CHECK(made.updates.size() == 2);
+  CHECK(made.graph[made.updates[0]].bytes_moved ==
+        Bytes{7 * 5});  // reads w, its gradient, 2 states; writes w, 2 states
+}
+
+TEST_CASE("a stated gradient of another size is a tensor of its own, one of 0 bytes means frozen", "[chain_graph]") {
+  Chain chain = worked_example();
+  chain.parameters = {{"w", Bytes{5}}};
+  chain.stages[0].parameters = {0};
+  chain.stages[0].parameter_gradient = Bytes{10};
+  CHECK(bytes_of_kind(chain_graph(chain, Optimizer::none).graph, TensorKind::parameter_gradient) == Bytes{10});
+  chain.stages[0].parameter_gradient = Bytes{0};
+  const ChainGraph frozen = chain_graph(chain, Optimizer::adam);
+  CHECK(bytes_of_kind(frozen.graph, TensorKind::parameter_gradient) == Bytes{0});
+  CHECK(frozen.updates.empty());
+}
+
+TEST_CASE("a split backward gives the input gradient first, and keeps for the weights what they need",
+          "[chain_graph]") {
+  Chain chain = worked_example();
+  for (Stage& stage : chain.stages) {
+    stage.has_backward_weight = true;
+    stage.backward_weight = Seconds{stage.backward.value / 4};
+  }
+  chain.stages[0].weight_saved = Bytes{1};
+  chain.parameters = {{"w", Bytes{5}}};
+  chain.stages[0].parameters = {0};
+  const ChainGraph made = chain_graph(chain, Optimizer::none, Backward::split);
+  REQUIRE(made.graph.ops.size() == 9);
+  const Op& input = made.graph[made.backward[0]];
+  const Op& weight = made.graph[made.weight[0]];
+  CHECK(input.phase == Phase::backward_input);
+  CHECK(input.duration == Seconds{1.5});
+  CHECK(weight.duration == Seconds{0.5});
+  CHECK(names(made.graph, input.outputs) == Names{"gradient of x0"});
+  CHECK(names(made.graph, weight.outputs) == Names{"gradient of w"});
+  CHECK(names(made.graph, weight.inputs) == Names{"gradient of x1", "saved by first", "x0"});
+  CHECK(made.graph[made.graph[made.forward[0]].saved[0]].bytes == Bytes{1});
+  CHECK(made.graph[made.graph[made.forward[0]].saved[1]].bytes == Bytes{3});
+}
+
+TEST_CASE("tensors that pass a stage by are made once and counted once", "[chain_graph]") {
+  Chain chain = even_chain(2);
+  chain.tensors = {{"in", Bytes{10}}, {"skip", Bytes{4}}, {"a", Bytes{6}}, {"b", Bytes{6}}};
+  chain.boundaries = {{0}, {1, 2}, {1, 3}, {}};
+  const ChainGraph made = chain_graph(chain, Optimizer::none);
+  CHECK(names(made.graph, made.graph[made.forward[0]].outputs) == Names{"skip", "a", "saved by stage 0"});
+  CHECK(names(made.graph, made.graph[made.forward[1]].outputs) == Names{"b", "saved by stage 1"});
+  CHECK(names(made.graph, made.graph[made.forward[1]].inputs) == Names{"skip", "a"});
+}
+
+TEST_CASE("a chain without a loss gets one that hands its output gradient back", "[chain_graph]") {
+  Chain chain = worked_example();
+  chain.stages.pop_back();
+  const Chain whole = with_loss(chain);
+  REQUIRE(whole.stages.size() == 3);
+  CHECK(whole.stages[2].output == Bytes{0});
+  CHECK(whole.stages[2].input_gradient == Bytes{2});
+  CHECK(whole.stages[2].backward == Seconds{0});
+  CHECK(with_loss(whole).stages.size() == 3);
+}
+
+TEST_CASE("with_drops frees every value behind its last use before it is made again", "[tape]") {
+  const ChainGraph made = chain_graph(worked_example(), Optimizer::none);
+  Tape tape;
+  tape.actions = {compute(OpId{0}, Saving::nothing),
+                  compute(OpId{1}),
+                  compute(OpId{2}),
+                  compute(OpId{3}),
+                  compute(OpId{4}),
+                  compute(OpId{0}),
+                  compute(OpId{5})};
+  tape = with_drops(made.graph, tape);
+  std::string text;
+  for (const Action& action : tape.actions) {
+    if (action.kind == ActionKind::compute) text += "[" + made.graph[action.op].name + "] ";
+    if (action.kind == ActionKind::drop) text += "-" + made.graph[action.tensor].name + " ";
+  }
+  CHECK(text ==
+        "[first] [second] [loss] [loss backward] -saved by loss -x3 "
+        "[second backward] -gradient of x2 -saved by second -x1 -x2 "
+        "[first] [first backward] -gradient of x0 -gradient of x1 -saved by first -x0 -x1 ");
+}
+
+Device device_with(std::optional<BytesPerSecond> bandwidth) {
+  Device device;
+  device.name = "gpu";
+  device.model = "fast";
+  device.peak = {{"fp32", FlopsPerSecond{100}}};
+  device.memory_bandwidth = bandwidth;
+  device.launch_overhead = Seconds{0.5};
+  return device;
+}
+
+TEST_CASE("elsewhere an op takes its roofline and a launch; where it was measured, its measured time", "[scaling]") {
+  const Source source{.kind = Source::Kind::measured, .device = "slow"};
+  const OpCost compute_bound{Seconds{9}, Flops{400}, Bytes{10}}, memory_bound{Seconds{9}, Flops{100}, Bytes{60}};
+  const Device fast = device_with(BytesPerSecond{20});
+  CHECK(duration(compute_bound, source, fast) == Seconds{4.5});  // 400 / 100 + 0.5
+  CHECK(duration(memory_bound, source, fast) == Seconds{3.5});   // 60 / 20 + 0.5
+  Device slow = fast;
+  slow.model = "slow";
+  CHECK(duration(compute_bound, source, slow) == Seconds{9});
+  Device ideal;
+  ideal.takes_trace_times = true;
+  CHECK(duration(compute_bound, source, ideal) == Seconds{9});
+  CHECK(!duration({Seconds{9}, std::nullopt, Bytes{1}}, source, fast));
+  CHECK(!duration({Seconds{9}, Flops{1}, Bytes{1}}, source, device_with(std::nullopt)));
+}
+
+TEST_CASE("a forward that keeps nothing and the weight part of a backward keep their share when re-scaled",
+          "[scaling]") {
+  Chain chain = worked_example();
+  chain.source.device = "slow";
+  for (Stage& stage : chain.stages) {
+    stage.forward_flops = Flops{350};
+    stage.backward_flops = Flops{750};
+    stage.forward_bytes_moved = stage.backward_bytes_moved = Bytes{1};
+  }
+  chain.stages[0].forward_nograd = Seconds{0.5};
+  chain.stages[0].backward_weight = Seconds{0.5};
+  const ScaledChain scaled = scaled_to(chain, device_with(BytesPerSecond{20}));
+  CHECK(scaled.rescaled);
+  CHECK(scaled.refused.empty());
+  CHECK(scaled.chain.stages[0].forward == Seconds{4});         // 350 / 100 + 0.5
+  CHECK(scaled.chain.stages[0].forward_nograd == Seconds{2});  // half of it, as measured
+  CHECK(scaled.chain.stages[0].backward == Seconds{8});
+  CHECK(scaled.chain.stages[0].backward_weight == Seconds{2});  // a quarter
+}
+
+TEST_CASE("the memory bound counts parameters, gradients that must exist by then, and the input", "[bounds]") {
+  Chain chain = worked_example();
+  chain.parameters = {{"w", Bytes{5}}, {"v", Bytes{2}}};
+  chain.stages[0].parameters = {0};
+  chain.stages[1].parameters = {1};
+  // B of stage 1: 20 as without parameters, both parameters 7, both gradients 7.
+  CHECK(lower_bounds(problem_of(chain, gpus({})), 1).memory == Bytes{34});
+  // Adam's two states of each: 14 more.
+  CHECK(lower_bounds(problem_of(chain, gpus({}), {.optimizer = Optimizer::adam}), 1).memory == Bytes{48});
+}
+
+TEST_CASE("on several devices the time bound is the critical path or the evenly shared work", "[bounds]") {
+  const LowerBounds bounds = lower_bounds(problem_of(even_chain(4), gpus({.count = 4}), {.micro_batches = 8}), 4);
+  CHECK(bounds.work == Seconds{8 * 12.0 / 4});
+  CHECK(bounds.critical_path == Seconds{12});
+  CHECK(bounds.time() == Seconds{24});
+}
+
+}  // namespace
+}  // namespace plimsoll
