@@ -37,6 +37,7 @@ std::vector<Event> events_of(const Schedule& schedule, const Timeline& timeline)
 /// One memory within the current date.
 struct Level {
   BytesByKind live{}, fullest{}, told{};
+  std::int64_t total = 0, fullest_total = 0, told_total = 0;
   bool changed = false;
 };
 
@@ -61,11 +62,15 @@ class Walk {
     Level& level = levels_[memory.index];
     if (!level.changed) {
       level.changed = true;
-      level.fullest = level.live;
+      level.fullest_total = level.total;
       changed_.push_back(memory);
     }
     level.live[kind] += bytes;
-    if (sum(level.live) > sum(level.fullest)) level.fullest = level.live;
+    level.total += bytes;
+    if (level.total > level.fullest_total) {
+      level.fullest = level.live;
+      level.fullest_total = level.total;
+    }
   }
 
   void add(BufferId b, std::int64_t sign) {
@@ -88,14 +93,15 @@ class Walk {
       changed_.clear();
       for (std::size_t m = 0; m < levels_.size(); ++m) changed_.push_back(id_at<MemoryId>(m));
     }
-    std::ranges::sort(changed_);
+    if (changed_.size() > 1) std::ranges::sort(changed_);
     for (const MemoryId memory : changed_) {
       Level& level = levels_[memory.index];
       level.changed = false;
-      const bool stands_out = !all && sum(level.fullest) > std::max(sum(level.told), sum(level.live));
+      const bool stands_out = !all && level.fullest_total > std::max(level.told_total, level.total);
       if (stands_out) visit_(memory, date, level.fullest);
       if (all || stands_out || level.live != level.told) visit_(memory, date, level.live);
       level.told = level.live;
+      level.told_total = level.total;
     }
     changed_.clear();
   }

@@ -1,6 +1,7 @@
 #include "experiments/perfetto.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -215,19 +216,42 @@ class Writer {
     }
   }
 
+  /// Which kinds a memory ever holds, each as `"kind":` with the comma it needs.
+  struct CounterArgument {
+    std::size_t kind;
+    std::string label;
+  };
+  std::vector<std::vector<CounterArgument>> counter_arguments() const {
+    std::vector<std::array<bool, memory_kinds>> used(platform_.memories.size());
+    for (const Buffer& buffer : schedule_.buffers) {
+      used[buffer.memory.index][memory_kind(graph_[buffer.tensor].kind)] = true;
+    }
+    for (const Step& step : schedule_.steps) {
+      if (step.workspace > Bytes{0}) used[platform_[schedule_[step.stream].device].memory.index][workspace_kind] = true;
+    }
+    std::vector<std::vector<CounterArgument>> arguments(used.size());
+    for (std::size_t m = 0; m < used.size(); ++m) {
+      for (std::size_t k = 0; k < memory_kinds; ++k) {
+        const std::string comma = arguments[m].empty() ? "" : ",";
+        if (used[m][k]) arguments[m].push_back({k, comma + quoted(memory_kind_names[k]) + ":"});
+      }
+    }
+    return arguments;
+  }
+
   void counters() {
     std::vector<std::string> heads;
     for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
       heads.push_back("{\"ph\":\"C\",\"name\":" + quoted(platform_.memories[m].name + " memory") +
                       ",\"pid\":" + std::to_string(process(id_at<MemoryId>(m))) + ",\"ts\":");
     }
+    const std::vector<std::vector<CounterArgument>> arguments = counter_arguments();
     walk_memories(graph_, platform_, schedule_, timeline_, [&](MemoryId memory, Seconds date, const BytesByKind& live) {
+      if (arguments[memory.index].empty()) return;
       begin_event();
       text_ << heads[memory.index];
       text_.microseconds(nanoseconds(date)) << ",\"args\":{";
-      for (std::size_t k = 0; k < memory_kinds; ++k) {
-        text_ << (k == 0 ? "\"" : ",\"") << memory_kind_names[k] << "\":" << live[k];
-      }
+      for (const CounterArgument& each : arguments[memory.index]) text_ << each.label << live[each.kind];
       text_ << "}}";
     });
   }

@@ -35,6 +35,19 @@ std::vector<fs::path> files_of(const fs::path& folder, std::string_view stem, st
   return files;
 }
 
+/// Whether the folder holds anything but results files: those may be there, still empty, before their manifest is.
+bool holds_other_things(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    const bool about_to_be = name.starts_with("manifest.") && name.find(".unfinished-") != std::string::npos;
+    const bool empty_results =
+        name.starts_with("results.") && entry.is_regular_file(ignored) && entry.file_size(ignored) == 0;
+    if (!about_to_be && !empty_results) return true;
+  }
+  return false;
+}
+
 /// The whole lines of a results file.
 Records read_records(const fs::path& path) {
   const std::string text = read_text_file(path);
@@ -115,7 +128,7 @@ SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity)
     // What has no results yet may still be changed.
     if (before_.records.empty() && before_.identity != identity) before_.cases.clear();
     if (!before_.records.empty()) check_same(folder_, before_.identity, identity);
-  } else if (!fs::is_empty(folder_, error)) {
+  } else if (holds_other_things(folder_)) {
     throw InputError(
         located(folder_.string(), {}, "", "is not empty and holds no sweep; choose another folder with -o"));
   }
