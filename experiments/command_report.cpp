@@ -5,6 +5,7 @@
 
 #include "experiments/commands.h"
 #include "experiments/report.h"
+#include "experiments/report_table.h"
 
 namespace plimsoll {
 
@@ -17,7 +18,7 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
       "Writes results.csv, report.html (opens in any browser, needs no network) and, per trace and platform, the\n"
       "trade-off of iteration time against memory as SVG, PDF and PNG (drawn by python3 with matplotlib). A sweep "
       "that\n"
-      "is not finished is reported as far as it is. Prints the paths of the files.\n"
+      "is not finished is reported as far as it is. Prints a table a trace and platform, and the paths of the files.\n"
       "  plimsoll report out/demo");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("results", arguments->results, "folder of a sweep")->required()->type_name("DIR");
@@ -25,6 +26,7 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
       ->type_name("DIR");
   command->callback([arguments, &exit_code, &command_line] {
     const std::string& folder = arguments->folder.empty() ? arguments->results : arguments->folder;
+    std::cout << report_table(read_sweep(arguments->results)) << '\n';
     for (const auto& path : write_report(arguments->results, folder, made_by(command_line))) {
       std::cout << path.string() << '\n';
     }

@@ -1,0 +1,72 @@
+#include "experiments/report_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+/// The records of one case: by budget (unlimited last), then by strategy.
+struct Case {
+  std::string title;
+  std::vector<std::string> strategies;  // in the order of the points
+  std::map<std::int64_t, std::map<std::string, std::string>> cells;
+};
+
+constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+std::string cell_of(const Json& record) {
+  if (!record.at("feasible").get<bool>()) return "-";
+  const double time = record.at("makespan_s").get<double>(), bound = record.at("lower_bound_s").get<double>();
+  const std::string above = bound > 0 ? fmt::format(" {:+6.1f} %", 100 * (time / bound - 1)) : "";
+  return format_seconds(Seconds{time}) + above;
+}
+
+std::string title_of(const Json& record) {
+  std::string title =
+      fmt::format("{} on {}", record.at("trace").get<std::string>(), record.at("platform").get<std::string>());
+  const auto micro_batches = record.at("micro_batches").get<std::uint32_t>();
+  const std::string optimizer = record.at("optimizer").get<std::string>();
+  if (micro_batches > 1) title += fmt::format(", {} micro-batches", micro_batches);
+  if (optimizer != "none") title += fmt::format(", {}", optimizer);
+  if (record.at("times_rescaled").get<bool>()) title += " (times re-scaled)";
+  return title;
+}
+
+}  // namespace
+
+std::string report_table(const SweepContents& contents) {
+  std::map<std::size_t, Case> cases;
+  for (const auto& [point, text] : contents.records) {
+    const Json record = Json::parse(text);
+    Case& of = cases[record.value("case", std::size_t{0})];
+    const std::string strategy = record.at("strategy").get<std::string>();
+    const Json& budget = record.at("memory_budget_bytes");
+    of.title = title_of(record);
+    if (std::ranges::find(of.strategies, strategy) == of.strategies.end()) of.strategies.push_back(strategy);
+    of.cells[budget.is_null() ? unlimited : budget.get<std::int64_t>()][strategy] = cell_of(record);
+  }
+  std::string table;
+  for (const auto& [index, of] : cases) {
+    table += fmt::format("\n{}\n  {:>12}", of.title, "budget");
+    for (const std::string& strategy : of.strategies) table += fmt::format("  {:>20}", strategy);
+    table += "   iteration time and its distance from the lower bound\n";
+    for (const auto& [budget, cells] : of.cells) {
+      table += fmt::format("  {:>12}", budget == unlimited ? "unlimited" : format_bytes(Bytes{budget}));
+      for (const std::string& strategy : of.strategies) {
+        const auto cell = cells.find(strategy);
+        table += fmt::format("  {:>20}", cell == cells.end() ? "" : cell->second);
+      }
+      table += '\n';
+    }
+  }
+  return table;
+}
+
+}  // namespace plimsoll
