@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "sim/core/graph.h"
+#include "sim/core/names.h"
 #include "sim/core/platform.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
@@ -17,8 +18,12 @@ namespace plimsoll {
 /// The kinds of tensors, then workspaces.
 inline constexpr std::size_t memory_kinds = 7;
 inline constexpr std::size_t workspace_kind = 6;
-inline constexpr std::array<std::string_view, memory_kinds> memory_kind_names{
-    "input", "parameters", "activations", "gradients", "parameter_gradients", "optimizer_states", "workspace"};
+inline constexpr auto memory_kind_names = [] {
+  std::array<std::string_view, memory_kinds> names;
+  for (const auto& [kind, name] : Names<TensorKind>::all) names[static_cast<std::size_t>(kind)] = name;
+  names[workspace_kind] = "workspace";
+  return names;
+}();
 
 constexpr std::size_t memory_kind(TensorKind kind) {
   return static_cast<std::size_t>(kind);

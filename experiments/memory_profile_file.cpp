@@ -36,8 +36,7 @@ Json peak_of(const Problem& problem, const Schedule& schedule, const Timeline& t
   json["step"] = at_start ? Json() : Json(moment.step.index);
   const bool has_op = !at_start && schedule[moment.step].op != no_op;
   json["op"] = has_op ? Json(problem.graph[schedule[moment.step].op].name) : Json();
-  for (std::size_t k = 0; k < memory_kinds; ++k)
-    json["by_kind"][std::string(memory_kind_names[k]) + "_bytes"] = by_kind[k];
+  for (std::size_t k = 0; k < memory_kinds; ++k) json["bytes_by_kind"][std::string(memory_kind_names[k])] = by_kind[k];
   json["tensors"] = std::move(tensors);
   return json;
 }

@@ -158,11 +158,11 @@ TEST_CASE("the memory profile is a table, and its JSON says what is in memory at
   const Json& gpu = json["memories"][0];
   CHECK(gpu["peak_bytes"] == 22);
   CHECK(gpu["date_s"] == 3.0);  // B2 starts
-  CHECK(gpu["by_kind"]["workspace_bytes"] == 1);
-  CHECK(gpu["by_kind"]["input_bytes"] == 4);
-  CHECK(gpu["by_kind"]["gradients_bytes"] == 5);
-  CHECK(gpu["by_kind"]["activations_bytes"] == 12);
-  std::int64_t bytes = gpu["by_kind"]["workspace_bytes"], before = bytes + 22;
+  CHECK(gpu["bytes_by_kind"]["workspace"] == 1);
+  CHECK(gpu["bytes_by_kind"]["input"] == 4);
+  CHECK(gpu["bytes_by_kind"]["gradient"] == 5);
+  CHECK(gpu["bytes_by_kind"]["activation"] == 12);
+  std::int64_t bytes = gpu["bytes_by_kind"]["workspace"], before = bytes + 22;
   for (const Json& tensor : gpu["tensors"]) {
     CHECK(tensor["bytes"] <= before);
     before = tensor["bytes"];
