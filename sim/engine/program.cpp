@@ -135,6 +135,8 @@ class Flattener {
     std::vector<std::uint32_t> last_on_stream(schedule_.streams.size(), none);
     program_.steps.reserve(schedule_.steps.size() + 1);
     program_.predecessors.reserve(schedule_.steps.size());
+    program_.allocations.reserve(schedule_.buffer_list.size());
+    program_.frees.reserve(schedule_.buffer_list.size());
     for (const Step& step : schedule_.steps) {
       EXPECTS(step.stream.index < schedule_.streams.size());
       const std::uint32_t id = size_of(program_.steps);
