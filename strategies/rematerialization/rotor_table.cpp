@@ -13,6 +13,9 @@ namespace plimsoll {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
+// Rows (i, .) are read while they are in the cache by this many rows (i, l).
+constexpr std::size_t last_stages_at_once = 8;
+
 constexpr std::size_t block_size = std::size_t{1} << 18;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) {
@@ -28,25 +31,32 @@ std::int64_t common_divisor(const ChainModel& model) {
   return std::max<std::int64_t>(divisor, 1);
 }
 
-PLIMSOLL_VECTOR_CLONES
-void relax(double* best, const double* a, const double* b, double nograd, std::int32_t count) {
-  for (std::int32_t m = 0; m < count; ++m) {
-    const double time = nograd + a[m] + b[m];
-    best[m] = time < best[m] ? time : best[m];
+// Loops over memory run over whole vectors: rows are followed by this many zeros, their right continuation.
+constexpr std::int32_t lanes = 8;
+
+inline void relax(double* __restrict__ best, const double* __restrict__ a, const double* __restrict__ b, double nograd,
+                  std::int32_t count) {
+  for (std::int32_t m = 0; m < count; m += lanes) {
+    for (std::int32_t k = m; k < m + lanes; ++k) {
+      const double time = nograd + a[k] + b[k];
+      best[k] = time < best[k] ? time : best[k];
+    }
   }
 }
 
-PLIMSOLL_VECTOR_CLONES
-void relax(double* best, const double* a, double nograd, std::int32_t count) {
-  for (std::int32_t m = 0; m < count; ++m) {
-    const double time = nograd + a[m];
-    best[m] = time < best[m] ? time : best[m];
+inline void relax(double* __restrict__ best, const double* __restrict__ a, double nograd, std::int32_t count) {
+  for (std::int32_t m = 0; m < count; m += lanes) {
+    for (std::int32_t k = m; k < m + lanes; ++k) {
+      const double time = nograd + a[k];
+      best[k] = time < best[k] ? time : best[k];
+    }
   }
 }
 
-PLIMSOLL_VECTOR_CLONES
-void relax(double* best, double nograd, std::int32_t count) {
-  for (std::int32_t m = 0; m < count; ++m) best[m] = nograd < best[m] ? nograd : best[m];
+inline void relax(double* best, double nograd, std::int32_t count) {
+  for (std::int32_t m = 0; m < count; m += lanes) {
+    for (std::int32_t k = m; k < m + lanes; ++k) best[k] = nograd < best[k] ? nograd : best[k];
+  }
 }
 
 }  // namespace
@@ -71,7 +81,7 @@ RotorTable::RotorTable(ChainModel model, std::int64_t slots, SlotRounding roundi
                : static_cast<Slots>(std::min<std::int64_t>(bytes.count / unit_, capacity_ + 1));
   };
   std::ranges::transform(model_.x, std::back_inserter(x_), rounded);
-  std::ranges::transform(model_.saved, std::back_inserter(saved_), rounded);
+  for (std::size_t i = 0; i < model_.stages(); ++i) kept_.push_back(rounded(conditions_.kept(i)));
   build();
 }
 
@@ -90,9 +100,15 @@ RotorTable::Slots RotorTable::slots_for(Bytes need) const {
 void RotorTable::build() {
   const std::size_t n = model_.stages();
   rows_.resize(n * (n + 1) / 2);
-  Scratch scratch{std::vector<double>(static_cast<std::size_t>(capacity_) + 1), std::vector<Slots>(n)};
-  for (std::size_t l = 0; l < n; ++l) {
-    for (std::size_t i = l + 1; i-- > 0;) rows_[l * (l + 1) / 2 + i] = best_row(i, l, scratch);
+  early_rows_.resize(n * (n + 1) / 2);
+  Scratch scratch{std::vector<double>(static_cast<std::size_t>(capacity_ + 1 + lanes)), std::vector<Slots>(n)};
+  for (std::size_t first = 0; first < n; first += last_stages_at_once) {
+    const std::size_t end = std::min(n, first + last_stages_at_once);
+    for (std::size_t i = end; i-- > 0;) {
+      for (std::size_t l = std::max(first, i); l < end; ++l) {
+        rows_[l * (l + 1) / 2 + i] = early_row(i, l) = best_row(i, l, scratch);
+      }
+    }
   }
 }
 
@@ -103,8 +119,8 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scra
 
   // Memory of every choice.
   const Row& after = row(i + 1, l);
-  const Slots save_low = std::min(none, std::max(all, saved_[i] + after.need));
-  const Slots save_enough = std::min(none, std::max(save_low, saved_[i] + after.enough));
+  const Slots save_low = std::min(none, std::max(all, kept_[i] + after.need));
+  const Slots save_enough = std::min(none, std::max(save_low, kept_[i] + after.enough));
   Slots need = save_low;
   std::size_t end = i + 1;  // splits are i + 1 .. end - 1
   Bytes run;
@@ -116,7 +132,7 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scra
       null = slots_for(conditions_.held(l) + run);
       if (null == none) break;
     }
-    const Slots low = std::max({null, x_[end] + row(end, l).need, row(i, end - 1).need});
+    const Slots low = std::max({null, x_[end] + row(end, l).need, early_row(i, end - 1).need});
     scratch.low[end] = low;
     need = std::min(need, low);
   }
@@ -125,13 +141,22 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scra
   double* const best = scratch.best.data();
   std::fill(best + need, best + save_low, infinite);
   if (save_low < save_enough) {
-    const Slots varies = std::clamp(saved_[i] + after.need, save_low, save_enough);
-    const double* from = after.values + (varies - saved_[i] - after.need);
+    const Slots varies = std::clamp(kept_[i] + after.need, save_low, save_enough);
+    const double* from = after.values + (varies - kept_[i] - after.need);
     std::copy(from, from + (save_enough - varies), best + varies);
   }
 
+  relax_splits(i, l, end, need, save_enough, scratch);
+  Slots enough = save_enough;
+  while (enough > need && best[enough - 1] <= 0) --enough;
+  return {store(best + need, best + enough), need, enough};
+}
+
+PLIMSOLL_VECTOR_CLONES
+void RotorTable::relax_splits(std::size_t i, std::size_t l, std::size_t end, Slots need, Slots high,
+                              Scratch& scratch) const {
   // `best` falls with m, and what precedes the two parts of a split grows with j: from `high` on no split is better.
-  Slots high = save_enough;
+  double* const best = scratch.best.data();
   double nograd = 0;
   for (std::size_t j = i + 1; j < end; ++j) {
     nograd += nograd_[j - 1];
@@ -140,7 +165,7 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scra
     const Slots low = scratch.low[j];
     if (low >= high) continue;
     const Row& late = row(j, l);
-    const Row& early = row(i, j - 1);
+    const Row& early = early_row(i, j - 1);
     const Slots late_end = std::clamp(x_[j] + late.enough, low, high);
     const Slots early_end = std::clamp(early.enough, low, high);
     const Slots both = std::min(late_end, early_end), either = std::max(late_end, early_end);
@@ -150,21 +175,18 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Scratch& scra
     if (both < either) relax(best + both, late_end > both ? late_at(both) : early_at(both), nograd, either - both);
     if (either < high) relax(best + either, nograd, high - either);
   }
-  Slots enough = save_enough;
-  while (enough > need && best[enough - 1] <= 0) --enough;
-  return {store(best + need, best + enough), need, enough};
 }
 
 const double* RotorTable::store(const double* first, const double* last) {
-  const auto count = static_cast<std::size_t>(last - first);
-  if (count == 0) return nullptr;
+  if (first == last) return nullptr;
+  const auto count = static_cast<std::size_t>(last - first + lanes);
   if (count > block_left_) {
     block_left_ = std::max(block_size, count);
     blocks_.push_back(std::make_unique_for_overwrite<double[]>(block_left_));
   }
   double* const to = blocks_.back().get() + (std::max(block_size, count) - block_left_);
   block_left_ -= count;
-  std::copy(first, last, to);
+  std::fill_n(std::copy(first, last, to), lanes, 0.0);
   return to;
 }
 
@@ -211,7 +233,7 @@ void RotorTable::append(ChainSequence& sequence, std::size_t i, std::size_t l, S
   const std::size_t j = split(i, l, m);
   if (j == i) {
     sequence.push_back({Kind::forward_saving, i});
-    if (i < l) append(sequence, i + 1, l, m - saved_[i]);
+    if (i < l) append(sequence, i + 1, l, m - kept_[i]);
     sequence.push_back({Kind::backward, i});
     return;
   }
@@ -224,7 +246,7 @@ void RotorTable::append(ChainSequence& sequence, std::size_t i, std::size_t l, S
 std::size_t RotorTable::split(std::size_t i, std::size_t l, Slots m) const {
   const double best = time(i, l, m);
   EXPECTS(best < infinite);
-  if (i == l || (m >= slots_for(conditions_.all(i, l)) && time(i + 1, l, m - saved_[i]) <= best)) return i;
+  if (i == l || (m >= slots_for(conditions_.all(i, l)) && time(i + 1, l, m - kept_[i]) <= best)) return i;
   double nograd = 0;
   Bytes run;
   for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {

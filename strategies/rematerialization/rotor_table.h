@@ -53,10 +53,15 @@ class RotorTable {
   void choose_slot(std::int64_t slots);
   void build();
   Row best_row(std::size_t i, std::size_t l, Scratch&);
+  void relax_splits(std::size_t i, std::size_t l, std::size_t end, Slots need, Slots high, Scratch&) const;
   const double* store(const double* first, const double* last);
 
   Slots slots_for(Bytes need) const;
   const Row& row(std::size_t i, std::size_t l) const { return rows_[l * (l + 1) / 2 + i]; }
+  const Row& early_row(std::size_t i, std::size_t l) const {
+    return early_rows_[i * model_.stages() - i * (i + 1) / 2 + l];
+  }
+  Row& early_row(std::size_t i, std::size_t l) { return early_rows_[i * model_.stages() - i * (i + 1) / 2 + l]; }
   double time(std::size_t i, std::size_t l, Slots m) const;
   void append(ChainSequence&, std::size_t i, std::size_t l, Slots m) const;
   std::size_t split(std::size_t i, std::size_t l, Slots m) const;
@@ -68,9 +73,10 @@ class RotorTable {
   std::int64_t unit_ = 1;
   bool exact_ = false;
   Slots capacity_ = 0;                             // the largest m
-  std::vector<Slots> x_, saved_;                   // in slots
+  std::vector<Slots> x_, kept_;                   // in slots
   std::vector<double> nograd_;                     // seconds
   std::vector<Row> rows_;                          // (i, l) by l, then i
+  std::vector<Row> early_rows_;                    // the same by i, then l
   std::vector<std::unique_ptr<double[]>> blocks_;  // what rows point into
   std::size_t block_left_ = 0;
 };
