@@ -71,6 +71,8 @@ ChainModel chain_model(const Chain& chain, const TrainingState& state) {
     model.nograd.push_back(stage.forward_nograd);
     model.backward.push_back(stage.backward);
     model.recomputable.push_back(stage.recomputable);
+    model.keeps_input.push_back(stage.keeps_input || i == 0);
+    model.keeps_output.push_back(stage.keeps_output);
     const bool accumulates = fresh.any[i] && (existing || fresh.accumulate[i]);
     const Bytes workspace = accumulates ? stage.backward_accumulate_workspace : stage.backward_workspace;
     const bool both = mixed && fresh.any[i];

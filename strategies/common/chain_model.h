@@ -23,6 +23,8 @@ struct ChainModel {
       new_gradients;  ///< parameter gradients that appear at backward i, those of later stages being there
   std::vector<Seconds> forward, nograd, backward;
   std::vector<bool> recomputable;  ///< whether forward i may run more than once
+  std::vector<bool> keeps_input;   ///< whether backward i reads x[i]; always for i = 0, whose input stays till then
+  std::vector<bool> keeps_output;  ///< whether backward i reads x[i + 1]
   Bytes resident;                  ///< parameters, optimizer states, existing gradients: live throughout
 
   std::size_t stages() const { return saved.size(); }

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = ChainStep::Kind;
 
-// First pass: legality, and for each step that makes a bare x the last step that reads it (itself if none does).
+// First pass: legality, and for each forward the last step that reads the x it makes (itself if none does).
 struct Liveness {
   std::vector<std::size_t> last_reader;
   std::string violation;
@@ -42,10 +42,10 @@ class LivenessPass {
  private:
   void violate(const std::string& what, std::size_t i) { result_.violation = what + " stage " + std::to_string(i); }
 
-  bool read_input(std::size_t t, std::size_t i) {
-    if (i == 0 || saved_[i - 1]) return true;
-    if (!maker_[i]) return false;
-    result_.last_reader[*maker_[i]] = t;
+  bool read(std::size_t t, std::size_t x) {
+    if (x == 0) return true;
+    if (!maker_[x]) return false;
+    result_.last_reader[*maker_[x]] = t;
     return true;
   }
 
@@ -53,16 +53,17 @@ class LivenessPass {
     if (i >= next_backward_) return violate("forward after the backward of", i);
     if (saved_[i]) return violate("forward while its output is kept, of", i);
     if (forwards_[i] > 0 && !model_.recomputable[i]) return violate("second forward of not recomputable", i);
-    if (!read_input(t, i)) return violate("forward without its input, of", i);
+    if (!read(t, i)) return violate("forward without its input, of", i);
     ++forwards_[i];
     saved_[i] = kind == Kind::forward_saving;
-    maker_[i + 1] = saved_[i] ? std::nullopt : std::optional{t};
+    maker_[i + 1] = t;
   }
 
   void backward(std::size_t t, std::size_t i) {
     if (i + 1 != next_backward_) return violate("backward out of order, of", i);
     if (!saved_[i]) return violate("backward without saved tensors, of", i);
-    if (!read_input(t, i)) return violate("backward without the input, of", i);
+    if (model_.keeps_input[i] && !read(t, i)) return violate("backward without the input, of", i);
+    if (model_.keeps_output[i]) read(t, i + 1);
     saved_[i] = false;
     next_backward_ = i;
   }
@@ -71,7 +72,7 @@ class LivenessPass {
   Liveness result_;
   std::vector<bool> saved_;
   std::vector<std::size_t> forwards_;
-  std::vector<std::optional<std::size_t>> maker_;  // of a bare x_i: the step
+  std::vector<std::optional<std::size_t>> maker_;  // of x_i: the last step
   std::size_t next_backward_;                      // this minus one is due
 };
 
@@ -95,7 +96,7 @@ ChainCost evaluate(const ChainModel& model, const ChainSequence& sequence) {
       made = model.input_gradient[i] + model.new_gradients[i];
       workspace = model.backward_workspace[i];
       duration = model.backward[i];
-      freed_after[t] += model.saved[i] + model.output_gradient(i) + (i == 0 ? model.x[0] : Bytes{0});
+      freed_after[t] += model.saved[i] - model.x[i + 1] + model.output_gradient(i) + (i == 0 ? model.x[0] : Bytes{0});
     } else if (kind == Kind::forward_saving) {
       made = model.saved[i];
       workspace = model.forward_workspace[i];
@@ -104,9 +105,9 @@ ChainCost evaluate(const ChainModel& model, const ChainSequence& sequence) {
       made = model.x[i + 1];
       workspace = model.nograd_workspace[i];
       duration = model.nograd[i];
-      freed_after[liveness.last_reader[t]] += made;
     }
     if (kind != Kind::backward) {
+      freed_after[liveness.last_reader[t]] += model.x[i + 1];
       if (ran[i]) cost.recompute += duration;
       ran[i] = true;
     }

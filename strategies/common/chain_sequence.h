@@ -31,8 +31,9 @@ struct ChainCost {
   bool legal() const { return violation.empty(); }
 };
 
-/// Time and exact peak of a sequence. A bare x_i dies after the last step that reads it before it is made again;
-/// what forward_saving(i) made stays until backward i; x_0 lives from the start until the end of backward 0.
+/// Time and exact peak of a sequence. x_i dies after the last step that reads it before it is made again: forwards i,
+/// backward i where it keeps its input, backward i-1 where it keeps its output and saved it. What else
+/// forward_saving(i) made stays until backward i; x_0 lives from the start until the end of backward 0.
 /// Of an illegal sequence only `violation` is set.
 ChainCost evaluate(const ChainModel&, const ChainSequence&);
 

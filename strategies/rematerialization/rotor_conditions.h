@@ -4,13 +4,15 @@
 // Sub-problem (i, l, m): run the forwards and backwards of stages i..l once x_i and the gradient of x_{l+1} are there,
 // with m bytes for everything but x_i and what is resident. Least recompute time:
 //   O(i, i, m) = 0                                                             if m >= all(i, i)
-//   save:     O(i+1, l, m - saved_i)                                           if m >= all(i, l)
+//   save:     O(i+1, l, m - kept_i)                                            if m >= all(i, l)
 //   split j:  nograd_i + .. + nograd_{j-1} + O(j, l, m - x_j) + O(i, j-1, m)   if m >= null(i, j, l), i < j <= l
 // Optimal among sequences in which what a sub-problem's forward sweep stores stays until its backward.
 // Source: Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, "Optimal checkpointing for heterogeneous chains", 2019,
 // with these differences: the forward of `save` counts the gradient of x_{l+1} (not of x_{i+1}); gradients have their
 // own sizes; a forward that keeps nothing has its own time and workspace; parameter gradients are counted from the
-// backward that makes them on; null() holds for the forwards that the split runs, not for all of i..l.
+// backward that makes them on; null() holds for the forwards that the split runs, not for all of i..l; boundary tensors
+// that neither neighbouring backward reads are gone once the forward behind them has saved (kept_i = saved_i - x_i, but
+// never less than 0), and x_{i+1} is gone at B(i) where only B(i+1) reads it.
 
 #include <algorithm>
 #include <optional>
@@ -35,13 +37,16 @@ class RotorConditions {
   /// One more forward of a run from i that keeps nothing: bytes without what (., l) holds.
   Bytes null_step(std::size_t i, std::size_t k) const { return (k > i ? x_[k] : Bytes{0}) + nograd_[k]; }
 
+  /// What saving at i leaves less for the stages behind it.
+  Bytes kept(std::size_t i) const { return kept_[i]; }
+
   /// Gradient of x_{l+1} and the parameter gradients of stages > l.
   Bytes held(std::size_t l) const { return held_[l]; }
 
   bool recomputable(std::size_t i) const { return recomputable_[i]; }
 
  private:
-  std::vector<Bytes> held_;
+  std::vector<Bytes> held_, kept_;
   std::vector<Bytes> forward_, nograd_;  // result and workspace of a forward
   std::vector<Bytes> backward_;          // everything live in B(i) but x_i
   std::vector<Bytes> x_;

@@ -68,7 +68,7 @@ void RotorFronts::find_choices(std::size_t i, std::size_t l, std::vector<Choice>
     if (choice.low <= range_) choices.push_back(choice);
   };
   const Front* const after = i == l ? &nothing_ : &front(i + 1, l);
-  add({i, i == l ? 0 : model_.saved[i].count, conditions_.all(i, l).count, 0, after, &nothing_});
+  add({i, i == l ? 0 : conditions_.kept(i).count, conditions_.all(i, l).count, 0, after, &nothing_});
   double nograd = 0;
   Bytes run;
   for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {

@@ -45,7 +45,7 @@ class NeedTable {
   Choice least(std::size_t i, std::size_t l) const {
     Choice best{conditions_.all(i, l), i};
     if (i == l) return best;
-    best.need = std::max(best.need, model_.saved[i] + need(i + 1, l));
+    best.need = std::max(best.need, conditions_.kept(i) + need(i + 1, l));
     Bytes run;
     for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
       run = std::max(run, conditions_.null_step(i, j - 1));

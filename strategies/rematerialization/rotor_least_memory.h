@@ -1,7 +1,7 @@
 #pragma once
 // The least memory in which rotor's recursion (rotor_conditions.h) can run a chain, to the byte:
 //   need(i, i) = all(i, i)
-//   need(i, l) = min( max(all(i, l), saved_i + need(i+1, l)),
+//   need(i, l) = min( max(all(i, l), kept_i + need(i+1, l)),
 //                     min_j max(null(i, j, l), x_j + need(j, l), need(i, j-1)) )
 
 #include "strategies/common/chain_sequence.h"

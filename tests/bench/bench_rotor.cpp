@@ -32,6 +32,8 @@ ChainModel real_size_chain(std::size_t stages) {
     model.nograd.push_back(model.forward.back());
     model.backward.push_back(2 * model.forward.back());
     model.recomputable.push_back(true);
+    model.keeps_input.push_back(true);
+    model.keeps_output.push_back(true);
   }
   return model;
 }

@@ -117,6 +117,23 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
   }
 }
 
+TEST_CASE("at store_all's own peak, rotor is store_all, whatever boundary tensors backward reads", "[conformance]") {
+  const std::vector<Pass> store_all = parse_spec("store_all", "test");
+  for (const std::string spec : {"rotor", "rotor(slots=500)"}) {
+    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+      Random random(seed);
+      const Problem problem = problem_of(random_small_chain(seed, random.between(1, 12)), gpus({}));
+      const PlanOutcome plain = plan_one(problem, store_all, std::nullopt);
+      const Plan& stored = std::get<Plan>(plain);
+      const PlanOutcome outcome = plan_one(problem, parse_spec(spec, "test"), stored.peak);
+      INFO(spec << ", seed " << seed);
+      REQUIRE(std::holds_alternative<Plan>(outcome));
+      CHECK(std::get<Plan>(outcome).makespan == stored.makespan);
+      CHECK(std::get<Plan>(outcome).peak == stored.peak);
+    }
+  }
+}
+
 TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");

@@ -219,6 +219,8 @@ ChainModel random_chain_model(const RandomChain& shape, std::uint64_t seed) {
     m.nograd.push_back(shape.nograd_differs && upto(1) > 0 ? seconds() : m.forward.back());
     m.backward.push_back(seconds());
     m.recomputable.push_back(upto(99) >= shape.once_percent);
+    m.keeps_input.push_back(true);
+    m.keeps_output.push_back(true);
   }
   return m;
 }
@@ -256,7 +258,7 @@ ChainModel worked_example_model() {
   m.new_gradients = {{0}, {0}, {0}};
   m.forward = m.nograd = {{1}, {1}, {0}};
   m.backward = {{2}, {2}, {1}};
-  m.recomputable = {true, true, true};
+  m.recomputable = m.keeps_input = m.keeps_output = {true, true, true};
   return m;
 }
 

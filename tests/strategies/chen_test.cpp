@@ -31,6 +31,7 @@ TEST_CASE("chen is legal and repeats every stage before the last segment once", 
     CAPTURE(seed);
     ChainModel model = random_chain_model({.stages = 1 + seed % 40, .nograd_differs = false}, seed);
     model.recomputable.assign(model.stages(), true);
+    model.keeps_input = model.keeps_output = model.recomputable;
     const std::size_t segments = 1 + seed % 9;
     const ChainCost cost = evaluate(model, chen_sequence(model.stages(), segments));
     REQUIRE(cost.violation == "");
@@ -54,6 +55,7 @@ TEST_CASE("chen keeps the memory of n equal stages near 2 sqrt(n)", "[remat]") {
       std::vector<Bytes>(n + 1);
   model.forward = model.nograd = model.backward = std::vector<Seconds>(n + 1, Seconds{1});
   model.recomputable.assign(n + 1, true);
+  model.keeps_input = model.keeps_output = model.recomputable;
   const std::int64_t root = static_cast<std::int64_t>(chen_segments(n + 1));
   CHECK(root * root == static_cast<std::int64_t>(n));
   CHECK(evaluate(model, chen_sequence(n + 1, chen_segments(n + 1))).peak == Bytes{2 * root - 1});

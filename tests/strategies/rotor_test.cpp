@@ -60,6 +60,7 @@ ChainModel uniform_chain(std::size_t stages, Bytes boundary, Bytes inner) {
   model.forward = model.nograd = std::vector<Seconds>(stages, Seconds{1});
   model.backward.assign(stages, Seconds{2});
   model.recomputable.assign(stages, true);
+  model.keeps_input = model.keeps_output = model.recomputable;
   return model;
 }
 
