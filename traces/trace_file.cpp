@@ -43,7 +43,7 @@ Trace load_trace(std::string_view reference) {
 }
 
 Trace read_trace(const std::filesystem::path& path) {
-  return parse_trace(read_text_file(path, JsonDocument::spare), path.string());
+  return parse_trace(read_text_file(path), path.string());
 }
 
 Trace parse_trace(std::string text, std::string file_name) {

@@ -32,7 +32,10 @@ std::string located(std::string_view file, Position at, std::string_view key, st
   if (at.line > 0) line.append(":").append(std::to_string(at.line)).append(":").append(std::to_string(at.column));
   if (!line.empty()) line += ": ";
   if (!key.empty()) line.append(key).append(": ");
-  return line.append(what);
+  line.append(what);
+  std::ranges::replace_if(
+      line, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');  // one line it stays
+  return line;
 }
 
 Position position_of(std::string_view text, std::size_t offset) {

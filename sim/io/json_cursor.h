@@ -16,8 +16,7 @@
 
 namespace plimsoll {
 
-struct JsonText;   // the text and its parser
-struct JsonValue;  // a value in it
+struct JsonText;  // the text and what is known of it so far
 
 /// One value, to be read at once or not at all: it ends with the callback that received it. An accessor whose type does
 /// not fit complains and returns nothing (zero, an empty text).
@@ -61,24 +60,24 @@ class JsonCursor {
   using FieldVisitor = void (*)(void*, std::string_view, JsonCursor);
   using ElementVisitor = void (*)(void*, JsonCursor);
 
-  JsonCursor(JsonText* text, JsonValue* value, const KeyPath* path, const char* key_at)
-      : text_(text), value_(value), path_(path), key_at_(key_at) {}
+  JsonCursor(JsonText* text, const char* at, const KeyPath* path, const char* key_at)
+      : text_(text), at_(at), path_(path), key_at_(key_at) {}
 
   bool each_field(FieldVisitor, void*) const;
   bool each_element(ElementVisitor, void*) const;
+  std::string_view written_number(std::string_view expected) const;
+  std::int64_t whole(std::string_view expected) const;
   void complain_type(std::string_view expected) const;
-  void complain_number(std::string_view expected) const;
-  const char* at() const;
 
   JsonText* text_;
-  JsonValue* value_;
+  const char* at_;  ///< where the value stands
   const KeyPath* path_;
   const char* key_at_;  ///< of a field: where its key stands
 };
 
 class JsonDocument {
  public:
-  /// Throws where the text is not UTF-8 or its strings do not end.
+  /// Throws where the text is not UTF-8 or begins neither an object nor a list.
   JsonDocument(std::string text, std::string file);
   ~JsonDocument();
   JsonDocument(const JsonDocument&) = delete;
@@ -99,15 +98,11 @@ class JsonDocument {
   void complain(std::string_view path, std::string_view what);
   void throw_if_any() const;
 
-  /// Capacity beyond its size that a text should have, so that it need not be copied.
-  static const std::size_t spare;
-
  private:
   JsonCursor root();
   void finish_reading();
 
   std::unique_ptr<JsonText> text_;
-  std::unique_ptr<JsonValue> root_;
   KeyPath root_path_;
 };
 

@@ -155,7 +155,7 @@ Schedule parse_schedule(std::string text, std::string file_name) {
 }
 
 Schedule read_schedule(const std::filesystem::path& path) {
-  return parse_schedule(read_text_file(path, JsonDocument::spare), path.string());
+  return parse_schedule(read_text_file(path), path.string());
 }
 
 }  // namespace plimsoll

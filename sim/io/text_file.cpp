@@ -31,17 +31,17 @@ int write_to(const std::filesystem::path& path, std::string_view text) {
 
 }  // namespace
 
-std::string read_text_file(const std::filesystem::path& path, std::size_t spare) {
+std::string read_text_file(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) fail(path, "cannot read", EISDIR);
   const File file(std::fopen(path.c_str(), "rb"));
   if (!file) fail(path, "cannot read", errno);
   const std::uintmax_t size = std::filesystem::file_size(path, error);  // unknown for pipes
   std::string text;
-  if (!error) text.reserve(static_cast<std::size_t>(size) + spare);
+  if (!error) text.reserve(static_cast<std::size_t>(size) + 1);  // one more, to see the end
   constexpr std::size_t block = std::size_t{1} << 20;
   for (std::size_t used = 0;;) {
-    const std::size_t room = text.capacity() > used + spare ? text.capacity() - used - spare : block;
+    const std::size_t room = text.capacity() > used ? text.capacity() - used : block;
     text.resize(used + std::min(room, block));
     const std::size_t got = std::fread(text.data() + used, 1, text.size() - used, file.get());
     if (got < text.size() - used && std::ferror(file.get())) fail(path, "cannot read", errno);

@@ -7,8 +7,7 @@
 
 namespace plimsoll {
 
-/// `spare` bytes of capacity are left behind the text, for parsers that read ahead.
-std::string read_text_file(const std::filesystem::path&, std::size_t spare = 0);
+std::string read_text_file(const std::filesystem::path&);
 
 /// Readers see the old file or the new one, never half of it: written beside and renamed.
 void write_text_file(const std::filesystem::path&, std::string_view text);

@@ -30,14 +30,15 @@ const Field<Point, JsonCursor> point_fields[] = {
 }  // namespace
 
 TEST_CASE("JSON values arrive as what they are", "[io]") {
-  JsonDocument document(R"({"text": "a\u00e9\n", "yes": true, "number": 1.5e3, "index": 7, "integer": -9, "size": 17,
+  JsonDocument document(
+      R"({"text": "a\u00e9\ud83d\ude00\"\/\n", "yes": true, "number": 1.5e3, "index": 7, "integer": -9, "size": 17,
     "time": 0.1, "work": 1e12, "list": [1, [2, "]"], {"k": null}], "object": {"a": {}}, "long": "x"})",
-                        "t");
+      "t");
   std::string seen;
   document.read([&](JsonCursor root) {
     root.object([&](std::string_view key, JsonCursor c) {
       seen += key;
-      if (key == "text") CHECK(c.string() == "a\u00e9\n");
+      if (key == "text") CHECK(c.string() == "a\u00e9\U0001f600\"/\n");
       if (key == "yes") CHECK(c.boolean());
       if (key == "number") CHECK(c.number() == 1500);
       if (key == "index") CHECK(c.index() == 7);
@@ -86,19 +87,25 @@ TEST_CASE("text that is no JSON is named with its place", "[io]") {
   const auto nothing = [](JsonCursor) {};
   const auto number = [](JsonCursor c) { c.number(); };
   CHECK(complaint_about("nan", number) == "t:1:7: not valid JSON: 'nan' is no value");
-  CHECK(complaint_about("01", number) == "t:1:7: not valid JSON: '01' is no number");
-  CHECK(complaint_about("-", number) == "t:1:7: not valid JSON: '-' is no number");
-  CHECK(complaint_about("1.", number) == "t:1:7: x: expected a number, found 1.");
+  CHECK(complaint_about("01", number) == "t:1:7: not valid JSON: a number must not begin with 0");
+  CHECK(complaint_about("-", number) == "t:1:8: not valid JSON: expected a digit");
+  CHECK(complaint_about("1.", number) == "t:1:9: not valid JSON: expected a digit");
   CHECK(complaint_about("+1", number) == "t:1:7: not valid JSON: '+1' is no value");
-  CHECK(complaint_about(",", number) ==
-        "t:1:7: not valid JSON: a comma, colon, quote or bracket is missing or too many");
+  CHECK(complaint_about(",", number) == "t:1:7: not valid JSON: expected a value, found ,");
   CHECK(complaint_about("\"\\x\"", [](JsonCursor c) { c.string(); }) ==
-        "t:1:7: not valid JSON: a bad escape in a string");
+        "t:1:8: not valid JSON: a bad escape in a string");
   CHECK(complaint_about("\"\\ud800\"", [](JsonCursor c) { c.string(); }) ==
-        "t:1:7: not valid JSON: a bad escape in a string");
+        "t:1:8: not valid JSON: a bad escape in a string");
   CHECK(complaint_about("1} x", nothing) == "t:1:10: not valid JSON: something follows its end");
   CHECK(complaint_about("\"a\tb\"", nothing) == "t:1:9: not valid JSON: a line break or control character in a string");
   CHECK(complaint_about("\"\xff\"", nothing) == "t:1:8: not valid JSON: not UTF-8");
+  CHECK(complaint_about(std::string("1\0, 2", 5), number) ==
+        "t:1:8: not valid JSON: expected ',' or '}', found  ");  // a zero byte, printed as a space
+  CHECK(complaint_about("\"\xed\xa0\x80\"", nothing) == "t:1:8: not valid JSON: not UTF-8");  // a lone surrogate
+  CHECK(complaint_about("\"\xc0\xaf\"", nothing) == "t:1:8: not valid JSON: not UTF-8");      // an overlong form
+  CHECK(complaint_about("[1, ]", nothing) == "t:1:11: not valid JSON: a comma too many");
+  CHECK(complaint_about("\"", nothing) == "t:1:7: not valid JSON: a string that does not end");
+  CHECK(complaint_about("\"\\u12", nothing) == "t:1:12: not valid JSON: a bad escape in a string");
   CHECK(complaint_of([] { JsonDocument document(" \n", "t"); }) == "t:1:1: not valid JSON: the file is empty");
 }
 
