@@ -53,10 +53,12 @@ Solver exact_solver(const ChainModel& model) {
   return solver;
 }
 
-Solver solver_of(const PartTask& task, const Options& options) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
-  const ChainModel model = chain_model(task.problem, part);
+Solver solver_of(const ChainModel& model, const Options& options) {
   return options.text("slots") == "exact" ? exact_solver(model) : table_solver(model, options.integer("slots"));
+}
+
+Solver solver_of(const PartTask& task, const Options& options) {
+  return solver_of(chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index])), options);
 }
 
 PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {
@@ -66,32 +68,47 @@ PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::op
   return {std::move(tape), peak_in_flight(cost, task.in_flight), cost.makespan, gap};
 }
 
-/// The fastest plan that leaves room for what the other micro-batches in flight keep. A smaller budget for the running
-/// tape is never faster, so the first one from above that fits is the fastest.
-TapeOutcome plan_in_flight(const PartTask& task, const Solver& solver, Bytes budget) {
-  std::optional<Bytes> smallest;
-  for (std::size_t b = solver.budgets.size(); b-- > 0;) {
-    const std::optional<ChainSequence> sequence = solver.solve(std::min(solver.budgets[b], budget));
+/// The fastest plan found when in_flight - 1 other micro-batches each keep K bytes while one runs, for several K: the
+/// running tape then has budget - (in_flight - 1) K, and must keep at most K where it awaits its output gradient,
+/// which a workspace of what is left there enforces.
+TapeOutcome plan_in_flight(const PartTask& task, const Options& options, Bytes budget) {
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainModel model = chain_model(task.problem, part);
+  const std::int64_t others = task.in_flight - 1;
+  const std::size_t await = model.stages() - 1;
+  const Bytes room = budget - model.resident;
+  constexpr std::int64_t tried = 24;
+  std::optional<PlannedTape> fastest;
+  for (std::int64_t k = 1; k <= tried && room > Bytes{0}; ++k) {
+    const Bytes kept{room.count / (others + 1) / tried * k};
+    const Bytes running = budget - others * kept;
+    ChainModel capped = model;
+    capped.backward_workspace[await] =
+        std::max(Bytes{0}, running - model.resident - kept - model.input_gradient[await]);
+    const std::optional<ChainSequence> sequence = solver_of(capped, options).solve(running);
     if (!sequence) continue;
     PlannedTape tape = planned(task, *sequence, std::nullopt);
-    if (tape.peak <= budget) return tape;
-    smallest = std::min(smallest.value_or(tape.peak), tape.peak);
+    if (tape.peak <= budget && (!fastest || tape.makespan < fastest->makespan)) fastest = std::move(tape);
   }
-  return Infeasible{"even the smallest schedule needs more", smallest};
+  if (!fastest) return Infeasible{"no recomputation of stages fits beside what other micro-batches keep", std::nullopt};
+  return *std::move(fastest);
 }
 
 }  // namespace
 
 std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  const Solver solver = solver_of(task, options);
   std::vector<TapeOutcome> outcomes;
+  const Part& part = task.partition.parts[task.part.index];
+  if (task.in_flight > 1 && chain_part(task.problem, part).awaits) {
+    for (const std::optional<Bytes>& limit : budgets) {
+      outcomes.push_back(plan_in_flight(task, options, limit.value_or(no_limit)));
+    }
+    return outcomes;
+  }
+  const Solver solver = solver_of(task, options);
   for (const std::optional<Bytes>& limit : budgets) {
     const Bytes budget = limit.value_or(no_limit);
-    if (task.in_flight > 1) {
-      outcomes.push_back(plan_in_flight(task, solver, budget));
-      continue;
-    }
     const std::optional<ChainSequence> sequence = solver.solve(budget);
     if (!sequence) {
       outcomes.emplace_back(Infeasible{"no recomputation of stages fits", solver.budgets.front()});

@@ -78,7 +78,7 @@ TEST_CASE("rotor inside each pipeline stage: others keep what is alive at the cu
     const PartTask task{problem, partition, PartId{p}, in_flight};
     const TapeCost plain = tape_cost(problem, partition.parts[p], store_all_tape(problem, partition, PartId{p}));
     store_all_peaks.push_back(peak_in_flight(plain, in_flight));
-    const std::optional<Bytes> budget = Bytes{store_all_peaks.back().count * 2 / 3};
+    const std::optional<Bytes> budget = Bytes{store_all_peaks.back().count * 3 / 4};
     const TapeOutcome outcome = rotor_tapes(task, options, std::span(&budget, 1), nullptr).front();
     REQUIRE(std::holds_alternative<PlannedTape>(outcome));
     const PlannedTape& planned = std::get<PlannedTape>(outcome);
