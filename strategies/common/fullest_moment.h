@@ -1,0 +1,21 @@
+#pragma once
+// Where a plan of ops needs most memory, and what is there then.
+
+#include <vector>
+
+#include "strategies/common/op_model.h"
+#include "strategies/common/op_sequence.h"
+
+namespace plimsoll {
+
+struct FullestMoment {
+  Bytes peak;
+  std::size_t run = 0;              ///< index into the sequence
+  std::size_t turn = 0;             ///< the last op that has run for the first time by then
+  std::vector<bool> there;          ///< by storage
+  std::vector<std::uint32_t> runs;  ///< by op: how often it runs in the whole plan
+};
+
+FullestMoment fullest_moment(const OpModel&, const OpSequence&);
+
+}  // namespace plimsoll

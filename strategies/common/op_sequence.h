@@ -1,0 +1,55 @@
+#pragma once
+// A plan of a graph planner: which ops run, in which order, each saving for its backward or not. Its tape drops every
+// value right after its last use before it is made anew.
+
+#include <string_view>
+#include <vector>
+
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+struct OpRun {
+  OpId op;
+  Saving saving = Saving::keep;
+
+  friend constexpr bool operator==(OpRun, OpRun) = default;
+};
+
+using OpSequence = std::vector<OpRun>;
+
+/// The ops of the part once each, in their order.
+OpSequence store_all_ops(const PartTask&);
+
+/// The tape with its exact promise.
+PlannedTape planned_ops(const PartTask&, const OpSequence&);
+
+/// Plans whatever the budget: of those that fit a budget the fastest is taken, so that less memory is never faster.
+class PlanPool {
+ public:
+  explicit PlanPool(const PartTask& task) : task_(task) {}
+
+  /// Kept unless another plan is as fast within as little.
+  void add(const OpSequence&);
+
+  const PlannedTape* fastest_within(std::optional<Bytes> budget) const;
+  bool empty() const { return plans_.empty(); }
+  Bytes smallest() const;
+
+  /// The fastest plan for each budget.
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const;
+
+  std::vector<Bytes> peaks() const;  ///< ascending
+
+ private:
+  const PartTask& task_;
+  std::vector<PlannedTape> plans_;  ///< peaks rise, makespans fall
+};
+
+/// Graph planners make one part, for one micro-batch at a time: why this task is not that, if so.
+std::optional<std::string> not_one_part(const PartTask&);
+
+/// Infeasible for that reason at every budget.
+std::vector<TapeOutcome> refused(std::string_view reason, std::span<const std::optional<Bytes>> budgets);
+
+}  // namespace plimsoll

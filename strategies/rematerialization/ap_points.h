@@ -1,0 +1,32 @@
+#pragma once
+// Chen's segments on a graph: cut the forwards between two ops, keep what crosses a cut, and make the rest again for
+// the backward, except after the last cut. A cut that only one value crosses is at an articulation point. Source: Chen,
+// Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016, sections 4 and 4.1 (algorithm 3); on
+// articulation points and linearised graphs as baselines: Jain et al., "Checkmate", 2020, section 6.
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "strategies/common/recompute_order.h"
+
+namespace plimsoll {
+
+enum class Points : std::uint8_t { articulation, all };
+
+/// Ops after which the forwards may be cut, ascending.
+std::vector<std::size_t> cut_points(const OpModel&, Points);
+
+/// Cuts at about sqrt(n) equal distances among n points; the square root is rounded.
+std::vector<std::size_t> sqrt_cuts(const std::vector<std::size_t>& points);
+
+/// A cut at the first point where more than `limit` bytes have been made since the cut before.
+std::vector<std::size_t> greedy_cuts(const OpModel&, const std::vector<std::size_t>& points, Bytes limit);
+
+/// What is evicted if what crosses the cuts is kept.
+Evicted evicted_between(const OpModel&, const std::vector<std::size_t>& cuts);
+
+bool is_points(std::string_view);
+Points points_of(std::string_view);
+
+}  // namespace plimsoll

@@ -1,0 +1,44 @@
+#pragma once
+// The strategy `exact`: the fastest of all schedules within the budget (exact_search.h).
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+std::vector<TapeOutcome> exact_tapes(const PartTask&, const Options&, std::span<const std::optional<Bytes>> budgets,
+                                     const Tape* before);
+
+std::vector<Bytes> exact_candidates(const PartTask&, const Options&);
+
+inline constexpr std::array exact_options{
+    OptionInfo{
+        .name = "states",
+        .default_value = "2000000",
+        .values = "a whole number from 1 to 100000000",
+        .help = "where the search for one budget stops; the best plan known by then comes with its proven gap",
+        .allowed = integer_between<1, 100'000'000>,
+    },
+    OptionInfo{
+        .name = "time_limit",
+        .default_value = "10",
+        .values = "a whole number of seconds from 1 to 86400",
+        .help = "the same by the clock",
+        .allowed = integer_between<1, 86'400>,
+    },
+};
+
+inline constexpr StrategyInfo exact_strategy{
+    .name = "exact",
+    .family = Family::rematerialization,
+    .summary = "the fastest of all recomputations of a graph or chain, by search over sets of resident values",
+    .source = "own; A* after Hart, Nilsson, Raphael, 1968",
+    .chains_only = false,
+    .options = exact_options,
+    .tapes = exact_tapes,
+    .candidates = exact_candidates,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+#pragma once
+// The fastest schedule of a part within a budget among all there are: A* over what is resident.
+// A state is the set of values that are there and of ops that must run and have run; a step runs an op and, only where
+// room is needed, drops a smallest set of values that makes it. Keeping more never hurts, so nothing is lost by that.
+// The bound: every op that must still run for what is left takes its time once.
+// Source: the formulation as a graph search over resident sets is our own; A* after Hart, Nilsson, Raphael, 1968.
+
+#include <cstdint>
+#include <optional>
+
+#include "strategies/common/op_model.h"
+#include "strategies/common/op_sequence.h"
+
+namespace plimsoll {
+
+struct SearchLimits {
+  std::size_t states = 2'000'000;
+  double seconds = 10;
+};
+
+struct SearchResult {
+  enum class End : std::uint8_t { solved, impossible, stopped };
+  End end = End::stopped;
+  OpSequence sequence;  ///< where solved
+  Seconds bound;        ///< no schedule within the budget takes less, updates and later micro-batches not counted
+  std::size_t states = 0;
+};
+
+/// Whether the search can hold the part's states.
+bool is_searchable(const OpModel&);
+
+/// The fastest schedule within the budget.
+SearchResult fastest_schedule(const OpModel&, Bytes budget, const SearchLimits&);
+
+/// Any schedule within the budget.
+SearchResult any_schedule(const OpModel&, Bytes budget, const SearchLimits&);
+
+/// The largest working set of an op, what certainly is there with it included: below it nothing is possible.
+Bytes least_imaginable(const OpModel&);
+
+}  // namespace plimsoll
