@@ -6,14 +6,27 @@
 
 #include "sim/core/expects.h"
 #include "strategies/baseline/store_all.h"
+#include "strategies/rematerialization/ap_greedy.h"
+#include "strategies/rematerialization/ap_sqrt.h"
+#include "strategies/rematerialization/chen_greedy.h"
 #include "strategies/rematerialization/chen_sqrt.h"
+#include "strategies/rematerialization/exact.h"
+#include "strategies/rematerialization/full_recompute.h"
+#include "strategies/rematerialization/greedy_recompute.h"
+#include "strategies/rematerialization/periodic.h"
+#include "strategies/rematerialization/revolve.h"
+#include "strategies/rematerialization/revolve_hetero.h"
 #include "strategies/rematerialization/rotor.h"
+#include "strategies/rematerialization/selective.h"
 
 namespace plimsoll {
 namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
-constexpr std::array all_strategies{store_all_strategy, chen_sqrt_strategy, rotor_strategy};
+constexpr std::array all_strategies{
+    store_all_strategy, chen_sqrt_strategy, chen_greedy_strategy,     periodic_strategy, full_recompute_strategy,
+    selective_strategy, revolve_strategy,   revolve_hetero_strategy,  rotor_strategy,    exact_strategy,
+    ap_sqrt_strategy,   ap_greedy_strategy, greedy_recompute_strategy};
 
 }  // namespace
 
