@@ -1,0 +1,47 @@
+#pragma once
+// Components of evicted storages for h_DTR_eq: union-find with a sum of times at each root. An eviction unites the
+// storage with its evicted neighbours; a rematerialisation takes its time out of the sum and leaves the component
+// whole. Each component knows the resident storages at its border, so that a new sum reaches only those it concerns.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "strategies/rematerialization/dtr_storages.h"
+
+namespace plimsoll {
+
+class DtrComponents {
+ public:
+  explicit DtrComponents(const DtrStorages& storages) : storages_(storages) {}
+
+  void add_storage();                                        ///< not resident yet: a component of time 0
+  void add_edge(std::uint32_t parent, std::uint32_t child);  ///< after it was added to the storages
+  void evicted(std::uint32_t storage);
+  void materialized(std::span<const std::uint32_t> storages);
+
+  /// Sum over the distinct components next to the storage.
+  std::int64_t beside(std::uint32_t storage);
+
+  /// Storages whose sums may have changed since `changes` was last cleared.
+  std::vector<std::uint32_t> changes;
+
+ private:
+  struct Component {
+    std::uint32_t parent = 0;  ///< itself: a root
+    std::int64_t compute = 0;
+    std::vector<std::uint32_t> border;  ///< of a root; some may have been evicted since
+  };
+
+  std::uint32_t add_component(std::int64_t compute);
+  std::uint32_t root_of(std::uint32_t storage);
+  void unite(std::uint32_t child_root, std::uint32_t root);
+  void note_border(std::uint32_t root);
+
+  const DtrStorages& storages_;
+  std::vector<Component> components_;
+  std::vector<std::uint32_t> component_of_;  // by storage; meaningful while it is not resident
+  Marks seen_, roots_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+#pragma once
+// What eviction costs by the heuristics of dynamic tensor rematerialization: the storage of least cost goes first.
+// Source: Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, "Dynamic Tensor Rematerialization", 2021.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace plimsoll {
+
+/// m: bytes of the storage, s: time since its last access, c0: time of the calls that made its tensors.
+enum class DtrHeuristic : std::uint8_t {
+  dtr,     ///< (c0 + c0 of every evicted storage reachable through evicted ones, up or down) / (m s)
+  dtr_eq,  ///< the same with sums over union-find components that are never split
+  local,   ///< c0 / (m s)
+  lru,     ///< the last access
+  size,    ///< 1 / m
+  msps,    ///< (c0 + c0 of the evicted ancestors) / m
+  random,
+};
+
+std::optional<DtrHeuristic> dtr_heuristic(std::string_view name);
+
+/// Whether the cost is divided by the time since the last access.
+constexpr bool uses_staleness(DtrHeuristic h) {
+  return h == DtrHeuristic::dtr || h == DtrHeuristic::dtr_eq || h == DtrHeuristic::local;
+}
+
+/// weight / (bytes * staleness) rounded once, to nearest even, as a quotient of whole numbers of any length is in
+/// Python; infinite where the denominator is 0.
+double eviction_cost(std::int64_t weight, std::int64_t bytes, std::int64_t staleness);
+
+}  // namespace plimsoll

@@ -1,0 +1,25 @@
+#pragma once
+// Operator logs for tests and benchmarks: the uniform linear network of DTR's paper, random programs, and training
+// iterations with the shapes of known networks.
+
+#include <cstdint>
+
+#include "sim/core/op_log.h"
+
+namespace plimsoll {
+
+/// n forwards and n backwards of 1 ns and 1 byte each: backward i reads forward i - 1 and the gradient before it, after
+/// forward i was released. Nothing is pinned, nothing is kept; the gradient of the last layer needs no argument.
+OpLog linear_op_log(std::size_t layers);
+
+/// Constants, calls with several results, views, overwriting as new versions, references and releases, all at random.
+/// Sizes and times reach `largest`; some are 0.
+OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest);
+
+/// A training iteration of about `calls` calls: dense blocks, each layer reading all before it in its block.
+OpLog dense_op_log(std::size_t calls);
+
+/// The same of a recurrent network: cells of ten small calls in a row that share their weights.
+OpLog recurrent_op_log(std::size_t calls);
+
+}  // namespace plimsoll

@@ -1,0 +1,121 @@
+// The runtime of dynamic tensor rematerialization against its paper's numbers and against the same rules by the letter.
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "strategies/rematerialization/dtr_runtime.h"
+#include "tests/generate/dtr_oracle.h"
+#include "tests/generate/op_logs.h"
+#include "tests/generate/random.h"
+
+namespace plimsoll {
+namespace {
+
+const std::vector<std::string> all_heuristics{"dtr", "dtr_eq", "local", "lru", "size", "msps"};
+
+std::string name_of(DtrEnd end) {
+  return end == DtrEnd::finished ? "finished" : end == DtrEnd::thrashing ? "thrashing" : "out of memory";
+}
+
+void check_equal(const OpLog& log, std::optional<std::int64_t> budget, const std::string& heuristic,
+                 std::optional<std::int64_t> limit) {
+  DtrOptions options;
+  if (budget) options.budget = Bytes{*budget};
+  options.heuristic = *dtr_heuristic(heuristic);
+  options.rematerialization_limit = limit;
+  const DtrRun run = run_dtr(log, options);
+  const OracleRun oracle = oracle_dtr(log, budget, heuristic, limit);
+  INFO(log.name << ", " << heuristic << ", budget " << budget.value_or(-1));
+  REQUIRE(name_of(run.end) == oracle.end);
+  REQUIRE(run.clock == oracle.clock);
+  REQUIRE(run.evictions == oracle.evictions);
+  REQUIRE(run.eager_evictions == oracle.eager_evictions);
+  REQUIRE(run.rematerializations == oracle.rematerializations);
+  REQUIRE(run.rematerialization_time == oracle.rematerialization_time);
+  REQUIRE(run.peak.count == oracle.peak);
+  std::vector<std::uint32_t> calls;
+  for (const OpId op : run.calls) calls.push_back(op.index);
+  REQUIRE(calls == oracle.calls);
+}
+
+TEST_CASE("a quotient of whole numbers is rounded once", "[dtr]") {
+  CHECK(eviction_cost(1, 3, 1) == 1.0 / 3.0);
+  CHECK(eviction_cost(0, 3, 1) == 0);
+  CHECK(std::isinf(eviction_cost(1, 0, 1)));
+  CHECK(std::isinf(eviction_cost(1, 3, 0)));
+  CHECK(eviction_cost(-1, 2, 1) == -0.5);
+  // 2^53 + 1 over 1 lies halfway between 2^53 and 2^53 + 2: to the even one.
+  CHECK(eviction_cost((std::int64_t{1} << 53) + 1, 1, 1) == 0x1p53);
+  CHECK(eviction_cost((std::int64_t{1} << 53) + 3, 1, 1) == 0x1p53 + 4);
+  Random random(1);
+  for (int k = 0; k < 5'000; ++k) {
+    const auto number = [&](unsigned bits) {
+      return static_cast<std::int64_t>(random.unit() * std::ldexp(1.0, static_cast<int>(random.between(1, bits)))) + 1;
+    };
+    const std::int64_t weight = number(60), bytes = number(45), staleness = number(55);
+    INFO(weight << " / (" << bytes << " * " << staleness << ")");
+    REQUIRE(eviction_cost(weight, bytes, staleness) == oracle_quotient(weight, bytes, staleness));
+  }
+}
+
+TEST_CASE("on a uniform linear network of 400 layers within 2 sqrt(400) bytes DTR runs 1160 ops, LRU 5325", "[dtr]") {
+  const OpLog log = linear_op_log(400);
+  const auto ops = [&](DtrHeuristic h) {
+    const DtrRun run = run_dtr(log, {.budget = Bytes{40}, .heuristic = h, .seed = 0, .rematerialization_limit = {}});
+    CHECK(run.end == DtrEnd::finished);
+    CHECK(run.peak <= Bytes{40});
+    CHECK(run.clock == 1 + static_cast<std::int64_t>(run.calls.size()));
+    return run.calls.size();
+  };
+  CHECK(ops(DtrHeuristic::dtr) == 1160);
+  CHECK(ops(DtrHeuristic::lru) == 5325);
+}
+
+TEST_CASE("clock, evictions and rematerialisations follow the rules by the letter", "[dtr]") {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    const OpLog log = random_op_log(seed, 5 + seed / 2, seed % 2 == 0 ? 9 : 400'000'000);
+    const DtrBaseline baseline = dtr_baseline(log);
+    CHECK(baseline.memory.count == oracle_banishing_peak(log));
+    for (const std::string& heuristic : all_heuristics) {
+      check_equal(log, std::nullopt, heuristic, std::nullopt);
+      for (const std::int64_t tenths : {9, 7, 5, 4}) {
+        check_equal(log, baseline.memory.count * tenths / 10, heuristic, 4 * baseline.compute);
+      }
+    }
+  }
+}
+
+TEST_CASE("the rules hold on logs with the shape of networks", "[dtr]") {
+  for (const OpLog& log : {dense_op_log(120), recurrent_op_log(150), linear_op_log(60)}) {
+    const DtrBaseline baseline = dtr_baseline(log);
+    for (const std::string& heuristic : all_heuristics) {
+      for (const std::int64_t tenths : {8, 6, 5, 3}) {
+        check_equal(log, baseline.memory.count * tenths / 10, heuristic, 2 * baseline.compute);
+      }
+    }
+  }
+}
+
+TEST_CASE("a replay stops where rematerialisation takes more than the baseline, and is the same each time", "[dtr]") {
+  const OpLog log = linear_op_log(400);
+  const DtrReplay lru = replay_dtr_log(log, Bytes{40}, DtrHeuristic::lru);
+  CHECK(lru.baseline.compute == 800);
+  CHECK(lru.run.end == DtrEnd::thrashing);
+  CHECK(lru.run.rematerialization_time == 801);
+  const DtrReplay dtr = replay_dtr_log(log, Bytes{40}, DtrHeuristic::dtr);
+  CHECK(dtr.run.end == DtrEnd::finished);
+  CHECK(dtr.overhead == 1161.0 / 800.0);
+  const DtrReplay one = replay_dtr_log(log, Bytes{60}, DtrHeuristic::random, 1, 100);
+  CHECK(one.run.calls == replay_dtr_log(log, Bytes{60}, DtrHeuristic::random, 1, 100).run.calls);
+  CHECK(one.run.calls != replay_dtr_log(log, Bytes{60}, DtrHeuristic::random, 2, 100).run.calls);
+}
+
+TEST_CASE("a budget below the largest call runs out of memory", "[dtr]") {
+  OpLog log = linear_op_log(3);
+  CHECK(run_dtr(log, {.budget = Bytes{0}, .heuristic = {}, .seed = 0, .rematerialization_limit = {}}).end ==
+        DtrEnd::out_of_memory);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+#pragma once
+// Reads the logs of DTR's authors (simrd): one JSON object a line, all numbers written as strings. The keys are
+// described in traces/README.md, "Importers".
+
+#include <filesystem>
+#include <string>
+
+#include "sim/core/op_log.h"
+
+namespace plimsoll {
+
+/// Begins after `ANNOTATE START` where there is one. Throws InputError with file:line:column for what is malformed.
+OpLog read_dtr_log(const std::filesystem::path&);
+OpLog parse_dtr_log(const std::string& text, const std::string& file_name);
+
+}  // namespace plimsoll
