@@ -227,11 +227,13 @@ double RotorFronts::time(const Choice& choice, std::int64_t bytes) {
 }
 
 Bytes RotorFronts::smallest_feasible() const {
-  return Bytes{base_ + front(0, model_.stages() - 1).points.front().bytes};
+  const std::span<const Point> points = front(0, model_.stages() - 1).points;
+  return Bytes{base_ + (points.empty() ? range_ : points.front().bytes)};
 }
 
 std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
-  const double seconds = time(front(0, model_.stages() - 1), std::min(budget.count - base_, range_));
+  if (budget.count - base_ >= range_) return Seconds{0};
+  const double seconds = time(front(0, model_.stages() - 1), budget.count - base_);
   if (seconds == infinite) return std::nullopt;
   return Seconds{seconds};
 }
@@ -239,8 +241,9 @@ std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
 std::optional<ChainSequence> RotorFronts::solve(Bytes budget) const {
   EXPECTS(rounding_ == FrontRounding::up);
   if (!recompute(budget)) return std::nullopt;
+  if (budget.count - base_ >= range_) return store_all_sequence(model_.stages());
   ChainSequence sequence;
-  append(sequence, 0, model_.stages() - 1, std::min(budget.count - base_, range_));
+  append(sequence, 0, model_.stages() - 1, budget.count - base_);
   return sequence;
 }
 

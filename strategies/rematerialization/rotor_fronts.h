@@ -28,7 +28,7 @@ class RotorFronts {
   /// Least recompute time within `budget`; nothing where no sequence fits.
   std::optional<Seconds> recompute(Bytes budget) const;
 
-  /// The sequence that recompute() promises, where fronts are rounded up.
+  /// The sequence that recompute() promises, where fronts are rounded up; store_all from its peak on.
   std::optional<ChainSequence> solve(Bytes budget) const;
 
   /// The least budget that any sequence of rotor's class keeps; rounding does not move it.

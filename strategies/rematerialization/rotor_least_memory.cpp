@@ -64,7 +64,10 @@ class NeedTable {
 
 LeastMemory rotor_least_memory(const ChainModel& model) {
   const NeedTable table(model);
-  LeastMemory result{model.resident + model.x[0] + table.need(0, model.stages() - 1), {}};
+  LeastMemory result{evaluate(model, store_all_sequence(model.stages())).peak, store_all_sequence(model.stages())};
+  const Bytes least = model.resident + model.x[0] + table.need(0, model.stages() - 1);
+  if (least >= result.budget) return result;
+  result = {least, {}};
   table.append(result.sequence, 0, model.stages() - 1);
   return result;
 }

@@ -15,10 +15,11 @@ namespace {
 constexpr double infinite = std::numeric_limits<double>::infinity();
 using Kind = ChainStep::Kind;
 
-// What is resident: bit i of `saved` is saved(i), bit i of `bare` is a bare x_i. Backwards >= `due` have run.
+// What is resident: bit i of `inner` is what saved(i) holds besides x_{i+1}, bit i of `x` is x_i for i > 0. Backwards
+// >= `due` have run.
 struct Resident {
   std::size_t due = 0;
-  unsigned saved = 0, bare = 0;
+  unsigned inner = 0, x = 0;
   auto operator<=>(const Resident&) const = default;
 };
 
@@ -32,22 +33,21 @@ unsigned one(std::size_t i) {
 std::int64_t live_bytes(const ChainModel& m, const Resident& r) {
   std::int64_t sum = m.resident.count + m.x[0].count;
   for (std::size_t i = 0; i < m.stages(); ++i) {
-    if (bit(r.saved, i)) sum += m.saved[i].count;
-    if (bit(r.bare, i)) sum += m.x[i].count;
+    if (bit(r.inner, i)) sum += m.saved[i].count - m.x[i + 1].count;
+    if (bit(r.x, i + 1)) sum += m.x[i + 1].count;
     if (i >= r.due) sum += m.new_gradients[i].count;
   }
   if (r.due < m.stages()) sum += m.input_gradient[r.due].count;
   return sum;
 }
 
-bool has_input(const Resident& r, std::size_t i) {
-  return i == 0 || bit(r.saved, i - 1) || bit(r.bare, i);
+bool has(const Resident& r, std::size_t i) {
+  return i == 0 || bit(r.x, i);
 }
 
 }  // namespace
 
 std::optional<double> unrestricted_optimum(const ChainModel& m, std::int64_t budget) {
-  const std::size_t n = m.stages();
   std::map<std::tuple<Resident, unsigned>, double> best;  // with the forwards that ran, if any may not be repeated
   using Entry = std::tuple<double, Resident, unsigned>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
@@ -60,7 +60,7 @@ std::optional<double> unrestricted_optimum(const ChainModel& m, std::int64_t bud
     open.emplace(time, r, ran);
   };
   if (m.resident.count + m.x[0].count > budget) return std::nullopt;
-  reach(0, {n, 0, 0}, 0);
+  reach(0, {m.stages(), 0, 0}, 0);
   while (!open.empty()) {
     const auto [time, r, ran] = open.top();
     open.pop();
@@ -68,21 +68,21 @@ std::optional<double> unrestricted_optimum(const ChainModel& m, std::int64_t bud
     if (r.due == 0) return time;
     const std::int64_t live = live_bytes(m, r);
     for (std::size_t i = 0; i < r.due; ++i) {
-      if (bit(r.bare, i)) reach(time, {r.due, r.saved, r.bare & ~one(i)}, ran);  // drop it
-      if (!has_input(r, i) || bit(r.saved, i) || bit(r.bare, i + 1)) continue;
+      if (bit(r.x, i + 1)) reach(time, {r.due, r.inner, r.x & ~one(i + 1)}, ran);  // drop it
+      if (!has(r, i) || bit(r.inner, i) || bit(r.x, i + 1)) continue;
       if (bit(ran, i) && !m.recomputable[i]) continue;
       if (live + m.saved[i].count + m.forward_workspace[i].count <= budget) {
-        reach(time + m.forward[i].value, {r.due, r.saved | one(i), r.bare}, ran | one(i));
+        reach(time + m.forward[i].value, {r.due, r.inner | one(i), r.x | one(i + 1)}, ran | one(i));
       }
-      if (i + 1 < n && live + m.x[i + 1].count + m.nograd_workspace[i].count <= budget) {
-        reach(time + m.nograd[i].value, {r.due, r.saved, r.bare | one(i + 1)}, ran | one(i));
+      if (live + m.x[i + 1].count + m.nograd_workspace[i].count <= budget) {
+        reach(time + m.nograd[i].value, {r.due, r.inner, r.x | one(i + 1)}, ran | one(i));
       }
     }
     const std::size_t b = r.due - 1;
-    if (!bit(r.saved, b) || !has_input(r, b)) continue;
+    if (!bit(r.inner, b) || (m.keeps_input[b] && !has(r, b)) || (m.keeps_output[b] && !has(r, b + 1))) continue;
     const std::int64_t made = m.input_gradient[b].count + m.new_gradients[b].count;
     if (live + made + m.backward_workspace[b].count > budget) continue;
-    reach(time + m.backward[b].value, {b, r.saved & ~one(b), r.bare & ~one(b)}, ran);
+    reach(time + m.backward[b].value, {b, r.inner & ~one(b), r.x & ~one(b + 1)}, ran);
   }
   return std::nullopt;
 }
@@ -107,12 +107,18 @@ class Recursion {
     return sum;
   }
 
+  // x_i is the caller's to count, so when it dies early its bytes come on top of `memory`.
   double save(std::size_t i, std::size_t l, std::int64_t memory) {
+    const bool input_dies = i > 0 && !m.keeps_input[i] && !m.keeps_output[i - 1];
+    const std::int64_t extra = input_dies ? m.x[i].count : 0;
+    const std::int64_t in_backward = m.saved[i].count - (m.keeps_output[i] ? 0 : m.x[i + 1].count);
     const std::int64_t forward = after(l) + m.saved[i].count + m.forward_workspace[i].count;
-    const std::int64_t backward = after(i) + m.saved[i].count + m.input_gradient[i].count + m.new_gradients[i].count +
-                                  m.backward_workspace[i].count;
-    if (memory < forward || memory < backward) return infinite;
-    return m.forward[i].value + m.backward[i].value + (i == l ? 0 : opt(i + 1, l, memory - m.saved[i].count));
+    const std::int64_t backward =
+        after(i) + in_backward + m.input_gradient[i].count + m.new_gradients[i].count + m.backward_workspace[i].count;
+    if (memory < forward || memory + extra < backward) return infinite;
+    if (i == l) return m.forward[i].value + m.backward[i].value;
+    return m.forward[i].value + m.backward[i].value +
+           opt(i + 1, l, memory - std::max<std::int64_t>(0, m.saved[i].count - extra));
   }
 
   double split(std::size_t i, std::size_t l, std::int64_t memory) {
@@ -137,6 +143,12 @@ class Recursion {
 }  // namespace
 
 std::optional<double> persistent_optimum(const ChainModel& m, std::int64_t budget) {
+  const ChainSequence all = store_all_sequence(m.stages());
+  if (budget >= replayed_peak(m, all)) {
+    double time = 0;
+    for (std::size_t i = 0; i < m.stages(); ++i) time += m.forward[i].value + m.backward[i].value;
+    return time;
+  }
   const double time = Recursion(m).opt(0, m.stages() - 1, budget - m.resident.count - m.x[0].count);
   if (time == infinite) return std::nullopt;
   return time;
@@ -144,15 +156,19 @@ std::optional<double> persistent_optimum(const ChainModel& m, std::int64_t budge
 
 namespace {
 
-bool makes_bare(const ChainStep& s, std::size_t i) {
-  return s.kind == Kind::forward && s.stage + 1 == i;
+bool makes(const ChainStep& s, std::size_t x) {
+  return s.kind != Kind::backward && s.stage + 1 == x;
 }
 
-// Whether the bare x_i made at step `made` is still read at step t or later.
-bool read_later(const ChainSequence& s, std::size_t i, std::size_t made, std::size_t t) {
-  for (std::size_t u = made + 1; u < s.size(); ++u) {
-    if (s[u].kind != Kind::backward && s[u].stage + 1 == i) return false;
-    if (s[u].stage == i && u >= t) return true;
+bool reads(const ChainModel& m, const ChainStep& s, std::size_t x) {
+  if (s.kind != Kind::backward) return s.stage == x;
+  return (s.stage == x && m.keeps_input[x]) || (s.stage + 1 == x && m.keeps_output[s.stage]);
+}
+
+// Whether the x made at step `made` is still read at step t or later.
+bool read_later(const ChainModel& m, const ChainSequence& s, std::size_t x, std::size_t made, std::size_t t) {
+  for (std::size_t u = made + 1; u < s.size() && !makes(s[u], x); ++u) {
+    if (u >= t && reads(m, s[u], x)) return true;
   }
   return false;
 }
@@ -174,10 +190,9 @@ std::int64_t replayed_peak(const ChainModel& m, const ChainSequence& s) {
       } else if (s[made].kind == Kind::forward_saving) {
         const bool freed = std::find(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(t),
                                      ChainStep{Kind::backward, i}) != s.begin() + static_cast<std::ptrdiff_t>(t);
-        if (!freed) live += m.saved[i].count;
-      } else if (makes_bare(s[made], i + 1) && read_later(s, i + 1, made, t)) {
-        live += m.x[i + 1].count;
+        if (!freed) live += m.saved[i].count - m.x[i + 1].count;
       }
+      if (makes(s[made], i + 1) && read_later(m, s, i + 1, made, t)) live += m.x[i + 1].count;
     }
     const std::size_t i = s[t].stage;
     if (s[t].kind == Kind::backward) {
@@ -219,8 +234,8 @@ ChainModel random_chain_model(const RandomChain& shape, std::uint64_t seed) {
     m.nograd.push_back(shape.nograd_differs && upto(1) > 0 ? seconds() : m.forward.back());
     m.backward.push_back(seconds());
     m.recomputable.push_back(upto(99) >= shape.once_percent);
-    m.keeps_input.push_back(true);
-    m.keeps_output.push_back(true);
+    m.keeps_input.push_back(i == 0 || upto(99) < shape.keeps_percent);
+    m.keeps_output.push_back(upto(99) < shape.keeps_percent);
   }
   return m;
 }
@@ -232,18 +247,18 @@ ChainSequence random_sequence(const ChainModel& m, std::uint64_t seed) {
   std::vector<bool> ran(m.stages());
   while (r.due > 0) {
     const std::size_t b = r.due - 1;
-    if (bit(r.saved, b) && has_input(r, b) && generator() % 2 > 0) {
+    if (bit(r.inner, b) && generator() % 2 > 0) {
       sequence.push_back({Kind::backward, b});
-      r = {b, r.saved & ~one(b), r.bare & ~one(b)};
+      r = {b, r.inner & ~one(b), r.x & ~one(b + 1)};
       continue;
     }
     const std::size_t i = generator() % r.due;
-    if (!has_input(r, i) || bit(r.saved, i) || (ran[i] && !m.recomputable[i])) continue;
+    if (!has(r, i) || bit(r.inner, i) || (ran[i] && !m.recomputable[i])) continue;
     const bool save = !m.recomputable[i] || sequence.size() > 100 || generator() % 3 == 0;
     ran[i] = true;
     sequence.push_back({save ? Kind::forward_saving : Kind::forward, i});
-    r.bare = save ? r.bare & ~one(i + 1) : r.bare | one(i + 1);
-    if (save) r.saved |= one(i);
+    r.x |= one(i + 1);
+    if (save) r.inner |= one(i);
   }
   return sequence;
 }

@@ -11,7 +11,7 @@ namespace plimsoll {
 /// The least time of any sequence at all within `budget`: Dijkstra over what is resident. For up to 8 stages.
 std::optional<double> unrestricted_optimum(const ChainModel&, std::int64_t budget);
 
-/// The least time of rotor's class within `budget`: the recursion as it is written, in bytes.
+/// The least time of rotor's class within `budget`: the recursion as it is written, in bytes, or store_all.
 std::optional<double> persistent_optimum(const ChainModel&, std::int64_t budget);
 
 /// The peak of a legal sequence, each value's last reader searched for from scratch at every step.
@@ -22,10 +22,11 @@ struct RandomChain {
   std::size_t stages = 4;
   std::int64_t largest_size = 6;
   std::int64_t largest_workspace = 4;
-  std::int64_t largest_time = 5;   ///< whole seconds
-  std::int64_t zero_percent = 15;  ///< of the sizes
-  std::int64_t once_percent = 8;   ///< of the stages may not be recomputed
-  bool parameters = true;          ///< with resident bytes and new gradients
+  std::int64_t largest_time = 5;    ///< whole seconds
+  std::int64_t zero_percent = 15;   ///< of the sizes
+  std::int64_t once_percent = 8;    ///< of the stages may not be recomputed
+  std::int64_t keeps_percent = 75;  ///< of the boundary tensors are read by the backward of either neighbour
+  bool parameters = true;           ///< with resident bytes and new gradients
   bool nograd_differs = true;
 };
 
