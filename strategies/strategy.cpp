@@ -17,6 +17,7 @@
 #include "strategies/rematerialization/revolve.h"
 #include "strategies/rematerialization/revolve_hetero.h"
 #include "strategies/rematerialization/rotor.h"
+#include "strategies/rematerialization/rotor_floating.h"
 #include "strategies/rematerialization/selective.h"
 
 namespace plimsoll {
@@ -24,9 +25,9 @@ namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
 constexpr std::array all_strategies{
-    store_all_strategy, chen_sqrt_strategy, chen_greedy_strategy,     periodic_strategy, full_recompute_strategy,
-    selective_strategy, revolve_strategy,   revolve_hetero_strategy,  rotor_strategy,    exact_strategy,
-    ap_sqrt_strategy,   ap_greedy_strategy, greedy_recompute_strategy};
+    store_all_strategy, chen_sqrt_strategy, chen_greedy_strategy,    periodic_strategy,        full_recompute_strategy,
+    selective_strategy, revolve_strategy,   revolve_hetero_strategy, rotor_strategy,           rotor_floating_strategy,
+    exact_strategy,     ap_sqrt_strategy,   ap_greedy_strategy,      greedy_recompute_strategy};
 
 }  // namespace
 

@@ -1,0 +1,80 @@
+// Weak persistence: between the unrestricted optimum and rotor.
+
+#include <catch2/catch.hpp>
+
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "strategies/rematerialization/floating_table.h"
+#include "strategies/rematerialization/rotor_table.h"
+#include "tests/generate/problems.h"
+#include "tests/strategies/chain_oracle.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t enough_slots = 2000;  // for the tests' small sizes: nothing is rounded
+
+TEST_CASE("rotor_floating lies between the best of all sequences and rotor", "[floating][property]") {
+  int budgets = 0, faster_than_rotor = 0, slower_than_best = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 1 + seed % 6}, seed);
+    const FloatingTable floating(model, enough_slots);
+    const RotorTable rotor(model, enough_slots);
+    const double work = evaluate(model, store_all_sequence(model.stages())).time.value;
+    std::vector<ChainCost> costs;
+    for (std::size_t k = 0; k < floating.plans(); ++k) costs.push_back(evaluate(model, floating.plan(k)));
+    for (std::int64_t budget = 0; budget <= rotor.store_all_peak().count; ++budget) {
+      CAPTURE(seed, budget);
+      const std::optional<Seconds> recompute = floating.recompute(Bytes{budget});
+      const std::optional<Seconds> persistent = rotor.recompute(Bytes{budget});
+      REQUIRE((recompute || !persistent));
+      if (!recompute) continue;
+      ++budgets;
+      const std::optional<double> best = unrestricted_optimum(model, budget);
+      REQUIRE(best);
+      REQUIRE(work + recompute->value >= *best);
+      slower_than_best += work + recompute->value > *best ? 1 : 0;
+      if (persistent) REQUIRE(recompute->value <= persistent->value);
+      faster_than_rotor += !persistent || recompute->value < persistent->value ? 1 : 0;
+      const bool kept = std::ranges::any_of(costs, [&](const ChainCost& cost) {
+        return cost.legal() && cost.peak <= Bytes{budget} && cost.time.value <= work + recompute->value;
+      });
+      REQUIRE(kept);
+    }
+  }
+  WARN(budgets << " budgets, faster than rotor at " << faster_than_rotor << ", slower than the best of all at "
+               << slower_than_best);
+  CHECK(budgets > 2000);
+}
+
+TEST_CASE("rotor_floating with few slots is never slower than rotor with as many", "[floating][property]") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Problem problem = problem_of(random_small_chain(seed, 1 + seed % 9), gpus({}));
+    const std::vector<Pass> floating = parse_spec("rotor_floating(slots=7)", "test");
+    const std::vector<Pass> rotor = parse_spec("rotor(slots=7)", "test");
+    for (const Bytes budget : front_budgets(problem, rotor)) {
+      CAPTURE(seed, budget.count);
+      const std::optional<Bytes> limit = budget;
+      const PlanOutcome slow = plan(problem, rotor, std::span(&limit, 1)).front();
+      const PlanOutcome fast = plan(problem, floating, std::span(&limit, 1)).front();
+      if (!std::holds_alternative<Plan>(slow)) continue;
+      REQUIRE(std::holds_alternative<Plan>(fast));
+      REQUIRE(std::get<Plan>(fast).makespan.value <= std::get<Plan>(slow).makespan.value * (1 + 1e-12));
+    }
+  }
+}
+
+TEST_CASE("rotor_floating refuses long chains and says what takes them", "[floating]") {
+  const Problem problem = problem_of(even_chain(40), gpus({}));
+  const std::optional<Bytes> unlimited;
+  try {
+    plan(problem, parse_spec("rotor_floating", "test"), std::span(&unlimited, 1));
+    FAIL("no complaint");
+  } catch (const InputError& error) {
+    CHECK(std::string(error.what()) == "strategy 'rotor_floating' takes chains of up to 40 stages, and '" +
+                                           problem.graph.name + "' has 41; 'rotor' takes any");
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
