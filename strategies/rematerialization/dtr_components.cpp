@@ -16,8 +16,7 @@ void DtrComponents::add_storage() {
   seen_.grow(component_of_.size());
 }
 
-std::uint32_t DtrComponents::root_of(std::uint32_t storage) {
-  std::uint32_t c = component_of_[storage];
+std::uint32_t DtrComponents::root_above(std::uint32_t c) {
   while (components_[c].parent != c) {
     components_[c].parent = components_[components_[c].parent].parent;
     c = components_[c].parent;
@@ -25,18 +24,12 @@ std::uint32_t DtrComponents::root_of(std::uint32_t storage) {
   return c;
 }
 
-void DtrComponents::note_border(std::uint32_t root) {
-  std::vector<std::uint32_t>& border = components_[root].border;
-  seen_.clear();
-  std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s] || !seen_.add(s); });
-  changes.insert(changes.end(), border.begin(), border.end());
-}
-
 void DtrComponents::add_edge(std::uint32_t parent, std::uint32_t child) {
   for (const auto& [in, out] : {std::pair(parent, child), std::pair(child, parent)}) {
     if (!storages_.material[in] || storages_.material[out]) continue;
-    components_[root_of(out)].border.push_back(in);
-    changes.push_back(in);
+    const std::uint32_t root = root_of(out);
+    components_[root].border.push_back(in);
+    touched_.push_back(root);
   }
 }
 
@@ -57,16 +50,15 @@ void DtrComponents::evicted(std::uint32_t storage) {
     const std::uint32_t other = root_of(n);
     if (other != root) unite(other, root);
   });
-  note_border(root);
+  touched_.push_back(root);
 }
 
 void DtrComponents::materialized(std::span<const std::uint32_t> storages) {
   for (const std::uint32_t s : storages) {
     const std::uint32_t root = root_of(s);
     components_[root].compute -= storages_.compute[s];
-    note_border(root);
+    touched_.push_back(root);
     storages_.for_evicted_neighbours(s, [&](std::uint32_t n) { components_[root_of(n)].border.push_back(s); });
-    changes.push_back(s);
   }
 }
 

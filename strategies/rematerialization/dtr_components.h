@@ -3,6 +3,7 @@
 // storage with its evicted neighbours; a rematerialisation takes its time out of the sum and leaves the component
 // whole. Each component knows the resident storages at its border, so that a new sum reaches only those it concerns.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,8 +24,27 @@ class DtrComponents {
   /// Sum over the distinct components next to the storage.
   std::int64_t beside(std::uint32_t storage);
 
-  /// Storages whose sums may have changed since `changes` was last cleared.
-  std::vector<std::uint32_t> changes;
+  /// Calls changed(storage) for each resident storage whose sum may have changed since the last time. Most changes are
+  /// overtaken by others before anybody asks.
+  template <class Changed>
+  void report(Changed&& changed) {
+    seen_.clear();
+    roots_.clear();
+    for (const std::uint32_t c : touched_) {
+      const std::uint32_t root = root_above(c);
+      if (!roots_.add(root)) continue;
+      std::vector<std::uint32_t>& border = components_[root].border;
+      std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s]; });
+      std::ranges::sort(border);
+      border.erase(std::ranges::unique(border).begin(), border.end());
+      for (const std::uint32_t s : border) {
+        if (seen_.add(s)) reported_.push_back(s);
+      }
+    }
+    touched_.clear();
+    for (const std::uint32_t s : reported_) changed(s);  // which may look for roots
+    reported_.clear();
+  }
 
  private:
   struct Component {
@@ -34,14 +54,15 @@ class DtrComponents {
   };
 
   std::uint32_t add_component(std::int64_t compute);
-  std::uint32_t root_of(std::uint32_t storage);
+  std::uint32_t root_of(std::uint32_t storage) { return root_above(component_of_[storage]); }
+  std::uint32_t root_above(std::uint32_t component);
   void unite(std::uint32_t child_root, std::uint32_t root);
-  void note_border(std::uint32_t root);
 
   const DtrStorages& storages_;
   std::vector<Component> components_;
   std::vector<std::uint32_t> component_of_;  // by storage; meaningful while it is not resident
   Marks seen_, roots_;
+  std::vector<std::uint32_t> touched_, reported_;  // components with a new sum or border; storages to report
 };
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 #include "strategies/rematerialization/dtr_regions.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace plimsoll {
@@ -28,6 +29,7 @@ void DtrRegions::absorb(Direction direction, std::uint32_t base, std::uint32_t s
   };
   for (const std::uint32_t s : other.interior) take(s);
   take(storage);
+  region.exact_in = std::min(region.exact_in, other.exact_in);
   changes.push_back(base);
 }
 
@@ -39,6 +41,7 @@ void DtrRegions::evicted(std::uint32_t storage) {
     region->interior.clear();
     region->frontier.clear();
     region->compute = 0;
+    region->exact_in = epoch_;
   }
 }
 
@@ -63,10 +66,28 @@ void DtrRegions::rebuild(Direction direction, std::uint32_t base) {
       }
     }
   }
+  region.exact_in = epoch_;
   changes.push_back(base);
 }
 
+/// What building anew comes to where a storage with nothing beyond it became resident: one more at the border.
+void DtrRegions::gain_leaf(Direction direction, std::uint32_t base, std::uint32_t leaf) {
+  Region& region = regions_[direction][base];
+  if (region.exact_in != epoch_ || std::ranges::find(region.interior, leaf) != region.interior.end()) {
+    rebuild(direction, base);
+  } else if (std::ranges::find(region.frontier, leaf) == region.frontier.end()) {
+    region.frontier.push_back(leaf);
+  }
+}
+
 void DtrRegions::materialized(std::span<const std::uint32_t> storages) {
+  if (storages.size() == 1 && storages_.children[storages.front()].empty()) {
+    const std::uint32_t leaf = storages.front();
+    rebuild(down, leaf);
+    rebuild(up, leaf);
+    for (const std::uint32_t s : regions_[up][leaf].frontier) gain_leaf(down, s, leaf);
+    return;
+  }
   for (std::vector<std::uint32_t>& list : affected_) list.clear();
   for (const std::uint32_t s : storages) {
     rebuild(down, s);

@@ -19,6 +19,11 @@ class DtrRegions {
   explicit DtrRegions(const DtrStorages& storages) : storages_(storages) {}
 
   void add_storage();
+
+  /// A storage that is not resident became dearer, or two that exist became neighbours: from now on what is kept of the
+  /// regions differs from what they would be if they were built anew, as it does in simrd, until they are.
+  void disturbed() { ++epoch_; }
+
   void evicted(std::uint32_t storage);
   void materialized(std::span<const std::uint32_t> storages);
 
@@ -33,12 +38,16 @@ class DtrRegions {
   struct Region {
     std::vector<std::uint32_t> interior, frontier;
     std::int64_t compute = 0;
+    std::uint64_t exact_in = 0;  ///< the epoch in which the region is what building it anew would give
   };
 
   void absorb(Direction, std::uint32_t base, std::uint32_t storage);
   void rebuild(Direction, std::uint32_t base);
 
+  void gain_leaf(Direction, std::uint32_t base, std::uint32_t leaf);
+
   const DtrStorages& storages_;
+  std::uint64_t epoch_ = 0;
   std::array<std::vector<Region>, 2> regions_;  // by storage
   Marks inside_, border_;
   std::vector<std::uint32_t> stack_, affected_[2];

@@ -100,15 +100,16 @@ class Runtime {
     if (own.last_call != call) {  // several results on one storage count their call once
       own.last_call = call;
       storages_.compute[s] += log_.calls[call].nanoseconds;
+      if (tensor.alias_of && !storages_.material[s]) regions_.disturbed();
       weigh(s);
     }
     if (own.keep != Keep::evictable) return;
     for (const TensorId argument : log_.calls[call].arguments) {
       const std::uint32_t parent = storage_of_[argument.index];
       if (known_[parent].keep != Keep::evictable || !storages_.add_edge(parent, s)) continue;
+      if (tensor.alias_of) regions_.disturbed();
       if (uses_components_) components_.add_edge(parent, s);
     }
-    weigh_changed();
   }
 
   std::uint32_t add_storage(std::int64_t bytes, Keep keep) {
@@ -176,10 +177,9 @@ class Runtime {
   }
 
   void weigh_changed() {
-    for (std::vector<std::uint32_t>* changes : {&regions_.changes, &components_.changes}) {
-      for (const std::uint32_t s : *changes) weigh(s);
-      changes->clear();
-    }
+    for (const std::uint32_t s : regions_.changes) weigh(s);
+    regions_.changes.clear();
+    if (uses_components_) components_.report([this](std::uint32_t s) { weigh(s); });
   }
 
   void append(std::uint32_t s) {
@@ -197,12 +197,12 @@ class Runtime {
     for (const std::uint32_t t : known_[s].tensors) defined_[t] = 0;
     if (uses_regions_) regions_.evicted(s);
     if (uses_components_) components_.evicted(s);
-    weigh_changed();
   }
 
   void make_room(std::int64_t bytes) {
     while (memory_ + bytes > budget_) {
       if (pool_.empty()) throw Stop{DtrEnd::out_of_memory};
+      weigh_changed();
       evict(pool_.choose(run_.clock));
       ++run_.evictions;
     }
@@ -293,7 +293,6 @@ class Runtime {
     if (uses_regions_) regions_.materialized(fresh_);
     if (uses_components_) components_.materialized(fresh_);
     for (const std::uint32_t s : fresh_) append(s);
-    weigh_changed();
   }
 
   const OpLog& log_;

@@ -1,0 +1,54 @@
+// Dynamic tensor rematerialization at half of the baseline's memory, on logs of 8,000 calls: calls of the log a second.
+
+#include <benchmark/benchmark.h>
+
+#include "strategies/rematerialization/dtr_runtime.h"
+#include "tests/generate/op_logs.h"
+
+namespace {
+
+using namespace plimsoll;
+
+void replay(benchmark::State& state, const OpLog& log, DtrHeuristic heuristic) {
+  const Bytes half{dtr_baseline(log).memory.count / 2};
+  DtrReplay replay;
+  for (auto _ : state) {
+    replay = replay_dtr_log(log, half, heuristic);
+    benchmark::DoNotOptimize(replay);
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(log.calls.size()));
+  state.counters["calls"] = static_cast<double>(log.calls.size());
+  state.counters["events"] = static_cast<double>(log.events.size());
+  state.counters["finished"] = replay.run.end == DtrEnd::finished ? 1 : 0;
+  state.counters["overhead"] = replay.overhead;
+  state.counters["evictions"] = static_cast<double>(replay.run.evictions);
+  state.counters["again"] = static_cast<double>(replay.run.rematerializations);
+}
+
+constexpr std::size_t calls = 8'000;
+
+using enum DtrHeuristic;
+
+void dense(benchmark::State& state, DtrHeuristic heuristic) {
+  replay(state, dense_op_log(calls), heuristic);
+}
+void recurrent(benchmark::State& state, DtrHeuristic heuristic) {
+  replay(state, recurrent_op_log(calls), heuristic);
+}
+
+BENCHMARK_CAPTURE(dense, dtr, dtr)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, dtr_eq, dtr_eq)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, local, local)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, lru, lru)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, size, DtrHeuristic::size)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, msps, msps)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recurrent, dtr, dtr)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recurrent, dtr_eq, dtr_eq)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recurrent, local, local)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recurrent, lru, lru)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recurrent, size, DtrHeuristic::size)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recurrent, msps, msps)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
