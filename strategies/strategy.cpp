@@ -13,6 +13,8 @@
 #include "strategies/rematerialization/exact.h"
 #include "strategies/rematerialization/full_recompute.h"
 #include "strategies/rematerialization/greedy_recompute.h"
+#include "strategies/rematerialization/knapsack.h"
+#include "strategies/rematerialization/min_cut.h"
 #include "strategies/rematerialization/periodic.h"
 #include "strategies/rematerialization/revolve.h"
 #include "strategies/rematerialization/revolve_hetero.h"
@@ -25,9 +27,10 @@ namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
 constexpr std::array all_strategies{
-    store_all_strategy, chen_sqrt_strategy, chen_greedy_strategy,    periodic_strategy,        full_recompute_strategy,
-    selective_strategy, revolve_strategy,   revolve_hetero_strategy, rotor_strategy,           rotor_floating_strategy,
-    exact_strategy,     ap_sqrt_strategy,   ap_greedy_strategy,      greedy_recompute_strategy};
+    store_all_strategy,      chen_sqrt_strategy,        chen_greedy_strategy, periodic_strategy,
+    full_recompute_strategy, selective_strategy,        revolve_strategy,     revolve_hetero_strategy,
+    rotor_strategy,          rotor_floating_strategy,   exact_strategy,       ap_sqrt_strategy,
+    ap_greedy_strategy,      greedy_recompute_strategy, knapsack_strategy,    min_cut_strategy};
 
 }  // namespace
 

@@ -1,0 +1,27 @@
+#pragma once
+// Which values of the forward to save for the backward so that they are the fewest bytes, when some ops may not run
+// again: a smallest cut between what is there after the forward and what the backward reads.
+// Source: PyTorch, torch/_functorch/partitioners.py, min_cut_rematerialization_partition; there, too, a value far from
+// its readers in the backward counts for more.
+
+#include "strategies/common/op_model.h"
+#include "strategies/common/recompute_order.h"
+
+namespace plimsoll {
+
+enum class CutWeight : std::uint8_t {
+  bytes,
+  bytes_by_distance,  ///< times 1.1 to the power of the number of ops to the nearest reader in the backward, up to 100
+};
+
+/// By op: whether it may not run again.
+using Banned = std::vector<bool>;
+
+/// Ops that may not run again anyway: those that must run once, and those whose results share a storage with others,
+/// since to run them again overwrites these.
+Banned banned_anyway(const OpModel&);
+
+/// What is not saved. `banned` must contain banned_anyway().
+Evicted evicted_by_min_cut(const OpModel&, const Banned&, CutWeight);
+
+}  // namespace plimsoll
