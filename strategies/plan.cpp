@@ -73,8 +73,7 @@ std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> p
     if (const Plan* made = std::get_if<Plan>(&whole)) budgets.push_back(made->peak);
   }
   std::ranges::sort(budgets);
-  const auto repeated = std::ranges::unique(budgets);
-  budgets.erase(repeated.begin(), repeated.end());
+  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
   return budgets;
 }
 

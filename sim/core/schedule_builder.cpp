@@ -83,8 +83,7 @@ Schedule ScheduleBuilder::finish() {
     NewStep& from = pending.step;
     std::optional<StepId>& predecessor = last_on_stream[from.stream.index];
     std::ranges::sort(from.waits);
-    const auto repeated = std::ranges::unique(from.waits);
-    from.waits.erase(repeated.begin(), repeated.end());
+    from.waits.erase(std::unique(from.waits.begin(), from.waits.end()), from.waits.end());
     std::erase_if(from.waits, [&](StepId wait) { return wait == predecessor; });
     schedule_.steps.push_back({.kind = from.kind,
                                .stream = from.stream,

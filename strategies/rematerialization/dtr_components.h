@@ -36,7 +36,7 @@ class DtrComponents {
       std::vector<std::uint32_t>& border = components_[root].border;
       std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s]; });
       std::ranges::sort(border);
-      border.erase(std::ranges::unique(border).begin(), border.end());
+      border.erase(std::unique(border.begin(), border.end()), border.end());
       for (const std::uint32_t s : border) {
         if (seen_.add(s)) reported_.push_back(s);
       }

@@ -101,7 +101,7 @@ void DtrRegions::materialized(std::span<const std::uint32_t> storages) {
     std::vector<std::uint32_t>& list = affected_[direction];
     if (storages.size() > 1) {
       std::ranges::sort(list);
-      list.erase(std::ranges::unique(list).begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
     }
     for (const std::uint32_t s : list) rebuild(direction, s);
   }

@@ -35,7 +35,6 @@ const std::map<std::string, std::set<std::string>> may_include{
 const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^(simgrid|xbt)/)"), {"sim/engine/simgrid/simgrid_engine.cpp"}},
     {std::regex(R"(^yaml-cpp/)"), {"sim/io/"}},
-    {std::regex(R"(^simdjson)"), {"sim/io/"}},
     {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
     {std::regex(R"(^CLI/)"), {"experiments/"}},
     {std::regex(R"(^(cuda|cublas|cudnn|dnnl))"), {}},
