@@ -32,7 +32,14 @@ void PlanPool::add(const OpSequence& sequence) {
   const auto from = std::ranges::lower_bound(plans_, made.peak, {}, &PlannedTape::peak);
   auto end = from;
   while (end != plans_.end() && end->makespan >= made.makespan) ++end;
+  const auto at = sequences_.begin() + (from - plans_.begin());
+  sequences_.insert(sequences_.erase(at, at + (end - from)), sequence);
   plans_.insert(plans_.erase(from, end), std::move(made));
+}
+
+const OpSequence* PlanPool::fastest_sequence(std::optional<Bytes> budget) const {
+  const PlannedTape* plan = fastest_within(budget);
+  return plan == nullptr ? nullptr : &sequences_[static_cast<std::size_t>(plan - plans_.data())];
 }
 
 const PlannedTape* PlanPool::fastest_within(std::optional<Bytes> budget) const {

@@ -31,6 +31,7 @@ class PlanPool {
 
   /// Kept unless another plan is as fast within as little.
   void add(const OpSequence&);
+  const OpSequence* fastest_sequence(std::optional<Bytes> budget) const;
 
   const PlannedTape* fastest_within(std::optional<Bytes> budget) const;
   bool empty() const { return plans_.empty(); }
@@ -43,7 +44,8 @@ class PlanPool {
 
  private:
   const PartTask& task_;
-  std::vector<PlannedTape> plans_;  ///< peaks rise, makespans fall
+  std::vector<PlannedTape> plans_;     ///< peaks rise, makespans fall
+  std::vector<OpSequence> sequences_;  ///< of the plans
 };
 
 /// Graph planners make one part, for one micro-batch at a time: why this task is not that, if so.

@@ -41,11 +41,11 @@ class Exact {
     const PlannedTape* known = heuristics_.fastest_within(limit);
     if (known == nullptr) {
       find_smallest();
-      if (limit < least_->peak) {
-        return Infeasible{smallest_is_proven_ ? "no schedule at all fits" : "the search found no schedule that fits",
-                          least_->peak};
+      if (limit < least_->plan.peak) {
+        return Infeasible{least_->proven ? "no schedule at all fits" : "the search found no schedule that fits",
+                          least_->plan.peak};
       }
-      known = &*least_;
+      known = &least_->plan;
     }
     if (!is_searchable(model_)) return with_gap(*known, work_);
     const SearchResult found = fastest_schedule(model_, limit, limits_);
@@ -62,7 +62,7 @@ class Exact {
     const Bytes most = budgets.back();
     constexpr std::int64_t steps = 32;
     for (std::int64_t k = 0; k < steps; ++k) {
-      budgets.push_back(Bytes{least_->peak.count + (most - least_->peak).count / steps * k});
+      budgets.push_back(Bytes{least_->plan.peak.count + (most - least_->plan.peak).count / steps * k});
     }
     return budgets;
   }
@@ -74,27 +74,8 @@ class Exact {
     return plan;
   }
 
-  /// By halving: whether a budget is enough is a search that needs no times.
   void find_smallest() {
-    if (least_) return;
-    least_ = *heuristics_.fastest_within(heuristics_.smallest());
-    if (!is_searchable(model_)) return;
-    smallest_is_proven_ = true;
-    const auto start = std::chrono::steady_clock::now();
-    Bytes low = least_imaginable(model_);
-    while (low < least_->peak) {
-      const Bytes middle{low.count + (least_->peak.count - low.count) / 2};
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-      const SearchLimits rest{limits_.states, limits_.seconds - passed.count()};
-      const SearchResult found = any_schedule(model_, middle, rest);
-      if (found.end == SearchResult::End::solved) {
-        least_ = planned_ops(task_, found.sequence);
-        EXPECTS(least_->peak <= middle);
-      } else {
-        smallest_is_proven_ &= found.end == SearchResult::End::impossible;
-        low = middle + Bytes{1};
-      }
-    }
+    if (!least_) least_ = smallest_schedule(task_, model_, heuristics_, limits_);
   }
 
   const PartTask& task_;
@@ -102,11 +83,32 @@ class Exact {
   SearchLimits limits_;
   PlanPool heuristics_;
   double updates_ = 0, work_ = 0;  // seconds; work of one micro-batch
-  std::optional<PlannedTape> least_;
-  bool smallest_is_proven_ = false;
+  std::optional<SmallestSchedule> least_;
 };
 
 }  // namespace
+
+SmallestSchedule smallest_schedule(const PartTask& task, const OpModel& model, const PlanPool& known,
+                                   const SearchLimits& limits) {
+  SmallestSchedule least{*known.fastest_within(known.smallest()), false};
+  if (!is_searchable(model)) return least;
+  least.proven = true;
+  const auto start = std::chrono::steady_clock::now();
+  Bytes low = least_imaginable(model);
+  while (low < least.plan.peak) {
+    const Bytes middle{low.count + (least.plan.peak.count - low.count) / 2};
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const SearchResult found = any_schedule(model, middle, {limits.states, limits.seconds - passed.count()});
+    if (found.end == SearchResult::End::solved) {
+      least.plan = planned_ops(task, found.sequence);
+      EXPECTS(least.plan.peak <= middle);
+    } else {
+      least.proven &= found.end == SearchResult::End::impossible;
+      low = middle + Bytes{1};
+    }
+  }
+  return least;
+}
 
 std::vector<TapeOutcome> exact_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {

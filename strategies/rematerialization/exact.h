@@ -3,7 +3,9 @@
 
 #include <array>
 
+#include "strategies/common/op_sequence.h"
 #include "strategies/common/option_rules.h"
+#include "strategies/rematerialization/exact_search.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -12,6 +14,14 @@ std::vector<TapeOutcome> exact_tapes(const PartTask&, const Options&, std::span<
                                      const Tape* before);
 
 std::vector<Bytes> exact_candidates(const PartTask&, const Options&);
+
+/// The schedule of least peak, by halving: whether a budget is enough is a search that needs no times. Not below what
+/// `known` reaches where the search cannot hold the part or a limit stops it, and then it is not proven.
+struct SmallestSchedule {
+  PlannedTape plan;
+  bool proven = false;
+};
+SmallestSchedule smallest_schedule(const PartTask&, const OpModel&, const PlanPool& known, const SearchLimits&);
 
 inline constexpr std::array exact_options{
     OptionInfo{

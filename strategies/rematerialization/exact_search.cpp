@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <unordered_map>
 
 #include "sim/core/expects.h"
 
@@ -142,6 +143,7 @@ class Search {
       Node& node = nodes_[entry.node];
       if (node.closed || entry.time != node.time) continue;
       node.closed = true;
+      if (is_dominated(node)) continue;
       result.bound = Seconds{entry.bound};
       if (is_done(node.state)) {
         result.end = SearchResult::End::solved;
@@ -162,6 +164,22 @@ class Search {
 
  private:
   bool is_full() const { return nodes_.size() > limits_.states || visits_ / 64 > limits_.states; }
+
+  /// Whether a state was expanded before in which the same ops have run, more is there, and that took no longer.
+  bool is_dominated(const Node& node) {
+    const Bits flags = without(node.state, value_bits_);
+    std::vector<std::uint32_t>& known = expanded_with_[(flags.word[0] * 0x9E3779B97F4A7C15ULL) ^ flags.word[1]];
+    constexpr std::size_t most_compared = 512;  // the latest ones; the rest rarely prunes what these do not
+    for (std::size_t k = known.size(); k > 0 && known.size() - k < most_compared; --k) {
+      const Node& better = nodes_[known[k - 1]];
+      if ((any_ || better.time <= node.time) && better.state.word != node.state.word &&
+          !without(node.state, better.state).any() && without(better.state, value_bits_) == flags) {
+        return true;
+      }
+    }
+    known.push_back(static_cast<std::uint32_t>(&node - nodes_.data()));
+    return false;
+  }
 
   bool is_late(std::chrono::steady_clock::time_point start) const {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -342,6 +360,7 @@ class Search {
   std::vector<Node> nodes_;
   std::vector<Entry> heap_;
   StateTable table_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> expanded_with_;  // by ops that have run
   std::size_t expanded_ = 0, visits_ = 0;
 };
 

@@ -1,0 +1,74 @@
+#pragma once
+// Linear programs with or without whole-number variables, solved by COIN-OR's CBC and CLP.
+
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace plimsoll {
+
+inline constexpr double unbounded = std::numeric_limits<double>::infinity();
+
+/// Minimise the sum of cost times variable. Sizes should be scaled so that numbers are neither tiny nor huge.
+class LinearProgram {
+ public:
+  struct Variable {
+    double cost = 0, lower = 0, upper = 1;
+    bool whole = false;
+  };
+  using Terms = std::vector<std::pair<std::size_t, double>>;  ///< variable, factor
+  struct Row {
+    Terms terms;
+    double lower = -unbounded, upper = unbounded;
+  };
+
+  std::size_t variable(Variable v) {
+    variables.push_back(v);
+    return variables.size() - 1;
+  }
+  std::size_t row(Terms terms, double lower, double upper) {
+    rows.push_back({std::move(terms), lower, upper});
+    return rows.size() - 1;
+  }
+
+  std::vector<Variable> variables;
+  std::vector<Row> rows;
+};
+
+struct MilpLimits {
+  double seconds = 60;
+  int nodes = 1'000'000;
+};
+
+struct MilpResult {
+  enum class End { optimal, infeasible, stopped };
+  End end = End::stopped;
+  std::vector<double> values;  ///< of the best solution found; empty if none
+  double objective = 0, bound = 0;
+};
+
+/// `start` may be empty: a solution to begin with (values of whole variables suffice).
+MilpResult solve_milp(const LinearProgram&, std::span<const double> start, const MilpLimits&);
+
+/// The program without whole numbers, for several right-hand sides in a row: each begins where the last one ended.
+class Relaxation {
+ public:
+  Relaxation(const LinearProgram&, double seconds);
+  ~Relaxation();
+  Relaxation(const Relaxation&) = delete;
+  Relaxation& operator=(const Relaxation&) = delete;
+
+  void set_upper(std::size_t row, double upper);
+  /// Values of the variables at the optimum, or nothing: infeasible, or out of time.
+  std::optional<std::vector<double>> solve();
+
+ private:
+  struct Solver;
+  std::unique_ptr<Solver> solver_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,63 @@
+#pragma once
+// Checkmate's integer program. Stage t ends with the first run of op t; R says which ops run in a stage, S which values
+// are there when it begins, FREE after which op a value dies, U how much memory is in use.
+// Source: Jain et al., "Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization", MLSys 2020, section
+// 4 and the released code. Differences: S and FREE are per value, not per op; a forward that saves nothing is a choice
+// of its own (K: runs and saves); parameter gradients, workspaces, overwritten storages and the network's input are
+// counted as tape_cost counts them (a view beside its base is counted twice); no noise on the costs.
+
+#include <optional>
+#include <vector>
+
+#include "strategies/common/milp.h"
+#include "strategies/common/op_model.h"
+#include "strategies/common/op_sequence.h"
+
+namespace plimsoll {
+
+/// kappa: FREE by the paper's pair of inequalities, equations (7); tight: by one inequality for each hazard.
+enum class Formulation : std::uint8_t { tight, kappa };
+
+class CheckmateModel {
+ public:
+  CheckmateModel(const OpModel&, Bytes budget, Formulation);
+
+  const LinearProgram& program() const { return program_; }
+  Seconds seconds(double objective) const { return Seconds{objective * time_unit_}; }
+
+  /// The right-hand sides of another budget: (row, upper).
+  std::vector<std::pair<std::size_t, double>> limits(Bytes budget) const;
+
+  /// The plan that a solution with whole numbers means.
+  OpSequence plan(const std::vector<double>& solution) const;
+
+  /// S of a solution, by stage and value.
+  std::vector<std::vector<double>> kept(const std::vector<double>& solution) const;
+
+  /// A solution that means the plan, for a start; nothing where first runs are not in the part's order.
+  std::optional<std::vector<double>> solution(const OpSequence&) const;
+
+ private:
+  using Variables = std::vector<std::vector<std::optional<std::size_t>>>;  // by stage, then by op or value
+
+  void add_variables();
+  void add_dependencies(std::size_t stage);
+  void add_overwriting(std::size_t stage);
+  void add_memory(std::size_t stage, Bytes budget, Formulation);
+  void add_free(std::size_t stage, std::uint32_t value, std::vector<LinearProgram::Terms>& freed, Formulation);
+  void add_hazards(std::size_t stage, std::uint32_t value, std::size_t op, std::size_t free, Formulation);
+
+  LinearProgram::Terms made(std::size_t stage, std::uint32_t value) const;
+  LinearProgram::Terms available(std::size_t stage, std::uint32_t value) const;
+  std::optional<std::size_t> overwriter(std::uint32_t value) const;
+  bool replaces_input(std::size_t op, std::uint32_t value) const;
+  double scaled(Bytes bytes) const { return static_cast<double>(bytes.count) / byte_unit_; }
+
+  const OpModel& model_;
+  LinearProgram program_;
+  Variables runs_, saves_, keeps_;                      // R and K by stage and op; S by stage and value
+  std::vector<std::pair<std::size_t, Bytes>> limited_;  // rows that the budget limits, and what is beside values then
+  double byte_unit_ = 1, time_unit_ = 1;
+};
+
+}  // namespace plimsoll
