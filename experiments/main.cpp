@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 
+#include "experiments/command_import.h"
 #include "experiments/command_report.h"
 #include "experiments/command_sweep.h"
 #include "experiments/commands.h"
@@ -91,6 +92,7 @@ int run(int argc, char** argv) {
   add_describe_command(app, exit_code, command_line);
   add_sweep_command(app, exit_code, command_line);
   add_report_command(app, exit_code, command_line);
+  add_import_command(app, exit_code, command_line);
   add_help_command(app, exit_code);
   if (argc == 1) {
     std::cerr << app.help();

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double seconds_in_nanosecond = 1e-9;
+constexpr double nanoseconds_in_second = 1e9;
 
 class Conversion {
  public:
@@ -84,7 +84,7 @@ class Conversion {
         op.outputs.push_back(add_tensor(t, kind_of(t, call.phase)));
       }
     }
-    const double seconds = static_cast<double>(call.nanoseconds) * seconds_in_nanosecond;
+    const double seconds = static_cast<double>(call.nanoseconds) / nanoseconds_in_second;
     if (op.outputs.empty()) {
       view_time_ += Seconds{seconds};
       return;

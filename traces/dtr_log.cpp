@@ -20,9 +20,11 @@ class Reader {
   OpLog read() {
     skip_to_start();
     while (std::optional<LogLine> line = next()) read_instruction(*line);
+    std::vector<bool> listed(log_.tensors.size(), false);
     for (const std::string& name : order_) {
       const TensorId t = named_.at(name);
-      if (references_[t.index] > 0) log_.kept.push_back(t);
+      if (references_[t.index] > 0 && !listed[t.index]) log_.kept.push_back(t);
+      listed[t.index] = true;
     }
     if (log_.calls.empty()) throw InputError(located(file_, {}, "", "no CALL in the log"));
     return std::move(log_);
