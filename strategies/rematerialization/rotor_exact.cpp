@@ -1,6 +1,7 @@
 #include "strategies/rematerialization/rotor_exact.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/rotor_fronts.h"
@@ -34,6 +35,7 @@ RotorExact::RotorExact(ChainModel model)
   } else {
     use_tables();
   }
+  steps_.push_back(store_all_.peak);
 }
 
 void RotorExact::use_fronts() {
@@ -42,6 +44,7 @@ void RotorExact::use_fronts() {
   const auto fast =
       slow->exact() ? slow : std::make_shared<const RotorFronts>(model_, FrontRounding::down, most_points / fronts);
   least_memory_ = slow->smallest_feasible();
+  steps_ = slow->steps();
   recompute_bound_ = [fast](Bytes budget) { return fast->recompute(budget); };
   fastest_ = [slow](Bytes budget) { return slow->solve(budget).value(); };
 }
@@ -51,6 +54,7 @@ void RotorExact::use_tables() {
   const auto fast = std::make_shared<const RotorTable>(model_, table_slots, SlotRounding::down);
   const LeastMemory least = rotor_least_memory(model_);
   least_memory_ = least.budget;
+  for (Bytes b = least.budget; b < store_all_.peak; b += slow->slot()) steps_.push_back(b);
   recompute_bound_ = [fast](Bytes budget) { return fast->recompute(budget); };
   fastest_ = [model = model_, slow, fast, sequence = least.sequence](Bytes budget) {
     ChainSequence best = sequence;

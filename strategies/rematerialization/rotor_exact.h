@@ -4,8 +4,8 @@
 // beyond a limit and is rounded. Longer ones lie between two tables of slots, one rounded up and one down.
 
 #include <functional>
-#include <memory>
 #include <optional>
+#include <vector>
 
 #include "strategies/common/chain_sequence.h"
 
@@ -36,6 +36,10 @@ class RotorExact {
   Bytes smallest_feasible() const { return least_memory_; }
   Bytes store_all_peak() const { return store_all_.peak; }
 
+  /// Ascending budgets from the least to store_all's peak. Where plans are exact these are all at which the time falls;
+  /// else they lie a slot apart.
+  const std::vector<Bytes>& steps() const { return steps_; }
+
  private:
   void use_fronts();
   void use_tables();
@@ -43,6 +47,7 @@ class RotorExact {
   ChainModel model_;
   ChainCost store_all_;
   Bytes least_memory_;
+  std::vector<Bytes> steps_;
   std::function<std::optional<Seconds>(Bytes)> recompute_bound_;
   std::function<ChainSequence(Bytes)> fastest_;  // for feasible budgets below store_all's peak
 };

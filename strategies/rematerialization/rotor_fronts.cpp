@@ -21,6 +21,20 @@ void lower_to(double* upper, const double* late, const double* early, double nog
   }
 }
 
+// The first cell in [c, end) where a choice may reach the bound, given its best times within each cell; else end.
+PLIMSOLL_VECTOR_CLONES
+std::int64_t first_reaching(const double* upper, const double* late, const double* early, double nograd, std::int64_t c,
+                            std::int64_t end) {
+  constexpr std::int64_t block = 8;
+  for (; c + block <= end; c += block) {
+    int reaching = 0;
+    for (std::int64_t k = c; k < c + block; ++k) reaching += nograd + late[k] + early[k] <= upper[k] ? 1 : 0;
+    if (reaching > 0) break;
+  }
+  while (c < end && !(nograd + late[c] + early[c] <= upper[c])) ++c;
+  return c;
+}
+
 }  // namespace
 
 // Memory is cut into cells. A first pass over all choices bounds the front at the cells' edges; only where a choice may
@@ -103,30 +117,41 @@ void RotorFronts::gather(Scratch& scratch) const {
   scratch.points.clear();
   scratch.cell.clear();
   const double* const upper = scratch.upper.data();
+  std::int64_t high = cells_;
   for (const Choice& choice : scratch.choices) {
-    const std::int64_t back = choice.shift / cell_;
-    const auto may_reach = [&](std::int64_t c) {
-      return choice.nograd + choice.late->edges[c + 1 - back] + choice.early->edges[c + 1] <= upper[c];
-    };
+    while (high > 0 && upper[high - 1] < choice.nograd) --high;
     std::int64_t c = choice.low / cell_;
-    while (c < cells_ && upper[c] >= choice.nograd) {
-      const std::int64_t first = c;
-      while (c < cells_ && may_reach(c)) ++c;
-      if (c > first) gather(choice, std::max(choice.low, first * cell_), std::min(c * cell_, range_ + 1), scratch);
-      while (c < cells_ && upper[c] >= choice.nograd && !may_reach(c)) ++c;
+    if (c >= high) continue;
+    // The best time within a cell is that at its upper edge; of the late part, which is shifted, one edge further on.
+    const std::int64_t back = choice.shift / cell_;
+    const double* const late = choice.late->edges + (c + 1 - back);
+    const double* const early = choice.early->edges + (c + 1);
+    const std::int64_t low = c, count = high - c;
+    for (c = 0; (c = first_reaching(upper + low, late, early, choice.nograd, c, count)) < count;) {
+      const std::int64_t first = low + c;
+      while (c < count && choice.nograd + late[c] + early[c] <= upper[low + c]) ++c;
+      gather(choice, std::max(choice.low, first * cell_), std::min((low + c) * cell_, range_ + 1), scratch);
     }
   }
 }
 
+// The last point of at most `bytes`; there is one. Without branches, which the processor could not foresee.
+const RotorFronts::Point* RotorFronts::point_at(std::span<const Point> points, std::int64_t bytes) {
+  const Point* first = points.data();
+  for (std::size_t count = points.size(); count > 1;) {
+    const std::size_t half = count / 2;
+    first += first[half].bytes <= bytes ? half : 0;
+    count -= half;
+  }
+  return first;
+}
+
 // The steps of a choice's time in [first, end), the time at `first` included, where they reach the bound.
 void RotorFronts::gather(const Choice& choice, std::int64_t first, std::int64_t end, Scratch& scratch) const {
-  const auto at = [](const Front& front, std::int64_t bytes) {
-    return std::prev(std::ranges::upper_bound(front.points, bytes, {}, &Point::bytes));
-  };
-  auto late = at(*choice.late, first - choice.shift);
-  auto early = at(*choice.early, first);
-  const auto late_end = std::prev(choice.late->points.end());
-  const auto early_end = std::prev(choice.early->points.end());
+  auto late = point_at(choice.late->points, first - choice.shift);
+  auto early = point_at(choice.early->points, first);
+  const Point* const late_end = &choice.late->points.back();
+  const Point* const early_end = &choice.early->points.back();
   std::int64_t c = first / cell_;
   for (std::int64_t bytes = first; bytes < end;) {
     while (bytes >= (c + 1) * cell_) ++c;
@@ -154,6 +179,7 @@ void RotorFronts::sort(Scratch& scratch) const {
     scratch.sorted[begin[scratch.cell[p] + 1]++] = scratch.points[p];
   }
   for (std::size_t c = 0; c + 1 < begin.size(); ++c) {
+    if (begin[c + 1] - begin[c] < 2) continue;
     std::sort(
         scratch.sorted.begin() + begin[c], scratch.sorted.begin() + begin[c + 1],
         [](const Point& a, const Point& b) { return a.bytes != b.bytes ? a.bytes < b.bytes : a.seconds < b.seconds; });
@@ -229,6 +255,14 @@ double RotorFronts::time(const Choice& choice, std::int64_t bytes) {
 Bytes RotorFronts::smallest_feasible() const {
   const std::span<const Point> points = front(0, model_.stages() - 1).points;
   return Bytes{base_ + (points.empty() ? range_ : points.front().bytes)};
+}
+
+std::vector<Bytes> RotorFronts::steps() const {
+  std::vector<Bytes> budgets;
+  for (const Point& point : front(0, model_.stages() - 1).points) {
+    if (point.bytes < range_) budgets.push_back(Bytes{base_ + point.bytes});
+  }
+  return budgets;
 }
 
 std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {

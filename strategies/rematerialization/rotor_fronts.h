@@ -34,6 +34,9 @@ class RotorFronts {
   /// The least budget that any sequence of rotor's class keeps; rounding does not move it.
   Bytes smallest_feasible() const;
 
+  /// The budgets at which the time falls, ascending, below store_all's peak.
+  std::vector<Bytes> steps() const;
+
   /// Whether nothing was rounded.
   bool exact() const { return exact_; }
 
@@ -70,6 +73,7 @@ class RotorFronts {
   Front store(std::span<const Point>);
 
   const Front& front(std::size_t i, std::size_t l) const { return fronts_[l * (l + 1) / 2 + i]; }
+  static const Point* point_at(std::span<const Point>, std::int64_t bytes);
   static double time(const Front&, std::int64_t bytes);
   static double time(const Choice&, std::int64_t bytes);
   void append(ChainSequence&, std::size_t i, std::size_t l, std::int64_t bytes) const;

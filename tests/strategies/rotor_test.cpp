@@ -93,6 +93,7 @@ TEST_CASE("rotor equals the recursion as written at every budget of small chains
     REQUIRE(fronts.exact());
     double last = -1;
     std::optional<std::int64_t> least;
+    std::vector<Bytes> falls;
     for (std::int64_t budget = 0; budget <= store_all_peak(model).count + 2; ++budget) {
       CAPTURE(seed, budget);
       const double expected = persistent_optimum(model, budget).value_or(-1);
@@ -102,9 +103,13 @@ TEST_CASE("rotor equals the recursion as written at every budget of small chains
       REQUIRE(exact.lower_bound(Bytes{budget}).value_or(Seconds{-1}).value == expected);
       if (last >= 0) REQUIRE((expected >= 0 && expected <= last));
       if (!least && expected >= 0) least = budget;
+      if (expected >= 0 && (expected < last || last < 0 || budget == store_all_peak(model).count)) {
+        falls.push_back(Bytes{budget});
+      }
       last = expected;
     }
     CAPTURE(seed);
+    REQUIRE(exact.steps() == falls);
     REQUIRE(least);
     REQUIRE(table.smallest_feasible() == Bytes{*least});
     REQUIRE(exact.smallest_feasible() == Bytes{*least});
@@ -320,6 +325,8 @@ TEST_CASE("very long chains are answered with a gap", "[rotor]") {
   const RotorExact exact(model);
   const Bytes least = exact.smallest_feasible();
   CHECK(!exact.solve(least - Bytes{1}));
+  CHECK(exact.steps().front() == least);
+  CHECK(exact.steps().back() == exact.store_all_peak());
   for (std::int64_t step = 0; step <= 10; ++step) {
     const Bytes budget{least.count + (exact.store_all_peak() - least).count * step / 10};
     CAPTURE(step);
