@@ -8,6 +8,8 @@
 #include "strategies/baseline/store_all.h"
 #include "strategies/rematerialization/ap_greedy.h"
 #include "strategies/rematerialization/ap_sqrt.h"
+#include "strategies/rematerialization/checkmate.h"
+#include "strategies/rematerialization/checkmate_lp.h"
 #include "strategies/rematerialization/chen_greedy.h"
 #include "strategies/rematerialization/chen_sqrt.h"
 #include "strategies/rematerialization/dtr.h"
@@ -31,8 +33,8 @@ constexpr std::array all_strategies{
     store_all_strategy,      chen_sqrt_strategy,        chen_greedy_strategy, periodic_strategy,
     full_recompute_strategy, selective_strategy,        revolve_strategy,     revolve_hetero_strategy,
     rotor_strategy,          rotor_floating_strategy,   exact_strategy,       ap_sqrt_strategy,
-    ap_greedy_strategy,      greedy_recompute_strategy, dtr_strategy,         knapsack_strategy,
-    min_cut_strategy};
+    ap_greedy_strategy,      greedy_recompute_strategy, dtr_strategy,         min_cut_strategy,
+    knapsack_strategy,       checkmate_strategy,        checkmate_lp_strategy};
 
 }  // namespace
 
