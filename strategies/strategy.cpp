@@ -21,6 +21,7 @@
 #include "strategies/rematerialization/periodic.h"
 #include "strategies/rematerialization/revolve.h"
 #include "strategies/rematerialization/revolve_hetero.h"
+#include "strategies/rematerialization/rockmate.h"
 #include "strategies/rematerialization/rotor.h"
 #include "strategies/rematerialization/rotor_floating.h"
 #include "strategies/rematerialization/selective.h"
@@ -30,11 +31,10 @@ namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
 constexpr std::array all_strategies{
-    store_all_strategy,      chen_sqrt_strategy,        chen_greedy_strategy, periodic_strategy,
-    full_recompute_strategy, selective_strategy,        revolve_strategy,     revolve_hetero_strategy,
-    rotor_strategy,          rotor_floating_strategy,   exact_strategy,       ap_sqrt_strategy,
-    ap_greedy_strategy,      greedy_recompute_strategy, dtr_strategy,         min_cut_strategy,
-    knapsack_strategy,       checkmate_strategy,        checkmate_lp_strategy};
+    store_all_strategy, chen_sqrt_strategy, chen_greedy_strategy,    periodic_strategy,  full_recompute_strategy,
+    selective_strategy, revolve_strategy,   revolve_hetero_strategy, rotor_strategy,     rotor_floating_strategy,
+    rockmate_strategy,  exact_strategy,     ap_sqrt_strategy,        ap_greedy_strategy, greedy_recompute_strategy,
+    dtr_strategy,       min_cut_strategy,   knapsack_strategy,       checkmate_strategy, checkmate_lp_strategy};
 
 }  // namespace
 

@@ -3,9 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/plan.h"
-#include "strategies/rematerialization/block_table.h"
 #include "tests/generate/problems.h"
-#include "tests/strategies/chain_oracle.h"
 
 namespace plimsoll {
 namespace {
@@ -29,7 +27,7 @@ TEST_CASE("rotor without slots is never slower than a chain strategy at any of i
   for (const std::string spec :
        {"chen_sqrt", "chen_greedy", "periodic", "full_recompute", "full_recompute(method=block,layers=auto)",
         "full_recompute(layers=auto)", "selective", "selective(every=auto,keep_every=auto)", "revolve",
-        "revolve_hetero", "revolve_hetero(slots=6)"}) {
+        "revolve_hetero", "revolve_hetero(slots=6)", "rockmate", "rockmate(block=2,options=3)"}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     for (std::uint64_t seed = 1; seed <= 120; ++seed) {
       const Problem problem = problem_of(persistent_chain(seed), gpus({}));

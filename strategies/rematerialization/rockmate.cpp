@@ -1,0 +1,52 @@
+#include "strategies/rematerialization/rockmate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "strategies/common/best_of_sequences.h"
+#include "strategies/rematerialization/rockmate_blocks.h"
+
+namespace plimsoll {
+namespace {
+
+struct TwoLevels {
+  std::vector<SolvedBlock> blocks;
+  BlockTable table;
+};
+
+std::vector<Block> outer(const std::vector<SolvedBlock>& solved) {
+  std::vector<Block> blocks;
+  for (const SolvedBlock& each : solved) blocks.push_back(each.block);
+  return blocks;
+}
+
+SequenceFamily family(const PartTask& task, const Options& options) {
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainModel model = chain_model(task.problem, part);
+  const std::size_t stages = model.stages();
+  const auto root = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(stages))));
+  const std::size_t size = options.text("block") == "auto" ? std::clamp<std::size_t>(root, 1, 100)
+                                                           : static_cast<std::size_t>(options.integer("block"));
+  const Bytes most = evaluate(model, store_all_sequence(stages)).peak - model.resident - model.x[0];
+  const std::vector<SolvedBlock> solved =
+      solved_blocks(model, size, static_cast<std::size_t>(options.integer("options")));
+  const auto levels = std::make_shared<const TwoLevels>(
+      TwoLevels{solved, BlockTable(outer(solved), OptionUse::anywhere, most, options.integer("slots"))});
+  return {.name = rockmate_strategy.name, .count = levels->table.plans() + 1, .sequence = [=](std::size_t k) {
+            return k == 0 ? store_all_sequence(stages) : sequence_of(levels->blocks, levels->table.plan(k - 1));
+          }};
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  return best_of_sequences(task, family(task, options), budgets);
+}
+
+std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& options) {
+  return budgets_of_sequences(task, family(task, options));
+}
+
+}  // namespace plimsoll
