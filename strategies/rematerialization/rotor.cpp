@@ -46,10 +46,7 @@ Solver exact_solver(const ChainModel& model) {
     const std::optional<ExactPlan> plan = exact->solve(budget);
     return plan ? std::optional(plan->gap()) : std::nullopt;
   };
-  const std::int64_t least = exact->smallest_feasible().count, most = exact->store_all_peak().count;
-  constexpr std::int64_t steps = 500;
-  for (std::int64_t k = 0; k < steps; ++k) solver.budgets.push_back(Bytes{least + (most - least) / steps * k});
-  solver.budgets.push_back(Bytes{most});
+  solver.budgets = exact->steps();
   return solver;
 }
 

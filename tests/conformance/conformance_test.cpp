@@ -34,7 +34,7 @@ std::vector<std::string> specs() {
 /// take too long for all: they get fewer problems, smaller ones and fewer budgets, and limits that do not depend on the
 /// clock. Their own tests look closer.
 struct Effort {
-  std::uint64_t problems = 150;
+  std::uint64_t problems = 100;
   std::int64_t stride = 1;
   std::uint32_t chain_stages = 9, forward_ops = 12;
 };
@@ -44,6 +44,16 @@ Effort effort_for(const StrategyInfo& strategy) {
   if (strategy.name == "checkmate") return {.problems = 30, .stride = 7, .chain_stages = 3, .forward_ops = 4};
   if (strategy.name == "checkmate_lp") return {.problems = 40, .stride = 7, .chain_stages = 5, .forward_ops = 6};
   return {};
+}
+
+/// Sanitizers cost a factor of ten; what is left out is printed.
+std::uint64_t seeds(std::uint64_t all) {
+#if defined(__SANITIZE_ADDRESS__)
+  WARN("with sanitizers: " << all / 10 << " of " << all << " random problems a strategy");
+  return all / 10;
+#else
+  return all;
+#endif
 }
 
 struct Case {
@@ -92,9 +102,11 @@ Bytes smallest_feasible(const Problem& problem, const std::vector<Pass>& passes)
 }
 
 TEST_CASE("every strategy is legal, keeps its promise and its budget, and never beats a lower bound", "[conformance]") {
+  const std::uint64_t count = seeds(100);
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
-    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    const Effort effort = effort_for(*passes[0].strategy);
+    for (std::uint64_t seed = 1; seed <= std::min(count, effort.problems); ++seed) {
       const Case given = random_case(seed, *passes[0].strategy);
       INFO(spec << " on a " << given.what << ", seed " << seed);
       const PlanOutcome unlimited = plan_one(given.problem, passes, std::nullopt);
@@ -109,8 +121,9 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
         CHECK(std::get<Infeasible>(below).smallest == least);
       }
       REQUIRE(least <= free.peak);
-      std::vector<std::optional<Bytes>> budgets;  // every byte from there to the unlimited plan's peak
-      for (Bytes budget = least; budget <= free.peak; budget += Bytes{1}) budgets.emplace_back(budget);
+      std::vector<std::optional<Bytes>> budgets;  // from there to the unlimited plan's peak
+      for (Bytes budget = least; budget < free.peak; budget += Bytes{effort.stride}) budgets.emplace_back(budget);
+      budgets.emplace_back(free.peak);
       const std::vector<PlanOutcome> outcomes = plan(given.problem, passes, budgets);
       double slower = free.makespan.value;
       for (std::size_t b = budgets.size(); b-- > 0;) {
@@ -126,10 +139,11 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
 }
 
 TEST_CASE("every strategy gives the same bytes for the same input, alone or with other budgets", "[conformance]") {
+  const std::uint64_t count = seeds(30);
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const StrategyInfo& strategy = *passes[0].strategy;
-    for (std::uint64_t seed = 1; seed <= std::min<std::uint64_t>(30, effort_for(strategy).problems); ++seed) {
+    for (std::uint64_t seed = 1; seed <= std::min(count, effort_for(strategy).problems); ++seed) {
       const Case given = random_case(seed, strategy);
       INFO(spec << ", seed " << seed);
       const Bytes peak = std::get<Plan>(plan_one(given.problem, passes, std::nullopt)).peak;
