@@ -82,7 +82,10 @@ MilpResult solve_milp(const LinearProgram& program, std::span<const double> star
   if (const double* best = Cbc_bestSolution(model.get())) {
     result.values = copied(best, program.variables.size());
     result.objective = Cbc_getObjValue(model.get());
-    if (Cbc_isProvenOptimal(model.get()) != 0) result.end = MilpResult::End::optimal;
+    if (Cbc_isProvenOptimal(model.get()) != 0) {
+      result.end = MilpResult::End::optimal;
+      result.bound = result.objective;  // CBC's own bound may lag behind
+    }
   }
   return result;
 }
