@@ -37,6 +37,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^yaml-cpp/)"), {"sim/io/"}},
     {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
     {std::regex(R"(^CLI/)"), {"experiments/"}},
+    {std::regex(R"(^coin/)"), {"strategies/common/milp.cpp"}},
     {std::regex(R"(^(cuda|cublas|cudnn|dnnl))"), {}},
 };
 

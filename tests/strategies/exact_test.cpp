@@ -1,0 +1,129 @@
+// `exact` against an exhaustive oracle, and on Checkmate's published example.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "strategies/plan.h"
+#include "strategies/rematerialization/exact_search.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/strategies/graph_oracle.h"
+
+namespace plimsoll {
+namespace {
+
+PlanOutcome plan_exact(const Problem& problem, std::optional<Bytes> budget, std::string_view options = "exact") {
+  return plan(problem, parse_spec(options, "test"), std::span(&budget, 1)).front();
+}
+
+void agree_with_oracle(const Problem& problem, std::int64_t stride) {
+  const std::int64_t most = std::get<Plan>(plan_exact(problem, std::nullopt)).peak.count;
+  for (std::int64_t budget = most; budget >= 0; budget -= stride) {
+    INFO("budget " << budget);
+    const std::optional<double> least = least_time_of_graph(problem, budget);
+    const PlanOutcome outcome = plan_exact(problem, Bytes{budget});
+    REQUIRE(least.has_value() == std::holds_alternative<Plan>(outcome));
+    if (!least) {
+      const std::int64_t smallest = std::get<Infeasible>(outcome).smallest->count;
+      CHECK(least_time_of_graph(problem, smallest));
+      CHECK(!least_time_of_graph(problem, smallest - 1));
+      return;
+    }
+    CHECK(std::get<Plan>(outcome).makespan.value == Approx(*least));
+    CHECK(std::get<Plan>(outcome).gap == 0.0);
+  }
+}
+
+TEST_CASE("exact finds the optimum and the smallest budget of random training graphs", "[exact]") {
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Random random(seed);
+    INFO("seed " << seed);
+    const Gradients gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing;
+    const std::size_t ops = random.between(1, 3);
+    agree_with_oracle(problem_of(random_graph(seed, ops), gpus({}), {.gradients = gradients}), 2);
+  }
+}
+
+TEST_CASE("exact finds the optimum and the smallest budget of random chains", "[exact]") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    INFO("seed " << seed);
+    agree_with_oracle(problem_of(random_small_chain(seed, random.between(1, 2)), gpus({})), 3);
+  }
+}
+
+TEST_CASE("exact finds the optimum of thousands of random graphs with one sink and up to ten ops", "[exact]") {
+  std::size_t solved = 0, infeasible = 0;
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    Random random(seed);
+    INFO("seed " << seed);
+    const Problem problem =
+        problem_of(random_single_sink(seed, random.between(5, seed % 25 == 0 ? 10 : 8), 0.8), gpus({}));
+    const std::int64_t most = std::get<Plan>(plan_exact(problem, std::nullopt)).peak.count;
+    for (int k = 0; k < 2; ++k) {
+      const std::int64_t budget = most - random.between(1, 3);
+      const std::optional<double> least = least_time_of_graph(problem, budget);
+      const PlanOutcome outcome = plan_exact(problem, Bytes{budget});
+      REQUIRE(least.has_value() == std::holds_alternative<Plan>(outcome));
+      if (least) CHECK(std::get<Plan>(outcome).makespan.value == Approx(*least));
+      ++(least ? solved : infeasible);
+    }
+  }
+  CAPTURE(solved, infeasible);
+  CHECK(solved > 400);
+  CHECK(infeasible > 400);
+}
+
+// bn makes x, relu overwrites it with y, and the backwards read y and what bn reads: to have y again, bn runs again.
+TEST_CASE("exact recomputes through values that are overwritten in place", "[exact]") {
+  Graph graph;
+  const auto tensor = [&](const char* name, TensorKind kind, std::int64_t bytes, std::uint32_t storage) {
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{bytes}, .storage = StorageId{storage}, .shape = {}, .dtype = {}});
+    graph.storages = std::max(graph.storages, storage + 1);
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const auto op = [&](const char* name, Phase phase, std::vector<TensorId> in, std::vector<TensorId> out) {
+    Op made;
+    made.name = name;
+    made.phase = phase;
+    made.duration = Seconds{1};
+    made.inputs = std::move(in);
+    made.outputs = std::move(out);
+    graph.ops.push_back(made);
+  };
+  const TensorId input = tensor("input", TensorKind::input, 2, 0);
+  const TensorId x = tensor("x", TensorKind::activation, 9, 1), y = tensor("y", TensorKind::activation, 9, 1);
+  const TensorId z = tensor("z", TensorKind::activation, 5, 2), g = tensor("g", TensorKind::gradient, 5, 3);
+  const TensorId last = tensor("last", TensorKind::gradient, 1, 4), big = tensor("big", TensorKind::activation, 12, 5);
+  op("bn", Phase::forward, {input}, {x});
+  op("relu", Phase::forward, {x}, {y});
+  graph.ops.back().mutates = {x};
+  op("conv", Phase::forward, {y}, {z});
+  op("large", Phase::forward, {z}, {big});
+  op("loss", Phase::backward, {big}, {g});
+  op("conv backward", Phase::backward, {g, y, input}, {last});
+  const Problem problem = problem_of(graph, gpus({}));
+  agree_with_oracle(problem, 1);
+}
+
+// Checkmate's unit-cost linear net of 17 nodes at budget 4 takes 26: the reading in which g_i reads g_{i+1} and v_i.
+TEST_CASE("exact solves Checkmate's unit nets of 17, 21 and 25 nodes at budget 4", "[exact]") {
+  const auto [layers, optimum] = GENERATE(std::pair(8u, 26.0), std::pair(10u, 35.0), std::pair(12u, 45.0));
+  const Plan made = std::get<Plan>(plan_exact(problem_of(unit_net(layers), gpus({})), Bytes{4}));
+  CHECK(made.makespan.value == optimum);
+  CHECK(made.gap == 0.0);
+}
+
+TEST_CASE("exact that stops early says how far its plan can be from the optimum", "[exact]") {
+  const Problem problem = problem_of(unit_net(12), gpus({}));
+  const Plan best = std::get<Plan>(plan_exact(problem, Bytes{7}));
+  const Plan early = std::get<Plan>(plan_exact(problem, Bytes{7}, "exact(states=20)"));
+  REQUIRE(early.gap);
+  CHECK(*early.gap > 0);
+  CHECK(best.makespan.value >= early.makespan.value * (1 - *early.gap) - 1e-9);
+  CHECK(best.makespan <= early.makespan);
+}
+
+}  // namespace
+}  // namespace plimsoll
