@@ -20,9 +20,18 @@ class DtrRegions {
 
   void add_storage();
 
-  /// A storage that is not resident became dearer, or two that exist became neighbours: from now on what is kept of the
-  /// regions differs from what they would be if they were built anew, as it does in simrd, until they are.
-  void disturbed() { ++epoch_; }
+  /// A storage that is not resident became dearer: what is kept of the regions differs from what they would be if they
+  /// were built anew, as it does in simrd, until they are.
+  void became_dearer() { ++epoch_; }
+
+  /// Two storages that existed became neighbours. Regions learn of it only as they are built anew, and from then on
+  /// contradict each other: nothing is taken as exact any more.
+  void became_neighbours() { trusted_ = false; }
+
+  /// A call begins; and one of its results, not made yet, will be computed from an evicted storage. Regions that are
+  /// built anew meanwhile contain that result, as in simrd, and others do not yet.
+  void begin_call() { awaited_.clear(); }
+  void await(std::uint32_t parent) { awaited_.add(parent); }
 
   void evicted(std::uint32_t storage);
   void materialized(std::span<const std::uint32_t> storages);
@@ -45,11 +54,14 @@ class DtrRegions {
   void rebuild(Direction, std::uint32_t base);
 
   void gain_leaf(Direction, std::uint32_t base, std::uint32_t leaf);
+  void lose(Direction, std::uint32_t base, std::uint32_t storage);
+  bool as_if_new(Direction, const Region&) const;
 
   const DtrStorages& storages_;
   std::uint64_t epoch_ = 0;
+  bool trusted_ = true;
   std::array<std::vector<Region>, 2> regions_;  // by storage
-  Marks inside_, border_;
+  Marks inside_, border_, awaited_;
   std::vector<std::uint32_t> stack_, affected_[2];
 };
 

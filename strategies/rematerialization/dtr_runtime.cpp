@@ -77,6 +77,7 @@ class Runtime {
   void call(std::uint32_t index) {
     const LoggedCall& call = log_.calls[index];
     EXPECTS(!call.results.empty());
+    regions_.begin_call();
     for (const TensorId t : call.results) add_tensor(t, index);
     materialize(call.results.front().index, Purpose::model);
     for (const TensorId t : call.results) pool_.set_last_access(storage_of_[t.index], run_.clock);
@@ -100,14 +101,15 @@ class Runtime {
     if (own.last_call != call) {  // several results on one storage count their call once
       own.last_call = call;
       storages_.compute[s] += log_.calls[call].nanoseconds;
-      if (tensor.alias_of && !storages_.material[s]) regions_.disturbed();
+      if (tensor.alias_of && !storages_.material[s]) regions_.became_dearer();
       weigh(s);
     }
     if (own.keep != Keep::evictable) return;
     for (const TensorId argument : log_.calls[call].arguments) {
       const std::uint32_t parent = storage_of_[argument.index];
       if (known_[parent].keep != Keep::evictable || !storages_.add_edge(parent, s)) continue;
-      if (tensor.alias_of) regions_.disturbed();
+      if (tensor.alias_of) regions_.became_neighbours();
+      if (uses_regions_ && !storages_.material[parent]) regions_.await(parent);
       if (uses_components_) components_.add_edge(parent, s);
     }
   }

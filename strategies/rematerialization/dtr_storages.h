@@ -60,6 +60,7 @@ class Marks {
     round_of_[s] = round_;
     return true;
   }
+  bool has(std::uint32_t s) const { return round_of_[s] == round_; }
 
  private:
   std::vector<std::uint64_t> round_of_;
