@@ -14,6 +14,7 @@ std::uint32_t DtrComponents::add_component(std::int64_t compute) {
 void DtrComponents::add_storage() {
   component_of_.push_back(add_component(0));
   seen_.grow(component_of_.size());
+  in_border_.grow(component_of_.size());
 }
 
 std::uint32_t DtrComponents::root_above(std::uint32_t c) {

@@ -3,7 +3,6 @@
 // storage with its evicted neighbours; a rematerialisation takes its time out of the sum and leaves the component
 // whole. Each component knows the resident storages at its border, so that a new sum reaches only those it concerns.
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -34,9 +33,8 @@ class DtrComponents {
       const std::uint32_t root = root_above(c);
       if (!roots_.add(root)) continue;
       std::vector<std::uint32_t>& border = components_[root].border;
-      std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s]; });
-      std::ranges::sort(border);
-      border.erase(std::unique(border.begin(), border.end()), border.end());
+      in_border_.clear();
+      std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s] || !in_border_.add(s); });
       for (const std::uint32_t s : border) {
         if (seen_.add(s)) reported_.push_back(s);
       }
@@ -61,7 +59,7 @@ class DtrComponents {
   const DtrStorages& storages_;
   std::vector<Component> components_;
   std::vector<std::uint32_t> component_of_;  // by storage; meaningful while it is not resident
-  Marks seen_, roots_;
+  Marks seen_, in_border_, roots_;
   std::vector<std::uint32_t> touched_, reported_;  // components with a new sum or border; storages to report
 };
 
