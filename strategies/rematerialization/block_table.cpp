@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/vector_clones.h"
 
 namespace plimsoll {
 namespace {
@@ -28,6 +29,15 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return a / b + (a % b > 0 ? 1 : 0);
 }
 
+PLIMSOLL_VECTOR_CLONES
+void relax(double* __restrict__ best, const double* __restrict__ late, const double* __restrict__ early, double nograd,
+           std::int64_t count) {
+  for (std::int64_t m = 0; m < count; ++m) {
+    const double time = nograd + late[m] + early[m];
+    best[m] = time < best[m] ? time : best[m];
+  }
+}
+
 }  // namespace
 
 BlockTable::BlockTable(std::vector<Block> blocks, OptionUse use, Bytes most, std::int64_t slots)
@@ -40,6 +50,7 @@ BlockTable::BlockTable(std::vector<Block> blocks, OptionUse use, Bytes most, std
   if (most.count / unit_ > affordable) unit_ = divide_up(most.count, affordable);
   capacity_ = divide_up(most.count, unit_);
   width_ = static_cast<std::size_t>(capacity_ + 1);
+  for (const Block& block : blocks_) x_.push_back(slots_for(block.x));
   times_.assign(static_cast<std::size_t>(pairs) * width_, infinite);
   least_.resize(static_cast<std::size_t>(pairs));
   for (std::size_t l = 0; l < n; ++l) {
@@ -82,15 +93,20 @@ void BlockTable::fill(std::size_t i, std::size_t l) {
     for (Slots m = low; m <= capacity_; ++m)
       best[m] = std::min(best[m], extra + (after != nullptr ? after[m - kept] : 0));
   }
+  // `best` falls with m, and what precedes the two parts of a split grows with j: from `high` on no split is better.
+  Slots high = capacity_ + 1, forwards = slots_for(blocks_[l].held);
   double nograd = 0;
   Bytes run;
   for (std::size_t j = i + 1; j <= l && blocks_[j - 1].recomputable; ++j) {
     nograd += blocks_[j - 1].nograd.value;
-    run = std::max(run, step_need(i, j - 1));
-    const Slots x = slots_for(blocks_[j].x), low = std::max(slots_for(blocks_[l].held + run), x);
-    const double* const late = row(j, l);
-    const double* const early = row(i, j - 1);
-    for (Slots m = low; m <= capacity_; ++m) best[m] = std::min(best[m], nograd + late[m - x] + early[m]);
+    if (const Bytes need = step_need(i, j - 1); need > run) {
+      run = need;
+      forwards = slots_for(blocks_[l].held + run);
+    }
+    while (high > 0 && best[high - 1] <= nograd) --high;
+    if (forwards >= high) break;
+    const Slots x = x_[j], low = std::max(forwards, x);
+    if (low < high) relax(best + low, row(j, l) + (low - x), row(i, j - 1) + low, nograd, high - low);
   }
 }
 

@@ -85,6 +85,7 @@ class BlockTable {
   std::int64_t unit_ = 1;
   Slots capacity_ = 0;
   std::size_t width_ = 0;      // capacity and 0
+  std::vector<Slots> x_;       // by block
   std::vector<double> times_;  // (i, l) by l, then i, then m
   std::vector<Least> least_;   // (i, l) by l, then i
   std::vector<Slots> changes_;
