@@ -22,11 +22,11 @@ struct RandomChain {
   std::size_t stages = 4;
   std::int64_t largest_size = 6;
   std::int64_t largest_workspace = 4;
-  std::int64_t largest_time = 5;    ///< whole seconds
-  std::int64_t zero_percent = 15;   ///< of the sizes
-  std::int64_t once_percent = 8;    ///< of the stages may not be recomputed
-  std::int64_t keeps_percent = 75;  ///< of the boundary tensors are read by the backward of either neighbour
-  bool parameters = true;           ///< with resident bytes and new gradients
+  std::int64_t largest_time = 5;     ///< whole seconds
+  std::int64_t zero_percent = 15;    ///< of the sizes
+  std::int64_t once_percent = 8;     ///< of the stages may not be recomputed
+  std::int64_t keeps_percent = 100;  ///< of the boundary tensors are read by the backward of either neighbour
+  bool parameters = true;            ///< with resident bytes and new gradients
   bool nograd_differs = true;
 };
 
