@@ -279,10 +279,7 @@ class Search {
     }
     if (op.flag) after.set(*op.flag);
     const Arrival step{from, time + way.time, static_cast<std::uint16_t>(o), static_cast<std::uint8_t>(w)};
-    if (excess <= 0) {
-      reach(after, step);
-      return;
-    }
+    if (excess <= 0) return visit(after, step.time, step.from, step.op, step.way);
     std::vector<std::size_t> droppable;
     const Bits fixed = op.reads | way.makes;
     for (std::size_t s = 0; s < storages_.size(); ++s) {
@@ -305,18 +302,13 @@ class Search {
   /// All sets of droppable storages that are just large enough; sizes fall, so that none in a set is superfluous.
   void drop_some(const std::vector<std::size_t>& droppable, const std::vector<std::int64_t>& rest, std::size_t next,
                  std::int64_t excess, Bits after, const Arrival& step) {
-    if (excess <= 0) {
-      reach(after, step);
-      return;
-    }
+    if (excess <= 0) return visit(after, step.time, step.from, step.op, step.way);
     if (is_full()) return;
     for (std::size_t d = next; d < droppable.size() && rest[d] >= excess; ++d) {
       drop_some(droppable, rest, d + 1, excess - model_.storages[droppable[d]].count,
                 without(after, storages_[droppable[d]]), step);
     }
   }
-
-  void reach(Bits after, const Arrival& step) { visit(after, step.time, step.from, step.op, step.way); }
 
   void visit(Bits state, double time, std::uint32_t parent, std::uint16_t op, std::uint8_t way) {
     ++visits_;
