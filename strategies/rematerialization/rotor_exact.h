@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-inline constexpr std::size_t longest_exact_chain = 200;
+inline constexpr std::size_t longest_exact_chain = 250;
 
 struct ExactPlan {
   ChainSequence sequence;
