@@ -73,7 +73,7 @@ class RotorTable {
   std::int64_t unit_ = 1;
   bool exact_ = false;
   Slots capacity_ = 0;                             // the largest m
-  std::vector<Slots> x_, kept_;                   // in slots
+  std::vector<Slots> x_, kept_;                    // in slots
   std::vector<double> nograd_;                     // seconds
   std::vector<Row> rows_;                          // (i, l) by l, then i
   std::vector<Row> early_rows_;                    // the same by i, then l
