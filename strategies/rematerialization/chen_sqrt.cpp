@@ -1,5 +1,6 @@
 #include "strategies/rematerialization/chen_sqrt.h"
 
+#include "strategies/common/best_of_sequences.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/rematerialization/chen.h"
 
@@ -7,12 +8,12 @@ namespace plimsoll {
 
 std::vector<TapeOutcome> chen_sqrt_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  const Part& part = task.partition.parts[task.part.index];
-  const std::size_t stages = chain_part(task.problem, part).chain.stages.size();
+  const ChainModel model = chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index]));
   const std::size_t segments = options.text("segments") == "sqrt"
-                                   ? chen_segments(stages)
+                                   ? chen_segments(model.stages())
                                    : static_cast<std::size_t>(options.integer("segments"));
-  return fixed_sequence(task, chen_sequence(stages, segments), chen_sqrt_strategy.name, budgets);
+  const ChainSequence sequence = without_forbidden_repeats(model, chen_sequence(model.stages(), segments));
+  return fixed_sequence(task, sequence, chen_sqrt_strategy.name, budgets);
 }
 
 }  // namespace plimsoll

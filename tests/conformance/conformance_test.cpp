@@ -177,6 +177,20 @@ TEST_CASE("at store_all's own peak, rotor is store_all, whatever boundary tensor
   }
 }
 
+TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
+  for (const StrategyInfo& strategy : strategies()) {
+    const std::vector<Pass> passes = parse_spec(strategy.name, "test");
+    Chain chain = random_small_chain(11, 5);
+    for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = true;
+    chain.stages[1].recomputable = chain.stages[3].recomputable = false;
+    const Problem problem = problem_of(chain, gpus({}));
+    INFO(strategy.name);
+    const PlanOutcome outcome = plan_one(problem, passes, smallest_feasible(problem, passes));
+    REQUIRE(std::holds_alternative<Plan>(outcome));
+    CHECK(check(std::get<Plan>(outcome).schedule, problem.graph, problem.platform).empty());
+  }
+}
+
 TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
