@@ -492,7 +492,7 @@ class Judge {
       for (std::uint32_t r = 0; r < schedule_.replicas; ++r) done[{tensor, r}] = false;
     }
     for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
-      const BufferId id = id_at<BufferId>(b);
+      const auto id = id_at<BufferId>(b);
       const auto place = done.find({schedule_[id].tensor, schedule_[id].replica});
       if (place != done.end() && held_[b].life == Life::live && complete(id)) place->second = true;
     }
