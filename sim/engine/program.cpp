@@ -23,27 +23,44 @@ bool is_duration(double seconds) {
 /// Adds to the entry of the memory, among those from `first` on.
 void add_change(std::vector<MemoryChange>& changes, std::size_t first, MemoryId memory, Bytes bytes) {
   if (bytes == Bytes{0}) return;
-  const auto same = std::find_if(changes.begin() + static_cast<std::ptrdiff_t>(first), changes.end(),
-                                 [&](const MemoryChange& change) { return change.memory == memory.index; });
-  if (same == changes.end()) {
-    changes.push_back({memory.index, bytes.count});
-  } else {
-    same->bytes += bytes.count;
+  for (std::size_t c = first; c < changes.size(); ++c) {
+    if (changes[c].memory != memory.index) continue;
+    changes[c].bytes += bytes.count;
+    return;
   }
+  changes.push_back({memory.index, bytes.count});
 }
+
+/// One direction of a link.
+struct FlatLink {
+  double bandwidth = 0;
+  std::uint32_t user = none;   ///< the first stream whose transfers cross it
+  bool is_shared = false;      ///< with another stream
+  std::uint32_t index = none;  ///< in the program
+
+  bool is_limited() const { return std::isfinite(bandwidth); }
+  void add_user(std::uint32_t stream) {
+    if (user == none) user = stream;
+    is_shared |= user != stream;
+  }
+};
+
+struct FoundRoute {
+  Endpoints endpoints;
+  double latency = 0;
+  std::vector<std::uint32_t> links;  ///< FlatLinks
+};
 
 class Flattener {
  public:
   Flattener(const Schedule& schedule, const Platform& platform)
-      : schedule_(schedule), platform_(platform), routes_(platform) {}
+      : schedule_(schedule), platform_(platform), finder_(platform) {}
 
   Program flatten() && {
     add_devices();
     add_streams();
     add_links();
-    for (const Endpoints& endpoints : schedule_.routes) add_route(endpoints);
-    program_.routes.push_back(
-        {.first_link = size_of(program_.route_links), .first_device = size_of(program_.route_devices)});
+    add_routes();
     add_resident();
     add_steps();
     add_successors();
@@ -68,7 +85,8 @@ class Flattener {
       EXPECTS(stream.device.index < platform_.devices.size());
       program_.streams.push_back({.device = stream.device.index});
       ProgramDevice& device = program_.devices[stream.device.index];
-      (stream.kind == StreamKind::compute ? device.kernel_streams : device.delay_streams) += 1;
+      ++device.streams;
+      if (stream.kind == StreamKind::compute) ++device.kernel_streams;
     }
     for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
       const Device& device = platform_.devices[d];
@@ -79,41 +97,73 @@ class Flattener {
     }
   }
 
+  /// Each direction of a full-duplex link is a link of its own.
   void add_links() {
     for (const Link& link : platform_.links) {
       EXPECTS(link.bandwidth.value > 0 && is_duration(link.latency.value));
-      const auto add = [&] {
-        if (link.bandwidth == unlimited_bandwidth) return none;
-        program_.links.push_back(link.bandwidth.value);
-        return size_of(program_.links) - 1;
-      };
-      const std::uint32_t up = add();
-      up_.push_back(up);
-      down_.push_back(link.full_duplex ? add() : up);
+      up_.push_back(size_of(links_));
+      links_.push_back({link.bandwidth.value});
+      if (link.full_duplex) links_.push_back({link.bandwidth.value});
+      down_.push_back(size_of(links_) - 1);
     }
   }
 
-  void add_route(const Endpoints& endpoints) {
-    const std::optional<Route> route = routes_.between(endpoints.from, endpoints.to);
+  void add_routes() {
+    for (const Endpoints& endpoints : schedule_.routes) routes_.push_back(found_route(endpoints));
+    for (const Step& step : schedule_.steps) {
+      if (!step.work.is_transfer()) continue;
+      EXPECTS(step.work.route.index < routes_.size());
+      for (const std::uint32_t link : routes_[step.work.route.index].links) links_[link].add_user(step.stream.index);
+    }
+    for (const FoundRoute& route : routes_) add_route(route);
+    program_.routes.push_back(
+        {.first_link = size_of(program_.route_links), .first_device = size_of(program_.route_devices)});
+  }
+
+  FoundRoute found_route(const Endpoints& endpoints) {
+    const std::optional<Route> route = finder_.between(endpoints.from, endpoints.to);
     if (!route) {
       throw EngineError("platform '" + platform_.name + "' has no route from memory '" +
                         platform_[endpoints.from].name + "' to '" + platform_[endpoints.to].name + "'");
     }
-    ProgramRoute flat{.bandwidth = unlimited_bandwidth.value,
-                      .first_link = size_of(program_.route_links),
-                      .first_device = size_of(program_.route_devices)};
-    for (const LinkUse use : route->links) {
-      const std::uint32_t link = use.down ? down_[use.link.index] : up_[use.link.index];
-      if (link == none) continue;
-      program_.route_links.push_back(link);
-      flat.bandwidth = std::min(flat.bandwidth, program_.links[link]);
+    FoundRoute found{.endpoints = endpoints, .latency = route->latency.value};
+    for (const LinkUse use : route->links) found.links.push_back((use.down ? down_ : up_)[use.link.index]);
+    return found;
+  }
+
+  /// Leaves out the links that cannot bound a flow more than another link of the route does: those that only one stream
+  /// uses, so one flow at a time, but for the narrowest of them where it is narrower than all that are shared.
+  void add_route(const FoundRoute& route) {
+    program_.routes.push_back({.bandwidth = unlimited_bandwidth.value,
+                               .first_link = size_of(program_.route_links),
+                               .first_device = size_of(program_.route_devices)});
+    double& bandwidth = program_.routes.back().bandwidth;
+    FlatLink* narrowest = nullptr;
+    for (const std::uint32_t link : route.links) {
+      if (links_[link].bandwidth >= bandwidth) continue;
+      bandwidth = links_[link].bandwidth;
+      narrowest = &links_[link];
     }
-    for (const MemoryId end : {endpoints.from, endpoints.to}) {
+    double narrowest_shared = unlimited_bandwidth.value;
+    for (const std::uint32_t link : route.links) {
+      if (!links_[link].is_limited() || !links_[link].is_shared) continue;
+      narrowest_shared = std::min(narrowest_shared, links_[link].bandwidth);
+      use_link(links_[link]);
+    }
+    if (std::isfinite(narrowest_shared) && bandwidth < narrowest_shared) use_link(*narrowest);
+    for (const MemoryId end : {route.endpoints.from, route.endpoints.to}) {
       const std::optional<DeviceId> device = platform_[end].device;
       if (device && is_slowed_down(*device)) program_.route_devices.push_back(device->index);
     }
-    program_.routes.push_back(flat);
-    latencies_.push_back(route->latency.value);
+  }
+
+  /// Appends it to the links of the route that is being added.
+  void use_link(FlatLink& link) {
+    if (link.index == none) {
+      link.index = size_of(program_.links);
+      program_.links.push_back(link.bandwidth);
+    }
+    program_.route_links.push_back(link.index);
   }
 
   bool is_slowed_down(DeviceId device) const {
@@ -159,11 +209,14 @@ class Flattener {
                      .first_free = size_of(program_.frees)};
     if (step.work.is_transfer()) {
       const std::uint32_t route = step.work.route.index;
-      EXPECTS(route < latencies_.size());
       flat.kind = StepClass::transfer;
       flat.route = route;
-      flat.seconds += latencies_[route];
-      if (!std::isinf(program_.routes[route].bandwidth)) flat.bytes = step.work.bytes.count;
+      flat.seconds += routes_[route].latency;
+      if (program_.links_of(route).empty()) {
+        flat.seconds += static_cast<double>(step.work.bytes.count) / program_.routes[route].bandwidth;
+      } else {
+        flat.bytes = step.work.bytes.count;
+      }
     } else if (schedule_[step.stream].kind != StreamKind::compute) {
       flat.kind = StepClass::delay;
     }
@@ -172,8 +225,11 @@ class Flattener {
 
   void add_memory_changes(const Step& step) {
     const MemoryId own = platform_[schedule_[step.stream].device].memory;
-    add_changes(program_.allocations, step.allocates, own, step.workspace);
-    add_changes(program_.frees, step.frees, own, step.workspace);
+    const bool has_workspace = step.workspace > Bytes{0};
+    if (has_workspace || step.allocates.count > 0) {
+      add_changes(program_.allocations, step.allocates, own, step.workspace);
+    }
+    if (has_workspace || step.frees.count > 0) add_changes(program_.frees, step.frees, own, step.workspace);
   }
 
   void add_changes(std::vector<MemoryChange>& changes, Slice buffers, MemoryId own, Bytes workspace) const {
@@ -216,10 +272,11 @@ class Flattener {
 
   const Schedule& schedule_;
   const Platform& platform_;
-  RouteFinder routes_;
+  RouteFinder finder_;
   Program program_;
-  std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its flat link in that direction
-  std::vector<double> latencies_;         ///< per route
+  std::vector<FlatLink> links_;
+  std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its index in links_ in that direction
+  std::vector<FoundRoute> routes_;        ///< as in the schedule
 };
 
 }  // namespace

@@ -21,12 +21,13 @@ inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 /// How a step spends its time.
 ///   kernel:   a step without a route on a compute stream: its seconds, slowed down by transfers on its device
 ///   delay:    a step without a route on another stream: its seconds, whatever else happens
-///   transfer: the latency of its route and its seconds, then its bytes over the links of the route
+///   transfer: the latency of its route and its seconds, then its bytes over the links of the route, which it may have to
+///             share
 enum class StepClass : std::uint8_t { kernel, delay, transfer };
 
 struct ProgramStep {
   double seconds = 0;      ///< kernel, delay: all of it; transfer: what passes before its bytes flow
-  std::int64_t bytes = 0;  ///< that flow; 0 also where no link of the route is limited
+  std::int64_t bytes = 0;  ///< that flow; 0 where no other stream's transfers can slow them: `seconds` holds it all
   std::uint32_t stream = 0;
   std::uint32_t next = none;           ///< the step after it on its stream
   std::uint32_t route = none;          ///< of a transfer
@@ -54,7 +55,7 @@ struct ProgramRoute {
 /// A device's kernels run at `speeds[k]` while k transfers are in flight there, the last speed for any larger k.
 struct ProgramDevice {
   std::uint32_t first_speed = 0;
-  std::uint32_t kernel_streams = 0, delay_streams = 0;  ///< streams that run kernels; streams that do not
+  std::uint32_t streams = 0, kernel_streams = 0;  ///< all of its streams; those that run kernels
 };
 
 struct MemoryChange {

@@ -128,8 +128,8 @@ Platform train_platform(const TrainWorkload& workload) {
     platform.links.push_back({"link" + std::to_string(platform.links.size()), from, to, {bandwidth}, {latency}, true});
   };
   for (std::uint32_t g = 0; g < workload.gpus; ++g) {
+    link(g, nvswitch + g / gpus_a_node, 300e9, 2e-6);  // before PCIe, so that GPUs of a node talk over it
     link(g, pcie + g / gpus_an_uplink, 25e9, 5e-6);
-    link(g, nvswitch + g / gpus_a_node, 300e9, 2e-6);
   }
   for (std::uint32_t u = 0; u < uplinks; ++u) {
     link(pcie + u, workload.gpus + u * gpus_an_uplink / gpus_a_node, 25e9, 0);

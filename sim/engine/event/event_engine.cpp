@@ -30,17 +30,20 @@ class EventLoop {
     dispatcher.begin();
     share_links();
     while (!events_.empty()) {
-      now_ = events_.earliest().date;
+      now_ = events_.earliest();
+      due_.clear();
+      events_.append_due(same_date_s, due_);
       bool some_step_ended = false;
-      do {
-        const std::uint32_t stream = events_.earliest().stream;
-        events_.remove(stream);
+      for (const std::uint32_t stream : due_) {
         if (!ends_step(stream)) continue;
         dispatcher.finish(running_[stream].step);
         some_step_ended = true;
-      } while (!events_.empty() && events_.earliest().date - now_ < same_date_s);
+      }
       if (some_step_ended) dispatcher.flush(now_);
       share_links();
+      for (const std::uint32_t stream : due_) {
+        if (running_[stream].phase == Phase::idle) events_.remove(stream);
+      }
     }
     return std::move(dispatcher).result();
   }
@@ -120,6 +123,7 @@ class EventLoop {
   std::vector<Running> running_;                     ///< per stream
   std::vector<double> speed_;                        ///< per device, of its kernels
   std::vector<std::vector<std::uint32_t>> kernels_;  ///< per device: its streams
+  std::vector<std::uint32_t> due_;                   ///< streams with an event at this date
   double now_ = 0;
 };
 

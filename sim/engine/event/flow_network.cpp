@@ -39,7 +39,7 @@ void FlowNetwork::add(std::uint32_t stream, std::uint32_t route) {
   std::uint32_t node = stream * hops_;
   for (const std::uint32_t link : program_.links_of(route)) {
     LinkState& state = links_[link];
-    nodes_[node] = {state.first, none};
+    nodes_[node] = {state.first, none, stream};
     if (state.first != none) nodes_[state.first].previous = node;
     state.first = node++;
     ++state.flows;
@@ -51,7 +51,7 @@ void FlowNetwork::remove(std::uint32_t stream) {
   std::uint32_t node = stream * hops_;
   for (const std::uint32_t link : program_.links_of(flows_[stream].route)) {
     LinkState& state = links_[link];
-    const auto [next, previous] = nodes_[node++];
+    const auto [next, previous, ignored] = nodes_[node++];
     if (next != none) nodes_[next].previous = previous;
     (previous == none ? state.first : nodes_[previous].next) = next;
     --state.flows;
@@ -59,28 +59,34 @@ void FlowNetwork::remove(std::uint32_t stream) {
   }
 }
 
-std::span<const FlowNetwork::Rate> FlowNetwork::share() {
+std::span<const FlowNetwork::Rate> FlowNetwork::share_changed() {
   ++search_;
   rates_.clear();
   for (const std::uint32_t link : changed_) {
     is_changed_[link] = false;
     if (links_[link].flows == 0 || links_[link].seen == search_) continue;
-    const std::uint32_t stream = stream_of(links_[link].first);
-    if (is_alone(stream)) {
-      for (const std::uint32_t crossed : program_.links_of(flows_[stream].route)) links_[crossed].seen = search_;
-      rates_.push_back({stream, program_.routes[flows_[stream].route].bandwidth});
-    } else {
-      collect(link);
-      fill();
-    }
+    if (share_one(link)) continue;
+    collect(link);
+    fill();
   }
   changed_.clear();
   return rates_;
 }
 
-bool FlowNetwork::is_alone(std::uint32_t stream) const {
-  return std::ranges::all_of(program_.links_of(flows_[stream].route),
-                             [this](std::uint32_t link) { return links_[link].flows == 1; });
+/// The usual case: flows that meet on one link and cross no other share it alike. Whether it is that.
+bool FlowNetwork::share_one(std::uint32_t link) {
+  const std::size_t others = rates_.size();
+  const LinkState& state = links_[link];
+  const double rate = program_.links[link] / state.flows;
+  for (std::uint32_t node = state.first; node != none; node = nodes_[node].next) {
+    const std::uint32_t stream = nodes_[node].stream;
+    if (program_.links_of(flows_[stream].route).size() > 1) {
+      rates_.resize(others);
+      return false;
+    }
+    rates_.push_back({stream, rate});
+  }
+  return true;
 }
 
 /// The links and flows connected to the link, the flows at the end of rates_.
@@ -92,11 +98,11 @@ void FlowNetwork::collect(std::uint32_t start) {
     state.left = program_.links[component_[next]];
     state.open = state.flows;
     for (std::uint32_t node = state.first; node != none; node = nodes_[node].next) {
-      FlowState& flow = flows_[stream_of(node)];
+      FlowState& flow = flows_[nodes_[node].stream];
       if (flow.seen == search_) continue;
       flow.seen = search_;
       flow.rate = static_cast<std::uint32_t>(rates_.size());
-      rates_.push_back({stream_of(node), no_rate});
+      rates_.push_back({nodes_[node].stream, no_rate});
       for (const std::uint32_t link : program_.links_of(flow.route)) {
         if (links_[link].seen == search_) continue;
         links_[link].seen = search_;
@@ -121,7 +127,7 @@ void FlowNetwork::fill() {
 
 void FlowNetwork::give(std::uint32_t link, double rate) {
   for (std::uint32_t node = links_[link].first; node != none; node = nodes_[node].next) {
-    const FlowState& flow = flows_[stream_of(node)];
+    const FlowState& flow = flows_[nodes_[node].stream];
     double& own = rates_[flow.rate].bytes_per_second;
     if (own != no_rate) continue;
     own = rate;

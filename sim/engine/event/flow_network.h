@@ -25,12 +25,12 @@ class FlowNetwork {
   void remove(std::uint32_t stream);
 
   /// The rates of all flows connected to those added and removed since the last call; they need not have changed.
-  std::span<const Rate> share();
+  std::span<const Rate> share() { return changed_.empty() ? std::span<const Rate>{} : share_changed(); }
 
  private:
   /// A flow on a link, in the link's doubly linked list; node `stream * hops_ + hop`.
   struct Node {
-    std::uint32_t next, previous;
+    std::uint32_t next, previous, stream;
   };
 
   struct LinkState {
@@ -47,9 +47,9 @@ class FlowNetwork {
     std::uint32_t rate = 0;  ///< index into rates_
   };
 
-  std::uint32_t stream_of(std::uint32_t node) const { return node / hops_; }
+  std::span<const Rate> share_changed();
   void mark(std::uint32_t link);
-  bool is_alone(std::uint32_t stream) const;
+  bool share_one(std::uint32_t link);
   void collect(std::uint32_t link);
   void fill();
   void give(std::uint32_t link, double rate);

@@ -75,11 +75,11 @@ sg4::Link* make_link(sg4::NetZone& zone, const std::string& name, double bandwid
 }
 #endif
 
-/// The platform as SimGrid sees it. All that a flow needs is which links it crosses: each route has a host at the rim
-/// of a star, which the links of the route join to one common host at its centre.
+/// The platform as SimGrid sees it. All that a flow needs is which links it crosses: each route is the way of a host at
+/// the rim of a star to itself, which is the route that SimGrid finds fastest.
 class Star {
  public:
-  explicit Star(const Program& program) : zone_(make_zone("platform")), centre_(make_host(*zone_, "centre", {1.0})) {
+  explicit Star(const Program& program) : zone_(make_zone("platform")) {
     for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) add_device(program, d);
     std::vector<sg4::Link*> links;
     for (const double bandwidth : program.links) {
@@ -92,16 +92,15 @@ class Star {
 
   sg4::Host* kernels(std::uint32_t device) const { return kernels_[device]; }
   sg4::Host* delays(std::uint32_t device) const { return delays_[device]; }
-  sg4::Host* start_of(std::uint32_t route) const { return routes_[route]; }
-  sg4::Host* centre() const { return centre_; }
+  sg4::Host* route(std::uint32_t route) const { return routes_[route]; }
 
  private:
   /// Speed 1 means that flops are seconds; the other levels are pstates. One core a stream.
   void add_device(const Program& program, std::uint32_t device) {
     const std::span<const double> speeds = program.speeds_of(device);
-    const auto [first_speed, kernel_streams, delay_streams] = program.devices[device];
+    const auto [first_speed, streams, kernel_streams] = program.devices[device];
     kernels_.push_back(add_host("kernels", device, {speeds.begin(), speeds.end()}, kernel_streams));
-    delays_.push_back(add_host("delays", device, {1.0}, delay_streams));
+    delays_.push_back(add_host("delays", device, {1.0}, streams));
   }
 
   sg4::Host* add_host(const char* what, std::uint32_t device, const std::vector<double>& speeds, std::uint32_t cores) {
@@ -120,11 +119,11 @@ class Star {
       return;
     }
     routes_.push_back(make_host(*zone_, "route" + std::to_string(route), {1.0}));
-    zone_->get_impl()->add_route(routes_.back()->get_netpoint(), nullptr, nullptr, nullptr, crossed, false);
+    auto* const end = routes_.back()->get_netpoint();
+    zone_->add_route(end, end, nullptr, nullptr, crossed, false);
   }
 
   sg4::NetZone* zone_;
-  sg4::Host* centre_;
   std::vector<sg4::Host*> kernels_, delays_;  ///< per device; null where nothing runs there
   std::vector<sg4::Host*> routes_;            ///< null where no link of the route is limited
 };
@@ -171,7 +170,7 @@ class SimgridLoop {
 
   void begin_flow(std::uint32_t id) {
     const ProgramStep& step = program_.steps[id];
-    const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.start_of(step.route), star_.centre());
+    const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.route(step.route), star_.route(step.route));
     comm->set_payload_size(static_cast<std::uint64_t>(step.bytes));
     begin_activity(id, *comm);
   }
