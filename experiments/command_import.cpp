@@ -30,6 +30,7 @@ constexpr std::array importers{
 
 std::vector<std::string_view> formats() {
   std::vector<std::string_view> names;
+  names.reserve(importers.size());
   for (const Importer& importer : importers) names.push_back(importer.format);
   return names;
 }

@@ -14,8 +14,7 @@ namespace {
 template <class Enum>
 Enum understood(std::string_view option, const std::string& word) {
   if (const std::optional<Enum> value = from_name<Enum>(word)) return *value;
-  std::vector<std::string_view> names;
-  for (const auto& each : Names<Enum>::all) names.emplace_back(each.second);
+  const std::vector<std::string_view> names = names_of<Enum>();
   throw InputError(
       fmt::format("{}: expected {}, found '{}'{}", option, alternatives(names), word, suggestion(word, names)));
 }

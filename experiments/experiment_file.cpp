@@ -29,8 +29,7 @@ template <class Enum>
 Enum one_of(const YamlCursor& value) {
   const std::string text = value.string();
   if (const std::optional<Enum> found = from_name<Enum>(text)) return *found;
-  std::vector<std::string_view> names;
-  for (const auto& [each, name] : Names<Enum>::all) names.emplace_back(name);
+  const std::vector<std::string_view> names = names_of<Enum>();
   if (value.is_scalar()) {
     value.complain("expected " + alternatives(names) + ", " + value.found() + suggestion(text, names));
   }
@@ -89,12 +88,12 @@ BudgetEnd budget_end(const YamlCursor& value) {
   return size_or(value, {written(BudgetMark::smallest), written(BudgetMark::store_all)});
 }
 
-using RangeField = Field<BudgetRange, YamlCursor>;
+using RangeField = Field<BudgetRange, const YamlCursor&>;
 constexpr RangeField range_fields[] = {
-    {"from", Need::required, [](BudgetRange& r, YamlCursor v) { r.from = budget_end(v); }},
-    {"to", Need::required, [](BudgetRange& r, YamlCursor v) { r.to = budget_end(v); }},
+    {"from", Need::required, [](BudgetRange& r, const YamlCursor& v) { r.from = budget_end(v); }},
+    {"to", Need::required, [](BudgetRange& r, const YamlCursor& v) { r.to = budget_end(v); }},
     {"count", Need::required,
-     [](BudgetRange& r, YamlCursor v) {
+     [](BudgetRange& r, const YamlCursor& v) {
        constexpr std::uint32_t most = 10'000;
        r.count = v.count();
        if (r.count == 1 || r.count > most) v.complain("expected 2 to 10000, " + v.found());
@@ -118,26 +117,27 @@ void check_format(const YamlCursor& value) {
   if (value.string() != format) value.complain("expected '" + std::string(format) + "', " + value.found());
 }
 
-using ExperimentField = Field<Experiment, YamlCursor>;
+using ExperimentField = Field<Experiment, const YamlCursor&>;
 constexpr ExperimentField experiment_fields[] = {
-    {"format", Need::required, [](Experiment&, YamlCursor v) { check_format(v); }},
-    {"name", Need::required, [](Experiment& e, YamlCursor v) { e.name = word(v); }},
-    {"traces", Need::required, [](Experiment& e, YamlCursor v) { e.traces = list_of<std::string>(v, word); }},
-    {"platforms", Need::required, [](Experiment& e, YamlCursor v) { e.platforms = list_of<std::string>(v, word); }},
+    {"format", Need::required, [](Experiment&, const YamlCursor& v) { check_format(v); }},
+    {"name", Need::required, [](Experiment& e, const YamlCursor& v) { e.name = word(v); }},
+    {"traces", Need::required, [](Experiment& e, const YamlCursor& v) { e.traces = list_of<std::string>(v, word); }},
+    {"platforms", Need::required,
+     [](Experiment& e, const YamlCursor& v) { e.platforms = list_of<std::string>(v, word); }},
     {"strategies", Need::required,
-     [](Experiment& e, YamlCursor v) { e.strategies = list_of<std::string>(v, strategy); }},
-    {"memory", Need::optional, [](Experiment& e, YamlCursor v) { e.memory = memory(v); }},
+     [](Experiment& e, const YamlCursor& v) { e.strategies = list_of<std::string>(v, strategy); }},
+    {"memory", Need::optional, [](Experiment& e, const YamlCursor& v) { e.memory = memory(v); }},
     {"micro_batches", Need::optional,
-     [](Experiment& e, YamlCursor v) {
+     [](Experiment& e, const YamlCursor& v) {
        e.micro_batches = list_of<std::uint32_t>(v, [](const YamlCursor& m) { return m.count(); });
      }},
     {"optimizer", Need::optional,
-     [](Experiment& e, YamlCursor v) {
+     [](Experiment& e, const YamlCursor& v) {
        e.optimizers = list_of<Optimizer>(v, [](const YamlCursor& o) { return one_of<Optimizer>(o); });
      }},
-    {"gradients", Need::optional, [](Experiment& e, YamlCursor v) { e.gradients = one_of<Gradients>(v); }},
-    {"engine", Need::optional, [](Experiment& e, YamlCursor v) { e.engine = one_of<Engine>(v); }},
-    {"allocator", Need::optional, [](Experiment& e, YamlCursor v) { e.allocator = one_of<AllocatorKind>(v); }},
+    {"gradients", Need::optional, [](Experiment& e, const YamlCursor& v) { e.gradients = one_of<Gradients>(v); }},
+    {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
+    {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = one_of<AllocatorKind>(v); }},
 };
 
 /// A path that exists beside the experiment file; else the reference as it stands.

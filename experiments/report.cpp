@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 fs::path shipped_file(std::string_view name) {
   std::error_code ignored;
   if (const char* data = std::getenv("PLIMSOLL_DATA")) {
-    const fs::path path = fs::path(data) / "experiments" / name;
+    fs::path path = fs::path(data) / "experiments" / name;
     if (fs::exists(path, ignored)) return path;
   }
   return fs::path(PLIMSOLL_SOURCE_DIR) / "experiments" / name;

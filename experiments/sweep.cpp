@@ -112,6 +112,7 @@ class Sweep {
       if (!cases_.contains(case_of(g))) wanted.insert(case_of(g));
     }
     std::vector<Json> tasks;
+    tasks.reserve(wanted.size());
     for (const std::size_t c : wanted) tasks.push_back({{"case", c}});
     return tasks;
   }

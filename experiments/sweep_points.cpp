@@ -52,7 +52,7 @@ Bytes resolved(const BudgetEnd& end, const CaseFacts& facts) {
 
 std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFacts& facts) {
   if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) return *list;
-  const BudgetRange& range = std::get<BudgetRange>(e.memory);
+  const auto& range = std::get<BudgetRange>(e.memory);
   const Bytes from = resolved(range.from, facts), to = resolved(range.to, facts);
   if (from > to) {
     throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform + "' the range begins at " +

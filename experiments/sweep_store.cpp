@@ -53,7 +53,7 @@ Records read_records(const fs::path& path) {
   const std::string text = read_text_file(path);
   Records records;
   std::size_t begin = 0, number = 1;
-  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
+  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
     const Json record = parse_record(line, path, number);
     records[record["point"].get<std::size_t>()] = line;

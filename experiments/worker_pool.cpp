@@ -183,7 +183,7 @@ bool WorkerPool::receive(Worker& worker, const PoolEvents& events) {
     if (got <= 0) return false;
     worker.unread.append(block, static_cast<std::size_t>(got));
     std::size_t begin = 0;
-    for (std::size_t end; (end = worker.unread.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    for (std::size_t end = 0; (end = worker.unread.find('\n', begin)) != std::string::npos; begin = end + 1) {
       take_line(worker, std::string_view(worker.unread).substr(begin, end - begin), events);
     }
     worker.unread.erase(0, begin);

@@ -85,9 +85,9 @@ class WorkerPool {
 
   Worker start();
   [[noreturn]] void serve(int socket) const;
-  void hand_out(Worker&, std::size_t task, const Json&);
+  static void hand_out(Worker&, std::size_t task, const Json&);
   bool receive(Worker&, const PoolEvents&);
-  void take_line(Worker&, std::string_view line, const PoolEvents&);
+  static void take_line(Worker&, std::string_view text, const PoolEvents&);
   void bury(Worker&, const PoolEvents&);
   static int end(Worker&);
 

@@ -217,7 +217,7 @@ class Expansion {
     }
   }
 
-  bool refuse_sharing(const LinkKind& kind, std::string_view why) {
+  static bool refuse_sharing(const LinkKind& kind, std::string_view why) {
     if (kind.shared_by == 1) return false;
     kind.shared_by_at->complain(fmt::format("cannot be shared: {}", why));
     return true;

@@ -16,7 +16,7 @@ constexpr ShippedFiles platform_files{"platform", "platforms", ".yaml"};
 constexpr std::string_view platform_format = "plimsoll.platform.v1";
 
 /// The value of a word of two, or a complaint.
-bool second_of(YamlCursor c, std::string_view first, std::string_view second) {
+bool second_of(const YamlCursor& c, std::string_view first, std::string_view second) {
   const std::string word = c.string();
   if (c.is_scalar() && word != first && word != second) {
     const std::string_view words[] = {first, second};
@@ -26,14 +26,14 @@ bool second_of(YamlCursor c, std::string_view first, std::string_view second) {
   return word == second;
 }
 
-std::map<std::string, FlopsPerSecond> read_peak(YamlCursor cursor) {
+std::map<std::string, FlopsPerSecond> read_peak(const YamlCursor& cursor) {
   std::map<std::string, FlopsPerSecond> peak;
-  cursor.object([&](std::string_view dtype, YamlCursor rate) { peak.emplace(dtype, rate.flops_rate()); });
+  cursor.object([&](std::string_view dtype, const YamlCursor& rate) { peak.emplace(dtype, rate.flops_rate()); });
   return peak;
 }
 
 /// Factors with 0, 1, 2, ... copies in flight.
-std::vector<double> read_slowdown(YamlCursor cursor) {
+std::vector<double> read_slowdown(const YamlCursor& cursor) {
   std::vector<double> factors;
   for (const YamlCursor& element : cursor.elements()) factors.push_back(element.number(1, 1000));
   if (factors.empty()) cursor.complain("expected at least one factor, the one without copies");
@@ -44,45 +44,48 @@ std::vector<double> read_slowdown(YamlCursor cursor) {
   return factors;
 }
 
-const Field<DeviceKind, YamlCursor> device_fields[] = {
-    {"name", required, [](DeviceKind& k, YamlCursor c) { k.device.name = c.string(); }},
-    {"count", optional, [](DeviceKind& k, YamlCursor c) { k.count = c.count(); }},
-    {"model", optional, [](DeviceKind& k, YamlCursor c) { k.device.model = c.string(); }},
-    {"memory", required, [](DeviceKind& k, YamlCursor c) { k.memory = c.capacity(); }},
-    {"peak", optional, [](DeviceKind& k, YamlCursor c) { k.device.peak = read_peak(c); }},
-    {"memory_bandwidth", optional, [](DeviceKind& k, YamlCursor c) { k.device.memory_bandwidth = c.bandwidth(); }},
-    {"launch_overhead", optional, [](DeviceKind& k, YamlCursor c) { k.device.launch_overhead = c.seconds(); }},
-    {"overlap_slowdown", optional, [](DeviceKind& k, YamlCursor c) { k.device.overlap_slowdown = read_slowdown(c); }},
-    {"streams", optional, [](DeviceKind& k, YamlCursor c) { k.device.compute_streams = c.count(); }},
+const Field<DeviceKind, const YamlCursor&> device_fields[] = {
+    {"name", required, [](DeviceKind& k, const YamlCursor& c) { k.device.name = c.string(); }},
+    {"count", optional, [](DeviceKind& k, const YamlCursor& c) { k.count = c.count(); }},
+    {"model", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.model = c.string(); }},
+    {"memory", required, [](DeviceKind& k, const YamlCursor& c) { k.memory = c.capacity(); }},
+    {"peak", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.peak = read_peak(c); }},
+    {"memory_bandwidth", optional,
+     [](DeviceKind& k, const YamlCursor& c) { k.device.memory_bandwidth = c.bandwidth(); }},
+    {"launch_overhead", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.launch_overhead = c.seconds(); }},
+    {"overlap_slowdown", optional,
+     [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
+    {"streams", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.compute_streams = c.count(); }},
     {"times", optional,
-     [](DeviceKind& k, YamlCursor c) { k.device.takes_trace_times = second_of(c, "scaled", "trace"); }},
+     [](DeviceKind& k, const YamlCursor& c) { k.device.takes_trace_times = second_of(c, "scaled", "trace"); }},
 };
 
-const Field<Memory, YamlCursor> memory_fields[] = {
-    {"name", required, [](Memory& m, YamlCursor c) { m.name = c.string(); }},
-    {"size", required, [](Memory& m, YamlCursor c) { m.capacity = c.capacity(); }},
-    {"bandwidth", optional, [](Memory& m, YamlCursor c) { m.bandwidth = c.bandwidth(); }},
-    {"adam", optional, [](Memory& m, YamlCursor c) { m.adam = c.bandwidth(); }},
+const Field<Memory, const YamlCursor&> memory_fields[] = {
+    {"name", required, [](Memory& m, const YamlCursor& c) { m.name = c.string(); }},
+    {"size", required, [](Memory& m, const YamlCursor& c) { m.capacity = c.capacity(); }},
+    {"bandwidth", optional, [](Memory& m, const YamlCursor& c) { m.bandwidth = c.bandwidth(); }},
+    {"adam", optional, [](Memory& m, const YamlCursor& c) { m.adam = c.bandwidth(); }},
 };
 
-const Field<SwitchKind, YamlCursor> switch_fields[] = {
-    {"name", required, [](SwitchKind& s, YamlCursor c) { s.name = c.string(); }},
-    {"scope", optional, [](SwitchKind& s, YamlCursor c) { s.one_for_all_nodes = second_of(c, "node", "cluster"); }},
+const Field<SwitchKind, const YamlCursor&> switch_fields[] = {
+    {"name", required, [](SwitchKind& s, const YamlCursor& c) { s.name = c.string(); }},
+    {"scope", optional,
+     [](SwitchKind& s, const YamlCursor& c) { s.one_for_all_nodes = second_of(c, "node", "cluster"); }},
 };
 
-const Field<LinkKind, YamlCursor> link_fields[] = {
-    {"name", required, [](LinkKind& k, YamlCursor c) { k.link.name = c.string(); }},
+const Field<LinkKind, const YamlCursor&> link_fields[] = {
+    {"name", required, [](LinkKind& k, const YamlCursor& c) { k.link.name = c.string(); }},
     {"between", required,
-     [](LinkKind& k, YamlCursor c) {
+     [](LinkKind& k, const YamlCursor& c) {
        k.between = c.elements();
        if (c.is_list() && k.between.size() != 2)
          c.complain(fmt::format("expected two ends, found {}", k.between.size()));
      }},
-    {"bandwidth", required, [](LinkKind& k, YamlCursor c) { k.link.bandwidth = c.bandwidth(); }},
-    {"latency", required, [](LinkKind& k, YamlCursor c) { k.link.latency = c.seconds(); }},
-    {"duplex", optional, [](LinkKind& k, YamlCursor c) { k.link.full_duplex = !second_of(c, "full", "half"); }},
+    {"bandwidth", required, [](LinkKind& k, const YamlCursor& c) { k.link.bandwidth = c.bandwidth(); }},
+    {"latency", required, [](LinkKind& k, const YamlCursor& c) { k.link.latency = c.seconds(); }},
+    {"duplex", optional, [](LinkKind& k, const YamlCursor& c) { k.link.full_duplex = !second_of(c, "full", "half"); }},
     {"shared_by", optional,
-     [](LinkKind& k, YamlCursor c) {
+     [](LinkKind& k, const YamlCursor& c) {
        k.shared_by = c.count();
        k.shared_by_at = c;
      }},
@@ -90,16 +93,16 @@ const Field<LinkKind, YamlCursor> link_fields[] = {
 
 /// A list of objects; what has a name that links refer to must not share it.
 template <class Kind, class Table>
-std::vector<Kind> read_kinds(YamlCursor cursor, const Table& table) {
+std::vector<Kind> read_kinds(const YamlCursor& cursor, const Table& table) {
   std::vector<Kind> kinds;
   for (const YamlCursor& element : cursor.elements()) read_fields(element, table, kinds.emplace_back());
   return kinds;
 }
 
-void remember_names(PlatformDraft& draft, YamlCursor cursor) {
+void remember_names(PlatformDraft& draft, const YamlCursor& cursor) {
   for (const YamlCursor& element : cursor.elements()) {
     if (!element.is_object()) continue;
-    element.object([&](std::string_view key, YamlCursor value) {
+    element.object([&](std::string_view key, const YamlCursor& value) {
       if (key != "name" || !value.is_scalar()) return;
       const std::string name = value.string();
       if (name.empty()) value.complain("expected a name, found nothing");
@@ -108,35 +111,35 @@ void remember_names(PlatformDraft& draft, YamlCursor cursor) {
   }
 }
 
-void read_format(PlatformDraft&, YamlCursor c) {
+void read_format(PlatformDraft&, const YamlCursor& c) {
   const std::string format = c.string();
   if (c.is_scalar() && format != platform_format) {
     c.complain(fmt::format("expected {}, found {}", platform_format, format));
   }
 }
 
-const Field<PlatformDraft, YamlCursor> platform_fields[] = {
+const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
     {"format", required, read_format},
-    {"name", required, [](PlatformDraft& d, YamlCursor c) { d.name = c.string(); }},
-    {"source", required, [](PlatformDraft& d, YamlCursor c) { d.source = c.string(); }},
-    {"nodes", optional, [](PlatformDraft& d, YamlCursor c) { d.nodes = c.count(); }},
+    {"name", required, [](PlatformDraft& d, const YamlCursor& c) { d.name = c.string(); }},
+    {"source", required, [](PlatformDraft& d, const YamlCursor& c) { d.source = c.string(); }},
+    {"nodes", optional, [](PlatformDraft& d, const YamlCursor& c) { d.nodes = c.count(); }},
     {"devices", required,
-     [](PlatformDraft& d, YamlCursor c) {
+     [](PlatformDraft& d, const YamlCursor& c) {
        d.devices = read_kinds<DeviceKind>(c, device_fields);
        if (c.is_list() && d.devices.empty()) c.complain("expected at least one device");
        remember_names(d, c);
      }},
     {"memories", optional,
-     [](PlatformDraft& d, YamlCursor c) {
+     [](PlatformDraft& d, const YamlCursor& c) {
        d.memories = read_kinds<Memory>(c, memory_fields);
        remember_names(d, c);
      }},
     {"switches", optional,
-     [](PlatformDraft& d, YamlCursor c) {
+     [](PlatformDraft& d, const YamlCursor& c) {
        d.switches = read_kinds<SwitchKind>(c, switch_fields);
        remember_names(d, c);
      }},
-    {"links", optional, [](PlatformDraft& d, YamlCursor c) { d.links = read_kinds<LinkKind>(c, link_fields); }},
+    {"links", optional, [](PlatformDraft& d, const YamlCursor& c) { d.links = read_kinds<LinkKind>(c, link_fields); }},
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ CollectiveId ScheduleBuilder::collective(Collective collective) {
 }
 
 StepId ScheduleBuilder::add(const NewStep& step) {
-  const StepId id = id_at<StepId>(pending_.size());
+  const auto id = id_at<StepId>(pending_.size());
   EXPECTS(step.stream.index < schedule_.streams.size());
   EXPECTS(std::ranges::all_of(step.waits, [id](StepId wait) { return wait < id; }));
   for (const BufferId buffer : step.allocates) {

@@ -21,8 +21,8 @@ inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 /// How a step spends its time.
 ///   kernel:   a step without a route on a compute stream: its seconds, slowed down by transfers on its device
 ///   delay:    a step without a route on another stream: its seconds, whatever else happens
-///   transfer: the latency of its route and its seconds, then its bytes over the links of the route, which it may have to
-///             share
+///   transfer: the latency of its route and its seconds, then its bytes over the links of the route, which it may have
+///             to share
 enum class StepClass : std::uint8_t { kernel, delay, transfer };
 
 struct ProgramStep {

@@ -20,11 +20,11 @@ struct Field {
 /// Reads an object into `target`; `Table` is a range of fields of at most 64. Keys in the table's order are found at
 /// once.
 template <class Target, class Cursor, class Table>
-void read_fields(Cursor cursor, const Table& table, Target& target) {
+void read_fields(const Cursor& cursor, const Table& table, Target& target) {
   std::uint64_t seen = 0;
   std::size_t next = 0;
   const std::size_t count = std::size(table);
-  const bool is_object = cursor.object([&](std::string_view key, Cursor value) {
+  const bool is_object = cursor.object([&](std::string_view key, const Cursor& value) {
     for (std::size_t tried = 0; tried < count; ++tried) {
       const std::size_t i = next + tried < count ? next + tried : next + tried - count;
       if (table[i].name != key) continue;

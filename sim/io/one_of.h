@@ -14,8 +14,7 @@ template <class Enum, class Cursor>
 Enum one_of(const Cursor& cursor) {
   const std::string word = cursor.string();
   if (const std::optional<Enum> value = from_name<Enum>(word)) return *value;
-  std::vector<std::string_view> names;
-  for (const auto& [value, name] : Names<Enum>::all) names.emplace_back(name);
+  const std::vector<std::string_view> names = names_of<Enum>();
   const std::span<const std::string_view> known(names);
   if (cursor.is_word()) {
     std::string what = "expected ";

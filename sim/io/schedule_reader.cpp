@@ -15,8 +15,7 @@ template <class Enum>
 Enum enumerator(JsonCursor c) {
   const std::string text = c.string();
   if (const std::optional<Enum> value = from_name<Enum>(text)) return *value;
-  std::vector<std::string_view> names;
-  for (const auto& each : Names<Enum>::all) names.emplace_back(each.second);
+  const std::vector<std::string_view> names = names_of<Enum>();
   c.complain(fmt::format("expected {}, found '{}'{}", alternatives(names), text, suggestion(text, names)));
   return {};
 }

@@ -50,7 +50,7 @@ class FlowNetwork {
   std::span<const Rate> share_changed();
   void mark(std::uint32_t link);
   bool share_one(std::uint32_t link);
-  void collect(std::uint32_t link);
+  void collect(std::uint32_t start);
   void fill();
   void give(std::uint32_t link, double rate);
 

@@ -152,7 +152,7 @@ Timeline SimgridForkserver::simulate(const Schedule& schedule, const Platform& p
 Timeline SimgridForkserver::simulate(const Program& program) try {
   const std::lock_guard lock(one_at_a_time_);
   for_each_array(program, [&](const auto& list) { send_list(socket_, list); });
-  const Outcome outcome = receive_value<Outcome>(socket_);
+  const auto outcome = receive_value<Outcome>(socket_);
   if (outcome == Outcome::timeline) {
     Timeline timeline;
     timeline.makespan = receive_value<Seconds>(socket_);

@@ -177,6 +177,7 @@ class SimgridLoop {
 
   template <class Activity>
   void begin_activity(std::uint32_t id, Activity& activity) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the step's number in SimGrid's pointer for its user; never followed
     activity.set_data(reinterpret_cast<void*>(std::uintptr_t{id} + 1));
     running_[program_.steps[id].stream] = &activity;
     start(activity);
@@ -227,7 +228,8 @@ void prepare_simgrid() {
   static char name[] = "plimsoll";
   char* arguments[] = {name, nullptr};
   int count = 1;
-  new sg4::Engine(&count, arguments);  // lives as long as the process: SimGrid cannot make a second one
+  // Lives as long as the process: SimGrid cannot make a second one.
+  [[maybe_unused]] static sg4::Engine* const engine = new sg4::Engine(&count, arguments);
   for (const char* option :
        {"network/model:CM02", "network/crosstraffic:0", no_tcp_window, date_precision, work_precision}) {
     sg4::Engine::set_config(option);
