@@ -19,13 +19,13 @@ std::vector<fs::path> folders(const ShippedFiles& files) {
 }  // namespace
 
 fs::path find_file(std::string_view name_or_path, const ShippedFiles& files) {
-  const fs::path path(name_or_path);
+  fs::path path(name_or_path);
   std::error_code ignored;
   if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) return path;
   const bool is_path = name_or_path.find('/') != std::string_view::npos || path.extension() == files.extension;
   if (is_path) return path;  // reading it says what is wrong
   for (const fs::path& folder : folders(files)) {
-    const fs::path candidate = folder / (std::string(name_or_path) + std::string(files.extension));
+    fs::path candidate = folder / (std::string(name_or_path) + std::string(files.extension));
     if (fs::exists(candidate, ignored)) return candidate;
   }
   const std::string noun(files.noun);

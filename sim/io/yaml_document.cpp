@@ -17,7 +17,7 @@ namespace {
 
 enum class Shape : std::uint8_t { null, scalar, list, object };
 
-struct Node {
+struct TreeNode {
   Shape shape = Shape::null;
   Position at;
   std::string text;                     ///< of a scalar
@@ -36,7 +36,7 @@ Position position(const YAML::Mark& mark) {
 struct YamlTree {
   explicit YamlTree(std::string file) : complaints(std::move(file)) {}
 
-  std::vector<Node> nodes;
+  std::vector<TreeNode> nodes;
   std::uint32_t root = 0;
   Complaints complaints;
 };
@@ -103,7 +103,7 @@ class Builder : public YAML::EventHandler {
       return;
     }
     Open& open = open_.back();
-    Node& parent = tree_.nodes[open.node];
+    TreeNode& parent = tree_.nodes[open.node];
     if (parent.shape == Shape::object && !open.key) {
       if (tree_.nodes[node].shape != Shape::scalar) refuse(mark, "a key must be a word");
       open.key = tree_.nodes[node].text;
@@ -205,7 +205,7 @@ bool YamlCursor::is_list() const {
 
 std::string YamlCursor::found() const {
   constexpr std::size_t longest = 60;
-  const Node& node = tree_->nodes[node_];
+  const TreeNode& node = tree_->nodes[node_];
   switch (node.shape) {
     case Shape::null:
       return "found nothing";
@@ -220,7 +220,7 @@ std::string YamlCursor::found() const {
 }
 
 void YamlCursor::complain(std::string_view what) const {
-  const Node& node = tree_->nodes[node_];
+  const TreeNode& node = tree_->nodes[node_];
   const bool is_absent = node.shape == Shape::null && key_at_.line > 0;  // a null's own place is that of what follows
   tree_->complaints.add(is_absent ? key_at_ : node.at, path_, what);
 }
@@ -239,7 +239,7 @@ bool YamlCursor::is_object_or_complain() const {
 }
 
 std::vector<YamlCursor> YamlCursor::fields() const {
-  const Node& node = tree_->nodes[node_];
+  const TreeNode& node = tree_->nodes[node_];
   std::vector<YamlCursor> values;
   for (std::size_t i = 0; i < node.children.size(); ++i) {
     const std::string path = path_.empty() ? node.keys[i] : path_ + "." + node.keys[i];
@@ -249,7 +249,7 @@ std::vector<YamlCursor> YamlCursor::fields() const {
 }
 
 std::vector<YamlCursor> YamlCursor::elements() const {
-  const Node& node = tree_->nodes[node_];
+  const TreeNode& node = tree_->nodes[node_];
   std::vector<YamlCursor> list;
   if (node.shape != Shape::list) complain("expected a list, " + found());
   if (node.shape != Shape::list) return list;

@@ -91,7 +91,7 @@ class CachingAllocator {
   Block& at(BlockId id) { return blocks_[id.index]; }
   const Block& at(BlockId id) const { return blocks_[id.index]; }
   bool fits(Bytes more) const { return !capacity_ || reserved_ + more <= *capacity_; }
-  Bytes page(const Pool& pool) const { return pool.small ? small_segment : large_segment; }
+  static Bytes page(const Pool& pool) { return pool.small ? small_segment : large_segment; }
   Bytes least_remainder(const Pool&) const;
 
   BlockId new_block(Block);

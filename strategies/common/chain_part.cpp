@@ -14,7 +14,7 @@ PartId part_of_stage(const Problem& problem, const Partition& partition, std::si
     const Part& part = partition.parts[p];
     if (part.replica == replica && std::ranges::find(part.ops, op) != part.ops.end()) return id_at<PartId>(p);
   }
-  EXPECTS(!"every stage is in a part");
+  EXPECTS(false && "every stage is in a part");
   return {};
 }
 

@@ -80,7 +80,8 @@ BlockTable::Slots BlockTable::slots_for(Bytes bytes) const {
 }
 
 double BlockTable::time(std::size_t i, std::size_t l, Slots m) const {
-  return m < 0 ? infinite : row(i, l)[m];
+  if (m < 0) return infinite;
+  return row(i, l)[m];
 }
 
 void BlockTable::fill(std::size_t i, std::size_t l) {

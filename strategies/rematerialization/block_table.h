@@ -76,7 +76,7 @@ class BlockTable {
   Bytes need(const BlockOption& option, std::size_t l) const;
   Bytes step_need(std::size_t i, std::size_t k) const;
   Slots slots_for(Bytes) const;
-  std::size_t at(std::size_t i, std::size_t l) const { return l * (l + 1) / 2 + i; }
+  static std::size_t at(std::size_t i, std::size_t l) { return l * (l + 1) / 2 + i; }
   const double* row(std::size_t i, std::size_t l) const { return times_.data() + at(i, l) * width_; }
   double time(std::size_t i, std::size_t l, Slots m) const;
 

@@ -66,7 +66,7 @@ class EventTree {
       Bits due{};
       for (std::int64_t i = 0; i < std::int64_t{width}; i += 2) {
         const Dates two{dates[static_cast<std::size_t>(i)], dates[static_cast<std::size_t>(i) + 1]};
-        due |= (two - from < window) & Bits{1LL << i, 2LL << i};
+        due |= (two - from < window) & Bits{std::int64_t{1} << i, std::int64_t{2} << i};
       }
       return static_cast<std::uint64_t>(due[0] | due[1]);
     }
