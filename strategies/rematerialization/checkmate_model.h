@@ -41,11 +41,12 @@ class CheckmateModel {
   using Variables = std::vector<std::vector<std::optional<std::size_t>>>;  // by stage, then by op or value
 
   void add_variables();
-  void add_dependencies(std::size_t stage);
-  void add_overwriting(std::size_t stage);
-  void add_memory(std::size_t stage, Bytes budget, Formulation);
-  void add_free(std::size_t stage, std::uint32_t value, std::vector<LinearProgram::Terms>& freed, Formulation);
-  void add_hazards(std::size_t stage, std::uint32_t value, std::size_t op, std::size_t free, Formulation);
+  // The rows of stage t, of value v.
+  void add_dependencies(std::size_t t);
+  void add_overwriting(std::size_t t);
+  void add_memory(std::size_t t, Bytes budget, Formulation formulation);
+  void add_free(std::size_t t, std::uint32_t v, std::vector<LinearProgram::Terms>& freed, Formulation formulation);
+  void add_hazards(std::size_t t, std::uint32_t v, std::size_t op, std::size_t free, Formulation formulation);
 
   LinearProgram::Terms made(std::size_t stage, std::uint32_t value) const;
   LinearProgram::Terms available(std::size_t stage, std::uint32_t value) const;

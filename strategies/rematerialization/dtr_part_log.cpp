@@ -99,7 +99,7 @@ class Writer {
     OpLog& log = result_.log;
     std::optional<TensorId>& base = base_[graph_[t].storage.index];
     log.tensors.push_back({graph_[t].name, base ? Bytes{} : bytes, base});
-    const TensorId made = id_at<TensorId>(log.tensors.size() - 1);
+    const auto made = id_at<TensorId>(log.tensors.size() - 1);
     logged_[t.index] = made;
     if (lives_here(t) && on_storage_[graph_[t].storage.index] > 1 && !base) base = made;
     return made;

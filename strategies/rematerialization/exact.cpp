@@ -27,7 +27,7 @@ class Exact {
     add_greedy_recompute(heuristics_, model_);
     Seconds once;
     for (const ModelOp& op : model_.ops) once += op.ways.front().time;
-    const double all = static_cast<double>(task.problem.micro_batches);
+    const auto all = static_cast<double>(task.problem.micro_batches);
     updates_ = heuristics_.fastest_within(std::nullopt)->makespan.value - all * once.value;
     for (const ModelOp& op : model_.ops) {
       Seconds least = op.ways.front().time;

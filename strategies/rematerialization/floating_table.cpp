@@ -69,7 +69,8 @@ const double* FloatingTable::row(std::size_t s, std::size_t t, std::size_t l) co
 }
 
 double FloatingTable::time(std::size_t s, std::size_t t, std::size_t l, Slots m) const {
-  return m < 0 ? infinite : row(s, t, l)[m];
+  if (m < 0) return infinite;
+  return row(s, t, l)[m];
 }
 
 void FloatingTable::fill(std::size_t s, std::size_t t, std::size_t l) {

@@ -88,6 +88,7 @@ std::vector<Chosen> greedy_knapsack(const std::vector<KnapsackItem>& items,
                                     const std::vector<std::int64_t>& capacities) {
   const std::vector<std::size_t> order = by_density(items);
   std::vector<Chosen> solutions;
+  solutions.reserve(capacities.size());
   for (const std::int64_t capacity : capacities) solutions.push_back(greedy(items, order, capacity));
   return solutions;
 }
@@ -110,6 +111,7 @@ std::vector<Chosen> rounded_knapsack(const std::vector<KnapsackItem>& items,
     }
   }
   std::vector<Chosen> solutions;
+  solutions.reserve(capacities.size());
   for (const std::int64_t capacity : capacities) {
     if (capacity >= sum) {  // rounded up they might not all fit
       solutions.emplace_back(items.size(), true);
@@ -130,6 +132,7 @@ std::vector<Chosen> exact_knapsack(const std::vector<KnapsackItem>& items,
                                    const std::vector<std::int64_t>& capacities) {
   const std::vector<std::size_t> order = by_density(items);
   std::vector<Chosen> solutions;
+  solutions.reserve(capacities.size());
   for (const std::int64_t capacity : capacities) solutions.push_back(BranchAndBound(items, order).solve(capacity));
   return solutions;
 }
