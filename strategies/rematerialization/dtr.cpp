@@ -5,6 +5,7 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/chain_pass.h"
+#include "strategies/rematerialization/dtr_banishing.h"
 #include "strategies/rematerialization/dtr_part_log.h"
 #include "strategies/rematerialization/dtr_runtime.h"
 
@@ -54,6 +55,12 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& op
   const PartLog log = part_log(task.problem, part);
   DtrOptions run_options;
   run_options.heuristic = *dtr_heuristic(options.text("heuristic"));
+  const bool banishes = options.text("release") == "banish";
+  if (banishes && !can_banish(run_options.heuristic)) {
+    throw InputError("dtr: release=banish works with heuristic=local, lru, size or random; found '" +
+                     std::string(options.text("heuristic")) + "'");
+  }
+  const auto run_log = banishes ? run_dtr_banishing : run_dtr;
   run_options.seed = static_cast<std::uint64_t>(options.integer("seed"));
   run_options.rematerialization_limit = (thrash_limit - 1) * dtr_baseline(log.log).compute;
   std::vector<PlannedTape> plans;
@@ -62,7 +69,7 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& op
     const TapeCost cost = tape_cost(task.problem, part, tape);
     plans.push_back({std::move(tape), cost.peak, cost.makespan, std::nullopt});
   };
-  const DtrRun free = run_dtr(log.log, run_options);
+  const DtrRun free = run_log(log.log, run_options);
   EXPECTS(free.end == DtrEnd::finished);
   add(free);
   const Bytes least = largest_call(log.log);
@@ -72,7 +79,7 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& op
     run_options.budget = least + Bytes{room.count / rungs * k + room.count % rungs * k / rungs};
     if (run_options.budget == last) continue;
     last = run_options.budget;
-    const DtrRun run = run_dtr(log.log, run_options);
+    const DtrRun run = run_log(log.log, run_options);
     if (run.end == DtrEnd::finished) add(run);
   }
   return plans;

@@ -25,6 +25,15 @@ inline constexpr std::array dtr_options{
         .allowed = [](std::string_view text) { return dtr_heuristic(text).has_value(); },
     },
     OptionInfo{
+        .name = "release",
+        .default_value = "evict",
+        .values = "evict or banish",
+        .help =
+            "what becomes of a value nobody refers to any more: evicted, it may be computed again; banished, never, "
+            "so that what was made of it stays (heuristic local, lru, size or random)",
+        .allowed = [](std::string_view text) { return text == "evict" || text == "banish"; },
+    },
+    OptionInfo{
         .name = "seed",
         .default_value = "0",
         .values = "a whole number from 0 to 1000000000",

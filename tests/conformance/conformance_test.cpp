@@ -25,8 +25,28 @@ PlanOutcome plan_one(const Problem& problem, const std::vector<Pass>& passes, st
 std::vector<std::string> specs() {
   std::vector<std::string> list;
   for (const StrategyInfo& strategy : strategies()) list.emplace_back(strategy.name);
-  list.insert(list.end(), {"rotor(slots=500)", "rotor(slots=9)", "chen_sqrt(segments=1)", "chen_sqrt(segments=3)",
-                           "ap_sqrt(points=all)", "ap_greedy(points=all)", "checkmate(formulation=kappa)"});
+  list.insert(list.end(), {"rotor(slots=500)",
+                           "rotor(slots=9)",
+                           "chen_sqrt(segments=1)",
+                           "chen_sqrt(segments=3)",
+                           "chen_greedy(b=9B)",
+                           "ap_sqrt(points=all)",
+                           "ap_greedy(points=all)",
+                           "checkmate(formulation=kappa)",
+                           "revolve(slots=2)",
+                           "revolve_hetero(slots=9)",
+                           "rotor_floating(slots=9)",
+                           "rockmate(slots=9)",
+                           "rockmate(block=2, options=3)",
+                           "periodic(every=2)",
+                           "full_recompute(method=block, layers=2)",
+                           "selective(every=2)",
+                           "selective(keep_every=2)",
+                           "knapsack(solver=greedy)",
+                           "min_cut(ban=none)",
+                           "min_cut(distance=off)",
+                           "dtr(heuristic=dtr_eq)",
+                           "dtr(heuristic=lru, release=banish)"});
   return list;
 }
 

@@ -82,6 +82,7 @@ struct OStorage {
   std::int64_t size = 0, last_access = 0, external = 0, locks = 0;
   bool material = false, pinned = false, constant = false;
   std::vector<OTensor*> tensors;
+  std::set<const OTensor*> dependents;  // evicted, when banishing
   ORegion region, region_above;
   Node* node = nullptr;
 };
@@ -92,8 +93,14 @@ struct Ended {
 
 class Oracle {
  public:
-  Oracle(const OpLog& log, std::optional<std::int64_t> budget, std::string heuristic, std::optional<std::int64_t> limit)
-      : log_(log), budget_(budget), heuristic_(std::move(heuristic)), limit_(limit), tensors_(log.tensors.size()) {}
+  Oracle(const OpLog& log, std::optional<std::int64_t> budget, std::string heuristic, std::optional<std::int64_t> limit,
+         bool banishing)
+      : log_(log),
+        budget_(budget),
+        heuristic_(std::move(heuristic)),
+        limit_(limit),
+        banishing_(banishing),
+        tensors_(log.tensors.size()) {}
 
   OracleRun run() {
     run_.end = "finished";
@@ -151,15 +158,46 @@ class Oracle {
       }
     }
     for (const TensorId a : call.arguments) {
-      for (const TensorId id : call.results) tensors_[a.index].children.push_back(&tensors_[id.index]);
+      for (const TensorId id : call.results) {
+        tensors_[a.index].children.push_back(&tensors_[id.index]);
+        depend(tensors_[id.index], tensors_[a.index]);
+      }
     }
     materialize(tensors_[call.results.front().index], false);
     for (const TensorId id : call.results) tensors_[id.index].storage->last_access = run_.clock;
     if (call.keep == Keep::forever) pin(*tensors_[call.results.front().index].storage);
   }
 
+  static void depend(const OTensor& t, const OTensor& parent) {
+    if (t.storage != parent.storage) parent.storage->dependents.insert(&t);
+  }
+
+  /// Gone for good where nobody can want it any more; what was made of it has to stay then.
+  void banish(OStorage& s) {
+    if (s.external > 0 || !s.dependents.empty()) return;
+    if (s.material) {
+      s.locks = 0;
+      ++run_.eager_evictions;
+      evict(s);
+    }
+    for (OTensor* t : s.tensors) {
+      for (OTensor* p : t->parents) {
+        if (p->storage == &s) continue;
+        p->storage->dependents.erase(t);
+        p->children.erase(std::ranges::find(p->children, t));
+      }
+      for (OTensor* c : t->children) {
+        if (c->storage == &s) continue;
+        c->parents.erase(std::ranges::find(c->parents, t));
+        pin(*c->storage);
+      }
+    }
+  }
+
   void release(OStorage& s) {
-    if (--s.external > 0 || !s.material || s.pinned) return;
+    if (--s.external > 0) return;
+    if (banishing_) return banish(s);
+    if (!s.material || s.pinned) return;
     ++run_.eager_evictions;
     evict(s);
   }
@@ -177,7 +215,9 @@ class Oracle {
   }
 
   void materialize(OTensor& t, bool again) {
-    for (OTensor* p : t.parents) p->storage->last_access = run_.clock;
+    for (OTensor* p : t.parents) {
+      if (!banishing_ || p->storage->external > 0) p->storage->last_access = run_.clock;
+    }
     std::vector<OTensor*> missing;
     for (OTensor* p : t.parents) {
       if (p->defined) {
@@ -198,16 +238,24 @@ class Oracle {
       ++run_.evictions;
       evict(*victim);
     }
-    compute(t, bytes);
+    const std::vector<OTensor*> made = compute(t, bytes);
     if (again) {
       ++run_.rematerializations;
       run_.rematerialization_time += time(t);
     }
-    for (OTensor* p : t.parents) unlock(*p->storage);
+    for (std::size_t k = 0; k < t.parents.size(); ++k) {  // banishing takes parents out behind our back
+      OStorage& s = *t.parents[k]->storage;
+      unlock(s);
+      if (!banishing_) continue;
+      for (const OTensor* u : made) {
+        if (u->storage != &s) s.dependents.erase(u);
+      }
+      banish(s);
+    }
     if (limit_ && run_.rematerialization_time > *limit_) throw Ended{"thrashing"};
   }
 
-  void compute(OTensor& t, std::int64_t bytes) {
+  std::vector<OTensor*> compute(OTensor& t, std::int64_t bytes) {
     std::vector<OTensor*> order = t.siblings;
     order.push_back(&t);
     std::vector<OStorage*> fresh;
@@ -221,6 +269,8 @@ class Oracle {
     for (OTensor* u : t.siblings) {
       if (u->defined) memory_ -= log_.tensors[u->id].bytes.count;
     }
+    std::vector<OTensor*> made = order;
+    std::erase_if(made, [](const OTensor* u) { return u->defined; });
     for (OTensor* u : order) u->defined = u->storage->material = true;
     for (OStorage* s : fresh) pool_.push_back(s);
     renew_regions(fresh);
@@ -228,13 +278,17 @@ class Oracle {
       root(s->node)->value -= own_compute(*s);
       s->node = nullptr;
     }
+    return made;
   }
 
   void evict(OStorage& s) {
     s.material = false;
     memory_ -= s.size;
     pool_.remove(&s);
-    for (OTensor* t : s.tensors) t->defined = false;
+    for (OTensor* t : s.tensors) {
+      t->defined = false;
+      for (const OTensor* p : t->parents) depend(*t, *p);
+    }
     for (OStorage* p : s.region_above.frontier) absorb(p->region, s, s.region);
     for (OStorage* c : s.region.frontier) absorb(c->region_above, s, s.region_above);
     s.region = s.region_above = {};
@@ -344,6 +398,7 @@ class Oracle {
   std::optional<std::int64_t> budget_;
   std::string heuristic_;
   std::optional<std::int64_t> limit_;
+  bool banishing_;
   std::vector<OTensor> tensors_;
   std::list<OStorage> storages_;
   std::list<Node> nodes_;
@@ -382,8 +437,8 @@ double oracle_quotient(std::int64_t weight, std::int64_t bytes, std::int64_t sta
 }
 
 OracleRun oracle_dtr(const OpLog& log, std::optional<std::int64_t> budget, const std::string& heuristic,
-                     std::optional<std::int64_t> rematerialization_limit) {
-  return Oracle(log, budget, heuristic, rematerialization_limit).run();
+                     std::optional<std::int64_t> rematerialization_limit, bool banishing) {
+  return Oracle(log, budget, heuristic, rematerialization_limit, banishing).run();
 }
 
 std::int64_t oracle_banishing_peak(const OpLog& log) {

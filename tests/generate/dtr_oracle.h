@@ -19,9 +19,10 @@ struct OracleRun {
   std::vector<std::uint32_t> calls;
 };
 
-/// heuristic: dtr, dtr_eq, local, lru, size, msps.
+/// heuristic: dtr, dtr_eq, local, lru, size, msps; of which local, lru and size with banishing instead of eager
+/// eviction.
 OracleRun oracle_dtr(const OpLog&, std::optional<std::int64_t> budget, const std::string& heuristic,
-                     std::optional<std::int64_t> rematerialization_limit);
+                     std::optional<std::int64_t> rematerialization_limit, bool banishing = false);
 
 /// The peak of the runtime with banishing and infinite memory.
 std::int64_t oracle_banishing_peak(const OpLog&);

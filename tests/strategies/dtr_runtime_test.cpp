@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "strategies/rematerialization/dtr_banishing.h"
 #include "strategies/rematerialization/dtr_runtime.h"
 #include "tests/generate/dtr_oracle.h"
 #include "tests/generate/op_logs.h"
@@ -19,14 +20,14 @@ std::string name_of(DtrEnd end) {
 }
 
 void check_equal(const OpLog& log, std::optional<std::int64_t> budget, const std::string& heuristic,
-                 std::optional<std::int64_t> limit) {
+                 std::optional<std::int64_t> limit, bool banishing = false) {
   DtrOptions options;
   if (budget) options.budget = Bytes{*budget};
   options.heuristic = *dtr_heuristic(heuristic);
   options.rematerialization_limit = limit;
-  const DtrRun run = run_dtr(log, options);
-  const OracleRun oracle = oracle_dtr(log, budget, heuristic, limit);
-  INFO(log.name << ", " << heuristic << ", budget " << budget.value_or(-1));
+  const DtrRun run = banishing ? run_dtr_banishing(log, options) : run_dtr(log, options);
+  const OracleRun oracle = oracle_dtr(log, budget, heuristic, limit, banishing);
+  INFO(log.name << (banishing ? ", banishing, " : ", ") << heuristic << ", budget " << budget.value_or(-1));
   REQUIRE(name_of(run.end) == oracle.end);
   REQUIRE(run.clock == oracle.clock);
   REQUIRE(run.evictions == oracle.evictions);
@@ -95,6 +96,56 @@ TEST_CASE("the rules hold on logs with the shape of networks", "[dtr]") {
       }
     }
   }
+}
+
+TEST_CASE("banishing follows its rules by the letter, and without a budget peaks at the baseline", "[dtr]") {
+  std::vector<OpLog> logs{dense_op_log(120), recurrent_op_log(150), linear_op_log(60)};
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) logs.push_back(random_op_log(seed, 5 + seed / 2, 9));
+  std::int64_t evictions = 0, banished = 0;
+  for (const OpLog& log : logs) {
+    const DtrBaseline baseline = dtr_baseline(log);
+    const DtrRun free = run_dtr_banishing(
+        log, {.budget = {}, .heuristic = DtrHeuristic::lru, .seed = 0, .rematerialization_limit = {}});
+    CHECK(free.end == DtrEnd::finished);
+    CHECK(free.peak == baseline.memory);
+    for (const std::string heuristic : {"local", "lru", "size"}) {
+      for (const std::int64_t tenths : {9, 7, 5, 4}) {
+        check_equal(log, baseline.memory.count * tenths / 10, heuristic, 4 * baseline.compute, true);
+      }
+    }
+    const DtrRun tight = run_dtr_banishing(log, {.budget = Bytes{baseline.memory.count * 7 / 10},
+                                                 .heuristic = DtrHeuristic::local,
+                                                 .seed = 0,
+                                                 .rematerialization_limit = 4 * baseline.compute});
+    CHECK(tight.peak <= Bytes{baseline.memory.count * 7 / 10});
+    evictions += tight.evictions;
+    banished += tight.eager_evictions;
+  }
+  CHECK(evictions > 100);
+  CHECK(banished > 100);
+}
+
+// a -> b -> c -> d of 1 byte and 1 ns each; only a is released, before c is made. With eager eviction b can be evicted
+// for d, since a can be computed again. Banishing kills a for good, so b must stay and d finds no room in 2 bytes.
+TEST_CASE("what was made of a banished storage stays", "[dtr]") {
+  OpLog log;
+  for (const char* name : {"a", "b", "c", "d"}) log.tensors.push_back({name, Bytes{1}, {}});
+  for (std::uint32_t t = 0; t < 4; ++t) {
+    LoggedCall call{.name = "f", .nanoseconds = 1, .workspace = {}, .arguments = {}, .results = {TensorId{t}}};
+    if (t > 0) call.arguments = {TensorId{t - 1}};
+    log.calls.push_back(call);
+  }
+  using enum OpLog::EventKind;
+  log.events = {{call, 0}, {call, 1}, {release, 0}, {call, 2}, {call, 3}};
+  const DtrOptions options{
+      .budget = Bytes{2}, .heuristic = DtrHeuristic::lru, .seed = 0, .rematerialization_limit = {}};
+  const DtrRun eager = run_dtr(log, options);
+  CHECK(eager.end == DtrEnd::finished);
+  CHECK(eager.evictions == 1);
+  const DtrRun banishing = run_dtr_banishing(log, options);
+  CHECK(banishing.end == DtrEnd::out_of_memory);
+  CHECK(banishing.eager_evictions == 1);
+  CHECK(banishing.clock == 4);
 }
 
 TEST_CASE("a replay stops where rematerialisation takes more than the baseline, and is the same each time", "[dtr]") {
