@@ -48,7 +48,7 @@ std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> pass
       outcomes.emplace_back(*none);
       continue;
     }
-    const PlannedTape& tape = std::get<PlannedTape>(tapes[b]);
+    const auto& tape = std::get<PlannedTape>(tapes[b]);
     Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap};
     made.schedule.budget = budgets[b];
     outcomes.emplace_back(std::move(made));

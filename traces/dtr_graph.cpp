@@ -53,7 +53,7 @@ class Conversion {
   }
 
   TensorId add_tensor(TensorId logged, TensorKind kind) {
-    const TensorId made = id_at<TensorId>(graph_.tensors.size());
+    const auto made = id_at<TensorId>(graph_.tensors.size());
     graph_.tensors.push_back({.name = log_[logged].name,
                               .kind = kind,
                               .bytes = log_[logged].bytes,

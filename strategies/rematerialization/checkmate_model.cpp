@@ -62,7 +62,7 @@ CheckmateModel::CheckmateModel(const OpModel& model, Bytes budget, Formulation f
     all += op.ways.front().time.value;
   }
   constexpr double widest = 1e5;
-  const double exact = static_cast<double>(std::max<std::int64_t>(1, divisor));
+  const auto exact = static_cast<double>(std::max<std::int64_t>(1, divisor));
   byte_unit_ = static_cast<double>(largest) / exact <= widest ? exact : static_cast<double>(largest) / widest;
   if (all > 0) time_unit_ = all / static_cast<double>(model.ops.size());
 

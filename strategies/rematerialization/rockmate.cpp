@@ -17,6 +17,7 @@ struct TwoLevels {
 
 std::vector<Block> outer(const std::vector<SolvedBlock>& solved) {
   std::vector<Block> blocks;
+  blocks.reserve(solved.size());
   for (const SolvedBlock& each : solved) blocks.push_back(each.block);
   return blocks;
 }

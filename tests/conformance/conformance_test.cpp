@@ -24,6 +24,7 @@ PlanOutcome plan_one(const Problem& problem, const std::vector<Pass>& passes, st
 /// Every registered strategy with its defaults, and with options that change what it promises.
 std::vector<std::string> specs() {
   std::vector<std::string> list;
+  list.reserve(strategies().size());
   for (const StrategyInfo& strategy : strategies()) list.emplace_back(strategy.name);
   list.insert(list.end(), {"rotor(slots=500)",
                            "rotor(slots=9)",
@@ -131,7 +132,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
       INFO(spec << " on a " << given.what << ", seed " << seed);
       const PlanOutcome unlimited = plan_one(given.problem, passes, std::nullopt);
       REQUIRE(std::holds_alternative<Plan>(unlimited));
-      const Plan& free = std::get<Plan>(unlimited);
+      const auto& free = std::get<Plan>(unlimited);
       judge_plan(given.problem, free, std::nullopt);
 
       const Bytes least = smallest_feasible(given.problem, passes);
@@ -149,7 +150,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
       for (std::size_t b = budgets.size(); b-- > 0;) {
         INFO("budget " << budgets[b]->count);
         REQUIRE(std::holds_alternative<Plan>(outcomes[b]));
-        const Plan& made = std::get<Plan>(outcomes[b]);
+        const auto& made = std::get<Plan>(outcomes[b]);
         judge_plan(given.problem, made, budgets[b]);
         CHECK(made.makespan.value >= slower * (1 - 1e-9));  // less memory is never faster
         slower = std::max(slower, made.makespan.value);
@@ -187,7 +188,7 @@ TEST_CASE("at store_all's own peak, rotor is store_all, whatever boundary tensor
       Random random(seed);
       const Problem problem = problem_of(random_small_chain(seed, random.between(1, 12)), gpus({}));
       const PlanOutcome plain = plan_one(problem, store_all, std::nullopt);
-      const Plan& stored = std::get<Plan>(plain);
+      const auto& stored = std::get<Plan>(plain);
       const PlanOutcome outcome = plan_one(problem, parse_spec(spec, "test"), stored.peak);
       INFO(spec << ", seed " << seed);
       REQUIRE(std::holds_alternative<Plan>(outcome));

@@ -15,6 +15,7 @@ namespace {
 
 std::vector<std::string> names(const Graph& graph, const std::vector<TensorId>& tensors) {
   std::vector<std::string> list;
+  list.reserve(tensors.size());
   for (const TensorId t : tensors) list.push_back(graph[t].name);
   return list;
 }

@@ -53,7 +53,7 @@ TEST_CASE("two devices whose ops alternate wait for each other action by action"
   for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
   const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
   REQUIRE(std::holds_alternative<Schedule>(made));
-  const Schedule& schedule = std::get<Schedule>(made);
+  const auto& schedule = std::get<Schedule>(made);
   CHECK(check(schedule, problem.graph, problem.platform).empty());
   const Timeline timeline = simulate_event(schedule, problem.platform);
   CHECK(timeline.makespan == Seconds{6 * 1.0 + 5 * 0.5});
@@ -101,7 +101,7 @@ TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lower
   const std::vector<Tape> tapes{tape, tape};
   const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
   REQUIRE(std::holds_alternative<Schedule>(made));
-  const Schedule& schedule = std::get<Schedule>(made);
+  const auto& schedule = std::get<Schedule>(made);
   CHECK(check(schedule, problem.graph, problem.platform).empty());
   const Timeline timeline = simulate_event(schedule, problem.platform);
   std::size_t copies = 0;
@@ -138,7 +138,7 @@ TEST_CASE("gradients appear in the first micro-batch, and updates run once behin
   tape = with_drops(problem.graph, tape);
   const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
   REQUIRE(std::holds_alternative<Schedule>(made));
-  const Schedule& schedule = std::get<Schedule>(made);
+  const auto& schedule = std::get<Schedule>(made);
   CHECK(check(schedule, problem.graph, problem.platform).empty());
   CHECK(schedule.steps.size() == 3 * 6 + 1);
   CHECK(schedule.steps.back().kind == StepKind::update);

@@ -159,7 +159,7 @@ class NaiveAllocator {
     for (;;) {
       const auto start = std::find_if(segment.blocks.begin(), segment.blocks.end(),
                                       [&](const Block& b) { return b.offset == offset; });
-      const std::size_t at = static_cast<std::size_t>(start - segment.blocks.begin());
+      const auto at = static_cast<std::size_t>(start - segment.blocks.begin());
       if (start->state == BlockState::free && start->size >= size) return Found{s, at};
       const std::size_t gap = start->state == BlockState::free ? at + 1 : at;
       const std::int64_t have = start->state == BlockState::free ? start->size : 0;

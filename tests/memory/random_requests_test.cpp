@@ -54,7 +54,7 @@ void check_invariants(const CachingAllocator& allocator, Segments segments) {
       const bool alike = b > 0 && blocks[b].state == blocks[b - 1].state;
       REQUIRE((!alike || blocks[b].state == BlockState::allocated));  // free neighbours are one block
     }
-    const bool small = std::get<bool>(key);
+    const auto small = std::get<bool>(key);
     if (segments == Segments::native) {
       const bool usual = end == (small ? Bytes{2 * MiB} : Bytes{20 * MiB});
       REQUIRE((usual || (!small && end >= Bytes{10 * MiB} && end.count % (2 * MiB) == 0)));

@@ -16,7 +16,7 @@ PlanOutcome plan_of(const Problem& problem, std::string_view spec, std::optional
 
 TEST_CASE("checkmate's optimum of the unit net of 17 nodes at budget 4 is 26", "[checkmate]") {
   const Problem problem = problem_of(unit_net(8), gpus({}));
-  const Plan made = std::get<Plan>(plan_of(problem, "checkmate", Bytes{4}));
+  const auto made = std::get<Plan>(plan_of(problem, "checkmate", Bytes{4}));
   CHECK(made.makespan.value == 26);
   CHECK(made.gap == 0.0);
 }

@@ -56,7 +56,7 @@ TEST_CASE("chen keeps the memory of n equal stages near 2 sqrt(n)", "[remat]") {
   model.forward = model.nograd = model.backward = std::vector<Seconds>(n + 1, Seconds{1});
   model.recomputable.assign(n + 1, true);
   model.keeps_input = model.keeps_output = model.recomputable;
-  const std::int64_t root = static_cast<std::int64_t>(chen_segments(n + 1));
+  const auto root = static_cast<std::int64_t>(chen_segments(n + 1));
   CHECK(root * root == static_cast<std::int64_t>(n));
   CHECK(evaluate(model, chen_sequence(n + 1, chen_segments(n + 1))).peak == Bytes{2 * root - 1});
 }

@@ -36,6 +36,7 @@ void check_equal(const OpLog& log, std::optional<std::int64_t> budget, const std
   REQUIRE(run.rematerialization_time == oracle.rematerialization_time);
   REQUIRE(run.peak.count == oracle.peak);
   std::vector<std::uint32_t> calls;
+  calls.reserve(run.calls.size());
   for (const OpId op : run.calls) calls.push_back(op.index);
   REQUIRE(calls == oracle.calls);
 }

@@ -19,8 +19,8 @@ PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optio
 TEST_CASE("without a limit dtr is store_all", "[dtr]") {
   for (const std::string heuristic : {"dtr", "dtr_eq", "local", "lru", "size", "msps", "random"}) {
     const Problem problem = problem_of(even_chain(8), gpus({}));
-    const Plan ours = std::get<Plan>(plan_one(problem, "dtr(heuristic=" + heuristic + ")", std::nullopt));
-    const Plan all = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
+    const auto ours = std::get<Plan>(plan_one(problem, "dtr(heuristic=" + heuristic + ")", std::nullopt));
+    const auto all = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
     CHECK(ours.makespan == all.makespan);
     CHECK(ours.peak == all.peak);
   }
@@ -28,7 +28,7 @@ TEST_CASE("without a limit dtr is store_all", "[dtr]") {
 
 TEST_CASE("dtr trains an even chain in less memory than store_all, with less than twice the time", "[dtr]") {
   const Problem problem = problem_of(even_chain(16), gpus({}));
-  const Plan all = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
+  const auto all = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
   for (const std::string heuristic : {"dtr", "dtr_eq", "local", "lru", "size", "msps", "random"}) {
     INFO(heuristic);
     const Bytes budget{all.peak.count * 6 / 10};

@@ -110,15 +110,15 @@ TEST_CASE("exact recomputes through values that are overwritten in place", "[exa
 // Checkmate's unit-cost linear net of 17 nodes at budget 4 takes 26: the reading in which g_i reads g_{i+1} and v_i.
 TEST_CASE("exact solves Checkmate's unit nets of 17, 21 and 25 nodes at budget 4", "[exact]") {
   const auto [layers, optimum] = GENERATE(std::pair(8u, 26.0), std::pair(10u, 35.0), std::pair(12u, 45.0));
-  const Plan made = std::get<Plan>(plan_exact(problem_of(unit_net(layers), gpus({})), Bytes{4}));
+  const auto made = std::get<Plan>(plan_exact(problem_of(unit_net(layers), gpus({})), Bytes{4}));
   CHECK(made.makespan.value == optimum);
   CHECK(made.gap == 0.0);
 }
 
 TEST_CASE("exact that stops early says how far its plan can be from the optimum", "[exact]") {
   const Problem problem = problem_of(unit_net(12), gpus({}));
-  const Plan best = std::get<Plan>(plan_exact(problem, Bytes{7}));
-  const Plan early = std::get<Plan>(plan_exact(problem, Bytes{7}, "exact(states=20)"));
+  const auto best = std::get<Plan>(plan_exact(problem, Bytes{7}));
+  const auto early = std::get<Plan>(plan_exact(problem, Bytes{7}, "exact(states=20)"));
   REQUIRE(early.gap);
   CHECK(*early.gap > 0);
   CHECK(best.makespan.value >= early.makespan.value * (1 - *early.gap) - 1e-9);

@@ -81,7 +81,7 @@ TEST_CASE("rotor inside each pipeline stage: others keep what is alive at the cu
     const std::optional<Bytes> budget = Bytes{store_all_peaks.back().count * 3 / 4};
     const TapeOutcome outcome = rotor_tapes(task, options, std::span(&budget, 1), nullptr).front();
     REQUIRE(std::holds_alternative<PlannedTape>(outcome));
-    const PlannedTape& planned = std::get<PlannedTape>(outcome);
+    const auto& planned = std::get<PlannedTape>(outcome);
     CHECK(planned.peak <= *budget);
     const TapeCost cost = tape_cost(problem, partition.parts[p], planned.tape);
     promised.push_back(cost.peak + static_cast<std::int64_t>(in_flight - 1) * cost.kept);
