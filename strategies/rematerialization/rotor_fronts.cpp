@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/vector_clones.h"
@@ -47,8 +48,8 @@ struct RotorFronts::Scratch {
   std::vector<std::uint32_t> begin;  // by cell: its first point in `sorted`
 };
 
-RotorFronts::RotorFronts(const ChainModel& model, FrontRounding rounding, std::size_t most_points)
-    : model_{model}, conditions_{model_}, rounding_{rounding}, most_points_{most_points} {
+RotorFronts::RotorFronts(ChainModel model, FrontRounding rounding, std::size_t most_points)
+    : model_{std::move(model)}, conditions_{model_}, rounding_{rounding}, most_points_{most_points} {
   EXPECTS(most_points > 1);
   const Bytes peak = evaluate(model_, store_all_sequence(model_.stages())).peak;
   base_ = (model_.resident + model_.x[0]).count;
@@ -244,7 +245,8 @@ RotorFronts::Front RotorFronts::store(std::span<const Point> points) {
 
 double RotorFronts::time(const Front& front, std::int64_t bytes) {
   const auto after = std::ranges::upper_bound(front.points, bytes, {}, &Point::bytes);
-  return after == front.points.begin() ? infinite : std::prev(after)->seconds;
+  if (after == front.points.begin()) return infinite;
+  return std::prev(after)->seconds;
 }
 
 double RotorFronts::time(const Choice& choice, std::int64_t bytes) {

@@ -23,7 +23,7 @@ enum class FrontRounding : std::uint8_t {
 /// than `most_points`.
 class RotorFronts {
  public:
-  RotorFronts(const ChainModel&, FrontRounding, std::size_t most_points);
+  RotorFronts(ChainModel, FrontRounding, std::size_t most_points);
 
   /// Least recompute time within `budget`; nothing where no sequence fits.
   std::optional<Seconds> recompute(Bytes budget) const;

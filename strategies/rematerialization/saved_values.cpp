@@ -56,7 +56,7 @@ Evicted evicted_by_min_cut(const OpModel& model, const Banned& banned, CutWeight
   EXPECTS(banned.size() == model.ops.size());
   constexpr std::size_t source = 0, sink = 1, first_op = 2;
   const std::size_t first_value = first_op + model.ops.size();
-  const auto made = [&](std::uint32_t v) { return first_value + 2 * v; };
+  const auto made = [&](std::uint32_t v) { return first_value + std::size_t{2} * v; };
   const auto kept = [&](std::uint32_t v) { return made(v) + 1; };
   FlowGraph network(first_value + 2 * model.values.size());
   const std::vector<std::uint32_t> distance = distances(model);

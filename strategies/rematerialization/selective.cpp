@@ -47,6 +47,7 @@ bool matches_part(std::string_view pattern, std::string_view name) {
 
 std::vector<std::string> names_of(const std::vector<Stage>& stages) {
   std::vector<std::string> names;
+  names.reserve(stages.size());
   for (const Stage& stage : stages) names.push_back(stage.name);
   return names;
 }
