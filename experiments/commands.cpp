@@ -6,6 +6,7 @@
 
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
+#include "sim/io/one_of.h"
 #include "sim/io/quantity.h"
 
 namespace plimsoll {

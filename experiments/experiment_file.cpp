@@ -7,6 +7,7 @@
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/input_error.h"
+#include "sim/io/one_of.h"
 #include "sim/io/quantity.h"
 #include "sim/io/text_file.h"
 #include "sim/io/yaml_document.h"
@@ -23,18 +24,6 @@ struct Names<BudgetMark> {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The enumerator whose name the value is.
-template <class Enum>
-Enum one_of(const YamlCursor& value) {
-  const std::string text = value.string();
-  if (const std::optional<Enum> found = from_name<Enum>(text)) return *found;
-  const std::vector<std::string_view> names = names_of<Enum>();
-  if (value.is_scalar()) {
-    value.complain("expected " + alternatives(names) + ", " + value.found() + suggestion(text, names));
-  }
-  return Enum{};
-}
 
 /// A list of at least one, or a single value in place of a list of one; twice the same is a slip.
 template <class Element, class Read>

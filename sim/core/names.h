@@ -5,7 +5,6 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "sim/core/graph.h"
 #include "sim/core/schedule.h"
@@ -82,15 +81,6 @@ constexpr std::optional<Enum> from_name(std::string_view text) {
     if (text == name) return each;
   }
   return std::nullopt;
-}
-
-/// All of them, for messages.
-template <class Enum>
-std::vector<std::string_view> names_of() {
-  std::vector<std::string_view> names;
-  names.reserve(Names<Enum>::all.size());
-  for (const auto& [each, name] : Names<Enum>::all) names.emplace_back(name);
-  return names;
 }
 
 }  // namespace plimsoll

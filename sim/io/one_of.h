@@ -10,6 +10,15 @@
 
 namespace plimsoll {
 
+/// All names of an enumeration, for messages.
+template <class Enum>
+std::vector<std::string_view> names_of() {
+  std::vector<std::string_view> names;
+  names.reserve(Names<Enum>::all.size());
+  for (const auto& [value, name] : Names<Enum>::all) names.emplace_back(name);
+  return names;
+}
+
 template <class Enum, class Cursor>
 Enum one_of(const Cursor& cursor) {
   const std::string word = cursor.string();
