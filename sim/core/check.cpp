@@ -45,6 +45,9 @@ class Judge {
       last_of_collective_[c.index] = id_at<StepId>(s);
       steps_of_collective_[c.index].push_back(id_at<StepId>(s));
     }
+    for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
+      hosts_.push_back(host_memory(platform_, id_at<DeviceId>(d)));
+    }
     for (const BufferId b : schedule_.resident) start_resident(b);
     for (std::size_t s = 0; s < schedule_.steps.size() && found_.size() < limit_; ++s) judge(id_at<StepId>(s));
     if (found_.size() < limit_) judge_completeness();
@@ -110,6 +113,10 @@ class Judge {
         bad(s, "a collective that does not exist");
       }
       if (step.op != no_op && step.work.is_transfer()) bad(s, "an op and a route, but it can do one thing only");
+      if (step.workspace != Bytes{0} && step.stream.index < schedule_.streams.size() &&
+          schedule_[step.stream].kind == StreamKind::host) {
+        bad(s, "a workspace on a host stream, which has none");
+      }
       for (const Slice& slice : {step.reads, step.writes, step.allocates, step.frees}) {
         if (!listed(slice, schedule_.buffer_list.size())) {
           bad(s, "buffers beyond the list");
@@ -241,7 +248,11 @@ class Judge {
 
   // --- compute
 
-  MemoryId own_memory(const Step& step) const { return platform_[schedule_[step.stream].device].memory; }
+  /// Where its stream computes; nothing for a host stream of a device that no host is connected to.
+  std::optional<MemoryId> own_memory(const Step& step) const {
+    const Stream& stream = schedule_[step.stream];
+    return stream.kind == StreamKind::host ? hosts_[stream.device.index] : platform_[stream.device].memory;
+  }
 
   bool belongs(const Buffer& buffer, const Step& step) const {
     return buffer.replica == step.replica &&
@@ -502,6 +513,24 @@ class Judge {
              "'" + graph_[gradient.first].name + "' does not end with all contributions of replica " +
                  std::to_string(gradient.second));
     }
+    judge_next_iteration();
+  }
+
+  /// What was there at the start must be there at the end, updated: the next iteration begins with it.
+  void judge_next_iteration() {
+    std::set<TensorId> updated;
+    for (const Op& op : graph_.ops) {
+      if (op.phase == Phase::update) updated.insert(op.mutates.begin(), op.mutates.end());
+    }
+    for (const BufferId b : schedule_.resident) {
+      const TensorKind kind = graph_[schedule_[b].tensor].kind;
+      if (kind != TensorKind::parameter && kind != TensorKind::optimizer_state) continue;
+      if (held_[b.index].life != Life::live) {
+        report(Rule::incomplete, std::nullopt, b, text(b) + " is there at the start but not at the end");
+      } else if (updated.contains(schedule_[b].tensor) && held_[b.index].version == 0) {
+        report(Rule::incomplete, std::nullopt, b, text(b) + " does not end with the updated value");
+      }
+    }
   }
 
   const Schedule& schedule_;
@@ -515,6 +544,7 @@ class Judge {
   std::map<TensorId, std::vector<OpId>> makers_;                                          // of parameter gradients
   std::vector<std::optional<StepId>> last_of_collective_;
   std::vector<std::vector<StepId>> steps_of_collective_;
+  std::vector<std::optional<MemoryId>> hosts_;  // by device
 };
 
 }  // namespace

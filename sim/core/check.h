@@ -23,7 +23,8 @@ enum class Rule : std::uint8_t {
   not_ordered,    ///< nothing makes the step wait for the maker of what it reads, or for the users of what it frees
   wrong_output,   ///< it fills a buffer that its op does not make
   lossy,          ///< an approximation that is not declared as one, or a packed buffer read without unpacking
-  incomplete,     ///< an op that never runs for a micro-batch, or a gradient without all contributions
+  incomplete,     ///< an op that never runs for a micro-batch, a gradient without all contributions, or a parameter or
+                  ///< state that is not there, updated, when the next iteration begins
   repeated,       ///< an update or a gradient contribution made twice, or an op repeated that must not be
   freed_twice,    ///< freed more than once, or freed though it was never allocated
   collective,     ///< a collective whose ranks do not all contribute before any rank has the result

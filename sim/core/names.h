@@ -44,9 +44,13 @@ struct Names<StepKind> {
 
 template <>
 struct Names<StreamKind> {
-  static constexpr std::array all{
-      std::pair{StreamKind::compute, "compute"}, std::pair{StreamKind::device_to_host, "device_to_host"},
-      std::pair{StreamKind::host_to_device, "host_to_device"}, std::pair{StreamKind::peer, "peer"}};
+  static constexpr std::array all{std::pair{StreamKind::compute, "compute"},
+                                  std::pair{StreamKind::device_to_host, "device_to_host"},
+                                  std::pair{StreamKind::host_to_device, "host_to_device"},
+                                  std::pair{StreamKind::peer, "peer"},
+                                  std::pair{StreamKind::host, "host"},
+                                  std::pair{StreamKind::disk_to_host, "disk_to_host"},
+                                  std::pair{StreamKind::host_to_disk, "host_to_disk"}};
 };
 
 template <>

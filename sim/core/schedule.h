@@ -14,7 +14,16 @@
 
 namespace plimsoll {
 
-enum class StreamKind : std::uint8_t { compute, device_to_host, host_to_device, peer };
+/// `host`: computes on the host nearest to the device, in its memory, without workspace.
+enum class StreamKind : std::uint8_t {
+  compute,
+  device_to_host,
+  host_to_device,
+  peer,
+  host,
+  disk_to_host,
+  host_to_disk
+};
 
 struct Stream {
   DeviceId device;

@@ -314,6 +314,67 @@ TEST_CASE("check names an op that never runs and a gradient without all contribu
   CHECK(std::ranges::any_of(found, [](const Violation& v) { return v.what == "'b' never runs for micro-batch 0"; }));
 }
 
+/// The update on the host, on a copy of the weight that is there from the start: 6 the gradient's copy, 7 update, 8 the
+/// new weight's copy back.
+struct HostDraft : Draft {
+  BufferId weight_on_host, gradient_on_host;
+
+  HostDraft() {
+    weight_on_host = buffer(w, 0, 2);
+    gradient_on_host = buffer(g, 0, 2);
+    builder.resident(weight_on_host);
+    steps.pop_back();
+    steps.push_back({.kind = StepKind::offload,
+                     .stream = out,
+                     .work = {.bytes = Bytes{8}, .route = builder.route(MemoryId{0}, MemoryId{2})},
+                     .reads = {gradient},
+                     .allocates = {gradient_on_host},
+                     .waits = {StepId{5}}});
+    steps.push_back({.kind = StepKind::update,
+                     .stream = builder.stream(DeviceId{0}, StreamKind::host),
+                     .op = update,
+                     .reads = {gradient_on_host},
+                     .writes = {weight_on_host},
+                     .waits = {StepId{6}}});
+    steps.push_back({.kind = StepKind::prefetch,
+                     .stream = in,
+                     .work = {.bytes = Bytes{8}, .route = builder.route(MemoryId{2}, MemoryId{0})},
+                     .reads = {weight_on_host},
+                     .writes = {weight},
+                     .waits = {StepId{5}, StepId{7}}});
+  }
+};
+
+TEST_CASE("an update may run on the host, where its values are", "[check]") {
+  CHECK(HostDraft{}.judged().empty());
+}
+
+TEST_CASE("check names an update on the host that reads the device's memory or wants a workspace", "[check]") {
+  HostDraft draft;
+  SECTION("memory") {
+    draft.steps[7].reads = {draft.gradient};
+    CHECK(reports(draft.judged(), Rule::wrong_place, 7, draft.gradient));
+  }
+  SECTION("workspace") {
+    draft.steps[7].workspace = Bytes{1};
+    CHECK(reports(draft.judged(), Rule::malformed, 7));
+  }
+}
+
+TEST_CASE("check names what the next iteration would miss", "[check]") {
+  HostDraft draft;
+  SECTION("a parameter that was updated elsewhere only") {
+    draft.steps.pop_back();
+    CHECK(reports(draft.judged(), Rule::incomplete, {}, draft.weight));
+  }
+  SECTION("a parameter that is no longer there") {
+    Schedule schedule = draft.schedule();
+    schedule.steps[8].frees = {static_cast<std::uint32_t>(schedule.buffer_list.size()), 1};
+    schedule.buffer_list.push_back(draft.weight_on_host);
+    CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::incomplete, {}, draft.weight_on_host));
+  }
+}
+
 TEST_CASE("check names a second update and a second contribution", "[check]") {
   SECTION("update") {
     Draft draft;
