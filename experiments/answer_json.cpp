@@ -78,6 +78,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
+  object["contention_s"] = answer.feasible ? Json(answer.contention.value) : Json(nullptr);
   object["bubble_fraction"] = of_metrics([](const Metrics& m) { return m.bubble; });
   object["steps"] = or_null(answer.schedule, [](const Schedule& s) { return s.steps.size(); });
   object["devices"] = Json::array();

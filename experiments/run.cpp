@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
+#include "sim/core/contention.h"
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
@@ -48,6 +50,15 @@ void hold_to_promise(const Problem& problem, const Plan& plan, const Answer& ans
   }
 }
 
+/// How much longer the schedule takes than with every copy alone on its links; differences of rounding are none.
+Seconds contention_of(const Problem& problem, const Schedule& schedule) {
+  const auto moves = [](const Step& step) { return step.work.is_transfer(); };
+  if (std::ranges::none_of(schedule.steps, moves)) return {};
+  const Seconds shared = simulate_event(schedule, problem.platform).makespan;
+  const Seconds alone = simulate_event(without_contention(schedule, problem.platform), problem.platform).makespan;
+  return shared - alone <= 1e-9 * shared ? Seconds{} : shared - alone;
+}
+
 Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& outcome) {
   Answer answer;
   if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
@@ -66,6 +77,7 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
   answer.simulate_s = now_s() - started;
   answer.metrics = measure(problem, plan.schedule, *answer.timeline);
   hold_to_promise(problem, plan, answer);
+  answer.contention = contention_of(problem, plan.schedule);
   const std::vector<ReservedPeak> reserved =
       peak_reserved(plan.schedule, *answer.timeline, problem.platform, question.allocator);
   for (const Device& device : problem.platform.devices) {

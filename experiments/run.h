@@ -41,6 +41,7 @@ struct Answer {
   Bytes promised_peak;               ///< the planner's
   Seconds promised_makespan;
   std::optional<double> gap;  ///< proven distance from the method's optimum, relative
+  Seconds contention;         ///< by which copies that share links or slow kernels down make it longer
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;
 };

@@ -65,8 +65,9 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         format_bytes(*std::ranges::max_element(answer.peak_reserved)), written(question.allocator));
   }
   if (m.moved > Bytes{0}) {
-    text += fmt::format("  moved            {:>12}   exposed for {}\n", format_bytes(m.moved),
-                        format_seconds(m.exposed_transfer));
+    text += fmt::format("  moved            {:>12}   exposed for {}{}\n", format_bytes(m.moved),
+                        format_seconds(m.exposed_transfer),
+                        answer.contention > Seconds{0} ? ", contention " + format_seconds(answer.contention) : "");
   }
   if (answer.gap) {
     text += fmt::format("  of its class     {:>12}\n",

@@ -26,14 +26,9 @@ Schedule lowered(const Problem& problem, const Partition& partition, const Tape&
   return std::move(std::get<Schedule>(schedule));
 }
 
-}  // namespace
-
-std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
-                              std::span<const std::optional<Bytes>> budgets) {
-  EXPECTS(!passes.empty());
-  judge(problem, passes);
-  const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
-  const PartTask task{problem, partition, PartId{0}, 1};
+/// What the first passes make: each reads the tape of the one before.
+std::vector<TapeOutcome> tapes_of(const PartTask& task, std::span<const Pass> passes,
+                                  std::span<const std::optional<Bytes>> budgets) {
   std::vector<TapeOutcome> tapes = passes[0].strategy->tapes(task, passes[0].options, budgets, nullptr);
   for (const Pass& pass : passes.subspan(1)) {
     for (std::size_t b = 0; b < budgets.size(); ++b) {
@@ -42,6 +37,79 @@ std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> pass
       tapes[b] = pass.strategy->tapes(task, pass.options, budgets.subspan(b, 1), &before->tape).front();
     }
   }
+  return tapes;
+}
+
+/// Tapes of the passes before an offloading one, from the least memory they can do with to all they want: to offload
+/// from them may be faster than to do without.
+std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes) {
+  const std::optional<Bytes> unlimited, nothing = Bytes{0};
+  std::vector<PlannedTape> tapes;
+  const TapeOutcome free = tapes_of(task, passes, std::span(&unlimited, 1)).front();
+  if (const PlannedTape* tape = std::get_if<PlannedTape>(&free)) tapes.push_back(*tape);
+  const TapeOutcome none = tapes_of(task, passes, std::span(&nothing, 1)).front();
+  const Infeasible* why = std::get_if<Infeasible>(&none);
+  if (tapes.empty() || why == nullptr || !why->smallest) return tapes;
+  constexpr std::uint32_t levels = 10;
+  std::vector<std::optional<Bytes>> budgets;
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    budgets.emplace_back(*why->smallest + range_of(tapes[0].peak - *why->smallest, {level, levels}).offset);
+  }
+  for (TapeOutcome& outcome : tapes_of(task, passes, budgets)) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+  }
+  return tapes;
+}
+
+/// The better of two: what fits, then what is faster; of two that do not fit, the one that needs less.
+bool is_better(const TapeOutcome& a, const TapeOutcome& b) {
+  const PlannedTape *tape_a = std::get_if<PlannedTape>(&a), *tape_b = std::get_if<PlannedTape>(&b);
+  if (tape_a != nullptr && tape_b != nullptr) return tape_a->makespan < tape_b->makespan;
+  if (tape_a != nullptr || tape_b != nullptr) return tape_a != nullptr;
+  const std::optional<Bytes> least_a = std::get<Infeasible>(a).smallest, least_b = std::get<Infeasible>(b).smallest;
+  return least_a && (!least_b || *least_a < *least_b);
+}
+
+/// The passes before the offloading one make tapes for several budgets; all are offloaded from, and the fastest within
+/// the asked budget is taken. What they make for the asked budget itself counts where it is left as fast as it is, so
+/// that less memory is never faster.
+std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> before, const Pass& offloading,
+                                   std::span<const std::optional<Bytes>> budgets) {
+  std::vector<TapeOutcome> best;
+  for (const PlannedTape& tape : tapes_to_offload(task, before)) {
+    std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);
+    if (best.empty()) {
+      best = std::move(made);
+      continue;
+    }
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      if (is_better(made[b], best[b])) best[b] = std::move(made[b]);
+    }
+  }
+  std::vector<TapeOutcome> plain = tapes_of(task, before, budgets);
+  if (best.empty()) return plain;
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    const PlannedTape* tape = std::get_if<PlannedTape>(&plain[b]);
+    if (tape == nullptr || !is_better(plain[b], best[b])) continue;
+    TapeOutcome made = offloading.strategy->tapes(task, offloading.options, budgets.subspan(b, 1), &tape->tape).front();
+    const PlannedTape* kept = std::get_if<PlannedTape>(&made);
+    if (kept != nullptr && kept->makespan <= tape->makespan) best[b] = std::move(made);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
+                              std::span<const std::optional<Bytes>> budgets) {
+  EXPECTS(!passes.empty());
+  judge(problem, passes);
+  const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
+  const PartTask task{problem, partition, PartId{0}, 1};
+  const bool offloads = passes.size() > 1 && passes.back().strategy->family == Family::offloading;
+  const std::vector<TapeOutcome> tapes = offloads
+                                             ? offloaded(task, passes.first(passes.size() - 1), passes.back(), budgets)
+                                             : tapes_of(task, passes, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (const Infeasible* none = std::get_if<Infeasible>(&tapes[b])) {

@@ -180,7 +180,7 @@ class Judge {
       judge_copy(s);
     } else if (step.op != no_op) {
       judge_compute(s);
-    } else {
+    } else if (step.reads.count + step.writes.count + step.allocates.count > 0) {  // else it only frees
       judge_conversion(s);
     }
     for (const BufferId b : reads) held_[b.index].readers.push_back(s);

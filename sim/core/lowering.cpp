@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-/// A storage of one micro-batch and replica in one memory.
+/// A storage, or a chunk of it, of one micro-batch and replica in one memory.
 struct Key {
-  std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0;
+  std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0, chunk = 0;
   friend bool operator==(const Key&, const Key&) = default;
 };
 
@@ -21,7 +21,7 @@ struct KeyHash {
   std::size_t operator()(const Key& k) const {
     const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
     const std::uint64_t b = (std::uint64_t{k.replica} << 32U) ^ k.memory;
-    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b);
+    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b ^ (std::uint64_t{k.chunk} << 48U));
   }
 };
 
@@ -33,6 +33,11 @@ struct Copy {
   std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
 };
 
+struct StreamOfStep {
+  StreamId id;
+  StreamKind kind;
+};
+
 struct NoRoute {
   std::string why;
 };
@@ -41,7 +46,13 @@ class Lowering {
  public:
   Lowering(const Problem& problem, const Partition& partition, std::span<const Tape> tapes)
       : problem_(problem), graph_(problem.graph), partition_(partition), tapes_(tapes) {
-    for (const Tape& tape : tapes) pieces_.push_back(cut(tape));
+    chunks_.resize(graph_.storages, 1);
+    for (const Tape& tape : tapes) {
+      pieces_.push_back(cut(tape));
+      for (const Action& action : tape.actions) {
+        if (action.chunk.count > 1) chunks_[graph_[action.tensor].storage.index] = action.chunk.count;
+      }
+    }
     last_compute_.resize(problem.platform.devices.size());
   }
 
@@ -79,14 +90,17 @@ class Lowering {
     return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, replica, memory.index};
   }
 
+  std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
+
   BufferId new_buffer(TensorId t, const Key& k) {
+    const ChunkRange range = range_of(graph_[t].bytes, {k.chunk, chunks_of(t)});
     return builder_.buffer({.tensor = t,
                             .micro_batch = k.micro_batch,
                             .replica = k.replica,
                             .memory = MemoryId{k.memory},
-                            .bytes = graph_[t].bytes,
-                            .range_offset = {},
-                            .range_length = graph_[t].bytes});
+                            .bytes = range.length,
+                            .range_offset = range.offset,
+                            .range_length = range.length});
   }
 
   // --- what is there from the start: parameters and states where they are used, gradients if they exist before
@@ -184,31 +198,44 @@ class Lowering {
   void issue(const Action& action, const Turn& turn) {
     const Part& here = part(turn.part);
     const MemoryId memory = memory_of(here.device);
-    const Key k =
-        action.kind == ActionKind::compute ? Key{} : key(action.tensor, turn.micro_batch, here.replica, memory);
+    Key k = action.kind == ActionKind::compute ? Key{} : key(action.tensor, turn.micro_batch, here.replica, memory);
     switch (action.kind) {
       case ActionKind::compute:
-        compute(action.op, action.saving, here, turn.micro_batch);
-        break;
-      case ActionKind::drop:
-        drop(k);
-        break;
-      case ActionKind::offload:
-        offload(action.tensor, k, here.device);
-        break;
-      case ActionKind::prefetch:
-        prefetch(action.tensor, k, here.device);
-        break;
-      case ActionKind::wait:
-        wait_for_copy(k, here.device);
-        break;
+        return compute(action.op, action.saving, here, turn.micro_batch);
       case ActionKind::send:
-        send(action, k, here);
+        return send(action, k, here);
+      case ActionKind::receive:
+      case ActionKind::await_output_gradient:
+        return;
+      case ActionKind::drop:
+      case ActionKind::offload:
+      case ActionKind::prefetch:
+      case ActionKind::wait:
         break;
+    }
+    const bool whole = action.chunk.count == 1;
+    const std::uint32_t first = whole ? 0 : action.chunk.index;
+    const std::uint32_t end = whole ? chunks_of(action.tensor) : first + 1;
+    for (k.chunk = first; k.chunk < end; ++k.chunk) issue_on_chunk(action, k, here.device);
+  }
+
+  void issue_on_chunk(const Action& action, const Key& k, DeviceId device) {
+    switch (action.kind) {
+      case ActionKind::drop:
+        return drop(k, device);
+      case ActionKind::offload:
+        return offload(action.tensor, k, device);
+      case ActionKind::prefetch:
+        return prefetch(action.tensor, k, device);
+      case ActionKind::wait:
+        return wait_for_copy(k, device);
+      case ActionKind::compute:
+      case ActionKind::send:
       case ActionKind::receive:
       case ActionKind::await_output_gradient:
         break;
     }
+    EXPECTS(!"an action on a chunk");
   }
 
   // --- compute
@@ -235,6 +262,28 @@ class Lowering {
     return StepKind::backward;
   }
 
+  StepId add(const NewStep& step, StreamKind kind) {
+    streams_.push_back({step.stream, kind});
+    return builder_.add(step);
+  }
+
+  Copy& made_by(NewStep& step, TensorId t, const Key& k) {
+    Copy& made = live_[k];
+    made.buffer = new_buffer(t, k);
+    step.allocates.push_back(made.buffer);
+    return made;
+  }
+
+  /// What the step reads or changes; the network's input appears with its first reader.
+  Copy& read(TensorId t, const Key& k, bool changes, NewStep& step) {
+    if (graph_[t].kind == TensorKind::input && !live_.contains(k)) return made_by(step, t, k);
+    Copy& copy = copy_of(k);
+    std::vector<BufferId>& list = changes ? step.writes : step.reads;
+    if (std::ranges::find(list, copy.buffer) == list.end()) list.push_back(copy.buffer);
+    if (changes) step.waits.insert(step.waits.end(), copy.users.begin(), copy.users.end());
+    return copy;
+  }
+
   void compute(OpId id, Saving saving, const Part& here, std::uint32_t micro_batch) {
     const Op& op = graph_[id];
     const MemoryId memory = memory_of(here.device);
@@ -249,38 +298,25 @@ class Lowering {
 
     std::vector<Copy*> used;
     for (const TensorId t : op.inputs) {
-      const Key k = key(t, micro_batch, here.replica, memory);
-      if (graph_[t].kind == TensorKind::input && !live_.contains(k)) {
-        Copy& loaded = live_[k];
-        loaded.buffer = new_buffer(t, k);
-        step.allocates.push_back(loaded.buffer);
-        used.push_back(&loaded);
-        continue;
-      }
-      Copy& copy = copy_of(k);
+      Key k = key(t, micro_batch, here.replica, memory);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
-      std::vector<BufferId>& list = changes ? step.writes : step.reads;
-      if (std::ranges::find(list, copy.buffer) == list.end()) list.push_back(copy.buffer);
-      used.push_back(&copy);
-      if (changes) step.waits.insert(step.waits.end(), copy.users.begin(), copy.users.end());
+      for (; k.chunk < chunks_of(t); ++k.chunk) used.push_back(&read(t, k, changes, step));
     }
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
-      const Key k = key(t, micro_batch, here.replica, memory);
-      const auto found = live_.find(k);
       const bool gradient = graph_[t].kind == TensorKind::parameter_gradient;
       makes_gradient |= gradient;
-      if (found == live_.end()) {
-        new_gradient |= gradient;
-        Copy& made = live_[k];
-        made.buffer = new_buffer(t, k);
-        step.allocates.push_back(made.buffer);
-        used.push_back(&made);
-      } else if (gradient) {
-        step.writes.push_back(found->second.buffer);
-        used.push_back(&found->second);
-        if (!found->second.users.empty()) step.waits.push_back(found->second.users.back());
+      for (Key k = key(t, micro_batch, here.replica, memory); k.chunk < chunks_of(t); ++k.chunk) {
+        const auto found = live_.find(k);
+        if (found == live_.end()) {
+          new_gradient |= gradient;
+          used.push_back(&made_by(step, t, k));
+        } else if (gradient) {
+          step.writes.push_back(found->second.buffer);
+          used.push_back(&found->second);
+          if (!found->second.users.empty()) step.waits.push_back(found->second.users.back());
+        }
       }
     }
     step.workspace = saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
@@ -288,13 +324,12 @@ class Lowering {
     for (const Copy* copy : used) {
       if (copy->maker) step.waits.push_back(*copy->maker);
     }
-    const StepId issued = builder_.add(step);
+    const StepId issued = add(step, StreamKind::compute);
     for (Copy* copy : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);
     }
     last_compute_[here.device.index] = issued;
-    streams_.push_back(step.stream);
   }
 
   // --- copies and frees
@@ -312,16 +347,18 @@ class Lowering {
     step.stream = builder_.stream(device, kind, index);
     step.micro_batch = to.micro_batch;
     step.replica = to.replica;
-    step.work = {.seconds = {}, .bytes = graph_[t].bytes, .route = builder_.route(ends.from, ends.to)};
     step.reads = {source.buffer};
     const BufferId made = new_buffer(t, to);
+    step.work = {.seconds = {}, .bytes = builder_[made].bytes, .route = builder_.route(ends.from, ends.to)};
     step.allocates = {made};
     if (source.maker) step.waits.push_back(*source.maker);
-    if (kind == StreamKind::host_to_device && last_compute_[device.index]) {
-      step.waits.push_back(*last_compute_[device.index]);
+    const std::optional<StepId> last = last_compute_[device.index];
+    if (kind != StreamKind::peer && last) step.waits.push_back(*last);
+    if (kind == StreamKind::host_to_device) {
+      const std::vector<StepId>& waits = waits_[device.index];
+      step.waits.insert(step.waits.end(), waits.begin(), waits.end());
     }
-    const StepId issued = builder_.add(step);
-    streams_.push_back(step.stream);
+    const StepId issued = add(step, kind);
     source.users.push_back(issued);
     EXPECTS(!live_.contains(to));
     live_[to] = {.buffer = made, .maker = issued, .users = {issued}};
@@ -351,13 +388,18 @@ class Lowering {
   void prefetch(TensorId t, const Key& k, DeviceId device) {
     const Key host = on_host(k, device);
     add_copy(t, host, k, device, StreamKind::host_to_device, StepKind::prefetch);
-    drop(host);
+    released_.erase(k);
+    drop(host, device);
   }
 
   void wait_for_copy(const Key& k, DeviceId device) {
-    const Copy& copy = copy_of(on_host(k, device));
+    const auto host = live_.find(on_host(k, device));
+    const Copy& copy = host == live_.end() ? copy_of(k) : host->second;
     EXPECTS(copy.maker);
-    waits_[device.index].push_back(*copy.maker);
+    std::vector<StepId>& waits = waits_[device.index];
+    waits.push_back(*copy.maker);
+    const auto released = released_.find(k);
+    if (released != released_.end()) waits.push_back(released->second);
   }
 
   void send(const Action& action, const Key& k, const Part& here) {
@@ -371,14 +413,25 @@ class Lowering {
     add_copy(action.tensor, k, to, here.device, StreamKind::peer, StepKind::send, there.device.index);
   }
 
-  /// The buffer dies with its last user; that user waits for the last user on every other stream.
-  void drop(const Key& k) {
+  /// The buffer dies with its last user, which waits for the last user on every other stream. Where that would hold
+  /// back a kernel until an offload ends, a step that does nothing else frees it.
+  void drop(const Key& k, DeviceId device) {
     Copy& copy = copy_of(k);
     if (--copy.holders > 0) return;
     EXPECTS(!copy.users.empty());
-    const StepId last = *std::ranges::max_element(copy.users);
+    StepId last = *std::ranges::max_element(copy.users);
+    const auto offloads = [&](StepId user) { return streams_[user.index].kind == StreamKind::device_to_host; };
+    if (streams_[last.index].kind == StreamKind::compute && std::ranges::any_of(copy.users, offloads)) {
+      NewStep release;
+      release.kind = StepKind::offload;
+      release.stream = builder_.stream(device, StreamKind::device_to_host, 1);
+      release.micro_batch = k.micro_batch;
+      release.replica = k.replica;
+      last = add(release, StreamKind::device_to_host);
+      released_[k] = last;
+    }
     for (const StepId user : copy.users) {
-      if (streams_[user.index] != streams_[last.index]) builder_.wait(last, user);
+      if (streams_[user.index].id != streams_[last.index].id) builder_.wait(last, user);
     }
     builder_.free_after(last, copy.buffer);
     live_.erase(k);
@@ -398,14 +451,16 @@ class Lowering {
   const Partition& partition_;
   std::span<const Tape> tapes_;
   std::vector<std::vector<Piece>> pieces_;  // by part
+  std::vector<std::uint32_t> chunks_;       // by storage
   ScheduleBuilder builder_;
   std::unordered_map<Key, Copy, KeyHash> live_;
+  std::unordered_map<Key, StepId, KeyHash> released_;                  // by which step, where that is its only work
   std::unordered_set<Key, KeyHash> ran_;                               // (op, micro-batch, replica) run before
   std::unordered_map<Key, bool, KeyHash> reachable_;                   // (from, to)
   std::unordered_map<std::uint32_t, std::vector<const Part*>> owner_;  // parts that make a parameter gradient
   std::unordered_map<std::uint32_t, std::vector<StepId>> waits_;       // by device: what its next compute waits for
   std::vector<std::optional<StepId>> last_compute_;                    // by device
-  std::vector<StreamId> streams_;                                      // by step issued
+  std::vector<StreamOfStep> streams_;                                  // by step issued
 };
 
 }  // namespace

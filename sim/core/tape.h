@@ -2,6 +2,7 @@
 // What one device does for one part of the graph and one micro-batch, in order. Memory strategies make and change
 // tapes.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,12 +15,18 @@ namespace plimsoll {
 enum class ActionKind : std::uint8_t {
   compute,   ///< run `op`, again if it has run before; saves for backward what `saving` says
   drop,      ///< the device's copy of `tensor` dies once what was issued before has used it
-  offload,   ///< copy `tensor` to the host; the device's copy stays until a drop
+  offload,   ///< copy `tensor` to the host, not before the compute issued before; the device's copy stays until a drop
   prefetch,  ///< copy `tensor` back from the host, not before the compute issued before; the host's copy dies
-  wait,      ///< the next compute waits for the last copy of `tensor` to end
+  wait,      ///< the next compute, and prefetches before it, wait for the last copy of `tensor` to end; if the
+             ///< device's copy was dropped, also until it is gone
   send,      ///< copy `tensor` to the device of `peer`
   receive,   ///< nothing further is issued before `tensor` has been sent here
   await_output_gradient,  ///< a cut: the device may work on other micro-batches here
+};
+
+/// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
+struct Chunk {
+  std::uint32_t index = 0, count = 1;
 };
 
 struct Action {
@@ -28,6 +35,7 @@ struct Action {
   Saving saving = Saving::keep;
   TensorId tensor;
   PartId peer;
+  Chunk chunk = {};  ///< of offload, prefetch, wait and drop; a count of 1 is all of the tensor, however it is cut
 };
 
 inline Action compute(OpId op, Saving saving = Saving::keep) {
@@ -36,8 +44,21 @@ inline Action compute(OpId op, Saving saving = Saving::keep) {
 inline Action on_tensor(ActionKind kind, TensorId tensor, PartId peer = {}) {
   return {.kind = kind, .op = {}, .saving = Saving::keep, .tensor = tensor, .peer = peer};
 }
+inline Action on_chunk(ActionKind kind, TensorId tensor, Chunk chunk) {
+  return {.kind = kind, .op = {}, .saving = Saving::keep, .tensor = tensor, .peer = {}, .chunk = chunk};
+}
 inline Action await_output_gradient() {
   return {.kind = ActionKind::await_output_gradient, .op = {}, .saving = Saving::keep, .tensor = {}, .peer = {}};
+}
+
+/// Bytes of a tensor before the chunk, and in it.
+struct ChunkRange {
+  Bytes offset, length;
+};
+constexpr ChunkRange range_of(Bytes whole, Chunk chunk) {
+  const std::int64_t count = chunk.count, size = whole.count / count, larger = whole.count % count;
+  const auto begin = [&](std::int64_t i) { return i * size + std::min(i, larger); };
+  return {Bytes{begin(chunk.index)}, Bytes{begin(chunk.index + 1) - begin(chunk.index)}};
 }
 
 struct Tape {

@@ -1,0 +1,12 @@
+#pragma once
+// What a schedule would be if no copy shared its links or slowed a kernel down.
+
+#include "sim/core/platform.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// The schedule with every transfer replaced by a delay of the time that it takes alone; for timing only.
+Schedule without_contention(Schedule, const Platform&);
+
+}  // namespace plimsoll
