@@ -188,9 +188,9 @@ TEST_CASE("a ring all-reduce by steps takes 2(n-1)(alpha + S/(n B))", "[engine]"
   INFO(engine.name);
   constexpr double alpha = 2e-6, bandwidth = 100e9;
   for (const std::uint32_t n : {2u, 3u, 8u, 24u}) {
+    const std::int64_t share = GB / n;
     PlatformBuilder ring(n, 0);
     for (std::uint32_t d = 0; d < n; ++d) ring.link(d, (d + 1) % n, bandwidth, alpha);
-    const std::int64_t share = GB / n;
     Steps steps;
     std::vector<StepId> last(n);
     for (std::uint32_t round = 0; round < 2 * (n - 1); ++round) {

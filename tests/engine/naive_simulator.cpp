@@ -139,7 +139,9 @@ class Naive {
     while (!flows.empty()) {
       Lane fullest;
       double least = std::numeric_limits<double>::infinity();
-      for (const auto& [lane, bandwidth] : left) {
+      for (const auto& entry : left) {  // no structured binding: clang 14 cannot capture one
+        const Lane& lane = entry.first;
+        const double bandwidth = entry.second;
         const auto users = std::ranges::count_if(flows, [&](const State* flow) { return flow->lanes.contains(lane); });
         if (users == 0 || bandwidth / static_cast<double>(users) >= least) continue;
         least = bandwidth / static_cast<double>(users);

@@ -29,7 +29,8 @@ class Folder {
   fs::path path;
 };
 
-std::string record(std::size_t point, std::string_view strategy, std::int64_t budget, Json makespan, Json peak) {
+std::string record(std::size_t point, std::string_view strategy, std::int64_t budget, const Json& makespan,
+                   const Json& peak) {
   Json json{{"point", point},
             {"case", 0},
             {"strategy", strategy},

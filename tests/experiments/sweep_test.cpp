@@ -3,11 +3,11 @@
 #include "experiments/sweep.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -116,7 +116,7 @@ TEST_CASE("an experiment file states its lists, and defaults are what the comman
   CHECK(points(e) == 4);
   const Experiment range = parse_experiment(small_experiment, "x.yaml");
   CHECK(std::get<BudgetRange>(range.memory) == BudgetRange{BudgetMark::smallest, BudgetMark::store_all, 4});
-  CHECK(points(range) == 2 * 1 * 2 * 3 * 4);
+  CHECK(points(range) == std::size_t{2} * 1 * 2 * 3 * 4);
 }
 
 TEST_CASE("what is wrong with an experiment file is told with its place, all at once", "[sweep]") {
@@ -270,7 +270,7 @@ TEST_CASE("a sweep that is interrupted keeps what is finished and leaves with 13
   CHECK(WEXITSTATUS(status) == 130);
   const SweepContents kept = read_sweep(folder / "out");
   CHECK(!kept.records.empty());
-  CHECK(kept.records.size() < 2U * 200 * 3 * 4);
+  CHECK(kept.records.size() < std::size_t{2} * 200 * 3 * 4);
   const Json manifest = Json::parse(read_text_file(folder / "out" / "manifest.json"));
   CHECK(manifest["status"] == "interrupted");
   CHECK(manifest["finished"] == kept.records.size());
@@ -286,6 +286,7 @@ TEST_CASE("a worker that dies fails its task only", "[sweep]") {
     reply(std::string(200'000, 'x'));  // more than a pipe holds
   });
   std::vector<Json> tasks;
+  tasks.reserve(20);
   for (int t = 0; t < 20; ++t) tasks.emplace_back(t);
   std::vector<int> seen(20, 0);
   std::map<std::size_t, std::string> failures;
