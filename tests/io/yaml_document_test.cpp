@@ -12,7 +12,7 @@ template <class Read>
 std::string complaint_about(const std::string& value, Read read) {
   return complaint_of([&] {
     YamlDocument document("x: " + value + "\n", "t");
-    document.root().object([&](std::string_view, YamlCursor c) { read(c); });
+    document.root().object([&](std::string_view, const YamlCursor& c) { read(c); });
     document.throw_if_any();
   });
 }
@@ -37,7 +37,7 @@ base: &base {k: 1}
 same: *base
 )",
                         "t");
-  document.root().object([&](std::string_view key, YamlCursor c) {
+  document.root().object([&](std::string_view key, const YamlCursor& c) {
     if (key == "word") CHECK(c.string() == "some text");
     if (key == "quoted") CHECK(c.bytes() == Bytes{80'000'000'000});
     if (key == "yes") CHECK(c.boolean());
@@ -50,22 +50,25 @@ same: *base
     if (key == "bandwidth") CHECK(c.bandwidth() == BytesPerSecond{25e9});
     if (key == "rate") CHECK(c.flops_rate() == FlopsPerSecond{989e12});
     if (key == "list") CHECK(c.elements().at(1).string() == "b");
-    if (key == "same") CHECK(c.object([](std::string_view k, YamlCursor v) { CHECK((k == "k" && v.count() == 1)); }));
+    if (key == "same")
+      CHECK(c.object([](std::string_view k, const YamlCursor& v) { CHECK((k == "k" && v.count() == 1)); }));
   });
   document.throw_if_any();
 }
 
 TEST_CASE("a YAML value of the wrong type is named with its place", "[io]") {
-  CHECK(complaint_about("[1]", [](YamlCursor c) { c.string(); }) == "t:1:4: x: expected a word or text, found a list");
-  CHECK(complaint_about("{a: 1}", [](YamlCursor c) { c.elements(); }) == "t:1:4: x: expected a list, found an object");
-  CHECK(complaint_about("maybe", [](YamlCursor c) { c.boolean(); }) ==
+  CHECK(complaint_about("[1]", [](const YamlCursor& c) { c.string(); }) ==
+        "t:1:4: x: expected a word or text, found a list");
+  CHECK(complaint_about("{a: 1}", [](const YamlCursor& c) { c.elements(); }) ==
+        "t:1:4: x: expected a list, found an object");
+  CHECK(complaint_about("maybe", [](const YamlCursor& c) { c.boolean(); }) ==
         "t:1:4: x: expected true or false, found 'maybe'");
-  CHECK(complaint_about("", [](YamlCursor c) { c.bytes(); }) ==
+  CHECK(complaint_about("", [](const YamlCursor& c) { c.bytes(); }) ==
         "t:1:1: x: expected a size such as 80 GB, found nothing");
-  CHECK(complaint_about("[80 GB, 80]", [](YamlCursor c) {
+  CHECK(complaint_about("[80 GB, 80]", [](const YamlCursor& c) {
           for (const YamlCursor& e : c.elements()) e.bytes();
         }) == "t:1:12: x[1]: missing unit, expected a size such as 80 GB or 64 MiB, found '80'");
-  CHECK(complaint_about("3.5", [](YamlCursor c) { c.count(); }) ==
+  CHECK(complaint_about("3.5", [](const YamlCursor& c) { c.count(); }) ==
         "t:1:4: x: expected a whole number from 1 to 1000000, found '3.5'");
 }
 

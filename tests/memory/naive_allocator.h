@@ -99,7 +99,7 @@ class NaiveAllocator {
     }
   }
 
-  std::int64_t room(const Segment& s, std::size_t b) const {
+  static std::int64_t room(const Segment& s, std::size_t b) {
     const bool grows = b + 1 < s.blocks.size() && s.blocks[b + 1].state == BlockState::unmapped;
     return s.blocks[b].size + (grows ? s.blocks[b + 1].size : 0);
   }
