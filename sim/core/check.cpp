@@ -316,6 +316,7 @@ class Judge {
       } else {
         if (buffer.packed) report(Rule::lossy, s, b, "computes on compressed");
         if (graph_[t].kind == TensorKind::parameter_gradient) judge_contributions(s, b);
+        if (step_is_update(s)) used_.insert({t, step.replica});
         ranges.emplace_back(buffer.range_offset.count, buffer.range_length.count);
       }
     }
@@ -335,6 +336,8 @@ class Judge {
              text(s) + " reads only a part of " + name + ": bytes from " + std::to_string(covered) + " on are missing");
     }
   }
+
+  bool step_is_update(StepId s) const { return graph_[schedule_[s].op].phase == Phase::update; }
 
   void judge_outputs(StepId s, const Op& op) {
     const Step& step = schedule_[s];
@@ -508,7 +511,7 @@ class Judge {
       if (place != done.end() && held_[b].life == Life::live && complete(id)) place->second = true;
     }
     for (const auto& [gradient, is_done] : done) {
-      if (is_done) continue;
+      if (is_done || used_.contains(gradient)) continue;
       report(Rule::incomplete, std::nullopt, std::nullopt,
              "'" + graph_[gradient.first].name + "' does not end with all contributions of replica " +
                  std::to_string(gradient.second));
@@ -542,6 +545,7 @@ class Judge {
   std::vector<Held> held_;                                                                // by buffer
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> ran_;  // (op, micro-batch, replica)
   std::map<TensorId, std::vector<OpId>> makers_;                                          // of parameter gradients
+  std::set<std::pair<TensorId, std::uint32_t>> used_;                                     // by an update (.., replica)
   std::vector<std::optional<StepId>> last_of_collective_;
   std::vector<std::vector<StepId>> steps_of_collective_;
   std::vector<std::optional<MemoryId>> hosts_;  // by device

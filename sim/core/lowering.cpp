@@ -47,8 +47,10 @@ class Lowering {
   Lowering(const Problem& problem, const Partition& partition, std::span<const Tape> tapes)
       : problem_(problem), graph_(problem.graph), partition_(partition), tapes_(tapes) {
     chunks_.resize(graph_.storages, 1);
+    homes_.resize(graph_.storages);
     for (const Tape& tape : tapes) {
       pieces_.push_back(cut(tape));
+      for (const Home& home : tape.homes) homes_[graph_[home.tensor].storage.index] = home;
       for (const Action& action : tape.actions) {
         if (action.chunk.count > 1) chunks_[graph_[action.tensor].storage.index] = action.chunk.count;
       }
@@ -57,13 +59,13 @@ class Lowering {
   }
 
   std::variant<Schedule, std::string> run() {
-    make_resident();
     try {
+      make_resident();
       if (!issue_turns()) return "the devices' orders wait for each other in a circle";
+      issue_ends();
     } catch (const NoRoute& none) {
       return none.why;
     }
-    issue_updates();
     Schedule schedule = builder_.finish();
     schedule.trace = graph_.name;
     schedule.platform = problem_.platform.name;
@@ -140,6 +142,13 @@ class Lowering {
 
   void make_resident(TensorId t, const Part& part) {
     const Key k = key(t, 0, part.replica, memory_of(part.device));
+    const Home& home = homes_[graph_[t].storage.index];
+    if (home.on_device) make_resident(t, k);
+    if (home.on_host) make_resident(t, on_host(k, part.device));
+    if (home.on_disk) make_resident(t, on_disk(k, part.device));
+  }
+
+  void make_resident(TensorId t, const Key& k) {
     const auto [place, fresh] = live_.try_emplace(k);
     if (!fresh) return;
     place->second.buffer = new_buffer(t, k);
@@ -196,12 +205,15 @@ class Lowering {
   }
 
   void issue(const Action& action, const Turn& turn) {
+    if (action.last_only && turn.micro_batch + 1 < problem_.micro_batches) return;
     const Part& here = part(turn.part);
     const MemoryId memory = memory_of(here.device);
     Key k = action.kind == ActionKind::compute ? Key{} : key(action.tensor, turn.micro_batch, here.replica, memory);
     switch (action.kind) {
       case ActionKind::compute:
         return compute(action.op, action.saving, here, turn.micro_batch);
+      case ActionKind::update_on_host:
+        return update_on_host(action.op, here);
       case ActionKind::send:
         return send(action, k, here);
       case ActionKind::receive:
@@ -211,6 +223,9 @@ class Lowering {
       case ActionKind::offload:
       case ActionKind::prefetch:
       case ActionKind::wait:
+      case ActionKind::drop_on_host:
+      case ActionKind::read_disk:
+      case ActionKind::write_disk:
         break;
     }
     const bool whole = action.chunk.count == 1;
@@ -229,6 +244,17 @@ class Lowering {
         return prefetch(action.tensor, k, device);
       case ActionKind::wait:
         return wait_for_copy(k, device);
+      case ActionKind::drop_on_host:
+        return drop(on_host(k, device), device);
+      case ActionKind::read_disk:
+        add_copy(action.tensor, on_disk(k, device), on_host(k, device), device, StreamKind::disk_to_host,
+                 StepKind::prefetch);
+        return;
+      case ActionKind::write_disk:
+        add_copy(action.tensor, on_host(k, device), on_disk(k, device), device, StreamKind::host_to_disk,
+                 StepKind::offload);
+        return;
+      case ActionKind::update_on_host:
       case ActionKind::compute:
       case ActionKind::send:
       case ActionKind::receive:
@@ -332,6 +358,37 @@ class Lowering {
     last_compute_[here.device.index] = issued;
   }
 
+  void update_on_host(OpId id, const Part& here) {
+    const Op& op = graph_[id];
+    NewStep step;
+    step.kind = kind_of(id, 0, here.replica);
+    step.stream = builder_.stream(here.device, StreamKind::host);
+    step.op = id;
+    step.replica = here.replica;
+    std::vector<Copy*> read, changed;
+    for (const TensorId t : op.inputs) {
+      const Key k = on_host(key(t, 0, here.replica, memory_of(here.device)), here.device);
+      const std::optional<Seconds> seconds = update_seconds_on_host(problem_, id, MemoryId{k.memory});
+      EXPECTS(seconds);
+      step.work.seconds = *seconds;
+      Copy& copy = copy_of(k);
+      const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
+      (changes ? step.writes : step.reads).push_back(copy.buffer);
+      (changes ? changed : read).push_back(&copy);
+      if (copy.maker) step.waits.push_back(*copy.maker);
+      if (changes) step.waits.insert(step.waits.end(), copy.users.begin(), copy.users.end());
+    }
+    const StepId issued = add(step, StreamKind::host);
+    for (Copy* copy : read) copy->users.push_back(issued);
+    for (Copy* copy : changed) overwritten(*copy, issued);
+  }
+
+  /// By a step that waits for all who used it before.
+  static void overwritten(Copy& copy, StepId by) {
+    copy.maker = by;
+    copy.users = {by};
+  }
+
   // --- copies and frees
 
   StepId add_copy(TensorId t, const Key& from, const Key& to, DeviceId device, StreamKind kind, StepKind label,
@@ -348,9 +405,11 @@ class Lowering {
     step.micro_batch = to.micro_batch;
     step.replica = to.replica;
     step.reads = {source.buffer};
-    const BufferId made = new_buffer(t, to);
-    step.work = {.seconds = {}, .bytes = builder_[made].bytes, .route = builder_.route(ends.from, ends.to)};
-    step.allocates = {made};
+    const auto there = live_.find(to);
+    const BufferId target = there == live_.end() ? new_buffer(t, to) : there->second.buffer;
+    step.work = {.seconds = {}, .bytes = builder_[target].bytes, .route = builder_.route(ends.from, ends.to)};
+    (there == live_.end() ? step.allocates : step.writes) = {target};
+    if (there != live_.end()) step.waits = there->second.users;
     if (source.maker) step.waits.push_back(*source.maker);
     const std::optional<StepId> last = last_compute_[device.index];
     if (kind != StreamKind::peer && last) step.waits.push_back(*last);
@@ -360,8 +419,11 @@ class Lowering {
     }
     const StepId issued = add(step, kind);
     source.users.push_back(issued);
-    EXPECTS(!live_.contains(to));
-    live_[to] = {.buffer = made, .maker = issued, .users = {issued}};
+    if (there == live_.end()) {
+      live_[to] = {.buffer = target, .maker = issued, .users = {issued}};
+    } else {
+      overwritten(there->second, issued);
+    }
     return issued;
   }
 
@@ -381,6 +443,16 @@ class Lowering {
     return k;
   }
 
+  Key on_disk(Key k, DeviceId device) {
+    const std::optional<MemoryId> disk = disk_memory(problem_.platform, device);
+    if (!disk) {
+      throw NoRoute{"platform '" + problem_.platform.name + "' has no disk behind the host of '" +
+                    problem_.platform[device].name + "'"};
+    }
+    k.memory = disk->index;
+    return k;
+  }
+
   void offload(TensorId t, const Key& k, DeviceId device) {
     add_copy(t, k, on_host(k, device), device, StreamKind::device_to_host, StepKind::offload);
   }
@@ -389,7 +461,7 @@ class Lowering {
     const Key host = on_host(k, device);
     add_copy(t, host, k, device, StreamKind::host_to_device, StepKind::prefetch);
     released_.erase(k);
-    drop(host, device);
+    if (!homes_[k.storage].on_host) drop(host, device);
   }
 
   void wait_for_copy(const Key& k, DeviceId device) {
@@ -437,12 +509,18 @@ class Lowering {
     live_.erase(k);
   }
 
-  // --- updates
+  // --- after all micro-batches
 
-  void issue_updates() {
+  void issue_ends() {
+    for (std::uint32_t p = 0; p < tapes_.size(); ++p) {
+      for (const Action& action : tapes_[p].end) issue(action, {PartId{p}, 0, 0});
+    }
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].phase != Phase::update) continue;
-      for (const Part* owner : owners_of(graph_.ops[o])) compute(id_at<OpId>(o), Saving::keep, *owner, 0);
+      for (const Part* owner : owners_of(graph_.ops[o])) {
+        const auto p = static_cast<std::size_t>(owner - partition_.parts.data());
+        if (tapes_[p].end.empty()) compute(id_at<OpId>(o), Saving::keep, *owner, 0);
+      }
     }
   }
 
@@ -452,6 +530,7 @@ class Lowering {
   std::span<const Tape> tapes_;
   std::vector<std::vector<Piece>> pieces_;  // by part
   std::vector<std::uint32_t> chunks_;       // by storage
+  std::vector<Home> homes_;                 // by storage
   ScheduleBuilder builder_;
   std::unordered_map<Key, Copy, KeyHash> live_;
   std::unordered_map<Key, StepId, KeyHash> released_;                  // by which step, where that is its only work

@@ -62,12 +62,31 @@ std::optional<MemoryId> RouteFinder::nearest_host(DeviceId device) {
   return found ? platform_.vertices[*found].memory : std::nullopt;
 }
 
+std::optional<MemoryId> RouteFinder::nearest_disk(DeviceId device) {
+  const std::optional<MemoryId> host = nearest_host(device);
+  if (!host) return std::nullopt;
+  std::vector<bool> is_host(platform_.memories.size(), false);
+  for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
+    if (const std::optional<MemoryId> other = nearest_host(id_at<DeviceId>(d))) is_host[other->index] = true;
+  }
+  const auto is_disk = [&](std::uint32_t vertex) {
+    const std::optional<MemoryId> memory = platform_.vertices[vertex].memory;
+    return memory && !platform_[*memory].device && !is_host[memory->index];
+  };
+  const std::optional<std::uint32_t> found = search(host->index, is_disk);
+  return found ? platform_.vertices[*found].memory : std::nullopt;
+}
+
 std::optional<Route> route_between(const Platform& platform, MemoryId from, MemoryId to) {
   return RouteFinder(platform).between(from, to);
 }
 
 std::optional<MemoryId> host_memory(const Platform& platform, DeviceId device) {
   return RouteFinder(platform).nearest_host(device);
+}
+
+std::optional<MemoryId> disk_memory(const Platform& platform, DeviceId device) {
+  return RouteFinder(platform).nearest_disk(device);
 }
 
 }  // namespace plimsoll

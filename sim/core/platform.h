@@ -83,6 +83,8 @@ class RouteFinder {
   std::optional<Route> between(MemoryId from, MemoryId to);
   /// As host_memory.
   std::optional<MemoryId> nearest_host(DeviceId);
+  /// As disk_memory.
+  std::optional<MemoryId> nearest_disk(DeviceId);
 
  private:
   template <class IsGoal>
@@ -101,5 +103,8 @@ std::optional<Route> route_between(const Platform&, MemoryId from, MemoryId to);
 
 /// The host memory nearest to the device, by links; ties by index.
 std::optional<MemoryId> host_memory(const Platform&, DeviceId);
+
+/// The memory nearest to the device's host, by links, that belongs to no device and is nobody's host.
+std::optional<MemoryId> disk_memory(const Platform&, DeviceId);
 
 }  // namespace plimsoll

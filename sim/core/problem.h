@@ -41,4 +41,8 @@ std::optional<Bytes> budget_of(const Problem&, DeviceId);
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving);
 
+/// How long the update takes on the host's processor: bytes of its parameters at the memory's Adam rate, less for
+/// optimizers that move fewer bytes. Unset where the platform does not state the rate.
+std::optional<Seconds> update_seconds_on_host(const Problem&, OpId, MemoryId host);
+
 }  // namespace plimsoll

@@ -43,6 +43,10 @@ Touched touched_by(const Graph& graph, const Action& action) {
     case ActionKind::drop:
     case ActionKind::wait:
     case ActionKind::await_output_gradient:
+    case ActionKind::update_on_host:
+    case ActionKind::drop_on_host:
+    case ActionKind::read_disk:
+    case ActionKind::write_disk:
       break;
   }
   return touched;

@@ -16,12 +16,17 @@ enum class ActionKind : std::uint8_t {
   compute,   ///< run `op`, again if it has run before; saves for backward what `saving` says
   drop,      ///< the device's copy of `tensor` dies once what was issued before has used it
   offload,   ///< copy `tensor` to the host, not before the compute issued before; the device's copy stays until a drop
-  prefetch,  ///< copy `tensor` back from the host, not before the compute issued before; the host's copy dies
+  prefetch,  ///< copy `tensor` back from the host, not before the compute issued before; the host's copy dies unless
+             ///< the host is its home
   wait,      ///< the next compute, and prefetches before it, wait for the last copy of `tensor` to end; if the
              ///< device's copy was dropped, also until it is gone
   send,      ///< copy `tensor` to the device of `peer`
   receive,   ///< nothing further is issued before `tensor` has been sent here
   await_output_gradient,  ///< a cut: the device may work on other micro-batches here
+  update_on_host,         ///< run the update `op` on the host, on the host's copies
+  drop_on_host,           ///< the host's copy of `tensor` dies once what was issued before has used it
+  read_disk,              ///< copy `tensor` from the disk to the host, not before the compute issued before
+  write_disk,             ///< copy `tensor` from the host over the disk's copy
 };
 
 /// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
@@ -35,6 +40,7 @@ struct Action {
   Saving saving = Saving::keep;
   TensorId tensor;
   PartId peer;
+  bool last_only = false;  ///< in the last micro-batch only, when parameter gradients are complete
   Chunk chunk = {};  ///< of offload, prefetch, wait and drop; a count of 1 is all of the tensor, however it is cut
 };
 
@@ -46,6 +52,9 @@ inline Action on_tensor(ActionKind kind, TensorId tensor, PartId peer = {}) {
 }
 inline Action on_chunk(ActionKind kind, TensorId tensor, Chunk chunk) {
   return {.kind = kind, .op = {}, .saving = Saving::keep, .tensor = tensor, .peer = {}, .chunk = chunk};
+}
+inline Action update_on_host(OpId op) {
+  return {.kind = ActionKind::update_on_host, .op = op, .saving = Saving::keep, .tensor = {}, .peer = {}};
 }
 inline Action await_output_gradient() {
   return {.kind = ActionKind::await_output_gradient, .op = {}, .saving = Saving::keep, .tensor = {}, .peer = {}};
@@ -61,8 +70,17 @@ constexpr ChunkRange range_of(Bytes whole, Chunk chunk) {
   return {Bytes{begin(chunk.index)}, Bytes{begin(chunk.index + 1) - begin(chunk.index)}};
 }
 
+/// In which memories a parameter or optimizer state is when an iteration begins and when it ends.
+struct Home {
+  TensorId tensor;
+  bool on_device = true, on_host = false, on_disk = false;
+};
+
+/// Copies of the actions write over the copy that is there already, as at home, or make a new one.
 struct Tape {
-  std::vector<Action> actions;
+  std::vector<Action> actions;  ///< for each micro-batch
+  std::vector<Action> end;      ///< once, after the last one: the updates. Empty: all on the device, in order
+  std::vector<Home> homes;      ///< of tensors that are not, or not only, on the device
 };
 
 /// A piece of a tape: actions [first, last).

@@ -53,6 +53,10 @@ class Walk {
         case ActionKind::send:
         case ActionKind::offload:
         case ActionKind::wait:
+        case ActionKind::update_on_host:
+        case ActionKind::drop_on_host:
+        case ActionKind::read_disk:
+        case ActionKind::write_disk:
           break;
       }
     }
