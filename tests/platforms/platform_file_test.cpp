@@ -149,7 +149,7 @@ links:
   - {name: pcie, between: [gpu, host], bandwidth: 50 GBps, latency: 1 us}
 )");
   CHECK(big.devices.size() == 1024);
-  CHECK(big.links.size() == 3 * 1024);
+  CHECK(big.links.size() == std::size_t{3} * 1024);
   CHECK(names_on(big, "gpu0", "gpu1023") == Names{"nic0", "nic1023"});
 }
 

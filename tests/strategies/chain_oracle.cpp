@@ -128,7 +128,9 @@ class Recursion {
       for (std::size_t k = i; k < j; ++k) {
         const std::int64_t forward =
             after(l) + (k > i ? m.x[k].count : 0) + m.x[k + 1].count + m.nograd_workspace[k].count;
-        time += memory < forward || !m.recomputable[k] ? infinite : m.nograd[k].value;
+        const bool runs = memory >= forward && m.recomputable[k];
+        if (runs) time += m.nograd[k].value;
+        if (!runs) time = infinite;
       }
       if (time == infinite) continue;
       best = std::min(best, time + opt(j, l, memory - m.x[j].count) + opt(i, j - 1, memory));
