@@ -72,7 +72,7 @@ TEST_CASE("min_cut saves the fewest bytes from which the backward's reads can be
     const Partition partition = one_device(problem.graph, 1, 1);
     const OpModel model = op_model(PartTask{problem, partition, PartId{0}, 1});
     Banned banned = banned_anyway(model);
-    for (std::size_t o = 0; o < banned.size(); ++o) banned[o] = banned[o] || random.chance(0.3);
+    for (auto&& each : banned) each = each || random.chance(0.3);
     const Evicted evicted = evicted_by_min_cut(model, banned, CutWeight::bytes);
     std::vector<std::uint32_t> forward_values;
     for (std::uint32_t v = 0; v < model.values.size(); ++v) {
