@@ -34,16 +34,16 @@ TEST_CASE("a transformer's sizes and operations are those of its formulas", "[tr
   REQUIRE(chain.stages.size() == 1 + 2 * 2 + 2);
   const Stage& attention = chain.stages[1];
   const Stage& mlp = chain.stages[2];
-  CHECK(chain.input == Bytes{4 * 3 * 8});
-  CHECK(attention.output == Bytes{4 * 3 * 8 * 2});                       // sbh elements of two bytes
-  CHECK(attention.saved == Bytes{2 * (6 * 4 * 3 * 8 + 2 * 4 * 4 * 3)});  // 6 sbh + a s^2 b
-  CHECK(mlp.saved == Bytes{2 * 10 * 4 * 3 * 8});
+  CHECK(chain.input == Bytes{4LL * 3 * 8});
+  CHECK(attention.output == Bytes{4LL * 3 * 8 * 2});                       // sbh elements of two bytes
+  CHECK(attention.saved == Bytes{2LL * (6 * 4 * 3 * 8 + 2 * 4 * 4 * 3)});  // 6 sbh + a s^2 b
+  CHECK(mlp.saved == Bytes{2LL * 10 * 4 * 3 * 8});
   CHECK(attention.forward_flops == Flops{8 * 96 * 8 + 4 * 4 * 96});  // 8 s b h^2 + 4 s^2 b h
   CHECK(mlp.forward_flops == Flops{16 * 96 * 8});
   CHECK(mlp.forward == Flops{16 * 96 * 8} / shape.rate);
   CHECK(mlp.backward == Flops{2 * 16 * 96 * 8} / shape.rate);
   // 12 h^2 + 13 h a layer, embeddings V h + s h, head h V and its norm 2 h
-  CHECK(parameter_bytes(chain) == Bytes{2 * (2 * (12 * 64 + 13 * 8) + 16 * 8 + 4 * 8 + 8 * 16 + 16)});
+  CHECK(parameter_bytes(chain) == Bytes{2LL * (2 * (12 * 64 + 13 * 8) + 16 * 8 + 4 * 8 + 8 * 16 + 16)});
 }
 
 TEST_CASE("synthetic traces satisfy the reader of trace files", "[traces]") {
