@@ -113,14 +113,12 @@ void number_storages(Draft& draft) {
   std::uint32_t next = 0;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
     const std::optional<std::uint32_t> storage = draft.storages[t];
-    if (dense)
+    if (dense) {
       graph.tensors[t].storage = {*storage};
-    else if (!storage)
-      graph.tensors[t].storage = {next++};
-    else if (const auto [known, is_new] = number.try_emplace(*storage, next); is_new)
-      graph.tensors[t].storage = {next++};
-    else
-      graph.tensors[t].storage = {known->second};
+      continue;
+    }
+    const bool is_new = !storage || number.try_emplace(*storage, next).second;
+    graph.tensors[t].storage = {is_new ? next++ : number.at(*storage)};
   }
   graph.storages = dense ? count : next;
 }

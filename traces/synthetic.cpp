@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "sim/io/input_error.h"
@@ -115,10 +116,8 @@ void set_option(std::string_view reference, Generator& generator, std::string_vi
 
 bool is_synthetic(std::string_view reference) {
   Settings settings;
-  for (const Generator& generator : generators(settings)) {
-    if (generator.name == name_part(reference)) return true;
-  }
-  return false;
+  return std::ranges::any_of(generators(settings),
+                             [&](const Generator& each) { return each.name == name_part(reference); });
 }
 
 Chain synthetic_chain(std::string_view reference) {

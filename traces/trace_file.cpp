@@ -17,7 +17,7 @@ constexpr ShippedFiles trace_files{"trace", "traces/data", ".json"};
 
 /// A top-level word that decides how the rest is read, so it is looked at before all else.
 std::string head(JsonDocument& document, std::string_view key, std::span<const std::string_view> allowed) {
-  const std::string word = document.peek_string(key).value_or("");
+  std::string word = document.peek_string(key).value_or("");
   if (std::ranges::find(allowed, word) != allowed.end()) return word;
   std::string what = fmt::format("expected {}", alternatives(allowed));
   if (!word.empty()) what += fmt::format(", found {}", word);
