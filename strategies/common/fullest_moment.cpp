@@ -68,6 +68,7 @@ class Walk {
     }
   }
 
+  Bytes live() const { return model_.resident + live_; }
   FullestMoment moment() && { return std::move(moment_); }
 
  private:
@@ -85,6 +86,17 @@ class Walk {
 };
 
 }  // namespace
+
+std::vector<RunMemory> memory_of_runs(const OpModel& model, const OpSequence& sequence) {
+  std::vector<RunMemory> memory;
+  Walk walk(model);
+  for (const PlannedRun& step : steps_of(model, sequence)) {
+    const Bytes before = walk.live();
+    memory.push_back({before, walk.run(step)});
+    walk.end(step);
+  }
+  return memory;
+}
 
 FullestMoment fullest_moment(const OpModel& model, const OpSequence& sequence) {
   const std::vector<PlannedRun> steps = steps_of(model, sequence);

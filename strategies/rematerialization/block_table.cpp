@@ -18,6 +18,7 @@ std::int64_t common_divisor(const std::vector<Block>& blocks) {
   const auto divide = [&divisor](Bytes bytes) { divisor = std::gcd(divisor, bytes.count); };
   for (const Block& block : blocks) {
     for (const Bytes bytes : {block.x, block.held, block.first_forward, block.later_forwards}) divide(bytes);
+    for (const Bytes bytes : block.shared) divide(bytes);
     for (const BlockOption& option : block.options) {
       for (const Bytes bytes : {option.kept, option.forward, option.backward}) divide(bytes);
     }
@@ -50,7 +51,6 @@ BlockTable::BlockTable(std::vector<Block> blocks, OptionUse use, Bytes most, std
   if (most.count / unit_ > affordable) unit_ = divide_up(most.count, affordable);
   capacity_ = divide_up(most.count, unit_);
   width_ = static_cast<std::size_t>(capacity_ + 1);
-  for (const Block& block : blocks_) x_.push_back(slots_for(block.x));
   times_.assign(static_cast<std::size_t>(pairs) * width_, infinite);
   least_.resize(static_cast<std::size_t>(pairs));
   for (std::size_t l = 0; l < n; ++l) {
@@ -71,8 +71,13 @@ Bytes BlockTable::need(const BlockOption& option, std::size_t l) const {
   return std::max(blocks_[l].held + option.forward, option.backward);
 }
 
+Bytes BlockTable::x_beside(std::size_t i, std::size_t j) const {
+  const Block& block = blocks_[j];
+  return block.shared.empty() ? block.x : block.x - block.shared[i];
+}
+
 Bytes BlockTable::step_need(std::size_t i, std::size_t k) const {
-  return std::max((k > i ? blocks_[k].x : Bytes{0}) + blocks_[k].first_forward, blocks_[k].later_forwards);
+  return std::max((k > i ? x_beside(i, k) : Bytes{0}) + blocks_[k].first_forward, blocks_[k].later_forwards);
 }
 
 BlockTable::Slots BlockTable::slots_for(Bytes bytes) const {
@@ -106,7 +111,7 @@ void BlockTable::fill(std::size_t i, std::size_t l) {
     }
     while (high > 0 && best[high - 1] <= nograd) --high;
     if (forwards >= high) break;
-    const Slots x = x_[j], low = std::max(forwards, x);
+    const Slots x = slots_for(x_beside(i, j)), low = std::max(forwards, x);
     if (low < high) relax(best + low, row(j, l) + (low - x), row(i, j - 1) + low, nograd, high - low);
   }
 }
@@ -124,7 +129,7 @@ void BlockTable::fill_least(std::size_t i, std::size_t l) {
   Bytes run;
   for (std::size_t j = i + 1; j <= l && blocks_[j - 1].recomputable; ++j) {
     run = std::max(run, step_need(i, j - 1));
-    offer(std::max({blocks_[l].held + run, blocks_[j].x + least_[at(j, l)].need, least_[at(i, j - 1)].need}),
+    offer(std::max({blocks_[l].held + run, x_beside(i, j) + least_[at(j, l)].need, least_[at(i, j - 1)].need}),
           {true, j});
   }
 }
@@ -142,7 +147,7 @@ BlockTable::Choice BlockTable::choice(std::size_t i, std::size_t l, Slots m) con
   for (std::size_t j = i + 1; j <= l && blocks_[j - 1].recomputable; ++j) {
     nograd += blocks_[j - 1].nograd.value;
     if (m < slots_for(blocks_[l].held + step_need(i, j - 1))) break;
-    if (nograd + time(j, l, m - slots_for(blocks_[j].x)) + time(i, j - 1, m) <= best) return {true, j};
+    if (nograd + time(j, l, m - slots_for(x_beside(i, j))) + time(i, j - 1, m) <= best) return {true, j};
   }
   EXPECTS(false);
 }
@@ -160,7 +165,7 @@ void BlockTable::append(std::vector<BlockStep>& steps, std::size_t i, std::size_
       return;
     }
     for (std::size_t b = i; b < k; ++b) steps.push_back({Kind::forward_nothing, b, 0});
-    append(steps, k, l, less(slots_for(blocks_[k].x)));
+    append(steps, k, l, less(slots_for(x_beside(i, k))));
     l = k - 1;
   }
 }

@@ -4,6 +4,7 @@
 // input and output gradient. With x_i there and m bytes for everything else, the least extra time of blocks i..l is
 //   O(i, l, m) = min( min_k extra_i,k + O(i+1, l, m - kept_i,k)           if m >= held_l + forward_i,k and backward_i,k
 //                     min_j nograd_i..j-1 + O(j, l, m - x_j) + O(i, j-1, m)      if m >= held_l + the need of i..j-1 )
+// where of x_j only counts what is not part of x_i.
 // Source: the outer level of Zhao, Le Hellard, Eyraud-Dubois, Gusak, Beaumont, "Rockmate: an efficient, fast, automatic
 // and generic tool for re-materialization in PyTorch", ICML 2023; with one option a block rotor, and where only the
 // last block has options the heterogeneous variant of Revolve.
@@ -31,6 +32,7 @@ struct Block {
   Seconds nograd;        ///< of all its stages, nothing kept
   bool recomputable;
   std::vector<BlockOption> options;
+  std::vector<Bytes> shared = {};  ///< of the input, what is part of the inputs of blocks 0, 1, .. too; none if empty
 };
 
 /// Where options may be used: everywhere, or only for the last block of a sub-chain.
@@ -74,6 +76,7 @@ class BlockTable {
 
   bool uses_options(std::size_t i, std::size_t l) const { return use_ == OptionUse::anywhere || i == l; }
   Bytes need(const BlockOption& option, std::size_t l) const;
+  Bytes x_beside(std::size_t i, std::size_t j) const;
   Bytes step_need(std::size_t i, std::size_t k) const;
   Slots slots_for(Bytes) const;
   static std::size_t at(std::size_t i, std::size_t l) { return l * (l + 1) / 2 + i; }
@@ -85,7 +88,6 @@ class BlockTable {
   std::int64_t unit_ = 1;
   Slots capacity_ = 0;
   std::size_t width_ = 0;      // capacity and 0
-  std::vector<Slots> x_;       // by block
   std::vector<double> times_;  // (i, l) by l, then i, then m
   std::vector<Least> least_;   // (i, l) by l, then i
   std::vector<Slots> changes_;

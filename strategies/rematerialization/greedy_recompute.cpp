@@ -36,14 +36,13 @@ class Greedy {
     }
   }
 
-  void add_plans(PlanPool& pool) {
+  void plans(std::int64_t steps, const std::function<void(const OpSequence&)>& take) {
     std::optional<Bytes> step;
     for (std::size_t round = 0; round <= model_.values.size(); ++round) {
       const std::optional<OpSequence> sequence = recompute_order(model_, evicted_);
       if (!sequence) return;
-      pool.add(*sequence);
+      take(*sequence);
       const FullestMoment moment = fullest_moment(model_, *sequence);
-      constexpr std::int64_t steps = 200;
       if (!step) step = Bytes{(moment.peak - model_.resident).count / steps};
       if (!evict_some(moment, *step)) return;
     }
@@ -105,8 +104,13 @@ PlanPool plans(const PartTask& task) {
 
 }  // namespace
 
+void greedy_sequences(const OpModel& model, std::int64_t steps, const std::function<void(const OpSequence&)>& take) {
+  Greedy(model).plans(steps, take);
+}
+
 void add_greedy_recompute(PlanPool& pool, const OpModel& model) {
-  Greedy(model).add_plans(pool);
+  constexpr std::int64_t steps = 200;
+  greedy_sequences(model, steps, [&](const OpSequence& sequence) { pool.add(sequence); });
 }
 
 std::vector<TapeOutcome> greedy_recompute_tapes(const PartTask& task, const Options&,

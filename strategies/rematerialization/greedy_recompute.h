@@ -5,13 +5,16 @@
 // simulated fullest moment, with the cost counted anew after every step.
 
 #include <array>
+#include <functional>
 
 #include "strategies/common/recompute_order.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
 
-/// Adds the plan after every step.
+/// Takes the plan after every step. A step evicts 1 / `steps` of the first plan's memory, and one value at least.
+void greedy_sequences(const OpModel&, std::int64_t steps, const std::function<void(const OpSequence&)>& take);
+
 void add_greedy_recompute(PlanPool&, const OpModel&);
 
 std::vector<TapeOutcome> greedy_recompute_tapes(const PartTask&, const Options&,

@@ -5,7 +5,9 @@
 #include <memory>
 
 #include "strategies/common/best_of_sequences.h"
+#include "strategies/common/op_sequence.h"
 #include "strategies/rematerialization/rockmate_blocks.h"
+#include "strategies/rematerialization/rockmate_graph.h"
 
 namespace plimsoll {
 namespace {
@@ -39,15 +41,32 @@ SequenceFamily family(const PartTask& task, const Options& options) {
           }};
 }
 
+PlanPool graph_plans(const PartTask& task, const Options& options) {
+  std::vector<std::size_t> sizes{6, 12, 24};
+  if (options.text("block") != "auto") sizes = {static_cast<std::size_t>(options.integer("block"))};
+  const OpModel model = op_model(task);
+  PlanPool pool(task);
+  pool.add(store_all_ops(task));
+  for (const std::size_t size : sizes) {
+    const BlockEffort effort{.block = size,
+                             .options = static_cast<std::size_t>(options.integer("options")),
+                             .slots = options.integer("slots")};
+    block_sequences(model, effort, [&](const OpSequence& sequence) { pool.add(sequence); });
+  }
+  return pool;
+}
+
 }  // namespace
 
 std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  if (task.problem.chain) return best_of_sequences(task, family(task, options), budgets);
+  if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
+  return graph_plans(task, options).outcomes(budgets, "no combination of the blocks' options fits");
 }
 
 std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return task.problem.chain ? budgets_of_sequences(task, family(task, options)) : graph_plans(task, options).peaks();
 }
 
 }  // namespace plimsoll

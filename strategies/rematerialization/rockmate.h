@@ -1,5 +1,6 @@
 #pragma once
-// The strategy `rockmate`: blocks solved into options (rockmate_blocks.h), and a recursion over blocks (block_table.h).
+// The strategy `rockmate`: blocks solved into options (rockmate_blocks.h, for graphs rockmate_graph.h), and a recursion
+// over blocks (block_table.h).
 
 #include <array>
 
@@ -18,7 +19,8 @@ inline constexpr std::array rockmate_options{
         .name = "block",
         .default_value = "auto",
         .values = "auto or a whole number from 1 to 100",
-        .help = "stages a block; auto: the square root of the number of stages, rounded",
+        .help = "stages a block, auto: the square root of their number; in graphs forwards a block, auto: the best of "
+                "6, 12, 24",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 100>(text); },
     },
     OptionInfo{
@@ -40,11 +42,12 @@ inline constexpr std::array rockmate_options{
 inline constexpr StrategyInfo rockmate_strategy{
     .name = "rockmate",
     .family = Family::rematerialization,
-    .summary = "solves blocks of stages into several ways to keep or recompute, equal ones once, and combines them",
+    .summary =
+        "solves blocks of a chain or graph into several ways to keep or recompute, equal ones once, and combines them",
     .source =
         "Zhao, Le Hellard, Eyraud-Dubois, Gusak, Beaumont, 'Rockmate: an efficient, fast, automatic and generic "
-        "tool for re-materialization in PyTorch', ICML 2023",
-    .chains_only = true,
+        "tool for re-materialization in PyTorch', ICML 2023; graphs: Gusak et al., 'HiRemate', ICML 2025",
+    .chains_only = false,
     .options = rockmate_options,
     .tapes = rockmate_tapes,
     .candidates = rockmate_candidates,

@@ -106,6 +106,7 @@ void dense_at_half(benchmark::State& state, const char* spec) {
     state.counters["ops"] = static_cast<double>(problem.graph.ops.size());
   }
 }
+BENCHMARK_CAPTURE(dense_at_half, rockmate, "rockmate")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense_at_half, greedy, "greedy_recompute")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense_at_half, ap, "ap_greedy(points=all)")->Unit(benchmark::kMillisecond);
 

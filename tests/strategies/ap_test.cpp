@@ -51,7 +51,7 @@ TEST_CASE("a DenseNet-like graph of 3,000 ops fits half its memory with less tha
   const Problem problem = problem_of(dense_graph(dense_layers), gpus({}));
   REQUIRE(problem.graph.ops.size() > 3000);
   const Plan plain = plan_of(problem, "store_all");
-  const auto spec = GENERATE("greedy_recompute", "ap_greedy(points=all)");
+  const auto spec = GENERATE("greedy_recompute", "ap_greedy(points=all)", "rockmate");
   const Plan half = plan_of(problem, spec, Bytes{plain.peak.count / 2});
   CHECK(half.peak.count <= plain.peak.count / 2);
   CHECK(half.makespan.value <= 1.2 * plain.makespan.value);
