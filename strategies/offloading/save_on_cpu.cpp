@@ -30,7 +30,7 @@ std::vector<TapeOutcome> save_on_cpu_tapes(const PartTask& task, const Options&,
                                            std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-  const OffloadModel& model = std::get<OffloadModel>(made);
+  const auto& model = std::get<OffloadModel>(made);
   if (!model.has_host) return refused(no_host(task), budgets);
   TapePool pool;
   pool.add(planned_moves(task, model, moves_of(model)));

@@ -62,7 +62,7 @@ TEST_CASE("the memory that offload planners see is what a tape takes", "[offload
     const PartTask task{problem, partition, PartId{0}, 1};
     const PlannedTape plain = planned_ops(task, store_all_ops(task));
     const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr);
-    const OffloadModel& model = std::get<OffloadModel>(made);
+    const auto& model = std::get<OffloadModel>(made);
     INFO("seed " << seed);
     CHECK(*std::ranges::max_element(model.memory) == plain.peak);
   }
