@@ -129,7 +129,9 @@ std::vector<Answer> answer(const Question& question, const Problem& problem,
     Answer& made = answers.emplace_back(answer_of(question, problem, outcomes[b]));
     made.budget = limits[b];
     made.solve_s = solve_s;
-    made.bounds = lower_bounds(problem, made.schedule ? devices_used(*made.schedule) : 1);
+    made.bounds = made.schedule ? lower_bounds(problem, devices_used(*made.schedule),
+                                               stays_in(*made.schedule, problem.graph, problem.platform))
+                                : lower_bounds(problem, 1);
   }
   return answers;
 }

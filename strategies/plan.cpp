@@ -17,6 +17,11 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
       throw InputError(fmt::format("strategy '{}' works on chain traces only, and '{}' is a graph trace",
                                    pass.strategy->name, problem.graph.name));
     }
+    const bool updates = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+    if (pass.strategy->needs_updates && !updates) {
+      throw InputError(fmt::format("strategy '{}' places parameter updates, and there are none: give an --optimizer",
+                                   pass.strategy->name));
+    }
   }
 }
 

@@ -87,6 +87,7 @@ struct StrategyInfo {
   std::span<const OptionInfo> options;
   TapesFunction tapes;
   CandidatesFunction candidates;  ///< null: the answer changes only where it begins to be feasible
+  bool needs_updates = false;     ///< refuses a graph without update ops
 };
 
 /// Every registered strategy, by family and name as on the architecture page.

@@ -95,7 +95,23 @@ std::vector<std::vector<bool>> gradients_before(const Graph& graph,
 
 }  // namespace
 
-LowerBounds lower_bounds(const Problem& problem, std::size_t devices) {
+Stays stays_in(const Schedule& schedule, const Graph& graph, const Platform& platform) {
+  std::vector<bool> on_device(graph.storages, false), elsewhere(graph.storages, false);
+  for (const BufferId b : schedule.resident) {
+    const Buffer& buffer = schedule[b];
+    (platform[buffer.memory].device ? on_device : elsewhere)[graph[buffer.tensor].storage.index] = true;
+  }
+  Stays stays = Stays::all;
+  for (const Tensor& tensor : graph.tensors) {
+    const std::uint32_t s = tensor.storage.index;
+    if (!elsewhere[s]) continue;
+    if (tensor.kind == TensorKind::parameter && !on_device[s]) return Stays::nothing;
+    stays = Stays::parameters;
+  }
+  return stays;
+}
+
+LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay) {
   EXPECTS(devices > 0);
   const Graph& graph = problem.graph;
   const auto makers = makers_of(graph);
@@ -122,6 +138,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices) {
     finish[o] = start + fastest;
     bounds.critical_path = std::max(bounds.critical_path, finish[o]);
   }
+  if (stay != Stays::all) updates = Seconds{0};
   const Seconds all = static_cast<double>(problem.micro_batches) * work + updates;
   bounds.work = Seconds{all.value / static_cast<double>(devices)};
 
@@ -129,7 +146,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices) {
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
     if (graph.tensors[t].kind == TensorKind::parameter_gradient) gradients.push_back(id_at<TensorId>(t));
   }
-  const bool all_exist = problem.gradients == Gradients::existing || problem.micro_batches > 1;
+  const bool all_exist = problem.gradients == Gradients::existing || (problem.micro_batches > 1 && stay == Stays::all);
   const auto before = all_exist ? std::vector<std::vector<bool>>{} : gradients_before(graph, makers, gradients);
   const std::vector<bool> input_live = input_is_live(graph, makers);
   std::vector<TensorId> inputs;
@@ -142,30 +159,34 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices) {
     if (devices > 1) return;
     for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
       const TensorKind kind = graph.tensors[t].kind;
-      const bool stays = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
+      const bool stays = (kind == TensorKind::parameter && stay != Stays::nothing) ||
+                         (kind == TensorKind::optimizer_state && stay == Stays::all);
       if (stays || (kind == TensorKind::parameter_gradient && all_exist)) set.add(id_at<TensorId>(t));
     }
   };
   set.restart();
   add_residents();
-  if (devices == 1) std::ranges::for_each(gradients, [&](TensorId t) { set.add(t); });  // when all is done
+  const bool gradients_stay = devices == 1 && stay == Stays::all;
+  if (gradients_stay) std::ranges::for_each(gradients, [&](TensorId t) { set.add(t); });  // when all is done
   bounds.memory = set.sum();
   set.restart();
   add_residents();
   const Bytes resident = set.sum();
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
+    if (op.phase == Phase::update && stay != Stays::all) continue;  // it may run elsewhere
     set.restart();
     const auto add = [&](TensorId t) {
       const TensorKind kind = graph[t].kind;
-      const bool counted = devices == 1 && (kind == TensorKind::parameter || kind == TensorKind::optimizer_state ||
+      const bool counted = devices == 1 && ((kind == TensorKind::parameter && stay != Stays::nothing) ||
+                                            (kind == TensorKind::optimizer_state && stay == Stays::all) ||
                                             (kind == TensorKind::parameter_gradient && all_exist));
       if (!counted) set.add(t);
     };
     std::ranges::for_each(op.inputs, add);
     std::ranges::for_each(op.outputs, add);
     if (input_live[o] && devices == 1) std::ranges::for_each(inputs, add);
-    if (!before.empty() && devices == 1) {
+    if (!before.empty() && gradients_stay) {
       for (std::size_t g = 0; g < gradients.size(); ++g) {
         if (before[o][g]) add(gradients[g]);
       }

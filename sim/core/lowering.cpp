@@ -378,6 +378,7 @@ class Lowering {
       if (copy.maker) step.waits.push_back(*copy.maker);
       if (changes) step.waits.insert(step.waits.end(), copy.users.begin(), copy.users.end());
     }
+    if (const std::optional<StepId> last = last_compute_[here.device.index]) step.waits.push_back(*last);
     const StepId issued = add(step, StreamKind::host);
     for (Copy* copy : read) copy->users.push_back(issued);
     for (Copy* copy : changed) overwritten(*copy, issued);
@@ -413,7 +414,7 @@ class Lowering {
     if (source.maker) step.waits.push_back(*source.maker);
     const std::optional<StepId> last = last_compute_[device.index];
     if (kind != StreamKind::peer && last) step.waits.push_back(*last);
-    if (kind == StreamKind::host_to_device) {
+    if (kind == StreamKind::host_to_device || kind == StreamKind::disk_to_host) {
       const std::vector<StepId>& waits = waits_[device.index];
       step.waits.insert(step.waits.end(), waits.begin(), waits.end());
     }
@@ -465,8 +466,9 @@ class Lowering {
   }
 
   void wait_for_copy(const Key& k, DeviceId device) {
-    const auto host = live_.find(on_host(k, device));
-    const Copy& copy = host == live_.end() ? copy_of(k) : host->second;
+    auto found = live_.find(on_host(k, device));
+    if (found == live_.end()) found = live_.find(k);
+    const Copy& copy = found == live_.end() ? copy_of(on_disk(k, device)) : found->second;
     EXPECTS(copy.maker);
     std::vector<StepId>& waits = waits_[device.index];
     waits.push_back(*copy.maker);

@@ -18,12 +18,12 @@ enum class ActionKind : std::uint8_t {
   offload,   ///< copy `tensor` to the host, not before the compute issued before; the device's copy stays until a drop
   prefetch,  ///< copy `tensor` back from the host, not before the compute issued before; the host's copy dies unless
              ///< the host is its home
-  wait,      ///< the next compute, and prefetches before it, wait for the last copy of `tensor` to end; if the
-             ///< device's copy was dropped, also until it is gone
+  wait,      ///< the next compute, and copies to device or host before it, wait for the last copy of `tensor` to end;
+             ///< if the device's copy was dropped, also until it is gone
   send,      ///< copy `tensor` to the device of `peer`
   receive,   ///< nothing further is issued before `tensor` has been sent here
   await_output_gradient,  ///< a cut: the device may work on other micro-batches here
-  update_on_host,         ///< run the update `op` on the host, on the host's copies
+  update_on_host,         ///< run the update `op` on the host's copies, not before the compute issued before
   drop_on_host,           ///< the host's copy of `tensor` dies once what was issued before has used it
   read_disk,              ///< copy `tensor` from the disk to the host, not before the compute issued before
   write_disk,             ///< copy `tensor` from the host over the disk's copy

@@ -31,9 +31,14 @@ Platform gpus(const Gpus& options) {
                                  .bandwidth = {},
                                  .adam = {}});
   }
-  const std::uint32_t host = options.count, peers = options.count + 1, bus = options.count + 2;
-  platform.memories.push_back({.name = "host", .capacity = {}, .device = {}, .node = 0, .bandwidth = {}, .adam = {}});
-  for (std::uint32_t m = 0; m <= host; ++m) platform.vertices.push_back({MemoryId{m}, platform.memories[m].name});
+  const std::uint32_t host = options.count;
+  platform.memories.push_back(
+      {.name = "host", .capacity = {}, .device = {}, .node = 0, .bandwidth = {}, .adam = options.adam});
+  if (options.to_disk) {
+    platform.memories.push_back({.name = "disk", .capacity = {}, .device = {}, .node = 0, .bandwidth = {}, .adam = {}});
+  }
+  const auto peers = static_cast<std::uint32_t>(platform.memories.size()), bus = peers + 1;
+  for (std::uint32_t m = 0; m < peers; ++m) platform.vertices.push_back({MemoryId{m}, platform.memories[m].name});
   platform.vertices.push_back({std::nullopt, "peers"});
   platform.vertices.push_back({std::nullopt, "bus"});
   const auto link = [&](std::string name, std::uint32_t from, std::uint32_t to, BytesPerSecond bandwidth,
@@ -45,6 +50,7 @@ Platform gpus(const Gpus& options) {
     link("peer" + std::to_string(d), d, peers, options.to_peers, 0.5 * options.peer_latency);
   }
   if (options.uplink) link("uplink", bus, host, *options.uplink, {});
+  if (options.to_disk) link("m2", host, host + 1, *options.to_disk, {});
   return platform;
 }
 

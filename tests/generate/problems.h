@@ -17,9 +17,12 @@ struct Gpus {
   std::optional<BytesPerSecond> uplink;           ///< one link that all share on their way to the host
   BytesPerSecond to_peers = unlimited_bandwidth;  ///< each GPU's link to a switch
   Seconds peer_latency;                           ///< of a way between two GPUs
+  std::optional<BytesPerSecond> adam;             ///< bytes of parameters that the host updates a second
+  std::optional<BytesPerSecond> to_disk;          ///< the link of a disk behind the host
 };
 
-/// Devices gpu0.. that take a trace's times, memories 0..count-1 theirs, memory `count` the host's.
+/// Devices gpu0.. that take a trace's times, memories 0..count-1 theirs, memory `count` the host's, the next
+/// one the disk's where there is one.
 Platform gpus(const Gpus&);
 
 /// The worked example of the architecture page: two stages and a loss.

@@ -1,0 +1,182 @@
+// Strategies that move parameter updates off the device: by hand, against published step times, and as rules.
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cmath>
+
+#include "sim/core/check.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+
+namespace plimsoll {
+namespace {
+
+/// One GPU whose host updates `adam` bytes of parameters a second, with a disk behind the host.
+Platform machine(BytesPerSecond to_host, BytesPerSecond adam, BytesPerSecond to_disk) {
+  return gpus({.to_host = to_host, .adam = adam, .to_disk = to_disk});
+}
+
+/// `stages` stages of 1 s forward and backward with 8 bytes of parameters each.
+Chain trained_chain(std::size_t stages) {
+  Chain chain = even_chain(stages);
+  for (std::size_t s = 0; s < stages; ++s) {
+    chain.stages[s].backward = Seconds{1};
+    chain.stages[s].parameters = {static_cast<std::uint32_t>(s)};
+    chain.parameters.push_back({"w" + std::to_string(s), Bytes{8}});
+  }
+  return chain;
+}
+
+Plan planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget = {}) {
+  PlanOutcome outcome = std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
+  REQUIRE(std::holds_alternative<Plan>(outcome));
+  return std::get<Plan>(std::move(outcome));
+}
+
+double seconds(const Problem& problem, const std::string& spec) {
+  const Plan made = planned(problem, spec);
+  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
+  INFO(spec << ": " << (found.empty() ? std::string() : found[0].what));
+  REQUIRE(found.empty());
+  const Timeline timeline = simulate_event(made.schedule, problem.platform);
+  CHECK(timeline.makespan == made.makespan);
+  CHECK(timeline.peaks[0].bytes == made.peak);
+  return made.makespan.value;
+}
+
+// Two stages: F1 F2 to 2 s, B2 to 3 s, B1 to 4 s. Gradients of 8 bytes leave in 0.5 s at 16 B/s. The host takes 2 s an
+// update (8 bytes at 4 B/s), new parameters come back in 0.5 s.
+TEST_CASE("zero_offload by hand: updates after the backward, or as gradients arrive", "[updates]") {
+  const Problem problem = problem_of(trained_chain(2), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
+  CHECK(seconds(problem, "zero_offload") == 8.5);            // the host works from 4 to 8
+  CHECK(seconds(problem, "zero_offload(overlap=on)") == 8);  // from 3.5, when B2's gradient is there, to 7.5
+  // Parameters, one gradient, what training needs; no states: 2 x 8 bytes a stage less than plain training.
+  CHECK(planned(problem, "store_all").peak - planned(problem, "zero_offload").peak >= Bytes{32});
+}
+
+// On the disk lie the parameters and two states, 24 bytes a stage: 3 s to read at 8 B/s and 3 s to write. With two
+// buffers: read 4-7, update 7-9, write 9-12; read 7-10, update 10-12, write 12-15.
+TEST_CASE("zero_infinity by hand: reads and writes run while the host updates", "[updates]") {
+  const Problem problem = problem_of(trained_chain(2), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
+  CHECK(seconds(problem, "zero_infinity") == 15);
+  CHECK(seconds(problem, "zero_infinity(buffers=1)") == 20);  // the second read begins at 12: 15, 17, 20
+}
+
+TEST_CASE("twinflow at 100% is zero_offload, and at 0% plain training", "[updates]") {
+  const Problem problem = problem_of(trained_chain(4), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
+  CHECK(seconds(problem, "twinflow(host=100%)") == seconds(problem, "zero_offload"));
+  CHECK(seconds(problem, "twinflow(host=0%)") == seconds(problem, "store_all"));
+  CHECK(planned(problem, "twinflow(host=0%)").peak == planned(problem, "store_all").peak);
+  const Plan all = planned(problem, "twinflow(host=0%)"), none = planned(problem, "twinflow(host=100%)");
+  const Plan half = planned(problem, "twinflow", Bytes{(all.peak.count + none.peak.count) / 2});
+  CHECK(half.makespan < none.makespan);
+}
+
+/// n equal subgroups that compute in no time; the host updates one in `host` s, the device in `device` s.
+Problem update_phase(std::size_t subgroups, double host, double device) {
+  Chain chain = even_chain(subgroups);
+  chain.source.device = "measured";
+  for (std::size_t s = 0; s < chain.stages.size(); ++s) {
+    Stage& stage = chain.stages[s];
+    stage.forward = stage.forward_nograd = stage.backward = Seconds{0};
+    if (s == subgroups) continue;
+    stage.parameters = {static_cast<std::uint32_t>(s)};
+    chain.parameters.push_back({"w" + std::to_string(s), Bytes{400'000'000}});
+  }
+  Platform platform = machine(unlimited_bandwidth, {400e6 / host}, {1e9});
+  platform.devices[0].takes_trace_times = false;
+  platform.devices[0].model = "measured";
+  platform.devices[0].memory_bandwidth = BytesPerSecond{7 * 400e6 / device};  // Adam moves 7 bytes a byte of parameters
+  return problem_of(chain, platform, {.optimizer = Optimizer::adam});
+}
+
+TEST_CASE("deep_optimizer_states takes ((k - 1) a + b) / k a subgroup", "[updates]") {
+  const Problem problem = update_phase(120, 3, 2);
+  for (const int k : {2, 3, 4, 5, 6, 8, 10}) {
+    CHECK(seconds(problem, "deep_optimizer_states(stride=" + std::to_string(k) + ")") ==
+          Approx(120.0 * ((k - 1) * 3.0 + 2.0) / k).epsilon(1e-12));
+  }
+}
+
+// The authors' step times in ms on 4 A100 for k = 2, 3, 4, 6, 8, 10. The two rates are fitted on the first and the
+// last; the others come out within 4 %, not 3 %: the third is 3.9 % below for 7B and 3.3 % above for 13B, and no pair
+// of rates does better on both, since the measured points do not lie on the formula's curve.
+TEST_CASE("published step times of deep_optimizer_states come out within 4 %", "[updates]") {
+  constexpr std::array strides{2, 3, 4, 6, 8, 10};
+  for (const std::array<double, 6>& published : {std::array<double, 6>{1336, 1450, 1466, 1487, 1512, 1474},
+                                                 std::array<double, 6>{2602, 2688, 2822, 2924, 2930, 3022}}) {
+    const double host = (10 * published[5] - 2 * published[0]) / 8, device = 2 * published[0] - host;
+    const Problem problem = update_phase(120, host / 120, device / 120);
+    double worst = 0;
+    for (std::size_t k = 0; k < strides.size(); ++k) {
+      const double ours = seconds(problem, "deep_optimizer_states(stride=" + std::to_string(strides[k]) + ")");
+      worst = std::max(worst, std::abs(ours / published[k] - 1));
+    }
+    CHECK(worst < 0.04);
+    CHECK(worst > 0.03);
+  }
+}
+
+// Copies of the states (2 x 8 bytes) take 3 s each way, new parameters 1.5 s, an update on the host 2 s: a stride of 2
+// waits for copies, much longer ones leave the work to the host.
+TEST_CASE("the best stride lies where the states' way to the device hides behind the host's updates", "[updates]") {
+  const Problem problem = problem_of(trained_chain(12), machine({16.0 / 3}, {4}, {8}), {.optimizer = Optimizer::adam});
+  const auto with = [&](int k) { return seconds(problem, "deep_optimizer_states(stride=" + std::to_string(k) + ")"); };
+  const double best = seconds(problem, "deep_optimizer_states");
+  double least = with(1);
+  for (int k = 2; k <= 13; ++k) least = std::min(least, with(k));
+  CHECK(best == least);
+  CHECK(best < with(1));
+  CHECK(best < with(2));
+  CHECK(best < seconds(problem, "zero_offload"));
+  CHECK(seconds(problem, "deep_optimizer_states(turns=off)") <= best);
+}
+
+TEST_CASE("strategies that move updates are legal and as promised on random problems", "[updates]") {
+  const std::vector<std::string> specs{"zero_offload",  "zero_offload(overlap=on)", "zero_infinity",
+                                       "twinflow",      "deep_optimizer_states",    "deep_optimizer_states(stride=2)",
+                                       "rotor|twinflow"};
+  for (const std::string& spec : specs) {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+      Random random(seed);
+      const ProblemOptions options{.micro_batches = random.between(1, 3),
+                                   .optimizer = random.chance(0.5) ? Optimizer::adam : Optimizer::momentum,
+                                   .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
+      Chain chain = random_small_chain(seed, random.between(1, 8));
+      if (chain.parameters.empty()) continue;
+      const Problem problem = problem_of(chain, machine({16}, {4}, {8}), options);
+      INFO(spec << ", seed " << seed);
+      if (std::ranges::none_of(problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; })) continue;
+      seconds(problem, spec);
+      const Plan made = planned(problem, spec);
+      const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
+      CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
+      CHECK(made.peak >= bounds.memory);
+    }
+  }
+}
+
+TEST_CASE("updates cannot move without an optimizer, a host's rate or a disk", "[updates]") {
+  const auto message = [](const Problem& problem, const std::string& spec) -> std::string {
+    try {
+      planned(problem, spec);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(message(problem_of(trained_chain(2), machine({16}, {4}, {8})), "zero_offload") ==
+        "strategy 'zero_offload' places parameter updates, and there are none: give an --optimizer");
+  CHECK(message(problem_of(trained_chain(2), gpus({}), {.optimizer = Optimizer::adam}), "zero_offload") ==
+        "zero_offload: platform 'test' does not state how fast the host updates parameters: 'host' has no 'adam'");
+  CHECK(message(problem_of(trained_chain(2), gpus({.adam = BytesPerSecond{1}}), {.optimizer = Optimizer::adam}),
+                "zero_infinity") == "zero_infinity: platform 'test' has no disk behind the host");
+}
+
+}  // namespace
+}  // namespace plimsoll
