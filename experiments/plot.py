@@ -151,10 +151,11 @@ def draw(figure, strategies):
         right.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
         right.spines["right"].set_color("#9ca3af")
 
-    upper = axes.legend(handles=series_rows, loc="upper left", bbox_to_anchor=(1.155, 1.03), frameon=False, title="strategy",
-                        alignment="left", handlelength=2.4)
-    axes.add_artist(upper)
-    axes.legend(handles=rows, loc="lower left", bbox_to_anchor=(1.155, -0.03), frameon=False, handlelength=2.4)
+    # Of the figure, not of the axes, whose second legend would not count where the figure is cut to what is in it.
+    beside = dict(bbox_transform=axes.transAxes, frameon=False, handlelength=2.4)
+    canvas.legend(handles=series_rows, loc="upper left", bbox_to_anchor=(1.155, 1.03), title="strategy", alignment="left",
+                  **beside)
+    canvas.legend(handles=rows, loc="lower left", bbox_to_anchor=(1.155, -0.03), **beside)
     what, details = title_of(figure)
     canvas.text(0.085, 0.948, what, fontsize=12.5, fontweight="bold")
     canvas.text(0.085, 0.903, details, fontsize=9, color=GREY)
