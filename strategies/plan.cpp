@@ -100,6 +100,9 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> b
     const PlannedTape* kept = std::get_if<PlannedTape>(&made);
     if (kept != nullptr && kept->makespan <= tape->makespan) best[b] = std::move(made);
   }
+  for (TapeOutcome& outcome : best) {  // a gap is that of one tape's offloading, not of the passes together
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->gap.reset();
+  }
   return best;
 }
 

@@ -6,9 +6,14 @@
 
 #include "sim/core/expects.h"
 #include "strategies/baseline/store_all.h"
+#include "strategies/offloading/capuchin.h"
 #include "strategies/offloading/deep_optimizer_states.h"
+#include "strategies/offloading/offload_dp.h"
+#include "strategies/offloading/offload_exact.h"
+#include "strategies/offloading/offload_fractional.h"
 #include "strategies/offloading/offload_greedy.h"
 #include "strategies/offloading/save_on_cpu.h"
+#include "strategies/offloading/superneurons.h"
 #include "strategies/offloading/twinflow.h"
 #include "strategies/offloading/vdnn.h"
 #include "strategies/offloading/zero_infinity.h"
@@ -37,33 +42,15 @@ namespace plimsoll {
 namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
-constexpr std::array all_strategies{store_all_strategy,
-                                    chen_sqrt_strategy,
-                                    chen_greedy_strategy,
-                                    periodic_strategy,
-                                    full_recompute_strategy,
-                                    selective_strategy,
-                                    revolve_strategy,
-                                    revolve_hetero_strategy,
-                                    rotor_strategy,
-                                    rotor_floating_strategy,
-                                    rockmate_strategy,
-                                    exact_strategy,
-                                    ap_sqrt_strategy,
-                                    ap_greedy_strategy,
-                                    greedy_recompute_strategy,
-                                    dtr_strategy,
-                                    min_cut_strategy,
-                                    knapsack_strategy,
-                                    checkmate_strategy,
-                                    checkmate_lp_strategy,
-                                    vdnn_strategy,
-                                    save_on_cpu_strategy,
-                                    offload_greedy_strategy,
-                                    zero_offload_strategy,
-                                    twinflow_strategy,
-                                    zero_infinity_strategy,
-                                    deep_optimizer_states_strategy};
+constexpr std::array all_strategies{
+    store_all_strategy,      chen_sqrt_strategy,          chen_greedy_strategy,      periodic_strategy,
+    full_recompute_strategy, selective_strategy,          revolve_strategy,          revolve_hetero_strategy,
+    rotor_strategy,          rotor_floating_strategy,     rockmate_strategy,         exact_strategy,
+    ap_sqrt_strategy,        ap_greedy_strategy,          greedy_recompute_strategy, dtr_strategy,
+    min_cut_strategy,        knapsack_strategy,           checkmate_strategy,        checkmate_lp_strategy,
+    vdnn_strategy,           superneurons_strategy,       capuchin_strategy,         save_on_cpu_strategy,
+    offload_greedy_strategy, offload_fractional_strategy, offload_dp_strategy,       offload_exact_strategy,
+    zero_offload_strategy,   twinflow_strategy,           zero_infinity_strategy,    deep_optimizer_states_strategy};
 
 }  // namespace
 

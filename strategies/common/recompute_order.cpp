@@ -7,8 +7,8 @@ namespace {
 
 class Walk {
  public:
-  Walk(const OpModel& model, const Evicted& evicted)
-      : model_(model), there_(model.values.size(), false), evict_after_(model.ops.size()) {
+  Walk(const OpModel& model, const Evicted& evicted, const Evicted& forgotten)
+      : model_(model), forgotten_(forgotten), there_(model.values.size(), false), evict_after_(model.ops.size()) {
     const std::size_t turn = last_forward(model);
     for (std::uint32_t v = 0; v < model.values.size(); ++v) {
       const ModelValue& value = model.values[v];
@@ -27,6 +27,8 @@ class Walk {
       if (!ready(now_)) return std::nullopt;
       execute(now_);
       for (const std::uint32_t v : evict_after_[now_]) there_[v] = false;
+      for (const std::uint32_t v : made_again_) there_[v] = false;
+      made_again_.clear();
     }
     return std::move(sequence_);
   }
@@ -71,11 +73,16 @@ class Walk {
       way = saves ? 0 : 1;
     }
     for (const std::uint32_t v : made.ways[way].clears) there_[v] = false;
-    for (const std::uint32_t v : made.ways[way].makes) there_[v] = true;
+    for (const std::uint32_t v : made.ways[way].makes) {
+      there_[v] = true;
+      if (op != now_ && !forgotten_.empty() && forgotten_[v]) made_again_.push_back(v);
+    }
     sequence_.push_back({made.id, made.ways[way].saving});
   }
 
   const OpModel& model_;
+  const Evicted& forgotten_;
+  std::vector<std::uint32_t> made_again_;                // values of forgotten_, for the op whose turn it is
   std::vector<bool> there_;                              // by value
   std::vector<std::vector<std::uint32_t>> evict_after_;  // by op: values
   OpSequence sequence_;
@@ -97,8 +104,8 @@ bool can_evict(const OpModel& model, std::uint32_t value) {
   return maker && model.ops[*maker].forward && !model.ops[*maker].once;
 }
 
-std::optional<OpSequence> recompute_order(const OpModel& model, const Evicted& evicted) {
-  return Walk(model, evicted).run();
+std::optional<OpSequence> recompute_order(const OpModel& model, const Evicted& evicted, const Evicted& forgotten) {
+  return Walk(model, evicted, forgotten).run();
 }
 
 }  // namespace plimsoll

@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-/// Ops that convolve or multiply matrices, forward and backward. In a chain: stages with "conv" in their names, or all
-/// but the loss where no stage has.
+/// Ops that convolve or multiply matrices, and backwards that read the parameters of such. In a chain: stages with
+/// "conv" in their names, or all but the loss where no stage has.
 std::vector<bool> conv_positions(const PartTask&, const OffloadModel&);
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/common/op_sequence.h"
+#include "strategies/offloading/offload_bound.h"
 #include "strategies/offloading/offload_placement.h"
 #include "strategies/offloading/offload_selection.h"
 #include "strategies/offloading/tape_pool.h"
@@ -25,24 +26,27 @@ std::optional<Placement> best_placement(const OffloadModel& model, std::span<con
   return best;
 }
 
-TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
-  TapePool pool;
-  pool.add(planned_moves(task, model, {}));
-  if (!model.has_host || model.gaps.empty()) return pool;
-  const std::vector<OffloadItem> items = offload_items(model, static_cast<std::uint32_t>(options.integer("chunks")));
+void add_plans(const PartTask& task, const OffloadModel& model, std::uint32_t chunks, std::string_view levels,
+               TapePool& pool) {
+  const std::vector<OffloadItem> items = offload_items(model, chunks);
   std::vector<Selection> selections;
   for (const SelectionRule rule : all_rules) selections.push_back(select_items(model, items, rule));
-  Bytes least = selections.front().peaks.back();
-  for (const Selection& selection : selections) least = std::min(least, selection.peaks.back());
-  const Bytes most = selections.front().peaks.front();
-  const std::int64_t levels = std::min(options.integer("levels"), (most - least).count);
-  for (std::int64_t level = 0; level < levels; ++level) {
-    const Bytes budget =
-        least + range_of(most - least, {static_cast<std::uint32_t>(level), static_cast<std::uint32_t>(levels)}).offset;
+  const Bytes least = selections.front().peaks.back(), most = selections.front().peaks.front();  // all rules agree
+  for (const Bytes budget : memory_levels(least, most, levels, model.positions())) {
     if (const std::optional<Placement> made = best_placement(model, selections, budget)) {
       pool.add(planned_moves(task, model, made->moves));
     }
   }
+}
+
+/// Chunks leave room sooner; whole values are fewer copies, each with its latency.
+TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+  TapePool pool;
+  pool.add(planned_moves(task, model, {}));
+  if (!model.has_host) return pool;
+  const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
+  add_plans(task, model, 1, options.text("levels"), pool);
+  if (chunks > 1) add_plans(task, model, chunks, options.text("levels"), pool);
   return pool;
 }
 
@@ -52,7 +56,9 @@ std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Option
                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  return plans(task, options, std::get<OffloadModel>(model)).outcomes(budgets, "no more than this can be offloaded");
+  const OffloadModel& seen = std::get<OffloadModel>(model);
+  return with_fluid_gaps(task, seen, budgets,
+                         plans(task, options, seen).outcomes(budgets, "no more than this can be offloaded"));
 }
 
 std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const Options& options) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "strategies/common/option_rules.h"
+#include "strategies/offloading/offload_levels.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -18,8 +19,7 @@ std::vector<Bytes> offload_greedy_candidates(const PartTask&, const Options&);
 inline constexpr std::array offload_greedy_options{
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",
                "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
-    OptionInfo{"levels", "40", "a whole number from 1 to 1000",
-               "at how many levels of memory plans are made, for all budgets", integer_between<1, 1000>},
+    levels_option,
 };
 
 inline constexpr StrategyInfo offload_greedy_strategy{

@@ -28,6 +28,8 @@ Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves)
   const auto act = [&](ActionKind kind, const OffloadMove& move) {
     return on_chunk(kind, model.gaps[move.item.gap].tensor, move.item.chunk);
   };
+  std::vector<OffloadMove> returning(moves.begin(), moves.end());
+  std::ranges::stable_sort(returning, {}, [&](const OffloadMove& move) { return model.gaps[move.item.gap].until; });
   for (const OffloadMove& move : moves) {
     const OffloadGap& gap = model.gaps[move.item.gap];
     EXPECTS(gap.made <= move.issue && move.issue < move.gone && gap.from < move.gone);
@@ -35,11 +37,13 @@ Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves)
     after[move.issue].push_back(act(ActionKind::offload, move));
     before[move.gone].push_back(act(ActionKind::wait, move));
     if (move.copied) before[*move.copied].push_back(act(ActionKind::wait, move));
-    prefetches[move.back].push_back(act(ActionKind::prefetch, move));
   }
   for (const OffloadMove& move : moves) {
     const OffloadGap& gap = model.gaps[move.item.gap];
     after[std::max(gap.from, move.issue)].push_back(act(ActionKind::drop, move));
+  }
+  for (const OffloadMove& move : returning) prefetches[move.back].push_back(act(ActionKind::prefetch, move));
+  for (const OffloadMove& move : returning) {
     if (move.arrived) prefetches[*move.arrived].push_back(act(ActionKind::wait, move));
   }
   Tape tape;

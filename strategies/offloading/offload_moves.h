@@ -28,7 +28,8 @@ struct OffloadMove {
   std::optional<std::uint32_t> arrived = {};  ///< this position waits for the copy back, before the next use does
 };
 
-/// The tape with these moves. Offloads after a position and prefetches before one are issued in the order given.
+/// The tape with these moves. Offloads after a position are issued in the order given, prefetches before one in the
+/// order in which they are needed.
 Tape offload_tape(const OffloadModel&, std::span<const OffloadMove>);
 
 /// Lowered and simulated: the exact promise. Nothing where the host has too little memory for it.

@@ -12,8 +12,10 @@ using Buckets = std::vector<std::vector<std::uint32_t>>;
 
 class Placer {
  public:
-  Placer(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget)
-      : model_(model), items_(items), budget_(budget), back_(items.size()), gone_(items.size(), 0) {
+  Placer(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
+         std::span<const std::uint32_t> wanted)
+      : model_(model), items_(items), budget_(budget), wanted_(wanted), back_(items.size()), gone_(items.size(), 0) {
+    placement_.late.resize(items.size());
     for (std::uint32_t i = 0; i < items.size(); ++i) back_[i] = gap(i).from + 1;
   }
 
@@ -56,12 +58,13 @@ class Placer {
       const auto leave = [&] {
         const auto [i, end] = copying.front();
         copying.pop_front();
-        now = std::max(now, end);
+        if (wanted_.empty()) now = std::max(now, end);
         if (gap(i).from >= p) return;
         back_[i] = p + 1;
         absent += items_[i].bytes;
       };
-      while (!copying.empty() && copying.front().end <= now) leave();
+      const auto has_left = [&](const Copying& c) { return wanted_.empty() ? c.end <= now : wanted_[c.item] > p; };
+      while (!copying.empty() && has_left(copying.front())) leave();
       while (model_.memory[p] - absent > budget_) {
         if (copying.empty()) return false;
         leave();
@@ -115,6 +118,7 @@ class Placer {
         in_free = std::max(now, in_free) + model_.in.time(items_[i].bytes);
         arrival[i] = in_free;
       }
+      for (const std::uint32_t i : until[p]) placement_.late[i] = std::max(Seconds{}, arrival[i] - now);
       for (const std::uint32_t i : until[p]) now = std::max(now, arrival[i]);
       now += model_.time[p];
       for (const std::uint32_t i : made[p]) {
@@ -131,6 +135,7 @@ class Placer {
   const OffloadModel& model_;
   std::span<const OffloadItem> items_;
   Bytes budget_;
+  std::span<const std::uint32_t> wanted_;
   std::vector<std::uint32_t> back_, gone_;  // by item; gone 0: it stays
   std::vector<std::uint32_t> order_;        // items as they leave
   Placement placement_;
@@ -138,8 +143,9 @@ class Placer {
 
 }  // namespace
 
-std::optional<Placement> place(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget) {
-  return Placer(model, items, budget).run();
+std::optional<Placement> place(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
+                               std::span<const std::uint32_t> wanted) {
+  return Placer(model, items, budget, wanted).run();
 }
 
 }  // namespace plimsoll

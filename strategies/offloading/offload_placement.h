@@ -14,11 +14,14 @@ namespace plimsoll {
 
 struct Placement {
   std::vector<OffloadMove> moves;  ///< in the order in which they leave
+  std::vector<Seconds> late;       ///< by item: how long its use waits for it
   Seconds makespan;                ///< of one micro-batch, if nobody shares the links
 };
 
 /// Nothing where these items do not suffice for the budget. Items whose way there and back is longer than their gap
-/// stay.
-std::optional<Placement> place(const OffloadModel&, std::span<const OffloadItem>, Bytes budget);
+/// stay. `wanted`, where given, is by item the position before which it should begin to come back, instead of as late
+/// as copies allow; it is later where memory is short.
+std::optional<Placement> place(const OffloadModel&, std::span<const OffloadItem>, Bytes budget,
+                               std::span<const std::uint32_t> wanted = {});
 
 }  // namespace plimsoll

@@ -35,8 +35,12 @@ std::optional<std::size_t> Selection::needed(Bytes budget) const {
 }
 
 Selection select_items(const OffloadModel& model, std::vector<OffloadItem> items, SelectionRule rule) {
+  return select_items(model, std::move(items), rule, model.memory);
+}
+
+Selection select_items(const OffloadModel& model, std::vector<OffloadItem> items, SelectionRule rule,
+                       std::vector<Bytes> needed) {
   sort_by(model, rule, items);
-  std::vector<Bytes> needed = model.memory;
   std::vector<bool> selected(items.size(), false);
   Selection selection;
   while (true) {

@@ -24,6 +24,8 @@ struct Selection {
   std::optional<std::size_t> needed(Bytes budget) const;
 };
 
+/// `needed`: memory by position, where some items have been chosen before.
+Selection select_items(const OffloadModel&, std::vector<OffloadItem>, SelectionRule, std::vector<Bytes> needed);
 Selection select_items(const OffloadModel&, std::vector<OffloadItem>, SelectionRule);
 
 }  // namespace plimsoll

@@ -47,7 +47,12 @@ std::vector<std::string> specs() {
                            "min_cut(ban=none)",
                            "min_cut(distance=off)",
                            "dtr(heuristic=dtr_eq)",
-                           "dtr(heuristic=lru, release=banish)"});
+                           "dtr(heuristic=lru, release=banish)",
+                           "vdnn(mode=all)",
+                           "vdnn(mode=conv)",
+                           "superneurons(recompute=memory)",
+                           "capuchin(recompute=off)",
+                           "offload_greedy(chunks=1)"});
   return list;
 }
 
@@ -64,6 +69,7 @@ Effort effort_for(const StrategyInfo& strategy) {
   if (strategy.name == "exact") return {.problems = 100, .stride = 3, .chain_stages = 5, .forward_ops = 8};
   if (strategy.name == "checkmate") return {.problems = 30, .stride = 7, .chain_stages = 3, .forward_ops = 4};
   if (strategy.name == "checkmate_lp") return {.problems = 40, .stride = 7, .chain_stages = 5, .forward_ops = 6};
+  if (strategy.name == "offload_exact") return {.problems = 50, .stride = 7, .chain_stages = 4, .forward_ops = 6};
   return {};
 }
 

@@ -1,0 +1,93 @@
+#include "strategies/offloading/offload_dp.h"
+
+#include <algorithm>
+
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/offload_bound.h"
+#include "strategies/offloading/offload_placement.h"
+#include "strategies/offloading/offload_selection.h"
+#include "strategies/offloading/offload_table.h"
+#include "strategies/offloading/tape_pool.h"
+
+namespace plimsoll {
+namespace {
+
+/// A stage's first forward and last backward position on the tape, and what its first forward leaves for the backward.
+std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& model) {
+  std::vector<OffloadStage> stages(task.problem.chain->stages.size());
+  std::vector<bool> ran(stages.size(), false);
+  for (std::uint32_t p = 0; p < model.positions(); ++p) {
+    const Op& op = task.problem.graph[model.computes[p].op];
+    if (op.phase == Phase::forward && !ran[op.stage]) stages[op.stage].forward = p;
+    if (op.phase == Phase::forward) ran[op.stage] = true;
+    if (op.phase != Phase::forward) stages[op.stage].backward = p;
+  }
+  for (const std::uint32_t g : saved_gaps(model)) {
+    const OffloadGap& gap = model.gaps[g];
+    if (gap.until == gap.from + 1) continue;
+    OffloadStage& stage = stages[task.problem.graph[model.computes[gap.made].op].stage];
+    stage.gaps.push_back(g);
+    stage.bytes += gap.bytes;
+  }
+  return stages;
+}
+
+/// The program counts a value as away as soon as it has been copied; where that is not enough, more leaves, oldest
+/// first.
+void add_plan(const PartTask& task, const OffloadModel& model, const std::vector<OffloadStage>& stages,
+              const std::vector<bool>& leaves, std::uint32_t chunks, Bytes budget, TapePool& pool) {
+  std::vector<bool> chosen(model.gaps.size(), false);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    for (const std::uint32_t g : stages[i].gaps) chosen[g] = leaves[i];
+  }
+  std::vector<OffloadItem> items, others;
+  std::vector<Bytes> needed = model.memory;
+  for (const OffloadItem& item : offload_items(model, chunks)) {
+    const OffloadGap& gap = model.gaps[item.gap];
+    (chosen[item.gap] ? items : others).push_back(item);
+    for (std::uint32_t p = gap.from + 1; chosen[item.gap] && p < gap.until; ++p) needed[p] -= item.bytes;
+  }
+  const Selection more = select_items(model, std::move(others), SelectionRule::first_made, std::move(needed));
+  const std::size_t count = more.needed(budget).value_or(more.items.size());
+  items.insert(items.end(), more.items.begin(), more.items.begin() + static_cast<std::ptrdiff_t>(count));
+  std::ranges::stable_sort(items, {}, &OffloadItem::gap);
+  if (const std::optional<Placement> made = place(model, items, budget)) {
+    pool.add(planned_moves(task, model, made->moves));
+  }
+}
+
+TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+  TapePool pool;
+  pool.add(planned_moves(task, model, {}));
+  if (!model.has_host) return pool;
+  const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
+  const auto slots = static_cast<std::uint32_t>(options.integer("slots"));
+  const Selection all = select_items(model, offload_items(model, 1), SelectionRule::first_made);
+  const std::vector<OffloadStage> stages = stages_of(task, model);
+  for (const Bytes budget :
+       memory_levels(all.peaks.back(), all.peaks.front(), options.text("levels"), model.positions())) {
+    const std::optional<std::vector<bool>> leaves = choose_stages(model, stages, budget, slots);
+    const std::vector<bool> nobody(stages.size(), false);
+    add_plan(task, model, stages, leaves ? *leaves : nobody, chunks, budget, pool);
+  }
+  return pool;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const Options& options,
+                                          std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+  const OffloadModel& model = std::get<OffloadModel>(made);
+  return with_fluid_gaps(task, model, budgets,
+                         plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+}
+
+std::vector<Bytes> offload_dp_candidates(const PartTask& task, const Options& options) {
+  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
+  if (std::holds_alternative<std::string>(model)) return {};
+  return plans(task, options, std::get<OffloadModel>(model)).peaks();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,47 @@
+#include "strategies/offloading/offload_fractional.h"
+
+#include <algorithm>
+
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/offload_bound.h"
+#include "strategies/offloading/offload_placement.h"
+#include "strategies/offloading/offload_selection.h"
+#include "strategies/offloading/tape_pool.h"
+
+namespace plimsoll {
+namespace {
+
+TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+  TapePool pool;
+  pool.add(planned_moves(task, model, {}));
+  if (!model.has_host) return pool;
+  const Selection selection = select_items(
+      model, offload_items(model, static_cast<std::uint32_t>(options.integer("chunks"))), SelectionRule::first_made);
+  for (const Bytes budget :
+       memory_levels(selection.peaks.back(), selection.peaks.front(), options.text("levels"), model.positions())) {
+    const std::span<const OffloadItem> items = std::span(selection.items).first(*selection.needed(budget));
+    if (const std::optional<Placement> made = place(model, items, budget)) {
+      pool.add(planned_moves(task, model, made->moves));
+    }
+  }
+  return pool;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Options& options,
+                                                  std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+  const OffloadModel& model = std::get<OffloadModel>(made);
+  return with_fluid_gaps(task, model, budgets,
+                         plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+}
+
+std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const Options& options) {
+  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
+  if (std::holds_alternative<std::string>(model)) return {};
+  return plans(task, options, std::get<OffloadModel>(model)).peaks();
+}
+
+}  // namespace plimsoll
