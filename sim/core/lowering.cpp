@@ -261,7 +261,7 @@ class Lowering {
       case ActionKind::await_output_gradient:
         break;
     }
-    EXPECTS(!"an action on a chunk");
+    EXPECTS(false);  // the others are not on a chunk
   }
 
   // --- compute

@@ -71,7 +71,7 @@ std::optional<Seconds> update_seconds_on_host(const Problem& problem, OpId op, M
   for (const TensorId t : problem.graph[op].mutates) {
     if (problem.graph[t].kind == TensorKind::parameter) parameters += problem.graph[t].bytes;
   }
-  const double adam = static_cast<double>(optimizer_moves(Optimizer::adam));
+  const auto adam = static_cast<double>(optimizer_moves(Optimizer::adam));
   const bool is_known = problem.optimizer != Optimizer::none;
   const double moves = is_known ? static_cast<double>(optimizer_moves(problem.optimizer)) : adam;
   return Seconds{static_cast<double>(parameters.count) / rate->value * moves / adam};

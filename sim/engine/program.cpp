@@ -138,11 +138,11 @@ class Flattener {
                                .first_link = size_of(program_.route_links),
                                .first_device = size_of(program_.route_devices)});
     double& bandwidth = program_.routes.back().bandwidth;
-    FlatLink* narrowest = nullptr;
+    std::uint32_t narrowest = none;
     for (const std::uint32_t link : route.links) {
       if (links_[link].bandwidth >= bandwidth) continue;
       bandwidth = links_[link].bandwidth;
-      narrowest = &links_[link];
+      narrowest = link;
     }
     double narrowest_shared = unlimited_bandwidth.value;
     for (const std::uint32_t link : route.links) {
@@ -150,7 +150,7 @@ class Flattener {
       narrowest_shared = std::min(narrowest_shared, links_[link].bandwidth);
       use_link(links_[link]);
     }
-    if (std::isfinite(narrowest_shared) && bandwidth < narrowest_shared) use_link(*narrowest);
+    if (std::isfinite(narrowest_shared) && bandwidth < narrowest_shared) use_link(links_[narrowest]);
     for (const MemoryId end : {route.endpoints.from, route.endpoints.to}) {
       const std::optional<DeviceId> device = platform_[end].device;
       if (device && is_slowed_down(*device)) program_.route_devices.push_back(device->index);

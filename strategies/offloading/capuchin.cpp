@@ -114,6 +114,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
   bool recomputes = false;
   for (const Eviction& eviction : evictions) {
     if (eviction.recompute) {
+      EXPECTS(ops != nullptr);
       for (const std::uint32_t v : ops->in_storage[*eviction.recompute]) evicted[v] = true;
       recomputes = true;
     } else {
@@ -125,7 +126,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
   if (!sequence) return;
   const PlannedTape tape = planned_ops(task, *sequence);
   const std::variant<OffloadModel, std::string> made = offload_model(task, &tape.tape);
-  const OffloadModel& changed = std::get<OffloadModel>(made);
+  const auto& changed = std::get<OffloadModel>(made);
   std::vector<bool> moved(task.problem.graph.tensors.size(), false);
   for (const OffloadItem& item : items) moved[model.gaps[item.gap].tensor.index] = true;
   items.clear();

@@ -46,7 +46,7 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-  const OffloadModel& model = std::get<OffloadModel>(made);
+  const auto& model = std::get<OffloadModel>(made);
   const std::vector<OffloadItem> items = model.has_host ? offload_items(model, 1) : std::vector<OffloadItem>{};
   if (too_many(items, options)) return offload_greedy_tapes(task, greedy_options(), budgets, before);
   std::vector<TapeOutcome> outcomes;

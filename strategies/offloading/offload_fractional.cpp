@@ -33,7 +33,7 @@ std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Op
                                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-  const OffloadModel& model = std::get<OffloadModel>(made);
+  const auto& model = std::get<OffloadModel>(made);
   return with_fluid_gaps(task, model, budgets,
                          plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
 }

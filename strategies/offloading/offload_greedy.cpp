@@ -30,6 +30,7 @@ void add_plans(const PartTask& task, const OffloadModel& model, std::uint32_t ch
                TapePool& pool) {
   const std::vector<OffloadItem> items = offload_items(model, chunks);
   std::vector<Selection> selections;
+  selections.reserve(std::size(all_rules));
   for (const SelectionRule rule : all_rules) selections.push_back(select_items(model, items, rule));
   const Bytes least = selections.front().peaks.back(), most = selections.front().peaks.front();  // all rules agree
   for (const Bytes budget : memory_levels(least, most, levels, model.positions())) {
@@ -56,7 +57,7 @@ std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Option
                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  const OffloadModel& seen = std::get<OffloadModel>(model);
+  const auto& seen = std::get<OffloadModel>(model);
   return with_fluid_gaps(task, seen, budgets,
                          plans(task, options, seen).outcomes(budgets, "no more than this can be offloaded"));
 }

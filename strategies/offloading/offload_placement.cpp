@@ -84,8 +84,8 @@ class Placer {
     const Buckets made = by([&](std::uint32_t i) { return gap(i).made; });
     const Buckets until = by([&](std::uint32_t i) { return gap(i).until; });
     Buckets back(model_.positions() + 1);
-    for (std::size_t p = 0; p < until.size(); ++p) {
-      for (const std::uint32_t i : until[p]) back[back_[i]].push_back(i);
+    for (const std::vector<std::uint32_t>& together : until) {
+      for (const std::uint32_t i : together) back[back_[i]].push_back(i);
     }
     std::vector<Copying> copying;
     std::vector<Seconds> arrival(items_.size());

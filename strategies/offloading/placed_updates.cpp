@@ -188,6 +188,7 @@ std::vector<OpId> updates_by_gradient(const Problem& problem, const Tape& tape) 
   }
   std::ranges::sort(found);
   std::vector<OpId> updates;
+  updates.reserve(found.size());
   for (const auto& [position, op] : found) updates.push_back(op);
   return updates;
 }

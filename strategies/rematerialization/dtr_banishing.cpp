@@ -235,7 +235,8 @@ class Runtime {
       ++run_.rematerializations;
     }
     const std::vector<std::uint32_t>& parents = tensors_[tensor].parents;
-    for (std::size_t k = 0; k < parents.size(); ++k) {  // which shrinks, see the head of the header
+    // By position, since banishing shrinks the list: see the head of the header. NOLINTNEXTLINE(modernize-loop-convert)
+    for (std::size_t k = 0; k < parents.size(); ++k) {
       const std::uint32_t p = tensors_[parents[k]].storage;
       unlock(p);
       for (const std::uint32_t made : made_) {

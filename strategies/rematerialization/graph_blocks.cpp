@@ -184,6 +184,7 @@ class Parts {
 
   std::vector<std::uint32_t> values(const std::vector<std::uint32_t>& whole) {
     std::vector<std::uint32_t> list;
+    list.reserve(whole.size());
     for (const std::uint32_t v : whole) list.push_back(value(v));
     return list;
   }

@@ -99,6 +99,7 @@ std::vector<OpSequence> leaf_sequences(const OpModel& model) {
 std::vector<PricedSequence> best_options(const BlockPart& part, const std::vector<OpSequence>& sequences,
                                          std::size_t count) {
   std::vector<PricedSequence> all;
+  all.reserve(sequences.size());
   for (const OpSequence& sequence : sequences) all.push_back({sequence, cost_of(part, sequence)});
   const auto need = [](const BlockOption& cost) { return std::pair(std::max(cost.forward, cost.backward), cost.kept); };
   const auto kept = [](const BlockOption& cost) { return std::pair(cost.kept, std::max(cost.forward, cost.backward)); };
@@ -110,6 +111,7 @@ std::vector<PricedSequence> best_options(const BlockPart& part, const std::vecto
   std::ranges::sort(chosen);
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   std::vector<PricedSequence> best;
+  best.reserve(chosen.size());
   for (const std::size_t k : chosen) best.push_back(std::move(all[k]));
   return best;
 }

@@ -229,7 +229,7 @@ void prepare_simgrid() {
   char* arguments[] = {name, nullptr};
   int count = 1;
   // Lives as long as the process: SimGrid cannot make a second one.
-  [[maybe_unused]] static sg4::Engine* const engine = new sg4::Engine(&count, arguments);
+  [[maybe_unused]] static const auto* const engine = new sg4::Engine(&count, arguments);
   for (const char* option :
        {"network/model:CM02", "network/crosstraffic:0", no_tcp_window, date_precision, work_precision}) {
     sg4::Engine::set_config(option);
