@@ -30,6 +30,7 @@
 #include "strategies/rematerialization/greedy_recompute.h"
 #include "strategies/rematerialization/knapsack.h"
 #include "strategies/rematerialization/min_cut.h"
+#include "strategies/rematerialization/monet.h"
 #include "strategies/rematerialization/periodic.h"
 #include "strategies/rematerialization/revolve.h"
 #include "strategies/rematerialization/revolve_hetero.h"
@@ -42,15 +43,39 @@ namespace plimsoll {
 namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
-constexpr std::array all_strategies{
-    store_all_strategy,      chen_sqrt_strategy,          chen_greedy_strategy,      periodic_strategy,
-    full_recompute_strategy, selective_strategy,          revolve_strategy,          revolve_hetero_strategy,
-    rotor_strategy,          rotor_floating_strategy,     rockmate_strategy,         exact_strategy,
-    ap_sqrt_strategy,        ap_greedy_strategy,          greedy_recompute_strategy, dtr_strategy,
-    min_cut_strategy,        knapsack_strategy,           checkmate_strategy,        checkmate_lp_strategy,
-    vdnn_strategy,           superneurons_strategy,       capuchin_strategy,         save_on_cpu_strategy,
-    offload_greedy_strategy, offload_fractional_strategy, offload_dp_strategy,       offload_exact_strategy,
-    zero_offload_strategy,   twinflow_strategy,           zero_infinity_strategy,    deep_optimizer_states_strategy};
+constexpr std::array all_strategies{store_all_strategy,
+                                    chen_sqrt_strategy,
+                                    chen_greedy_strategy,
+                                    periodic_strategy,
+                                    full_recompute_strategy,
+                                    selective_strategy,
+                                    revolve_strategy,
+                                    revolve_hetero_strategy,
+                                    rotor_strategy,
+                                    rotor_floating_strategy,
+                                    rockmate_strategy,
+                                    exact_strategy,
+                                    ap_sqrt_strategy,
+                                    ap_greedy_strategy,
+                                    greedy_recompute_strategy,
+                                    dtr_strategy,
+                                    min_cut_strategy,
+                                    knapsack_strategy,
+                                    checkmate_strategy,
+                                    checkmate_lp_strategy,
+                                    monet_strategy,
+                                    vdnn_strategy,
+                                    superneurons_strategy,
+                                    capuchin_strategy,
+                                    save_on_cpu_strategy,
+                                    offload_greedy_strategy,
+                                    offload_fractional_strategy,
+                                    offload_dp_strategy,
+                                    offload_exact_strategy,
+                                    zero_offload_strategy,
+                                    twinflow_strategy,
+                                    zero_infinity_strategy,
+                                    deep_optimizer_states_strategy};
 
 }  // namespace
 

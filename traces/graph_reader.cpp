@@ -45,6 +45,18 @@ void read_attributes(Op& op, JsonCursor cursor) {
   });
 }
 
+const Field<Alternative, JsonCursor> alternative_fields[] = {
+    {"name", required, [](Alternative& a, JsonCursor c) { a.name = c.string(); }},
+    {"time_s", optional, [](Alternative& a, JsonCursor c) { a.duration = c.seconds(); }},
+    {"flops", optional, [](Alternative& a, JsonCursor c) { a.flops = c.flops(); }},
+    {"bytes", optional, [](Alternative& a, JsonCursor c) { a.bytes_moved = c.bytes(); }},
+    {"workspace_bytes", optional, [](Alternative& a, JsonCursor c) { a.workspace = c.bytes(); }},
+};
+
+void read_alternatives(Op& op, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) { read_fields(element, alternative_fields, op.alternatives.emplace_back()); });
+}
+
 const Field<Op, JsonCursor> op_fields[] = {
     {"name", required, [](Op& op, JsonCursor c) { op.name = c.string(); }},
     {"kind", optional, [](Op& op, JsonCursor c) { op.kind = c.string(); }},
@@ -62,6 +74,7 @@ const Field<Op, JsonCursor> op_fields[] = {
     {"nograd_time_s", optional, [](Op& op, JsonCursor c) { op.nograd_duration = c.seconds(); }},
     {"nograd_workspace_bytes", optional, [](Op& op, JsonCursor c) { op.nograd_workspace = c.bytes(); }},
     {"accumulate_workspace_bytes", optional, [](Op& op, JsonCursor c) { op.accumulate_workspace = c.bytes(); }},
+    {"alternatives", optional, read_alternatives},
     {"recomputable", optional, [](Op& op, JsonCursor c) { op.recomputable = c.boolean(); }},
 };
 

@@ -87,6 +87,13 @@ class Rules {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
       const bool is_update = op.phase == Phase::update;
+      for (std::size_t k = 0; k < op.alternatives.size(); ++k) {
+        const Alternative& way = op.alternatives[k];
+        if (way.duration || (way.flops && way.bytes_moved)) continue;
+        document_.complain(
+            below(below("ops", i, "alternatives"), k),
+            fmt::format("alternative '{}' of op '{}' has neither time_s nor flops and bytes", way.name, op.name));
+      }
       if (op.duration || (op.bytes_moved && (op.flops || is_update))) continue;
       document_.complain(below("ops", i), fmt::format("op '{}' has neither time_s nor flops and bytes", op.name));
     }

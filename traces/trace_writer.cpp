@@ -63,6 +63,15 @@ Json stage_json(const Stage& stage) {
   return json;
 }
 
+Json alternative_json(const Alternative& way) {
+  Json json = {{"name", way.name}};
+  if (way.duration) json["time_s"] = way.duration->value;
+  if (way.flops) json["flops"] = way.flops->count;
+  if (way.bytes_moved) json["bytes"] = way.bytes_moved->count;
+  json["workspace_bytes"] = way.workspace.count;
+  return json;
+}
+
 Json op_json(const Op& op) {
   Json json = {{"name", op.name}};
   if (!op.kind.empty()) json["kind"] = op.kind;
@@ -79,6 +88,7 @@ Json op_json(const Op& op) {
   json["outputs"] = indices(op.outputs);
   if (!op.saved.empty()) json["saved"] = indices(op.saved);
   if (!op.mutates.empty()) json["mutates"] = indices(op.mutates);
+  for (const Alternative& way : op.alternatives) json["alternatives"].push_back(alternative_json(way));
   if (!op.recomputable) json["recomputable"] = false;
   if (!op.attributes.empty()) json["attributes"] = notes_of(op.attributes);
   return json;

@@ -81,6 +81,10 @@ class Judge {
 
   // --- form: every index names something, waits name earlier steps
 
+  bool has_implementation(const Step& step) const {
+    return step.op.index < graph_.ops.size() && step.implementation <= graph_[step.op].alternatives.size();
+  }
+
   bool well_formed() {
     const auto bad = [this](std::size_t s, const std::string& what) {
       report(Rule::malformed, id_at<StepId>(s), std::nullopt, "step " + std::to_string(s) + " names " + what);
@@ -107,6 +111,7 @@ class Judge {
       const Step& step = schedule_.steps[s];
       if (step.stream.index >= schedule_.streams.size()) bad(s, "a stream that does not exist");
       if (step.op != no_op && step.op.index >= graph_.ops.size()) bad(s, "an op that does not exist");
+      if (step.implementation > 0 && !has_implementation(step)) bad(s, "an implementation that its op does not have");
       if (step.work.is_transfer() && step.work.route.index >= schedule_.routes.size())
         bad(s, "a route that does not exist");
       if (step.collective != no_collective && step.collective.index >= schedule_.collectives.size()) {

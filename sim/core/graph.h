@@ -39,6 +39,17 @@ constexpr bool per_micro_batch(TensorKind k) {
   return k == TensorKind::input || k == TensorKind::activation || k == TensorKind::gradient;
 }
 
+/// Another implementation of an op: the same inputs and outputs, another time and workspace, whatever it saves.
+struct Alternative {
+  std::string name;
+  std::optional<Seconds> duration;  ///< as Op's
+  std::optional<Flops> flops;
+  std::optional<Bytes> bytes_moved;
+  Bytes workspace;
+
+  friend bool operator==(const Alternative&, const Alternative&) = default;
+};
+
 struct Op {
   std::string name, kind;
   Phase phase = Phase::forward;
@@ -55,6 +66,7 @@ struct Op {
   std::vector<TensorId> saved;    ///< outputs made only for the backward: a forward that keeps nothing omits them
   std::vector<TensorId> mutates;  ///< inputs overwritten in place; the new value is an output with the same storage
   bool recomputable = true;
+  std::vector<Alternative> alternatives;  ///< implementation k + 1 of the op; 0 is what the fields above say
   std::vector<std::pair<std::string, std::string>> attributes;
 
   friend bool operator==(const Op&, const Op&) = default;

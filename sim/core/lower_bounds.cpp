@@ -123,8 +123,10 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
     Seconds fastest = duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
-    for (std::size_t d = 1; d < problem.platform.devices.size(); ++d) {
-      fastest = std::min(fastest, duration_on(problem, id_at<OpId>(o), id_at<DeviceId>(d), Saving::keep));
+    for (std::size_t d = 0; d < problem.platform.devices.size(); ++d) {
+      for (std::uint32_t k = 0; k <= op.alternatives.size(); ++k) {
+        fastest = std::min(fastest, duration_on(problem, id_at<OpId>(o), id_at<DeviceId>(d), Saving::keep, k));
+      }
     }
     if (op.phase == Phase::update) {
       updates += fastest;
@@ -191,7 +193,8 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
         if (before[o][g]) add(gradients[g]);
       }
     }
-    const Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
+    Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
+    for (const Alternative& way : op.alternatives) workspace = std::min(workspace, way.workspace);
     const Bytes needed = resident + set.sum() + workspace;
     if (needed <= bounds.memory) continue;
     bounds.memory = needed;

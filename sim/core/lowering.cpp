@@ -211,7 +211,7 @@ class Lowering {
     Key k = action.kind == ActionKind::compute ? Key{} : key(action.tensor, turn.micro_batch, here.replica, memory);
     switch (action.kind) {
       case ActionKind::compute:
-        return compute(action.op, action.saving, here, turn.micro_batch);
+        return compute(action, here, turn.micro_batch);
       case ActionKind::update_on_host:
         return update_on_host(action.op, here);
       case ActionKind::send:
@@ -310,16 +310,19 @@ class Lowering {
     return copy;
   }
 
-  void compute(OpId id, Saving saving, const Part& here, std::uint32_t micro_batch) {
+  void compute(const Action& action, const Part& here, std::uint32_t micro_batch) {
+    const OpId id = action.op;
+    const Saving saving = action.saving;
     const Op& op = graph_[id];
     const MemoryId memory = memory_of(here.device);
     NewStep step;
     step.kind = kind_of(id, micro_batch, here.replica);
     step.stream = builder_.stream(here.device, StreamKind::compute);
     step.op = id;
+    step.implementation = action.implementation;
     step.micro_batch = micro_batch;
     step.replica = here.replica;
-    step.work.seconds = duration_on(problem_, id, here.device, saving);
+    step.work.seconds = duration_on(problem_, id, here.device, saving, action.implementation);
     step.waits = std::exchange(waits_[here.device.index], {});
 
     std::vector<Copy*> used;
@@ -345,8 +348,7 @@ class Lowering {
         }
       }
     }
-    step.workspace = saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
-    if (makes_gradient && !new_gradient) step.workspace = op.accumulate_workspace.value_or(op.workspace);
+    step.workspace = workspace(op, saving, makes_gradient && !new_gradient, action.implementation);
     for (const Copy* copy : used) {
       if (copy->maker) step.waits.push_back(*copy->maker);
     }
@@ -521,7 +523,7 @@ class Lowering {
       if (graph_.ops[o].phase != Phase::update) continue;
       for (const Part* owner : owners_of(graph_.ops[o])) {
         const auto p = static_cast<std::size_t>(owner - partition_.parts.data());
-        if (tapes_[p].end.empty()) compute(id_at<OpId>(o), Saving::keep, *owner, 0);
+        if (tapes_[p].end.empty()) compute(plimsoll::compute(id_at<OpId>(o)), *owner, 0);
       }
     }
   }

@@ -57,9 +57,9 @@ std::optional<Bytes> budget_of(const Problem& problem, DeviceId device) {
   return problem.platform[problem.platform[device].memory].capacity;
 }
 
-Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving) {
+Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving, std::uint32_t implementation) {
   const std::optional<Seconds> known =
-      duration(problem.graph[op], problem.graph.source, problem.platform[device], saving);
+      duration(problem.graph[op], problem.graph.source, problem.platform[device], saving, implementation);
   EXPECTS(known);
   return *known;
 }

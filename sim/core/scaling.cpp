@@ -22,7 +22,22 @@ OpCost backward_cost(const Stage& s) {
   return {s.backward, s.backward_flops, s.backward_bytes_moved};
 }
 
+std::optional<Seconds> duration_of_alternative(const Op& op, const Source& source, const Device& device,
+                                               const Alternative& way) {
+  const std::optional<Seconds> own = duration({way.duration, way.flops, way.bytes_moved}, source, device);
+  if (own || !way.duration || !op.duration) return own;
+  const std::optional<Seconds> whole = duration({op.duration, op.flops, op.bytes_moved}, source, device);
+  if (!whole || op.duration->value == 0) return whole;
+  return (*way.duration / *op.duration) * *whole;
+}
+
 }  // namespace
+
+Bytes workspace(const Op& op, Saving saving, bool accumulates, std::uint32_t implementation) {
+  if (implementation > 0) return op.alternatives[implementation - 1].workspace;
+  if (accumulates) return op.accumulate_workspace.value_or(op.workspace);
+  return saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
+}
 
 bool times_hold(const Source& source, const Device& device) {
   return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
@@ -41,7 +56,9 @@ std::optional<Seconds> duration(const OpCost& cost, const Source& source, const 
   return std::max(computing, moving) + device.launch_overhead;
 }
 
-std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving) {
+std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving,
+                                std::uint32_t implementation) {
+  if (implementation > 0) return duration_of_alternative(op, source, device, op.alternatives[implementation - 1]);
   if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
   const std::optional<Seconds> whole = duration({op.duration, op.flops, op.bytes_moved}, source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
@@ -73,6 +90,14 @@ ScaledChain scaled_to(Chain chain, const Device& device) {
 
 std::optional<std::string> no_times(const Graph& graph, const Device& device) {
   for (const Op& op : graph.ops) {
+    for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
+      const Alternative& way = op.alternatives[k - 1];
+      if (duration(op, graph.source, device, Saving::keep, k)) continue;
+      const std::string name = op.name + ", " + way.name;
+      if (device.takes_trace_times)
+        return "'" + name + "' has no time in the trace, and '" + device.name + "' has no rates";
+      return refusal(graph.source, device, name, {way.duration, way.flops, way.bytes_moved});
+    }
     if (duration(op, graph.source, device, Saving::keep)) continue;
     if (device.takes_trace_times)
       return "'" + op.name + "' has no time in the trace, and '" + device.name + "' has no rates";

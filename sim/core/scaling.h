@@ -3,6 +3,7 @@
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -26,9 +27,14 @@ bool times_hold(const Source&, const Device&);
 std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
 
 /// The op keeping what it saves, or not (`nograd`), scaled as the whole op is. Updates without a time of their own take
-/// the time of their memory traffic, and none on a device that takes the trace's times.
+/// the time of their memory traffic, and none on a device that takes the trace's times. An alternative implementation
+/// is scaled by its own flops and bytes, or without them as the op is.
 enum class Saving { keep, nothing };
-std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving);
+std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving, std::uint32_t implementation = 0);
+
+/// What an op needs beside inputs and outputs, where all parameter gradients that it makes exist (`accumulates`) or
+/// not.
+Bytes workspace(const Op&, Saving, bool accumulates, std::uint32_t implementation = 0);
 
 /// The chain with the times it has on the device. `refused` says why that cannot be known.
 struct ScaledChain {

@@ -80,7 +80,8 @@ struct Slice {
 struct Step {
   StepKind kind = StepKind::forward;
   StreamId stream;
-  OpId op = no_op;  ///< the op that a compute step runs
+  OpId op = no_op;                   ///< the op that a compute step runs
+  std::uint32_t implementation = 0;  ///< of the op; above 0 one of its alternatives
   std::uint32_t micro_batch = 0, replica = 0;
   CollectiveId collective = no_collective;
   Work work;

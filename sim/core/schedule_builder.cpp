@@ -88,6 +88,7 @@ Schedule ScheduleBuilder::finish() {
     schedule_.steps.push_back({.kind = from.kind,
                                .stream = from.stream,
                                .op = from.op,
+                               .implementation = from.implementation,
                                .micro_batch = from.micro_batch,
                                .replica = from.replica,
                                .collective = from.collective,

@@ -17,6 +17,7 @@ struct NewStep {
   StepKind kind = StepKind::forward;
   StreamId stream;
   OpId op = no_op;
+  std::uint32_t implementation = 0;
   std::uint32_t micro_batch = 0, replica = 0;
   Work work;
   Bytes workspace;

@@ -41,11 +41,17 @@ struct Action {
   TensorId tensor;
   PartId peer;
   bool last_only = false;  ///< in the last micro-batch only, when parameter gradients are complete
+  std::uint32_t implementation = 0;  ///< of compute: of the op's alternatives
   Chunk chunk = {};  ///< of offload, prefetch, wait and drop; a count of 1 is all of the tensor, however it is cut
 };
 
-inline Action compute(OpId op, Saving saving = Saving::keep) {
-  return {.kind = ActionKind::compute, .op = op, .saving = saving, .tensor = {}, .peer = {}};
+inline Action compute(OpId op, Saving saving = Saving::keep, std::uint32_t implementation = 0) {
+  return {.kind = ActionKind::compute,
+          .op = op,
+          .saving = saving,
+          .tensor = {},
+          .peer = {},
+          .implementation = implementation};
 }
 inline Action on_tensor(ActionKind kind, TensorId tensor, PartId peer = {}) {
   return {.kind = kind, .op = {}, .saving = Saving::keep, .tensor = tensor, .peer = peer};

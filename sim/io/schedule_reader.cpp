@@ -78,6 +78,7 @@ const Field<StepDraft, JsonCursor> step_fields[] = {
     {"kind", required, [](StepDraft& d, JsonCursor c) { d.step.kind = enumerator<StepKind>(c); }},
     {"stream", required, [](StepDraft& d, JsonCursor c) { d.step.stream = StreamId{c.index()}; }},
     {"op", optional, [](StepDraft& d, JsonCursor c) { d.step.op = OpId{c.index()}; }},
+    {"implementation", optional, [](StepDraft& d, JsonCursor c) { d.step.implementation = c.index(); }},
     {"micro_batch", optional, [](StepDraft& d, JsonCursor c) { d.step.micro_batch = c.index(); }},
     {"replica", optional, [](StepDraft& d, JsonCursor c) { d.step.replica = c.index(); }},
     {"collective", optional, [](StepDraft& d, JsonCursor c) { d.step.collective = CollectiveId{c.index()}; }},

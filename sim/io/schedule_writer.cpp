@@ -33,6 +33,7 @@ Json json_of(const Buffer& buffer) {
 Json json_of(const Schedule& schedule, const Step& step) {
   Json object{{"kind", written(step.kind)}, {"stream", step.stream.index}};
   if (step.op != no_op) object["op"] = step.op.index;
+  if (step.implementation != 0) object["implementation"] = step.implementation;
   object["micro_batch"] = step.micro_batch;
   object["replica"] = step.replica;
   if (step.collective != no_collective) object["collective"] = step.collective.index;

@@ -9,6 +9,7 @@ namespace {
 struct PlannedRun {
   std::uint32_t op = 0;
   std::size_t way = 0;
+  std::uint32_t implementation = 0;
   std::vector<std::uint32_t> dies;  ///< storages, after it
 };
 
@@ -20,7 +21,7 @@ std::vector<PlannedRun> steps_of(const OpModel& model, const OpSequence& sequenc
   for (const OpRun& run : sequence) {
     const std::uint32_t op = number.at(run.op.index);
     const bool nothing = run.saving == Saving::nothing && model.ops[op].ways.size() > 1;
-    steps.push_back({op, nothing ? std::size_t{1} : 0, {}});
+    steps.push_back({op, nothing ? std::size_t{1} : 0, run.implementation, {}});
   }
   std::vector<bool> read_later(model.storages.size(), false);
   for (std::size_t i = steps.size(); i-- > 0;) {
@@ -58,7 +59,9 @@ class Walk {
     }
     existing_ += gradients.fresh;
     moment_.turn = std::max<std::size_t>(moment_.turn, step.op);
-    return model_.resident + live_ + beside_values(model_, op, way, gradients);
+    const Bytes values = model_.resident + live_;
+    if (step.implementation == 0) return values + beside_values(model_, op, way, gradients);
+    return values + beside_values(model_, op, op.alternatives[step.implementation - 1], gradients);
   }
 
   void end(const PlannedRun& step) {

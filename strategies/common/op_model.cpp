@@ -135,11 +135,35 @@ OpModel op_model(const PartTask& task) {
   return ModelBuilder(task).build();
 }
 
-Bytes beside_values(const OpModel& model, const ModelOp& op, const OpWay& way, const GradientBytes& gradients) {
+OpModel with_alternatives(OpModel model, const PartTask& task) {
+  const DeviceId device = task.partition.parts[task.part.index].device;
+  for (ModelOp& op : model.ops) {
+    const std::vector<Alternative>& known = task.problem.graph[op.id].alternatives;
+    for (std::uint32_t k = 1; k <= known.size(); ++k) {
+      op.alternatives.push_back({k, duration_on(task.problem, op.id, device, Saving::keep, k), known[k - 1].workspace});
+    }
+  }
+  return model;
+}
+
+namespace {
+
+Bytes beside(const OpModel& model, const ModelOp& op, Bytes workspace, Bytes accumulating,
+             const GradientBytes& gradients) {
   const bool accumulates = op.makes_gradient && !gradients.any_fresh;
-  const Bytes first = gradients.existing + gradients.fresh + (accumulates ? op.accumulate_workspace : way.workspace);
+  const Bytes first = gradients.existing + gradients.fresh + (accumulates ? accumulating : workspace);
   if (!model.repeats) return first;
-  return std::max(first, model.all_gradients + (op.makes_gradient ? op.accumulate_workspace : way.workspace));
+  return std::max(first, model.all_gradients + (op.makes_gradient ? accumulating : workspace));
+}
+
+}  // namespace
+
+Bytes beside_values(const OpModel& model, const ModelOp& op, const OpWay& way, const GradientBytes& gradients) {
+  return beside(model, op, way.workspace, op.accumulate_workspace, gradients);
+}
+
+Bytes beside_values(const OpModel& model, const ModelOp& op, const OpAlternative& way, const GradientBytes& gradients) {
+  return beside(model, op, way.workspace, way.workspace, gradients);
 }
 
 }  // namespace plimsoll

@@ -19,14 +19,22 @@ struct OpWay {
   std::vector<std::uint32_t> clears;  ///< values of the same storages that are not there any more
 };
 
+/// Running an op, with what it saves for the backward, in another way.
+struct OpAlternative {
+  std::uint32_t implementation = 0;
+  Seconds time;
+  Bytes workspace;
+};
+
 struct ModelOp {
   OpId id;
-  std::vector<std::uint32_t> reads;      ///< values
-  std::vector<OpWay> ways;               ///< keep; then nothing, where the op has outputs that are only saved
-  std::vector<std::uint32_t> gradients;  ///< parameter gradients that are not there from the start
-  Bytes accumulate_workspace;            ///< when none of its parameter gradients is new
-  bool makes_gradient = false;           ///< a parameter gradient, there already or not
-  bool once = false;                     ///< must run exactly once
+  std::vector<std::uint32_t> reads;         ///< values
+  std::vector<OpWay> ways;                  ///< keep; then nothing, where the op has outputs that are only saved
+  std::vector<OpAlternative> alternatives;  ///< empty unless with_alternatives() has added them
+  std::vector<std::uint32_t> gradients;     ///< parameter gradients that are not there from the start
+  Bytes accumulate_workspace;               ///< when none of its parameter gradients is new
+  bool makes_gradient = false;              ///< a parameter gradient, there already or not
+  bool once = false;                        ///< must run exactly once
   bool forward = true;
   bool sink = false;  ///< nobody reads what it makes
 };
@@ -53,6 +61,9 @@ struct OpModel {
 /// The part must be the only one.
 OpModel op_model(const PartTask&);
 
+/// The model with the implementations among which a planner may choose.
+OpModel with_alternatives(OpModel, const PartTask&);
+
 /// Which parameter gradients of an op are new, where others exist.
 struct GradientBytes {
   Bytes existing, fresh;
@@ -62,5 +73,6 @@ struct GradientBytes {
 /// What parameter gradients and the workspace come to while the op runs, on top of values and `resident`: the larger of
 /// the first micro-batch and of a later one, where all gradients exist.
 Bytes beside_values(const OpModel&, const ModelOp&, const OpWay&, const GradientBytes&);
+Bytes beside_values(const OpModel&, const ModelOp&, const OpAlternative&, const GradientBytes&);
 
 }  // namespace plimsoll

@@ -12,14 +12,14 @@ namespace plimsoll {
 
 OpSequence store_all_ops(const PartTask& task) {
   OpSequence sequence;
-  for (const OpId op : task.partition.parts[task.part.index].ops) sequence.push_back({op, Saving::keep});
+  for (const OpId op : task.partition.parts[task.part.index].ops) sequence.push_back({.op = op});
   return sequence;
 }
 
 PlannedTape planned_ops(const PartTask& task, const OpSequence& sequence) {
   Tape tape;
   tape.actions.reserve(3 * sequence.size());
-  for (const OpRun& run : sequence) tape.actions.push_back(compute(run.op, run.saving));
+  for (const OpRun& run : sequence) tape.actions.push_back(compute(run.op, run.saving, run.implementation));
   tape = with_drops(task.problem.graph, std::move(tape));
   const TapeCost cost = tape_cost(task.problem, task.partition.parts[task.part.index], tape);
   return {std::move(tape), cost.peak, cost.makespan, std::nullopt};

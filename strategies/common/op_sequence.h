@@ -12,6 +12,7 @@ namespace plimsoll {
 struct OpRun {
   OpId op;
   Saving saving = Saving::keep;
+  std::uint32_t implementation = 0;  ///< of the op
 
   friend constexpr bool operator==(OpRun, OpRun) = default;
 };

@@ -38,7 +38,7 @@ class Walk {
     for (const Action& action : tape.actions) {
       switch (action.kind) {
         case ActionKind::compute:
-          compute(action.op, action.saving);
+          compute(action);
           break;
         case ActionKind::receive:
         case ActionKind::prefetch:
@@ -88,8 +88,9 @@ class Walk {
     live_ -= graph_[t].bytes;
   }
 
-  void compute(OpId id, Saving saving) {
-    const Op& op = graph_[id];
+  void compute(const Action& action) {
+    const Op& op = graph_[action.op];
+    const Saving saving = action.saving;
     for (const TensorId t : op.inputs) {
       if (graph_[t].kind == TensorKind::input) make(t);
       EXPECTS(alive_[graph_[t].storage.index]);
@@ -103,10 +104,9 @@ class Walk {
       }
       make(t);
     }
-    Bytes workspace = saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
-    if (makes_gradient && !new_gradient) workspace = op.accumulate_workspace.value_or(op.workspace);
-    peak_ = std::max(peak_, live_ + workspace);
-    time_ += duration_on(problem_, id, part_.device, saving);
+    const bool accumulates = makes_gradient && !new_gradient;
+    peak_ = std::max(peak_, live_ + workspace(op, saving, accumulates, action.implementation));
+    time_ += duration_on(problem_, action.op, part_.device, saving, action.implementation);
   }
 
   const Problem& problem_;

@@ -97,12 +97,12 @@ class ModelBuilder {
     for (const TensorId t : op.mutates) {
       if (per_micro_batch(graph_[t].kind)) life_of(t).made = here();
     }
-    const Bytes plain = action.saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
-    const Bytes accumulating = makes_gradient ? op.accumulate_workspace.value_or(op.workspace) : plain;
+    const Bytes plain = workspace(op, action.saving, false, action.implementation);
+    const Bytes accumulating = workspace(op, action.saving, makes_gradient, action.implementation);
     Bytes needed = resident_ + gradients_ + live_ + (new_gradient ? plain : accumulating);
     if (problem_.micro_batches > 1) needed = std::max(needed, resident_ + all_gradients_ + live_ + accumulating);
     model_.memory.push_back(needed);
-    model_.time.push_back(duration_on(problem_, action.op, device_, action.saving));
+    model_.time.push_back(duration_on(problem_, action.op, device_, action.saving, action.implementation));
     model_.computes.push_back(action);
     model_.drops.emplace_back();
   }

@@ -59,6 +59,7 @@ CheckmateModel::CheckmateModel(const OpModel& model, Bytes budget, Formulation f
   double all = 0;
   for (const ModelOp& op : model.ops) {
     for (const OpWay& way : op.ways) divisor = std::gcd(divisor, way.workspace.count);
+    for (const OpAlternative& way : op.alternatives) divisor = std::gcd(divisor, way.workspace.count);
     all += op.ways.front().time.value;
   }
   constexpr double widest = 1e5;
@@ -78,6 +79,7 @@ void CheckmateModel::add_variables() {
   const std::size_t n = model_.ops.size();
   runs_.assign(n, std::vector<std::optional<std::size_t>>(n));
   saves_ = runs_;
+  alternatives_.assign(n, std::vector<std::vector<std::size_t>>(n));
   keeps_.assign(n + 1, std::vector<std::optional<std::size_t>>(model_.values.size()));
   for (std::size_t t = 0; t < n; ++t) {
     for (std::size_t i = 0; i <= t; ++i) {
@@ -85,10 +87,12 @@ void CheckmateModel::add_variables() {
       if (op.once && i != t) continue;
       const double cost = op.ways.back().time.value / time_unit_;
       runs_[t][i] = program_.variable({.cost = cost, .lower = i == t ? 1.0 : 0.0, .upper = 1, .whole = true});
-      if (op.ways.size() == 1) continue;
-      saves_[t][i] = program_.variable(
-          {.cost = op.ways.front().time.value / time_unit_ - cost, .lower = 0, .upper = 1, .whole = true});
-      program_.row({{*saves_[t][i], 1}, {*runs_[t][i], -1}}, -unbounded, 0);
+      if (op.ways.size() > 1) {
+        saves_[t][i] = program_.variable(
+            {.cost = op.ways.front().time.value / time_unit_ - cost, .lower = 0, .upper = 1, .whole = true});
+        program_.row({{*saves_[t][i], 1}, {*runs_[t][i], -1}}, -unbounded, 0);
+      }
+      add_alternatives(t, i);
     }
     for (std::size_t v = 0; v < model_.values.size(); ++v) {
       const std::optional<std::size_t> first = first_user(model_.values[v]);
@@ -96,6 +100,18 @@ void CheckmateModel::add_variables() {
       keeps_[t][v] = program_.variable({.cost = 0, .lower = 0, .upper = 1, .whole = true});
     }
   }
+}
+
+void CheckmateModel::add_alternatives(std::size_t stage, std::size_t op) {
+  const std::vector<OpAlternative>& known = model_.ops[op].alternatives;
+  if (known.empty()) return;
+  Terms one{{saves_[stage][op] ? *saves_[stage][op] : *runs_[stage][op], -1}};
+  for (const OpAlternative& way : known) {
+    const double more = (way.time - model_.ops[op].ways.front().time).value / time_unit_;
+    alternatives_[stage][op].push_back(program_.variable({.cost = more, .lower = 0, .upper = 1, .whole = true}));
+    one.emplace_back(alternatives_[stage][op].back(), 1);
+  }
+  program_.row(std::move(one), -unbounded, 0);
 }
 
 Terms CheckmateModel::made(std::size_t stage, std::uint32_t v) const {
@@ -194,6 +210,11 @@ void CheckmateModel::add_memory(std::size_t t, Bytes budget, Formulation formula
         limited.emplace_back(*saves_[t][k], scaled(op.ways.front().workspace) - scaled(op.ways.back().workspace));
       }
     }
+    for (std::size_t a = 0; a < op.alternatives.size(); ++a) {
+      const Bytes more = op.makes_gradient ? beside_values(model_, op, op.alternatives[a], gradients) - beside
+                                           : op.alternatives[a].workspace - op.ways.front().workspace;
+      limited.emplace_back(alternatives_[t][k][a], scaled(more));
+    }
     limited_.emplace_back(program_.row(std::move(limited), -unbounded, scaled(budget - model_.resident - beside)),
                           beside);
     used = now;
@@ -257,7 +278,11 @@ OpSequence CheckmateModel::plan(const std::vector<double>& solution) const {
     for (std::size_t i = 0; i <= t; ++i) {
       if (!runs_[t][i] || solution[*runs_[t][i]] < 0.5) continue;
       const bool nothing = saves_[t][i] && solution[*saves_[t][i]] < 0.5;
-      sequence.push_back({model_.ops[i].id, nothing ? Saving::nothing : Saving::keep});
+      OpRun run{model_.ops[i].id, nothing ? Saving::nothing : Saving::keep};
+      for (std::size_t a = 0; a < alternatives_[t][i].size(); ++a) {
+        if (solution[alternatives_[t][i][a]] > 0.5) run.implementation = model_.ops[i].alternatives[a].implementation;
+      }
+      sequence.push_back(run);
     }
   }
   return sequence;
@@ -283,6 +308,7 @@ std::optional<std::vector<double>> CheckmateModel::solution(const OpSequence& se
     if (t == runs_.size() || o > t || !runs_[t][o]) return std::nullopt;
     solution[*runs_[t][o]] = 1;
     if (saves_[t][o] && run.saving == Saving::keep) solution[*saves_[t][o]] = 1;
+    if (run.implementation > 0) solution[alternatives_[t][o][run.implementation - 1]] = 1;
     if (o == t) ++t;
   }
   std::vector<bool> needed(model_.values.size(), false);

@@ -4,7 +4,8 @@
 // Source: Jain et al., "Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization", MLSys 2020, section
 // 4 and the released code. Differences: S and FREE are per value, not per op; a forward that saves nothing is a choice
 // of its own (K: runs and saves); parameter gradients, workspaces, overwritten storages and the network's input are
-// counted as tape_cost counts them (a view beside its base is counted twice); no noise on the costs.
+// counted as tape_cost counts them (a view beside its base is counted twice); no noise on the costs. Where ops have
+// alternatives (op_model.h), a run chooses one, as in MONeT (monet.h).
 
 #include <optional>
 #include <vector>
@@ -41,6 +42,7 @@ class CheckmateModel {
   using Variables = std::vector<std::vector<std::optional<std::size_t>>>;  // by stage, then by op or value
 
   void add_variables();
+  void add_alternatives(std::size_t stage, std::size_t op);
   // The rows of stage t, of value v.
   void add_dependencies(std::size_t t);
   void add_overwriting(std::size_t t);
@@ -56,7 +58,9 @@ class CheckmateModel {
 
   const OpModel& model_;
   LinearProgram program_;
-  Variables runs_, saves_, keeps_;                      // R and K by stage and op; S by stage and value
+  using Choices = std::vector<std::vector<std::vector<std::size_t>>>;  // by stage and op: one an alternative
+  Variables runs_, saves_, keeps_;                                     // R and K by stage and op; S by stage and value
+  Choices alternatives_;                                               // of a run that saves
   std::vector<std::pair<std::size_t, Bytes>> limited_;  // rows that the budget limits, and what is beside values then
   double byte_unit_ = 1, time_unit_ = 1;
 };

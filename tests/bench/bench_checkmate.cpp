@@ -66,6 +66,19 @@ BENCHMARK_CAPTURE(unit_net_at_four, kappa, "checkmate(formulation=kappa)")
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 
+// Ops of one to three implementations with random times and workspaces up to 7 bytes; checkmate takes the first.
+void ways_at_twelve(benchmark::State& state, const char* spec) {
+  const Problem problem =
+      problem_of(with_alternatives(unit_net(static_cast<std::size_t>(state.range(0))).graph, 1), gpus({}));
+  for (auto _ : state) {
+    const Plan made = plan_of(problem, spec, Bytes{12});
+    state.counters["makespan"] = made.makespan.value;
+    state.counters["gap"] = made.gap.value_or(1);
+  }
+}
+BENCHMARK_CAPTURE(ways_at_twelve, monet, "monet")->Arg(4)->Arg(8)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(ways_at_twelve, checkmate, "checkmate")->Arg(4)->Arg(8)->Iterations(1)->Unit(benchmark::kMillisecond);
+
 // The geometric mean of rounded over exact time, over random training graphs of 8 to 14 ops, at three budgets each.
 void rounding_ratio(benchmark::State& state, const char* spec) {
   for (auto _ : state) {

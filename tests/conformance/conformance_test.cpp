@@ -68,6 +68,7 @@ struct Effort {
 Effort effort_for(const StrategyInfo& strategy) {
   if (strategy.name == "exact") return {.problems = 100, .stride = 3, .chain_stages = 5, .forward_ops = 8};
   if (strategy.name == "checkmate") return {.problems = 30, .stride = 7, .chain_stages = 3, .forward_ops = 4};
+  if (strategy.name == "monet") return {.problems = 30, .stride = 7, .chain_stages = 3, .forward_ops = 4};
   if (strategy.name == "checkmate_lp") return {.problems = 40, .stride = 7, .chain_stages = 5, .forward_ops = 6};
   if (strategy.name == "offload_exact") return {.problems = 50, .stride = 7, .chain_stages = 4, .forward_ops = 6};
   return {};
@@ -110,8 +111,9 @@ Case random_case(std::uint64_t seed, const StrategyInfo& strategy) {
     return {problem_of(chain, platform, options), "chain"};
   }
   const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};
-  return {problem_of(random_graph(seed, random.between(1, effort_for(strategy).forward_ops)), gpus({}), without),
-          "graph"};
+  Graph made = random_graph(seed, random.between(1, effort_for(strategy).forward_ops));
+  if (strategy.name == "monet") made = with_alternatives(std::move(made), seed);
+  return {problem_of(std::move(made), gpus({}), without), "graph"};
 }
 
 void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {

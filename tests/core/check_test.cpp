@@ -148,6 +148,9 @@ TEST_CASE("check names indices beyond the lists instead of reading them", "[chec
   SECTION("op") {
     schedule.steps[0].op = OpId{77};
   }
+  SECTION("implementation") {
+    schedule.steps[0].implementation = 1;
+  }
   SECTION("stream") {
     schedule.steps[0].stream = StreamId{77};
   }

@@ -209,6 +209,23 @@ Graph random_graph(std::uint64_t seed, std::size_t forward_ops) {
   return graph;
 }
 
+Graph with_alternatives(Graph graph, std::uint64_t seed) {
+  Random random(seed);
+  for (Op& op : graph.ops) {
+    op.duration = Seconds{static_cast<double>(random.between(1, 9))};
+    op.workspace = bytes(random, 0, 7);
+    const auto count = random.between(0, 2);
+    for (std::int64_t k = 1; k <= count; ++k) {
+      op.alternatives.push_back({.name = "way " + std::to_string(k),
+                                 .duration = Seconds{static_cast<double>(random.between(1, 9))},
+                                 .flops = {},
+                                 .bytes_moved = {},
+                                 .workspace = bytes(random, 0, 7)});
+    }
+  }
+  return graph;
+}
+
 Problem problem_of(std::variant<Chain, Graph> model, Platform platform, ProblemOptions options) {
   std::variant<Problem, std::string> made = make_problem(std::move(model), std::move(platform), options);
   EXPECTS(std::holds_alternative<Problem>(made));

@@ -37,6 +37,10 @@ Chain random_small_chain(std::uint64_t seed, std::size_t stages);
 /// A random forward graph with its backward; every forward op has a parameter now and then, and a single loss.
 Graph random_graph(std::uint64_t seed, std::size_t forward_ops);
 
+/// The graph with up to two other implementations of every op. Times and workspaces of all of them, the op's own
+/// included, are drawn anew.
+Graph with_alternatives(Graph, std::uint64_t seed);
+
 /// The problem of a chain or graph; it must exist.
 Problem problem_of(std::variant<Chain, Graph>, Platform, ProblemOptions = {});
 

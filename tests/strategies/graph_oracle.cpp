@@ -47,6 +47,7 @@ class Oracle {
       for (std::uint32_t s = 0; s < graph_.storages; ++s) drop(situation, time, s);
       for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
         run(situation, time, o, false);
+        for (std::size_t k = 1; k <= graph_.ops[o].alternatives.size(); ++k) run(situation, time, o, false, k);
         if (!graph_.ops[o].saved.empty()) run(situation, time, o, true);
       }
     }
@@ -75,7 +76,7 @@ class Oracle {
     offer(situation, time);
   }
 
-  void run(Situation situation, double time, std::uint32_t number, bool nothing) {
+  void run(Situation situation, double time, std::uint32_t number, bool nothing, std::size_t implementation = 0) {
     const Op& op = graph_.ops[number];
     bool once = !op.recomputable, gradient = false, new_gradient = false;
     for (const TensorId t : op.inputs) {
@@ -105,6 +106,11 @@ class Oracle {
     situation.ran[number] = true;
     std::int64_t workspace = (nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace).count;
     if (gradient && !new_gradient) workspace = op.accumulate_workspace.value_or(op.workspace).count;
+    if (implementation > 0) {
+      const Alternative& way = op.alternatives[implementation - 1];
+      if (bytes(situation) + way.workspace.count <= budget_) offer(situation, time + way.duration->value);
+      return;
+    }
     if (bytes(situation) + workspace > budget_) return;
     const Saving saving = nothing ? Saving::nothing : Saving::keep;
     offer(situation, time + duration_on(problem_, OpId{number}, DeviceId{0}, saving).value);

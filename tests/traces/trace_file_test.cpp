@@ -137,6 +137,8 @@ TEST_CASE("a graph with everything in it reads back the same after writing", "[t
   f.outputs = {{2}};
   f.saved = {{2}};
   f.recomputable = false;
+  f.alternatives = {{.name = "lean", .duration = seconds(0.25), .workspace = Bytes{0}},
+                    {.name = "fast", .flops = Flops{5}, .bytes_moved = Bytes{6}, .workspace = Bytes{7}}};
   f.attributes = {{"axis", "-1"}, {"mode", "nearest"}};
   Op relu{.name = "relu", .stage = 1, .duration = seconds(0), .inputs = {{2}}, .outputs = {{3}}, .mutates = {{2}}};
   Op b{.name = "b", .phase = Phase::backward_weight, .duration = seconds(1e-9), .inputs = {{3}, {0}}, .outputs = {{4}}};

@@ -1,0 +1,124 @@
+// MONeT against an exhaustive search over implementations and sequences, and against Checkmate without alternatives.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "sim/core/check.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+#include "strategies/plan.h"
+#include "tests/generate/dense_graph.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/strategies/graph_oracle.h"
+
+namespace plimsoll {
+namespace {
+
+PlanOutcome plan_of(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
+  return plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
+}
+
+// Two layers, a loss, two gradients of 1 s and 1 byte. The first layer may take 5 bytes of workspace and half a second,
+// which fits from 6 bytes on (nothing else is there but its own output).
+TEST_CASE("monet takes the faster implementation where its workspace fits", "[monet]") {
+  Graph graph = unit_net(2);
+  graph.ops[0].alternatives = {{.name = "fast", .duration = Seconds{0.5}, .workspace = Bytes{5}}};
+  const Problem problem = problem_of(graph, gpus({}));
+  const Plan tight = std::get<Plan>(plan_of(problem, "monet", Bytes{5}));
+  const Plan wide = std::get<Plan>(plan_of(problem, "monet", Bytes{6}));
+  CHECK(tight.makespan.value == 5);
+  CHECK(wide.makespan.value == 4.5);
+  CHECK(wide.gap == 0.0);
+  CHECK(wide.schedule.steps[0].implementation == 1);
+  CHECK(wide.schedule.steps[0].workspace == Bytes{5});
+  CHECK(check(wide.schedule, problem.graph, problem.platform).empty());
+}
+
+TEST_CASE("monet equals the search over implementations and sequences where the order is no restriction",
+          "[monet][property]") {
+  std::size_t solved = 0, recomputing = 0, choosing = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    const auto layers = static_cast<std::size_t>(random.between(2, 4));
+    const Problem problem = problem_of(with_alternatives(unit_net(layers), seed), gpus({}));
+    for (std::int64_t budget = 4; budget <= 14; budget += 2) {
+      INFO("seed " << seed << ", budget " << budget);
+      const std::optional<double> best = least_time_of_graph(problem, budget);
+      const PlanOutcome outcome = plan_of(problem, "monet", Bytes{budget});
+      REQUIRE(std::holds_alternative<Plan>(outcome) == best.has_value());
+      if (!best) {
+        CHECK(std::get<Infeasible>(outcome).smallest->count == least_budget_of_graph(problem, 20));
+        continue;
+      }
+      const Plan& made = std::get<Plan>(outcome);
+      CHECK(made.makespan.value == Approx(*best));
+      CHECK(made.gap == 0.0);
+      CHECK(check(made.schedule, problem.graph, problem.platform).empty());
+      CHECK(made.peak.count <= budget);
+      ++solved;
+      choosing += std::ranges::any_of(made.schedule.steps, [](const Step& s) { return s.implementation > 0; }) ? 1 : 0;
+      recomputing += made.schedule.steps.size() > problem.graph.ops.size() ? 1 : 0;
+    }
+  }
+  CAPTURE(solved, recomputing, choosing);
+  CHECK(solved > 100);
+  CHECK(recomputing > 10);
+  CHECK(choosing > 50);
+}
+
+TEST_CASE("monet is never below the optimum of random graphs", "[monet][property]") {
+  std::size_t solved = 0, equal = 0;
+  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+    Random random(seed);
+    INFO("seed " << seed);
+    Graph graph = random_single_sink(seed, static_cast<std::size_t>(random.between(5, 8)), 1);
+    const Problem problem = problem_of(with_alternatives(std::move(graph), seed), gpus({}));
+    const std::int64_t budget = std::get<Plan>(plan_of(problem, "store_all", std::nullopt)).peak.count - 1;
+    const std::optional<double> best = least_time_of_graph(problem, budget);
+    const PlanOutcome outcome = plan_of(problem, "monet", Bytes{budget});
+    const Plan* made = std::get_if<Plan>(&outcome);
+    if (made == nullptr) continue;
+    REQUIRE(best);
+    CHECK(made->makespan.value >= *best - 1e-9);
+    ++solved;
+    equal += made->makespan.value <= *best + 1e-9 ? 1 : 0;
+  }
+  CAPTURE(solved, equal);
+  CHECK(solved > 20);
+  CHECK(equal * 10 > solved * 9);
+}
+
+TEST_CASE("without alternatives monet is checkmate", "[monet][property]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    INFO("seed " << seed);
+    const Problem problem = problem_of(random_single_sink(seed, 7, 0.7), gpus({}));
+    const std::int64_t budget = std::get<Plan>(plan_of(problem, "store_all", std::nullopt)).peak.count - 2;
+    const PlanOutcome monet = plan_of(problem, "monet", Bytes{budget});
+    const PlanOutcome checkmate = plan_of(problem, "checkmate", Bytes{budget});
+    REQUIRE(monet.index() == checkmate.index());
+    if (const Infeasible* none = std::get_if<Infeasible>(&checkmate)) {
+      CHECK(std::get<Infeasible>(monet).smallest == none->smallest);
+      continue;
+    }
+    CHECK(std::get<Plan>(monet).makespan.value == Approx(std::get<Plan>(checkmate).makespan.value));
+  }
+}
+
+TEST_CASE("monet plans graphs that are too large for its program", "[monet]") {
+  const std::array<std::size_t, 4> layers{2, 2, 3, 2};
+  const Problem problem = problem_of(with_alternatives(dense_graph(layers), 1), gpus({}));
+  const Plan plain = std::get<Plan>(plan_of(problem, "store_all", std::nullopt));
+  const Plan made = std::get<Plan>(plan_of(problem, "monet", Bytes{plain.peak.count / 2}));
+  CHECK(made.peak.count <= plain.peak.count / 2);
+  CHECK(check(made.schedule, problem.graph, problem.platform).empty());
+  const Timeline timeline = simulate_event(made.schedule, problem.platform);
+  CHECK(measure(problem, made.schedule, timeline).peak == made.peak);
+  REQUIRE(made.gap);
+  CHECK(*made.gap > 0);
+}
+
+}  // namespace
+}  // namespace plimsoll
