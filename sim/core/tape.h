@@ -40,7 +40,7 @@ struct Action {
   Saving saving = Saving::keep;
   TensorId tensor;
   PartId peer;
-  bool last_only = false;  ///< in the last micro-batch only, when parameter gradients are complete
+  bool last_only = false;            ///< in the last micro-batch only, when parameter gradients are complete
   std::uint32_t implementation = 0;  ///< of compute: of the op's alternatives
   Chunk chunk = {};  ///< of offload, prefetch, wait and drop; a count of 1 is all of the tensor, however it is cut
 };

@@ -146,6 +146,29 @@ Device device_with(std::optional<BytesPerSecond> bandwidth) {
   return device;
 }
 
+TEST_CASE("an alternative is re-scaled by its own work, without it as the op is", "[scaling]") {
+  const Device fast = device_with(BytesPerSecond{20});
+  const Source source{.kind = Source::Kind::measured, .device = "another", .dtype = "fp32", .notes = {}};
+  Op op{.name = "f", .duration = Seconds{2}, .flops = Flops{400}, .bytes_moved = Bytes{1}};
+  op.workspace = Bytes{3};
+  op.alternatives = {{.name = "own work", .duration = Seconds{9}, .flops = Flops{0}, .bytes_moved = Bytes{60}},
+                     {.name = "measured only", .duration = Seconds{1}, .workspace = Bytes{5}}};
+  CHECK(duration(op, source, fast, Saving::keep) == Seconds{4.5});      // 400 / 100 + 0.5
+  CHECK(duration(op, source, fast, Saving::keep, 1) == Seconds{3.5});   // 60 / 20 + 0.5
+  CHECK(duration(op, source, fast, Saving::keep, 2) == Seconds{2.25});  // half of 4.5, as 1 of 2 measured
+  CHECK(workspace(op, Saving::nothing, true, 2) == Bytes{5});
+  CHECK(workspace(op, Saving::nothing, true) == Bytes{3});
+
+  Graph graph;
+  graph.source = source;
+  graph.ops = {op};
+  CHECK(!no_times(graph, fast));
+  graph.ops[0].duration.reset();
+  CHECK(no_times(graph, fast) ==
+        "times were measured on 'another' and cannot be re-scaled to 'fast': 'f, measured only' has no flops in the "
+        "trace");
+}
+
 TEST_CASE("elsewhere an op takes its roofline and a launch; where it was measured, its measured time", "[scaling]") {
   const Source source{.kind = Source::Kind::measured, .device = "slow"};
   const OpCost compute_bound{Seconds{9}, Flops{400}, Bytes{10}}, memory_bound{Seconds{9}, Flops{100}, Bytes{60}};
