@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "strategies/common/op_sequence.h"
-#include "strategies/offloading/offload_bound.h"
 #include "strategies/offloading/offload_placement.h"
+#include "strategies/offloading/offload_plans.h"
 #include "strategies/offloading/offload_selection.h"
-#include "strategies/offloading/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -31,17 +29,11 @@ TapePool plans(const PartTask& task, const Options& options, const OffloadModel&
 
 std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Options& options,
                                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
-  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-  const auto& model = std::get<OffloadModel>(made);
-  return with_fluid_gaps(task, model, budgets,
-                         plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+  return best_plans(task, options, budgets, before, plans);
 }
 
 std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const Options& options) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
-  if (std::holds_alternative<std::string>(model)) return {};
-  return plans(task, options, std::get<OffloadModel>(model)).peaks();
+  return peaks_of_plans(task, options, plans);
 }
 
 }  // namespace plimsoll

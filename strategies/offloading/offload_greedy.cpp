@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "strategies/common/op_sequence.h"
-#include "strategies/offloading/offload_bound.h"
 #include "strategies/offloading/offload_placement.h"
+#include "strategies/offloading/offload_plans.h"
 #include "strategies/offloading/offload_selection.h"
-#include "strategies/offloading/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -55,17 +53,11 @@ TapePool plans(const PartTask& task, const Options& options, const OffloadModel&
 
 std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, before);
-  if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  const auto& seen = std::get<OffloadModel>(model);
-  return with_fluid_gaps(task, seen, budgets,
-                         plans(task, options, seen).outcomes(budgets, "no more than this can be offloaded"));
+  return best_plans(task, options, budgets, before, plans);
 }
 
 std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const Options& options) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
-  if (std::holds_alternative<std::string>(model)) return {};
-  return plans(task, options, std::get<OffloadModel>(model)).peaks();
+  return peaks_of_plans(task, options, plans);
 }
 
 }  // namespace plimsoll

@@ -9,25 +9,10 @@
 #include "experiments/csv.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
 namespace {
-
-namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "plimsoll_report_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  fs::path path;
-};
 
 std::string record(std::size_t point, std::string_view strategy, std::int64_t budget, const Json& makespan,
                    const Json& peak) {
@@ -124,7 +109,7 @@ TEST_CASE("a report draws the same figures every time", "[report]") {
     WARN("python3-matplotlib is not here");
     return;
   }
-  const Folder folder;
+  const TemporaryFolder folder;
   const SweepContents made = contents();
   Json manifest{{"format", "plimsoll.sweep.v1"}, {"identity", made.identity}, {"cases", Json::array()}};
   manifest["cases"].push_back({{"case", 0}});
@@ -134,9 +119,9 @@ TEST_CASE("a report draws the same figures every time", "[report]") {
   for (const auto& [point, text] : made.records) lines += text + "\n";
   write_text_file(folder.path / "results.jsonl", lines);
   for (const char* where : {"first", "second"}) {
-    const std::vector<fs::path> files = write_report(folder.path, folder.path / where, "test");
+    const std::vector<std::filesystem::path> files = write_report(folder.path, folder.path / where, "test");
     CHECK(files.size() == 6);
-    for (const fs::path& file : files) CHECK(fs::file_size(file) > 100);
+    for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
   }
   for (const char* name : {"worked_example-ideal.svg", "worked_example-ideal.pdf", "report.html", "results.csv"}) {
     INFO(name);
@@ -145,8 +130,8 @@ TEST_CASE("a report draws the same figures every time", "[report]") {
 }
 
 TEST_CASE("a report of what is no sweep is refused", "[report]") {
-  const Folder folder;
-  const auto refusal = [&](const fs::path& path) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::filesystem::path& path) {
     try {
       write_report(path, path, "test");
     } catch (const InputError& error) {

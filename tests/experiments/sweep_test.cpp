@@ -19,28 +19,12 @@
 #include "experiments/worker_pool.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder that goes when the test does.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "plimsoll_sweep_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  fs::path operator/(std::string_view name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 const std::string small_experiment =
     "format: plimsoll.experiment.v1\n"
@@ -159,7 +143,7 @@ TEST_CASE("the shards of an experiment share out its groups", "[sweep]") {
 }
 
 TEST_CASE("a sweep has the same results however many processes run it, sorted by point", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", small_experiment);
   REQUIRE(run(folder / "e.yaml", folder / "one", 1) == 0);
   REQUIRE(run(folder / "e.yaml", folder / "three", 3) == 0);
@@ -181,7 +165,7 @@ TEST_CASE("a sweep has the same results however many processes run it, sorted by
 }
 
 TEST_CASE("--resume runs what is missing, after a torn line too", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", small_experiment);
   REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
   const std::string whole = read_text_file(folder / "out" / "results.jsonl");
@@ -196,7 +180,7 @@ TEST_CASE("--resume runs what is missing, after a torn line too", "[sweep]") {
 }
 
 TEST_CASE("shards may share a folder, and what they leave out is run by a sweep of all", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", small_experiment);
   for (const std::uint32_t k : {1U, 3U}) REQUIRE(run(folder / "e.yaml", folder / "out", 1, false, {k, 3}) == 0);
   CHECK(read_sweep(folder / "out").records.size() == 32);
@@ -207,7 +191,7 @@ TEST_CASE("shards may share a folder, and what they leave out is run by a sweep 
 }
 
 TEST_CASE("a folder of something else is refused", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", small_experiment);
   REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
   write_text_file(folder / "other.yaml", small_experiment + "gradients: existing\n");
@@ -224,7 +208,7 @@ TEST_CASE("a folder of something else is refused", "[sweep]") {
 }
 
 TEST_CASE("a sweep that is run again without --resume sets the earlier results aside", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", small_experiment);
   REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
   const std::string first = read_text_file(folder / "out" / "results.jsonl");
@@ -233,7 +217,7 @@ TEST_CASE("a sweep that is run again without --resume sets the earlier results a
 }
 
 TEST_CASE("a case that is wrong stops a sweep before anything runs, and may then be corrected", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", std::regex_replace(small_experiment, std::regex("ideal"), "ideel"));
   CHECK(run(folder / "e.yaml", folder / "out") == 2);
   CHECK(read_sweep(folder / "out").records.empty());
@@ -242,7 +226,7 @@ TEST_CASE("a case that is wrong stops a sweep before anything runs, and may then
 }
 
 TEST_CASE("a sweep that is interrupted keeps what is finished and leaves with 130", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   std::string numbers = "1";
   for (int m = 2; m <= 200; ++m) numbers += ", " + std::to_string(m);
   write_text_file(folder / "e.yaml",
@@ -306,7 +290,7 @@ TEST_CASE("a worker that dies fails its task only", "[sweep]") {
 }
 
 TEST_CASE("a folder is written by one sweep at a time", "[sweep]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Json identity{{"version", "1"}};
   SweepStore first(folder / "out", {}, identity);
   first.write_manifest({{"format", "plimsoll.sweep.v1"}, {"identity", identity}, {"cases", Json::array()}});
