@@ -86,7 +86,7 @@ class WorkerPool {
   Worker start();
   [[noreturn]] void serve(int socket) const;
   static void hand_out(Worker&, std::size_t task, const Json&);
-  bool receive(Worker&, const PoolEvents&);
+  static bool receive(Worker&, const PoolEvents&);
   static void take_line(Worker&, std::string_view text, const PoolEvents&);
   void bury(Worker&, const PoolEvents&);
   static int end(Worker&);

@@ -243,7 +243,8 @@ class Oracle {
       ++run_.rematerializations;
       run_.rematerialization_time += time(t);
     }
-    for (std::size_t k = 0; k < t.parents.size(); ++k) {  // banishing takes parents out behind our back
+    // Banishing takes parents out behind our back. NOLINTNEXTLINE(modernize-loop-convert)
+    for (std::size_t k = 0; k < t.parents.size(); ++k) {
       OStorage& s = *t.parents[k]->storage;
       unlock(s);
       if (!banishing_) continue;
