@@ -118,7 +118,7 @@ void BlockTable::fill(std::size_t i, std::size_t l) {
 
 void BlockTable::fill_least(std::size_t i, std::size_t l) {
   Least& best = least_[at(i, l)];
-  best.need = Bytes{std::numeric_limits<std::int64_t>::max()};
+  best.need = Bytes{std::numeric_limits<std::int64_t>::max() / 4};  // none: can be added to without overflow
   const auto offer = [&best](Bytes bytes, Choice choice) {
     if (bytes < best.need) best = {bytes, choice};
   };
