@@ -1,9 +1,8 @@
 #pragma once
 // A folder that goes when the test does.
 
-#include <stdlib.h>
-
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
