@@ -4,6 +4,7 @@
 #include <array>
 
 #include "strategies/common/option_rules.h"
+#include "strategies/common/solver_options.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -21,20 +22,8 @@ inline constexpr std::array checkmate_options{
         .help = "how the program says when a value dies: by one inequality a hazard, or as in the paper",
         .allowed = [](std::string_view text) { return text == "tight" || text == "kappa"; },
     },
-    OptionInfo{
-        .name = "time_limit",
-        .default_value = "60",
-        .values = "a whole number of seconds from 1 to 86400",
-        .help = "where the solver stops for one budget; the best plan known by then comes with its proven gap",
-        .allowed = integer_between<1, 86'400>,
-    },
-    OptionInfo{
-        .name = "nodes",
-        .default_value = "1000000",
-        .values = "a whole number from 0 to 1000000000",
-        .help = "the same by branch-and-bound nodes, which does not depend on the machine's speed",
-        .allowed = integer_between<0, 1'000'000'000>,
-    },
+    time_limit_option,
+    nodes_option,
 };
 
 inline constexpr StrategyInfo checkmate_strategy{

@@ -5,14 +5,11 @@
 #include <set>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/dtr_play.h"
 #include "strategies/rematerialization/dtr_pool.h"
 
 namespace plimsoll {
 namespace {
-
-struct Stop {
-  DtrEnd why;
-};
 
 class Runtime {
  public:
@@ -25,28 +22,34 @@ class Runtime {
         result_bytes_(log.calls.size(), 0) {}
 
   DtrRun run() {
-    try {
-      for (const OpLog::Event& event : log_.events) {
-        switch (event.kind) {
-          case OpLog::EventKind::call:
-            call(event.index);
-            break;
-          case OpLog::EventKind::reference:
-            ++storage_of(event.index).references;
-            break;
-          case OpLog::EventKind::release:
-            if (--storage_of(event.index).references == 0) banish_if_done(tensors_[event.index].storage);
-            break;
-        }
-      }
-      for (const TensorId t : log_.kept) {
-        if (!tensors_[t.index].defined) materialize(t.index, Purpose::rematerialization);
-        pin(tensors_[t.index].storage);
-      }
-    } catch (const Stop& stop) {
-      run_.end = stop.why;
-    }
+    run_.end = play(log_, *this);
     return std::move(run_);
+  }
+
+  // --- the log's events
+
+  void call(std::uint32_t index) {
+    const LoggedCall& call = log_.calls[index];
+    EXPECTS(!call.results.empty());
+    for (const TensorId t : call.results) add_tensor(t, index);
+    for (const TensorId a : call.arguments) {
+      for (const TensorId t : call.results) tensors_[a.index].children.push_back(t.index);
+    }
+    materialize(call.results.front().index, Purpose::model);
+    for (const TensorId t : call.results) pool_.set_last_access(tensors_[t.index].storage, run_.clock);
+    if (call.keep == Keep::evictable) return;
+    for (const TensorId t : call.results) pin(tensors_[t.index].storage);
+  }
+
+  void refer(std::uint32_t tensor) { ++storage_of(tensor).references; }
+
+  void release(std::uint32_t tensor) {
+    if (--storage_of(tensor).references == 0) banish_if_done(tensors_[tensor].storage);
+  }
+
+  void keep(std::uint32_t tensor) {
+    if (!tensors_[tensor].defined) materialize(tensor, Purpose::rematerialization);
+    pin(tensors_[tensor].storage);
   }
 
  private:
@@ -67,21 +70,6 @@ class Runtime {
   };
 
   Storage& storage_of(std::uint32_t tensor) { return storages_[tensors_[tensor].storage]; }
-
-  // --- the log's calls
-
-  void call(std::uint32_t index) {
-    const LoggedCall& call = log_.calls[index];
-    EXPECTS(!call.results.empty());
-    for (const TensorId t : call.results) add_tensor(t, index);
-    for (const TensorId a : call.arguments) {
-      for (const TensorId t : call.results) tensors_[a.index].children.push_back(t.index);
-    }
-    materialize(call.results.front().index, Purpose::model);
-    for (const TensorId t : call.results) pool_.set_last_access(tensors_[t.index].storage, run_.clock);
-    if (call.keep == Keep::evictable) return;
-    for (const TensorId t : call.results) pin(tensors_[t.index].storage);
-  }
 
   void add_tensor(TensorId t, std::uint32_t call) {
     const LoggedTensor& logged = log_[t];
@@ -176,7 +164,7 @@ class Runtime {
 
   void make_room(std::int64_t bytes) {
     while (memory_ + bytes > budget_) {
-      if (pool_.empty()) throw Stop{DtrEnd::out_of_memory};
+      if (pool_.empty()) throw DtrStop{DtrEnd::out_of_memory};
       evict(pool_.choose(run_.clock));
       ++run_.evictions;
     }
@@ -245,7 +233,7 @@ class Runtime {
       banish_if_done(p);
     }
     if (options_.rematerialization_limit && run_.rematerialization_time > *options_.rematerialization_limit) {
-      throw Stop{DtrEnd::thrashing};
+      throw DtrStop{DtrEnd::thrashing};
     }
   }
 

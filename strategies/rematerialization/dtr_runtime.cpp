@@ -5,16 +5,12 @@
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/dtr_components.h"
+#include "strategies/rematerialization/dtr_play.h"
 #include "strategies/rematerialization/dtr_pool.h"
 #include "strategies/rematerialization/dtr_regions.h"
 
 namespace plimsoll {
 namespace {
-
-/// Runs out of the innermost rematerialisation.
-struct Stop {
-  DtrEnd why;
-};
 
 class Runtime {
  public:
@@ -33,28 +29,41 @@ class Runtime {
         result_bytes_(log.calls.size(), 0) {}
 
   DtrRun run() {
-    try {
-      for (const OpLog::Event& event : log_.events) {
-        switch (event.kind) {
-          case OpLog::EventKind::call:
-            call(event.index);
-            break;
-          case OpLog::EventKind::reference:
-            ++storage(event.index).references;
-            break;
-          case OpLog::EventKind::release:
-            release(event.index);
-            break;
-        }
-      }
-      for (const TensorId t : log_.kept) {
-        if (!defined_[t.index]) materialize(t.index, Purpose::rematerialization);
-        pin(storage_of_[t.index]);
-      }
-    } catch (const Stop& stop) {
-      run_.end = stop.why;
-    }
+    run_.end = play(log_, *this);
     return std::move(run_);
+  }
+
+  // --- the log's events
+
+  void call(std::uint32_t index) {
+    const LoggedCall& call = log_.calls[index];
+    EXPECTS(!call.results.empty());
+    regions_.begin_call();
+    for (const TensorId t : call.results) add_tensor(t, index);
+    materialize(call.results.front().index, Purpose::model);
+    for (const TensorId t : call.results) pool_.set_last_access(storage_of_[t.index], run_.clock);
+    if (call.keep == Keep::evictable) return;
+    for (const TensorId t : call.results) pin(storage_of_[t.index]);
+  }
+
+  void refer(std::uint32_t tensor) { ++storage(tensor).references; }
+
+  void release(std::uint32_t tensor) {
+    const std::uint32_t s = storage_of_[tensor];
+    EXPECTS(known_[s].references > 0);
+    if (--known_[s].references > 0 || !storages_.material[s]) return;
+    if (known_[s].keep == Keep::until_released) {
+      storages_.material[s] = 0;
+      memory_ -= known_[s].bytes;
+    } else if (!known_[s].pinned) {
+      evict(s);
+      ++run_.eager_evictions;
+    }
+  }
+
+  void keep(std::uint32_t tensor) {
+    if (!defined_[tensor]) materialize(tensor, Purpose::rematerialization);
+    pin(storage_of_[tensor]);
   }
 
  private:
@@ -71,19 +80,6 @@ class Runtime {
   };
 
   Storage& storage(std::uint32_t tensor) { return known_[storage_of_[tensor]]; }
-
-  // --- the log's events
-
-  void call(std::uint32_t index) {
-    const LoggedCall& call = log_.calls[index];
-    EXPECTS(!call.results.empty());
-    regions_.begin_call();
-    for (const TensorId t : call.results) add_tensor(t, index);
-    materialize(call.results.front().index, Purpose::model);
-    for (const TensorId t : call.results) pool_.set_last_access(storage_of_[t.index], run_.clock);
-    if (call.keep == Keep::evictable) return;
-    for (const TensorId t : call.results) pin(storage_of_[t.index]);
-  }
 
   void add_tensor(TensorId t, std::uint32_t call) {
     const LoggedTensor& tensor = log_[t];
@@ -123,19 +119,6 @@ class Runtime {
     if (uses_regions_) regions_.add_storage();
     if (uses_components_) components_.add_storage();
     return s;
-  }
-
-  void release(std::uint32_t tensor) {
-    const std::uint32_t s = storage_of_[tensor];
-    EXPECTS(known_[s].references > 0);
-    if (--known_[s].references > 0 || !storages_.material[s]) return;
-    if (known_[s].keep == Keep::until_released) {
-      storages_.material[s] = 0;
-      memory_ -= known_[s].bytes;
-    } else if (!known_[s].pinned) {
-      evict(s);
-      ++run_.eager_evictions;
-    }
   }
 
   // --- locks
@@ -203,7 +186,7 @@ class Runtime {
 
   void make_room(std::int64_t bytes) {
     while (memory_ + bytes > budget_) {
-      if (pool_.empty()) throw Stop{DtrEnd::out_of_memory};
+      if (pool_.empty()) throw DtrStop{DtrEnd::out_of_memory};
       weigh_changed();
       evict(pool_.choose(run_.clock));
       ++run_.evictions;
@@ -265,7 +248,7 @@ class Runtime {
     }
     for (const TensorId a : call.arguments) unlock(storage_of_[a.index]);
     if (options_.rematerialization_limit && run_.rematerialization_time > *options_.rematerialization_limit) {
-      throw Stop{DtrEnd::thrashing};
+      throw DtrStop{DtrEnd::thrashing};
     }
   }
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "strategies/common/option_rules.h"
+#include "strategies/common/solver_options.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -17,20 +18,8 @@ std::vector<TapeOutcome> monet_tapes(const PartTask&, const Options&, std::span<
 std::vector<Bytes> monet_candidates(const PartTask&, const Options&);
 
 inline constexpr std::array monet_options{
-    OptionInfo{
-        .name = "time_limit",
-        .default_value = "60",
-        .values = "a whole number of seconds from 1 to 86400",
-        .help = "where the solver stops for one budget; the best plan known by then comes with its proven gap",
-        .allowed = integer_between<1, 86'400>,
-    },
-    OptionInfo{
-        .name = "nodes",
-        .default_value = "1000000",
-        .values = "a whole number from 0 to 1000000000",
-        .help = "the same by branch-and-bound nodes, which does not depend on the machine's speed",
-        .allowed = integer_between<0, 1'000'000'000>,
-    },
+    time_limit_option,
+    nodes_option,
     OptionInfo{
         .name = "most_ops",
         .default_value = "100",

@@ -67,6 +67,19 @@ TEST_CASE("zero_infinity by hand: reads and writes run while the host updates", 
   CHECK(seconds(problem, "zero_infinity(buffers=1)") == 20);  // the second read begins at 12: 15, 17, 20
 }
 
+// Each update more costs max(read 3, update 2, write 3, 8 / buffers) s.
+TEST_CASE("zero_infinity's further updates take the slowest of disk and host, or wait for buffers", "[updates]") {
+  const auto added = [](const std::string& spec) {
+    const auto time = [&](std::size_t stages) {
+      return seconds(problem_of(trained_chain(stages), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam}), spec);
+    };
+    return (time(32) - time(8)) / 24 - 2;  // without the forward and backward of 1 s each
+  };
+  CHECK(added("zero_infinity(buffers=1)") == Approx(8));
+  CHECK(added("zero_infinity(buffers=2)") == Approx(4));
+  CHECK(added("zero_infinity(buffers=3)") == Approx(3));
+}
+
 TEST_CASE("twinflow at 100% is zero_offload, and at 0% plain training", "[updates]") {
   const Problem problem = problem_of(trained_chain(4), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
   CHECK(seconds(problem, "twinflow(host=100%)") == seconds(problem, "zero_offload"));

@@ -1,0 +1,25 @@
+#pragma once
+// When integer programs stop: options of every strategy that solves one.
+
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+inline constexpr OptionInfo time_limit_option{
+    .name = "time_limit",
+    .default_value = "60",
+    .values = "a whole number of seconds from 1 to 86400",
+    .help = "where the solver stops for one budget; the best plan known by then comes with its proven gap",
+    .allowed = integer_between<1, 86'400>,
+};
+
+inline constexpr OptionInfo nodes_option{
+    .name = "nodes",
+    .default_value = "1000000",
+    .values = "a whole number from 0 to 1000000000",
+    .help = "the same by branch-and-bound nodes, which does not depend on the machine's speed",
+    .allowed = integer_between<0, 1'000'000'000>,
+};
+
+}  // namespace plimsoll
