@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/core/check.h"
 #include "tests/validate/training.h"
@@ -29,21 +30,43 @@ std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, const std::
   return budgets;
 }
 
-void prove(const Training& training, const Replayed& plain, const std::string& spec) {
+/// Plain training: the schedule that everything is held to, and what it ends with.
+struct Plain {
+  Schedule schedule;
+  Replayed run;
+};
+
+Plain plain_training(const Training& training) {
+  const PlanOutcome outcome = planned(training.problem, "store_all");
+  const Schedule& schedule = std::get<Plan>(outcome).schedule;
+  return {schedule, replayed(training, schedule)};
+}
+
+/// Equal to the bit where contributions to gradients are added in the same order; where a shared parameter's are not, a
+/// sum of floats is another by its rounding, and so is all that follows from it.
+void hold_to_plain(const Training& training, const Plain& plain, const Schedule& schedule, const Replayed& run) {
+  constexpr double rounding = 2e-5;  // of some ten contributions of 24 bits, relative to the largest number
+  const bool same_order = contributions(training.problem, schedule) == contributions(training.problem, plain.schedule);
+  for (const std::string& name : differing(run, plain.run)) {
+    INFO(name);
+    CHECK_FALSE(same_order);
+    REQUIRE(plain.run.values.contains(name));
+    CHECK(relative_difference(run, plain.run, name) <= rounding);
+  }
+  CHECK(run.values.size() > 2);
+}
+
+void prove(const Training& training, const Plain& plain, const std::string& spec) {
   const Problem& problem = training.problem;
   for (const std::optional<Bytes> budget : budgets_of(problem, spec)) {
     INFO("plimsoll simulate --trace " << problem.graph.name << " --strategy '" << spec << "' --memory '"
                                       << (budget ? std::to_string(budget->count) : "unlimited") << " B'");
     const PlanOutcome outcome = planned(problem, spec, budget);
     REQUIRE(std::holds_alternative<Plan>(outcome));
-    const auto& plan = std::get<Plan>(outcome);
-    const Replayed run = replayed(training, plan.schedule);
-    for (const auto& [name, value] : run.values) {
-      INFO(name);
-      REQUIRE(plain.values.contains(name));
-      CHECK(plain.values.at(name) == value);
-    }
-    CHECK(recount(plan.schedule, run.timeline, problem.platform)[0] == run.timeline.peaks[0].bytes);
+    const Schedule& schedule = std::get<Plan>(outcome).schedule;
+    const Replayed run = replayed(training, schedule);
+    hold_to_plain(training, plain, schedule, run);
+    CHECK(recount(schedule, run.timeline, problem.platform)[0] == run.timeline.peaks[0].bytes);
   }
 }
 
@@ -52,9 +75,9 @@ TEST_CASE("store_all replayed on a chain and on its graph ends with the same par
     const Training chain = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
     const Training graph = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 2});
     INFO(network);
-    const Replayed a = replayed(chain, std::get<Plan>(planned(chain.problem, "store_all")).schedule);
-    const Replayed b = replayed(graph, std::get<Plan>(planned(graph.problem, "store_all")).schedule);
-    CHECK(differences(a, b).empty());
+    const Replayed a = plain_training(chain).run, b = plain_training(graph).run;
+    CHECK(differing(a, b).empty());
+    CHECK(differing(b, a).empty());
     CHECK(a.values.size() > 4);
   }
 }
@@ -62,14 +85,14 @@ TEST_CASE("store_all replayed on a chain and on its graph ends with the same par
 TEST_CASE("every strategy for chains trains as plain training does", "[validate]") {
   for (const std::string& network : networks) {
     const Training training = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
-    const Replayed plain = replayed(training, std::get<Plan>(planned(training.problem, "store_all")).schedule);
+    const Plain plain = plain_training(training);
     for (const StrategyInfo& strategy : strategies()) prove(training, plain, std::string(strategy.name));
   }
 }
 
 /// Integer programs are solved on the smallest network only.
 bool is_slow(const StrategyInfo& strategy) {
-  const std::vector<std::string_view> programs{"checkmate", "checkmate_lp", "monet", "offload_exact", "exact"};
+  constexpr std::array<std::string_view, 4> programs{"checkmate", "checkmate_lp", "monet", "offload_exact"};
   return std::ranges::find(programs, strategy.name) != programs.end();
 }
 
@@ -79,7 +102,7 @@ TEST_CASE("every strategy for graphs trains as plain training does", "[validate]
       "gpt:layers=1,width=16,heads=2,sequence=8,batch=2,vocabulary=20", "lstm:steps=3,width=8,batch=4,classes=3"};
   for (const std::string& network : graphs) {
     const Training training = training_of(network + ",view=graph,updates=sgd", one_gpu(), {.micro_batches = 2});
-    const Replayed plain = replayed(training, std::get<Plan>(planned(training.problem, "store_all")).schedule);
+    const Plain plain = plain_training(training);
     for (const StrategyInfo& strategy : strategies()) {
       if (strategy.chains_only || (is_slow(strategy) && network != graphs.front())) continue;
       prove(training, plain, std::string(strategy.name));

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/core/platform.h"
@@ -28,7 +29,13 @@ PlanOutcome planned(const Problem&, const std::string& spec, std::optional<Bytes
 /// Runs with poisoned memory; a failure fails the test.
 Replayed replayed(const Training&, const Schedule&);
 
-/// The names whose bits differ, or that only one of the two has.
-std::vector<std::string> differences(const Replayed& a, const Replayed& b);
+/// The names of `run` that `plain` has not, or with other bits.
+std::vector<std::string> differing(const Replayed& run, const Replayed& plain);
+
+/// The largest difference of a value's numbers, relative to its largest number.
+double relative_difference(const Replayed& run, const Replayed& plain, const std::string& name);
+
+/// In which order contributions are added to each parameter gradient: (op, micro-batch), by the gradient's name.
+std::map<std::string, std::vector<std::pair<OpId, std::uint32_t>>> contributions(const Problem&, const Schedule&);
 
 }  // namespace plimsoll
