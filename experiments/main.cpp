@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "experiments/command_import.h"
+#include "experiments/command_replay.h"
 #include "experiments/command_report.h"
 #include "experiments/command_sweep.h"
 #include "experiments/commands.h"
@@ -92,6 +93,7 @@ int run(int argc, char** argv) {
   add_describe_command(app, exit_code, command_line);
   add_sweep_command(app, exit_code, command_line);
   add_report_command(app, exit_code, command_line);
+  add_replay_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
   add_help_command(app, exit_code);
   if (argc == 1) {

@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-/// Room for one storage in one memory. Buffers that hold ranges of it lie in it at their offsets, so that a kernel finds
-/// the whole in one piece; only what buffers occupy counts as used.
+/// Room for one storage in one memory. Buffers that hold ranges of it lie in it at their offsets, so that a kernel
+/// finds the whole in one piece; only what buffers occupy counts as used.
 struct Region {
   MemoryId memory;
   Bytes bytes;

@@ -12,10 +12,9 @@
 namespace plimsoll {
 namespace {
 
-const std::vector<std::string> networks{"mlp:layers=5,width=24,batch=6,classes=4",
-                                        "resnet:blocks=3,channels=4,picture=16,batch=2,classes=5",
-                                        "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20",
-                                        "lstm:steps=6,width=8,batch=4,classes=3"};
+const std::vector<std::string> networks{
+    "mlp:layers=5,width=24,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=2,classes=5",
+    "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20", "lstm:steps=6,width=8,batch=4,classes=3"};
 
 /// Budgets from the least that the strategy can do to all that it asks for.
 std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, const std::string& spec) {

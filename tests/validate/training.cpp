@@ -45,7 +45,7 @@ std::vector<std::string> differing(const Replayed& run, const Replayed& plain) {
 }
 
 double relative_difference(const Replayed& run, const Replayed& plain, const std::string& name) {
-  const std::vector<std::byte> &a = run.values.at(name), &b = plain.values.at(name);
+  const std::vector<std::byte>&a = run.values.at(name), &b = plain.values.at(name);
   REQUIRE(a.size() == b.size());
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i + sizeof(float) <= a.size(); i += sizeof(float)) {

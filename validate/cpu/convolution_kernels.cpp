@@ -1,5 +1,6 @@
 // Convolution and pooling of pictures, channels last: x (batch, height, width, channels), weight (height, width, from,
-// to). Windows of k x k with stride s are padded by (k - 1) / 2 before, and behind so that ceil(size / s) results come out.
+// to). Windows of k x k with stride s are padded by (k - 1) / 2 before, and behind so that ceil(size / s) results come
+// out.
 
 #include <algorithm>
 

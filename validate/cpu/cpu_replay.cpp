@@ -378,8 +378,8 @@ class CpuReplay {
       copied += size;
       if (!paced) continue;
       const Seconds due = pace.latency + step.work.seconds + Bytes{copied} / pace.bandwidth;
-      std::this_thread::sleep_until(began + std::chrono::duration_cast<Clock::duration>(
-                                                std::chrono::duration<double>(due.value)));
+      std::this_thread::sleep_until(
+          began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due.value)));
     } while (copied < copy.bytes.count);
   }
 
@@ -418,12 +418,12 @@ class CpuReplay {
 
   std::mutex mutex_;  // guards all below while threads run
   std::vector<MemoryLedger> ledgers_;
-  std::vector<Room> rooms_;                        // by region
-  std::vector<std::uint32_t> missing_;             // by step: how many steps it waits for
-  std::vector<std::vector<StepId>> dependents_;    // by step
-  std::vector<bool> done_;                         // by step
-  std::vector<std::vector<StepId>> steps_of_;      // by stream: those that its thread runs
-  std::vector<std::condition_variable> wakes_;     // by stream
+  std::vector<Room> rooms_;                      // by region
+  std::vector<std::uint32_t> missing_;           // by step: how many steps it waits for
+  std::vector<std::vector<StepId>> dependents_;  // by step
+  std::vector<bool> done_;                       // by step
+  std::vector<std::vector<StepId>> steps_of_;    // by stream: those that its thread runs
+  std::vector<std::condition_variable> wakes_;   // by stream
   std::condition_variable all_waiting_;
   std::size_t waiting_ = 0;
   bool running_ = false;

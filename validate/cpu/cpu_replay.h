@@ -20,7 +20,7 @@ enum class Pace : std::uint8_t { links, memcpy };  ///< copies take at least the
 
 struct CpuReplayOptions {
   Pace pace = Pace::links;
-  bool poisons = false;      ///< fills what is new or freed with a pattern that spoils every result made of it
+  bool poisons = false;       ///< fills what is new or freed with a pattern that spoils every result made of it
   bool keeps_values = false;  ///< hands back what is in memory at the end
 };
 

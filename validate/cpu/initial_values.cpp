@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// splitmix64. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014, as in its reference C.
+// splitmix64. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014, as in its reference
+// C.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15ULL;
   x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;

@@ -1,6 +1,6 @@
 #pragma once
-// One op of a network as the CPU runs it: oneDNN where it has the kernel, plain loops for the rest; one thread, the same
-// bits every time.
+// One op of a network as the CPU runs it: oneDNN where it has the kernel, plain loops for the rest; one thread, the
+// same bits every time.
 
 #include <functional>
 #include <optional>

@@ -79,9 +79,9 @@ Kernel state_gradient(const Sizes& s) {
                            weight = strided({4 * s.width, s.width}, {1, 4 * s.width}),
                            to = strided({s.batch, s.width}, {2 * s.width, 1});
   const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(from, weight, to), own_scratch(), cpu_engine());
-  Kernel kernel = bound_kernel(
-      dnnl::matmul(desc), desc.scratchpad_desc(),
-      {{DNNL_ARG_SRC, from, false, 0}, {DNNL_ARG_WEIGHTS, weight, false, 1}, {DNNL_ARG_DST, to, true, 0}});
+  Kernel kernel =
+      bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
+                   {{DNNL_ARG_SRC, from, false, 0}, {DNNL_ARG_WEIGHTS, weight, false, 1}, {DNNL_ARG_DST, to, true, 0}});
   kernel.run = [product = kernel.run, s](const KernelArguments& a) {
     product(a);
     for (std::int64_t b = 0; b < s.batch; ++b) {

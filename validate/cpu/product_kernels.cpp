@@ -106,8 +106,7 @@ Kernel products(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(part.a, part.b, part.c), scaled(part.scale),
                                             cpu_engine());
-    kernels.push_back(
-        bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(), {part.first, part.second, part.result}));
+    kernels.push_back(bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(), {part.first, part.second, part.result}));
     all.scratch = std::max(all.scratch, kernels.back().scratch);
   }
   all.run = [kernels](const KernelArguments& arguments) {
@@ -130,8 +129,8 @@ Part part(const memory::desc& a, std::size_t from, std::int64_t from_offset, con
 /// scores = q k^T / sqrt(size), minus infinity for keys behind the query.
 Kernel attention_scores(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[0]], op);
-  Kernel kernel = products(
-      {part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.width, s.square(), 0, s.scale())});
+  Kernel kernel =
+      products({part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.width, s.square(), 0, s.scale())});
   kernel.run = [all = kernel.run, s](const KernelArguments& a) {
     all(a);
     for (std::int64_t row = 0; row < s.batch * s.heads * s.sequence; ++row) {
@@ -168,7 +167,8 @@ Kernel attention_qkv_gradient(const Graph& graph, const Op& op) {
 std::optional<Kernel> product_kernel(const Graph& graph, const Op& op) {
   if (op.kind == "linear" || op.kind == "lstm_gates") return linear(graph, op);
   if (op.kind == "linear_input_gradient") return linear_input_gradient(graph, op);
-  if (op.kind == "linear_weight_gradient" || op.kind == "lstm_weight_gradient") return linear_weight_gradient(graph, op);
+  if (op.kind == "linear_weight_gradient" || op.kind == "lstm_weight_gradient")
+    return linear_weight_gradient(graph, op);
   if (op.kind == "attention_scores") return attention_scores(graph, op);
   if (op.kind == "attention_values") return attention_values(graph, op);
   if (op.kind == "attention_values_gradient") return attention_values_gradient(graph, op);

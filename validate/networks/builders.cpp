@@ -61,7 +61,8 @@ Network gpt(const GptSizes& sizes, const TrainingOptions& options) {
   net.begin_stage("embedding", x);
   x = net.embedding("embedding", x, sizes.vocabulary, width);
   for (std::uint32_t l = 0; l < sizes.layers; ++l) {
-    const std::string attention = "layer" + std::to_string(l) + ".attention", mlp = "layer" + std::to_string(l) + ".mlp";
+    const std::string attention = "layer" + std::to_string(l) + ".attention",
+                      mlp = "layer" + std::to_string(l) + ".mlp";
     net.begin_stage(attention, x);
     x = net.add(attention + ".add", net.attention(attention, net.layer_norm(attention + ".norm", x), sizes.heads), x);
     net.begin_stage(mlp, x);

@@ -19,14 +19,16 @@ struct MlpSizes {
 };
 Network mlp(const MlpSizes&, const TrainingOptions&);
 
-/// Convolution, batch norm, ReLU and max pooling as stem, then residual blocks of two convolutions whose channels double
-/// where the picture shrinks, then global average pooling and a linear head. Pictures are square, with 3 channels.
+/// Convolution, batch norm, ReLU and max pooling as stem, then residual blocks of two convolutions whose channels
+/// double where the picture shrinks, then global average pooling and a linear head. Pictures are square, with 3
+/// channels.
 struct ResnetSizes {
   std::uint32_t blocks = 4, channels = 16, picture = 32, batch = 8, classes = 10;
 };
 Network resnet(const ResnetSizes&, const TrainingOptions&);
 
-/// A decoder: embedding, then pre-norm layers of causal attention and MLP with GELU, one stage each, then norm and head.
+/// A decoder: embedding, then pre-norm layers of causal attention and MLP with GELU, one stage each, then norm and
+/// head.
 struct GptSizes {
   std::uint32_t layers = 4, width = 128, heads = 4, sequence = 64, batch = 4, vocabulary = 256;
 };

@@ -161,8 +161,8 @@ TensorId NetworkBuilder::attention(const std::string& name, TensorId x, std::int
   const Attributes split{{"heads", std::to_string(heads)}};
   const TensorId qkv = linear(name + ".qkv", x, 3 * width);
   const Flops product_work{2 * static_cast<double>(batch * sequence * sequence * width)};
-  const TensorId scores = forward("attention_scores", name + ".scores", {qkv}, {batch, heads, sequence, sequence},
-                                  product_work, split);
+  const TensorId scores =
+      forward("attention_scores", name + ".scores", {qkv}, {batch, heads, sequence, sequence}, product_work, split);
   const TensorId weights = forward("softmax", name + ".softmax", {scores}, shape(scores), per_element(scores, 5));
   const TensorId mixed =
       forward("attention_values", name + ".values", {weights, qkv}, {batch, sequence, width}, product_work, split);

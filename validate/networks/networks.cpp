@@ -65,11 +65,11 @@ std::vector<NamedBuilder> builders(Settings& s) {
                s),
            [&s] { return resnet(s.resnet, s.training); }},
           {"gpt",
-           with_common({whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
-                        whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
-                        whole_option("batch", s.gpt.batch, 1, 1024),
-                        whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18)},
-                       s),
+           with_common(
+               {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
+                whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
+                whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18)},
+               s),
            [&s] { return gpt(s.gpt, s.training); }},
           {"lstm",
            with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
@@ -80,8 +80,8 @@ std::vector<NamedBuilder> builders(Settings& s) {
 
 void check_combination(std::string_view reference, const Settings& s) {
   if (s.gpt.width % s.gpt.heads != 0) {
-    throw InputError(located(reference, {}, "heads",
-                             fmt::format("must divide width {}, found {}", s.gpt.width, s.gpt.heads)));
+    throw InputError(
+        located(reference, {}, "heads", fmt::format("must divide width {}, found {}", s.gpt.width, s.gpt.heads)));
   }
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
@@ -105,11 +105,10 @@ NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> 
     if (updates) settings.training.updates = *updates;
     NamedNetwork named{builder.make(), static_cast<View>(settings.view)};
     named.network.graph.name = reference;
-    named.network.graph.source.notes = {
-        {"network", std::string(reference)},
-        {"times", fmt::format("the slower of operations at {} and traffic at {}",
-                              format_flops_rate(settings.training.rates.flops),
-                              format_bandwidth(settings.training.rates.bytes))}};
+    named.network.graph.source.notes = {{"network", std::string(reference)},
+                                        {"times", fmt::format("the slower of operations at {} and traffic at {}",
+                                                              format_flops_rate(settings.training.rates.flops),
+                                                              format_bandwidth(settings.training.rates.bytes))}};
     return named;
   }
   throw InputError(located(reference, {}, "", "no such network"));

@@ -1,6 +1,6 @@
 #pragma once
-// Where temporaries lie in one workspace: blocks with lifetimes get offsets, so that none overlaps another that is alive
-// at the same time.
+// Where temporaries lie in one workspace: blocks with lifetimes get offsets, so that none overlaps another that is
+// alive at the same time.
 
 #include <span>
 #include <vector>

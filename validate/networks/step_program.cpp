@@ -170,9 +170,8 @@ Costs cost_of(const Network& network, const std::vector<OpId>& ops) {
 }
 
 bool reads(const Network& network, const std::vector<OpId>& ops, TensorId t) {
-  return std::ranges::any_of(ops, [&](OpId o) {
-    return std::ranges::find(network.graph[o].inputs, t) != network.graph[o].inputs.end();
-  });
+  return std::ranges::any_of(
+      ops, [&](OpId o) { return std::ranges::find(network.graph[o].inputs, t) != network.graph[o].inputs.end(); });
 }
 
 }  // namespace
