@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "sim/core/expects.h"
+#include "validate/op_times.h"
 
 namespace plimsoll {
 namespace {
@@ -134,12 +135,11 @@ class Planner {
   StepProgram program_of(const Step& step, const std::set<StorageId>& filled) const {
     const Op& op = graph_[step.op];
     if (op.phase == Phase::update) return update_program(op);
-    const auto is_missing = [&](TensorId t) { return !filled.contains(graph_[t].storage); };
-    Variant variant = Variant::keep;
-    if (op.phase == Phase::forward) {
-      if (std::ranges::any_of(op.saved, is_missing)) variant = Variant::nothing;
-    } else {
-      const auto adds = [&](TensorId t) { return graph_[t].kind == TensorKind::parameter_gradient && is_missing(t); };
+    Variant variant = saving_of(graph_, schedule_, step) == Saving::keep ? Variant::keep : Variant::nothing;
+    if (op.phase != Phase::forward) {
+      const auto adds = [&](TensorId t) {
+        return graph_[t].kind == TensorKind::parameter_gradient && !filled.contains(graph_[t].storage);
+      };
       variant = std::ranges::any_of(op.outputs, adds) ? Variant::accumulate : Variant::fresh_gradients;
     }
     if (!problem_.index) return op_program(network_, step.op, variant);

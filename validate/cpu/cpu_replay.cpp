@@ -1,7 +1,6 @@
 #include "validate/cpu/cpu_replay.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,26 +13,13 @@
 #include "sim/core/expects.h"
 #include "validate/cpu/initial_values.h"
 #include "validate/cpu/memory_ledger.h"
+#include "validate/cpu/paced_copy.h"
 #include "validate/networks/packing.h"
 
 namespace plimsoll {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// A link's pace: `bytes` take latency + bytes / bandwidth.
-struct LinkPace {
-  Seconds latency;
-  BytesPerSecond bandwidth = unlimited_bandwidth;
-};
-
-LinkPace pace_of(const Platform& platform, const Endpoints& ends) {
-  const std::optional<Route> route = route_between(platform, ends.from, ends.to);
-  EXPECTS(route);
-  LinkPace pace{route->latency, unlimited_bandwidth};
-  for (const LinkUse use : route->links) pace.bandwidth = std::min(pace.bandwidth, platform[use.link].bandwidth);
-  return pace;
-}
 
 /// What a region's bytes are made of while it is live.
 struct Room {
@@ -306,7 +292,7 @@ class CpuReplay {
 
   void work(StreamId stream) {
     use_one_thread();
-    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: copies end when they should
+    sleep_precisely();
     std::unique_lock lock(mutex_);
     if (++waiting_ == steps_of_.size()) all_waiting_.notify_one();
     for (const StepId s : steps_of_[stream.index]) {
@@ -365,22 +351,13 @@ class CpuReplay {
     }
   }
 
-  /// Piece by piece, each no sooner than its link would have it there.
   void execute(const Step& step, const PlannedCopy& copy, const ReadyStep& ready) const {
-    constexpr std::int64_t piece = 1 << 20;
-    const LinkPace& pace = paces_[step.work.route.index];
-    const bool paced = options_.pace == Pace::links;
-    const Clock::time_point began = Clock::now();
-    std::int64_t copied = 0;
-    do {
-      const std::int64_t size = std::min(piece, copy.bytes.count - copied);
-      std::memcpy(ready.to + copied, ready.from + copied, static_cast<std::size_t>(size));
-      copied += size;
-      if (!paced) continue;
-      const Seconds due = pace.latency + step.work.seconds + Bytes{copied} / pace.bandwidth;
-      std::this_thread::sleep_until(
-          began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due.value)));
-    } while (copied < copy.bytes.count);
+    LinkPace pace;
+    if (options_.pace == Pace::links) {
+      pace = paces_[step.work.route.index];
+      pace.latency += step.work.seconds;
+    }
+    paced_copy(ready.to, ready.from, copy.bytes, pace);
   }
 
   // --- after
