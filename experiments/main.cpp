@@ -10,6 +10,7 @@
 #include "experiments/command_replay.h"
 #include "experiments/command_report.h"
 #include "experiments/command_sweep.h"
+#include "experiments/command_validate.h"
 #include "experiments/commands.h"
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
@@ -94,6 +95,7 @@ int run(int argc, char** argv) {
   add_sweep_command(app, exit_code, command_line);
   add_report_command(app, exit_code, command_line);
   add_replay_command(app, exit_code, command_line);
+  add_validate_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
   add_help_command(app, exit_code);
   if (argc == 1) {
