@@ -95,7 +95,9 @@ int run(int argc, char** argv) {
   add_sweep_command(app, exit_code, command_line);
   add_report_command(app, exit_code, command_line);
   add_replay_command(app, exit_code, command_line);
+  add_calibrate_command(app, exit_code, command_line);
   add_validate_command(app, exit_code, command_line);
+  add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
   add_help_command(app, exit_code);
   if (argc == 1) {

@@ -1,7 +1,6 @@
 #include "experiments/validation.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cmath>
@@ -79,8 +78,7 @@ class Validator {
   std::filesystem::path rows_file() const { return std::filesystem::path(request_.folder) / "rows.jsonl"; }
 
   void stop_if_asked() const {
-    pollfd signals{interruption_.fd(), POLLIN, 0};
-    if (poll(&signals, 1, 0) > 0) throw Interrupted{};
+    if (interruption_.asked()) throw Interrupted{};
   }
 
   void calibrate() {
@@ -204,17 +202,17 @@ class Validator {
     row.predicted_time = simulated.makespan;
     row.predicted_peak = row.measured_peak = simulated.peaks[0].bytes;
     row.predicted_kinds = seconds_by_kind(schedule, simulated);
-    std::vector<double> relative, seconds;
+    std::vector<double> seconds, plain_seconds, distances;
     for (std::size_t r = 0; r < plain_runs.size(); ++r) {
       const Timeline& run = candidate.runs[r];
-      relative.push_back(run.makespan / plain_runs[r].makespan);
       seconds.push_back(run.makespan.value);
+      plain_seconds.push_back(plain_runs[r].makespan.value);
       const auto error = [&](Bytes peak) { return std::abs((peak - row.predicted_peak).count); };
       if (error(run.peaks[0].bytes) > error(row.measured_peak)) row.measured_peak = run.peaks[0].bytes;
     }
-    row.measured.value = median(relative);
-    std::vector<double> distances;
-    for (const double each : relative) distances.push_back(std::abs(each - row.measured.value));
+    const double unit = median(plain_seconds);
+    row.measured.value = median(seconds) / unit;
+    for (const double each : seconds) distances.push_back(std::abs(each / unit - row.measured.value));
     row.measured.spread = median(std::move(distances));
     row.measured_time = Seconds{median(seconds)};
     const auto middle = std::ranges::find(seconds, row.measured_time.value) - seconds.begin();

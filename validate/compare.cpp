@@ -35,10 +35,11 @@ double tau_b(const std::vector<double>& predicted, const std::vector<WithSpread>
   for (std::size_t a = 0; a < predicted.size(); ++a) {
     for (std::size_t b = a + 1; b < predicted.size(); ++b) {
       const double p = predicted[b] - predicted[a], m = measured[b].value - measured[a].value;
-      const bool tied = std::abs(m) <= std::max(measured[a].spread, measured[b].spread);
-      ranked_predicted += p == 0 ? 0 : 1;
-      ranked_measured += tied ? 0 : 1;
-      if (p != 0 && !tied) balance += (p > 0) == (m > 0) ? 1 : -1;
+      const double spread = std::max(measured[a].spread, measured[b].spread);
+      const bool differ_predicted = std::abs(p) > spread, differ_measured = std::abs(m) > spread;
+      ranked_predicted += differ_predicted ? 1 : 0;
+      ranked_measured += differ_measured ? 1 : 0;
+      if (differ_predicted && differ_measured) balance += (p > 0) == (m > 0) ? 1 : -1;
     }
   }
   const double ranked = std::sqrt(ranked_predicted * ranked_measured);

@@ -24,9 +24,9 @@ struct WithSpread {
   double value = 0, spread = 0;
 };
 
-// Kendall's tau-b: (concordant - discordant) / sqrt((pairs - ties in x) (pairs - ties in y)); measured values are tied
-// where their difference is at most the larger spread. Source: Kendall, "The Treatment of Ties in Ranking Problems",
-// 1945. 1 where nothing is left to rank.
+// Kendall's tau-b: (concordant - discordant) / sqrt((pairs - ties in x) (pairs - ties in y)). Two schedules are tied in
+// either, predicted or measured, where they differ by at most the larger of their measured spreads. Source: Kendall,
+// "The Treatment of Ties in Ranking Problems", 1945. 1 where nothing is left to rank.
 double tau_b(const std::vector<double>& predicted, const std::vector<WithSpread>& measured);
 
 }  // namespace plimsoll
