@@ -36,10 +36,10 @@ TEST_CASE("a step that does not fit names itself and its buffer, and everything 
   training.problem.platform.memories[0].capacity = peak;
   replayed(training, schedule);  // exactly enough
   training.problem.platform.memories[0].capacity = peak - Bytes{1};
-  CHECK(complaint(training, schedule).starts_with("out of memory in 'gpu': step "));
+  CHECK(complaint(training, schedule).starts_with("out of memory in 'gpu0': step "));
   training.problem.platform.memories[0].capacity = Bytes{1};
   CHECK(complaint(training, schedule) ==
-        "out of memory in 'gpu': before the first step: buffer 0 ('layer0.weight') needs 2304 B, 1 B are free");
+        "out of memory in 'gpu0': before the first step: buffer 0 ('layer0.weight') needs 2304 B, 1 B are free");
 }
 
 TEST_CASE("an op of a kind that has no kernel is named with its step", "[validate]") {
