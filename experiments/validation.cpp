@@ -158,29 +158,34 @@ class Validator {
     std::vector<Candidate> candidates = candidates_of(subject, most);
     const Schedule sweeps = calibration_schedule(subject.problem);
     OpTimes times;
-    std::vector<Timeline> plain_runs;
-    Progress progress(std::size_t{asked_.rounds + 1} * (candidates.size() + 2));
+    std::vector<Seconds> units;  // store_all's time of each round
+    Progress progress(std::size_t{asked_.rounds + 1} * (candidates.size() + 3));
     for (std::uint32_t round = 0; round <= asked_.rounds; ++round) {  // the first one warms up
       const auto shown = [&](Timeline timeline) {
         progress.add(true);
         progress.show();
         return timeline;
       };
-      const Timeline swept = shown(run_once(subject, sweeps)), stored = shown(run_once(subject, plain));
-      if (round > 0) {
-        times.add(subject.problem.graph, sweeps, swept);
-        times.add(subject.problem.graph, plain, stored);
-        plain_runs.push_back(stored);
+      const Timeline swept = shown(run_once(subject, sweeps));
+      std::vector<Timeline> stored{shown(run_once(subject, plain))};
+      for (std::size_t c = 0; c < candidates.size(); ++c) {
+        if (c == candidates.size() / 2) stored.push_back(shown(run_once(subject, plain)));
+        Timeline ran = shown(run_once(subject, candidates[c].schedule));
+        if (round > 0) candidates[c].runs.push_back(std::move(ran));
       }
-      for (Candidate& candidate : candidates) {
-        Timeline ran = shown(run_once(subject, candidate.schedule));
-        if (round > 0) candidate.runs.push_back(std::move(ran));
+      if (round == 0) continue;
+      times.add(subject.problem.graph, sweeps, swept);
+      Seconds sum;
+      for (const Timeline& run : stored) {
+        times.add(subject.problem.graph, plain, run);
+        sum += run.makespan;
       }
+      units.push_back((1.0 / static_cast<double>(stored.size())) * sum);
     }
     progress.clear_line();
     std::ofstream rows(rows_file(), std::ios::app);
     for (const Candidate& candidate : candidates) {
-      rows_.push_back(row_of(subject, times, plain, plain_runs, candidate));
+      rows_.push_back(row_of(subject, times, plain, units, candidate));
       rows << to_json(rows_.back()).dump() << '\n';
     }
     const Trace trace = calibrated_trace(load_model(reference), subject.problem, times, by_);
@@ -189,7 +194,7 @@ class Validator {
   }
 
   ValidationRow row_of(const Subject& subject, const OpTimes& times, const Schedule& plain,
-                       const std::vector<Timeline>& plain_runs, const Candidate& candidate) const {
+                       const std::vector<Seconds>& units, const Candidate& candidate) const {
     const Graph& graph = subject.problem.graph;
     const Timeline stored = simulate_event(retimed(plain, graph, times), platform_);
     const Schedule schedule = retimed(candidate.schedule, graph, times);
@@ -202,17 +207,16 @@ class Validator {
     row.predicted_time = simulated.makespan;
     row.predicted_peak = row.measured_peak = simulated.peaks[0].bytes;
     row.predicted_kinds = seconds_by_kind(schedule, simulated);
-    std::vector<double> seconds, plain_seconds, distances;
-    for (std::size_t r = 0; r < plain_runs.size(); ++r) {
+    std::vector<double> relative, seconds, distances;
+    for (std::size_t r = 0; r < units.size(); ++r) {
       const Timeline& run = candidate.runs[r];
+      relative.push_back(run.makespan / units[r]);
       seconds.push_back(run.makespan.value);
-      plain_seconds.push_back(plain_runs[r].makespan.value);
       const auto error = [&](Bytes peak) { return std::abs((peak - row.predicted_peak).count); };
       if (error(run.peaks[0].bytes) > error(row.measured_peak)) row.measured_peak = run.peaks[0].bytes;
     }
-    const double unit = median(plain_seconds);
-    row.measured.value = median(seconds) / unit;
-    for (const double each : seconds) distances.push_back(std::abs(each / unit - row.measured.value));
+    row.measured.value = median(relative);
+    for (const double each : relative) distances.push_back(std::abs(each - row.measured.value));
     row.measured.spread = median(std::move(distances));
     row.measured_time = Seconds{median(seconds)};
     const auto middle = std::ranges::find(seconds, row.measured_time.value) - seconds.begin();
