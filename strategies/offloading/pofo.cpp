@@ -12,25 +12,44 @@
 #include "strategies/offloading/offload_selection.h"
 #include "strategies/offloading/pofo_search.h"
 #include "strategies/offloading/tape_pool.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
-constexpr std::size_t plans_tried = 4;    // of the program's best, at each level
-constexpr double slack = 1.05;            // copies in chunks and exact sizes may be faster than the program's times
-constexpr std::int64_t mixed_levels = 8;  // budgets of rotor whose tapes are offloaded from
+constexpr std::size_t plans_tried = 4;     // of the program's best, at each level
+constexpr double slack = 1.05;             // copies in chunks and exact sizes may be faster than the program's times
+constexpr std::int64_t mixed_levels = 16;  // budgets of rotor whose tapes are offloaded from
 
-/// What the strategies do whose schedules this one also knows.
-constexpr std::array offloading_alone{std::string_view{"offload_greedy"}, std::string_view{"offload_dp"},
-                                      std::string_view{"vdnn"}, std::string_view{"superneurons"},
-                                      std::string_view{"capuchin"}};
+/// Another strategy's plans at these budgets, or at the least one that it can keep.
+void add_plans_of(const Pass& pass, const PartTask& task, std::span<const std::optional<Bytes>> budgets,
+                  const Tape* before, TapePool& pool) {
+  std::vector<std::optional<Bytes>> feasible;
+  const auto add = [&](std::span<const std::optional<Bytes>> limits, auto infeasible) {
+    for (TapeOutcome& outcome : pass.strategy->tapes(task, pass.options, limits, before)) {
+      if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
+        pool.add(std::move(*tape));
+      } else if (const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest) {
+        infeasible(*smallest);
+      }
+    }
+  };
+  add(budgets, [&](Bytes smallest) { feasible = {smallest}; });
+  if (!feasible.empty()) add(feasible, [](Bytes) {});
+}
 
-std::vector<TapeOutcome> tapes_of(std::string_view name, const PartTask& task,
-                                  std::span<const std::optional<Bytes>> budgets, const Tape* before = nullptr) {
-  const StrategyInfo* strategy = find_strategy(name);
-  EXPECTS(strategy != nullptr);
-  return strategy->tapes(task, Options(strategy->options, {}), budgets, before);
+/// What this one is never worse than: strategies that only recompute or only offload.
+constexpr std::array alone{std::string_view{"rotor"},
+                           std::string_view{"offload_greedy"},
+                           std::string_view{"offload_dp"},
+                           std::string_view{"offload_fractional"},
+                           std::string_view{"vdnn"},
+                           std::string_view{"superneurons(recompute=off)"},
+                           std::string_view{"capuchin(recompute=off)"}};
+
+Pass pass_of(std::string_view spec) {
+  return parse_spec(spec, "pofo").front();
 }
 
 double finite(BytesPerSecond bandwidth) {
@@ -55,23 +74,20 @@ class Planner {
   /// Plans whatever the budget, and those of other strategies at these budgets.
   TapePool plans(std::span<const std::optional<Bytes>> budgets) const {
     TapePool pool;
-    for (const TapeOutcome& outcome : tapes_of("rotor", task_, budgets)) add(outcome, pool);
-    for (const std::string_view name : offloading_alone) {
-      for (const TapeOutcome& outcome : tapes_of(name, task_, budgets)) add(outcome, pool);
-    }
+    for (const std::string_view spec : alone) add_plans_of(pass_of(spec), task_, budgets, nullptr, pool);
     if (!plain_.has_host) return pool;
     std::vector<std::optional<Bytes>> levels;
     for (std::int64_t k = 1; k < mixed_levels; ++k) levels.emplace_back(level(k, mixed_levels));
-    for (const TapeOutcome& recomputing : tapes_of("rotor", task_, levels)) {
+    const Pass rotor = pass_of("rotor"), offload = pass_of("offload_greedy");
+    for (const TapeOutcome& recomputing : rotor.strategy->tapes(task_, rotor.options, levels, nullptr)) {
       const auto* tape = std::get_if<PlannedTape>(&recomputing);
-      if (tape == nullptr) continue;
-      for (const TapeOutcome& outcome : tapes_of("offload_greedy", task_, budgets, &tape->tape)) add(outcome, pool);
+      if (tape != nullptr) add_plans_of(offload, task_, budgets, &tape->tape, pool);
     }
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
     for (std::int64_t k = 1; k <= levels_; ++k) {
       const Bytes budget = level(k, levels_);
       const PlannedTape* fastest = pool.fastest_within(budget);
-      if (budget > largest(budgets) || (fastest != nullptr && fastest->makespan <= work())) break;
+      if (fastest != nullptr && fastest->makespan <= work()) break;
       add_plans(blocks, budget, pool);
     }
     return pool;
@@ -94,16 +110,6 @@ class Planner {
   }
 
  private:
-  static void add(const TapeOutcome& outcome, TapePool& pool) {
-    if (const auto* tape = std::get_if<PlannedTape>(&outcome)) pool.add(*tape);
-  }
-
-  static Bytes largest(std::span<const std::optional<Bytes>> budgets) {
-    Bytes largest;
-    for (const std::optional<Bytes>& budget : budgets) largest = std::max(largest, budget.value_or(no_limit));
-    return largest;
-  }
-
   /// Of an iteration that recomputes nothing and waits for nothing.
   Seconds work() const {
     return tape_cost(task_.problem, task_.partition.parts[task_.part.index], offload_tape(plain_, {})).makespan;
@@ -120,7 +126,7 @@ class Planner {
       const Tape tape = chain_tape(task_.problem, task_.partition, task_.part, part_, plan.sequence);
       const std::variant<OffloadModel, std::string> made = offload_model(task_, &tape);
       const auto& model = std::get<OffloadModel>(made);
-      const std::vector<bool> chosen = chosen_gaps(model, plan.leaves);
+      const std::vector<bool> chosen = chosen_gaps(model, plan);
       for (const std::uint32_t chunks : {1U, chunks_}) {
         if (const std::optional<Placement> placed = place_chosen(model, chosen, chunks, budget)) {
           pool.add(planned_moves(task_, model, placed->moves));
@@ -129,13 +135,18 @@ class Planner {
     }
   }
 
-  /// Values that the first forward of a leaving stage makes for the backward.
-  std::vector<bool> chosen_gaps(const OffloadModel& model, const std::vector<bool>& leaves) const {
-    std::vector<bool> chosen(model.gaps.size(), false);
-    for (const std::uint32_t g : saved_gaps(model)) {
-      const Op& maker = task_.problem.graph[model.computes[model.gaps[g].made].op];
-      chosen[g] = maker.phase == Phase::forward && leaves[maker.stage - part_.first];
+  /// Values between forward and backward that the first forward of a stage has made to leave.
+  std::vector<bool> chosen_gaps(const OffloadModel& model, const PofoPlan& plan) const {
+    std::vector<bool> leaves(task_.problem.graph.tensors.size(), false);
+    for (std::size_t i = 0; i < plan.output_leaves.size(); ++i) {
+      const Op& forward = task_.problem.graph[task_.problem.index->forward[part_.first + i]];
+      for (const TensorId t : forward.outputs) {
+        const bool is_inner = std::ranges::find(forward.saved, t) != forward.saved.end();
+        leaves[t.index] = is_inner ? plan.inner_leaves[i] : plan.output_leaves[i];
+      }
     }
+    std::vector<bool> chosen(model.gaps.size(), false);
+    for (const std::uint32_t g : saved_gaps(model)) chosen[g] = leaves[model.gaps[g].tensor.index];
     return chosen;
   }
 

@@ -16,7 +16,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask&, const Options&, std::span<c
 std::vector<Bytes> pofo_candidates(const PartTask&, const Options&);
 
 inline constexpr std::array pofo_options{
-    OptionInfo{"slots", "50", "a whole number from 2 to 200",
+    OptionInfo{"slots", "100", "a whole number from 2 to 200",
                "sizes are rounded to this part of what plain training needs, in the choice only",
                integer_between<2, 200>},
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",

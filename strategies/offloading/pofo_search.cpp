@@ -23,8 +23,8 @@ struct Label {
   double kept = 0, leaving = 0, returning = 0, seconds = 0;  // A, dF, dB
   std::uint32_t parent = none;
   std::uint32_t first = 0, stage = 0;
-  bool saves = false;   ///< the group is one stage that saves, not a block
-  bool leaves = false;  ///< the group's input goes to the host
+  bool saves = false;                           ///< the group is one stage that saves, not a block
+  bool x_leaves = false, inner_leaves = false;  ///< what the group's input is made of
 };
 
 class Search {
@@ -68,11 +68,13 @@ class Search {
       groups.push_back(label);
     }
     PofoPlan plan{.sequence = {},
-                  .leaves = std::vector<bool>(model_.stages(), false),
+                  .output_leaves = std::vector<bool>(model_.stages(), false),
+                  .inner_leaves = std::vector<bool>(model_.stages(), false),
                   .makespan = Seconds{labels_[final].seconds}};
     for (std::size_t g = groups.size(); g-- > 0;) {
       const Label& group = labels_[groups[g]];
-      if (group.leaves) plan.leaves[group.first - 1] = true;
+      if (group.x_leaves) plan.output_leaves[group.first - 1] = true;
+      if (group.inner_leaves) plan.inner_leaves[group.first - 1] = true;
       for (std::size_t k = group.first; k < group.stage; ++k) {
         plan.sequence.push_back({group.saves ? ChainStep::Kind::forward_saving : ChainStep::Kind::forward, k});
       }
@@ -82,8 +84,9 @@ class Search {
       if (group.saves) {
         plan.sequence.push_back({ChainStep::Kind::backward, group.first});
       } else {
-        blocks_.append(plan.sequence, group.first, group.stage - 1,
-                       memory_ - before.kept - input(group.first, before.saves), before.returning);
+        const Fate fate = Search::fate(before, group.x_leaves, group.inner_leaves, x(group.first),
+                                       before.saves ? inner(group.first) : 0);
+        blocks_.append(plan.sequence, group.first, group.stage - 1, fate.room(memory_), fate.returning);
       }
     }
     return plan;
@@ -93,10 +96,10 @@ class Search {
   using Open = std::unordered_map<std::uint64_t, std::uint32_t>;  // label by its slots
 
   /// Bytes of what stage i reads; the network's input is not counted.
-  double input(std::size_t i, bool saved) const {
-    if (i == 0) return 0;
-    return as_double(saved ? model_.saved[i - 1] : model_.x[i]);
-  }
+  double x(std::size_t i) const { return i == 0 ? 0 : as_double(model_.x[i]); }
+
+  /// What the stage before i saves beside it.
+  double inner(std::size_t i) const { return as_double(model_.saved[i - 1] - model_.x[i]); }
 
   std::uint64_t slots(const Label& label) const {
     const auto whole = [&](double bytes) { return static_cast<std::uint64_t>(bytes / blocks_.slot()); };
@@ -124,37 +127,28 @@ class Search {
     }
   }
 
-  /// Both fates of the group's input, which holds `stays` bytes once the group's forwards have run.
-  void add_both(Label next, bool saved, double stays, double off, double pre) {
-    const double leaving = next.leaving, returning = next.returning;
-    next.leaving = std::max(0.0, leaving - off);
-    next.returning = std::max(0.0, returning - pre);
-    next.kept += stays;
-    add(next, saved);
-    if (stays == 0) return;
-    next.kept -= stays;
-    next.leaving = std::max(0.0, leaving + stays - off);
-    next.returning += stays;
-    next.leaves = true;
-    add(next, saved);
-  }
+  /// What becomes of the next group's input: x, and the inner tensors of the stage before. x must be there for all of
+  /// the group's forwards and backwards, and so are inner tensors that stay.
+  struct Fate {
+    bool x_leaves, inner_leaves;
+    double kept, leaving, returning;  // of the label before the group and inner tensors that leave
+    double x, inner;                  // inner: what stays of them
 
-  struct Turn {
-    double idle_out, idle_in;  // bytes
-    double seconds;
+    double room(double memory) const { return memory - kept - x - inner; }
   };
 
-  /// The forward and backward of a stage that saves.
-  std::optional<Turn> save(const Label& label, std::size_t i, double stays, double dead) const {
-    const double room = memory_ - label.kept - stays;
-    const double forward = as_double(conditions_.forward(i)) + dead;
-    const double backward = as_double(conditions_.backward(i)) + dead;
-    if (forward > room || backward > room) return std::nullopt;
-    const double out = std::max(0.0, forward + label.leaving - room);
-    const double in = std::max(0.0, backward + label.returning - room);
-    return Turn{out, in,
-                label.seconds + model_.forward[i].value + model_.backward[i].value + idle(out, links_.out) +
-                    idle(in, links_.in)};
+  static Fate fate(const Label& label, bool x_leaves, bool inner_leaves, double x, double inner) {
+    const double gone = inner_leaves ? inner : 0;
+    return {x_leaves, inner_leaves, label.kept, label.leaving + gone, label.returning + gone, x, inner - gone};
+  }
+
+  void finish(Label& next, const Fate& fate, double off, double pre) const {
+    const double x_gone = fate.x_leaves ? fate.x : 0;
+    next.x_leaves = fate.x_leaves;
+    next.inner_leaves = fate.inner_leaves;
+    next.kept = fate.kept + fate.x + fate.inner - x_gone;
+    next.leaving = std::max(0.0, fate.leaving + x_gone - off);
+    next.returning = std::max(0.0, fate.returning - pre) + x_gone;
   }
 
   static double idle(double bytes, double bandwidth) { return bytes > 0 ? bytes / bandwidth : 0; }
@@ -162,52 +156,58 @@ class Search {
   void expand(std::uint32_t from, bool saved, std::vector<std::uint32_t>& finals) {
     const Label label = labels_[from];
     const std::size_t i = label.stage;
-    const double input_bytes = input(i, saved), dead = saved ? as_double(conditions_.dead_input(i)) : 0;
+    const double x = this->x(i), inner = saved ? this->inner(i) : 0;
+    const double dead = saved ? as_double(conditions_.dead_input(i)) : 0;
     Label next = label;
     next.parent = from;
     next.first = label.stage;
-    next.leaves = false;
-    if (const std::optional<Turn> turn = save(label, i, input_bytes - dead, dead)) {
-      next.saves = true;
-      next.stage = label.stage + 1;
-      next.seconds = turn->seconds;
-      const double off = model_.forward[i].value * links_.out + turn->idle_out;
-      const double pre = model_.backward[i].value * links_.in + turn->idle_in;
-      if (next.stage < model_.stages()) {
-        add_both(next, true, input_bytes - dead, off, pre);
-      } else {
-        next.seconds += down_ ? 0.0
-                              : idle(std::max(0.0, label.leaving - off), links_.out) +
-                                    idle(std::max(0.0, label.returning - pre), links_.in);
-        if (next.seconds <= limit_) {
-          finals.push_back(static_cast<std::uint32_t>(labels_.size()));
-          labels_.push_back(next);
+    for (const bool x_leaves : {false, true}) {
+      for (const bool inner_leaves : {false, true}) {
+        if (inner_leaves && inner == 0) continue;
+        if (!x_leaves || (x - dead > 0 && i + 1 < model_.stages())) {
+          save(next, fate(label, x_leaves, inner_leaves, x - dead, inner), dead, finals);
         }
+        if (!x_leaves || x > 0) expand_blocks(next, fate(label, x_leaves, inner_leaves, x, inner));
       }
     }
-    next.saves = false;
-    expand_blocks(next, label, input_bytes);
   }
 
-  void expand_blocks(Label next, const Label& label, double input_bytes) {
-    const std::size_t i = label.stage;
-    const double room = memory_ - label.kept - input_bytes;
-    double forwards = 0, drained_late = 0;  // seconds; bytes that must drain before the block, or infinite
+  void save(Label next, const Fate& fate, double dead, std::vector<std::uint32_t>& finals) {
+    const std::size_t i = next.first;
+    const double room = fate.room(memory_);
+    const double forward = as_double(conditions_.forward(i)) + dead;
+    const double backward = as_double(conditions_.backward(i)) + dead;
+    if (forward > room || backward > room) return;
+    const double out = std::max(0.0, forward + fate.leaving - room);
+    const double in = std::max(0.0, backward + fate.returning - room);
+    next.saves = true;
+    next.stage = next.first + 1;
+    next.seconds += model_.forward[i].value + model_.backward[i].value + idle(out, links_.out) + idle(in, links_.in);
+    finish(next, fate, model_.forward[i].value * links_.out + out, model_.backward[i].value * links_.in + in);
+    if (next.stage < model_.stages()) return add(next, true);
+    if (!down_) next.seconds += idle(next.leaving, links_.out) + idle(next.returning, links_.in);
+    if (next.seconds > limit_) return;
+    finals.push_back(static_cast<std::uint32_t>(labels_.size()));
+    labels_.push_back(next);
+  }
+
+  void expand_blocks(const Label& before, const Fate& fate) {
+    const std::size_t i = before.first;
+    const double room = fate.room(memory_);
+    Label next = before;
+    next.saves = false;
+    double forwards = 0, out = 0;  // seconds; bytes that must drain before them
     for (std::size_t j = i; j + 1 < model_.stages() && conditions_.recomputable(j); ++j) {
       const double need = as_double(conditions_.null_step(i, j));
       if (need > room) break;
-      drained_late = std::max(drained_late, need - forwards * links_.out + label.leaving - room);
+      out = std::max(out, need - forwards * links_.out + fate.leaving - room);
       forwards += model_.nograd[j].value;
-      const double backwards = blocks_.time(i, j, room, label.returning);
-      if (backwards == infinite) continue;
+      const double backwards = blocks_.time(i, j, room, fate.returning) * (1 - (down_ ? precision : 0));
+      next.seconds = before.seconds + forwards + idle(out, links_.out) + backwards;
       next.stage = static_cast<std::uint32_t>(j + 1);
-      next.kept = label.kept;
-      next.leaving = label.leaving;
-      next.returning = label.returning;
-      next.seconds =
-          label.seconds + forwards + idle(drained_late, links_.out) + backwards * (1 - (down_ ? precision : 0));
       if (next.seconds + rest_[next.stage] > limit_) continue;
-      add_both(next, false, input_bytes, forwards * links_.out + drained_late, backwards * links_.in);
+      finish(next, fate, forwards * links_.out + out, backwards * links_.in);
+      add(next, false);
     }
   }
 

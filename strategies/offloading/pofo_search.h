@@ -3,14 +3,17 @@
 // values in between leave for the host, found over labels of what they hold. Notation of the source; bytes:
 //   A = kept on the device, dF = waiting to leave when stage i's forward starts, dB = to be back when its backward
 //   ends, in = stage i's input: x_i, or all that stage i - 1 has saved; M = memory; b = bandwidth of a direction.
-//   save(i):   idle = wait_f / b + wait_b / b,  wait_f = max(0, A + dF + in + need_f - M), wait_b likewise with dB;
-//              then the link has moved off = b uf_i + wait_f of dF and pre = b ub_i + wait_b of dB
-//   block i..j: forwards that keep x_i only, later T(i, j, M - A - in, dB) (pofo_blocks.h);
-//              wait_f = max(0, max_k(need_k - b (uf_i + .. + uf_{k-1})) + A + dF + in - M); pre = b T
-//   `in` stays (A + in) or leaves (dF + in - off, dB - pre + in). The loss saves; then what waits to leave and to be
-//   back idles.
+// x_i and the rest of `in`, the inner tensors, stay or leave; inner tensors that leave join dF and dB, for only stage
+// i - 1 reads them; fixed = x_i and inner tensors that stay.
+//   save(i):   wait_f = max(0, A + dF + fixed + need_f - M) <= dF, wait_b likewise with dB; idle = wait_f/b + wait_b/b;
+//              meanwhile the link moves off = b uf_i + wait_f, pre = b ub_i + wait_b
+//   block i..j: forwards that keep x_i only, later T(i, j, M - A - fixed, dB) (pofo_blocks.h); pre = b T;
+//              wait_f = max(0, max_k(need_k - b (uf_i + .. + uf_{k-1})) + A + dF + fixed - M)
+//   then what stays joins A; dF - off, dB - pre, and x_i joins them if it leaves. The loss saves; then what must still
+//   leave and return idles.
 // Source: Beaumont, Eyraud-Dubois, Shilova, "Efficient combination of rematerialization and offloading for training
-// DNNs", NeurIPS 2021. Bytes of labels are exact here, and a label falls away where another one has no more of each.
+// DNNs", NeurIPS 2021, where `in` stays or leaves, and is fixed,
+// whole. Bytes of labels are exact here, and a label falls away where another one has no more of each.
 // Labels that agree in whole slots are one: the fastest (up), or with the least of each (down: a lower bound of the
 // class, in which transfers are fluid, leave only in the forward sweep and come back only in the backwards).
 
@@ -24,8 +27,8 @@ namespace plimsoll {
 
 struct PofoPlan {
   ChainSequence sequence;
-  std::vector<bool> leaves;  ///< by stage: what its first forward leaves behind goes to the host
-  Seconds makespan;          ///< of the model
+  std::vector<bool> output_leaves, inner_leaves;  ///< by stage: what its first forward makes goes to the host
+  Seconds makespan;                               ///< of the model
 };
 
 struct PofoLinks {
