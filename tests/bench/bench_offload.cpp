@@ -1,5 +1,5 @@
-// Planning offloads on a DenseNet-like graph of some 3,000 ops, at half of plain training's memory, over PCIe 3; pofo on
-// random chains.
+// Planning offloads on a DenseNet-like graph of some 3,000 ops, at half of plain training's memory, over PCIe 3; pofo
+// on random chains.
 
 #include <benchmark/benchmark.h>
 
@@ -18,8 +18,8 @@ PlanOutcome plan_one(const Problem& problem, const char* spec, std::optional<Byt
 }
 
 /// At the strategy's own least memory where that is more than half.
-void dense(benchmark::State& state, const char* spec) {
-  const Problem problem = problem_of(dense_graph(dense_layers), gpus({.to_host = BytesPerSecond{12e9}}));
+void dense(benchmark::State& state, const char* spec, std::size_t layers = dense_layers) {
+  const Problem problem = problem_of(dense_graph(layers), gpus({.to_host = BytesPerSecond{12e9}}));
   const Plan plain = std::get<Plan>(plan_one(problem, "store_all", {}));
   Bytes budget{plain.peak.count / 2};
   const PlanOutcome half = plan_one(problem, spec, budget);
@@ -37,6 +37,8 @@ BENCHMARK_CAPTURE(dense, vdnn, "vdnn")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, superneurons, "superneurons")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, capuchin, "capuchin")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, greedy, "offload_greedy")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, poet, "poet")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, poet_10000, "poet", 3 * dense_layers + 50)->Unit(benchmark::kMillisecond);
 
 /// At half of plain training's memory, over a link that would move all of plain training's in the time it takes.
 void chain(benchmark::State& state) {
@@ -53,7 +55,13 @@ void chain(benchmark::State& state) {
     state.counters["gap_percent"] = 100 * made.gap.value();
   }
 }
-BENCHMARK(chain)->Args({25, 50})->Args({50, 50})->Args({100, 50})->Args({50, 100})->Args({100, 100})->Unit(benchmark::kMillisecond);
+BENCHMARK(chain)
+    ->Args({25, 50})
+    ->Args({50, 50})
+    ->Args({100, 50})
+    ->Args({50, 100})
+    ->Args({100, 100})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
