@@ -60,10 +60,14 @@ class Planner {
       add(tapes_of("offload_greedy", task_, budgets, &recomputing.tape), pool);
     }
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
+    const auto has_plan = [&](const std::optional<Bytes>& budget) { return pool.fastest_within(budget) != nullptr; };
+    const Bytes largest =
+        std::ranges::max_element(budgets, {}, [](const auto& b) { return b.value_or(no_limit); })->value_or(no_limit);
     for (std::int64_t k = 1; k <= levels_; ++k) {
       const Bytes budget = level(k, levels_);
       const PlannedTape* fastest = pool.fastest_within(budget);
       if (fastest != nullptr && fastest->makespan <= work()) break;
+      if (budget > largest && std::ranges::all_of(budgets, has_plan)) break;  // else: the smallest feasible budget
       add_plans(blocks, budget, pool);
     }
     return pool;
