@@ -12,6 +12,8 @@
 #include "strategies/offloading/offload_exact.h"
 #include "strategies/offloading/offload_fractional.h"
 #include "strategies/offloading/offload_greedy.h"
+#include "strategies/offloading/poet.h"
+#include "strategies/offloading/pofo.h"
 #include "strategies/offloading/save_on_cpu.h"
 #include "strategies/offloading/superneurons.h"
 #include "strategies/offloading/twinflow.h"
@@ -72,6 +74,8 @@ constexpr std::array all_strategies{store_all_strategy,
                                     offload_fractional_strategy,
                                     offload_dp_strategy,
                                     offload_exact_strategy,
+                                    pofo_strategy,
+                                    poet_strategy,
                                     zero_offload_strategy,
                                     twinflow_strategy,
                                     zero_infinity_strategy,

@@ -191,6 +191,8 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
                                                         "offload_fractional",
                                                         "offload_dp",
                                                         "offload_exact",
+                                                        "pofo",
+                                                        "poet",
                                                         "zero_offload",
                                                         "twinflow",
                                                         "zero_infinity",
