@@ -39,7 +39,8 @@ std::string comments(const MachineRates& r, const MeasuredBy& by) {
   }
   text += line("product 512 x 512", r.flops, giga, "GFLOPS");
   text += line("traffic of Adam's update", r.update_traffic, giga, "GB/s");
-  return text + line("launch of an empty kernel", r.launch, micro, "us");
+  text += line("launch of an empty kernel", r.launch, micro, "us");
+  return text + line("block of the pool", r.allocation, micro, "us");
 }
 
 /// Never below 1: a kernel that seems faster beside copies is noise.
@@ -120,7 +121,7 @@ Trace calibrated_trace(Trace trace, const Problem& problem, const OpTimes& times
   if (Chain* chain = std::get_if<Chain>(&trace.model)) {
     *chain = with_times(std::move(*chain), problem, times);
   } else {
-    Graph& graph = std::get<Graph>(trace.model);
+    auto& graph = std::get<Graph>(trace.model);
     graph = with_times(std::move(graph), times);
   }
   Source& source = std::visit([](auto& model) -> Source& { return model.source; }, trace.model);

@@ -39,7 +39,7 @@ def draw(rows, network, axes):
         axes.errorbar([r["predicted_relative"] for r in kind], [r["measured_relative"] for r in kind],
                       yerr=[r["measured_spread"] for r in kind], fmt="o", markersize=3.5, linewidth=0.8,
                       color=colour, label=label)
-    axes.set_title(network, fontsize=7.5)
+    axes.set_title(network.replace(",view", "\nview"), fontsize=7.5)
     axes.set_xlabel("predicted time of store_all's")
     axes.set_ylabel("measured")
 

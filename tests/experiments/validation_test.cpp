@@ -193,5 +193,17 @@ TEST_CASE("validate writes a row a schedule and a summary over all", "[program]"
   CHECK(wrong.err.find("netwrks: unknown key; did you mean 'networks'?") != std::string::npos);
 }
 
+TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finished", "[program]") {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "out").string(), err = (folder / "err").string();
+  const int status =
+      std::system(("timeout --preserve-status -s INT 2 " PLIMSOLL_PROGRAM " validate validate/validate_cpu.yaml -o " +
+                   out + " >/dev/null 2>" + err)
+                      .c_str());
+  CHECK(WEXITSTATUS(status) == 130);
+  CHECK(text_of(err).ends_with("interrupted: what is finished is kept\n"));
+  CHECK(std::filesystem::exists(folder / "out/rows.jsonl"));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "sim/core/expects.h"
+#include "validate/cpu/block_pool.h"
 #include "validate/cpu/kernel.h"
 
 namespace plimsoll {
@@ -159,12 +160,20 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
         {beside.median / alone.median, beside.lower_quartile / alone.median, beside.upper_quartile / alone.median});
   }
   copies.clear();
-  if (!proceed("updates and launches")) return std::nullopt;
+  if (!proceed("updates, launches and allocations")) return std::nullopt;
   constexpr std::int64_t parameters = 1 << 20;
   const Bench adam = adam_bench(parameters);
   rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
   const Bench tiny = tiny_bench();
   rates.launch = repeated(10 * repetitions, [&] { return tiny.seconds(); });
+  BlockPool pool;
+  constexpr int takes = 1000;
+  rates.allocation = repeated(repetitions, [&] {
+    return seconds_of([&] {
+             for (int i = 0; i < takes; ++i) pool.give_back(pool.take(Bytes{large}), Bytes{large});
+           }) /
+           takes;
+  });
   return rates;
 }
 

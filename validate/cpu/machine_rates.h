@@ -22,6 +22,7 @@ struct MachineRates {
   MeasuredRate flops;                               ///< a second, of a product of 512 x 512 matrices
   MeasuredRate update_traffic;                      ///< bytes a second that Adam's update moves, seven a parameter byte
   MeasuredRate launch;                              ///< seconds that a kernel of next to no work takes
+  MeasuredRate allocation;                          ///< seconds to take a block of the replay's pool and give it back
 };
 
 /// `proceed` is asked between measurements, and told which comes next; where it says no, nothing is returned.
