@@ -110,37 +110,21 @@ TEST_CASE("compare holds two timelines against each other, kind by kind", "[prog
 }
 
 TEST_CASE("compare reads a PyTorch profiler's trace: kernels by who launched them, copies by direction", "[program]") {
-  const TemporaryFolder folder;
-  const std::string file = (folder / "kineto.json").string();
-  std::ofstream(file) << R"({"traceEvents": [
-    {"ph":"X","cat":"cpu_op","name":"aten::mm","ts":0,"dur":5,"args":{"External id":1}},
-    {"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: MmBackward0","ts":10,"dur":9},
-    {"ph":"X","cat":"cpu_op","name":"aten::mm","ts":11,"dur":5,"args":{"External id":2}},
-    {"ph":"X","cat":"user_annotation","name":"Optimizer.step#SGD.step","ts":20,"dur":9},
-    {"ph":"X","cat":"cpu_op","name":"aten::add_","ts":21,"dur":5,"args":{"External id":3}},
-    {"ph":"X","cat":"kernel","name":"gemm","ts":2,"dur":100,"args":{"External id":1}},
-    {"ph":"X","cat":"kernel","name":"gemm","ts":102,"dur":200,"args":{"External id":2}},
-    {"ph":"X","cat":"kernel","name":"add","ts":302,"dur":50,"args":{"External id":3}},
-    {"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoH (Device -> Pinned)",
-      "ts" : 110, "dur" : 30
-},
-    {"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","ts":150,"dur":40}]
-})";
-  const Run run = plimsoll("compare --json " + file + " " + file);
-REQUIRE(run.exit_code == 0);
-const nlohmann::json json = nlohmann::json::parse(run.out);
-const auto microseconds = [&](const std::string& kind) {
-  for (const nlohmann::json& row : json["kinds"]) {
-    if (row["kind"] == kind) return row["measured_s"].get<double>() * 1e6;
-  }
-  return -1.0;
-};
-CHECK(microseconds("forward") == Approx(100));
-CHECK(microseconds("backward") == Approx(200));
-CHECK(microseconds("update") == Approx(50));
-CHECK(microseconds("offload") == Approx(30));
-CHECK(microseconds("prefetch") == Approx(40));
-CHECK(microseconds("whole") == Approx(352));
+  const Run run = plimsoll("compare --json tests/experiments/kineto.json tests/experiments/kineto.json");
+  REQUIRE(run.exit_code == 0);
+  const nlohmann::json json = nlohmann::json::parse(run.out);
+  const auto microseconds = [&](const std::string& kind) {
+    for (const nlohmann::json& row : json["kinds"]) {
+      if (row["kind"] == kind) return row["measured_s"].get<double>() * 1e6;
+    }
+    return -1.0;
+  };
+  CHECK(microseconds("forward") == Approx(100));
+  CHECK(microseconds("backward") == Approx(200));
+  CHECK(microseconds("update") == Approx(50));
+  CHECK(microseconds("offload") == Approx(30));
+  CHECK(microseconds("prefetch") == Approx(40));
+  CHECK(microseconds("whole") == Approx(352));
 }
 
 TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program]") {
