@@ -103,7 +103,8 @@ Question question_of(const Experiment& e, std::size_t group) {
 }
 
 CaseFacts facts_of(const Experiment& e, std::size_t case_index) {
-  const Question question = question_of(e, case_index * e.strategies.size());
+  Question question = question_of(e, case_index * e.strategies.size());
+  question.strategy.clear();  // what a transform changes is not the case's
   for (const std::string& strategy : e.strategies) parse_spec(strategy, "strategies");
   const Problem problem = problem_of(question);
   const LowerBounds bounds = lower_bounds(problem, 1);

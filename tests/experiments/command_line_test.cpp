@@ -194,7 +194,9 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
                                                         "zero_offload",
                                                         "twinflow",
                                                         "zero_infinity",
-                                                        "deep_optimizer_states"});
+                                                        "deep_optimizer_states",
+                                                        "demand_layering",
+                                                        "sparse_update"});
   CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_sxm_8", "h200", "ib_2x8_h100",
                                                        "ideal", "rtx_4090_pcie4", "v100_pcie"});
   CHECK(names("traces").size() >= 4);
