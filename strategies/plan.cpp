@@ -64,7 +64,7 @@ std::vector<TapeOutcome> tapes_of(const PartTask& task, std::span<const Pass> pa
 
 /// Tapes of the passes before an offloading one, from the least memory they can do with to all they want: to offload
 /// from them may be faster than to do without.
-std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes) {
+std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes, std::uint32_t levels) {
   const std::optional<Bytes> unlimited, nothing = Bytes{0};
   std::vector<PlannedTape> tapes;
   const TapeOutcome free = tapes_of(task, passes, std::span(&unlimited, 1)).front();
@@ -72,7 +72,6 @@ std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const 
   const TapeOutcome none = tapes_of(task, passes, std::span(&nothing, 1)).front();
   const Infeasible* why = std::get_if<Infeasible>(&none);
   if (tapes.empty() || why == nullptr || !why->smallest) return tapes;
-  constexpr std::uint32_t levels = 10;
   std::vector<std::optional<Bytes>> budgets;
   for (std::uint32_t level = 0; level < levels; ++level) {
     budgets.emplace_back(*why->smallest + range_of(tapes[0].peak - *why->smallest, {level, levels}).offset);
@@ -97,8 +96,10 @@ bool is_better(const TapeOutcome& a, const TapeOutcome& b) {
 /// that less memory is never faster.
 std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> before, const Pass& offloading,
                                    std::span<const std::optional<Bytes>> budgets) {
+  // Activations are chosen again for each tape; where parameters move, the tape's own levels are all there are.
+  const std::uint32_t levels = offloading.strategy->moves_parameters ? 24 : 10;
   std::vector<TapeOutcome> best;
-  for (const PlannedTape& tape : tapes_to_offload(task, before)) {
+  for (const PlannedTape& tape : tapes_to_offload(task, before, levels)) {
     std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);
     if (best.empty()) {
       best = std::move(made);

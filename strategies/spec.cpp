@@ -112,7 +112,7 @@ class SpecReader {
                        "strategy starts from that anyway",
                        first.name == other.name ? second.name : first.name, other.name));
     }
-    if (first.family == Family::offloading && !first.moves_parameters && second.moves_parameters) return;
+    if (first.family == Family::offloading && second.family == Family::offloading) return judge_moves(first, second);
     if (first.family == second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,
@@ -123,6 +123,17 @@ class SpecReader {
            fmt::format("'{}' ({}) must stand before '{}' ({})", second.name, name_of(second.family), first.name,
                        name_of(first.family)));
     }
+  }
+
+  /// Activations, then parameters, gradients and states.
+  void judge_moves(const StrategyInfo& first, const StrategyInfo& second) const {
+    if (!first.moves_parameters && second.moves_parameters) return;
+    std::string_view why =
+        first.moves_parameters ? "both move parameters, gradients or states" : "both move activations";
+    if (first.moves_parameters && !second.moves_parameters) {
+      why = "what moves activations stands before what moves parameters, gradients or states";
+    }
+    fail(start_, "", fmt::format("'{}' cannot follow '{}': {}", second.name, first.name, why));
   }
 
   std::string_view spec_, where_;

@@ -13,6 +13,7 @@
 #include "strategies/offloading/offload_exact.h"
 #include "strategies/offloading/offload_fractional.h"
 #include "strategies/offloading/offload_greedy.h"
+#include "strategies/offloading/offmate.h"
 #include "strategies/offloading/save_on_cpu.h"
 #include "strategies/offloading/sparse_update.h"
 #include "strategies/offloading/superneurons.h"
@@ -78,6 +79,7 @@ constexpr std::array all_strategies{store_all_strategy,
                                     twinflow_strategy,
                                     zero_infinity_strategy,
                                     deep_optimizer_states_strategy,
+                                    offmate_strategy,
                                     demand_layering_strategy,
                                     sparse_update_strategy};
 

@@ -55,6 +55,7 @@ std::vector<std::string> specs() {
                            "offload_greedy(chunks=1)",
                            "sparse_update(train=last:2)",
                            "sparse_update(train=all)",
+                           "offmate(steps=3, lead=0, overlap=off)",
                            "demand_layering(lead=1, overlap=on)",
                            "demand_layering(lead=0, from=disk)"});
   return list;

@@ -195,6 +195,7 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
                                                         "twinflow",
                                                         "zero_infinity",
                                                         "deep_optimizer_states",
+                                                        "offmate",
                                                         "demand_layering",
                                                         "sparse_update"});
   CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_sxm_8", "h200", "ib_2x8_h100",
