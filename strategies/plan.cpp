@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
@@ -82,6 +83,18 @@ std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const 
   return tapes;
 }
 
+/// The same, and where the last of the passes moves activations, those without it: what moves parameters may make
+/// its copies needless.
+std::vector<PlannedTape> tapes_with_and_without(const PartTask& task, std::span<const Pass> passes,
+                                                std::uint32_t levels) {
+  std::vector<PlannedTape> tapes = tapes_to_offload(task, passes, levels);
+  if (passes.back().strategy->family != Family::offloading) return tapes;
+  const Pass plain{find_strategy("store_all"), Options({}, {})};
+  const std::span<const Pass> without = passes.size() > 1 ? passes.first(passes.size() - 1) : std::span(&plain, 1);
+  std::ranges::move(tapes_to_offload(task, without, levels), std::back_inserter(tapes));
+  return tapes;
+}
+
 /// The better of two: what fits, then what is faster; of two that do not fit, the one that needs less.
 bool is_better(const TapeOutcome& a, const TapeOutcome& b) {
   const PlannedTape *tape_a = std::get_if<PlannedTape>(&a), *tape_b = std::get_if<PlannedTape>(&b);
@@ -99,7 +112,7 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> b
   // Activations are chosen again for each tape; where parameters move, the tape's own levels are all there are.
   const std::uint32_t levels = offloading.strategy->moves_parameters ? 24 : 10;
   std::vector<TapeOutcome> best;
-  for (const PlannedTape& tape : tapes_to_offload(task, before, levels)) {
+  for (const PlannedTape& tape : tapes_with_and_without(task, before, levels)) {
     std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);
     if (best.empty()) {
       best = std::move(made);
