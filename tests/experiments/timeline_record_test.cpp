@@ -20,7 +20,7 @@ namespace {
 const std::string experiment_text =
     "format: plimsoll.experiment.v1\n"
     "name: pictures\n"
-    "traces: ['uniform:stages=6,parameters=4MB']\n"
+    "traces: [vgg16_b8_cpu]\n"
     "platforms: [rtx_4090_pcie4]\n"
     "strategies: [store_all, offload_greedy, demand_layering, 'sparse_update(train=last:2)', "
     "'sparse_update(train=last:2)|rotor']\n"
