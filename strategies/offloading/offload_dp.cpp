@@ -30,30 +30,6 @@ std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& mo
   return stages;
 }
 
-/// The program counts a value as away as soon as it has been copied; where that is not enough, more leaves, oldest
-/// first.
-void add_plan(const PartTask& task, const OffloadModel& model, const std::vector<OffloadStage>& stages,
-              const std::vector<bool>& leaves, std::uint32_t chunks, Bytes budget, TapePool& pool) {
-  std::vector<bool> chosen(model.gaps.size(), false);
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    for (const std::uint32_t g : stages[i].gaps) chosen[g] = leaves[i];
-  }
-  std::vector<OffloadItem> items, others;
-  std::vector<Bytes> needed = model.memory;
-  for (const OffloadItem& item : offload_items(model, chunks)) {
-    const OffloadGap& gap = model.gaps[item.gap];
-    (chosen[item.gap] ? items : others).push_back(item);
-    for (std::uint32_t p = gap.from + 1; chosen[item.gap] && p < gap.until; ++p) needed[p] -= item.bytes;
-  }
-  const Selection more = select_items(model, std::move(others), SelectionRule::first_made, std::move(needed));
-  const std::size_t count = more.needed(budget).value_or(more.items.size());
-  items.insert(items.end(), more.items.begin(), more.items.begin() + static_cast<std::ptrdiff_t>(count));
-  std::ranges::stable_sort(items, {}, &OffloadItem::gap);
-  if (const std::optional<Placement> made = place(model, items, budget)) {
-    pool.add(planned_moves(task, model, made->moves));
-  }
-}
-
 TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
@@ -65,8 +41,13 @@ TapePool plans(const PartTask& task, const Options& options, const OffloadModel&
   for (const Bytes budget :
        memory_levels(all.peaks.back(), all.peaks.front(), options.text("levels"), model.positions())) {
     const std::optional<std::vector<bool>> leaves = choose_stages(model, stages, budget, slots);
-    const std::vector<bool> nobody(stages.size(), false);
-    add_plan(task, model, stages, leaves ? *leaves : nobody, chunks, budget, pool);
+    std::vector<bool> chosen(model.gaps.size(), false);
+    for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
+      for (const std::uint32_t g : stages[i].gaps) chosen[g] = (*leaves)[i];
+    }
+    if (const std::optional<Placement> made = place_chosen(model, chosen, chunks, budget)) {
+      pool.add(planned_moves(task, model, made->moves));
+    }
   }
   return pool;
 }

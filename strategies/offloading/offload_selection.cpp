@@ -61,4 +61,20 @@ Selection select_items(const OffloadModel& model, std::vector<OffloadItem> items
   }
 }
 
+std::optional<Placement> place_chosen(const OffloadModel& model, const std::vector<bool>& chosen, std::uint32_t chunks,
+                                      Bytes budget) {
+  std::vector<OffloadItem> items, others;
+  std::vector<Bytes> needed = model.memory;
+  for (const OffloadItem& item : offload_items(model, chunks)) {
+    const OffloadGap& gap = model.gaps[item.gap];
+    (chosen[item.gap] ? items : others).push_back(item);
+    for (std::uint32_t p = gap.from + 1; chosen[item.gap] && p < gap.until; ++p) needed[p] -= item.bytes;
+  }
+  const Selection more = select_items(model, std::move(others), SelectionRule::first_made, std::move(needed));
+  const std::size_t count = more.needed(budget).value_or(more.items.size());
+  items.insert(items.end(), more.items.begin(), more.items.begin() + static_cast<std::ptrdiff_t>(count));
+  std::ranges::stable_sort(items, {}, &OffloadItem::gap);
+  return place(model, items, budget);
+}
+
 }  // namespace plimsoll

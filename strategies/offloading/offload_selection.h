@@ -1,7 +1,7 @@
 #pragma once
 // Which items to move: where the device would be fullest, the item that comes first by some rule, again and again.
 
-#include "strategies/offloading/offload_moves.h"
+#include "strategies/offloading/offload_placement.h"
 
 namespace plimsoll {
 
@@ -27,5 +27,10 @@ struct Selection {
 /// `needed`: memory by position, where some items have been chosen before.
 Selection select_items(const OffloadModel&, std::vector<OffloadItem>, SelectionRule, std::vector<Bytes> needed);
 Selection select_items(const OffloadModel&, std::vector<OffloadItem>, SelectionRule);
+
+/// Moves the values of the chosen gaps, in so many chunks; where they do not take enough, others with them, oldest
+/// first.
+std::optional<Placement> place_chosen(const OffloadModel&, const std::vector<bool>& chosen, std::uint32_t chunks,
+                                      Bytes budget);
 
 }  // namespace plimsoll

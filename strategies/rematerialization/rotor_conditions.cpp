@@ -12,6 +12,7 @@ RotorConditions::RotorConditions(const ChainModel& model) : x_{model.x}, recompu
     nograd_.push_back(model.x[i + 1] + model.nograd_workspace[i]);
     const bool input_dies = i > 0 && !model.keeps_input[i] && !model.keeps_output[i - 1];
     const Bytes dead_input = input_dies ? model.x[i] : Bytes{0};
+    dead_input_.push_back(dead_input);
     const Bytes dead_output = model.keeps_output[i] ? Bytes{0} : model.x[i + 1];
     kept_.push_back(std::max(Bytes{0}, model.saved[i] - dead_input));
     backward_.push_back(held_[i] + model.saved[i] - dead_output - dead_input + model.input_gradient[i] +

@@ -37,6 +37,13 @@ class RotorConditions {
   /// One more forward of a run from i that keeps nothing: bytes without what (., l) holds.
   Bytes null_step(std::size_t i, std::size_t k) const { return (k > i ? x_[k] : Bytes{0}) + nograd_[k]; }
 
+  /// Needed beside x_i by the forward that saves, without what (., l) holds, and by the backward.
+  Bytes forward(std::size_t i) const { return forward_[i]; }
+  Bytes backward(std::size_t i) const { return backward_[i]; }
+
+  /// x_i where it is gone once forward i has saved, else nothing; backward(i) has it subtracted.
+  Bytes dead_input(std::size_t i) const { return dead_input_[i]; }
+
   /// What saving at i leaves less for the stages behind it.
   Bytes kept(std::size_t i) const { return kept_[i]; }
 
@@ -46,7 +53,7 @@ class RotorConditions {
   bool recomputable(std::size_t i) const { return recomputable_[i]; }
 
  private:
-  std::vector<Bytes> held_, kept_;
+  std::vector<Bytes> held_, kept_, dead_input_;
   std::vector<Bytes> forward_, nograd_;  // result and workspace of a forward
   std::vector<Bytes> backward_;          // everything live in B(i) but x_i
   std::vector<Bytes> x_;

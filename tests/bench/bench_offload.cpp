@@ -1,4 +1,5 @@
-// Planning offloads on a DenseNet-like graph of some 3,000 ops, at half of plain training's memory, over PCIe 3.
+// Planning offloads on a DenseNet-like graph of some 3,000 ops, at half of plain training's memory, over PCIe 3; pofo
+// on random chains.
 
 #include <benchmark/benchmark.h>
 
@@ -6,6 +7,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
+#include "traces/synthetic.h"
 
 namespace {
 
@@ -35,6 +37,29 @@ BENCHMARK_CAPTURE(dense, vdnn, "vdnn")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, superneurons, "superneurons")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, capuchin, "capuchin")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, greedy, "offload_greedy")->Unit(benchmark::kMillisecond);
+
+/// At half of plain training's memory, over a link that would move all of plain training's in the time it takes.
+void chain(benchmark::State& state) {
+  const Chain random = random_chain({.stages = static_cast<std::uint32_t>(state.range(0)) - 1, .seed = 3});
+  const Problem fast = problem_of(random, gpus({}));
+  const Plan plain = std::get<Plan>(plan_one(fast, "store_all", {}));
+  const double bandwidth = static_cast<double>(plain.peak.count) / plain.makespan.value;
+  const Problem problem = problem_of(random, gpus({.to_host = BytesPerSecond{bandwidth}}));
+  const std::string spec = "pofo(slots=" + std::to_string(state.range(1)) + ")";
+  const Bytes budget{plain.peak.count / 2};
+  for (auto _ : state) {
+    const Plan made = std::get<Plan>(plan_one(problem, spec.c_str(), budget));
+    state.counters["overhead_percent"] = 100 * (made.makespan / plain.makespan - 1);
+    state.counters["gap_percent"] = 100 * made.gap.value();
+  }
+}
+BENCHMARK(chain)
+    ->Args({25, 50})
+    ->Args({50, 50})
+    ->Args({100, 50})
+    ->Args({50, 100})
+    ->Args({100, 100})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

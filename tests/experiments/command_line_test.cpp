@@ -213,6 +213,7 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
                                                         "offload_fractional",
                                                         "offload_dp",
                                                         "offload_exact",
+                                                        "pofo",
                                                         "zero_offload",
                                                         "twinflow",
                                                         "zero_infinity",

@@ -158,7 +158,8 @@ TEST_CASE("every strategy plans what a transform leaves, as promised, and never 
                                         "offload_fractional",
                                         "offload_dp",
                                         "offload_exact(values=6)",
-                                        "rotor|offload_greedy"};
+                                        "rotor|offload_greedy",
+                                        "pofo"};
   for (const std::string& each : memory) {
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
       Random random(seed);

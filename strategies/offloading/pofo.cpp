@@ -1,0 +1,191 @@
+#include "strategies/offloading/pofo.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "sim/core/expects.h"
+#include "strategies/common/chain_part.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/common/tape_cost.h"
+#include "strategies/offloading/offload_bound.h"
+#include "strategies/offloading/offload_selection.h"
+#include "strategies/offloading/pofo_search.h"
+#include "strategies/offloading/tape_pool.h"
+#include "strategies/spec.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
+constexpr std::size_t plans_tried = 4;     // of the program's best, at each level
+constexpr double slack = 1.05;             // copies in chunks and exact sizes may be faster than the program's times
+constexpr std::int64_t mixed_levels = 16;  // budgets of rotor whose tapes are offloaded from
+
+/// Another strategy's plans at these budgets, or at the least one that it can keep.
+void add_plans_of(const Pass& pass, const PartTask& task, std::span<const std::optional<Bytes>> budgets,
+                  const Tape* before, TapePool& pool) {
+  std::vector<std::optional<Bytes>> feasible;
+  const auto add = [&](std::span<const std::optional<Bytes>> limits, auto infeasible) {
+    for (TapeOutcome& outcome : pass.strategy->tapes(task, pass.options, limits, before)) {
+      if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
+        pool.add(std::move(*tape));
+      } else if (const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest) {
+        infeasible(*smallest);
+      }
+    }
+  };
+  add(budgets, [&](Bytes smallest) { feasible = {smallest}; });
+  if (!feasible.empty()) add(feasible, [](Bytes) {});
+}
+
+/// What this one is never worse than: strategies that only recompute or only offload.
+constexpr std::array alone{std::string_view{"rotor"},
+                           std::string_view{"offload_greedy"},
+                           std::string_view{"offload_dp"},
+                           std::string_view{"offload_fractional"},
+                           std::string_view{"vdnn"},
+                           std::string_view{"superneurons(recompute=off)"},
+                           std::string_view{"capuchin(recompute=off)"}};
+
+Pass pass_of(std::string_view spec) {
+  return parse_spec(spec, "pofo").front();
+}
+
+double finite(BytesPerSecond bandwidth) {
+  return std::min(bandwidth.value, 1e18);
+}
+
+class Planner {
+ public:
+  Planner(const PartTask& task, const Options& options, const OffloadModel& plain)
+      : task_(task),
+        plain_(plain),
+        part_(chain_part(task.problem, task.partition.parts[task.part.index])),
+        model_(chain_model(task.problem, part_)),
+        chunks_(static_cast<std::uint32_t>(options.integer("chunks"))),
+        levels_(options.integer("levels")),
+        slots_(static_cast<std::int32_t>(options.integer("slots"))),
+        links_{finite(plain.out.bandwidth), finite(plain.in.bandwidth)},
+        base_(model_.resident + model_.x[0]),
+        most_(evaluate(model_, store_all_sequence(model_.stages())).peak),
+        slot_{std::max<std::int64_t>(1, ((most_ - base_).count + slots_ - 1) / slots_)} {}
+
+  /// Plans whatever the budget, and those of other strategies at these budgets.
+  TapePool plans(std::span<const std::optional<Bytes>> budgets) const {
+    TapePool pool;
+    for (const std::string_view spec : alone) add_plans_of(pass_of(spec), task_, budgets, nullptr, pool);
+    if (!plain_.has_host) return pool;
+    std::vector<std::optional<Bytes>> levels;
+    for (std::int64_t k = 1; k < mixed_levels; ++k) levels.emplace_back(level(k, mixed_levels));
+    const Pass rotor = pass_of("rotor"), offload = pass_of("offload_greedy");
+    for (const TapeOutcome& recomputing : rotor.strategy->tapes(task_, rotor.options, levels, nullptr)) {
+      const auto* tape = std::get_if<PlannedTape>(&recomputing);
+      if (tape != nullptr) add_plans_of(offload, task_, budgets, &tape->tape, pool);
+    }
+    const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
+    for (std::int64_t k = 1; k <= levels_; ++k) {
+      const Bytes budget = level(k, levels_);
+      const PlannedTape* fastest = pool.fastest_within(budget);
+      if (fastest != nullptr && fastest->makespan <= work()) break;
+      add_plans(blocks, budget, pool);
+    }
+    return pool;
+  }
+
+  /// No schedule of the class takes less. Nothing where it is not known.
+  std::vector<std::optional<Seconds>> bounds(std::span<const std::optional<Bytes>> budgets,
+                                             std::span<const TapeOutcome> outcomes) const {
+    std::vector<std::optional<Seconds>> bounds(budgets.size());
+    if (task_.problem.micro_batches > 1 || !plain_.has_host) return bounds;
+    const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::down);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const auto* tape = std::get_if<PlannedTape>(&outcomes[b]);
+      if (tape == nullptr) continue;
+      const Seconds after = updates(task_);
+      const Bytes budget = std::min(budgets[b].value_or(no_limit), most_);
+      bounds[b] = pofo_bound(blocks, links_, budget, tape->makespan - after) + after;
+    }
+    return bounds;
+  }
+
+ private:
+  /// Of an iteration that recomputes nothing and waits for nothing.
+  Seconds work() const {
+    return tape_cost(task_.problem, task_.partition.parts[task_.part.index], offload_tape(plain_, {})).makespan;
+  }
+
+  Bytes level(std::int64_t k, std::int64_t of) const { return base_ + Bytes{(most_ - base_).count / of * k}; }
+
+  void add_plans(const PofoBlocks& blocks, Bytes budget, TapePool& pool) const {
+    const PlannedTape* other = pool.fastest_within(budget);
+    const auto count = static_cast<double>(task_.problem.micro_batches);
+    const Seconds limit = other == nullptr ? Seconds{std::numeric_limits<double>::max()}
+                                           : slack / count * (other->makespan - updates(task_));
+    for (const PofoPlan& plan : pofo_plans(blocks, links_, budget, limit, plans_tried)) {
+      const Tape tape = chain_tape(task_.problem, task_.partition, task_.part, part_, plan.sequence);
+      const std::variant<OffloadModel, std::string> made = offload_model(task_, &tape);
+      const auto& model = std::get<OffloadModel>(made);
+      const std::vector<bool> chosen = chosen_gaps(model, plan);
+      for (const std::uint32_t chunks : {1U, chunks_}) {
+        if (const std::optional<Placement> placed = place_chosen(model, chosen, chunks, budget)) {
+          pool.add(planned_moves(task_, model, placed->moves));
+        }
+      }
+    }
+  }
+
+  /// Values between forward and backward that the first forward of a stage has made to leave.
+  std::vector<bool> chosen_gaps(const OffloadModel& model, const PofoPlan& plan) const {
+    std::vector<bool> leaves(task_.problem.graph.tensors.size(), false);
+    for (std::size_t i = 0; i < plan.output_leaves.size(); ++i) {
+      const Op& forward = task_.problem.graph[task_.problem.index->forward[part_.first + part_.forward_only + i]];
+      for (const TensorId t : forward.outputs) {
+        const bool is_inner = std::ranges::find(forward.saved, t) != forward.saved.end();
+        leaves[t.index] = is_inner ? plan.inner_leaves[i] : plan.output_leaves[i];
+      }
+    }
+    std::vector<bool> chosen(model.gaps.size(), false);
+    for (const std::uint32_t g : saved_gaps(model)) chosen[g] = leaves[model.gaps[g].tensor.index];
+    return chosen;
+  }
+
+  const PartTask& task_;
+  const OffloadModel& plain_;
+  ChainPart part_;
+  ChainModel model_;
+  std::uint32_t chunks_;
+  std::int64_t levels_;
+  std::int32_t slots_;
+  PofoLinks links_;
+  Bytes base_, most_, slot_;
+};
+
+}  // namespace
+
+std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options,
+                                    std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  if (before != nullptr) return refused("pofo chooses recomputation and offloading together, itself", budgets);
+  const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
+  if (const std::string* why = std::get_if<std::string>(&plain)) return refused(*why, budgets);
+  const Planner planner(task, options, std::get<OffloadModel>(plain));
+  std::vector<TapeOutcome> outcomes =
+      planner.plans(budgets).outcomes(budgets, "no recomputation and offloading of stages fits");
+  const std::vector<std::optional<Seconds>> bounds = planner.bounds(budgets, outcomes);
+  for (std::size_t b = 0; b < outcomes.size(); ++b) {
+    auto* tape = std::get_if<PlannedTape>(&outcomes[b]);
+    if (tape == nullptr) continue;
+    tape->gap = std::nullopt;
+    if (bounds[b]) tape->gap = std::max(0.0, tape->makespan / *bounds[b] - 1);
+  }
+  return outcomes;
+}
+
+std::vector<Bytes> pofo_candidates(const PartTask& task, const Options& options) {
+  const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
+  if (std::holds_alternative<std::string>(plain)) return {};
+  const std::array<std::optional<Bytes>, 1> all{};
+  return Planner(task, options, std::get<OffloadModel>(plain)).plans(all).peaks();
+}
+
+}  // namespace plimsoll
