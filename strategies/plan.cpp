@@ -109,8 +109,10 @@ bool is_better(const TapeOutcome& a, const TapeOutcome& b) {
 /// that less memory is never faster.
 std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> before, const Pass& offloading,
                                    std::span<const std::optional<Bytes>> budgets) {
-  // Activations are chosen again for each tape; where parameters move, the tape's own levels are all there are.
-  const std::uint32_t levels = offloading.strategy->moves_parameters ? 24 : 10;
+  // A strategy with many plans chooses again for each tape; of one with a single plan the tapes' levels are all there
+  // are.
+  const bool has_many_plans = offloading.strategy->candidates != nullptr || !offloading.strategy->moves_parameters;
+  const std::uint32_t levels = has_many_plans ? 10 : 24;
   std::vector<TapeOutcome> best;
   for (const PlannedTape& tape : tapes_with_and_without(task, before, levels)) {
     std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);

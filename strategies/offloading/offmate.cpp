@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "strategies/offloading/offmate_bound.h"
 #include "strategies/offloading/placed_updates.h"
@@ -18,10 +19,14 @@ struct Group {
   Bytes bytes;
 };
 
+/// Which of the groups that may be streamed are, for a share of their bytes.
+enum class Order : std::uint8_t { spread, largest_first, last_used_first };
+
 /// What is chosen: the first updates of this share of the bytes on the host, and of what may then be streamed this
-/// share, evenly spread over the forward.
+/// share.
 struct Choice {
   std::int64_t on_host = 0, streamed = 0;  ///< steps
+  Order order = Order::spread;
   std::uint32_t lead = 1;
 };
 
@@ -63,9 +68,11 @@ class Offmate {
     if (options.text("lead") != "auto") leads = {static_cast<std::uint32_t>(options.integer("lead"))};
     const std::int64_t most = updated_.empty() ? 0 : steps_;
     for (std::int64_t on_host = 0; on_host <= most; ++on_host) {
-      add_plan({on_host, 0, 0});
+      add_plan({on_host, 0, Order::spread, 0});
       for (std::int64_t streamed = 1; streamed <= steps_; ++streamed) {
-        for (const std::uint32_t lead : leads) add_plan({on_host, streamed, lead});
+        for (const Order order : {Order::spread, Order::largest_first, Order::last_used_first}) {
+          for (const std::uint32_t lead : leads) add_plan({on_host, streamed, order, lead});
+        }
       }
     }
   }
@@ -99,10 +106,17 @@ class Offmate {
     }
     for (const Group& group : frozen_) streamable.push_back(&group);
     if (choice.streamed > 0 && streamable.empty()) return;
-    std::ranges::stable_sort(streamable, {}, [&](const Group* group) {
+    const auto first_use = [&](const Group* group) {
       return std::ranges::find(read_, group->parameters.front()) - read_.begin();
-    });
-    const std::vector<bool> streams = share_of(streamable, choice.streamed, true);
+    };
+    if (choice.order == Order::last_used_first) {
+      std::ranges::stable_sort(streamable, std::ranges::greater(), first_use);
+    } else {
+      std::ranges::stable_sort(streamable, {}, first_use);
+    }
+    if (choice.order == Order::largest_first)
+      std::ranges::stable_sort(streamable, std::ranges::greater(), &Group::bytes);
+    const std::vector<bool> streams = share_of(streamable, choice.streamed, choice.order == Order::spread);
     std::set<TensorId> chosen;
     for (std::size_t g = 0; g < streamable.size(); ++g) {
       if (streams[g]) chosen.insert(streamable[g]->parameters.begin(), streamable[g]->parameters.end());
