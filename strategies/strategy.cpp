@@ -14,6 +14,7 @@
 #include "strategies/offloading/offload_fractional.h"
 #include "strategies/offloading/offload_greedy.h"
 #include "strategies/offloading/offmate.h"
+#include "strategies/offloading/poet.h"
 #include "strategies/offloading/pofo.h"
 #include "strategies/offloading/save_on_cpu.h"
 #include "strategies/offloading/sparse_update.h"
@@ -77,6 +78,7 @@ constexpr std::array all_strategies{store_all_strategy,
                                     offload_dp_strategy,
                                     offload_exact_strategy,
                                     pofo_strategy,
+                                    poet_strategy,
                                     zero_offload_strategy,
                                     twinflow_strategy,
                                     zero_infinity_strategy,

@@ -4,15 +4,14 @@
 #include <limits>
 #include <string_view>
 
-#include "sim/core/expects.h"
 #include "strategies/common/chain_part.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
+#include "strategies/offloading/known_plans.h"
 #include "strategies/offloading/offload_bound.h"
 #include "strategies/offloading/offload_selection.h"
 #include "strategies/offloading/pofo_search.h"
 #include "strategies/offloading/tape_pool.h"
-#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {
@@ -22,23 +21,6 @@ constexpr std::size_t plans_tried = 4;     // of the program's best, at each lev
 constexpr double slack = 1.05;             // copies in chunks and exact sizes may be faster than the program's times
 constexpr std::int64_t mixed_levels = 16;  // budgets of rotor whose tapes are offloaded from
 
-/// Another strategy's plans at these budgets, or at the least one that it can keep.
-void add_plans_of(const Pass& pass, const PartTask& task, std::span<const std::optional<Bytes>> budgets,
-                  const Tape* before, TapePool& pool) {
-  std::vector<std::optional<Bytes>> feasible;
-  const auto add = [&](std::span<const std::optional<Bytes>> limits, auto infeasible) {
-    for (TapeOutcome& outcome : pass.strategy->tapes(task, pass.options, limits, before)) {
-      if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
-        pool.add(std::move(*tape));
-      } else if (const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest) {
-        infeasible(*smallest);
-      }
-    }
-  };
-  add(budgets, [&](Bytes smallest) { feasible = {smallest}; });
-  if (!feasible.empty()) add(feasible, [](Bytes) {});
-}
-
 /// What this one is never worse than: strategies that only recompute or only offload.
 constexpr std::array alone{std::string_view{"rotor"},
                            std::string_view{"offload_greedy"},
@@ -47,10 +29,6 @@ constexpr std::array alone{std::string_view{"rotor"},
                            std::string_view{"vdnn"},
                            std::string_view{"superneurons(recompute=off)"},
                            std::string_view{"capuchin(recompute=off)"}};
-
-Pass pass_of(std::string_view spec) {
-  return parse_spec(spec, "pofo").front();
-}
 
 double finite(BytesPerSecond bandwidth) {
   return std::min(bandwidth.value, 1e18);
@@ -74,20 +52,22 @@ class Planner {
   /// Plans whatever the budget, and those of other strategies at these budgets.
   TapePool plans(std::span<const std::optional<Bytes>> budgets) const {
     TapePool pool;
-    for (const std::string_view spec : alone) add_plans_of(pass_of(spec), task_, budgets, nullptr, pool);
+    for (const std::string_view spec : alone) add(tapes_of(spec, task_, budgets), pool);
     if (!plain_.has_host) return pool;
     std::vector<std::optional<Bytes>> levels;
     for (std::int64_t k = 1; k < mixed_levels; ++k) levels.emplace_back(level(k, mixed_levels));
-    const Pass rotor = pass_of("rotor"), offload = pass_of("offload_greedy");
-    for (const TapeOutcome& recomputing : rotor.strategy->tapes(task_, rotor.options, levels, nullptr)) {
-      const auto* tape = std::get_if<PlannedTape>(&recomputing);
-      if (tape != nullptr) add_plans_of(offload, task_, budgets, &tape->tape, pool);
+    for (const PlannedTape& recomputing : tapes_of("rotor", task_, levels)) {
+      add(tapes_of("offload_greedy", task_, budgets, &recomputing.tape), pool);
     }
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
+    const auto has_plan = [&](const std::optional<Bytes>& budget) { return pool.fastest_within(budget) != nullptr; };
+    const Bytes largest =
+        std::ranges::max_element(budgets, {}, [](const auto& b) { return b.value_or(no_limit); })->value_or(no_limit);
     for (std::int64_t k = 1; k <= levels_; ++k) {
       const Bytes budget = level(k, levels_);
       const PlannedTape* fastest = pool.fastest_within(budget);
       if (fastest != nullptr && fastest->makespan <= work()) break;
+      if (budget > largest && std::ranges::all_of(budgets, has_plan)) break;  // else: the smallest feasible budget
       add_plans(blocks, budget, pool);
     }
     return pool;
@@ -110,6 +90,10 @@ class Planner {
   }
 
  private:
+  static void add(std::vector<PlannedTape> tapes, TapePool& pool) {
+    for (PlannedTape& tape : tapes) pool.add(std::move(tape));
+  }
+
   /// Of an iteration that recomputes nothing and waits for nothing.
   Seconds work() const {
     return tape_cost(task_.problem, task_.partition.parts[task_.part.index], offload_tape(plain_, {})).makespan;

@@ -50,7 +50,9 @@ GradientBytes gradients_at(const OpModel& model, std::size_t op) {
 
 }  // namespace
 
-CheckmateModel::CheckmateModel(const OpModel& model, Bytes budget, Formulation formulation) : model_(model) {
+CheckmateModel::CheckmateModel(const OpModel& model, Bytes budget, Formulation formulation,
+                               std::optional<Paging> paging)
+    : model_(model), paging_(paging) {
   std::int64_t divisor = 0, largest = 1;
   for (const Bytes b : model.storages) {
     divisor = std::gcd(divisor, b.count);
@@ -68,11 +70,14 @@ CheckmateModel::CheckmateModel(const OpModel& model, Bytes budget, Formulation f
   if (all > 0) time_unit_ = all / static_cast<double>(model.ops.size());
 
   add_variables();
+  add_paging_variables();
   for (std::size_t t = 0; t < model.ops.size(); ++t) {
     add_dependencies(t);
     add_overwriting(t);
     add_memory(t, budget, formulation);
+    add_paging(t);
   }
+  add_durations();
 }
 
 void CheckmateModel::add_variables() {
@@ -174,8 +179,10 @@ void CheckmateModel::add_memory(std::size_t t, Bytes budget, Formulation formula
   for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
     const double size = scaled(model_.storages[model_.values[v].storage]);
     if (keeps_[t][v] && size > 0) start.emplace_back(*keeps_[t][v], size);
+    if (in_[t][v]) start.emplace_back(*in_[t][v], size);
     if (keeps_[t + 1][v]) {
       Terms carry = times(-1, available(t, v));
+      if (in_[t][v]) carry.emplace_back(*in_[t][v], -1);
       carry.emplace_back(*keeps_[t + 1][v], 1);
       program_.row(std::move(carry), -unbounded, 0);
     }
@@ -237,9 +244,14 @@ void CheckmateModel::add_free(std::size_t t, std::uint32_t v, std::vector<Terms>
         program_.variable({.cost = 0, .lower = 0, .upper = 1, .whole = formulation == Formulation::kappa});
     freed[k].emplace_back(free, size);
     all.emplace_back(free, 1);
+    if (out_[t][v]) program_.row({{free, 1}, {*out_[t][v], 1}}, -unbounded, 1);
     add_hazards(t, v, k, free, formulation);
   }
   if (users.empty() || formulation == Formulation::kappa) return;
+  if (in_[t][v]) {  // what stays may have come back instead
+    program_.row(all, -unbounded, 0);
+    all.emplace_back(*in_[t][v], -1);
+  }
   if (keeps_[t + 1][v]) all.emplace_back(*keeps_[t + 1][v], 1);
   const std::optional<std::size_t> overwritten = overwriter(v);
   if (overwritten && *overwritten <= t && runs_[t][*overwritten]) all.emplace_back(*runs_[t][*overwritten], 1);

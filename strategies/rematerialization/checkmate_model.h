@@ -16,12 +16,28 @@
 
 namespace plimsoll {
 
+/// What it costs to move values to the host and back, for POET's program (strategies/offloading/poet.h).
+struct Paging {
+  Seconds latency_out, latency_in;  ///< of every copy
+  double seconds_per_byte_out = 0, seconds_per_byte_in = 0;
+  std::optional<double> seconds_of_energy_per_byte = {};  ///< energy is least: of a byte moved, over the device's power
+  std::optional<Seconds> deadline = {};                   ///< of an iteration
+};
+
+/// A value that comes back from the host in a stage, and is read later.
+struct PagedIn {
+  std::uint32_t value = 0;
+  std::size_t stage = 0;
+};
+
 /// kappa: FREE by the paper's pair of inequalities, equations (7); tight: by one inequality for each hazard.
 enum class Formulation : std::uint8_t { tight, kappa };
 
 class CheckmateModel {
  public:
-  CheckmateModel(const OpModel&, Bytes budget, Formulation);
+  /// With paging a stage takes as long as its runs, its copies out or its copies in, whichever is longest, and values
+  /// that come back count from the stage's begin.
+  CheckmateModel(const OpModel&, Bytes budget, Formulation, std::optional<Paging> = std::nullopt);
 
   const LinearProgram& program() const { return program_; }
   Seconds seconds(double objective) const { return Seconds{objective * time_unit_}; }
@@ -31,6 +47,9 @@ class CheckmateModel {
 
   /// The plan that a solution with whole numbers means.
   OpSequence plan(const std::vector<double>& solution) const;
+
+  /// What a solution with whole numbers brings back; what leaves follows from it.
+  std::vector<PagedIn> paged_in(const std::vector<double>& solution) const;
 
   /// S of a solution, by stage and value.
   std::vector<std::vector<double>> kept(const std::vector<double>& solution) const;
@@ -43,6 +62,9 @@ class CheckmateModel {
 
   void add_variables();
   void add_alternatives(std::size_t stage, std::size_t op);
+  void add_paging_variables();
+  void add_paging(std::size_t t);
+  void add_durations();
   // The rows of stage t, of value v.
   void add_dependencies(std::size_t t);
   void add_overwriting(std::size_t t);
@@ -61,6 +83,8 @@ class CheckmateModel {
   using Choices = std::vector<std::vector<std::vector<std::size_t>>>;  // by stage and op: one an alternative
   Variables runs_, saves_, keeps_;                                     // R and K by stage and op; S by stage and value
   Choices alternatives_;                                               // of a run that saves
+  std::optional<Paging> paging_;
+  Variables on_host_, out_, in_;  // by stage and value: there when the stage begins, copied in the stage
   std::vector<std::pair<std::size_t, Bytes>> limited_;  // rows that the budget limits, and what is beside values then
   double byte_unit_ = 1, time_unit_ = 1;
 };

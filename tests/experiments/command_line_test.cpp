@@ -214,6 +214,7 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
                                                         "offload_dp",
                                                         "offload_exact",
                                                         "pofo",
+                                                        "poet",
                                                         "zero_offload",
                                                         "twinflow",
                                                         "zero_infinity",
