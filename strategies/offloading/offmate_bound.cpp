@@ -143,8 +143,8 @@ struct OffmateBound::Program {
     return program.variable({.cost = cost, .lower = 0, .upper = upper});
   }
 
-  std::size_t before(std::size_t p) const { return 2 * p; }
-  std::size_t during(std::size_t p) const { return 2 * p + 1; }
+  static std::size_t before(std::size_t p) { return 2 * p; }
+  static std::size_t during(std::size_t p) { return 2 * p + 1; }
   std::size_t end() const { return slots - 1; }
 
   void add_durations() {
