@@ -9,7 +9,6 @@
 #include "experiments/commands.h"
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
-#include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "strategies/spec.h"
@@ -40,18 +39,7 @@ Bytes counted_peak(const Schedule& schedule, const Timeline& timeline, const Pla
 
 int run_check(const CheckArguments& arguments) {
   const Schedule schedule = read_schedule(arguments.schedule);
-  Question question;
-  question.trace = arguments.trace;
-  question.platform = arguments.platform;
-  question.strategy = schedule.strategy;
-  question.micro_batches = schedule.micro_batches;
-  question.optimizer = schedule.optimizer;
-  question.gradients = schedule.gradients;
-  const Problem problem = problem_of(question);
-  if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
-    throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", arguments.schedule,
-                                 schedule.trace, schedule.platform, problem.graph.name, problem.platform.name));
-  }
+  const Problem problem = problem_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
   Json object{{"legal", violations.empty()}, {"steps", schedule.steps.size()}, {"violations", Json::array()}};
   for (const Violation& violation : violations) object["violations"].push_back(violation_json(violation));

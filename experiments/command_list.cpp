@@ -7,12 +7,14 @@
 #include <memory>
 
 #include "experiments/commands.h"
+#include "experiments/model.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "strategies/strategy.h"
 #include "traces/synthetic.h"
 #include "traces/trace_file.h"
+#include "validate/networks/networks.h"
 
 namespace plimsoll {
 namespace {
@@ -105,6 +107,8 @@ int run_list(const std::string& what, bool json) {
     }
     std::cout << "synthetic:\n";
     for (const std::string& line : synthetic_help()) std::cout << "  " << line << '\n';
+    std::cout << "networks that 'plimsoll replay' can run:\n";
+    for (const std::string& line : network_help()) std::cout << "  " << line << '\n';
   }
   return exit_fine;
 }
@@ -171,8 +175,8 @@ int run_describe(const std::string& name) {
   const bool is_path = name.find('/') != std::string::npos || name.find('.') != std::string::npos;
   if (has(platforms, name) || name.ends_with(".yaml") || name.ends_with(".yml")) {
     describe(load_platform(name));
-  } else if (has(traces, name) || is_synthetic(name) || is_path) {
-    describe(load_trace(name));
+  } else if (has(traces, name) || is_made_by_rule(name) || is_path) {
+    describe(load_model(name));
   } else {
     std::vector<std::string> known(platforms);
     known.insert(known.end(), traces.begin(), traces.end());

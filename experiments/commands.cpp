@@ -24,8 +24,10 @@ Enum understood(std::string_view option, const std::string& word) {
 
 void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks) {
   command
-      .add_option("-t,--trace", words.trace,
-                  "model trace: a file, a shipped name, or synthetic (uniform:16, transformer:layers=24)")
+      .add_option(
+          "-t,--trace", words.trace,
+          "model trace: a file, a shipped name, synthetic (uniform:16, transformer:layers=24), or a network that can\n"
+          "be replayed (mlp:layers=8)")
       ->required()
       ->type_name("TRACE");
   command.add_option("-p,--platform", words.platform, "platform: a file or a shipped name")

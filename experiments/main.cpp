@@ -7,8 +7,10 @@
 #include <memory>
 
 #include "experiments/command_import.h"
+#include "experiments/command_replay.h"
 #include "experiments/command_report.h"
 #include "experiments/command_sweep.h"
+#include "experiments/command_validate.h"
 #include "experiments/commands.h"
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
@@ -92,6 +94,10 @@ int run(int argc, char** argv) {
   add_describe_command(app, exit_code, command_line);
   add_sweep_command(app, exit_code, command_line);
   add_report_command(app, exit_code, command_line);
+  add_replay_command(app, exit_code, command_line);
+  add_calibrate_command(app, exit_code, command_line);
+  add_validate_command(app, exit_code, command_line);
+  add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
   add_help_command(app, exit_code);
   if (argc == 1) {

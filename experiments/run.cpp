@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "experiments/model.h"
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
 #include "sim/core/contention.h"
@@ -16,7 +17,6 @@
 #include "sim/io/input_error.h"
 #include "sim/memory/replay.h"
 #include "strategies/plan.h"
-#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -90,7 +90,7 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
 }  // namespace
 
 Problem problem_of(const Question& question) {
-  Trace trace = load_trace(question.trace);
+  Trace trace = load_model(question.trace);
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .budget = std::nullopt,
                                .optimizer = question.optimizer,
@@ -104,6 +104,23 @@ Problem problem_of(const Question& question) {
   const std::vector<Pass> transforms = transforms_of(question.strategy, "--strategy");
   if (!transforms.empty()) return transformed(std::get<Problem>(made), transforms);
   return std::move(std::get<Problem>(made));
+}
+
+Problem problem_of(const Schedule& schedule, const std::string& file, const std::string& trace,
+                   const std::string& platform) {
+  Question question;
+  question.trace = trace;
+  question.platform = platform;
+  question.strategy = schedule.strategy;
+  question.micro_batches = schedule.micro_batches;
+  question.optimizer = schedule.optimizer;
+  question.gradients = schedule.gradients;
+  Problem problem = problem_of(question);
+  if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
+    throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", file, schedule.trace,
+                                 schedule.platform, problem.graph.name, problem.platform.name));
+  }
+  return problem;
 }
 
 Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {

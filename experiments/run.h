@@ -50,6 +50,9 @@ struct Answer {
 /// their combination are wrong.
 Problem problem_of(const Question&);
 
+/// The problem that a schedule, read from `file`, was made for; throws InputError where trace or platform are others.
+Problem problem_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);
+
 /// The engine's timeline of a schedule.
 Timeline simulate(const Schedule&, const Platform&, Engine);
 

@@ -92,6 +92,11 @@ Interruption::~Interruption() {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
+bool Interruption::asked() const {
+  pollfd signals{signals_.fd(), POLLIN, 0};
+  return poll(&signals, 1, 0) > 0;
+}
+
 WorkerPool::WorkerPool(std::size_t workers, const Interruption& interruption, Work work)
     : interruption_(interruption), work_(std::move(work)) {
   EXPECTS(workers >= 1);

@@ -38,6 +38,7 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
 
   int fd() const { return signals_.fd(); }
+  bool asked() const;  ///< whether it has come
   const sigset_t& mask_before() const { return before_; }
 
  private:

@@ -10,6 +10,6 @@ compile() {
     -Wno-missing-field-initializers -include "$1" -x c++ /dev/null || { echo "$1 does not compile alone"; exit 1; }
 }
 export -f compile
-headers=$(find sim traces platforms strategies experiments -name '*.h' | sort)
+headers=$(find sim traces platforms strategies validate experiments -name '*.h' | sort)
 echo "$headers" | xargs -P 2 -I{} bash -c 'compile {}'
 echo "$(echo "$headers" | wc -l) headers compile alone"

@@ -26,9 +26,12 @@ const std::map<std::string, std::set<std::string>> may_include{
     {"traces", {"traces", "sim/io", "sim/core"}},
     {"platforms", {"platforms", "sim/io", "sim/core"}},
     {"strategies", {"strategies", "sim/io", "sim/core", "sim/engine/event", "sim/engine"}},
+    {"validate", {"validate", "validate/networks", "validate/cpu", "sim/io", "sim/core", "sim/memory"}},
+    {"validate/networks", {"validate/networks", "sim/io", "sim/core"}},
+    {"validate/cpu", {"validate/cpu", "validate/networks", "validate", "sim/core"}},
     {"experiments",
      {"experiments", "strategies", "traces", "platforms", "sim/io", "sim/core", "sim/memory", "sim/engine",
-      "sim/engine/event", "sim/engine/simgrid"}},
+      "sim/engine/event", "sim/engine/simgrid", "validate", "validate/networks", "validate/cpu"}},
 };
 
 /// Third parties that only some files may name.
@@ -38,7 +41,8 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
     {std::regex(R"(^CLI/)"), {"experiments/"}},
     {std::regex(R"(^coin/)"), {"strategies/common/milp.cpp"}},
-    {std::regex(R"(^(cuda|cublas|cudnn|dnnl))"), {}},
+    {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},
+    {std::regex(R"(^(cuda|cublas|cudnn))"), {}},
 };
 
 std::string row_of(const std::string& path) {
@@ -52,7 +56,7 @@ std::string row_of(const std::string& path) {
 std::vector<std::string> sources() {
   std::vector<std::string> files;
   const fs::path root = PLIMSOLL_SOURCE_DIR;
-  for (const char* folder : {"sim", "traces", "platforms", "strategies", "experiments"}) {
+  for (const char* folder : {"sim", "traces", "platforms", "strategies", "validate", "experiments"}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension();
       if (extension == ".h" || extension == ".cpp") files.push_back(fs::relative(entry.path(), root));

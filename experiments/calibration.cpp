@@ -1,0 +1,140 @@
+#include "experiments/calibration.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "validate/cpu/kernel.h"
+
+namespace plimsoll {
+namespace {
+
+void check_shape(const Platform& shape) {
+  if (shape.devices.size() == 1 && shape.memories.size() == 2 && shape.links.size() == 1) return;
+  throw InputError(
+      fmt::format("platform '{}': calibrating on the CPU needs one device, one host memory and one link between them; "
+                  "{} devices, {} "
+                  "memories and {} links found",
+                  shape.name, shape.devices.size(), shape.memories.size(), shape.links.size()));
+}
+
+std::string line(const char* what, const MeasuredRate& rate, double unit, const char* unit_name) {
+  return fmt::format("#   {:<26}{:>10.4g}  ({:.4g} to {:.4g}) {}\n", what, rate.median / unit,
+                     rate.lower_quartile / unit, rate.upper_quartile / unit, unit_name);
+}
+
+std::string comments(const MachineRates& r, const MeasuredBy& by) {
+  std::string text = fmt::format("# {}\n# Measured on {}, on {}.\n# Medians (where half of the samples lie):\n",
+                                 by.made_by, by.date, by.device);
+  constexpr double giga = 1e9, micro = 1e-6;
+  text += line("copy to host", r.to_host, giga, "GB/s") + line("copy to device", r.to_device, giga, "GB/s");
+  text += line("copy while another runs", r.both_ways, giga, "GB/s");
+  text += line("latency to host", r.to_host_latency, micro, "us");
+  text += line("latency to device", r.to_device_latency, micro, "us");
+  for (std::size_t k = 1; k < r.slowdown.size(); ++k) {
+    text += line(k == 1 ? "slow-down, 1 copy" : "slow-down, 2 copies", r.slowdown[k], 1, "times");
+  }
+  text += line("product 512 x 512", r.flops, giga, "GFLOPS");
+  text += line("traffic of Adam's update", r.update_traffic, giga, "GB/s");
+  text += line("launch of an empty kernel", r.launch, micro, "us");
+  return text + line("block of the pool", r.allocation, micro, "us");
+}
+
+/// Never below 1: a kernel that seems faster beside copies is noise.
+std::string slowdowns(const MachineRates& r) {
+  std::string list;
+  for (const MeasuredRate& rate : r.slowdown) {
+    list += fmt::format("{}{:.3f}", list.empty() ? "" : ", ", std::max(1.0, rate.median));
+  }
+  return list;
+}
+
+std::string capacity(const std::optional<Bytes>& bytes) {
+  return bytes ? fmt::format("{} B", bytes->count) : std::string("unlimited");
+}
+
+Endpoints to_host_of(const Platform& shape) {
+  const std::optional<MemoryId> host = host_memory(shape, DeviceId{0});
+  EXPECTS(host);
+  return {shape.devices[0].memory, *host};
+}
+
+}  // namespace
+
+std::string measured_device() {
+  return fmt::format("{}, one core, {}", processor_name(), kernel_library());
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+LinkPace pace_to_host(const Platform& shape) {
+  check_shape(shape);
+  return pace_of(shape, to_host_of(shape));
+}
+
+LinkPace pace_to_device(const Platform& shape) {
+  check_shape(shape);
+  const Endpoints ends = to_host_of(shape);
+  return pace_of(shape, {ends.to, ends.from});
+}
+
+std::string calibrated_platform(const Platform& shape, const std::string& name, const MachineRates& rates,
+                                const MeasuredBy& by) {
+  check_shape(shape);
+  const Device& device = shape.devices[0];
+  const Memory& host = shape[to_host_of(shape).to];
+  const Link& link = shape.links[0];
+  const double bandwidth = std::min(rates.to_host.median, rates.to_device.median);
+  const double latency = std::max(rates.to_host_latency.median, rates.to_device_latency.median);
+  std::string text = comments(rates, by);
+  text += fmt::format("format: plimsoll.platform.v1\nname: {}\n", name);
+  text += fmt::format("source: \"measured on {} on {} by plimsoll calibrate, in the shape of {}\"\n", by.date,
+                      by.device, shape.name);
+  text += fmt::format(
+      "devices:\n  - name: {}\n    model: \"{}\"\n    memory: {}\n    peak: {{fp32: {:.4g} GFLOPS}}\n"
+      "    memory_bandwidth: {:.4g} GBps  # that of Adam's update\n    launch_overhead: {:.4g} us\n"
+      "    overlap_slowdown: [{}]\n",
+      device.name, by.device, capacity(shape[device.memory].capacity), rates.flops.median / 1e9,
+      rates.update_traffic.median / 1e9, rates.launch.median * 1e6, slowdowns(rates));
+  text += fmt::format("memories:\n  - name: {}\n    size: {}\n    bandwidth: {:.4g} GBps\n    adam: {:.4g} GBps\n",
+                      host.name, capacity(host.capacity), rates.update_traffic.median / 1e9,
+                      rates.update_traffic.median / 7e9);
+  // A copy's time is latency + bytes / bandwidth: the bandwidth without the latency that was measured with it.
+  constexpr double measured_bytes = 8 << 20;
+  const double lone = measured_bytes / std::max(measured_bytes / bandwidth - latency, 1e-9);
+  text += fmt::format(
+      "links:\n  - name: {}\n    between: [{}, {}]\n    bandwidth: {:.4g} GBps\n    latency: {:.4g} us\n    duplex: "
+      "{}\n",
+      link.name, device.name, host.name, lone / 1e9, latency * 1e6, link.full_duplex ? "full" : "half");
+  return text;
+}
+
+Trace calibrated_trace(Trace trace, const Problem& problem, const OpTimes& times, const MeasuredBy& by) {
+  if (Chain* chain = std::get_if<Chain>(&trace.model)) {
+    *chain = with_times(std::move(*chain), problem, times);
+  } else {
+    auto& graph = std::get<Graph>(trace.model);
+    graph = with_times(std::move(graph), times);
+  }
+  Source& source = std::visit([](auto& model) -> Source& { return model.source; }, trace.model);
+  source.kind = Source::Kind::measured;
+  source.device = by.device;
+  std::erase_if(source.notes, [](const auto& note) { return note.first == "times"; });
+  source.notes.emplace_back("clock", "from one op's end to the next one's, in place");
+  source.notes.emplace_back("repetitions", std::to_string(times.samples()));
+  source.notes.emplace_back("spread",
+                            fmt::format("half of an op's times within {:.1f} % of its median", 100 * times.spread()));
+  source.notes.emplace_back("date", by.date);
+  source.notes.emplace_back("made_by", by.made_by);
+  return trace;
+}
+
+}  // namespace plimsoll

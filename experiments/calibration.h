@@ -1,0 +1,36 @@
+#pragma once
+// Measurements become files: a platform with this machine's rates, a trace with its times.
+
+#include <functional>
+#include <string>
+
+#include "sim/core/platform.h"
+#include "traces/trace_file.h"
+#include "validate/cpu/machine_rates.h"
+#include "validate/op_times.h"
+
+namespace plimsoll {
+
+/// How a measurement was made, for the head of every file.
+struct MeasuredBy {
+  std::string made_by, date, device;
+};
+
+/// The processor and the library that computed, as traces and platforms name the device.
+std::string measured_device();
+
+/// `2026-11-21`, in UTC.
+std::string today();
+
+/// The platform file's text: shape, sizes and names of the template, rates as measured. Throws where the template is
+/// not one device, one host and one link.
+std::string calibrated_platform(const Platform& shape, const std::string& name, const MachineRates&, const MeasuredBy&);
+
+/// Paces of the template's link for measuring at.
+LinkPace pace_to_host(const Platform&);
+LinkPace pace_to_device(const Platform&);
+
+/// The model with measured times.
+Trace calibrated_trace(Trace, const Problem&, const OpTimes&, const MeasuredBy&);
+
+}  // namespace plimsoll

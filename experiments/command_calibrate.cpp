@@ -1,0 +1,126 @@
+// plimsoll calibrate
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "experiments/calibration.h"
+#include "experiments/command_validate.h"
+#include "experiments/commands.h"
+#include "experiments/model.h"
+#include "experiments/progress.h"
+#include "experiments/worker_pool.h"
+#include "platforms/platform_file.h"
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/text_file.h"
+#include "validate/networks/networks.h"
+#include "validate/replay.h"
+
+namespace plimsoll {
+namespace {
+
+struct CalibrateArguments {
+  std::string platform, backend = "cpu", output, trace, trace_out, optimizer = "none", repetitions = "15";
+};
+
+std::size_t repetitions_of(const CalibrateArguments& arguments) {
+  const Parsed<std::int64_t> count = parse_integer(arguments.repetitions);
+  if (count.fine() && count.value >= 1 && count.value <= 10'000) return static_cast<std::size_t>(count.value);
+  throw InputError(
+      fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
+}
+
+/// Times of every op of a network, in place; nothing if asked to stop.
+std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const Platform& platform,
+                                    std::size_t repetitions, const MeasuredBy& by, const Interruption& interruption) {
+  const Trace plain = load_model(arguments.trace);
+  const bool is_chain = std::holds_alternative<Chain>(plain.model);
+  const std::optional<Optimizer> optimizer = from_name<Optimizer>(arguments.optimizer);
+  if (!optimizer) throw InputError("--optimizer: expected none, sgd, momentum or adam");
+  std::variant<Problem, std::string> made =
+      make_problem(plain.model, platform, {.optimizer = is_chain ? *optimizer : Optimizer::none});
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  const Problem& problem = std::get<Problem>(made);
+  const CpuNetwork network =
+      with_kernels(named_network(arguments.trace, is_chain ? optimizer : std::optional<Optimizer>()).network);
+  const Schedule sweeps = calibration_schedule(problem);
+  BlockPool pool;
+  OpTimes times;
+  Progress progress(repetitions + 1);
+  for (std::size_t r = 0; r <= repetitions; ++r) {  // the first one warms up
+    if (interruption.asked()) return std::nullopt;
+    std::variant<Replayed, ReplayFailure> outcome = replay(problem, sweeps, network, pool, {});
+    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) throw InputError(failure->what);
+    if (r > 0) times.add(problem.graph, sweeps, std::get<Replayed>(outcome).timeline);
+    progress.add(true);
+    progress.show();
+  }
+  return calibrated_trace(plain, problem, times, by);
+}
+
+int run_calibrate(const CalibrateArguments& arguments, const std::string& command_line) {
+  const std::size_t repetitions = repetitions_of(arguments);
+  if (arguments.trace.empty() != arguments.trace_out.empty()) {
+    throw InputError("calibrate: --trace and --trace-out belong together");
+  }
+  if (!arguments.trace.empty() && !is_network(arguments.trace)) {
+    throw InputError(fmt::format("--trace: '{}' is no network that can be run; 'plimsoll list traces' shows those",
+                                 arguments.trace));
+  }
+  const Platform shape = load_platform(arguments.platform);
+  const Interruption interruption;
+  const auto proceed = [&](const std::string& next) {
+    if (interruption.asked()) return false;
+    std::cerr << "measuring " << next << '\n';
+    return true;
+  };
+  const std::optional<MachineRates> rates =
+      measure_machine(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
+  if (!rates) return exit_interrupted;
+  const MeasuredBy by{made_by(command_line), today(), measured_device()};
+  const std::string name = std::filesystem::path(arguments.output).stem();
+  const std::string text = calibrated_platform(shape, name, *rates, by);
+  write_text_file(arguments.output, text);
+  std::cout << arguments.output << '\n';
+  if (arguments.trace.empty()) return exit_fine;
+  const std::optional<Trace> trace =
+      measured_trace(arguments, parse_platform(text, arguments.output), repetitions, by, interruption);
+  if (!trace) return exit_interrupted;
+  write_trace(arguments.trace_out, *trace);
+  std::cout << arguments.trace_out << '\n';
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand("calibrate", "measure this machine as a platform, and a network as a trace");
+  command->footer(
+      "The platform keeps the shape and sizes of PLATFORM and the pace of its link, which copies are held to:\n"
+      "  plimsoll calibrate validate/cpu_link.yaml --backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out "
+      "gpt.json\n"
+      "Ctrl-C keeps the files that are finished.");
+  auto arguments = std::make_shared<CalibrateArguments>();
+  command->add_option("platform", arguments->platform, "one device, one host and one link")
+      ->required()
+      ->type_name("PLATFORM");
+  command->add_option("--backend", arguments->backend, "cpu")->capture_default_str()->check(CLI::IsMember({"cpu"}));
+  command->add_option("-o,--output", arguments->output, "where the platform file goes; its name becomes the platform's")
+      ->required()
+      ->type_name("NEW.yaml");
+  command->add_option("-t,--trace", arguments->trace, "also measure the ops of this network")->type_name("NETWORK");
+  command->add_option("--trace-out", arguments->trace_out, "where its trace goes")->type_name("FILE");
+  command->add_option("--optimizer", arguments->optimizer, "updates that are measured with a chain")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--repetitions", arguments->repetitions, "samples after one to warm up; medians count")
+      ->capture_default_str()
+      ->type_name("N");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_calibrate(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

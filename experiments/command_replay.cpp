@@ -1,0 +1,166 @@
+#include "experiments/command_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands.h"
+#include "experiments/memory_profile_file.h"
+#include "experiments/perfetto.h"
+#include "sim/core/check.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/schedule_file.h"
+#include "sim/io/text_file.h"
+#include "validate/networks/networks.h"
+#include "validate/replay.h"
+
+namespace plimsoll {
+namespace {
+
+struct ReplayArguments {
+  std::string schedule, trace, platform, backend = "cpu", pace = "links", repetitions = "5", memory, timeline,
+                                         memory_profile;
+  bool json = false;
+};
+
+CpuNetwork network_of(const Problem& problem, const Schedule& schedule, const std::string& trace) {
+  const std::optional<std::string> reference = network_reference(problem.graph.source);
+  if (!reference) {
+    throw InputError(fmt::format(
+        "trace '{}': its source names no network that can be run; 'plimsoll list traces' shows those that can", trace));
+  }
+  std::optional<Optimizer> updates;
+  if (problem.index) updates = schedule.optimizer;
+  return with_kernels(named_network(*reference, updates).network);
+}
+
+/// FNV-1a over names and bits: two runs that train alike have the same.
+std::uint64_t digest_of(const Replayed& run) {
+  std::uint64_t digest = 1469598103934665603ULL;
+  const auto add = [&digest](unsigned char byte) { digest = (digest ^ byte) * 1099511628211ULL; };
+  for (const auto& [name, value] : run.values) {
+    for (const char c : name) add(static_cast<unsigned char>(c));
+    for (const std::byte b : value) add(std::to_integer<unsigned char>(b));
+  }
+  return digest;
+}
+
+/// The run of median makespan.
+const Replayed& median_of(std::vector<Replayed>& runs) {
+  std::ranges::stable_sort(runs, {}, [](const Replayed& run) { return run.timeline.makespan; });
+  return runs[runs.size() / 2];
+}
+
+Json answer_json(const Problem& problem, const Schedule& schedule, const std::vector<Replayed>& runs,
+                 const Replayed& median) {
+  Json object{{"backend", "cpu"}, {"library", kernel_library()}, {"strategy", schedule.strategy}};
+  object["makespan_s"] = median.timeline.makespan.value;
+  object["makespans_s"] = Json::array();
+  for (const Replayed& run : runs) object["makespans_s"].push_back(run.timeline.makespan.value);
+  const Metrics metrics = measure(problem, schedule, median.timeline);
+  object["peak_bytes"] = metrics.peak.count;
+  object["recompute_s"] = metrics.recompute.value;
+  object["bytes_moved"] = metrics.moved.count;
+  object["devices"] = Json::array();
+  for (const DeviceMetrics& device : metrics.devices) {
+    object["devices"].push_back(
+        {{"name", device.name}, {"peak_live_bytes", device.peak_live.count}, {"busy_s", device.busy.value}});
+  }
+  object["trained"] = fmt::format("{:016x}", digest_of(median));
+  return object;
+}
+
+std::string answer_text(const Problem& problem, const Schedule& schedule, const std::vector<Replayed>& runs,
+                        const Replayed& median) {
+  std::string text =
+      fmt::format("{} on the CPU ({}, one thread a stream): {} steps, {} (median of {}, {} to {})\n", schedule.strategy,
+                  kernel_library(), schedule.steps.size(), format_seconds(median.timeline.makespan), runs.size(),
+                  format_seconds(runs.front().timeline.makespan), format_seconds(runs.back().timeline.makespan));
+  for (const DeviceMetrics& device : measure(problem, schedule, median.timeline).devices) {
+    text += fmt::format("  {:<10} peak {} B ({}), busy {}\n", device.name, device.peak_live.count,
+                        format_bytes(device.peak_live), format_seconds(device.busy));
+  }
+  return text + fmt::format("  trained    {:016x}: equal where parameters, gradients and states are, to the bit\n",
+                            digest_of(median));
+}
+
+int run_replay(const ReplayArguments& arguments, const std::string& command_line) {
+  const Schedule schedule = read_schedule(arguments.schedule);
+  Problem problem = problem_of(schedule, arguments.schedule, arguments.trace,
+                               arguments.platform.empty() ? schedule.platform : arguments.platform);
+  if (!arguments.memory.empty()) {
+    const Parsed<Bytes> capacity = parse_bytes(arguments.memory);
+    if (!capacity.fine()) throw InputError("--memory: " + capacity.complaint);
+    for (Memory& memory : problem.platform.memories) {
+      if (memory.device) memory.capacity = capacity.value;
+    }
+  }
+  const Parsed<std::int64_t> repetitions = parse_integer(arguments.repetitions);
+  if (!repetitions.fine() || repetitions.value < 1 || repetitions.value > 10'000) {
+    throw InputError(
+        fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
+  }
+  const CpuNetwork network = network_of(problem, schedule, arguments.trace);
+  const CpuReplayOptions options{.pace = arguments.pace == "links" ? Pace::links : Pace::memcpy, .keeps_values = true};
+  BlockPool pool;
+  std::vector<Replayed> runs;
+  for (std::int64_t r = 0; r <= repetitions.value; ++r) {  // the first one warms up
+    std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, network, pool, options);
+    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
+      std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);
+      return exit_no_result;
+    }
+    if (r > 0) runs.push_back(std::move(std::get<Replayed>(outcome)));
+  }
+  const Replayed& median = median_of(runs);
+  if (!arguments.timeline.empty()) {
+    write_text_file(arguments.timeline, perfetto_timeline(problem, schedule, median.timeline, made_by(command_line)));
+  }
+  if (!arguments.memory_profile.empty()) {
+    write_memory_profile(arguments.memory_profile, problem, schedule, median.timeline, made_by(command_line));
+  }
+  if (arguments.json) {
+    std::cout << answer_json(problem, schedule, runs, median).dump(2) << '\n';
+  } else {
+    std::cout << answer_text(problem, schedule, runs, median);
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand("replay", "run a schedule with real tensors and kernels, and measure it");
+  command->footer(
+      "  plimsoll simulate --trace mlp:layers=8 --platform ideal --strategy rotor --memory '4 MB' --schedule-out "
+      "s.json\n"
+      "  plimsoll replay --schedule s.json --trace mlp:layers=8 --backend cpu");
+  auto arguments = std::make_shared<ReplayArguments>();
+  command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
+  command->add_option("-t,--trace", arguments->trace, "the trace it was made for, of a network such as mlp:layers=8")
+      ->required()
+      ->type_name("TRACE");
+  command->add_option("-p,--platform", arguments->platform, "the platform it was made for (default: as it says)")
+      ->type_name("PLATFORM");
+  command->add_option("--backend", arguments->backend, "cpu")->capture_default_str()->check(CLI::IsMember({"cpu"}));
+  command
+      ->add_option("--pace", arguments->pace, "copies take at least their time on the platform's links, or a memcpy's")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"links", "memcpy"}));
+  command->add_option("-m,--memory", arguments->memory, "capacity of each device (default: the platform's)")
+      ->type_name("SIZE");
+  command->add_option("--repetitions", arguments->repetitions, "runs after one to warm up; the median counts")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--timeline", arguments->timeline, "write the measured timeline for ui.perfetto.dev")
+      ->type_name("FILE");
+  command->add_option("--memory-profile", arguments->memory_profile, "write live bytes over time (CSV, or .json)")
+      ->type_name("FILE");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_replay(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,17 @@
+#pragma once
+// What --trace takes: a trace as traces/ knows it, or a network that validate/ can run.
+
+#include <string>
+#include <vector>
+
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+
+/// A path, the name of a shipped trace, a synthetic chain such as `uniform:16`, or a network such as `mlp:layers=8`.
+Trace load_model(const std::string& reference);
+
+/// Whether a reference makes its model by rule, instead of naming a file.
+bool is_made_by_rule(const std::string& reference);
+
+}  // namespace plimsoll

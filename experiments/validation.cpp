@@ -1,0 +1,257 @@
+#include "experiments/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "experiments/calibration.h"
+#include "experiments/commands.h"
+#include "experiments/model.h"
+#include "experiments/progress.h"
+#include "experiments/validation_rows.h"
+#include "experiments/worker_pool.h"
+#include "platforms/platform_file.h"
+#include "sim/core/expects.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+#include "strategies/plan.h"
+#include "validate/networks/networks.h"
+#include "validate/replay.h"
+
+namespace plimsoll {
+namespace {
+
+struct Interrupted {};
+
+/// A schedule to be validated, and what its replays measured.
+struct Candidate {
+  std::string strategy;
+  Bytes budget;
+  Schedule schedule;
+  std::vector<Timeline> runs;  ///< one a round
+};
+
+/// A network on the machine, with the times that a first calibration gave.
+struct Subject {
+  std::string reference;
+  Problem problem;
+  CpuNetwork network;
+};
+
+Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer) {
+  const bool is_chain = std::holds_alternative<Chain>(trace.model);
+  std::variant<Problem, std::string> made =
+      make_problem(std::move(trace.model), platform, {.optimizer = is_chain ? optimizer : Optimizer::none});
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  return std::move(std::get<Problem>(made));
+}
+
+PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
+  return std::move(plan(problem, parse_spec(spec, "strategy"), std::span(&budget, 1)).front());
+}
+
+class Validator {
+ public:
+  explicit Validator(const ValidationRequest& request) : request_(request), asked_(request.validation) {}
+
+  int run() {
+    std::filesystem::create_directories(request_.folder);
+    std::ofstream(rows_file(), std::ios::trunc);
+    int exit_code = exit_fine;
+    try {
+      calibrate();
+      for (const std::string& network : asked_.networks) validate(network);
+    } catch (const Interrupted&) {
+      std::cerr << "interrupted: what is finished is kept\n";
+      exit_code = exit_interrupted;
+    }
+    if (!rows_.empty()) sum_up();
+    return exit_code;
+  }
+
+ private:
+  std::filesystem::path rows_file() const { return std::filesystem::path(request_.folder) / "rows.jsonl"; }
+
+  void stop_if_asked() const {
+    if (interruption_.asked()) throw Interrupted{};
+  }
+
+  void calibrate() {
+    const Platform shape = load_platform(asked_.platform);
+    const auto proceed = [this](const std::string& next) {
+      stop_if_asked();
+      std::cerr << "measuring " << next << '\n';
+      return true;
+    };
+    constexpr std::size_t repetitions = 15;
+    const std::optional<MachineRates> rates =
+        measure_machine(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
+    EXPECTS(rates);
+    by_ = {made_by(request_.command_line), today(), measured_device()};
+    const std::string text = calibrated_platform(shape, shape.name, *rates, by_);
+    write_text_file(std::filesystem::path(request_.folder) / "platform.yaml", text);
+    platform_ = parse_platform(text, "platform.yaml");
+  }
+
+  Timeline run_once(const Subject& subject, const Schedule& schedule) {
+    stop_if_asked();
+    std::variant<Replayed, ReplayFailure> outcome = replay(subject.problem, schedule, subject.network, pool_, {});
+    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
+      throw InputError(fmt::format("{}, {}: {}", subject.reference, schedule.strategy, failure->what));
+    }
+    return std::move(std::get<Replayed>(outcome).timeline);
+  }
+
+  /// The network with times from a few replays, good enough to plan with.
+  Subject subject_of(const std::string& reference) {
+    const Trace plain = load_model(reference);
+    const bool is_chain = std::holds_alternative<Chain>(plain.model);
+    Subject subject{
+        reference, made_problem(plain, platform_, asked_.optimizer),
+        with_kernels(named_network(reference, is_chain ? std::optional(asked_.optimizer) : std::nullopt).network)};
+    const Schedule sweeps = calibration_schedule(subject.problem);
+    OpTimes times;
+    constexpr int repetitions = 4;
+    for (int r = 0; r < repetitions; ++r) {
+      const Timeline ran = run_once(subject, sweeps);
+      if (r > 0) times.add(subject.problem.graph, sweeps, ran);
+    }
+    Trace timed = calibrated_trace(plain, subject.problem, times, by_);
+    subject.problem = made_problem(std::move(timed), platform_, asked_.optimizer);
+    return subject;
+  }
+
+  /// Every strategy that can treat the network, on a budget between its least and store_all's peak.
+  std::vector<Candidate> candidates_of(const Subject& subject, Bytes most) const {
+    std::vector<Candidate> candidates;
+    for (const std::string& spec : subject.problem.index ? asked_.chain_strategies : asked_.graph_strategies) {
+      try {
+        const PlanOutcome nothing = plan_one(subject.problem, spec, Bytes{0});
+        const Infeasible* none = std::get_if<Infeasible>(&nothing);
+        const Bytes least = none != nullptr && none->smallest ? *none->smallest : Bytes{0};
+        const double range = static_cast<double>(std::max(Bytes{0}, most - least).count);
+        const Bytes budget = least + Bytes{std::llround(asked_.between * range)};
+        PlanOutcome outcome = plan_one(subject.problem, spec, budget);
+        if (Plan* made = std::get_if<Plan>(&outcome)) {
+          made->schedule.strategy = spec;
+          candidates.push_back({spec, budget, std::move(made->schedule), {}});
+        } else {
+          std::cerr << fmt::format("{}: left out: {}\n", spec, std::get<Infeasible>(outcome).reason);
+        }
+      } catch (const InputError& error) {
+        std::cerr << fmt::format("{}: left out: {}\n", spec, error.what());
+      }
+    }
+    return candidates;
+  }
+
+  void validate(const std::string& reference) {
+    std::cerr << reference << '\n';
+    const Subject subject = subject_of(reference);
+    const Schedule plain = std::get<Plan>(plan_one(subject.problem, "store_all", std::nullopt)).schedule;
+    const Bytes most = simulate_event(plain, platform_).peaks[0].bytes;
+    std::vector<Candidate> candidates = candidates_of(subject, most);
+    const Schedule sweeps = calibration_schedule(subject.problem);
+    OpTimes times;
+    std::vector<Seconds> units;  // store_all's time of each round
+    Progress progress(std::size_t{asked_.rounds + 1} * (candidates.size() + 3));
+    for (std::uint32_t round = 0; round <= asked_.rounds; ++round) {  // the first one warms up
+      const auto shown = [&](Timeline timeline) {
+        progress.add(true);
+        progress.show();
+        return timeline;
+      };
+      const Timeline swept = shown(run_once(subject, sweeps));
+      std::vector<Timeline> stored{shown(run_once(subject, plain))};
+      for (std::size_t c = 0; c < candidates.size(); ++c) {
+        if (c == candidates.size() / 2) stored.push_back(shown(run_once(subject, plain)));
+        Timeline ran = shown(run_once(subject, candidates[c].schedule));
+        if (round > 0) candidates[c].runs.push_back(std::move(ran));
+      }
+      if (round == 0) continue;
+      times.add(subject.problem.graph, sweeps, swept);
+      Seconds sum;
+      for (const Timeline& run : stored) {
+        times.add(subject.problem.graph, plain, run);
+        sum += run.makespan;
+      }
+      units.push_back((1.0 / static_cast<double>(stored.size())) * sum);
+    }
+    progress.clear_line();
+    std::ofstream rows(rows_file(), std::ios::app);
+    for (const Candidate& candidate : candidates) {
+      rows_.push_back(row_of(subject, times, plain, units, candidate));
+      rows << to_json(rows_.back()).dump() << '\n';
+    }
+    const Trace trace = calibrated_trace(load_model(reference), subject.problem, times, by_);
+    const std::string file = fmt::format("trace_{}.json", ++networks_done_);
+    write_trace(std::filesystem::path(request_.folder) / file, trace);
+  }
+
+  ValidationRow row_of(const Subject& subject, const OpTimes& times, const Schedule& plain,
+                       const std::vector<Seconds>& units, const Candidate& candidate) const {
+    const Graph& graph = subject.problem.graph;
+    const Timeline stored = simulate_event(retimed(plain, graph, times), platform_);
+    const Schedule schedule = retimed(candidate.schedule, graph, times);
+    const Timeline simulated = simulate_event(schedule, platform_);
+    ValidationRow row;
+    row.network = subject.reference;
+    row.strategy = candidate.strategy;
+    row.budget = candidate.budget;
+    row.predicted = simulated.makespan / stored.makespan;
+    row.predicted_time = simulated.makespan;
+    row.predicted_peak = row.measured_peak = simulated.peaks[0].bytes;
+    row.predicted_kinds = seconds_by_kind(schedule, simulated);
+    std::vector<double> relative, seconds, distances;
+    for (std::size_t r = 0; r < units.size(); ++r) {
+      const Timeline& run = candidate.runs[r];
+      relative.push_back(run.makespan / units[r]);
+      seconds.push_back(run.makespan.value);
+      const auto error = [&](Bytes peak) { return std::abs((peak - row.predicted_peak).count); };
+      if (error(run.peaks[0].bytes) > error(row.measured_peak)) row.measured_peak = run.peaks[0].bytes;
+    }
+    row.measured.value = median(relative);
+    for (const double each : relative) distances.push_back(std::abs(each - row.measured.value));
+    row.measured.spread = median(std::move(distances));
+    row.measured_time = Seconds{median(seconds)};
+    const auto middle = std::ranges::find(seconds, row.measured_time.value) - seconds.begin();
+    row.measured_kinds = seconds_by_kind(schedule, candidate.runs[static_cast<std::size_t>(middle)]);
+    return row;
+  }
+
+  void sum_up() const {
+    const std::filesystem::path folder = request_.folder;
+    Json object{{"made_by", by_.made_by}, {"date", by_.date}, {"device", by_.device}, {"validation", asked_.name}};
+    object["rounds"] = asked_.rounds;
+    object["summary"] = summary_json(rows_);
+    object["rows"] = Json::array();
+    for (const ValidationRow& row : rows_) object["rows"].push_back(to_json(row));
+    write_json_file(folder / "validation.json", object);
+    const std::string head = fmt::format("{}\n{}, {}, {} rounds\n", by_.made_by, by_.date, by_.device, asked_.rounds);
+    const std::string table = validation_table(rows_);
+    write_text_file(folder / "validation.txt", head + table);
+    std::cout << table;
+  }
+
+  const ValidationRequest& request_;
+  const Validation& asked_;
+  const Interruption interruption_;
+  MeasuredBy by_;
+  Platform platform_;
+  BlockPool pool_;
+  std::vector<ValidationRow> rows_;
+  std::size_t networks_done_ = 0;
+};
+
+}  // namespace
+
+int validate(const ValidationRequest& request) {
+  return Validator(request).run();
+}
+
+}  // namespace plimsoll

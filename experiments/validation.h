@@ -1,0 +1,20 @@
+#pragma once
+// The validation: networks trained for real, schedule after schedule, beside what the simulator says of them.
+
+#include <string>
+
+#include "experiments/validation_file.h"
+
+namespace plimsoll {
+
+struct ValidationRequest {
+  Validation validation;
+  std::string folder, command_line;
+};
+
+/// Measures the machine, then network by network: times of ops, store_all and every schedule, interleaved in rounds.
+/// Writes the calibrated platform, one row a schedule (rows.jsonl) as soon as its network is done, then validation.json
+/// and the table. The exit code: 0, or 130 where Ctrl-C ended it early; what is finished is kept and summed up.
+int validate(const ValidationRequest&);
+
+}  // namespace plimsoll

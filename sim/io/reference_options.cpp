@@ -1,0 +1,83 @@
+#include "sim/io/reference_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+namespace {
+
+[[noreturn]] void refuse(std::string_view reference, std::string_view key, std::string_view what) {
+  throw InputError(located(reference, {}, key, what));
+}
+
+/// `key=value`, or for the first option the value alone.
+void set_option(std::string_view reference, std::span<const ReferenceOption> options, std::string_view text,
+                bool is_first) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos && !is_first) refuse(reference, text, "expected key=value");
+  const std::string_view key =
+      equals == std::string_view::npos && is_first ? options.front().name : text.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? text : text.substr(equals + 1);
+  std::vector<std::string_view> known;
+  for (const ReferenceOption& option : options) {
+    known.push_back(option.name);
+    if (option.name != key) continue;
+    const std::string complaint = option.set(value);
+    if (!complaint.empty()) refuse(reference, key, complaint);
+    return;
+  }
+  refuse(reference, key, "unknown key" + suggestion(key, std::span<const std::string_view>(known)));
+}
+
+}  // namespace
+
+ReferenceOption whole_option(std::string_view name, std::uint32_t& value, std::int64_t least, std::int64_t most) {
+  return {name,
+          [&value, least, most](std::string_view text) -> std::string {
+            const Parsed<std::int64_t> parsed = parse_integer(text);
+            if (parsed.fine() && parsed.value >= least && parsed.value <= most) {
+              value = static_cast<std::uint32_t>(parsed.value);
+              return "";
+            }
+            return fmt::format("expected a whole number from {} to {}, found '{}'", least, most, text);
+          },
+          [&value] { return std::to_string(value); }};
+}
+
+ReferenceOption word_option(std::string_view name, std::uint32_t& value, std::vector<std::string_view> words) {
+  return {name,
+          [&value, words](std::string_view text) -> std::string {
+            const auto found = std::ranges::find(words, text);
+            if (found == words.end()) return fmt::format("expected {}, found '{}'", alternatives(words), text);
+            value = static_cast<std::uint32_t>(found - words.begin());
+            return "";
+          },
+          [&value, words] { return std::string(words[value]); }};
+}
+
+std::string_view reference_name(std::string_view reference) {
+  return reference.substr(0, reference.find(':'));
+}
+
+void set_reference_options(std::string_view reference, std::span<const ReferenceOption> options) {
+  std::string_view rest = reference.substr(reference_name(reference).size());
+  if (!rest.empty()) rest.remove_prefix(1);
+  for (bool is_first = true; !rest.empty(); is_first = false) {
+    const std::size_t comma = rest.find(',');
+    set_option(reference, options, rest.substr(0, comma), is_first);
+    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+  }
+}
+
+std::string reference_help(std::string_view name, std::span<const ReferenceOption> options) {
+  std::string line(name);
+  for (const ReferenceOption& option : options) {
+    line += fmt::format("{}{}={}", line == name ? ":" : ",", option.name, option.shown());
+  }
+  return line;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,192 @@
+// replay, calibrate, compare and validate as scripts use them.
+
+#include <sys/wait.h>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/experiments/temporary_folder.h"
+
+namespace plimsoll {
+namespace {
+
+struct Run {
+  int exit_code = 0;
+  std::string out, err;
+};
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Run plimsoll(const std::string& arguments) {
+  const TemporaryFolder folder;
+  FILE* pipe = popen((PLIMSOLL_PROGRAM " " + arguments + " 2>" + (folder / "err").string()).c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Run run;
+  std::array<char, 4096> chunk{};
+  while (const std::size_t count = fread(chunk.data(), 1, chunk.size(), pipe)) run.out.append(chunk.data(), count);
+  const int status = pclose(pipe);
+  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  run.err = text_of(folder / "err");
+  return run;
+}
+
+const std::string network = "mlp:layers=4,width=32,batch=8";
+
+/// Plans and simulates; the schedule and timeline are left in the folder under the name.
+void simulate(const TemporaryFolder& folder, const std::string& strategy, const std::string& name) {
+  const std::string file = (folder / name).string();
+  const Run run = plimsoll("simulate --trace " + network + " --platform ideal --optimizer sgd --strategy " + strategy +
+                           " --schedule-out " + file + ".json --timeline " + file + ".simulated.json");
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+}
+
+TEST_CASE("a replayed schedule trains as store_all does and has the simulated peak", "[program]") {
+  const TemporaryFolder folder;
+  std::vector<nlohmann::json> answers;
+  for (const std::string strategy : {"store_all", "full_recompute"}) {
+    simulate(folder, strategy, strategy);
+    const std::string schedule = (folder / (strategy + ".json")).string();
+    const Run run = plimsoll("replay --repetitions 2 --json --trace " + network + " --schedule " + schedule);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    answers.push_back(nlohmann::json::parse(run.out));
+    const Run judged = plimsoll("check --json --platform ideal --trace " + network + " --schedule " + schedule);
+    CHECK(nlohmann::json::parse(judged.out)["peak_bytes"] == answers.back()["peak_bytes"]);
+    CHECK(answers.back()["makespans_s"].size() == 2);
+  }
+  CHECK(answers[0]["trained"] == answers[1]["trained"]);
+  CHECK(answers[0]["recompute_s"] == 0.0);
+  CHECK(answers[1]["recompute_s"] > 0.0);
+}
+
+TEST_CASE("replay refuses what it cannot run: exit code 1 by schedule, 2 by input", "[program]") {
+  const TemporaryFolder folder;
+  simulate(folder, "store_all", "s");
+  const std::string good = (folder / "s.json").string();
+  const Run full = plimsoll("replay --memory '30 kB' --trace " + network + " --schedule " + good);
+  CHECK(full.exit_code == 1);
+  CHECK(full.err.starts_with(good + ": out of memory in 'gpu': step "));
+
+  nlohmann::json schedule = nlohmann::json::parse(text_of(good));
+  schedule["steps"].erase(schedule["steps"].size() - 1);
+  const std::string illegal = (folder / "illegal.json").string();
+  std::ofstream(illegal) << schedule;
+  const Run refused = plimsoll("replay --trace " + network + " --schedule " + illegal);
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.err.starts_with(illegal + ": refused, the schedule is not legal: incomplete: "));
+
+  const std::string broken = (folder / "broken.json").string();
+  std::ofstream(broken) << text_of(good).substr(0, 200);
+  CHECK(plimsoll("replay --trace " + network + " --schedule " + broken).exit_code == 2);
+
+  const Run other = plimsoll("replay --trace uniform:4 --schedule " + good);
+  CHECK(other.exit_code == 2);
+  CHECK(other.err.find("made for trace '" + network + "'") != std::string::npos);
+}
+
+TEST_CASE("compare holds two timelines against each other, kind by kind", "[program]") {
+  const TemporaryFolder folder;
+  simulate(folder, "full_recompute", "s");
+  const std::string schedule = (folder / "s.json").string(), simulated = (folder / "s.simulated.json").string();
+  const std::string measured = (folder / "measured.json").string();
+  REQUIRE(plimsoll("replay --trace " + network + " --schedule " + schedule + " --timeline " + measured).exit_code == 0);
+  const Run run = plimsoll("compare --json " + simulated + " " + measured);
+  REQUIRE(run.exit_code == 0);
+  const nlohmann::json json = nlohmann::json::parse(run.out);
+  CHECK(json["simulated_peak_bytes"] == json["measured_peak_bytes"]);
+  std::vector<std::string> kinds;
+  for (const nlohmann::json& row : json["kinds"]) kinds.push_back(row["kind"]);
+  CHECK(kinds == std::vector<std::string>{"whole", "forward", "backward", "update", "recompute"});
+  CHECK(plimsoll("compare --within 0.1 " + simulated + " " + simulated).exit_code == 0);
+  CHECK(plimsoll("compare --within 0.001 " + simulated + " " + measured).exit_code == 1);
+  CHECK(plimsoll("compare " + simulated + " " + schedule).exit_code == 2);
+}
+
+TEST_CASE("compare reads a PyTorch profiler's trace: kernels by who launched them, copies by direction", "[program]") {
+  const Run run = plimsoll("compare --json tests/experiments/kineto.json tests/experiments/kineto.json");
+  REQUIRE(run.exit_code == 0);
+  const nlohmann::json json = nlohmann::json::parse(run.out);
+  const auto microseconds = [&](const std::string& kind) {
+    for (const nlohmann::json& row : json["kinds"]) {
+      if (row["kind"] == kind) return row["measured_s"].get<double>() * 1e6;
+    }
+    return -1.0;
+  };
+  CHECK(microseconds("forward") == Approx(100));
+  CHECK(microseconds("backward") == Approx(200));
+  CHECK(microseconds("update") == Approx(50));
+  CHECK(microseconds("offload") == Approx(30));
+  CHECK(microseconds("prefetch") == Approx(40));
+  CHECK(microseconds("whole") == Approx(352));
+}
+
+TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program]") {
+  const TemporaryFolder folder;
+  const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
+  const Run run = plimsoll("calibrate validate/cpu_link.yaml --repetitions 3 -o " + platform + " --trace " + network +
+                           " --trace-out " + trace);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const Run simulated = plimsoll("simulate --json --strategy rotor --trace " + trace + " --platform " + platform);
+  REQUIRE(simulated.exit_code == 0);
+  const nlohmann::json json = nlohmann::json::parse(simulated.out);
+  CHECK(json["times_rescaled"] == false);
+  CHECK(json["makespan_s"] > 0.0);
+  CHECK(text_of(platform).find("source: \"measured on 2") != std::string::npos);  // with its date
+  const std::string schedule = (folder / "s.json").string();
+  REQUIRE(
+      plimsoll("plan --strategy rotor --trace " + trace + " --platform " + platform + " -o " + schedule).exit_code ==
+      0);
+  const Run replayed = plimsoll("replay --trace " + trace + " --platform " + platform + " --schedule " + schedule);
+  INFO(replayed.err);
+  CHECK(replayed.exit_code == 0);
+  CHECK(plimsoll("calibrate ib_2x8_h100 -o " + platform).exit_code == 2);
+}
+
+TEST_CASE("validate writes a row a schedule and a summary over all", "[program]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
+  std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 2\n"
+                         "networks: ['"
+                      << network
+                      << "', 'lstm:steps=3,width=8,view=graph']\nchain_strategies: [full_recompute, save_on_cpu]\n"
+                         "graph_strategies: [ap_sqrt]\n";
+  const Run run = plimsoll("validate " + file + " -o " + out);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const nlohmann::json json = nlohmann::json::parse(text_of(folder / "out/validation.json"));
+  REQUIRE(json["rows"].size() == 3);
+  for (const nlohmann::json& row : json["rows"]) {
+    CHECK(row["measured_relative"] > 0.0);
+    CHECK(row["time_error"].get<double>() ==
+          Approx(row["predicted_relative"].get<double>() / row["measured_relative"].get<double>() - 1));
+  }
+  CHECK(json["rows"][0]["predicted_peak_bytes"] == json["rows"][0]["measured_peak_bytes"]);
+  CHECK(json["summary"]["all"]["schedules"] == 3);
+  std::ofstream(file, std::ios::app) << "netwrks: []\n";
+  const Run wrong = plimsoll("validate " + file + " -o " + out);
+  CHECK(wrong.exit_code == 2);
+  CHECK(wrong.err.find("netwrks: unknown key; did you mean 'networks'?") != std::string::npos);
+}
+
+TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finished", "[program]") {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "out").string(), err = (folder / "err").string();
+  const int status =
+      std::system(("timeout --preserve-status -s INT 2 " PLIMSOLL_PROGRAM " validate validate/validate_cpu.yaml -o " +
+                   out + " >/dev/null 2>" + err)
+                      .c_str());
+  CHECK(WEXITSTATUS(status) == 130);
+  CHECK(text_of(err).ends_with("interrupted: what is finished is kept\n"));
+  CHECK(std::filesystem::exists(folder / "out/rows.jsonl"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+// The kernels against calculus: a step along a parameter's gradient changes the loss by the gradient's square.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "validate/cpu/cpu_network.h"
+#include "validate/cpu/initial_values.h"
+#include "validate/networks/networks.h"
+
+namespace plimsoll {
+namespace {
+
+/// Every op once, in the graph's order, every tensor with memory of its own.
+class PlainRun {
+ public:
+  explicit PlainRun(const std::string& reference) : made_(with_kernels(named_network(reference).network)) {
+    const Graph& graph = made_.network.graph;
+    for (const Tensor& tensor : graph.tensors) {
+      values_.push_back(tensor.kind == TensorKind::input ? input_value(tensor, 0, vocabulary())
+                                                         : initial_value(tensor));
+    }
+  }
+
+  const Graph& graph() const { return made_.network.graph; }
+  float* numbers(TensorId t) { return static_cast<float*>(static_cast<void*>(values_[t.index].data())); }
+  std::size_t count(TensorId t) const { return values_[t.index].size() / sizeof(float); }
+
+  void run() {
+    for (std::size_t o = 0; o < graph().ops.size(); ++o) {
+      const Op& op = graph().ops[o];
+      scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(op.workspace.count) + 64));
+      KernelArguments arguments;
+      for (const TensorId t : op.inputs) arguments.inputs.push_back(values_[t.index].data());
+      std::vector<std::vector<float>> parts;  // contributions to gradients, which are added
+      for (const TensorId t : op.outputs) {
+        const bool adds = graph()[t].kind == TensorKind::parameter_gradient;
+        parts.emplace_back(adds ? count(t) : 0);
+        arguments.outputs.push_back(adds ? static_cast<void*>(parts.back().data()) : values_[t.index].data());
+      }
+      arguments.scratch = scratch_.data();
+      REQUIRE(made_.kernels[o].run);
+      made_.kernels[o].run(arguments);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        for (std::size_t j = 0; j < parts[i].size(); ++j) numbers(op.outputs[i])[j] += parts[i][j];
+      }
+    }
+  }
+
+  /// Mean of -log(probability of the row's label).
+  double loss() {
+    const auto op = std::ranges::find(graph().ops, "cross_entropy", &Op::kind);
+    const TensorId probabilities = op->outputs[0];
+    const auto classes = static_cast<std::size_t>(graph()[probabilities].shape.back());
+    const std::size_t rows = count(probabilities) / classes;
+    double sum = 0;
+    for (std::size_t r = 0; r < rows; ++r) sum -= std::log(double{numbers(probabilities)[r * classes + r % classes]});
+    return sum / static_cast<double>(rows);
+  }
+
+ private:
+  std::int64_t vocabulary() const {
+    const auto op = std::ranges::find(graph().ops, "embedding", &Op::kind);
+    return op == graph().ops.end() ? 1 : graph()[op->inputs[1]].shape[0];
+  }
+
+  CpuNetwork made_;
+  std::vector<std::vector<std::byte>> values_;
+  std::vector<std::byte> scratch_;
+};
+
+double loss_with_step(const std::string& reference, TensorId parameter, const std::vector<float>& direction,
+                      double step) {
+  PlainRun run(reference);
+  for (std::size_t i = 0; i < direction.size(); ++i) {
+    run.numbers(parameter)[i] += static_cast<float>(step * double{direction[i]});
+  }
+  run.run();
+  return run.loss();
+}
+
+TEST_CASE("gradients of every network agree with differences of the loss", "[validate]") {
+  const std::string reference = GENERATE(
+      "mlp:layers=3,width=12,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=3,classes=5",
+      "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20", "lstm:steps=4,width=8,batch=4,classes=3");
+  PlainRun run(reference);
+  run.run();
+  std::size_t tested = 0;
+  for (std::size_t t = 0; t < run.graph().tensors.size(); ++t) {
+    const auto parameter = id_at<TensorId>(t);
+    const std::string name = "gradient of " + run.graph()[parameter].name;
+    const auto gradient = std::ranges::find(run.graph().tensors, name, &Tensor::name);
+    if (run.graph()[parameter].kind != TensorKind::parameter || gradient == run.graph().tensors.end()) continue;
+    const auto id = id_at<TensorId>(static_cast<std::size_t>(gradient - run.graph().tensors.begin()));
+    const std::vector<float> direction(run.numbers(id), run.numbers(id) + run.count(id));
+    double square = 0;
+    for (const float g : direction) square += double{g} * double{g};
+    INFO(reference << ", " << run.graph()[parameter].name << ", length " << std::sqrt(square));
+    if (std::sqrt(square) < 1e-4) continue;  // below what differences of floats can show
+    const double step = 2e-3 / std::sqrt(square);
+    const double slope = (loss_with_step(reference, parameter, direction, step) -
+                          loss_with_step(reference, parameter, direction, -step)) /
+                         (2 * step);
+    CHECK(slope == Approx(square).epsilon(0.03));
+    ++tested;
+  }
+  CHECK(tested >= 2);
+}
+
+}  // namespace
+}  // namespace plimsoll

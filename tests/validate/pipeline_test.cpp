@@ -1,0 +1,57 @@
+// Several devices: each with its own memory and threads, activations and gradients sent between them.
+
+#include <catch2/catch.hpp>
+
+#include "sim/core/check.h"
+#include "sim/core/lowering.h"
+#include "strategies/common/chain_pass.h"
+#include "strategies/rematerialization/rotor.h"
+#include "tests/generate/problems.h"
+#include "tests/validate/training.h"
+
+namespace plimsoll {
+namespace {
+
+/// A rotor tape of each part on the least budget that it can do, or store_all's.
+Tape tape_of(const Problem& problem, const Partition& partition, PartId id, bool rematerializes) {
+  const ChainPart part = chain_part(problem, partition.parts[id.index]);
+  if (!rematerializes) {
+    return chain_tape(problem, partition, id, part, store_all_sequence(part.chain.stages.size()));
+  }
+  const auto in_flight = static_cast<std::uint32_t>(partition.parts.size()) - id.index;
+  const PartTask task{problem, partition, id, in_flight};
+  const Options options(rotor_options, {});
+  const std::optional<Bytes> nothing = Bytes{0};
+  const TapeOutcome least = rotor_tapes(task, options, std::span(&nothing, 1), nullptr).front();
+  const std::optional<Bytes> budget = std::get<Infeasible>(least).smallest;
+  const TapeOutcome made = rotor_tapes(task, options, std::span(&budget, 1), nullptr).front();
+  return std::get<PlannedTape>(made).tape;
+}
+
+TEST_CASE("1F1B on three devices trains as one device does, with and without rematerialization", "[validate]") {
+  const bool rematerializes = GENERATE(false, true);
+  const std::string network = GENERATE("mlp:layers=6,width=24,batch=6,classes=4",
+                                       "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20",
+                                       "resnet:blocks=4,channels=4,picture=16,batch=2,classes=5");
+  INFO(network << (rematerializes ? ", rotor" : ", store_all"));
+  constexpr BytesPerSecond fast{20e9};
+  const ProblemOptions options{.micro_batches = 4, .optimizer = Optimizer::adam};
+  const Training one = training_of(network, one_gpu(), options);
+  const Training three = training_of(network, gpus({.count = 3, .to_host = fast, .to_peers = fast}), options);
+  const Partition partition = one_forward_one_backward(three.problem, {0, 2, 4});
+  std::vector<Tape> tapes;
+  for (std::uint32_t p = 0; p < 3; ++p) tapes.push_back(tape_of(three.problem, partition, PartId{p}, rematerializes));
+  const std::variant<Schedule, std::string> made = lower(three.problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  const Replayed run = replayed(three, schedule);
+  const PlanOutcome plain = planned(one.problem, "store_all");
+  const Replayed alone = replayed(one, std::get<Plan>(plain).schedule);
+  CHECK(differing(run, alone).empty());
+  CHECK(differing(alone, run).empty());
+  const std::vector<Bytes> counted = recount(schedule, run.timeline, three.problem.platform);
+  for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == run.timeline.peaks[m].bytes);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,113 @@
+// The proof that schedules are right: replayed with real tensors, every strategy's schedule ends with the parameters,
+// gradients and states of plain training, bit for bit, and takes the live bytes that were promised.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/core/check.h"
+#include "tests/validate/training.h"
+
+namespace plimsoll {
+namespace {
+
+const std::vector<std::string> networks{
+    "mlp:layers=5,width=24,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=2,classes=5",
+    "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20", "lstm:steps=6,width=8,batch=4,classes=3"};
+
+/// Budgets from the least that the strategy can do to all that it asks for.
+std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, const std::string& spec) {
+  const PlanOutcome nothing = planned(problem, spec, Bytes{0});
+  if (std::holds_alternative<Plan>(nothing)) return {std::nullopt};
+  const Bytes least = std::get<Infeasible>(nothing).smallest.value();
+  const PlanOutcome free = planned(problem, spec);
+  const Bytes most = std::get<Plan>(free).peak;
+  std::vector<std::optional<Bytes>> budgets{least};
+  if (least < most) budgets.emplace_back(Bytes{(least.count + most.count) / 2});
+  budgets.emplace_back(std::nullopt);
+  return budgets;
+}
+
+/// Plain training: the schedule that everything is held to, and what it ends with.
+struct Plain {
+  Schedule schedule;
+  Replayed run;
+};
+
+Plain plain_training(const Training& training) {
+  const PlanOutcome outcome = planned(training.problem, "store_all");
+  const Schedule& schedule = std::get<Plan>(outcome).schedule;
+  return {schedule, replayed(training, schedule)};
+}
+
+/// Equal to the bit where contributions to gradients are added in the same order; where a shared parameter's are not, a
+/// sum of floats is another by its rounding, and so is all that follows from it.
+void hold_to_plain(const Training& training, const Plain& plain, const Schedule& schedule, const Replayed& run) {
+  constexpr double rounding = 2e-5;  // of some ten contributions of 24 bits, relative to the largest number
+  const bool same_order = contributions(training.problem, schedule) == contributions(training.problem, plain.schedule);
+  for (const std::string& name : differing(run, plain.run)) {
+    INFO(name);
+    CHECK_FALSE(same_order);
+    REQUIRE(plain.run.values.contains(name));
+    CHECK(relative_difference(run, plain.run, name) <= rounding);
+  }
+  CHECK(run.values.size() > 2);
+}
+
+void prove(const Training& training, const Plain& plain, const std::string& spec) {
+  const Problem& problem = training.problem;
+  for (const std::optional<Bytes> budget : budgets_of(problem, spec)) {
+    INFO("plimsoll simulate --trace " << problem.graph.name << " --strategy '" << spec << "' --memory '"
+                                      << (budget ? std::to_string(budget->count) : "unlimited") << " B'");
+    const PlanOutcome outcome = planned(problem, spec, budget);
+    REQUIRE(std::holds_alternative<Plan>(outcome));
+    const Schedule& schedule = std::get<Plan>(outcome).schedule;
+    const Replayed run = replayed(training, schedule);
+    hold_to_plain(training, plain, schedule, run);
+    CHECK(recount(schedule, run.timeline, problem.platform)[0] == run.timeline.peaks[0].bytes);
+  }
+}
+
+TEST_CASE("store_all replayed on a chain and on its graph ends with the same parameters and gradients", "[validate]") {
+  for (const std::string& network : networks) {
+    const Training chain = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
+    const Training graph = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 2});
+    INFO(network);
+    const Replayed a = plain_training(chain).run, b = plain_training(graph).run;
+    CHECK(differing(a, b).empty());
+    CHECK(differing(b, a).empty());
+    CHECK(a.values.size() > 4);
+  }
+}
+
+TEST_CASE("every strategy for chains trains as plain training does", "[validate]") {
+  for (const std::string& network : networks) {
+    const Training training = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
+    const Plain plain = plain_training(training);
+    for (const StrategyInfo& strategy : strategies()) prove(training, plain, std::string(strategy.name));
+  }
+}
+
+/// Integer programs are solved on the smallest network only.
+bool is_slow(const StrategyInfo& strategy) {
+  constexpr std::array<std::string_view, 4> programs{"checkmate", "checkmate_lp", "monet", "offload_exact"};
+  return std::ranges::find(programs, strategy.name) != programs.end();
+}
+
+TEST_CASE("every strategy for graphs trains as plain training does", "[validate]") {
+  const std::vector<std::string> graphs{
+      "mlp:layers=2,width=24,batch=6,classes=4", "resnet:blocks=1,channels=4,picture=16,batch=2,classes=5",
+      "gpt:layers=1,width=16,heads=2,sequence=8,batch=2,vocabulary=20", "lstm:steps=3,width=8,batch=4,classes=3"};
+  for (const std::string& network : graphs) {
+    const Training training = training_of(network + ",view=graph,updates=sgd", one_gpu(), {.micro_batches = 2});
+    const Plain plain = plain_training(training);
+    for (const StrategyInfo& strategy : strategies()) {
+      if (strategy.chains_only || (is_slow(strategy) && network != graphs.front())) continue;
+      prove(training, plain, std::string(strategy.name));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

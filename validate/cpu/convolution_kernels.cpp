@@ -1,0 +1,175 @@
+// Convolution and pooling of pictures, channels last: x (batch, height, width, channels), weight (height, width, from,
+// to). Windows of k x k with stride s are padded by (k - 1) / 2 before, and behind so that ceil(size / s) results come
+// out.
+
+#include <algorithm>
+
+#include "validate/cpu/kernel_table.h"
+#include "validate/cpu/onednn.h"
+
+namespace plimsoll {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+memory::desc picture(const Tensor& x) {
+  const std::int64_t h = x.shape[1], w = x.shape[2], c = x.shape[3];
+  return strided({x.shape[0], c, h, w}, {h * w * c, 1, w * c, c});
+}
+
+memory::desc kernel_weights(const Tensor& weight) {
+  const std::int64_t h = weight.shape[0], w = weight.shape[1], from = weight.shape[2], to = weight.shape[3];
+  return strided({to, from, h, w}, {1, to, w * from * to, from * to});
+}
+
+/// Windows over one picture.
+struct Windows {
+  std::int64_t kernel, stride, before, behind_height, behind_width;
+
+  Windows(const Tensor& x, const Tensor& y, std::int64_t k, std::int64_t s)
+      : kernel(k),
+        stride(s),
+        before((k - 1) / 2),
+        behind_height((y.shape[1] - 1) * s + k - x.shape[1] - before),
+        behind_width((y.shape[2] - 1) * s + k - x.shape[2] - before) {}
+  Dims strides() const { return {stride, stride}; }
+  Dims padding_before() const { return {before, before}; }
+  Dims padding_behind() const { return {behind_height, behind_width}; }
+};
+
+Windows windows_of(const Tensor& x, const Tensor& weight, const Tensor& y, const Op& op) {
+  return {x, y, weight.shape[0], whole_attribute(op, "stride")};
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Tensor& x, const Tensor& weight, const Tensor& y,
+                                                       const Windows& w) {
+  return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm::convolution_direct, picture(x),
+                                          kernel_weights(weight), picture(y), w.strides(), w.padding_before(),
+                                          w.padding_behind()),
+          own_scratch(), cpu_engine()};
+}
+
+Kernel convolution(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &y = graph[op.outputs[0]];
+  const auto desc = forward_desc(x, weight, y, windows_of(x, weight, y, op));
+  return bound_kernel(dnnl::convolution_forward(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, picture(x), false, 0},
+                       {DNNL_ARG_WEIGHTS, kernel_weights(weight), false, 1},
+                       {DNNL_ARG_DST, picture(y), true, 0}});
+}
+
+/// inputs: gradient, weight.
+Kernel convolution_input_gradient(const Graph& graph, const Op& op) {
+  const Tensor &y = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &x = graph[op.outputs[0]];
+  const Windows w = windows_of(x, weight, y, op);
+  const dnnl::convolution_backward_data::primitive_desc desc(
+      dnnl::convolution_backward_data::desc(algorithm::convolution_direct, picture(x), kernel_weights(weight),
+                                            picture(y), w.strides(), w.padding_before(), w.padding_behind()),
+      own_scratch(), cpu_engine(), forward_desc(x, weight, y, w));
+  return bound_kernel(dnnl::convolution_backward_data(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_DIFF_DST, picture(y), false, 0},
+                       {DNNL_ARG_WEIGHTS, kernel_weights(weight), false, 1},
+                       {DNNL_ARG_DIFF_SRC, picture(x), true, 0}});
+}
+
+/// inputs: x, gradient.
+Kernel convolution_weight_gradient(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]], &weight = graph[op.outputs[0]];
+  const Windows w = windows_of(x, weight, y, op);
+  const dnnl::convolution_backward_weights::primitive_desc desc(
+      dnnl::convolution_backward_weights::desc(algorithm::convolution_direct, picture(x), kernel_weights(weight),
+                                               picture(y), w.strides(), w.padding_before(), w.padding_behind()),
+      own_scratch(), cpu_engine(), forward_desc(x, weight, y, w));
+  return bound_kernel(dnnl::convolution_backward_weights(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, picture(x), false, 0},
+                       {DNNL_ARG_DIFF_DST, picture(y), false, 1},
+                       {DNNL_ARG_DIFF_WEIGHTS, kernel_weights(weight), true, 0}});
+}
+
+// --- pooling
+
+constexpr std::int64_t pool_window = 3, pool_stride = 2;
+
+Kernel max_pool(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
+  const Windows w(x, y, pool_window, pool_stride);
+  const dnnl::pooling_forward::primitive_desc desc(
+      dnnl::pooling_forward::desc(dnnl::prop_kind::forward_inference, algorithm::pooling_max, picture(x), picture(y),
+                                  w.strides(), {pool_window, pool_window}, w.padding_before(), w.padding_behind()),
+      own_scratch(), cpu_engine());
+  return bound_kernel(dnnl::pooling_forward(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, picture(y), true, 0}});
+}
+
+/// inputs: x, gradient. The gradient of a window goes to its first largest pixel, found anew: nothing is kept for it.
+Kernel max_pool_gradient(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]];
+  const std::int64_t batch = x.shape[0], height = x.shape[1], width = x.shape[2], channels = x.shape[3];
+  const std::int64_t rows = y.shape[1], columns = y.shape[2];
+  const Windows w(x, y, pool_window, pool_stride);
+  return {[=](const KernelArguments& a) {
+            const float *from = a.in(0), *gradient = a.in(1);
+            std::fill_n(a.out(), batch * height * width * channels, 0.0F);
+            for (std::int64_t window = 0; window < batch * rows * columns; ++window) {
+              const std::int64_t n = window / (rows * columns), i = window / columns % rows, j = window % columns;
+              const std::int64_t top = std::max<std::int64_t>(0, i * w.stride - w.before);
+              const std::int64_t left = std::max<std::int64_t>(0, j * w.stride - w.before);
+              const std::int64_t bottom = std::min(height, i * w.stride - w.before + w.kernel);
+              const std::int64_t right = std::min(width, j * w.stride - w.before + w.kernel);
+              for (std::int64_t c = 0; c < channels; ++c) {
+                std::int64_t best = ((n * height + top) * width + left) * channels + c;
+                for (std::int64_t h = top; h < bottom; ++h) {
+                  for (std::int64_t v = left; v < right; ++v) {
+                    const std::int64_t pixel = ((n * height + h) * width + v) * channels + c;
+                    if (from[pixel] > from[best]) best = pixel;
+                  }
+                }
+                a.out()[best] += gradient[window * channels + c];
+              }
+            }
+          },
+          {}};
+}
+
+dnnl::pooling_forward::primitive_desc average_desc(const Tensor& x, const memory::desc& y) {
+  return {dnnl::pooling_forward::desc(dnnl::prop_kind::forward_training, algorithm::pooling_avg_exclude_padding,
+                                      picture(x), y, {1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}),
+          own_scratch(), cpu_engine()};
+}
+
+memory::desc one_pixel(const Tensor& y) {
+  return strided({y.shape[0], y.shape[1], 1, 1}, {y.shape[1], 1, y.shape[1], y.shape[1]});
+}
+
+Kernel average_pool(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
+  const auto desc = average_desc(x, one_pixel(y));
+  return bound_kernel(dnnl::pooling_forward(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, one_pixel(y), true, 0}});
+}
+
+Kernel average_pool_gradient(const Graph& graph, const Op& op) {
+  const Tensor &y = graph[op.inputs[0]], &x = graph[op.outputs[0]];
+  const dnnl::pooling_backward::primitive_desc desc(
+      dnnl::pooling_backward::desc(algorithm::pooling_avg_exclude_padding, picture(x), one_pixel(y), {1, 1},
+                                   {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}),
+      own_scratch(), cpu_engine(), average_desc(x, one_pixel(y)));
+  return bound_kernel(dnnl::pooling_backward(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_DIFF_DST, one_pixel(y), false, 0}, {DNNL_ARG_DIFF_SRC, picture(x), true, 0}});
+}
+
+}  // namespace
+
+std::optional<Kernel> convolution_kernel(const Graph& graph, const Op& op) {
+  if (op.kind == "convolution") return convolution(graph, op);
+  if (op.kind == "convolution_input_gradient") return convolution_input_gradient(graph, op);
+  if (op.kind == "convolution_weight_gradient") return convolution_weight_gradient(graph, op);
+  if (op.kind == "max_pool") return max_pool(graph, op);
+  if (op.kind == "max_pool_gradient") return max_pool_gradient(graph, op);
+  if (op.kind == "average_pool") return average_pool(graph, op);
+  if (op.kind == "average_pool_gradient") return average_pool_gradient(graph, op);
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

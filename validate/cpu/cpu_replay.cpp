@@ -1,0 +1,430 @@
+#include "validate/cpu/cpu_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "sim/core/expects.h"
+#include "validate/cpu/initial_values.h"
+#include "validate/cpu/memory_ledger.h"
+#include "validate/cpu/paced_copy.h"
+#include "validate/networks/packing.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a region's bytes are made of while it is live.
+struct Room {
+  std::byte* address = nullptr;
+  std::uint32_t buffers = 0;
+};
+
+/// A kernel call with its addresses.
+struct ReadyCall {
+  const PlannedCall* call = nullptr;
+  KernelArguments arguments;
+};
+
+/// A step that is about to run: everything that must not be looked up while others run.
+struct ReadyStep {
+  std::vector<ReadyCall> calls;
+  std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::byte* workspace = nullptr;
+};
+
+class CpuReplay {
+ public:
+  CpuReplay(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, const CpuNetwork& cpu,
+            BlockPool& pool, const CpuReplayOptions& options)
+      : graph_(problem.graph),
+        platform_(problem.platform),
+        schedule_(schedule),
+        plan_(plan),
+        cpu_(cpu),
+        pool_(pool),
+        options_(options),
+        rooms_(plan.regions.size()),
+        missing_(schedule.steps.size(), 0),
+        dependents_(schedule.steps.size()),
+        done_(schedule.steps.size(), false),
+        steps_of_(schedule.streams.size()),
+        wakes_(schedule.streams.size()) {
+    for (const Memory& memory : platform_.memories) ledgers_.emplace_back(memory.capacity);
+    for (const Endpoints& ends : schedule.routes) paces_.push_back(pace_of(platform_, ends));
+    measured_.timeline.steps.resize(schedule.steps.size());
+    depend();
+  }
+
+  ~CpuReplay() {
+    for (std::size_t r = 0; r < rooms_.size(); ++r) {
+      if (rooms_[r].address != nullptr) pool_.give_back(rooms_[r].address, plan_.regions[r].bytes);
+    }
+  }
+  CpuReplay(const CpuReplay&) = delete;
+  CpuReplay& operator=(const CpuReplay&) = delete;
+
+  std::variant<Replayed, ReplayFailure> run() {
+    make_inputs();
+    if (!make_resident()) return ReplayFailure{*failure_};
+    {
+      std::unique_lock lock(mutex_);
+      std::vector<std::jthread> threads;
+      for (std::size_t s = 0; s < steps_of_.size(); ++s) {
+        threads.emplace_back([this, s] { work(id_at<StreamId>(s)); });
+      }
+      all_waiting_.wait(lock, [&] { return waiting_ == steps_of_.size(); });
+      began_ = Clock::now();
+      running_ = true;
+      run_instants(initially_ready());
+      for (std::condition_variable& wake : wakes_) wake.notify_one();
+      lock.unlock();
+    }  // joins
+    if (failure_) return ReplayFailure{*failure_};
+    for (const MemoryLedger& ledger : ledgers_) measured_.timeline.peaks.push_back(ledger.peak());
+    for (const Interval& ran : measured_.timeline.steps) {
+      measured_.timeline.makespan = std::max(measured_.timeline.makespan, ran.finish);
+    }
+    if (options_.keeps_values) keep_values();
+    return std::move(measured_);
+  }
+
+ private:
+  // --- before: dependencies, data, what is resident
+
+  bool is_instant(StepId s) const { return plan_.steps[s.index].calls.empty() && !plan_.steps[s.index].copy; }
+
+  void depend() {
+    std::vector<std::optional<StepId>> last(schedule_.streams.size());
+    for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
+      const Step& step = schedule_.steps[i];
+      const auto s = id_at<StepId>(i);
+      std::vector<StepId> needs(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
+      if (last[step.stream.index]) needs.push_back(*last[step.stream.index]);
+      std::ranges::sort(needs);
+      needs.erase(std::ranges::unique(needs).begin(), needs.end());
+      missing_[i] = static_cast<std::uint32_t>(needs.size());
+      for (const StepId need : needs) dependents_[need.index].push_back(s);
+      last[step.stream.index] = s;
+      if (!is_instant(s)) steps_of_[step.stream.index].push_back(s);
+    }
+  }
+
+  std::vector<StepId> initially_ready() const {
+    std::vector<StepId> ready;
+    for (std::size_t s = 0; s < missing_.size(); ++s) {
+      if (missing_[s] == 0 && is_instant(id_at<StepId>(s))) ready.push_back(id_at<StepId>(s));
+    }
+    return ready;
+  }
+
+  /// Prepared beforehand, so that loading is one copy.
+  void make_inputs() {
+    const Graph& network = cpu_.network.graph;
+    std::int64_t vocabulary = 1;
+    for (const Op& op : network.ops) {
+      if (op.kind == "embedding") vocabulary = network[op.inputs[1]].shape[0];
+    }
+    for (std::uint32_t m = 0; m < schedule_.micro_batches; ++m) {
+      inputs_.push_back(input_value(network[cpu_.network.boundaries[0]], m, vocabulary));
+    }
+  }
+
+  bool make_resident() {
+    std::map<std::string, const Tensor*> known;  // the network's tensors have shapes, by which numbers are scaled
+    for (const Tensor& tensor : cpu_.network.graph.tensors) known[tensor.name] = &tensor;
+    for (const BufferId b : schedule_.resident) {
+      if (!has_room(schedule_[b].memory, schedule_[b].bytes, "before the first step", b)) return false;
+      ledgers_[schedule_[b].memory.index].take(schedule_[b].bytes, std::nullopt);
+      open(b);
+      const std::vector<std::byte> value = initial_value(*known.at(graph_[schedule_[b].tensor].name));
+      const Buffer& buffer = schedule_[b];
+      std::copy_n(value.begin() + buffer.range_offset.count, buffer.range_length.count, address_of(b));
+    }
+    return true;
+  }
+
+  // --- memory, always under the lock while threads run
+
+  bool has_room(MemoryId memory, Bytes bytes, const std::string& when, std::optional<BufferId> b) {
+    MemoryLedger& ledger = ledgers_[memory.index];
+    if (ledger.has_room_for(bytes)) return true;
+    const std::string what =
+        b ? fmt::format("buffer {} ('{}')", b->index, graph_[schedule_[*b].tensor].name) : std::string("its workspace");
+    fail(fmt::format("out of memory in '{}': {}: {} needs {} B, {} B are free", platform_[memory].name, when, what,
+                     bytes.count, ledger.free().count));
+    return false;
+  }
+
+  Room& room_of(BufferId b) { return rooms_[plan_.region_of[b.index].index]; }
+
+  std::byte* address_of(BufferId b) { return room_of(b).address + schedule_[b].range_offset.count; }
+
+  void open(BufferId b) {
+    Room& room = room_of(b);
+    if (room.buffers++ == 0) room.address = pool_.take(plan_.regions[plan_.region_of[b.index].index].bytes);
+    poison(address_of(b), schedule_[b].range_length);
+  }
+
+  void close(BufferId b) {
+    poison(address_of(b), schedule_[b].range_length);
+    Room& room = room_of(b);
+    if (--room.buffers > 0) return;
+    pool_.give_back(std::exchange(room.address, nullptr), plan_.regions[plan_.region_of[b.index].index].bytes);
+  }
+
+  void poison(std::byte* address, Bytes bytes) const {
+    if (options_.poisons) std::memset(address, 0xFF, static_cast<std::size_t>(bytes.count));
+  }
+
+  void fail(const std::string& why) {
+    if (!failure_) failure_ = why;
+    for (std::condition_variable& wake : wakes_) wake.notify_one();
+  }
+
+  // --- the life of a step
+
+  /// Every event has a date and a round of its own, in the order in which the lock saw them.
+  std::pair<Seconds, std::uint32_t> now() {
+    const Seconds date{std::chrono::duration<double>(Clock::now() - began_).count()};
+    round_ = date == last_date_ ? round_ + 1 : 0;
+    last_date_ = date;
+    return {date, round_};
+  }
+
+  std::string text(StepId s) const {
+    const OpId op = schedule_[s].op;
+    return fmt::format("step {}{}", s.index, op == no_op ? "" : " ('" + graph_[op].name + "')");
+  }
+
+  bool start(StepId s, ReadyStep& ready) {
+    const Step& step = schedule_[s];
+    Interval& ran = measured_.timeline.steps[s.index];
+    std::tie(ran.start, ran.start_round) = now();
+    const MemoryId own = platform_[schedule_[step.stream].device].memory;
+    std::vector<Bytes> sums(ledgers_.size());
+    sums[own.index] += step.workspace;
+    if (!has_room(own, step.workspace, text(s), std::nullopt)) return false;
+    for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+      Bytes& sum = sums[schedule_[b].memory.index];
+      sum += schedule_[b].bytes;
+      if (!has_room(schedule_[b].memory, sum, text(s), b)) return false;
+    }
+    for (std::size_t m = 0; m < sums.size(); ++m) ledgers_[m].take(sums[m], s);
+    try {
+      for (const BufferId b : schedule_.buffers_in(step.allocates)) open(b);
+      if (step.workspace > Bytes{0}) ready.workspace = pool_.take(step.workspace);
+    } catch (const std::bad_alloc&) {
+      fail(fmt::format("out of memory: {}: the machine gives no more", text(s)));
+      return false;
+    }
+    poison(ready.workspace, ready.workspace == nullptr ? Bytes{0} : step.workspace);
+    resolve(s, ready);
+    return true;
+  }
+
+  void* address_of(const Address& address, const ReadyStep& ready) {
+    std::byte* base = address.region ? rooms_[address.region->index].address : ready.workspace;
+    return base == nullptr ? nullptr : base + address.offset.count;
+  }
+
+  void resolve(StepId s, ReadyStep& ready) {
+    const PlannedStep& planned = plan_.steps[s.index];
+    for (const PlannedCall& call : planned.calls) {
+      ReadyCall made{&call, {}};
+      for (const Address& a : call.inputs) made.arguments.inputs.push_back(address_of(a, ready));
+      for (const Address& a : call.outputs) made.arguments.outputs.push_back(address_of(a, ready));
+      made.arguments.scratch = address_of({std::nullopt, call.scratch}, ready);
+      if (call.statistics) made.arguments.statistics = static_cast<float*>(address_of({call.statistics, {}}, ready));
+      ready.calls.push_back(std::move(made));
+    }
+    if (!planned.copy) return;
+    ready.from = rooms_[planned.copy->from.index].address + planned.copy->offset.count;
+    ready.to = rooms_[planned.copy->to.index].address + planned.copy->offset.count;
+  }
+
+  void finish(StepId s, std::byte* workspace) {
+    const Step& step = schedule_[s];
+    Interval& ran = measured_.timeline.steps[s.index];
+    std::tie(ran.finish, ran.finish_round) = now();
+    const MemoryId own = platform_[schedule_[step.stream].device].memory;
+    if (workspace != nullptr) pool_.give_back(workspace, step.workspace);
+    ledgers_[own.index].give_back(step.workspace);
+    for (const BufferId b : schedule_.buffers_in(step.frees)) {
+      close(b);
+      ledgers_[schedule_[b].memory.index].give_back(schedule_[b].bytes);
+    }
+    done_[s.index] = true;
+  }
+
+  /// Steps that only free run where they become ready, without a thread's waking up.
+  void run_instants(std::vector<StepId> ready) {
+    while (!ready.empty()) {
+      const StepId s = ready.back();
+      ready.pop_back();
+      ReadyStep nothing;
+      if (!start(s, nothing)) return;
+      finish(s, nothing.workspace);
+      release(s, ready);
+    }
+  }
+
+  void release(StepId s, std::vector<StepId>& instants) {
+    for (const StepId next : dependents_[s.index]) {
+      if (--missing_[next.index] > 0) continue;
+      if (is_instant(next)) {
+        instants.push_back(next);
+      } else {
+        wakes_[schedule_[next].stream.index].notify_one();
+      }
+    }
+  }
+
+  // --- threads
+
+  void work(StreamId stream) {
+    use_one_thread();
+    sleep_precisely();
+    std::unique_lock lock(mutex_);
+    if (++waiting_ == steps_of_.size()) all_waiting_.notify_one();
+    for (const StepId s : steps_of_[stream.index]) {
+      wakes_[stream.index].wait(lock, [&] { return failure_ || (running_ && missing_[s.index] == 0); });
+      if (failure_) return;
+      ReadyStep ready;
+      if (!start(s, ready)) return;
+      lock.unlock();
+      const std::string trouble = execute_or_say_why(s, ready);
+      lock.lock();
+      if (!trouble.empty()) fail(fmt::format("{}: {}", text(s), trouble));
+      finish(s, ready.workspace);
+      std::vector<StepId> instants;
+      release(s, instants);
+      run_instants(std::move(instants));
+    }
+  }
+
+  /// A thread is a border: what a kernel's library throws ends there.
+  std::string execute_or_say_why(StepId s, const ReadyStep& ready) {
+    try {
+      execute(s, ready);
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
+  void execute(StepId s, const ReadyStep& ready) {
+    const PlannedStep& planned = plan_.steps[s.index];
+    for (const PlannedLoad& load : planned.loads) {
+      std::ranges::copy(inputs_[load.micro_batch], rooms_[load.region.index].address);
+    }
+    for (const ReadyCall& call : ready.calls) execute(call);
+    if (planned.copy) execute(schedule_[s], *planned.copy, ready);
+  }
+
+  void execute(const ReadyCall& ready) const {
+    const Kernel& kernel = cpu_.kernels[ready.call->op.index];
+    if (!ready.call->accumulates) return kernel.run(ready.arguments);
+    // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
+    const Op& op = cpu_.network.graph[ready.call->op];
+    KernelArguments arguments = ready.arguments;
+    auto* scratch = static_cast<std::byte*>(arguments.scratch);
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      arguments.outputs[i] = scratch;
+      scratch += aligned(cpu_.network.graph[op.outputs[i]].bytes).count;
+    }
+    arguments.scratch = scratch;
+    kernel.run(arguments);
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      auto* sum = static_cast<float*>(ready.arguments.outputs[i]);
+      const auto* part = static_cast<const float*>(arguments.outputs[i]);
+      const std::int64_t n = cpu_.network.graph[op.outputs[i]].bytes.count / 4;
+      for (std::int64_t j = 0; j < n; ++j) sum[j] += part[j];
+    }
+  }
+
+  void execute(const Step& step, const PlannedCopy& copy, const ReadyStep& ready) const {
+    LinkPace pace;
+    if (options_.pace == Pace::links) {
+      pace = paces_[step.work.route.index];
+      pace.latency += step.work.seconds;
+    }
+    paced_copy(ready.to, ready.from, copy.bytes, pace);
+  }
+
+  // --- after
+
+  void keep_values() {
+    std::map<std::string, Bytes> whole;  // how much of each has been found
+    for (std::size_t i = 0; i < schedule_.buffers.size(); ++i) {
+      const auto b = id_at<BufferId>(i);
+      const Buffer& buffer = schedule_[b];
+      const Tensor& tensor = graph_[buffer.tensor];
+      if (per_micro_batch(tensor.kind) || room_of(b).address == nullptr || !is_live(b)) continue;
+      std::vector<std::byte>& value = measured_.values[tensor.name];
+      value.resize(static_cast<std::size_t>(tensor.bytes.count));
+      std::copy_n(address_of(b), buffer.range_length.count, value.begin() + buffer.range_offset.count);
+    }
+  }
+
+  bool is_live(BufferId b) const {
+    const auto frees = [&](const Step& step) {
+      const auto freed = schedule_.buffers_in(step.frees);
+      return std::ranges::find(freed, b) != freed.end();
+    };
+    return std::ranges::none_of(schedule_.steps, frees);
+  }
+
+  const Graph& graph_;
+  const Platform& platform_;
+  const Schedule& schedule_;
+  const ReplayPlan& plan_;
+  const CpuNetwork& cpu_;
+  BlockPool& pool_;
+  const CpuReplayOptions options_;
+  std::vector<std::vector<std::byte>> inputs_;  // by micro-batch
+  std::vector<LinkPace> paces_;                 // by route
+
+  std::mutex mutex_;  // guards all below while threads run
+  std::vector<MemoryLedger> ledgers_;
+  std::vector<Room> rooms_;                      // by region
+  std::vector<std::uint32_t> missing_;           // by step: how many steps it waits for
+  std::vector<std::vector<StepId>> dependents_;  // by step
+  std::vector<bool> done_;                       // by step
+  std::vector<std::vector<StepId>> steps_of_;    // by stream: those that its thread runs
+  std::vector<std::condition_variable> wakes_;   // by stream
+  std::condition_variable all_waiting_;
+  std::size_t waiting_ = 0;
+  bool running_ = false;
+  std::optional<std::string> failure_;
+  Clock::time_point began_;
+  Seconds last_date_{-1};
+  std::uint32_t round_ = 0;
+  Replayed measured_;
+};
+
+}  // namespace
+
+std::variant<Replayed, ReplayFailure> replay_on_cpu(const Problem& problem, const Schedule& schedule,
+                                                    const ReplayPlan& plan, const CpuNetwork& cpu, BlockPool& pool,
+                                                    const CpuReplayOptions& options) {
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    for (const PlannedCall& call : plan.steps[s].calls) {
+      if (cpu.kernels[call.op.index].run) continue;
+      const Op& op = cpu.network.graph[call.op];
+      return ReplayFailure{
+          fmt::format("step {} ('{}'): the CPU backend has no kernel of kind '{}'", s, op.name, op.kind)};
+    }
+  }
+  return CpuReplay(problem, schedule, plan, cpu, pool, options).run();
+}
+
+}  // namespace plimsoll

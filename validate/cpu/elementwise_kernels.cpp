@@ -1,0 +1,85 @@
+// ReLU, GELU, softmax and sums.
+
+#include "validate/cpu/kernel_table.h"
+#include "validate/cpu/onednn.h"
+
+namespace plimsoll {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+/// As one row, whatever the shape.
+memory::desc flat(const Tensor& tensor) {
+  return dense({tensor.bytes.count / 4});
+}
+
+memory::desc rows(const Tensor& tensor) {
+  const std::int64_t columns = tensor.shape.back();
+  return dense({tensor.bytes.count / 4 / columns, columns});
+}
+
+dnnl::eltwise_forward::primitive_desc forward_desc(const memory::desc& all, algorithm kind) {
+  return {dnnl::eltwise_forward::desc(dnnl::prop_kind::forward_training, kind, all, 0.0F, 0.0F), own_scratch(),
+          cpu_engine()};
+}
+
+Kernel elementwise(const Graph& graph, const Op& op, algorithm kind) {
+  const memory::desc all = flat(graph[op.inputs[0]]);
+  const auto desc = forward_desc(all, kind);
+  return bound_kernel(dnnl::eltwise_forward(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, all, false, 0}, {DNNL_ARG_DST, all, true, 0}});
+}
+
+/// `data` is the oneDNN argument that the first input is: the layer's input or its output.
+Kernel elementwise_gradient(const Graph& graph, const Op& op, algorithm kind, int data) {
+  const memory::desc all = flat(graph[op.inputs[0]]);
+  const dnnl::eltwise_backward::primitive_desc desc(dnnl::eltwise_backward::desc(kind, all, all, 0.0F, 0.0F),
+                                                    own_scratch(), cpu_engine(), forward_desc(all, kind));
+  return bound_kernel(dnnl::eltwise_backward(desc), desc.scratchpad_desc(),
+                      {{data, all, false, 0}, {DNNL_ARG_DIFF_DST, all, false, 1}, {DNNL_ARG_DIFF_SRC, all, true, 0}});
+}
+
+dnnl::softmax_forward::primitive_desc softmax_desc(const memory::desc& all) {
+  return {dnnl::softmax_forward::desc(dnnl::prop_kind::forward_training, all, 1), own_scratch(), cpu_engine()};
+}
+
+Kernel softmax(const Graph& graph, const Op& op) {
+  const memory::desc all = rows(graph[op.inputs[0]]);
+  const auto desc = softmax_desc(all);
+  return bound_kernel(dnnl::softmax_forward(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, all, false, 0}, {DNNL_ARG_DST, all, true, 0}});
+}
+
+Kernel softmax_gradient(const Graph& graph, const Op& op) {
+  const memory::desc all = rows(graph[op.inputs[0]]);
+  const dnnl::softmax_backward::primitive_desc desc(dnnl::softmax_backward::desc(all, all, 1), own_scratch(),
+                                                    cpu_engine(), softmax_desc(all));
+  return bound_kernel(
+      dnnl::softmax_backward(desc), desc.scratchpad_desc(),
+      {{DNNL_ARG_DST, all, false, 0}, {DNNL_ARG_DIFF_DST, all, false, 1}, {DNNL_ARG_DIFF_SRC, all, true, 0}});
+}
+
+Kernel sum(const Graph& graph, const Op& op) {
+  const memory::desc all = flat(graph[op.inputs[0]]);
+  const dnnl::binary::primitive_desc desc(dnnl::binary::desc(algorithm::binary_add, all, all, all), own_scratch(),
+                                          cpu_engine());
+  return bound_kernel(dnnl::binary(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC_0, all, false, 0}, {DNNL_ARG_SRC_1, all, false, 1}, {DNNL_ARG_DST, all, true, 0}});
+}
+
+}  // namespace
+
+std::optional<Kernel> elementwise_kernel(const Graph& graph, const Op& op) {
+  constexpr algorithm relu = algorithm::eltwise_relu_use_dst_for_bwd, gelu = algorithm::eltwise_gelu_erf;
+  if (op.kind == "relu") return elementwise(graph, op, relu);
+  if (op.kind == "gelu") return elementwise(graph, op, gelu);
+  if (op.kind == "relu_gradient") return elementwise_gradient(graph, op, relu, DNNL_ARG_DST);
+  if (op.kind == "gelu_gradient") return elementwise_gradient(graph, op, gelu, DNNL_ARG_SRC);
+  if (op.kind == "softmax" || op.kind == "cross_entropy") return softmax(graph, op);
+  if (op.kind == "softmax_gradient") return softmax_gradient(graph, op);
+  if (op.kind == "add") return sum(graph, op);
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,73 @@
+#include "validate/cpu/initial_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+namespace plimsoll {
+namespace {
+
+// splitmix64. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014, as in its reference
+// C.
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31U);
+}
+
+std::uint64_t seed_of(std::string_view name) {
+  std::uint64_t seed = 1469598103934665603ULL;  // FNV-1a
+  for (const char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return seed;
+}
+
+/// In [-1, 1).
+float signed_unit(std::uint64_t seed, std::uint64_t i) {
+  return static_cast<float>(static_cast<double>(mixed(seed + i) >> 11U) * 0x1p-52 - 1.0);
+}
+
+template <class Number>
+std::vector<std::byte> bytes_of(const std::vector<Number>& numbers) {
+  std::vector<std::byte> bytes(numbers.size() * sizeof(Number));
+  if (!bytes.empty()) std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<float> random_numbers(std::uint64_t seed, std::size_t n, float scale) {
+  std::vector<float> numbers(n);
+  for (std::size_t i = 0; i < n; ++i) numbers[i] = scale * signed_unit(seed, i);
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<std::byte> initial_value(const Tensor& tensor) {
+  const auto n = static_cast<std::size_t>(tensor.bytes.count / 4);
+  const std::string_view name = tensor.name;
+  if (tensor.kind != TensorKind::parameter) return bytes_of(std::vector<float>(n, 0.0F));
+  if (name.ends_with(".scale")) return bytes_of(std::vector<float>(n, 1.0F));
+  if (name.ends_with(".statistics")) {
+    std::vector<float> numbers(n, 0.0F);
+    std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(n / 2), numbers.end(), 1.0F);
+    return bytes_of(numbers);
+  }
+  // A weight's last dimension is its outputs; all others are summed over.
+  const bool is_weight = tensor.shape.size() > 1;
+  const double summed = is_weight ? static_cast<double>(n) / static_cast<double>(tensor.shape.back()) : 100.0;
+  return bytes_of(random_numbers(seed_of(name), n, static_cast<float>(std::sqrt(3.0 / summed))));
+}
+
+std::vector<std::byte> input_value(const Tensor& tensor, std::uint32_t micro_batch, std::int64_t vocabulary) {
+  const auto n = static_cast<std::size_t>(tensor.bytes.count / 4);
+  const std::uint64_t seed = mixed(seed_of(tensor.name) + micro_batch);
+  if (tensor.dtype != "int32") return bytes_of(random_numbers(seed, n, 1.0F));
+  std::vector<std::int32_t> tokens(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    tokens[i] = static_cast<std::int32_t>(mixed(seed + i) % static_cast<std::uint64_t>(vocabulary));
+  }
+  return bytes_of(tokens);
+}
+
+}  // namespace plimsoll

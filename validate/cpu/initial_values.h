@@ -1,0 +1,19 @@
+#pragma once
+// What is in memory before a training iteration: the same numbers for the same names, everywhere.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+/// Parameters at random, scaled by how many inputs they sum; scales 1, shifts and biases small; states, gradients and
+/// running means 0, running variances 1.
+std::vector<std::byte> initial_value(const Tensor&);
+
+/// An input of one micro-batch: numbers around 0, or tokens below `vocabulary`.
+std::vector<std::byte> input_value(const Tensor&, std::uint32_t micro_batch, std::int64_t vocabulary);
+
+}  // namespace plimsoll

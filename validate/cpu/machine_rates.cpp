@@ -1,0 +1,190 @@
+#include "validate/cpu/machine_rates.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "sim/core/expects.h"
+#include "validate/cpu/block_pool.h"
+#include "validate/cpu/kernel.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Block = std::vector<std::byte>;
+
+constexpr std::size_t large = std::size_t{8} << 20U, small = 64;
+
+template <class Work>
+double seconds_of(Work work) {
+  const Clock::time_point began = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+MeasuredRate rate_of(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  const auto at = [&](std::size_t quarter) { return samples[(samples.size() - 1) * quarter / 4]; };
+  return {at(2), at(1), at(3)};
+}
+
+/// Samples after one run to warm up.
+template <class Sample>
+MeasuredRate repeated(std::size_t repetitions, Sample sample) {
+  std::vector<double> samples;
+  sample();
+  for (std::size_t r = 0; r < repetitions; ++r) samples.push_back(sample());
+  return rate_of(std::move(samples));
+}
+
+/// Copies in a thread of its own, without end, while this lives.
+class CopyThread {
+ public:
+  explicit CopyThread(LinkPace pace)
+      : from_(large), to_(large), thread_([this, pace](const std::stop_token& stop) {
+          sleep_precisely();
+          while (!stop.stop_requested()) paced_copy(to_.data(), from_.data(), Bytes{large}, pace);
+        }) {}
+
+ private:
+  Block from_, to_;
+  std::jthread thread_;  // last: it uses the blocks
+};
+
+/// A kernel with memory of its own.
+class Bench {
+ public:
+  Bench(const Graph& graph, const Op& op) : kernel_(make_kernel(graph, op).value_or(Kernel{})) {
+    EXPECTS(kernel_.run);
+    for (const TensorId t : op.inputs) arguments_.inputs.push_back(block(graph[t].bytes));
+    for (const TensorId t : op.outputs) arguments_.outputs.push_back(block(graph[t].bytes));
+    arguments_.scratch = block(kernel_.scratch);
+  }
+  double seconds() const {
+    return seconds_of([&] { kernel_.run(arguments_); });
+  }
+
+ private:
+  void* block(Bytes bytes) {
+    return blocks_.emplace_back(std::make_unique<Block>(static_cast<std::size_t>(bytes.count) + 64))->data();
+  }
+
+  Kernel kernel_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  KernelArguments arguments_;
+};
+
+Graph graph_of(const std::vector<std::vector<std::int64_t>>& shapes) {
+  Graph graph;
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    std::int64_t bytes = 4;
+    for (const std::int64_t n : shape) bytes *= n;
+    graph.tensors.push_back({.name = "t",
+                             .kind = TensorKind::activation,
+                             .bytes = Bytes{bytes},
+                             .storage = id_at<StorageId>(graph.storages++),
+                             .shape = shape,
+                             .dtype = "fp32"});
+  }
+  return graph;
+}
+
+Bench product_bench(std::int64_t n) {
+  const Graph graph = graph_of({{n, n}, {n, n}, {n}, {n, n}});
+  Op op;
+  op.kind = "linear";
+  op.inputs = {TensorId{0}, TensorId{1}, TensorId{2}};
+  op.outputs = {TensorId{3}};
+  return {graph, op};
+}
+
+Bench adam_bench(std::int64_t n) {
+  const Graph graph = graph_of({{n}, {n}, {n}, {n}});
+  Op op;
+  op.kind = "optimizer";
+  op.attributes = {{"optimizer", "adam"}};
+  op.inputs = {TensorId{0}, TensorId{1}, TensorId{2}, TensorId{3}};
+  return {graph, op};
+}
+
+Bench tiny_bench() {
+  const Graph graph = graph_of({{16}, {16}});
+  Op op;
+  op.kind = "relu";
+  op.inputs = {TensorId{0}};
+  op.outputs = {TensorId{1}};
+  return {graph, op};
+}
+
+}  // namespace
+
+std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
+                                            const std::function<bool(const std::string& next)>& proceed) {
+  use_one_thread();
+  sleep_precisely();
+  MachineRates rates;
+  Block a(large), b(large);
+  const auto copy = [&](std::size_t bytes, LinkPace pace) {
+    return seconds_of([&] { paced_copy(a.data(), b.data(), Bytes{static_cast<std::int64_t>(bytes)}, pace); });
+  };
+  const auto rate = [&](LinkPace pace) {
+    return repeated(repetitions, [&] { return static_cast<double>(large) / copy(large, pace); });
+  };
+  const auto latency = [&](LinkPace pace) { return repeated(repetitions, [&] { return copy(small, pace); }); };
+  if (!proceed("copies one way")) return std::nullopt;
+  rates.to_host = rate(to_host);
+  rates.to_device = rate(to_device);
+  rates.to_host_latency = latency(to_host);
+  rates.to_device_latency = latency(to_device);
+  if (!proceed("copies both ways")) return std::nullopt;
+  {
+    const CopyThread other(to_device);
+    rates.both_ways = rate(to_host);
+  }
+  if (!proceed("kernels alone and beside copies")) return std::nullopt;
+  const Bench product = product_bench(512);
+  const auto seconds = [&] { return product.seconds(); };
+  const MeasuredRate alone = repeated(3 * repetitions, seconds);
+  const double work = 2.0 * 512 * 512 * 512;
+  rates.flops = {work / alone.median, work / alone.upper_quartile, work / alone.lower_quartile};
+  rates.slowdown = {{1, 1, 1}};
+  std::vector<std::unique_ptr<CopyThread>> copies;
+  for (const LinkPace pace : {to_host, to_device}) {
+    copies.push_back(std::make_unique<CopyThread>(pace));
+    const MeasuredRate beside = repeated(3 * repetitions, seconds);
+    rates.slowdown.push_back(
+        {beside.median / alone.median, beside.lower_quartile / alone.median, beside.upper_quartile / alone.median});
+  }
+  copies.clear();
+  if (!proceed("updates, launches and allocations")) return std::nullopt;
+  constexpr std::int64_t parameters = 1 << 20;
+  const Bench adam = adam_bench(parameters);
+  rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
+  const Bench tiny = tiny_bench();
+  rates.launch = repeated(10 * repetitions, [&] { return tiny.seconds(); });
+  BlockPool pool;
+  constexpr int takes = 1000;
+  rates.allocation = repeated(repetitions, [&] {
+    return seconds_of([&] {
+             for (int i = 0; i < takes; ++i) pool.give_back(pool.take(Bytes{large}), Bytes{large});
+           }) /
+           takes;
+  });
+  return rates;
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
+
+}  // namespace plimsoll

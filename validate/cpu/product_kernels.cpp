@@ -1,0 +1,179 @@
+// Matrix products: linear layers and attention, forward and backward.
+
+#include <cmath>
+
+#include "validate/cpu/kernel_table.h"
+#include "validate/cpu/onednn.h"
+
+namespace plimsoll {
+namespace {
+
+using dnnl::memory;
+
+std::int64_t rows_of(const Tensor& tensor) {
+  std::int64_t rows = 1;
+  for (std::size_t d = 0; d + 1 < tensor.shape.size(); ++d) rows *= tensor.shape[d];
+  return rows;
+}
+
+Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc& c, std::size_t first,
+               std::size_t second, dnnl::primitive_attr attributes = own_scratch()) {
+  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), attributes, cpu_engine());
+  return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, a, false, first}, {DNNL_ARG_WEIGHTS, b, false, second}, {DNNL_ARG_DST, c, true}});
+}
+
+/// y = x W + b; x (rows, k), W (k, n), b (n).
+Kernel linear(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
+  const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  const memory::desc from = strided({rows, k}, {x.shape.back(), 1}), bias = dense({1, n}), to = dense({rows, n});
+  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(from, dense({k, n}), bias, to), own_scratch(),
+                                          cpu_engine());
+  return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, from, false, 0},
+                       {DNNL_ARG_WEIGHTS, dense({k, n}), false, 1},
+                       {DNNL_ARG_BIAS, bias, false, 2},
+                       {DNNL_ARG_DST, to, true, 0}});
+}
+
+/// dx = dy W^T.
+Kernel linear_input_gradient(const Graph& graph, const Op& op) {
+  const Tensor& weight = graph[op.inputs[1]];
+  const std::int64_t rows = rows_of(graph[op.inputs[0]]), k = weight.shape[0], n = weight.shape[1];
+  return product(dense({rows, n}), strided({n, k}, {1, n}), dense({rows, k}), 0, 1);
+}
+
+/// dW = x^T dy, db = column sums of dy. x may have more columns than W has rows: then the first are meant.
+Kernel linear_weight_gradient(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
+  const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  Kernel kernel = product(strided({k, rows}, {1, x.shape.back()}), dense({rows, n}), dense({k, n}), 0, 1);
+  kernel.run = [matrix = kernel.run, rows, n](const KernelArguments& a) {
+    matrix(a);
+    float* bias = a.out(1);
+    std::fill_n(bias, n, 0.0F);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* row = a.in(1) + r * n;
+      for (std::int64_t j = 0; j < n; ++j) bias[j] += row[j];
+    }
+  };
+  return kernel;
+}
+
+/// Shapes of attention: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence, ...).
+struct Attention {
+  std::int64_t batch, sequence, width, heads, size;
+
+  Attention(const Tensor& qkv, const Op& op)
+      : batch(qkv.shape[0]),
+        sequence(qkv.shape[1]),
+        width(qkv.shape[2] / 3),
+        heads(whole_attribute(op, "heads")),
+        size(width / heads) {}
+
+  /// Query, key or value as (batch, heads, sequence, size), where they lie in a tensor of `columns` columns.
+  memory::desc rows(std::int64_t columns) const {
+    return strided({batch, heads, sequence, size}, {sequence * columns, size, columns, 1});
+  }
+  memory::desc columns(std::int64_t columns) const {
+    return strided({batch, heads, size, sequence}, {sequence * columns, size, 1, columns});
+  }
+  memory::desc square() const { return dense({batch, heads, sequence, sequence}); }
+  memory::desc transposed() const {
+    const std::int64_t t = sequence;
+    return strided({batch, heads, t, t}, {heads * t * t, t * t, 1, t});
+  }
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(size)); }
+};
+
+dnnl::primitive_attr scaled(float scale) {
+  dnnl::primitive_attr attributes = own_scratch();
+  attributes.set_output_scales(0, {scale});
+  return attributes;
+}
+
+struct Part {
+  memory::desc a, b, c;
+  Bound first, second, result;
+  float scale = 1;
+};
+
+/// Products one after the other, each with the scratch that the largest needs.
+Kernel products(const std::vector<Part>& parts) {
+  std::vector<Kernel> kernels;
+  Kernel all;
+  for (const Part& part : parts) {
+    const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(part.a, part.b, part.c), scaled(part.scale),
+                                            cpu_engine());
+    kernels.push_back(bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(), {part.first, part.second, part.result}));
+    all.scratch = std::max(all.scratch, kernels.back().scratch);
+  }
+  all.run = [kernels](const KernelArguments& arguments) {
+    for (const Kernel& kernel : kernels) kernel.run(arguments);
+  };
+  return all;
+}
+
+Part part(const memory::desc& a, std::size_t from, std::int64_t from_offset, const memory::desc& b, std::size_t with,
+          std::int64_t with_offset, const memory::desc& c, std::int64_t to_offset, float scale) {
+  return {a,
+          b,
+          c,
+          {DNNL_ARG_SRC, a, false, from, from_offset},
+          {DNNL_ARG_WEIGHTS, b, false, with, with_offset},
+          {DNNL_ARG_DST, c, true, 0, to_offset},
+          scale};
+}
+
+/// scores = q k^T / sqrt(size), minus infinity for keys behind the query.
+Kernel attention_scores(const Graph& graph, const Op& op) {
+  const Attention s(graph[op.inputs[0]], op);
+  Kernel kernel =
+      products({part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.width, s.square(), 0, s.scale())});
+  kernel.run = [all = kernel.run, s](const KernelArguments& a) {
+    all(a);
+    for (std::int64_t row = 0; row < s.batch * s.heads * s.sequence; ++row) {
+      float* scores = a.out() + row * s.sequence;
+      std::fill(scores + row % s.sequence + 1, scores + s.sequence, -INFINITY);
+    }
+  };
+  return kernel;
+}
+
+/// mixed = weights v, heads side by side.
+Kernel attention_values(const Graph& graph, const Op& op) {
+  const Attention s(graph[op.inputs[1]], op);
+  return products({part(s.square(), 0, 0, s.rows(3 * s.width), 1, 2 * s.width, s.rows(s.width), 0, 1)});
+}
+
+/// Of the weights: dmixed v^T.
+Kernel attention_values_gradient(const Graph& graph, const Op& op) {
+  const Attention s(graph[op.inputs[1]], op);
+  return products({part(s.rows(s.width), 0, 0, s.columns(3 * s.width), 1, 2 * s.width, s.square(), 0, 1)});
+}
+
+/// dq = dscores k / sqrt(size), dk = dscores^T q / sqrt(size), dv = weights^T dmixed.
+Kernel attention_qkv_gradient(const Graph& graph, const Op& op) {
+  const Attention s(graph[op.inputs[3]], op);
+  const memory::desc third = s.rows(3 * s.width);
+  return products({part(s.square(), 0, 0, third, 3, s.width, third, 0, s.scale()),
+                   part(s.transposed(), 0, 0, third, 3, 0, third, s.width, s.scale()),
+                   part(s.transposed(), 1, 0, s.rows(s.width), 2, 0, third, 2 * s.width, 1)});
+}
+
+}  // namespace
+
+std::optional<Kernel> product_kernel(const Graph& graph, const Op& op) {
+  if (op.kind == "linear" || op.kind == "lstm_gates") return linear(graph, op);
+  if (op.kind == "linear_input_gradient") return linear_input_gradient(graph, op);
+  if (op.kind == "linear_weight_gradient" || op.kind == "lstm_weight_gradient")
+    return linear_weight_gradient(graph, op);
+  if (op.kind == "attention_scores") return attention_scores(graph, op);
+  if (op.kind == "attention_values") return attention_values(graph, op);
+  if (op.kind == "attention_values_gradient") return attention_values_gradient(graph, op);
+  if (op.kind == "attention_qkv_gradient") return attention_qkv_gradient(graph, op);
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+#pragma once
+// Writes a network down layer by layer; `finish` adds the backward in reverse, split into input and weight gradients
+// where a layer has both, and the updates.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/schedule.h"
+#include "validate/networks/network.h"
+
+namespace plimsoll {
+
+/// What the device is taken to do before anything has been measured.
+struct StatedRates {
+  FlopsPerSecond flops{50e9};
+  BytesPerSecond bytes{5e9};
+};
+
+class NetworkBuilder {
+ public:
+  using Shape = std::vector<std::int64_t>;
+
+  NetworkBuilder(std::string name, StatedRates rates);
+
+  /// The network's input, which begins the first stage.
+  TensorId input(Shape shape, std::string dtype);
+  /// What follows belongs to a new stage, which reads nothing of the stages before but `boundary`.
+  void begin_stage(std::string name, TensorId boundary);
+  TensorId parameter(const std::string& name, Shape shape);
+
+  /// x is (..., k), weight (k, n), bias (n): (..., n).
+  TensorId linear(const std::string& name, TensorId x, TensorId weight, TensorId bias);
+  TensorId linear(const std::string& name, TensorId x, std::int64_t outputs);
+  /// x is (batch, height, width, channels); kernels are odd squares, padded so that stride 1 keeps the size.
+  TensorId convolution(const std::string& name, TensorId x, std::int64_t channels, std::int64_t kernel,
+                       std::int64_t stride);
+  TensorId batch_norm(const std::string& name, TensorId x);
+  TensorId layer_norm(const std::string& name, TensorId x);
+  TensorId relu(const std::string& name, TensorId x);
+  TensorId gelu(const std::string& name, TensorId x);
+  TensorId max_pool(const std::string& name, TensorId x);      ///< windows of 3 x 3, stride 2
+  TensorId average_pool(const std::string& name, TensorId x);  ///< of each channel's whole picture: (batch, channels)
+  TensorId add(const std::string& name, TensorId a, TensorId b);
+  /// tokens are (batch, sequence) whole numbers: (batch, sequence, width).
+  TensorId embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary, std::int64_t width);
+  /// Causal self-attention of `heads` heads: x is (batch, sequence, width), projected to query, key and value and back.
+  TensorId attention(const std::string& name, TensorId x, std::int64_t heads);
+  /// state is (batch, 2 width): hidden, then cell. weight is (width, 4 width), bias (4 width).
+  TensorId lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias);
+  /// The loss stage: mean cross-entropy of softmax; row r of a micro-batch has the label r modulo the classes.
+  void cross_entropy(TensorId logits);
+
+  Network finish(Optimizer) &&;
+
+ private:
+  Shape shape(TensorId t) const { return network_.graph[t].shape; }
+  TensorId tensor(std::string name, TensorKind kind, Shape shape, std::string dtype = "fp32");
+  TensorId op(std::string kind, const std::string& name, Phase phase, std::vector<TensorId> inputs, TensorId output,
+              Flops work, std::vector<std::pair<std::string, std::string>> attributes = {});
+  TensorId forward(const std::string& kind, const std::string& name, std::vector<TensorId> inputs, Shape shape,
+                   Flops work, std::vector<std::pair<std::string, std::string>> attributes = {});
+  std::int64_t elements(TensorId t) const;
+  Flops per_element(TensorId t, double operations) const { return {static_cast<double>(elements(t)) * operations}; }
+
+  void backward_of(const Op& forward);
+  void backward_of_lstm_gates(const Op& gates);
+  void backward_of_attention_scores(const Op& scores);
+  const Op& reader(TensorId t, std::string_view kind) const;
+  TensorId gradient_of(TensorId t) const { return gradients_.at(t); }
+  bool wants_gradient(TensorId t) const { return network_.graph[t].kind != TensorKind::input; }
+  /// The tensor that a new contribution to the gradient of `t` goes to; `settle` then adds it to those before.
+  TensorId new_gradient(TensorId t);
+  void settle(TensorId t, TensorId contribution);
+  void input_gradient(const std::string& kind, const Op& forward, std::vector<TensorId> inputs, TensorId of,
+                      Flops work);
+  void weight_gradient(const std::string& kind, const Op& forward, std::vector<TensorId> inputs,
+                       const std::vector<TensorId>& parameters, Flops work);
+  TensorId parameter_gradient(TensorId parameter);
+  void add_update(TensorId parameter, Optimizer);
+  void state_times();
+
+  Network network_;
+  StatedRates rates_;
+  std::uint32_t stage_ = 0;
+  std::map<TensorId, TensorId> gradients_;            ///< of activations, as far as contributed
+  std::map<TensorId, std::uint32_t> contributions_;   ///< to the gradient of an activation
+  std::map<TensorId, TensorId> parameter_gradients_;  ///< by parameter
+};
+
+}  // namespace plimsoll

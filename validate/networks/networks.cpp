@@ -1,0 +1,132 @@
+#include "validate/networks/networks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "sim/io/one_of.h"
+#include "sim/io/reference_options.h"
+#include "validate/networks/builders.h"
+
+namespace plimsoll {
+namespace {
+
+struct NamedBuilder {
+  std::string_view name;
+  std::vector<ReferenceOption> options;
+  std::function<Network()> make;
+};
+
+/// The defaults that a reference may change; builders refer to them.
+struct Settings {
+  MlpSizes mlp;
+  ResnetSizes resnet;
+  GptSizes gpt;
+  LstmSizes lstm;
+  TrainingOptions training;
+  std::uint32_t view = 0;
+};
+
+ReferenceOption optimizer_option(Optimizer& value) {
+  return {"updates",
+          [&value](std::string_view text) -> std::string {
+            if (const std::optional<Optimizer> named = from_name<Optimizer>(text)) {
+              value = *named;
+              return "";
+            }
+            return fmt::format("expected {}, found '{}'", alternatives(names_of<Optimizer>()), text);
+          },
+          [&value] { return std::string(written(value)); }};
+}
+
+std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, Settings& s) {
+  options.push_back(word_option("view", s.view, {"chain", "graph"}));
+  options.push_back(optimizer_option(s.training.updates));
+  options.push_back(quantity_option("rate", s.training.rates.flops, parse_flops_rate, format_flops_rate));
+  options.push_back(quantity_option("bandwidth", s.training.rates.bytes, parse_bandwidth, format_bandwidth));
+  return options;
+}
+
+std::vector<NamedBuilder> builders(Settings& s) {
+  constexpr std::int64_t many = 4096, wide = 1 << 14;
+  return {{"mlp",
+           with_common({whole_option("layers", s.mlp.layers, 1, many), whole_option("width", s.mlp.width, 1, wide),
+                        whole_option("batch", s.mlp.batch, 1, wide), whole_option("classes", s.mlp.classes, 1, wide)},
+                       s),
+           [&s] { return mlp(s.mlp, s.training); }},
+          {"resnet",
+           with_common(
+               {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
+                whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
+                whole_option("classes", s.resnet.classes, 1, wide)},
+               s),
+           [&s] { return resnet(s.resnet, s.training); }},
+          {"gpt",
+           with_common(
+               {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
+                whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
+                whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18)},
+               s),
+           [&s] { return gpt(s.gpt, s.training); }},
+          {"lstm",
+           with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
+                        whole_option("batch", s.lstm.batch, 1, wide), whole_option("classes", s.lstm.classes, 1, wide)},
+                       s),
+           [&s] { return lstm(s.lstm, s.training); }}};
+}
+
+void check_combination(std::string_view reference, const Settings& s) {
+  if (s.gpt.width % s.gpt.heads != 0) {
+    throw InputError(
+        located(reference, {}, "heads", fmt::format("must divide width {}, found {}", s.gpt.width, s.gpt.heads)));
+  }
+  if (s.view == 0 && s.training.updates != Optimizer::none) {
+    throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
+  }
+}
+
+}  // namespace
+
+bool is_network(std::string_view reference) {
+  Settings settings;
+  return std::ranges::any_of(builders(settings),
+                             [&](const NamedBuilder& each) { return each.name == reference_name(reference); });
+}
+
+NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> updates) {
+  Settings settings;
+  for (const NamedBuilder& builder : builders(settings)) {
+    if (builder.name != reference_name(reference)) continue;
+    set_reference_options(reference, builder.options);
+    check_combination(reference, settings);
+    if (updates) settings.training.updates = *updates;
+    NamedNetwork named{builder.make(), static_cast<View>(settings.view)};
+    named.network.graph.name = reference;
+    named.network.graph.source.notes = {{"network", std::string(reference)},
+                                        {"times", fmt::format("the slower of operations at {} and traffic at {}",
+                                                              format_flops_rate(settings.training.rates.flops),
+                                                              format_bandwidth(settings.training.rates.bytes))}};
+    return named;
+  }
+  throw InputError(located(reference, {}, "", "no such network"));
+}
+
+std::optional<std::string> network_reference(const Source& source) {
+  const auto found = std::ranges::find(source.notes, "network", [](const auto& note) { return note.first; });
+  if (found == source.notes.end()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<std::string> network_help() {
+  Settings settings;
+  std::vector<std::string> lines;
+  for (const NamedBuilder& builder : builders(settings)) {
+    lines.push_back(reference_help(builder.name, builder.options));
+  }
+  return lines;
+}
+
+}  // namespace plimsoll

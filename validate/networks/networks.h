@@ -1,0 +1,35 @@
+#pragma once
+// References to networks, such as `mlp:layers=8,width=512` or `resnet:blocks=4,view=graph`: usable as traces.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/schedule.h"
+#include "validate/networks/network.h"
+
+namespace plimsoll {
+
+/// As which kind of trace a network is seen.
+enum class View : std::uint8_t { chain, graph };
+
+struct NamedNetwork {
+  Network network;
+  View view = View::chain;
+};
+
+/// Whether a trace reference means a network.
+bool is_network(std::string_view reference);
+
+/// The network of a reference, its graph named after it. `updates`: those of the schedule that will run it, in place of
+/// the reference's own. Throws where the reference is wrong.
+NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> updates = {});
+
+/// The reference that a trace's source names, if it is a network's.
+std::optional<std::string> network_reference(const Source&);
+
+/// One line of help a network: name, keys and defaults.
+std::vector<std::string> network_help();
+
+}  // namespace plimsoll

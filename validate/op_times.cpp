@@ -1,0 +1,106 @@
+#include "validate/op_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/core/expects.h"
+#include "sim/core/lowering.h"
+
+namespace plimsoll {
+
+Saving saving_of(const Graph& graph, const Schedule& schedule, const Step& step) {
+  const auto is_made = [&](TensorId t) {
+    return std::ranges::any_of(schedule.buffers_in(step.allocates),
+                               [&](BufferId b) { return graph[schedule[b].tensor].storage == graph[t].storage; });
+  };
+  const Op& op = graph[step.op];
+  return std::ranges::all_of(op.saved, is_made) ? Saving::keep : Saving::nothing;
+}
+
+double median(std::vector<double> values) {
+  EXPECTS(!values.empty());
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+void OpTimes::add(const Graph& graph, const Schedule& schedule, const Timeline& timeline) {
+  std::map<StreamId, Seconds> last;
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    const Step& step = schedule.steps[s];
+    if (step.op == no_op || schedule[step.stream].kind != StreamKind::compute) continue;
+    Seconds& before = last[step.stream];
+    const Saving saving = saving_of(graph, schedule, step);
+    seconds_[{step.op, saving}].push_back((timeline.steps[s].finish - before).value);
+    before = timeline.steps[s].finish;
+  }
+}
+
+std::optional<Seconds> OpTimes::of(OpId op, Saving saving) const {
+  const Saving other = saving == Saving::keep ? Saving::nothing : Saving::keep;
+  for (const Saving way : {saving, other}) {
+    const auto found = seconds_.find({op, way});
+    if (found != seconds_.end()) return Seconds{median(found->second)};
+  }
+  return std::nullopt;
+}
+
+double OpTimes::spread() const {
+  std::vector<double> spreads;
+  for (const auto& [key, samples] : seconds_) {
+    const double middle = median(samples);
+    std::vector<double> distances;
+    for (const double s : samples) distances.push_back(std::abs(s - middle) / std::max(middle, 1e-12));
+    spreads.push_back(median(std::move(distances)));
+  }
+  return spreads.empty() ? 0 : median(std::move(spreads));
+}
+
+std::size_t OpTimes::samples() const {
+  std::size_t least = 0;
+  for (const auto& [key, samples] : seconds_) least = least == 0 ? samples.size() : std::min(least, samples.size());
+  return least;
+}
+
+Schedule retimed(Schedule schedule, const Graph& graph, const OpTimes& times) {
+  for (Step& step : schedule.steps) {
+    if (step.op == no_op || schedule[step.stream].kind != StreamKind::compute) continue;
+    if (const std::optional<Seconds> measured = times.of(step.op, saving_of(graph, schedule, step))) {
+      step.work.seconds = *measured;
+    }
+  }
+  return schedule;
+}
+
+Chain with_times(Chain chain, const Problem& problem, const OpTimes& times) {
+  EXPECTS(problem.index && problem.index->forward.size() == chain.stages.size());
+  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
+    Stage& stage = chain.stages[i];
+    stage.forward = times.of(problem.index->forward[i], Saving::keep).value_or(stage.forward);
+    stage.forward_nograd = times.of(problem.index->forward[i], Saving::nothing).value_or(stage.forward_nograd);
+    stage.backward = times.of(problem.index->backward[i], Saving::keep).value_or(stage.backward);
+  }
+  return chain;
+}
+
+Graph with_times(Graph graph, const OpTimes& times) {
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (const auto measured = times.of(id_at<OpId>(o), Saving::keep)) graph.ops[o].duration = measured;
+  }
+  return graph;
+}
+
+Schedule calibration_schedule(const Problem& problem) {
+  const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
+  Tape tape;
+  for (const OpId op : partition.parts[0].ops) {
+    if (problem.graph[op].phase == Phase::forward) tape.actions.push_back(compute(op, Saving::nothing));
+  }
+  for (const OpId op : partition.parts[0].ops) tape.actions.push_back(compute(op));
+  tape = with_drops(problem.graph, std::move(tape));
+  std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
+  EXPECTS(std::holds_alternative<Schedule>(made));
+  return std::move(std::get<Schedule>(made));
+}
+
+}  // namespace plimsoll

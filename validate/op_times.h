@@ -1,0 +1,50 @@
+#pragma once
+// How long ops really took: samples from replays, their medians as a trace's times, and schedules timed by them.
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/core/graph.h"
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+#include "sim/core/timeline.h"
+
+namespace plimsoll {
+
+/// Whether a forward step keeps what is only saved.
+Saving saving_of(const Graph&, const Schedule&, const Step&);
+
+/// The middle one, or the lower of the two middle ones; a broken promise where there is none.
+double median(std::vector<double>);
+
+class OpTimes {
+ public:
+  /// Takes the compute steps of a run without copies: from one step's end to the next one's, so that what lies between
+  /// two kernels counts too.
+  void add(const Graph&, const Schedule&, const Timeline&);
+
+  /// The median; for a forward never seen in this way, that of the other way. Unset for an op never seen.
+  std::optional<Seconds> of(OpId, Saving) const;
+
+  /// Half the samples lie this close to the median, relative to it; the median over all ops.
+  double spread() const;
+  std::size_t samples() const;
+
+ private:
+  std::map<std::pair<OpId, Saving>, std::vector<double>> seconds_;
+};
+
+/// The schedule with the measured time of every op that a device computes.
+Schedule retimed(Schedule, const Graph&, const OpTimes&);
+
+/// The model with measured times: of a problem on the model's graph or chain.
+Chain with_times(Chain, const Problem&, const OpTimes&);
+Graph with_times(Graph, const OpTimes&);
+
+/// A schedule for measuring only: all forwards without keeping anything, then plain training. Every op runs in both
+/// ways, on the results of the one before.
+Schedule calibration_schedule(const Problem&);
+
+}  // namespace plimsoll

@@ -1,0 +1,20 @@
+#include "validate/replay.h"
+
+#include "sim/core/check.h"
+
+namespace plimsoll {
+
+std::variant<Replayed, ReplayFailure> replay(const Problem& problem, const Schedule& schedule,
+                                             const CpuNetwork& network, BlockPool& pool,
+                                             const CpuReplayOptions& options) {
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform, 1);
+  if (!violations.empty()) {
+    return ReplayFailure{"refused, the schedule is not legal: " + name_of(violations[0].rule) + ": " +
+                         violations[0].what};
+  }
+  const std::variant<ReplayPlan, ReplayFailure> plan = replay_plan(problem, schedule, network.network);
+  if (const auto* failure = std::get_if<ReplayFailure>(&plan)) return *failure;
+  return replay_on_cpu(problem, schedule, std::get<ReplayPlan>(plan), network, pool, options);
+}
+
+}  // namespace plimsoll

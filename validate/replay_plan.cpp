@@ -1,0 +1,222 @@
+#include "validate/replay_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "sim/core/expects.h"
+#include "validate/op_times.h"
+
+namespace plimsoll {
+namespace {
+
+struct Unsupported {
+  std::string what;
+};
+
+class Planner {
+ public:
+  Planner(const Problem& problem, const Schedule& schedule, const Network& network)
+      : problem_(problem), graph_(problem.graph), schedule_(schedule), network_(network) {
+    for (std::size_t o = 0; o < network_.graph.ops.size(); ++o) {
+      if (network_.graph.ops[o].phase == Phase::update) updates_[network_.graph.ops[o].name] = id_at<OpId>(o);
+    }
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) tensors_[graph_.tensors[t].name] = id_at<TensorId>(t);
+    made_.region_of.resize(schedule.buffers.size());
+  }
+
+  ReplayPlan run() {
+    for (const BufferId b : schedule_.resident) allocate(b);
+    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const Step& step = schedule_.steps[s];
+      for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(b);
+      made_.steps.push_back(planned(id_at<StepId>(s)));
+      for (const BufferId b : schedule_.buffers_in(step.frees)) --open_.at(key(b)).buffers;
+    }
+    return std::move(made_);
+  }
+
+ private:
+  using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId>;
+  struct Open {
+    RegionId region;
+    std::uint32_t buffers = 0;
+  };
+
+  Key key(BufferId b) const {
+    const Buffer& buffer = schedule_[b];
+    return {graph_[buffer.tensor].storage, buffer.micro_batch, buffer.replica, buffer.memory};
+  }
+
+  std::string text(StepId s) const {
+    const Step& step = schedule_[s];
+    return "step " + std::to_string(s.index) + (step.op == no_op ? "" : " ('" + graph_[step.op].name + "')");
+  }
+
+  /// Buffers of one storage that are alive together, by the order of issue, share a region.
+  void allocate(BufferId b) {
+    if (schedule_[b].packed) {
+      throw Unsupported{"buffer " + std::to_string(b.index) + " ('" + graph_[schedule_[b].tensor].name +
+                        "') is compressed, which the replay does not support"};
+    }
+    Open& open = open_[key(b)];
+    if (open.buffers++ == 0) {
+      open.region = id_at<RegionId>(made_.regions.size());
+      made_.regions.push_back({schedule_[b].memory, graph_[schedule_[b].tensor].bytes});
+    }
+    made_.region_of[b.index] = open.region;
+  }
+
+  PlannedStep planned(StepId s) {
+    const Step& step = schedule_[s];
+    PlannedStep made;
+    if (step.collective != no_collective || step.kind == StepKind::pack || step.kind == StepKind::unpack) {
+      throw Unsupported{text(s) + " is a collective or a conversion, which the replay does not support"};
+    }
+    if (step.implementation > 0) throw Unsupported{text(s) + " asks for an alternative implementation"};
+    if (step.work.is_transfer()) {
+      const BufferId from = schedule_.buffers_in(step.reads)[0];
+      const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+      made.copy = {made_.region_of[from.index], made_.region_of[to.index], schedule_[to].range_offset,
+                   schedule_[to].range_length};
+    } else if (step.op != no_op) {
+      plan_compute(s, made);
+    }
+    return made;
+  }
+
+  void plan_compute(StepId s, PlannedStep& made) {
+    const Step& step = schedule_[s];
+    const Op& op = graph_[step.op];
+    std::map<StorageId, RegionId> regions;
+    std::set<StorageId> filled, changed;
+    for (const Slice slice : {step.reads, step.writes, step.allocates}) {
+      for (const BufferId b : schedule_.buffers_in(slice)) {
+        regions[graph_[schedule_[b].tensor].storage] = made_.region_of[b.index];
+      }
+    }
+    for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+      filled.insert(graph_[schedule_[b].tensor].storage);
+      if (graph_[schedule_[b].tensor].kind == TensorKind::input) {
+        made.loads.push_back({made_.region_of[b.index], step.micro_batch});
+      }
+    }
+    for (const BufferId b : schedule_.buffers_in(step.writes)) changed.insert(graph_[schedule_[b].tensor].storage);
+
+    const StepProgram program = program_of(step, filled);
+    if (program.workspace > step.workspace && schedule_[step.stream].kind != StreamKind::host) {
+      throw Unsupported{text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B and needs " +
+                        std::to_string(program.workspace.count) + " B"};
+    }
+    const bool is_first = ran_.insert({step.op, step.micro_batch, step.replica}).second;
+    const auto address = [&](const Place& place) {
+      if (!place.tensor) return Address{std::nullopt, place.offset};
+      const auto found = regions.find(graph_[*place.tensor].storage);
+      if (found == regions.end()) {
+        throw Unsupported{text(s) + " makes '" + graph_[*place.tensor].name +
+                          "' while it is there already, which the replay does not support"};
+      }
+      return Address{found->second, place.offset};
+    };
+    for (const KernelCall& call : program.calls) {
+      PlannedCall planned{call.op, {}, {}, call.scratch, false, {}};
+      for (const Place& place : call.inputs) planned.inputs.push_back(address(place));
+      for (const Place& place : call.outputs) planned.outputs.push_back(address(place));
+      const Op& kernel = network_.graph[call.op];
+      if (op.phase != Phase::update && !call.outputs.empty() && call.outputs[0].tensor) {
+        planned.accumulates = changed.contains(graph_[*call.outputs[0].tensor].storage);
+      }
+      if (is_first) planned.statistics = statistics_of(kernel);
+      made.calls.push_back(std::move(planned));
+    }
+  }
+
+  StepProgram program_of(const Step& step, const std::set<StorageId>& filled) const {
+    const Op& op = graph_[step.op];
+    if (op.phase == Phase::update) return update_program(op);
+    Variant variant = saving_of(graph_, schedule_, step) == Saving::keep ? Variant::keep : Variant::nothing;
+    if (op.phase != Phase::forward) {
+      const auto adds = [&](TensorId t) {
+        return graph_[t].kind == TensorKind::parameter_gradient && !filled.contains(graph_[t].storage);
+      };
+      variant = std::ranges::any_of(op.outputs, adds) ? Variant::accumulate : Variant::fresh_gradients;
+    }
+    if (!problem_.index) return op_program(network_, step.op, variant);
+    return stage_program(network_, *problem_.index, graph_, op.stage, variant);
+  }
+
+  /// The network's update of the same name, on the scheduled graph's tensors.
+  StepProgram update_program(const Op& op) const {
+    const auto found = updates_.find(op.name);
+    EXPECTS(found != updates_.end() && network_.graph[found->second].inputs.size() == op.inputs.size());
+    KernelCall call{found->second, {}, {}, {}};
+    for (const TensorId t : op.inputs) call.inputs.push_back({t, {}});
+    return {{std::move(call)}, Bytes{0}};
+  }
+
+  std::optional<RegionId> statistics_of(const Op& kernel) const {
+    for (const auto& [name, value] : kernel.attributes) {
+      if (name != statistics_attribute || kernel.phase != Phase::forward) continue;
+      const TensorId wanted = tensors_.at(value);
+      for (const BufferId b : schedule_.resident) {
+        if (schedule_[b].tensor == wanted) return made_.region_of[b.index];
+      }
+    }
+    return std::nullopt;
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  const Schedule& schedule_;
+  const Network& network_;
+  std::map<std::string, OpId> updates_;      // of the network, by name
+  std::map<std::string, TensorId> tensors_;  // of the scheduled graph, by name
+  std::map<Key, Open> open_;
+  std::set<std::tuple<OpId, std::uint32_t, std::uint32_t>> ran_;  // (op, micro-batch, replica)
+  ReplayPlan made_;
+};
+
+/// What differs between the trace and the network as it is here, or nothing.
+std::string difference(const Graph& trace, const Graph& here) {
+  const auto says = [](const std::string& what, Bytes theirs, Bytes ours) {
+    return what + " has " + std::to_string(theirs.count) + " B in the trace and " + std::to_string(ours.count) +
+           " B here";
+  };
+  if (trace.tensors.size() != here.tensors.size() || trace.ops.size() != here.ops.size()) {
+    return "the trace has other tensors and ops";
+  }
+  for (std::size_t t = 0; t < trace.tensors.size(); ++t) {
+    const Tensor &theirs = trace.tensors[t], &ours = here.tensors[t];
+    if (theirs.name != ours.name) return "'" + ours.name + "' is called '" + theirs.name + "' in the trace";
+    if (theirs.bytes != ours.bytes) return says("'" + theirs.name + "'", theirs.bytes, ours.bytes);
+  }
+  for (std::size_t o = 0; o < trace.ops.size(); ++o) {
+    const Op &theirs = trace.ops[o], &ours = here.ops[o];
+    if (theirs.name != ours.name) return "op '" + ours.name + "' is called '" + theirs.name + "' in the trace";
+    for (const Saving saving : {Saving::keep, Saving::nothing}) {
+      const Bytes a = workspace(theirs, saving, false), b = workspace(ours, saving, false);
+      if (a != b) return says("the workspace of '" + theirs.name + "'", a, b);
+    }
+    const Bytes a = workspace(theirs, Saving::keep, true), b = workspace(ours, Saving::keep, true);
+    if (a != b) return says("the workspace of '" + theirs.name + "' that accumulates", a, b);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
+                                                    const Network& network) {
+  const Graph here =
+      problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer).graph : network.graph;
+  const std::string differs = difference(problem.graph, here);
+  if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
+  try {
+    return Planner(problem, schedule, network).run();
+  } catch (const Unsupported& unsupported) {
+    return ReplayFailure{unsupported.what};
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,70 @@
+#pragma once
+// A schedule made ready to run: which kernels each step calls on which address ranges, what it copies, what it loads.
+// Every backend executes the same plan.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+#include "validate/networks/step_program.h"
+
+namespace plimsoll {
+
+/// Room for one storage in one memory. Buffers that hold ranges of it lie in it at their offsets, so that a kernel
+/// finds the whole in one piece; only what buffers occupy counts as used.
+struct Region {
+  MemoryId memory;
+  Bytes bytes;
+};
+using RegionId = Id<struct RegionTag>;
+
+struct Address {
+  std::optional<RegionId> region;  ///< unset: in the step's workspace
+  Bytes offset;
+};
+
+struct PlannedCall {
+  OpId op;  ///< of the network's graph
+  std::vector<Address> inputs, outputs;
+  Bytes scratch;                       ///< offset in the workspace
+  bool accumulates = false;            ///< adds to its outputs, which are parameter gradients that exist
+  std::optional<RegionId> statistics;  ///< running statistics that this call moves along
+};
+
+/// Data that appears in a region when the step begins: an input of the network.
+struct PlannedLoad {
+  RegionId region;
+  std::uint32_t micro_batch = 0;
+};
+
+struct PlannedCopy {
+  RegionId from, to;
+  Bytes offset, bytes;
+};
+
+/// Nothing of all this: the step only frees.
+struct PlannedStep {
+  std::vector<PlannedCall> calls;
+  std::vector<PlannedLoad> loads;
+  std::optional<PlannedCopy> copy;
+};
+
+struct ReplayPlan {
+  std::vector<Region> regions;
+  std::vector<RegionId> region_of;  ///< by buffer
+  std::vector<PlannedStep> steps;
+};
+
+/// Why a schedule cannot be replayed, in one line that names step and buffer where there is one.
+struct ReplayFailure {
+  std::string what;
+};
+
+/// The plan of a schedule that check() has passed. The problem's graph is that of the network, or of its chain.
+std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem&, const Schedule&, const Network&);
+
+}  // namespace plimsoll
