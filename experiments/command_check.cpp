@@ -11,6 +11,7 @@
 #include "sim/core/check.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {
@@ -68,6 +69,7 @@ int run_check(const CheckArguments& arguments) {
 }
 
 int run_bounds(const QuestionArguments& words, bool json) {
+  if (!words.strategy.empty()) parse_spec(words.strategy, "--strategy");
   const Problem problem = problem_of(question_of(words));
   note_rescaled(problem);
   const std::size_t devices = problem.platform.devices.size();
@@ -120,6 +122,11 @@ void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
   auto words = std::make_shared<QuestionArguments>();
   auto json = std::make_shared<bool>(false);
   add_question_options(*command, *words, Asks::problem);
+  command
+      ->add_option("-s,--strategy", words->strategy,
+                   "a pass pipeline whose transforms (sparse_update) change the model first; its other passes do not "
+                   "matter")
+      ->type_name("SPEC");
   command->add_flag("--json", *json, "print one JSON object");
   command->callback([words, json, &exit_code] { exit_code = run_bounds(*words, *json); });
 }

@@ -127,6 +127,7 @@ constexpr ExperimentField experiment_fields[] = {
     {"gradients", Need::optional, [](Experiment& e, const YamlCursor& v) { e.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
     {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = one_of<AllocatorKind>(v); }},
+    {"timelines", Need::optional, [](Experiment& e, const YamlCursor& v) { e.timelines = v.boolean(); }},
 };
 
 /// A path that exists beside the experiment file; else the reference as it stands.
@@ -179,16 +180,18 @@ Experiment read_experiment(const fs::path& path) {
 Json to_json(const Experiment& experiment) {
   Json optimizers = Json::array();
   for (const Optimizer optimizer : experiment.optimizers) optimizers.push_back(written(optimizer));
-  return {{"name", experiment.name},
-          {"traces", experiment.traces},
-          {"platforms", experiment.platforms},
-          {"strategies", experiment.strategies},
-          {"memory", to_json(experiment.memory)},
-          {"micro_batches", experiment.micro_batches},
-          {"optimizer", std::move(optimizers)},
-          {"gradients", written(experiment.gradients)},
-          {"engine", written(experiment.engine)},
-          {"allocator", written(experiment.allocator)}};
+  Json json{{"name", experiment.name},
+            {"traces", experiment.traces},
+            {"platforms", experiment.platforms},
+            {"strategies", experiment.strategies},
+            {"memory", to_json(experiment.memory)},
+            {"micro_batches", experiment.micro_batches},
+            {"optimizer", std::move(optimizers)},
+            {"gradients", written(experiment.gradients)},
+            {"engine", written(experiment.engine)},
+            {"allocator", written(experiment.allocator)}};
+  if (experiment.timelines) json["timelines"] = true;
+  return json;
 }
 
 }  // namespace plimsoll

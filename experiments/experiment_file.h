@@ -43,6 +43,7 @@ struct Experiment {
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorKind allocator = AllocatorKind::exact;
+  bool timelines = false;  ///< records keep timelines, and the report has pictures of them
 
   friend bool operator==(const Experiment&, const Experiment&) = default;
 };

@@ -1,6 +1,7 @@
-"""Draws the figures of a report: iteration time against memory, one figure a case.
+"""Draws the figures of a report: iteration time against memory, one figure a case, and timelines where it has them.
 
-python3 plot.py report.json FOLDER    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json
+python3 plot.py report.json FOLDER    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json, and
+                                      FOLDER/<file>-timelines.svg, .pdf and .png
 
 The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing.
 """
@@ -18,11 +19,14 @@ try:
 except ImportError:
     sys.exit(42)
 
+sys.dont_write_bytecode = True  # the folder of this file may be read-only, and stays as it is
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+from plot_timelines import draw_timelines
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, without yellow; report_page.html has the same.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
@@ -176,7 +180,10 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         report = json.load(file)
     for figure in report["figures"]:
-        save(draw(figure, report["experiment"]["strategies"]), os.path.join(sys.argv[2], figure["file"]))
+        stem = os.path.join(sys.argv[2], figure["file"])
+        save(draw(figure, report["experiment"]["strategies"]), stem)
+        if "timelines" in figure:
+            save(draw_timelines(figure, *title_of(figure), memory_unit), stem + "-timelines")
 
 
 if __name__ == "__main__":

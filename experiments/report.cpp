@@ -66,6 +66,24 @@ std::string file_stem(const Json& figure, std::set<std::string>& taken) {
   return unique;
 }
 
+/// For each strategy the timeline within the least budget for which there is one, in the order of the strategies.
+Json timelines_of(const std::vector<Json>& records, const Json& strategies) {
+  Json timelines = Json::array();
+  for (const Json& strategy : strategies) {
+    const Json* least = nullptr;
+    for (const Json& record : records) {
+      if (record.value("strategy", "") != strategy || !record.contains("timeline")) continue;
+      if (least == nullptr || record["peak_bytes"] < (*least)["peak_bytes"]) least = &record;
+    }
+    if (least == nullptr) continue;
+    Json timeline = point_of(*least);
+    timeline["strategy"] = strategy;
+    timeline.update((*least)["timeline"]);
+    timelines.push_back(std::move(timeline));
+  }
+  return timelines;
+}
+
 Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const Json& strategies,
                std::set<std::string>& taken) {
   Json figure = to_json(facts);
@@ -85,6 +103,8 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
     }
     series.push_back({{"strategy", strategy}, {"points", std::move(points)}});
   }
+  if (Json timelines = timelines_of(records, strategies); !timelines.empty())
+    figure["timelines"] = std::move(timelines);
   return figure;
 }
 
@@ -185,8 +205,10 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
   write_json_file(files[2], data);
   draw(files[2], folder);
   for (const Json& figure : data["figures"]) {
-    for (const char* extension : {".svg", ".pdf", ".png"}) {
-      files.push_back(folder / (figure["file"].get<std::string>() + extension));
+    std::vector<std::string> stems{figure["file"].get<std::string>()};
+    if (figure.contains("timelines")) stems.push_back(stems[0] + "-timelines");
+    for (const std::string& stem : stems) {
+      for (const char* extension : {".svg", ".pdf", ".png"}) files.push_back(folder / (stem + extension));
     }
   }
   return files;

@@ -101,6 +101,8 @@ Problem problem_of(const Question& question) {
   if (const std::string* why = std::get_if<std::string>(&made)) {
     throw InputError(fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why));
   }
+  const std::vector<Pass> transforms = transforms_of(question.strategy, "--strategy");
+  if (!transforms.empty()) return transformed(std::get<Problem>(made), transforms);
   return std::move(std::get<Problem>(made));
 }
 

@@ -46,7 +46,8 @@ struct Answer {
   double solve_s = 0, simulate_s = 0;
 };
 
-/// The problem behind a question; throws InputError where names, files or their combination are wrong.
+/// The problem behind a question, as the transforms of its strategy change it; throws InputError where names, files or
+/// their combination are wrong.
 Problem problem_of(const Question&);
 
 /// The problem that a schedule, read from `file`, was made for; throws InputError where trace or platform are others.

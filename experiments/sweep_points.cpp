@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "experiments/timeline_record.h"
 #include "sim/core/expects.h"
 #include "sim/core/lower_bounds.h"
 #include "sim/core/names.h"
@@ -103,7 +104,8 @@ Question question_of(const Experiment& e, std::size_t group) {
 }
 
 CaseFacts facts_of(const Experiment& e, std::size_t case_index) {
-  const Question question = question_of(e, case_index * e.strategies.size());
+  Question question = question_of(e, case_index * e.strategies.size());
+  question.strategy.clear();  // what a transform changes is not the case's
   for (const std::string& strategy : e.strategies) parse_spec(strategy, "strategies");
   const Problem problem = problem_of(question);
   const LowerBounds bounds = lower_bounds(problem, 1);
@@ -177,6 +179,9 @@ void answer_points(const Experiment& e, std::size_t group, std::span<const std::
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Json json{{"point", group * all_budgets.size() + wanted[i]}, {"case", group / e.strategies.size()}};
     json.update(to_json(question, problem, answers[i]));
+    if (e.timelines && answers[i].feasible) {
+      json["timeline"] = timeline_record(problem, *answers[i].schedule, *answers[i].timeline);
+    }
     record(json);
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
@@ -31,23 +32,40 @@ Schedule lowered(const Problem& problem, const Partition& partition, const Tape&
   return std::move(std::get<Schedule>(schedule));
 }
 
-/// What the first passes make: each reads the tape of the one before.
+/// The passes that make tapes; plain training where there are only transforms.
+std::vector<Pass> memory_passes(std::span<const Pass> passes) {
+  std::vector<Pass> memory(passes.begin(), passes.end());
+  std::erase_if(memory, [](const Pass& pass) { return pass.strategy->family == Family::transform; });
+  if (memory.empty()) memory.push_back({find_strategy("store_all"), Options({}, {})});
+  return memory;
+}
+
+bool must_be_transformed(const Problem& problem, std::span<const Pass> passes) {
+  return !problem.transformed && passes.front().strategy->family == Family::transform;
+}
+
+std::vector<TapeOutcome> offloaded(const PartTask&, std::span<const Pass> before, const Pass& offloading,
+                                   std::span<const std::optional<Bytes>> budgets);
+
+/// What the passes make: each reads the tape of the one before.
 std::vector<TapeOutcome> tapes_of(const PartTask& task, std::span<const Pass> passes,
                                   std::span<const std::optional<Bytes>> budgets) {
-  std::vector<TapeOutcome> tapes = passes[0].strategy->tapes(task, passes[0].options, budgets, nullptr);
-  for (const Pass& pass : passes.subspan(1)) {
-    for (std::size_t b = 0; b < budgets.size(); ++b) {
-      const PlannedTape* before = std::get_if<PlannedTape>(&tapes[b]);
-      if (before == nullptr) continue;
-      tapes[b] = pass.strategy->tapes(task, pass.options, budgets.subspan(b, 1), &before->tape).front();
-    }
+  const Pass& last = passes.back();
+  if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
+  const std::span<const Pass> before = passes.first(passes.size() - 1);
+  if (last.strategy->family == Family::offloading) return offloaded(task, before, last, budgets);
+  std::vector<TapeOutcome> tapes = tapes_of(task, before, budgets);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    const PlannedTape* made = std::get_if<PlannedTape>(&tapes[b]);
+    if (made == nullptr) continue;
+    tapes[b] = last.strategy->tapes(task, last.options, budgets.subspan(b, 1), &made->tape).front();
   }
   return tapes;
 }
 
 /// Tapes of the passes before an offloading one, from the least memory they can do with to all they want: to offload
 /// from them may be faster than to do without.
-std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes) {
+std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes, std::uint32_t levels) {
   const std::optional<Bytes> unlimited, nothing = Bytes{0};
   std::vector<PlannedTape> tapes;
   const TapeOutcome free = tapes_of(task, passes, std::span(&unlimited, 1)).front();
@@ -55,7 +73,6 @@ std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const 
   const TapeOutcome none = tapes_of(task, passes, std::span(&nothing, 1)).front();
   const Infeasible* why = std::get_if<Infeasible>(&none);
   if (tapes.empty() || why == nullptr || !why->smallest) return tapes;
-  constexpr std::uint32_t levels = 10;
   std::vector<std::optional<Bytes>> budgets;
   for (std::uint32_t level = 0; level < levels; ++level) {
     budgets.emplace_back(*why->smallest + range_of(tapes[0].peak - *why->smallest, {level, levels}).offset);
@@ -63,6 +80,18 @@ std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const 
   for (TapeOutcome& outcome : tapes_of(task, passes, budgets)) {
     if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
   }
+  return tapes;
+}
+
+/// The same, and where the last of the passes moves activations, those without it: what moves parameters may make
+/// its copies needless.
+std::vector<PlannedTape> tapes_with_and_without(const PartTask& task, std::span<const Pass> passes,
+                                                std::uint32_t levels) {
+  std::vector<PlannedTape> tapes = tapes_to_offload(task, passes, levels);
+  if (passes.back().strategy->family != Family::offloading) return tapes;
+  const Pass plain{find_strategy("store_all"), Options({}, {})};
+  const std::span<const Pass> without = passes.size() > 1 ? passes.first(passes.size() - 1) : std::span(&plain, 1);
+  std::ranges::move(tapes_to_offload(task, without, levels), std::back_inserter(tapes));
   return tapes;
 }
 
@@ -80,8 +109,12 @@ bool is_better(const TapeOutcome& a, const TapeOutcome& b) {
 /// that less memory is never faster.
 std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> before, const Pass& offloading,
                                    std::span<const std::optional<Bytes>> budgets) {
+  // A strategy with many plans chooses again for each tape; of one with a single plan the tapes' levels are all there
+  // are.
+  const bool has_many_plans = offloading.strategy->candidates != nullptr || !offloading.strategy->moves_parameters;
+  const std::uint32_t levels = has_many_plans ? 10 : 24;
   std::vector<TapeOutcome> best;
-  for (const PlannedTape& tape : tapes_to_offload(task, before)) {
+  for (const PlannedTape& tape : tapes_with_and_without(task, before, levels)) {
     std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);
     if (best.empty()) {
       best = std::move(made);
@@ -108,16 +141,29 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> b
 
 }  // namespace
 
+Problem transformed(const Problem& problem, std::span<const Pass> passes) {
+  Problem changed = problem;
+  for (const Pass& pass : passes) {
+    if (problem.transformed || pass.strategy->family != Family::transform) break;
+    std::variant<Problem, std::string> made = pass.strategy->transform(changed, pass.options);
+    if (const std::string* why = std::get_if<std::string>(&made)) {
+      throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));
+    }
+    changed = std::get<Problem>(std::move(made));
+    changed.transformed = true;
+  }
+  return changed;
+}
+
 std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
                               std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(!passes.empty());
-  judge(problem, passes);
+  if (must_be_transformed(problem, passes)) return plan(transformed(problem, passes), passes, budgets);
+  const std::vector<Pass> memory = memory_passes(passes);
+  judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   const PartTask task{problem, partition, PartId{0}, 1};
-  const bool offloads = passes.size() > 1 && passes.back().strategy->family == Family::offloading;
-  const std::vector<TapeOutcome> tapes = offloads
-                                             ? offloaded(task, passes.first(passes.size() - 1), passes.back(), budgets)
-                                             : tapes_of(task, passes, budgets);
+  const std::vector<TapeOutcome> tapes = tapes_of(task, memory, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (const Infeasible* none = std::get_if<Infeasible>(&tapes[b])) {
@@ -134,11 +180,13 @@ std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> pass
 
 std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> passes) {
   EXPECTS(!passes.empty());
-  judge(problem, passes);
+  if (must_be_transformed(problem, passes)) return front_budgets(transformed(problem, passes), passes);
+  const std::vector<Pass> memory = memory_passes(passes);
+  judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   const PartTask task{problem, partition, PartId{0}, 1};
   std::vector<Bytes> budgets;
-  for (const Pass& pass : passes) {
+  for (const Pass& pass : memory) {
     if (pass.strategy->candidates == nullptr) continue;
     const std::vector<Bytes> more = pass.strategy->candidates(task, pass.options);
     budgets.insert(budgets.end(), more.begin(), more.end());

@@ -22,6 +22,11 @@ struct Plan {
 
 using PlanOutcome = std::variant<Plan, Infeasible>;
 
+/// The problem as the transforms among the passes change it; itself where they have been applied, or there are none.
+/// Throws InputError where one cannot. Schedules that plan makes are for this problem: check, bounds and replay take
+/// it.
+Problem transformed(const Problem&, std::span<const Pass>);
+
 /// One outcome a budget, in order; unset: unlimited. Throws InputError where a strategy cannot treat the problem at all
 /// (a chain strategy on a graph, a platform without a route that a copy needs).
 std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);

@@ -104,6 +104,7 @@ class SpecReader {
   void judge_order(const Pass& before, const Pass& after) const {
     const StrategyInfo& first = *before.strategy;
     const StrategyInfo& second = *after.strategy;
+    if (first.family == Family::transform && &first != &second) return;  // the problem is changed, then planned
     if (first.family == Family::baseline || second.family == Family::baseline) {
       const StrategyInfo& other = first.family == Family::baseline ? second : first;
       fail(start_, "",
@@ -111,6 +112,7 @@ class SpecReader {
                        "strategy starts from that anyway",
                        first.name == other.name ? second.name : first.name, other.name));
     }
+    if (first.family == Family::offloading && second.family == Family::offloading) return judge_moves(first, second);
     if (first.family == second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,
@@ -123,6 +125,17 @@ class SpecReader {
     }
   }
 
+  /// Activations, then parameters, gradients and states.
+  void judge_moves(const StrategyInfo& first, const StrategyInfo& second) const {
+    if (!first.moves_parameters && second.moves_parameters) return;
+    std::string_view why =
+        first.moves_parameters ? "both move parameters, gradients or states" : "both move activations";
+    if (first.moves_parameters && !second.moves_parameters) {
+      why = "what moves activations stands before what moves parameters, gradients or states";
+    }
+    fail(start_, "", fmt::format("'{}' cannot follow '{}': {}", second.name, first.name, why));
+  }
+
   std::string_view spec_, where_;
   std::size_t at_ = 0;
   std::size_t start_ = 0;  // of the pass being read
@@ -132,6 +145,17 @@ class SpecReader {
 
 std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {
   return SpecReader(spec, where).read();
+}
+
+std::vector<Pass> transforms_of(std::string_view spec, std::string_view where) {
+  constexpr std::string_view spaces = " \t\n\v\f\r";
+  const std::string_view text = spec.substr(std::min(spec.size(), spec.find_first_not_of(spaces)));
+  const std::string_view name = text.substr(0, text.find_first_of("(|"));
+  const StrategyInfo* first = find_strategy(name.substr(0, name.find_first_of(spaces)));
+  if (first == nullptr || first->family != Family::transform) return {};
+  std::vector<Pass> passes = parse_spec(spec, where);
+  std::erase_if(passes, [](const Pass& pass) { return pass.strategy->family != Family::transform; });
+  return passes;
 }
 
 }  // namespace plimsoll

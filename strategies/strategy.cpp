@@ -8,13 +8,16 @@
 #include "strategies/baseline/store_all.h"
 #include "strategies/offloading/capuchin.h"
 #include "strategies/offloading/deep_optimizer_states.h"
+#include "strategies/offloading/demand_layering.h"
 #include "strategies/offloading/offload_dp.h"
 #include "strategies/offloading/offload_exact.h"
 #include "strategies/offloading/offload_fractional.h"
 #include "strategies/offloading/offload_greedy.h"
+#include "strategies/offloading/offmate.h"
 #include "strategies/offloading/poet.h"
 #include "strategies/offloading/pofo.h"
 #include "strategies/offloading/save_on_cpu.h"
+#include "strategies/offloading/sparse_update.h"
 #include "strategies/offloading/superneurons.h"
 #include "strategies/offloading/twinflow.h"
 #include "strategies/offloading/vdnn.h"
@@ -79,7 +82,10 @@ constexpr std::array all_strategies{store_all_strategy,
                                     zero_offload_strategy,
                                     twinflow_strategy,
                                     zero_infinity_strategy,
-                                    deep_optimizer_states_strategy};
+                                    deep_optimizer_states_strategy,
+                                    offmate_strategy,
+                                    demand_layering_strategy,
+                                    sparse_update_strategy};
 
 }  // namespace
 

@@ -75,6 +75,9 @@ using TapeOutcome = std::variant<PlannedTape, Infeasible>;
 using TapesFunction = std::vector<TapeOutcome> (*)(const PartTask&, const Options&,
                                                    std::span<const std::optional<Bytes>> budgets, const Tape* before);
 
+/// Changes the problem itself, or says in one sentence why that cannot be.
+using TransformFunction = std::variant<Problem, std::string> (*)(const Problem&, const Options&);
+
 /// Budgets at which the strategy's answer may change, for the whole front of time against memory; ascending.
 using CandidatesFunction = std::vector<Bytes> (*)(const PartTask&, const Options&);
 
@@ -85,9 +88,11 @@ struct StrategyInfo {
   std::string_view source;
   bool chains_only;
   std::span<const OptionInfo> options;
-  TapesFunction tapes;
-  CandidatesFunction candidates;  ///< null: the answer changes only where it begins to be feasible
-  bool needs_updates = false;     ///< refuses a graph without update ops
+  TapesFunction tapes;               ///< null for a transform
+  CandidatesFunction candidates;     ///< null: the answer changes only where it begins to be feasible
+  bool needs_updates = false;        ///< refuses a graph without update ops
+  bool moves_parameters = false;     ///< of offloading: parameters, gradients or states; else activations
+  TransformFunction transform = {};  ///< of a transform
 };
 
 /// Every registered strategy, by family and name as on the architecture page.

@@ -31,6 +31,7 @@ struct Stage {
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors
   bool recomputable = true;
+  bool has_backward = true;  ///< false only for stages before the first one that is trained (sparse_update)
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };
@@ -38,6 +39,7 @@ struct Stage {
 struct Parameter {
   std::string name;
   Bytes bytes;
+  bool trained = true;  ///< has a gradient and optimizer states; false: frozen (sparse_update)
 
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };

@@ -16,8 +16,8 @@ enum class Backward : std::uint8_t { whole, split };  ///< split: an input-gradi
 struct ChainGraph {
   Graph graph;
   std::vector<OpId> forward;   ///< by stage
-  std::vector<OpId> backward;  ///< by stage; the input-gradient part where split
-  std::vector<OpId> weight;    ///< by stage; empty unless split
+  std::vector<OpId> backward;  ///< by stage; the input-gradient part where split; no_op for a stage without a backward
+  std::vector<OpId> weight;    ///< by stage; empty unless split; no_op for a stage that is not trained
   std::vector<OpId> updates;
 };
 

@@ -21,6 +21,7 @@ struct Problem {
   Optimizer optimizer = Optimizer::none;
   Gradients gradients = Gradients::fresh;
   bool times_rescaled = false;  ///< some durations are the roofline's, not the trace's
+  bool transformed = false;     ///< the transforms of its pass pipeline have been applied
 };
 
 struct ProblemOptions {

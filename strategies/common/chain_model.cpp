@@ -25,9 +25,11 @@ NewGradients new_gradients(const Chain& chain) {
   for (std::size_t i = n; i-- > 0;) {
     const Stage& stage = chain.stages[i];
     Bytes own;
+    bool trains = false;
     for (const std::uint32_t p : stage.parameters) {
       EXPECTS(p < chain.parameters.size());
       own += chain.parameters[p].bytes;
+      trains |= chain.parameters[p].trained;
     }
     if (stage.parameter_gradient && *stage.parameter_gradient != own) {
       result.bytes[i] = *stage.parameter_gradient;
@@ -35,10 +37,10 @@ NewGradients new_gradients(const Chain& chain) {
       if (result.any[i]) result.trained += own;
       continue;
     }
-    result.any[i] = !stage.parameters.empty();
+    result.any[i] = trains;
     result.accumulate[i] = result.any[i];
     for (const std::uint32_t p : stage.parameters) {
-      if (made[p]) continue;
+      if (made[p] || !chain.parameters[p].trained) continue;
       made[p] = true;
       result.accumulate[i] = false;
       result.bytes[i] += chain.parameters[p].bytes;

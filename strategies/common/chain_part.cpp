@@ -44,7 +44,11 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   std::vector<Stage>& own = result.chain.stages;
   own.assign(problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.first),
              problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.last));
-  result.chain.input = boundary_bytes(*problem.chain, result.first);
+  const auto trained = std::ranges::find(own, true, &Stage::has_backward);
+  EXPECTS(trained != own.end());
+  result.forward_only = static_cast<std::size_t>(trained - own.begin());
+  own.erase(own.begin(), trained);
+  result.chain.input = boundary_bytes(*problem.chain, result.first + result.forward_only);
   result.chain.tensors.clear();
   result.chain.boundaries.clear();
   if (result.awaits) {
@@ -83,9 +87,13 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
       issue(on_tensor(ActionKind::receive, t));
     }
   }
+  const std::size_t planned = part.first + part.forward_only;
+  for (std::size_t stage = part.first; stage < planned; ++stage) {
+    issue(compute(index.forward[stage], Saving::nothing));
+  }
   bool sent = false;
   for (const ChainStep& step : sequence) {
-    const std::size_t stage = part.first + step.stage;
+    const std::size_t stage = planned + step.stage;
     const bool is_await = part.awaits && stage == part.last;
     if (is_await && step.kind != ChainStep::Kind::backward) continue;
     if (is_await) {
@@ -96,14 +104,14 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
       continue;
     }
     if (step.kind == ChainStep::Kind::backward) {
-      issue(compute(index.backward[stage]));
+      if (index.backward[stage] != no_op) issue(compute(index.backward[stage]));
       if (part.first > 0 && stage == part.first) {
         const PartId previous = part_of_stage(problem, partition, part.first - 1, replica);
         for (const TensorId t : handed_over(graph, index.backward[stage], index.backward[stage - 1])) {
           issue(on_tensor(ActionKind::send, t, previous));
         }
       }
-      if (!index.weight.empty()) issue(compute(index.weight[stage]));
+      if (!index.weight.empty() && index.weight[stage] != no_op) issue(compute(index.weight[stage]));
       continue;
     }
     const bool saves = step.kind == ChainStep::Kind::forward_saving;

@@ -9,10 +9,13 @@
 namespace plimsoll {
 
 /// Stages [first, last) of the problem's chain, as a chain that ends in a loss. Where the part does not hold the
-/// network's loss, a stage of no time stands for waiting for the output gradient.
+/// network's loss, a stage of no time stands for waiting for the output gradient. Stages without a backward, the first
+/// `forward_only` ones, are not in `chain`: their forwards run once, before all else, and keep nothing but what the
+/// next stage reads.
 struct ChainPart {
   Chain chain;
   std::size_t first = 0, last = 0;
+  std::size_t forward_only = 0;
   bool awaits = false;
 };
 

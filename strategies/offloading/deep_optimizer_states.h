@@ -54,6 +54,7 @@ inline constexpr StrategyInfo deep_optimizer_states_strategy{
     .tapes = deep_optimizer_states_tapes,
     .candidates = deep_optimizer_states_candidates,
     .needs_updates = true,
+    .moves_parameters = true,
 };
 
 }  // namespace plimsoll

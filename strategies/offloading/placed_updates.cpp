@@ -41,6 +41,25 @@ std::map<TensorId, std::size_t> completions(const Graph& graph, const Tape& tape
   return last;
 }
 
+void gradient_leaves(const Problem& problem, TensorId gradient, std::vector<Action>& after) {
+  after.push_back(on_tensor(ActionKind::offload, gradient));
+  after.back().last_only = true;
+  if (problem.gradients == Gradients::existing) return;
+  after.push_back(on_tensor(ActionKind::drop, gradient));
+  after.back().last_only = true;
+}
+
+/// `after` is by action.
+std::vector<Action> with_actions_after(const std::vector<Action>& actions,
+                                       const std::vector<std::vector<Action>>& after) {
+  std::vector<Action> all;
+  for (std::size_t a = 0; a < actions.size(); ++a) {
+    all.push_back(actions[a]);
+    all.insert(all.end(), after[a].begin(), after[a].end());
+  }
+  return all;
+}
+
 class UpdateTape {
  public:
   UpdateTape(const Problem& problem, Tape tape, const UpdateCopies& copies)
@@ -49,7 +68,17 @@ class UpdateTape {
         copies_(copies),
         completed_(completions(graph_, tape)),
         after_(tape.actions.size()),
-        tape_(std::move(tape)) {}
+        tape_(std::move(tape)) {
+    for (const Home& home : tape_.homes) {
+      if (!home.on_device) last_use_[graph_[home.tensor].storage] = 0;
+    }
+    for (std::size_t a = 0; a < tape_.actions.size(); ++a) {
+      if (tape_.actions[a].kind != ActionKind::compute) continue;
+      for (const TensorId t : graph_[tape_.actions[a].op].inputs) {
+        if (is_streamed(t)) last_use_[graph_[t].storage] = a;
+      }
+    }
+  }
 
   Tape made(std::span<const UpdateGroup> groups) && {
     for (const UpdateGroup& group : groups) {
@@ -64,12 +93,7 @@ class UpdateTape {
       states_leave(groups[g]);
       prefetch_next_streamed(groups.subspan(g + 1));
     }
-    std::vector<Action> actions;
-    for (std::size_t a = 0; a < tape_.actions.size(); ++a) {
-      actions.push_back(tape_.actions[a]);
-      actions.insert(actions.end(), after_[a].begin(), after_[a].end());
-    }
-    tape_.actions = std::move(actions);
+    tape_.actions = with_actions_after(tape_.actions, after_);
     return std::move(tape_);
   }
 
@@ -79,7 +103,19 @@ class UpdateTape {
     if (site == UpdateSite::device) return;
     for (const TensorId t : values.states) tape_.homes.push_back({t, false, !disk, disk});
     if (site == UpdateSite::streamed) return;
-    for (const TensorId t : values.parameters) tape_.homes.push_back({t, true, !disk, disk});
+    for (const TensorId t : values.parameters) {
+      if (!is_streamed(t)) tape_.homes.push_back({t, true, !disk, disk});
+    }
+  }
+
+  /// The device has it only for its uses.
+  bool is_streamed(TensorId t) const { return last_use_.contains(graph_[t].storage); }
+
+  /// New parameters return to the device where that is a home of theirs.
+  void parameters_return(const Values& values) {
+    for (const TensorId t : values.parameters) {
+      if (!is_streamed(t)) tape_.end.push_back(on_tensor(ActionKind::prefetch, t));
+    }
   }
 
   void end(ActionKind kind, std::span<const TensorId> tensors) {
@@ -116,7 +152,7 @@ class UpdateTape {
       case UpdateSite::host:
         gradients_leave(values);
         update_on_host(op, values);
-        end(ActionKind::prefetch, values.parameters);
+        parameters_return(values);
         end(ActionKind::drop_on_host, values.gradients);
         break;
       case UpdateSite::disk:
@@ -128,14 +164,7 @@ class UpdateTape {
 
   /// In the last micro-batch, right after the op that completes them.
   void gradients_leave(const Values& values) {
-    for (const TensorId t : values.gradients) {
-      std::vector<Action>& after = after_[completed_.at(t)];
-      after.push_back(on_tensor(ActionKind::offload, t));
-      after.back().last_only = true;
-      if (problem_.gradients == Gradients::existing) continue;
-      after.push_back(on_tensor(ActionKind::drop, t));
-      after.back().last_only = true;
-    }
+    for (const TensorId t : values.gradients) gradient_leaves(problem_, t, after_[completed_.at(t)]);
   }
 
   void update_on_host(OpId op, const Values& values) {
@@ -145,6 +174,9 @@ class UpdateTape {
     }
     std::size_t complete = 0;
     for (const TensorId t : values.gradients) complete = std::max(complete, completed_.at(t));
+    for (const TensorId t : values.parameters) {  // an op that reads the host's copy later wants the old value
+      if (is_streamed(t)) complete = std::max(complete, last_use_.at(graph_[t].storage));
+    }
     after_[complete].push_back(plimsoll::update_on_host(op));
     after_[complete].back().last_only = true;
   }
@@ -158,7 +190,10 @@ class UpdateTape {
     end(ActionKind::read_disk, moved);
     tape_.end.push_back(plimsoll::update_on_host(op));
     end(ActionKind::write_disk, moved);
-    end(ActionKind::prefetch, values.parameters);  // after which the host's copy dies
+    parameters_return(values);  // after which the host's copy dies
+    for (const TensorId t : values.parameters) {
+      if (is_streamed(t)) tape_.end.push_back(on_tensor(ActionKind::drop_on_host, t));
+    }
     end(ActionKind::drop_on_host, values.states);
     end(ActionKind::drop_on_host, values.gradients);
     written_.push_back(moved.back());
@@ -168,7 +203,8 @@ class UpdateTape {
   const Graph& graph_;
   const UpdateCopies& copies_;
   std::map<TensorId, std::size_t> completed_;
-  std::vector<std::vector<Action>> after_;  // by action of the tape
+  std::map<StorageId, std::size_t> last_use_;  // of streamed parameters: an action of the tape
+  std::vector<std::vector<Action>> after_;     // by action of the tape
   Tape tape_;
   std::vector<TensorId> written_;  // the last tensor that each update wrote to the disk
 };
@@ -209,7 +245,9 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
   const DeviceId device = task.partition.parts[task.part.index].device;
   const std::optional<MemoryId> host = host_memory(platform, device);
   if (!host) throw InputError(fmt::format("{}: platform '{}' has no host memory", strategy, platform.name));
-  if (!platform[*host].adam) {
+  const bool updates =
+      std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+  if (updates && !platform[*host].adam) {
     throw InputError(
         fmt::format("{}: platform '{}' does not state how fast the host updates parameters: '{}' has no "
                     "'adam'",
@@ -219,6 +257,15 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
     throw InputError(fmt::format("{}: platform '{}' has no disk behind the host", strategy, platform.name));
   }
   return before != nullptr ? *before : planned_ops(task, store_all_ops(task)).tape;
+}
+
+Tape with_gradients_on_host(const Problem& problem, Tape tape) {
+  std::vector<std::vector<Action>> after(tape.actions.size());
+  for (const auto& [gradient, action] : completions(problem.graph, tape)) {
+    gradient_leaves(problem, gradient, after[action]);
+  }
+  tape.actions = with_actions_after(tape.actions, after);
+  return tape;
 }
 
 PlannedTape simulated(const PartTask& task, Tape tape) {

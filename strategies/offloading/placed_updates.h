@@ -34,11 +34,15 @@ struct UpdateCopies {
 std::vector<OpId> updates_by_gradient(const Problem&, const Tape&);
 
 /// The tape with all its updates placed; the groups name each update once, in the order in which a site takes them.
+/// Parameters that the tape streams (their home is not the device) do not come back after an update at their home.
 Tape with_updates(const Problem&, Tape, std::span<const UpdateGroup>, const UpdateCopies&);
 
-/// The tape of the pass before or of plain training. Throws InputError where updates cannot leave the device: no update
-/// ops, no host memory, no update rate of the host, no disk (asked for with `disk`), several parts.
+/// The tape of the pass before or of plain training. Throws InputError where parameters and updates cannot leave the
+/// device: no host memory, no update rate of the host, no disk (asked for with `disk`), several parts.
 Tape tape_to_update(const PartTask&, const Tape* before, std::string_view strategy, bool disk);
+
+/// The tape with every new parameter gradient on its way to the host once it is complete, where there are no updates.
+Tape with_gradients_on_host(const Problem&, Tape);
 
 /// What the tape comes to on the platform, by the event engine.
 PlannedTape simulated(const PartTask&, Tape);

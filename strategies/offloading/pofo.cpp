@@ -123,7 +123,7 @@ class Planner {
   std::vector<bool> chosen_gaps(const OffloadModel& model, const PofoPlan& plan) const {
     std::vector<bool> leaves(task_.problem.graph.tensors.size(), false);
     for (std::size_t i = 0; i < plan.output_leaves.size(); ++i) {
-      const Op& forward = task_.problem.graph[task_.problem.index->forward[part_.first + i]];
+      const Op& forward = task_.problem.graph[task_.problem.index->forward[part_.first + part_.forward_only + i]];
       for (const TensorId t : forward.outputs) {
         const bool is_inner = std::ranges::find(forward.saved, t) != forward.saved.end();
         leaves[t.index] = is_inner ? plan.inner_leaves[i] : plan.output_leaves[i];

@@ -142,7 +142,7 @@ class Search {
     return {x_leaves, inner_leaves, label.kept, label.leaving + gone, label.returning + gone, x, inner - gone};
   }
 
-  void finish(Label& next, const Fate& fate, double off, double pre) const {
+  static void finish(Label& next, const Fate& fate, double off, double pre) {
     const double x_gone = fate.x_leaves ? fate.x : 0;
     next.x_leaves = fate.x_leaves;
     next.inner_leaves = fate.inner_leaves;

@@ -36,6 +36,7 @@ inline constexpr StrategyInfo twinflow_strategy{
     .tapes = twinflow_tapes,
     .candidates = twinflow_candidates,
     .needs_updates = true,
+    .moves_parameters = true,
 };
 
 }  // namespace plimsoll

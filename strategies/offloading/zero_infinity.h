@@ -28,6 +28,7 @@ inline constexpr StrategyInfo zero_infinity_strategy{
     .tapes = zero_infinity_tapes,
     .candidates = nullptr,
     .needs_updates = true,
+    .moves_parameters = true,
 };
 
 }  // namespace plimsoll

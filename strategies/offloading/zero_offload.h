@@ -24,6 +24,7 @@ inline constexpr StrategyInfo zero_offload_strategy{
     .tapes = zero_offload_tapes,
     .candidates = nullptr,
     .needs_updates = true,
+    .moves_parameters = true,
 };
 
 }  // namespace plimsoll

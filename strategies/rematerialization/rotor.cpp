@@ -65,6 +65,15 @@ PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::op
   return {std::move(tape), peak_in_flight(cost, task.in_flight), cost.makespan, gap};
 }
 
+/// The least budget: what the solver needs, or the forwards before the first stage that it plans.
+Bytes least_budget(const PartTask& task, const Solver& solver) {
+  const Bytes least = solver.budgets.front();
+  if (chain_part(task.problem, task.partition.parts[task.part.index]).forward_only == 0) return least;
+  const std::optional<ChainSequence> sequence = solver.solve(least);
+  EXPECTS(sequence);
+  return std::max(least, planned(task, *sequence, std::nullopt).peak);
+}
+
 /// The fastest plan found when in_flight - 1 other micro-batches each keep K bytes while one runs, for several K: the
 /// running tape then has budget - (in_flight - 1) K, and must keep at most K where it awaits its output gradient,
 /// which a workspace of what is left there enforces.
@@ -104,11 +113,12 @@ std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& option
     return outcomes;
   }
   const Solver solver = solver_of(task, options);
+  const Bytes least = least_budget(task, solver);
   for (const std::optional<Bytes>& limit : budgets) {
     const Bytes budget = limit.value_or(no_limit);
-    const std::optional<ChainSequence> sequence = solver.solve(budget);
+    const std::optional<ChainSequence> sequence = budget < least ? std::nullopt : solver.solve(budget);
     if (!sequence) {
-      outcomes.emplace_back(Infeasible{"no recomputation of stages fits", solver.budgets.front()});
+      outcomes.emplace_back(Infeasible{"no recomputation of stages fits", least});
       continue;
     }
     PlannedTape tape = planned(task, *sequence, solver.gap(budget));

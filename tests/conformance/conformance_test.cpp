@@ -52,7 +52,12 @@ std::vector<std::string> specs() {
                            "vdnn(mode=conv)",
                            "superneurons(recompute=memory)",
                            "capuchin(recompute=off)",
-                           "offload_greedy(chunks=1)"});
+                           "offload_greedy(chunks=1)",
+                           "sparse_update(train=last:2)",
+                           "sparse_update(train=all)",
+                           "offmate(steps=3, lead=0, overlap=off)",
+                           "demand_layering(lead=1, overlap=on)",
+                           "demand_layering(lead=0, from=disk)"});
   return list;
 }
 
@@ -91,7 +96,7 @@ struct Case {
 };
 
 Platform machine_for(const StrategyInfo& strategy) {
-  if (!strategy.needs_updates) return gpus({});
+  if (!strategy.moves_parameters) return gpus({});
   return gpus({.to_host = {16}, .adam = BytesPerSecond{8}, .to_disk = BytesPerSecond{8}});
 }
 
@@ -108,15 +113,17 @@ Case random_case(std::uint64_t seed, const StrategyInfo& strategy) {
       .optimizer = random.chance(0.6) && !strategy.needs_updates ? Optimizer::none : Optimizer::adam,
       .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
   const bool graph = !strategy.chains_only && random.chance(0.5) && !strategy.needs_updates;
-  if (!graph) {
+  const bool trains = strategy.needs_updates || strategy.transform != nullptr;
+  Graph made;
+  if (graph) made = random_graph(seed, random.between(1, effort_for(strategy).forward_ops));
+  if (!graph || (trains && bytes_of_kind(made, TensorKind::parameter) == Bytes{0})) {
     Chain chain = random_small_chain(seed, random.between(1, effort_for(strategy).chain_stages));
-    if (strategy.needs_updates) train_something(chain);
+    if (trains) train_something(chain);
     return {problem_of(chain, machine_for(strategy), options), "chain"};
   }
   const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};
-  Graph made = random_graph(seed, random.between(1, effort_for(strategy).forward_ops));
   if (strategy.name == "monet") made = with_alternatives(std::move(made), seed);
-  return {problem_of(std::move(made), gpus({}), without), "graph"};
+  return {problem_of(std::move(made), machine_for(strategy), without), "graph"};
 }
 
 void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
@@ -150,7 +157,8 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Effort effort = effort_for(*passes[0].strategy);
     for (std::uint64_t seed = 1; seed <= std::min(count, effort.problems); ++seed) {
-      const Case given = random_case(seed, *passes[0].strategy);
+      Case given = random_case(seed, *passes[0].strategy);
+      given.problem = transformed(given.problem, passes);
       INFO(spec << " on a " << given.what << ", seed " << seed);
       const PlanOutcome unlimited = plan_one(given.problem, passes, std::nullopt);
       REQUIRE(std::holds_alternative<Plan>(unlimited));
@@ -227,7 +235,8 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
     for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = true;
     chain.stages[1].recomputable = chain.stages[3].recomputable = false;
     train_something(chain);
-    const Problem problem = problem_of(chain, machine_for(strategy), {.optimizer = Optimizer::adam});
+    const Problem problem =
+        transformed(problem_of(chain, machine_for(strategy), {.optimizer = Optimizer::adam}), passes);
     INFO(strategy.name);
     const PlanOutcome outcome = plan_one(problem, passes, smallest_feasible(problem, passes));
     REQUIRE(std::holds_alternative<Plan>(outcome));

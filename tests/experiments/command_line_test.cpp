@@ -115,6 +115,28 @@ TEST_CASE("--memory front is one object with every best pair of time and memory"
   CHECK(result["front"][1]["makespan_s"] == 7.0);
 }
 
+TEST_CASE("check and bounds judge what a transform leaves, which the schedule's text names", "[program]") {
+  const Folder folder;
+  const std::string schedule = folder / "schedule.json", question = "--trace resnet50_b8_cpu --platform h200 ";
+  const std::string spec = " --strategy 'sparse_update(train=last:2)|rotor' ";
+  const nlohmann::json simulated =
+      json_of("simulate " + question + spec + "--optimizer adam --json --schedule-out " + schedule);
+  const nlohmann::json judged = json_of("check --json --schedule " + schedule + " " + question);
+  CHECK(judged["legal"] == true);
+  CHECK(judged["makespan_s"] == Approx(simulated["makespan_s"].get<double>()).epsilon(1e-9));
+  CHECK(judged["peak_bytes"] == simulated["peak_bytes"]);
+  const nlohmann::json whole = json_of("bounds --json --optimizer adam " + question);
+  const nlohmann::json left = json_of("bounds --json --optimizer adam " + question + spec);
+  CHECK(left["lower_bound_s"] == simulated["lower_bound_s"]);
+  CHECK(left["lower_bound_s"] < whole["lower_bound_s"]);
+  CHECK(left["lower_bound_bytes"] < whole["lower_bound_bytes"]);
+  const Run wrong = plimsoll("simulate --strategy 'sparse_update(train=nothing)' " + question);
+  CHECK(wrong.exit_code == 2);
+  CHECK(wrong.err.find(
+            "sparse_update: no parameter of 'resnet50_b8' is 'nothing'; its first parameter is 'stem.0.weight'") !=
+        std::string::npos);
+}
+
 TEST_CASE("a schedule that plan writes is the one that simulate writes, and check finds it legal", "[program]") {
   const Folder folder;
   const std::string planned = folder / "planned.json", simulated = folder / "simulated.json";
@@ -196,7 +218,10 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
                                                         "zero_offload",
                                                         "twinflow",
                                                         "zero_infinity",
-                                                        "deep_optimizer_states"});
+                                                        "deep_optimizer_states",
+                                                        "offmate",
+                                                        "demand_layering",
+                                                        "sparse_update"});
   CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_sxm_8", "h200", "ib_2x8_h100",
                                                        "ideal", "rtx_4090_pcie4", "v100_pcie"});
   CHECK(names("traces").size() >= 4);

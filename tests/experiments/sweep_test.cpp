@@ -111,7 +111,8 @@ TEST_CASE("what is wrong with an experiment file is told with its place, all at 
                   "strategies: [rotr]\n"
                   "memory: {from: smalest, to: 12, count: 1}\n"
                   "optimizer: adamm\n"
-                  "micro_batch: 3\n") ==
+                  "micro_batch: 3\n"
+                  "timelines: all\n") ==
         "x.yaml:3:9: traces: is empty, expected at least one\n"
         "x.yaml:4:19: platforms[1]: is listed twice, found 'h200'\n"
         "x.yaml:5:14: strategies[0]: rotr:1:1: unknown strategy 'rotr'; did you mean 'rotor'?\n"
@@ -121,7 +122,8 @@ TEST_CASE("what is wrong with an experiment file is told with its place, all at 
         "store_all\n"
         "x.yaml:6:40: memory.count: expected 2 to 10000, found '1'\n"
         "x.yaml:7:12: optimizer: expected none, sgd, momentum or adam, found 'adamm'; did you mean 'adam'?\n"
-        "x.yaml:8:1: micro_batch: unknown key; did you mean 'micro_batches'?");
+        "x.yaml:8:1: micro_batch: unknown key; did you mean 'micro_batches'?\n"
+        "x.yaml:9:12: timelines: expected true or false, found 'all'");
 }
 
 TEST_CASE("budgets lie evenly between their ends, which are among them", "[sweep]") {

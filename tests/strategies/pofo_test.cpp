@@ -287,7 +287,7 @@ TEST_CASE("pofo is never worse than rotor or offloading alone", "[pofo]") {
 }
 
 TEST_CASE("at half the memory of plain training pofo takes out most of rotor's overhead, and offloading's", "[pofo]") {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const Problem problem = chain_at(seed, 24, 0.5);
     const Plan all = std::get<Plan>(plan_of(problem, "store_all", largest_bytes));
     const auto overhead = [&](const char* spec) {

@@ -1,0 +1,17 @@
+#pragma once
+// A timeline as a sweep keeps it for the pictures of its report: what the first device's streams did when, and how full
+// its memory was.
+
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+#include "sim/core/timeline.h"
+#include "sim/io/json.h"
+
+namespace plimsoll {
+
+/// `lanes`: each a name (of a kind of stream) and `spans` of [start, finish, what], in seconds; what a compute lane
+/// does is the kind of step, what a copy moves the kind of tensor. `memory_kinds`, and `memory`: rows of a date and the
+/// bytes of each kind from then on.
+Json timeline_record(const Problem&, const Schedule&, const Timeline&);
+
+}  // namespace plimsoll

@@ -1,0 +1,257 @@
+// The transform that freezes parameters: what goes, what stays, and every strategy after it.
+
+#include <catch2/catch.hpp>
+
+#include "sim/core/check.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+
+namespace plimsoll {
+namespace {
+
+Plan planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget = {}) {
+  PlanOutcome outcome = std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
+  REQUIRE(std::holds_alternative<Plan>(outcome));
+  return std::get<Plan>(std::move(outcome));
+}
+
+/// As planned, judged on the transformed problem.
+Plan judged(const Problem& whole, const std::string& spec, std::optional<Bytes> budget = {}) {
+  const Problem problem = transformed(whole, parse_spec(spec, "test"));
+  Plan made = planned(whole, spec, budget);
+  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
+  INFO(spec << ": " << (found.empty() ? std::string() : found[0].what));
+  REQUIRE(found.empty());
+  const Timeline timeline = simulate_event(made.schedule, problem.platform);
+  CHECK(timeline.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
+  CHECK(timeline.peaks[0].bytes == made.peak);
+  CHECK((!budget || made.peak <= *budget));
+  const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
+  CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
+  CHECK(made.peak >= bounds.memory);
+  return made;
+}
+
+Problem frozen(const Problem& problem, const std::string& spec) {
+  return transformed(problem, parse_spec(spec, "test"));
+}
+
+std::string refusal(const Problem& problem, const std::string& spec) {
+  try {
+    frozen(problem, spec);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// `stages` stages of 1 s forward and 2 s backward, half of it for the weight; x of 10 bytes, 5 more saved inside; a
+/// weight of 8 bytes and a bias of 1.
+Chain trained_chain(std::size_t stages) {
+  Chain chain = even_chain(stages);
+  for (std::size_t s = 0; s < stages; ++s) {
+    Stage& stage = chain.stages[s];
+    stage.backward_weight = Seconds{1};
+    stage.has_backward_weight = true;
+    for (const auto& [what, bytes] : {std::pair{".weight", Bytes{8}}, std::pair{".bias", Bytes{1}}}) {
+      stage.parameters.push_back(static_cast<std::uint32_t>(chain.parameters.size()));
+      chain.parameters.push_back({"stage" + std::to_string(s) + what, bytes});
+    }
+  }
+  chain.stages.back().has_backward_weight = true;  // none
+  return chain;
+}
+
+// Four forwards of 1 s. Of the third stage, the first that is trained, only the weight gradient is needed: 1 s; the
+// backward of the fourth takes 2 s.
+TEST_CASE("sparse_update by hand: stages before the first trained one have no backward", "[sparse]") {
+  const Problem whole = problem_of(trained_chain(4), gpus({}), {.optimizer = Optimizer::adam});
+  const Plan made = judged(whole, "sparse_update(train=last:2)");
+  CHECK(made.makespan.value == 4 + 2 + 1);
+  // Parameters 36, states of what is trained 36; at the backward of the fourth stage x2 (10), saved 15 and 15, its
+  // output gradient 10, the input gradient 10 and its parameter gradients 9.
+  CHECK(made.peak.count == 36 + 36 + 10 + 15 + 15 + 10 + 10 + 9);
+  const Problem problem = frozen(whole, "sparse_update(train=last:2)");
+  CHECK(problem.graph.ops.size() == 5 + 3 + 4);  // with the loss's; updates of two weights and two biases
+  CHECK(problem.index->backward[1] == no_op);
+  CHECK(bytes_of_kind(problem.graph, TensorKind::parameter) == Bytes{36});
+  CHECK(bytes_of_kind(problem.graph, TensorKind::parameter_gradient) == Bytes{18});
+  CHECK(bytes_of_kind(problem.graph, TensorKind::optimizer_state) == Bytes{36});
+}
+
+// A frozen stage behind the first trained one hands its input gradient on: 1 s of its 2 s.
+TEST_CASE("sparse_update by hand: a frozen stage between trained ones computes no weight gradient", "[sparse]") {
+  const Problem whole = problem_of(trained_chain(4), gpus({}));
+  CHECK(judged(whole, "sparse_update(train=stage1.*+stage3.*)").makespan.value == 4 + 2 + 1 + 1);
+  // Of a stage in which only the bias is trained the whole backward counts: how long a bias alone takes is not known.
+  CHECK(judged(whole, "sparse_update(train=stage1.bias+stage3.*)").makespan.value == 4 + 2 + 1 + 1);
+  CHECK(judged(whole, "sparse_update(train=biases:3)").makespan.value == 4 + 2 + 2 + 1);
+  CHECK(judged(whole, "sparse_update(train=biases)").makespan.value == 4 + 4 * 2);
+}
+
+TEST_CASE("sparse_update saves no time of weight gradients that the trace does not state", "[sparse]") {
+  Chain chain = trained_chain(4);
+  for (Stage& stage : chain.stages) stage.has_backward_weight = false;
+  const Problem whole = problem_of(chain, gpus({}));
+  CHECK(judged(whole, "sparse_update(train=stage1.*+stage3.*)").makespan.value == 4 + 3 * 2);
+}
+
+TEST_CASE("what is trained altogether is plain training", "[sparse]") {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    Chain chain = random_small_chain(seed, 1 + seed % 7);
+    if (parameter_bytes(chain) == Bytes{0}) continue;
+    const Problem whole = problem_of(chain, gpus({}), {.optimizer = Optimizer::adam});
+    if (std::ranges::all_of(chain.stages, [](const Stage& stage) { return stage.parameters.empty(); })) continue;
+    const Problem same = frozen(whole, "sparse_update(train=last:1000)");
+    CHECK(same.graph == whole.graph);
+    CHECK(same.chain == whole.chain);
+  }
+}
+
+TEST_CASE("a problem is transformed once", "[sparse]") {
+  const Problem whole = problem_of(trained_chain(5), gpus({}), {.optimizer = Optimizer::sgd});
+  const std::string spec = "sparse_update(train=stage2.*+biases:1)";
+  const Problem once = frozen(whole, spec);
+  CHECK(frozen(once, spec).graph == once.graph);
+  CHECK(planned(once, spec).peak == planned(whole, spec).peak);
+}
+
+TEST_CASE("with split backwards frozen stages have no weight part", "[sparse]") {
+  const Problem whole = problem_of(trained_chain(4), gpus({}), {.backward = Backward::split});
+  const Problem problem = frozen(whole, "sparse_update(train=stage1.*+stage3.*)");
+  CHECK(problem.index->weight[0] == no_op);
+  CHECK(problem.index->weight[2] == no_op);
+  CHECK(problem.index->backward[1] == no_op);  // nobody needs the gradient of its input
+  CHECK(judged(whole, "sparse_update(train=stage1.*+stage3.*)").makespan.value == 4 + 2 + 1 + 1);
+}
+
+TEST_CASE("every strategy plans what a transform leaves, as promised, and never faster with less", "[sparse]") {
+  const std::vector<std::string> memory{"store_all",
+                                        "rotor",
+                                        "rotor(slots=9)",
+                                        "chen_sqrt",
+                                        "chen_greedy",
+                                        "periodic",
+                                        "full_recompute",
+                                        "selective",
+                                        "revolve",
+                                        "revolve_hetero",
+                                        "rotor_floating",
+                                        "rockmate",
+                                        "exact",
+                                        "ap_sqrt",
+                                        "ap_greedy",
+                                        "greedy_recompute",
+                                        "dtr",
+                                        "min_cut",
+                                        "knapsack",
+                                        "checkmate_lp",
+                                        "vdnn",
+                                        "superneurons",
+                                        "capuchin",
+                                        "save_on_cpu",
+                                        "offload_greedy",
+                                        "offload_fractional",
+                                        "offload_dp",
+                                        "offload_exact(values=6)",
+                                        "rotor|offload_greedy",
+                                        "pofo"};
+  for (const std::string& each : memory) {
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+      Random random(seed);
+      const ProblemOptions options{.micro_batches = random.chance(0.7) ? 1 : random.between(2, 3),
+                                   .optimizer = random.chance(0.5) ? Optimizer::none : Optimizer::adam,
+                                   .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
+      Chain chain = random_small_chain(seed, random.between(1, each == "checkmate_lp" ? 4 : 6));
+      if (std::ranges::all_of(chain.stages, [](const Stage& stage) { return stage.parameters.empty(); })) continue;
+      const Problem whole = problem_of(chain, gpus({.to_host = BytesPerSecond{8}}), options);
+      const std::string spec = "sparse_update(train=last:" + std::to_string(random.between(1, 3)) + ")|" + each;
+      INFO(spec << ", seed " << seed);
+      const Plan free = judged(whole, spec);
+      const std::optional<Bytes> nothing = Bytes{0};
+      const PlanOutcome none = std::move(plan(whole, parse_spec(spec, "test"), std::span(&nothing, 1)).front());
+      const Bytes least = std::get<Infeasible>(none).smallest.value();
+      double slower = free.makespan.value;
+      for (Bytes budget = free.peak; budget >= least; budget -= Bytes{9}) {
+        const Plan made = judged(whole, spec, budget);
+        CHECK(made.makespan.value >= slower * (1 - 1e-9));
+        slower = std::max(slower, made.makespan.value);
+      }
+      judged(whole, spec, least);
+    }
+  }
+}
+
+TEST_CASE("frozen parameters have no states to offload", "[sparse]") {
+  const Problem whole =
+      problem_of(trained_chain(6), gpus({.to_host = {16}, .adam = BytesPerSecond{4}}), {.optimizer = Optimizer::adam});
+  const Plan all = judged(whole, "zero_offload"), some = judged(whole, "sparse_update(train=last:2)|zero_offload");
+  CHECK(some.makespan < all.makespan);
+  CHECK(some.peak < all.peak);
+}
+
+TEST_CASE("rotor recomputes less where less is trained", "[sparse]") {
+  const Problem whole = problem_of(trained_chain(12), gpus({}));
+  const std::optional<Bytes> nothing = Bytes{0};
+  const PlanOutcome none = std::move(plan(whole, parse_spec("rotor", "test"), std::span(&nothing, 1)).front());
+  const Bytes budget = std::get<Infeasible>(none).smallest.value() + Bytes{40};
+  const Plan all = judged(whole, "rotor", budget), some = judged(whole, "sparse_update(train=last:4)|rotor", budget);
+  CHECK(all.makespan.value > 12 * 3);
+  CHECK(some.makespan.value == 12 + 3 * 2 + 1);
+}
+
+TEST_CASE("in a graph only what leads to a trained gradient runs backward", "[sparse]") {
+  std::size_t shorter = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Graph graph = random_graph(seed, 1 + seed % 12);
+    if (bytes_of_kind(graph, TensorKind::parameter) == Bytes{0}) continue;
+    const Problem whole = problem_of(graph, gpus({}));
+    const Problem problem = frozen(whole, "sparse_update");
+    if (problem.graph == whole.graph) continue;  // only one stage has parameters
+    INFO("seed " << seed);
+    for (const Op& op : problem.graph.ops) {
+      if (!is_backward(op.phase)) continue;
+      const bool is_used = std::ranges::any_of(op.outputs, [&](TensorId t) {
+        return problem.graph[t].kind == TensorKind::parameter_gradient ||
+               std::ranges::any_of(problem.graph.ops, [t](const Op& reader) {
+                 return std::ranges::find(reader.inputs, t) != reader.inputs.end();
+               });
+      });
+      CHECK(is_used);
+    }
+    CHECK(judged(whole, "sparse_update").makespan <= planned(whole, "store_all").makespan);
+    shorter += problem.graph.ops.size() < graph.ops.size() ? 1 : 0;
+  }
+  CHECK(shorter > 30);
+}
+
+TEST_CASE("sparse_update says what it cannot tell or find", "[sparse]") {
+  const Problem whole = problem_of(trained_chain(2), gpus({}));
+  CHECK(refusal(whole, "sparse_update(train=head)") ==
+        "sparse_update: no parameter of 'even' is 'head'; its first parameter is 'stage0.weight'");
+  CHECK(refusal(problem_of(even_chain(2), gpus({})), "sparse_update") ==
+        "sparse_update: 'even' has no parameters that could be trained");
+  Chain stated = trained_chain(2);
+  stated.stages[1].parameter_gradient = Bytes{5};  // one gradient for both, of another size
+  CHECK(refusal(problem_of(stated, gpus({}), {.optimizer = Optimizer::sgd}), "sparse_update(train=biases)") ==
+        "sparse_update: 'gradient of stage 1' may be the gradient of 'stage1.bias', which is to be trained, or of "
+        "'stage1.weight', which is not: train both or none");
+  for (const std::string spec : {"rotor|sparse_update", "sparse_update|sparse_update", "sparse_update(train=last:0)"}) {
+    CHECK_THROWS_AS(parse_spec(spec, "test"), InputError);
+  }
+}
+
+TEST_CASE("the transforms of a pipeline are those at its head, whatever else the text says", "[sparse]") {
+  CHECK(transforms_of("sparse_update(train=last:3)|rotor", "test").size() == 1);
+  CHECK(transforms_of(" sparse_update | rotor", "test").size() == 1);
+  CHECK(transforms_of("rotor", "test").empty());
+  CHECK(transforms_of("by hand, not sparse_update", "test").empty());
+  CHECK(transforms_of("", "test").empty());
+}
+
+}  // namespace
+}  // namespace plimsoll
