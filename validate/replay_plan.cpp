@@ -208,6 +208,10 @@ std::string difference(const Graph& trace, const Graph& here) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
+  if (problem.transformed) {
+    return ReplayFailure{"network '" + network.graph.name +
+                         "': the strategy changes what is trained, and the replay has no program for that"};
+  }
   const Graph here =
       problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer).graph : network.graph;
   const std::string differs = difference(problem.graph, here);
