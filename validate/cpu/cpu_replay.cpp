@@ -182,7 +182,7 @@ class CpuReplay {
   }
 
   void poison(std::byte* address, Bytes bytes) const {
-    if (options_.poisons) std::memset(address, 0xFF, static_cast<std::size_t>(bytes.count));
+    if (options_.poisons && bytes > Bytes{0}) std::memset(address, 0xFF, static_cast<std::size_t>(bytes.count));
   }
 
   void fail(const std::string& why) {
@@ -226,7 +226,7 @@ class CpuReplay {
       fail(fmt::format("out of memory: {}: the machine gives no more", text(s)));
       return false;
     }
-    poison(ready.workspace, ready.workspace == nullptr ? Bytes{0} : step.workspace);
+    poison(ready.workspace, step.workspace);
     resolve(s, ready);
     return true;
   }
