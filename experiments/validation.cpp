@@ -61,7 +61,7 @@ class Validator {
 
   int run() {
     std::filesystem::create_directories(request_.folder);
-    std::ofstream(rows_file(), std::ios::trunc);
+    write_text_file(rows_file(), "");
     int exit_code = exit_fine;
     try {
       calibrate();
