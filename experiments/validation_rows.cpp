@@ -34,6 +34,8 @@ std::vector<ValidationRow> of_network(const std::vector<ValidationRow>& rows, co
 double tau_of(const std::vector<ValidationRow>& rows) {
   std::vector<double> predicted;
   std::vector<WithSpread> measured;
+  predicted.reserve(rows.size());
+  measured.reserve(rows.size());
   for (const ValidationRow& row : rows) {
     predicted.push_back(row.predicted);
     measured.push_back(row.measured);
@@ -43,6 +45,7 @@ double tau_of(const std::vector<ValidationRow>& rows) {
 
 ErrorSummary errors_of(const std::vector<ValidationRow>& rows) {
   std::vector<double> errors;
+  errors.reserve(rows.size());
   for (const ValidationRow& row : rows) errors.push_back(row.error());
   return summary_of(errors);
 }

@@ -47,7 +47,7 @@ ReferenceOption whole_option(std::string_view name, std::uint32_t& value, std::i
           [&value] { return std::to_string(value); }};
 }
 
-ReferenceOption word_option(std::string_view name, std::uint32_t& value, std::vector<std::string_view> words) {
+ReferenceOption word_option(std::string_view name, std::uint32_t& value, const std::vector<std::string_view>& words) {
   return {name,
           [&value, words](std::string_view text) -> std::string {
             const auto found = std::ranges::find(words, text);

@@ -23,7 +23,7 @@ struct ReferenceOption {
 ReferenceOption whole_option(std::string_view name, std::uint32_t& value, std::int64_t least, std::int64_t most);
 
 /// One of a few words; the value becomes its index.
-ReferenceOption word_option(std::string_view name, std::uint32_t& value, std::vector<std::string_view> words);
+ReferenceOption word_option(std::string_view name, std::uint32_t& value, const std::vector<std::string_view>& words);
 
 /// A quantity with its unit.
 template <class Quantity, class Parse, class Show>
