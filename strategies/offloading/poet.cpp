@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
-constexpr int mixed_levels = 6;  // budgets of greedy_recompute whose tapes are offloaded from
+constexpr int mixed_levels = 4;  // budgets of greedy_recompute whose tapes are offloaded from
 
 struct PricedTape {
   PlannedTape tape;

@@ -19,7 +19,7 @@ namespace {
 constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
 constexpr std::size_t plans_tried = 4;     // of the program's best, at each level
 constexpr double slack = 1.05;             // copies in chunks and exact sizes may be faster than the program's times
-constexpr std::int64_t mixed_levels = 16;  // budgets of rotor whose tapes are offloaded from
+constexpr std::int64_t mixed_levels = 10;  // budgets of rotor whose tapes are offloaded from
 
 /// What this one is never worse than: strategies that only recompute or only offload.
 constexpr std::array alone{std::string_view{"rotor"},
