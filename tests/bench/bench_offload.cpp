@@ -38,10 +38,10 @@ BENCHMARK_CAPTURE(dense, superneurons, "superneurons")->Unit(benchmark::kMillise
 BENCHMARK_CAPTURE(dense, capuchin, "capuchin")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, greedy, "offload_greedy")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, poet, "poet")->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(dense, poet_10000, "poet", std::array<std::size_t, 4>{12, 24, 96, 64})
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dense, poet_10000, "poet", std::array<std::size_t, 4>{12, 24, 96, 64})->Unit(benchmark::kMillisecond);
 
-/// At half of plain training's memory, or rotor's least, over a link that would move all of plain training's in the time it takes.
+/// At half of plain training's memory, or rotor's least, over a link that would move all of plain training's in the
+/// time it takes.
 void chain(benchmark::State& state) {
   const Chain random = random_chain({.stages = static_cast<std::uint32_t>(state.range(0)) - 1, .seed = 3});
   const Problem fast = problem_of(random, gpus({}));
