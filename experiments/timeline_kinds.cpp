@@ -21,12 +21,18 @@ struct Event {
   bool inside(const Event& other) const { return start >= other.start && end <= other.end; }
 };
 
+/// The text of a key; empty where it is missing or something else.
+std::string text_of(const Json& event, const char* key) {
+  const auto found = event.find(key);
+  return found != event.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::vector<Event> events_of(const Json& events) {
   std::vector<Event> slices;
   for (const Json& e : events) {
-    if (!e.is_object() || e.value("ph", "") != "X" || !e.contains("ts") || !e.contains("dur")) continue;
+    if (!e.is_object() || text_of(e, "ph") != "X" || !e.contains("ts") || !e.contains("dur")) continue;
     if (!e["ts"].is_number() || !e["dur"].is_number()) continue;
-    Event event{e.value("name", ""), e.value("cat", ""), e["ts"].get<double>(), 0, -1};
+    Event event{text_of(e, "name"), text_of(e, "cat"), e["ts"].get<double>(), 0, -1};
     event.end = event.start + e["dur"].get<double>();
     if (e.contains("args") && e["args"].is_object() && e["args"].contains("External id") &&
         e["args"]["External id"].is_number_integer()) {
@@ -105,8 +111,8 @@ std::optional<Bytes> peak_of(const Json& events) {
   std::optional<Bytes> peak;
   std::string first;
   for (const Json& e : events) {
-    if (!e.is_object() || e.value("ph", "") != "C" || !e.contains("args")) continue;
-    const std::string name = e.value("name", "");
+    if (!e.is_object() || text_of(e, "ph") != "C" || !e.contains("args")) continue;
+    const std::string name = text_of(e, "name");
     if (first.empty()) first = name;
     if (name != first) continue;
     Bytes sum;
@@ -121,8 +127,12 @@ std::optional<Bytes> peak_of(const Json& events) {
 }  // namespace
 
 TimelineKinds kinds_of_timeline(const std::string& text, const std::string& file) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw InputError(file + ": not JSON");
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw InputError(located(file, position_of(text, error.byte == 0 ? 0 : error.byte - 1), "", "not valid JSON"));
+  }
   const Json& events = json.is_object() && json.contains("traceEvents") ? json["traceEvents"] : json;
   if (!events.is_array()) throw InputError(file + ": expected a timeline in Chrome's trace format, with 'traceEvents'");
   const std::vector<Event> slices = events_of(events);
