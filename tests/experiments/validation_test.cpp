@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/timeline_kinds.h"
 #include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
@@ -186,6 +187,12 @@ TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finishe
   CHECK(WEXITSTATUS(status) == 130);
   CHECK(text_of(err).ends_with("interrupted: what is finished is kept\n"));
   CHECK(std::filesystem::exists(folder / "out/rows.jsonl"));
+}
+
+TEST_CASE("a timeline that is none is refused with its place", "[compare]") {
+  CHECK_THROWS_WITH(kinds_of_timeline("[\n {]", "t.json"), "t.json:2:3: not valid JSON");
+  CHECK_THROWS_WITH(kinds_of_timeline(R"([{"ph": 1, "name": 2}])", "t.json"),
+                    "t.json: no steps of Plimsoll's and no operators of a profiler's in it");
 }
 
 }  // namespace
