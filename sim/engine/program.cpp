@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
@@ -18,17 +19,6 @@ std::uint32_t size_of(const auto& list) {
 
 bool is_duration(double seconds) {
   return seconds >= 0 && std::isfinite(seconds);
-}
-
-/// Adds to the entry of the memory, among those from `first` on.
-void add_change(std::vector<MemoryChange>& changes, std::size_t first, MemoryId memory, Bytes bytes) {
-  if (bytes == Bytes{0}) return;
-  for (std::size_t c = first; c < changes.size(); ++c) {
-    if (changes[c].memory != memory.index) continue;
-    changes[c].bytes += bytes.count;
-    return;
-  }
-  changes.push_back({memory.index, bytes.count});
 }
 
 /// One direction of a link.
@@ -56,13 +46,16 @@ class Flattener {
   Flattener(const Schedule& schedule, const Platform& platform)
       : schedule_(schedule), platform_(platform), finder_(platform) {}
 
+  /// The schedule's steps are large: they are read once, what depends on all of them is done on the program's.
   Program flatten() && {
     add_devices();
     add_streams();
     add_links();
-    add_routes();
+    for (const Endpoints& endpoints : schedule_.routes) routes_.push_back(found_route(endpoints));
     add_resident();
     add_steps();
+    add_routes();
+    time_transfers();
     add_successors();
     return std::move(program_);
   }
@@ -109,12 +102,6 @@ class Flattener {
   }
 
   void add_routes() {
-    for (const Endpoints& endpoints : schedule_.routes) routes_.push_back(found_route(endpoints));
-    for (const Step& step : schedule_.steps) {
-      if (!step.work.is_transfer()) continue;
-      EXPECTS(step.work.route.index < routes_.size());
-      for (const std::uint32_t link : routes_[step.work.route.index].links) links_[link].add_user(step.stream.index);
-    }
     for (const FoundRoute& route : routes_) add_route(route);
     program_.routes.push_back(
         {.first_link = size_of(program_.route_links), .first_device = size_of(program_.route_devices)});
@@ -182,101 +169,121 @@ class Flattener {
   }
 
   void add_steps() {
-    std::vector<std::uint32_t> last_on_stream(schedule_.streams.size(), none);
-    program_.steps.reserve(schedule_.steps.size() + 1);
-    program_.predecessors.reserve(schedule_.steps.size());
+    own_memory_.reserve(schedule_.streams.size());
+    for (const Stream& stream : schedule_.streams) own_memory_.push_back(platform_[stream.device].memory.index);
+    std::vector<LastStep> last(schedule_.streams.size());
+    EXPECTS(schedule_.steps.size() < none);
+    program_.steps.resize(schedule_.steps.size() + 1);
+    program_.predecessors.resize(schedule_.steps.size());
     program_.allocations.reserve(schedule_.buffer_list.size());
     program_.frees.reserve(schedule_.buffer_list.size());
-    for (const Step& step : schedule_.steps) {
+    waits_.reserve(schedule_.wait_list.size());
+    for (std::uint32_t id = 0; id < schedule_.steps.size(); ++id) {
+      const Step& step = schedule_.steps[id];
       EXPECTS(step.stream.index < schedule_.streams.size());
-      const std::uint32_t id = size_of(program_.steps);
-      program_.steps.push_back(timing_of(step));
-      std::uint32_t& previous = last_on_stream[step.stream.index];
-      program_.predecessors.push_back(step.waits.count + (previous == none ? 0 : 1));
-      (previous == none ? program_.streams[step.stream.index].first_step : program_.steps[previous].next) = id;
-      previous = id;
-      add_memory_changes(step);
+      LastStep& previous = last[step.stream.index];
+      add_step(step, program_.steps[id], previous);
+      program_.predecessors[id] = step.waits.count + (previous.id == none ? 0 : 1);
+      (previous.id == none ? program_.streams[step.stream.index].first_step : program_.steps[previous.id].next) = id;
+      previous.id = id;
+      add_waits(id, step);
     }
-    program_.steps.push_back(
-        {.first_allocation = size_of(program_.allocations), .first_free = size_of(program_.frees)});
+    program_.steps.back().first_allocation = size_of(program_.allocations);
+    program_.steps.back().first_free = size_of(program_.frees);
   }
 
-  ProgramStep timing_of(const Step& step) const {
+  /// Of a stream.
+  struct LastStep {
+    std::uint32_t id = none, route = none;
+  };
+
+  /// Without what a transfer's route adds: which links bound it is known when all users of the links are.
+  void add_step(const Step& step, ProgramStep& flat, LastStep& previous) {
     EXPECTS(is_duration(step.work.seconds.value) && step.work.bytes >= Bytes{0} && step.workspace >= Bytes{0});
-    ProgramStep flat{.seconds = step.work.seconds.value,
-                     .stream = step.stream.index,
-                     .first_allocation = size_of(program_.allocations),
-                     .first_free = size_of(program_.frees)};
+    flat.seconds = step.work.seconds.value;
+    flat.stream = step.stream.index;
     if (step.work.is_transfer()) {
-      const std::uint32_t route = step.work.route.index;
+      EXPECTS(step.work.route.index < routes_.size());
       flat.kind = StepClass::transfer;
-      flat.route = route;
-      flat.seconds += routes_[route].latency;
-      if (program_.links_of(route).empty()) {
-        flat.seconds += static_cast<double>(step.work.bytes.count) / program_.routes[route].bandwidth;
-      } else {
-        flat.bytes = step.work.bytes.count;
+      flat.route = step.work.route.index;
+      flat.bytes = step.work.bytes.count;
+      if (std::exchange(previous.route, flat.route) != flat.route) {
+        for (const std::uint32_t link : routes_[flat.route].links) links_[link].add_user(flat.stream);
       }
     } else if (schedule_[step.stream].kind != StreamKind::compute) {
       flat.kind = StepClass::delay;
     }
-    return flat;
+    // A list too long for these is found at the end.
+    flat.first_allocation = static_cast<std::uint32_t>(program_.allocations.size());
+    flat.first_free = static_cast<std::uint32_t>(program_.frees.size());
+    add_changes(program_.allocations, step.allocates, step);
+    add_changes(program_.frees, step.frees, step);
   }
 
-  void add_memory_changes(const Step& step) {
-    const MemoryId own = platform_[schedule_[step.stream].device].memory;
-    const bool has_workspace = step.workspace > Bytes{0};
-    if (has_workspace || step.allocates.count > 0) {
-      add_changes(program_.allocations, step.allocates, own, step.workspace);
+  void time_transfers() {
+    for (ProgramStep& step : program_.steps) {
+      if (step.kind != StepClass::transfer) continue;
+      step.seconds += routes_[step.route].latency;
+      if (!program_.links_of(step.route).empty()) continue;
+      step.seconds += static_cast<double>(step.bytes) / program_.routes[step.route].bandwidth;
+      step.bytes = 0;
     }
-    if (has_workspace || step.frees.count > 0) add_changes(program_.frees, step.frees, own, step.workspace);
   }
 
-  void add_changes(std::vector<MemoryChange>& changes, Slice buffers, MemoryId own, Bytes workspace) const {
+  /// One entry a memory: the buffers', and the workspace in the stream's own.
+  void add_changes(std::vector<MemoryChange>& changes, Slice buffers, const Step& step) const {
     const std::size_t first = changes.size();
-    add_change(changes, first, own, workspace);
+    if (step.workspace > Bytes{0}) changes.push_back({own_memory_[step.stream.index], step.workspace.count});
+    if (buffers.count == 0) return;
     EXPECTS(std::size_t{buffers.first} + buffers.count <= schedule_.buffer_list.size());
     for (const BufferId id : schedule_.buffers_in(buffers)) {
       EXPECTS(id.index < schedule_.buffers.size());
       const Buffer& buffer = schedule_[id];
       EXPECTS(buffer.memory.index < platform_.memories.size() && buffer.bytes >= Bytes{0});
-      add_change(changes, first, buffer.memory, buffer.bytes);
+      if (buffer.bytes == Bytes{0}) continue;
+      std::size_t entry = first;
+      while (entry < changes.size() && changes[entry].memory != buffer.memory.index) ++entry;
+      if (entry == changes.size()) changes.push_back({buffer.memory.index, 0});
+      changes[entry].bytes += buffer.bytes.count;
     }
   }
 
-  /// Turns the list of waits around: counts, running sums, then each wait to its place.
-  void add_successors() {
-    std::vector<ProgramStep>& steps = program_.steps;
-    std::uint32_t total = 0;
-    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
-      const Step& step = schedule_.steps[s];
-      EXPECTS(std::size_t{step.waits.first} + step.waits.count <= schedule_.wait_list.size());
-      for (const StepId wait : schedule_.waits_of(step)) {
-        EXPECTS(wait.index < s);
-        ++steps[wait.index].first_successor;
-      }
-      total += step.waits.count;
+  void add_waits(std::uint32_t id, const Step& step) {
+    if (step.waits.count == 0) return;
+    EXPECTS(std::size_t{step.waits.first} + step.waits.count <= schedule_.wait_list.size());
+    for (const StepId wait : schedule_.waits_of(step)) {
+      EXPECTS(wait.index < id);
+      ++program_.steps[wait.index].first_successor;
+      waits_.push_back({wait.index, id});
     }
+  }
+
+  /// Turns the list of waits around: running sums of the counts, then each wait to its place.
+  void add_successors() {
     std::uint32_t end = 0;
-    for (ProgramStep& step : steps) {
+    for (ProgramStep& step : program_.steps) {
       end += step.first_successor;
       step.first_successor = end;
     }
-    program_.successors.resize(total);
-    for (std::size_t s = schedule_.steps.size(); s-- > 0;) {
-      for (const StepId wait : schedule_.waits_of(schedule_.steps[s])) {
-        program_.successors[--steps[wait.index].first_successor] = static_cast<std::uint32_t>(s);
-      }
+    program_.successors.resize(end);
+    for (std::size_t w = waits_.size(); w-- > 0;) {
+      program_.successors[--program_.steps[waits_[w].for_step].first_successor] = waits_[w].waiting;
     }
   }
+
+  struct Wait {
+    std::uint32_t for_step, waiting;
+  };
 
   const Schedule& schedule_;
   const Platform& platform_;
   RouteFinder finder_;
   Program program_;
   std::vector<FlatLink> links_;
-  std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its index in links_ in that direction
-  std::vector<FoundRoute> routes_;        ///< as in the schedule
+  std::vector<std::uint32_t> up_, down_;   ///< per link of the platform: its index in links_ in that direction
+  std::vector<FoundRoute> routes_;         ///< as in the schedule
+  std::vector<std::uint32_t> own_memory_;  ///< per stream: its device's
+  std::vector<Wait> waits_;                ///< by the step that waits
 };
 
 }  // namespace

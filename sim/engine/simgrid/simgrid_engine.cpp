@@ -135,6 +135,12 @@ class SimgridLoop {
 
   Timeline run() && {
     on_completion([this](const sg4::Activity& activity) { end(activity); });
+    // Where no timer fires at a date, SimGrid looks for the next one before it sees the timer of the flush: as dear as
+    // a date of its own. A timer that does nothing spares that.
+    sg4::Engine::on_time_advance_cb([](double) {
+      const double date = sg4::Engine::get_clock();
+      if (Timer::next() != date) Timer::set(date, [] {});
+    });
     dispatcher_.begin();
     sg4::Engine::get_instance()->run();
     return std::move(dispatcher_).result();
