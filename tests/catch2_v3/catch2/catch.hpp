@@ -1,0 +1,8 @@
+// Catch2 2 (Debian 12) is this one header; Catch2 3 is many. The tests include the one: here it is made of the many.
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_message.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators_all.hpp>
+
+using Catch::Approx;
