@@ -75,6 +75,15 @@ sg4::Link* make_link(sg4::NetZone& zone, const std::string& name, double bandwid
 }
 #endif
 
+/// From the host to itself.
+void add_loop(sg4::NetZone& zone, sg4::Host& host, const std::vector<sg4::LinkInRoute>& links) {
+#if SIMGRID_AT_LEAST(3, 35)
+  zone.add_route(&host, &host, links, false);
+#else
+  zone.add_route(host.get_netpoint(), host.get_netpoint(), nullptr, nullptr, links, false);
+#endif
+}
+
 /// The platform as SimGrid sees it. All that a flow needs is which links it crosses: each route is the way of a host at
 /// the rim of a star to itself, which is the route that SimGrid finds fastest.
 class Star {
@@ -119,8 +128,7 @@ class Star {
       return;
     }
     routes_.push_back(make_host(*zone_, "route" + std::to_string(route), {1.0}));
-    auto* const end = routes_.back()->get_netpoint();
-    zone_->add_route(end, end, nullptr, nullptr, crossed, false);
+    add_loop(*zone_, *routes_.back(), crossed);
   }
 
   sg4::NetZone* zone_;
