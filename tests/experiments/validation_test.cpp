@@ -50,15 +50,17 @@ void simulate(const TemporaryFolder& folder, const std::string& strategy, const 
 
 TEST_CASE("a replayed schedule trains as store_all does and has the simulated peak", "[program]") {
   const TemporaryFolder folder;
+  const std::string trace_and_schedule = "--trace " + network + " --schedule ";
   std::vector<nlohmann::json> answers;
   for (const std::string strategy : {"store_all", "full_recompute"}) {
     simulate(folder, strategy, strategy);
     const std::string schedule = (folder / (strategy + ".json")).string();
-    const Run run = plimsoll("replay --repetitions 2 --json --trace " + network + " --schedule " + schedule);
+    const std::string inputs = trace_and_schedule + schedule;
+    const Run run = plimsoll("replay --repetitions 2 --json " + inputs);
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     answers.push_back(nlohmann::json::parse(run.out));
-    const Run judged = plimsoll("check --json --platform ideal --trace " + network + " --schedule " + schedule);
+    const Run judged = plimsoll("check --json --platform ideal " + inputs);
     CHECK(nlohmann::json::parse(judged.out)["peak_bytes"] == answers.back()["peak_bytes"]);
     CHECK(answers.back()["makespans_s"].size() == 2);
   }

@@ -44,13 +44,13 @@ TEST_CASE("1F1B on three devices trains as one device does, with and without rem
   const std::variant<Schedule, std::string> made = lower(three.problem, partition, tapes);
   REQUIRE(std::holds_alternative<Schedule>(made));
   const auto& schedule = std::get<Schedule>(made);
-  const Replayed run = replayed(three, schedule);
+  const Replayed pipelined = replayed(three, schedule);
   const PlanOutcome plain = planned(one.problem, "store_all");
   const Replayed alone = replayed(one, std::get<Plan>(plain).schedule);
-  CHECK(differing(run, alone).empty());
-  CHECK(differing(alone, run).empty());
-  const std::vector<Bytes> counted = recount(schedule, run.timeline, three.problem.platform);
-  for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == run.timeline.peaks[m].bytes);
+  CHECK(differing(pipelined, alone).empty());
+  CHECK(differing(alone, pipelined).empty());
+  const std::vector<Bytes> counted = recount(schedule, pipelined.timeline, three.problem.platform);
+  for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == pipelined.timeline.peaks[m].bytes);
 }
 
 }  // namespace
