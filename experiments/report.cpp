@@ -72,7 +72,7 @@ Json timelines_of(const std::vector<Json>& records, const Json& strategies) {
   for (const Json& strategy : strategies) {
     const Json* least = nullptr;
     for (const Json& record : records) {
-      if (record.value("strategy", "") != strategy || !record.contains("timeline")) continue;
+      if (record.value("strategy", Json("")) != strategy || !record.contains("timeline")) continue;
       if (least == nullptr || record["peak_bytes"] < (*least)["peak_bytes"]) least = &record;
     }
     if (least == nullptr) continue;

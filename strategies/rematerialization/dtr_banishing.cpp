@@ -206,7 +206,8 @@ class Runtime {
         frame.missing.pop_back();
         continue;
       }
-      const auto [done, why, none_missing] = frame;
+      const std::uint32_t done = frame.tensor;
+      const Purpose why = frame.purpose;
       frames_.pop_back();
       finish(done, why);
     }
