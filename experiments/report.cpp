@@ -99,7 +99,7 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
   for (const Json& strategy : strategies) {
     Json points = Json::array();
     for (const Json& record : records) {
-      if (record.value("strategy", "") == strategy) points.push_back(point_of(record));
+      if (record.value("strategy", Json("")) == strategy) points.push_back(point_of(record));
     }
     series.push_back({{"strategy", strategy}, {"points", std::move(points)}});
   }
