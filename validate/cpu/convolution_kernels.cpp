@@ -2,10 +2,9 @@
 // to). Windows of k x k with stride s are padded by (k - 1) / 2 before, and behind so that ceil(size / s) results come
 // out.
 
-#include <algorithm>
-
 #include "validate/cpu/kernel_table.h"
 #include "validate/cpu/onednn.h"
+#include "validate/reference/layers.h"
 
 namespace plimsoll {
 namespace {
@@ -102,34 +101,11 @@ Kernel max_pool(const Graph& graph, const Op& op) {
                       {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, picture(y), true, 0}});
 }
 
-/// inputs: x, gradient. The gradient of a window goes to its first largest pixel, found anew: nothing is kept for it.
+/// inputs: x, gradient.
 Kernel max_pool_gradient(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]];
-  const std::int64_t batch = x.shape[0], height = x.shape[1], width = x.shape[2], channels = x.shape[3];
-  const std::int64_t rows = y.shape[1], columns = y.shape[2];
-  const Windows w(x, y, pool_window, pool_stride);
-  return {[=](const KernelArguments& a) {
-            const float *from = a.in(0), *gradient = a.in(1);
-            std::fill_n(a.out(), batch * height * width * channels, 0.0F);
-            for (std::int64_t window = 0; window < batch * rows * columns; ++window) {
-              const std::int64_t n = window / (rows * columns), i = window / columns % rows, j = window % columns;
-              const std::int64_t top = std::max<std::int64_t>(0, i * w.stride - w.before);
-              const std::int64_t left = std::max<std::int64_t>(0, j * w.stride - w.before);
-              const std::int64_t bottom = std::min(height, i * w.stride - w.before + w.kernel);
-              const std::int64_t right = std::min(width, j * w.stride - w.before + w.kernel);
-              for (std::int64_t c = 0; c < channels; ++c) {
-                std::int64_t best = ((n * height + top) * width + left) * channels + c;
-                for (std::int64_t h = top; h < bottom; ++h) {
-                  for (std::int64_t v = left; v < right; ++v) {
-                    const std::int64_t pixel = ((n * height + h) * width + v) * channels + c;
-                    if (from[pixel] > from[best]) best = pixel;
-                  }
-                }
-                a.out()[best] += gradient[window * channels + c];
-              }
-            }
-          },
-          {}};
+  const PoolSizes s{x.shape[0], x.shape[1], x.shape[2], x.shape[3], y.shape[1], y.shape[2]};
+  return {[s](const KernelArguments& a) { plain::max_pool_gradient(a.in(0), a.in(1), s, a.out()); }, {}};
 }
 
 dnnl::pooling_forward::primitive_desc average_desc(const Tensor& x, const memory::desc& y) {

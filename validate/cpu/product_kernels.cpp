@@ -1,9 +1,11 @@
 // Matrix products: linear layers and attention, forward and backward.
 
+#include <algorithm>
 #include <cmath>
 
 #include "validate/cpu/kernel_table.h"
 #include "validate/cpu/onednn.h"
+#include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 namespace {
@@ -51,12 +53,7 @@ Kernel linear_weight_gradient(const Graph& graph, const Op& op) {
   Kernel kernel = product(strided({k, rows}, {1, x.shape.back()}), dense({rows, n}), dense({k, n}), 0, 1);
   kernel.run = [matrix = kernel.run, rows, n](const KernelArguments& a) {
     matrix(a);
-    float* bias = a.out(1);
-    std::fill_n(bias, n, 0.0F);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float* row = a.in(1) + r * n;
-      for (std::int64_t j = 0; j < n; ++j) bias[j] += row[j];
-    }
+    plain::column_sums(a.in(1), rows, n, a.out(1));
   };
   return kernel;
 }
@@ -133,10 +130,7 @@ Kernel attention_scores(const Graph& graph, const Op& op) {
       products({part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.width, s.square(), 0, s.scale())});
   kernel.run = [all = kernel.run, s](const KernelArguments& a) {
     all(a);
-    for (std::int64_t row = 0; row < s.batch * s.heads * s.sequence; ++row) {
-      float* scores = a.out() + row * s.sequence;
-      std::fill(scores + row % s.sequence + 1, scores + s.sequence, -INFINITY);
-    }
+    plain::mask_scores(a.out(), s.batch * s.heads * s.sequence, s.sequence);
   };
   return kernel;
 }

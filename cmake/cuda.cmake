@@ -1,0 +1,44 @@
+# The CUDA backend is built where nvcc, cuBLASLt and cuDNN are found; everything else builds without it.
+option(PLIMSOLL_CUDA "Build the CUDA backend where nvcc, cuBLASLt and cuDNN are found" ON)
+
+# nvcc does not know the instrumenting options of sanitizers, fuzzers and coverage.
+if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZE AND NOT PLIMSOLL_FUZZ AND NOT PLIMSOLL_COVERAGE)
+  find_program(PLIMSOLL_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin /opt/cuda/bin)
+  if(PLIMSOLL_NVCC)
+    # Turing, Ampere, Hopper; newer ones compile what was made for the last. Each costs every build seconds.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
+    endif()
+    set(CMAKE_CUDA_COMPILER ${PLIMSOLL_NVCC})
+    enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 does C++20
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    if(CCACHE)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    find_package(CUDAToolkit QUIET)
+    find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+  endif()
+  if(PLIMSOLL_NVCC AND CUDAToolkit_FOUND AND TARGET CUDA::cublasLt AND CUDNN_LIBRARY AND CUDNN_INCLUDE_DIR)
+    set(PLIMSOLL_HAS_CUDA TRUE)
+  endif()
+  message(STATUS "CUDA backend: ${PLIMSOLL_HAS_CUDA} (${PLIMSOLL_NVCC})")
+endif()
+
+if(PLIMSOLL_HAS_CUDA)
+  # Kernels: .cu files know no more of the project than its formulas and sizes.
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/validate/cuda/*.cu)
+  add_library(plimsoll_cuda_kernels STATIC ${kernels})
+  target_include_directories(plimsoll_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
+  # No -Wpedantic: nvcc's own output is not.
+  target_compile_options(plimsoll_cuda_kernels PRIVATE --extended-lambda -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror
+                         -Xcompiler=-Wno-missing-field-initializers --Werror=all-warnings)
+  target_link_libraries(plimsoll_cuda_kernels PUBLIC CUDA::cudart_static)
+
+  plimsoll_library(validate_cuda validate/cuda LINKS validate memory io core
+                   PRIVATE fmt::fmt plimsoll_cuda_kernels CUDA::cudart_static CUDA::cublasLt ${CUDNN_LIBRARY})
+  target_include_directories(plimsoll_validate_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+endif()

@@ -1,0 +1,21 @@
+#pragma once
+// A network with a GPU's kernels, and with the workspaces that they take to the byte.
+
+#include <vector>
+
+#include "validate/cuda/cuda_kernel.h"
+#include "validate/networks/network.h"
+
+namespace plimsoll {
+
+struct CudaNetwork {
+  Network network;
+  std::vector<CudaKernel> kernels;  ///< by op; an op whose kind the backend lacks has none to run
+  /// By op: the same on the host, for updates that a schedule puts there.
+  std::vector<std::function<void(const KernelArguments&)>> host_kernels;
+};
+
+/// Makes the kernels and states their workspaces in the network's ops.
+CudaNetwork with_cuda_kernels(Network, const Libraries&);
+
+}  // namespace plimsoll
