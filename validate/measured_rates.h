@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace plimsoll {
@@ -19,6 +21,7 @@ struct MachineRates {
   MeasuredRate flops;                               ///< a second, of a product of square matrices
   std::int64_t product = 0;                         ///< their rows
   MeasuredRate update_traffic;                      ///< bytes a second that Adam's update moves, seven a parameter byte
+  std::optional<MeasuredRate> host_update_traffic;  ///< the same of the host; unset: it is the device
   MeasuredRate launch;                              ///< seconds that a kernel of next to no work takes
   MeasuredRate allocation;                          ///< seconds to take a block of the replay's pool and give it back
 };

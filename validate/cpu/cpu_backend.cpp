@@ -32,7 +32,7 @@ class CpuBackend : public Backend {
     return measure_machine(to_host, to_device, repetitions, proceed);
   }
   std::string device() const override { return fmt::format("{}, one core, {}", processor_name(), kernel_library()); }
-  std::string library() const override { return kernel_library(); }
+  std::string library() const override { return kernel_library() + ", one thread a stream"; }
 
  private:
   BlockPool pool_;

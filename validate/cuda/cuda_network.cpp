@@ -5,7 +5,8 @@
 namespace plimsoll {
 
 CudaNetwork with_cuda_kernels(Network network, const Libraries& libraries) {
-  CudaNetwork made{std::move(network), {}, {}};
+  CudaNetwork made;
+  made.network = std::move(network);
   Graph& graph = made.network.graph;
   for (Op& op : graph.ops) {
     made.kernels.push_back(make_cuda_kernel(graph, op, libraries).value_or(CudaKernel{}));

@@ -4,6 +4,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/networks/probe_ops.h"
+#include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 namespace {
@@ -131,6 +132,18 @@ double seconds_of_a_block(CachingMemory& memory) {
   return std::chrono::duration<double>(Clock::now() - began).count() / takes;
 }
 
+/// One thread, as updates on the host run.
+MeasuredRate host_update_traffic(std::size_t repetitions) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t parameters = 1 << 20;
+  std::vector<float> w(parameters), g(parameters, 0.5F), m(parameters), v(parameters);
+  return repeated(repetitions, [&] {
+    const Clock::time_point began = Clock::now();
+    plain::adam(w.data(), g.data(), m.data(), v.data(), parameters);
+    return 7.0 * 4 * parameters / std::chrono::duration<double>(Clock::now() - began).count();
+  });
+}
+
 }  // namespace
 
 std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& libraries, std::size_t repetitions,
@@ -174,6 +187,7 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   constexpr std::int64_t parameters = 1 << 24;
   const Bench adam(adam_probe(parameters), gpu, libraries);
   rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
+  rates.host_update_traffic = host_update_traffic(repetitions);
   const Bench tiny(tiny_probe(), gpu, libraries);
   rates.launch = repeated(repetitions, [&] { return tiny.seconds(100); });
   CachingMemory memory(gpu.segments, std::nullopt);

@@ -37,7 +37,7 @@ struct Stain {
 
 class CudaReplay {
  public:
-  CudaReplay(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, const CudaNetwork& cuda,
+  CudaReplay(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, CudaNetwork& cuda,
              CudaMachine& machine, Allocation allocation, const ReplayOptions& options)
       : graph_(problem.graph),
         platform_(problem.platform),
@@ -149,7 +149,10 @@ class CudaReplay {
 
   /// Inputs wait in pinned memory, so that loading is one copy.
   void make_inputs() {
-    for (const std::vector<std::byte>& value : input_values(cuda_.network, schedule_.micro_batches)) {
+    if (cuda_.inputs.size() != schedule_.micro_batches) {
+      cuda_.inputs = input_values(cuda_.network, schedule_.micro_batches);
+    }
+    for (const std::vector<std::byte>& value : cuda_.inputs) {
       const Bytes bytes{static_cast<std::int64_t>(value.size())};
       const std::optional<Grant> grant = machine_.staging().take(bytes, StreamId{});
       if (!grant) throw OutOfMemory{fmt::format("out of memory on the host: inputs need {} B", bytes.count)};
@@ -165,13 +168,31 @@ class CudaReplay {
     synchronize();  // stream-ordered memory is there when its stream has come to it
     for (const BufferId b : schedule_.resident) {
       const Buffer& buffer = schedule_[b];
-      const std::vector<std::byte> value = initial_value(*known.at(graph_[buffer.tensor].name));
+      const Tensor& tensor = *known.at(graph_[buffer.tensor].name);
+      if (tensor.kind != TensorKind::parameter) {  // begins as zeros
+        fill_now(buffer.memory, address_of(b), buffer.range_length);
+        continue;
+      }
+      std::vector<std::byte>& value = cuda_.initial_values[tensor.name];
+      if (value.empty()) value = initial_value(tensor);
       copy_now(address_of(b), value.data() + buffer.range_offset.count, buffer.range_length);
     }
     synchronize();
   }
 
+  void fill_now(MemoryId memory, std::byte* address, Bytes bytes) const {
+    const auto size = static_cast<std::size_t>(bytes.count);
+    if (size == 0) return;
+    if (gpu_of(memory)) {
+      set_gpu(*gpu_of(memory));
+      CUDA_CHECK(cudaMemset(address, 0, size));
+    } else {
+      std::memset(address, 0, size);
+    }
+  }
+
   static void copy_now(void* to, const void* from, Bytes bytes) {
+    if (bytes == Bytes{0}) return;
     CUDA_CHECK(cudaMemcpy(to, from, static_cast<std::size_t>(bytes.count), cudaMemcpyDefault));
   }
 
@@ -386,7 +407,7 @@ class CudaReplay {
   const Platform& platform_;
   const Schedule& schedule_;
   const ReplayPlan& plan_;
-  const CudaNetwork& cuda_;
+  CudaNetwork& cuda_;
   CudaMachine& machine_;
   const ReplayOptions& options_;
 

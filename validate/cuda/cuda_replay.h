@@ -16,7 +16,6 @@ namespace plimsoll {
 /// `plan` is that of the schedule and of the network of `cuda`. Devices of the platform are GPUs 0, 1, ... After a
 /// failure all device memory has been given back.
 std::variant<Replayed, ReplayFailure> replay_on_cuda(const Problem&, const Schedule&, const ReplayPlan& plan,
-                                                     const CudaNetwork& cuda, CudaMachine&, Allocation,
-                                                     const ReplayOptions&);
+                                                     CudaNetwork& cuda, CudaMachine&, Allocation, const ReplayOptions&);
 
 }  // namespace plimsoll
