@@ -20,9 +20,10 @@ if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZE AND NOT PLIMSOLL_FUZZ AND NOT PLIMSOL
     endif()
     find_package(CUDAToolkit QUIET)
     find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(CUBLASLT_LIBRARY cublasLt HINTS ${CUDAToolkit_LIBRARY_DIR})
     find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
   endif()
-  if(PLIMSOLL_NVCC AND CUDAToolkit_FOUND AND TARGET CUDA::cublasLt AND CUDNN_LIBRARY AND CUDNN_INCLUDE_DIR)
+  if(PLIMSOLL_NVCC AND CUDAToolkit_FOUND AND CUBLASLT_LIBRARY AND CUDNN_LIBRARY AND CUDNN_INCLUDE_DIR)
     set(PLIMSOLL_HAS_CUDA TRUE)
   endif()
   message(STATUS "CUDA backend: ${PLIMSOLL_HAS_CUDA} (${PLIMSOLL_NVCC})")
@@ -39,6 +40,9 @@ if(PLIMSOLL_HAS_CUDA)
   target_link_libraries(plimsoll_cuda_kernels PUBLIC CUDA::cudart_static)
 
   plimsoll_library(validate_cuda validate/cuda LINKS validate memory io core
-                   PRIVATE fmt::fmt plimsoll_cuda_kernels CUDA::cudart_static CUDA::cublasLt ${CUDNN_LIBRARY})
+                   PRIVATE fmt::fmt plimsoll_cuda_kernels CUDA::cudart_static ${CMAKE_DL_LIBS})
+  # Loaded when a GPU is first used (validate/cuda/load_libraries.h), so not linked.
+  target_compile_definitions(plimsoll_validate_cuda PRIVATE PLIMSOLL_CUBLASLT="${CUBLASLT_LIBRARY}"
+                                                            PLIMSOLL_CUDNN="${CUDNN_LIBRARY}")
   target_include_directories(plimsoll_validate_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
 endif()

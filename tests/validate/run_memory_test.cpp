@@ -181,6 +181,9 @@ TEST_CASE("kept blocks are used again at their size, after who used them, and wi
     blocks.begin_run(std::nullopt);  // the steps of that run are no more
     CHECK(granted(blocks, Bytes{100}).after.empty());
     CHECK(host.taken() == Bytes{300});
+    blocks.begin_run(Bytes{300});
+    granted(blocks, Bytes{250});  // what is only kept makes room
+    CHECK(host.taken() == Bytes{250});
   }
   CHECK(host.segments.empty());
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "validate/backend.h"
+#include "validate/cuda/load_libraries.h"
 
 namespace plimsoll {
 namespace {
@@ -126,6 +127,7 @@ CudaMachine::CudaMachine() {
                     cuda_error_text("cudaGetDeviceCount", cudaGetErrorName(status), cudaGetErrorString(status))));
   }
   if (count == 0) throw BackendError("no GPU for the CUDA backend: none found");
+  load_libraries();
   count_ = static_cast<std::size_t>(count);
   gpus_.resize(count_);
 }

@@ -453,9 +453,8 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
 }  // namespace
 
 std::variant<Replayed, ReplayFailure> replay_on_cuda(const Problem& problem, const Schedule& schedule,
-                                                     const ReplayPlan& plan, const CudaNetwork& cuda,
-                                                     CudaMachine& machine, Allocation allocation,
-                                                     const ReplayOptions& options) {
+                                                     const ReplayPlan& plan, CudaNetwork& cuda, CudaMachine& machine,
+                                                     Allocation allocation, const ReplayOptions& options) {
   if (std::optional<ReplayFailure> refused = refusal(problem, schedule, plan, cuda, machine.gpus())) return *refused;
   ReplayFailure failure;
   try {

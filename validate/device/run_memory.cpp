@@ -50,13 +50,14 @@ bool CachingMemory::follow_rules() {
     source_.give_back(segment.address, segment.size);
     return true;
   });
+  bool has_all = true;
   for (const auto& [key, size] : wanted) {
     if (segments_.contains(key)) continue;
     std::byte* address = source_.take(size);
-    if (address == nullptr) return false;
-    segments_[key] = {address, size};
+    has_all = has_all && address != nullptr;
+    if (address != nullptr) segments_[key] = {address, size};
   }
-  return true;
+  return has_all;
 }
 
 /// The steps that used any byte of the range, which is nobody's from now on.
@@ -96,12 +97,27 @@ std::optional<Grant> KeptBlocks::take(Bytes bytes, StreamId) {
     grant = found->second;
     free_.erase(found);
   } else {
+    if (capacity_ && held_ + bytes > *capacity_) drop_free();
     grant.address = source_.take(bytes);
+    if (grant.address == nullptr) {
+      drop_free();
+      grant.address = source_.take(bytes);
+    }
     if (grant.address == nullptr) return std::nullopt;
-    all_.emplace_back(grant.address, bytes);
+    all_[grant.address] = bytes;
+    held_ += bytes;
   }
   taken_ += bytes;
   return grant;
+}
+
+void KeptBlocks::drop_free() {
+  for (const auto& [bytes, grant] : free_) {
+    all_.erase(grant.address);
+    held_ -= bytes;
+    source_.give_back(grant.address, bytes);
+  }
+  free_.clear();
 }
 
 void KeptBlocks::give_back(std::byte* address, Bytes bytes, std::span<const StepId> by) {

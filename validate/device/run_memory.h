@@ -91,7 +91,8 @@ class CachingMemory : public RunMemory {
   AllocatorPeaks peaks_;
 };
 
-/// Blocks of exactly the sizes asked for, kept from run to run; with a capacity of what may be taken at once.
+/// Blocks of exactly the sizes asked for, kept from run to run until others need the room; with a capacity of what may
+/// be taken at once.
 class KeptBlocks : public RunMemory {
  public:
   explicit KeptBlocks(SegmentSource& source) : source_(source) {}
@@ -105,10 +106,12 @@ class KeptBlocks : public RunMemory {
   std::optional<AllocatorPeaks> peaks() const override { return std::nullopt; }
 
  private:
+  void drop_free();
+
   SegmentSource& source_;
   std::optional<Bytes> capacity_;
-  Bytes taken_;
-  std::vector<std::pair<std::byte*, Bytes>> all_;
+  Bytes taken_, held_;  ///< held: with what is free
+  std::map<std::byte*, Bytes> all_;
   std::multimap<Bytes, Grant> free_;
 };
 
