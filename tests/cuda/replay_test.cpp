@@ -139,6 +139,20 @@ TEST_CASE("a platform of more devices than there are GPUs is refused", "[cuda]")
   CHECK(std::get<ReplayFailure>(run).what.find("has 1000 devices, this machine ") != std::string::npos);
 }
 
+TEST_CASE("an op of a kind that has no kernel is named with its step", "[cuda]") {
+  const auto backend = cuda_backend({});
+  GpuTraining training = gpu_training(*backend, networks[0], {});
+  const PlanOutcome outcome = planned(training.problem, "store_all");
+  const Schedule& schedule = planned_schedule(outcome);
+  Network strange = named_network(networks[0]).network;
+  strange.graph.ops[1].kind = "mystery";  // the first ReLU
+  training.network = backend->prepared(std::move(strange));
+  const auto run = replay(training.problem, schedule, *training.network, {});
+  REQUIRE(std::holds_alternative<ReplayFailure>(run));
+  CHECK(std::get<ReplayFailure>(run).what ==
+        "step 0 ('layer0.relu'): the CUDA backend has no kernel of kind 'mystery'");
+}
+
 TEST_CASE("the machine's rates are numbers above zero", "[cuda]") {
   const auto backend = cuda_backend({});
   const auto rates = backend->measure({}, {}, 3, [](const std::string&) { return true; });

@@ -53,9 +53,7 @@ class CudaBackend : public Backend {
   std::optional<MachineRates> measure(LinkPace, LinkPace, std::size_t repetitions, const Proceed& proceed) override {
     return told([&] { return measure_gpu(machine_, libraries_of(machine_, options_), repetitions, proceed); });
   }
-  std::string device() const override {
-    return told([&] { return machine_.name(); }) + (options_.tf32 ? ", TF32" : "");
-  }
+  std::string device() const override { return told(gpu_name) + (options_.tf32 ? ", TF32" : ""); }
   std::string library() const override {
     return options_.allocation == Allocation::caching ? "caching allocation" : "stream-ordered allocation";
   }

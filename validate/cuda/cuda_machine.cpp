@@ -160,7 +160,7 @@ void CudaMachine::release() {
   }
 }
 
-std::string CudaMachine::name() const {
+std::string gpu_name() {
   cudaDeviceProp properties{};
   CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
   int runtime = 0, driver = 0;

@@ -63,9 +63,6 @@ class CudaMachine {
   /// Everything that is only kept goes back.
   void release();
 
-  /// "NVIDIA H200, CUDA 13.0, driver 580.65, cuBLASLt 13.1.0, cuDNN 9.12.0".
-  std::string name() const;
-
  private:
   std::size_t count_ = 0;
   std::vector<std::unique_ptr<Gpu>> gpus_;
@@ -73,6 +70,9 @@ class CudaMachine {
   std::map<MemoryId, std::unique_ptr<KeptBlocks>> hosts_;
   KeptBlocks staging_{pinned_};
 };
+
+/// Of GPU 0 and what computes on it: "NVIDIA H200, CUDA 13.0 (driver for 13.0), cuBLASLt 13.1.0, cuDNN 9.19.0".
+std::string gpu_name();
 
 /// Calls of this thread go to the GPU.
 void set_gpu(std::size_t ordinal);

@@ -157,7 +157,7 @@ class CudaReplay {
       const std::optional<Grant> grant = machine_.staging().take(bytes, StreamId{});
       if (!grant) throw OutOfMemory{fmt::format("out of memory on the host: inputs need {} B", bytes.count)};
       std::ranges::copy(value, grant->address);
-      inputs_.push_back({grant->address, bytes});
+      inputs_.emplace_back(grant->address, bytes);
     }
   }
 
@@ -378,16 +378,17 @@ class CudaReplay {
 
   // --- after
 
+  static Seconds between(cudaEvent_t base, cudaEvent_t event) {
+    float milliseconds = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, base, event));
+    return Seconds{double{milliseconds} / 1e3};
+  }
+
   std::vector<Interval> dates() const {
     std::vector<Interval> dates;
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
-      const cudaEvent_t base = *bases_[gpu_of(id_at<StepId>(s))];
-      const auto date = [base](cudaEvent_t event) {
-        float milliseconds = 0;
-        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, base, event));
-        return Seconds{double{milliseconds} / 1e3};
-      };
-      dates.push_back({date(*starts_[s]), date(*finishes_[s])});
+      const OwnedEvent& base = bases_[gpu_of(id_at<StepId>(s))];
+      dates.push_back({between(*base, *starts_[s]), between(*base, *finishes_[s])});
     }
     return dates;
   }

@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "validate/networks/packing.h"
+
 namespace plimsoll {
 namespace {
 
@@ -63,8 +65,9 @@ MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& librari
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, shape.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (has_bias_) {
     set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    // An address for choosing the algorithm: only its alignment counts; each run sets its own.
-    set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(std::uintptr_t{256}));
+    // Some address, for choosing the algorithm: only its alignment counts; each run sets its own.
+    alignas(alignment) static constexpr float anywhere = 0;
+    set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&anywhere));
   }
   const Preference preference = preference_of(shape);
   std::array<cublasLtMatmulHeuristicResult_t, 8> results{};
