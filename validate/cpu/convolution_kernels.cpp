@@ -3,7 +3,7 @@
 // out.
 
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
 #include "validate/reference/layers.h"
 
 namespace plimsoll {
@@ -43,10 +43,9 @@ Windows windows_of(const Tensor& x, const Tensor& weight, const Tensor& y, const
 
 dnnl::convolution_forward::primitive_desc forward_desc(const Tensor& x, const Tensor& weight, const Tensor& y,
                                                        const Windows& w) {
-  return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm::convolution_direct, picture(x),
-                                          kernel_weights(weight), picture(y), w.strides(), w.padding_before(),
-                                          w.padding_behind()),
-          own_scratch(), cpu_engine()};
+  return layer<dnnl::convolution_forward>(own_scratch(), dnnl::prop_kind::forward_training,
+                                          algorithm::convolution_direct, picture(x), kernel_weights(weight), picture(y),
+                                          w.strides(), w.padding_before(), w.padding_behind());
 }
 
 Kernel convolution(const Graph& graph, const Op& op) {
@@ -62,10 +61,9 @@ Kernel convolution(const Graph& graph, const Op& op) {
 Kernel convolution_input_gradient(const Graph& graph, const Op& op) {
   const Tensor &y = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &x = graph[op.outputs[0]];
   const Windows w = windows_of(x, weight, y, op);
-  const dnnl::convolution_backward_data::primitive_desc desc(
-      dnnl::convolution_backward_data::desc(algorithm::convolution_direct, picture(x), kernel_weights(weight),
-                                            picture(y), w.strides(), w.padding_before(), w.padding_behind()),
-      own_scratch(), cpu_engine(), forward_desc(x, weight, y, w));
+  const auto desc = gradient_layer<dnnl::convolution_backward_data>(
+      forward_desc(x, weight, y, w), algorithm::convolution_direct, picture(x), kernel_weights(weight), picture(y),
+      w.strides(), w.padding_before(), w.padding_behind());
   return bound_kernel(dnnl::convolution_backward_data(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_DIFF_DST, picture(y), false, 0},
                        {DNNL_ARG_WEIGHTS, kernel_weights(weight), false, 1},
@@ -76,10 +74,9 @@ Kernel convolution_input_gradient(const Graph& graph, const Op& op) {
 Kernel convolution_weight_gradient(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]], &weight = graph[op.outputs[0]];
   const Windows w = windows_of(x, weight, y, op);
-  const dnnl::convolution_backward_weights::primitive_desc desc(
-      dnnl::convolution_backward_weights::desc(algorithm::convolution_direct, picture(x), kernel_weights(weight),
-                                               picture(y), w.strides(), w.padding_before(), w.padding_behind()),
-      own_scratch(), cpu_engine(), forward_desc(x, weight, y, w));
+  const auto desc = gradient_layer<dnnl::convolution_backward_weights>(
+      forward_desc(x, weight, y, w), algorithm::convolution_direct, picture(x), kernel_weights(weight), picture(y),
+      w.strides(), w.padding_before(), w.padding_behind());
   return bound_kernel(dnnl::convolution_backward_weights(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, picture(x), false, 0},
                        {DNNL_ARG_DIFF_DST, picture(y), false, 1},
@@ -93,10 +90,8 @@ constexpr std::int64_t pool_window = 3, pool_stride = 2;
 Kernel max_pool(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
   const Windows w(x, y, pool_window, pool_stride);
-  const dnnl::pooling_forward::primitive_desc desc(
-      dnnl::pooling_forward::desc(dnnl::prop_kind::forward_inference, algorithm::pooling_max, picture(x), picture(y),
-                                  w.strides(), {pool_window, pool_window}, w.padding_before(), w.padding_behind()),
-      own_scratch(), cpu_engine());
+  const auto desc = pooling_layer(dnnl::prop_kind::forward_inference, algorithm::pooling_max, picture(x), picture(y),
+                                  {w.strides(), {pool_window, pool_window}, w.padding_before(), w.padding_behind()});
   return bound_kernel(dnnl::pooling_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, picture(y), true, 0}});
 }
@@ -108,10 +103,9 @@ Kernel max_pool_gradient(const Graph& graph, const Op& op) {
   return {[s](const KernelArguments& a) { plain::max_pool_gradient(a.in(0), a.in(1), s, a.out()); }, {}};
 }
 
-dnnl::pooling_forward::primitive_desc average_desc(const Tensor& x, const memory::desc& y) {
-  return {dnnl::pooling_forward::desc(dnnl::prop_kind::forward_training, algorithm::pooling_avg_exclude_padding,
-                                      picture(x), y, {1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}),
-          own_scratch(), cpu_engine()};
+/// One window over the whole picture.
+PoolingWindows whole_of(const Tensor& x) {
+  return {{1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}};
 }
 
 memory::desc one_pixel(const Tensor& y) {
@@ -120,17 +114,16 @@ memory::desc one_pixel(const Tensor& y) {
 
 Kernel average_pool(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
-  const auto desc = average_desc(x, one_pixel(y));
+  const auto desc = pooling_layer(dnnl::prop_kind::forward_training, algorithm::pooling_avg_exclude_padding, picture(x),
+                                  one_pixel(y), whole_of(x));
   return bound_kernel(dnnl::pooling_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, one_pixel(y), true, 0}});
 }
 
 Kernel average_pool_gradient(const Graph& graph, const Op& op) {
   const Tensor &y = graph[op.inputs[0]], &x = graph[op.outputs[0]];
-  const dnnl::pooling_backward::primitive_desc desc(
-      dnnl::pooling_backward::desc(algorithm::pooling_avg_exclude_padding, picture(x), one_pixel(y), {1, 1},
-                                   {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}),
-      own_scratch(), cpu_engine(), average_desc(x, one_pixel(y)));
+  const auto desc =
+      pooling_gradient_layer(algorithm::pooling_avg_exclude_padding, picture(x), one_pixel(y), whole_of(x));
   return bound_kernel(dnnl::pooling_backward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_DIFF_DST, one_pixel(y), false, 0}, {DNNL_ARG_DIFF_SRC, picture(x), true, 0}});
 }

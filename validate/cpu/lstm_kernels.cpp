@@ -1,7 +1,7 @@
 // One step of a long short-term memory (validate/reference/layers.h); its product is oneDNN's.
 
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
 #include "validate/reference/layers.h"
 
 namespace plimsoll {
@@ -29,7 +29,7 @@ Kernel state_gradient(const Sizes& s) {
   const dnnl::memory::desc from = dense({s.batch, 4 * s.width}),
                            weight = strided({4 * s.width, s.width}, {1, 4 * s.width}),
                            to = strided({s.batch, s.width}, {2 * s.width, 1});
-  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(from, weight, to), own_scratch(), cpu_engine());
+  const auto desc = layer<dnnl::matmul>(own_scratch(), from, weight, to);
   Kernel kernel =
       bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                    {{DNNL_ARG_SRC, from, false, 0}, {DNNL_ARG_WEIGHTS, weight, false, 1}, {DNNL_ARG_DST, to, true, 0}});

@@ -1,7 +1,7 @@
 // Batch norm in training mode and layer norm: rows of channels, each normalised over the rows or over its channels.
 
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
 #include "validate/networks/network.h"
 #include "validate/networks/packing.h"
 #include "validate/reference/formulas.h"
@@ -24,18 +24,11 @@ memory::desc picture(const Tensor& x) {
   return strided({x.shape[0], c, h, w}, {h * w * c, 1, w * c, c});
 }
 
-dnnl::batch_normalization_forward::primitive_desc batch_norm_desc(const memory::desc& all) {
-  using Flags = dnnl::normalization_flags;
-  return {dnnl::batch_normalization_forward::desc(dnnl::prop_kind::forward_training, all, epsilon,
-                                                  Flags::use_scale | Flags::use_shift),
-          own_scratch(), cpu_engine()};
-}
-
 /// Scratch: mean and variance of the channels, then oneDNN's.
 Kernel batch_norm(const Graph& graph, const Op& op) {
   const Sizes s = row_sizes(graph[op.inputs[0]]);
   const memory::desc all = picture(graph[op.inputs[0]]);
-  const auto desc = batch_norm_desc(all);
+  const auto desc = batch_norm_layer(all, epsilon);
   const memory::desc row = dense({s.columns}), scratch = desc.scratchpad_desc();
   const Bytes statistics = aligned(Bytes{8 * s.columns});
   const dnnl::batch_normalization_forward primitive(desc);
@@ -66,13 +59,9 @@ double* sums_of(const KernelArguments& a, const Sizes& s) {
 
 /// inputs: x, scale, gradient. oneDNN also makes the gradients of scale and shift; they stay in the scratch.
 Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
-  using Flags = dnnl::normalization_flags;
   const Sizes s = row_sizes(graph[op.inputs[0]]);
   const memory::desc all = picture(graph[op.inputs[0]]), row = dense({s.columns});
-  const dnnl::batch_normalization_backward::primitive_desc desc(
-      dnnl::batch_normalization_backward::desc(dnnl::prop_kind::backward, all, all, epsilon,
-                                               Flags::use_scale | Flags::use_shift),
-      own_scratch(), cpu_engine(), batch_norm_desc(all));
+  const auto desc = batch_norm_gradient_layer(all, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const dnnl::batch_normalization_backward primitive(desc);
   const Bytes unused = statistics_bytes(s), own = unused + aligned(Bytes{8 * s.columns});
@@ -106,19 +95,12 @@ Kernel batch_norm_weight_gradient(const Graph& graph, const Op& op) {
 
 // --- layer norm
 
-dnnl::layer_normalization_forward::primitive_desc layer_norm_desc(const Sizes& s) {
-  using Flags = dnnl::normalization_flags;
-  return {dnnl::layer_normalization_forward::desc(dnnl::prop_kind::forward_training, dense({s.rows, s.columns}),
-                                                  dense({s.rows}), epsilon, Flags::use_scale | Flags::use_shift),
-          own_scratch(), cpu_engine()};
-}
-
 /// Scratch: mean and variance of the rows, then oneDNN's.
 Kernel layer_norm(const Graph& graph, const Op& op) {
   const Sizes s = row_sizes(graph[op.inputs[0]]);
-  const auto desc = layer_norm_desc(s);
-  const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows}),
-                     scratch = desc.scratchpad_desc();
+  const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
+  const auto desc = layer_norm_layer(all, column, epsilon);
+  const memory::desc scratch = desc.scratchpad_desc();
   const Bytes statistics = aligned(Bytes{8 * s.rows});
   const dnnl::layer_normalization_forward primitive(desc);
   return {[=](const KernelArguments& a) {
@@ -134,13 +116,9 @@ Kernel layer_norm(const Graph& graph, const Op& op) {
 }
 
 Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
-  using Flags = dnnl::normalization_flags;
   const Sizes s = row_sizes(graph[op.inputs[0]]);
   const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
-  const dnnl::layer_normalization_backward::primitive_desc desc(
-      dnnl::layer_normalization_backward::desc(dnnl::prop_kind::backward, all, all, column, epsilon,
-                                               Flags::use_scale | Flags::use_shift),
-      own_scratch(), cpu_engine(), layer_norm_desc(s));
+  const auto desc = layer_norm_gradient_layer(all, column, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const dnnl::layer_normalization_backward primitive(desc);
   const Bytes unused = aligned(Bytes{8 * s.rows}), own = unused + aligned(Bytes{8 * s.columns});

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
 #include "validate/reference/elementwise.h"
 
 namespace plimsoll {
@@ -20,7 +20,7 @@ std::int64_t rows_of(const Tensor& tensor) {
 
 Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc& c, std::size_t first,
                std::size_t second, dnnl::primitive_attr attributes = own_scratch()) {
-  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), attributes, cpu_engine());
+  const auto desc = layer<dnnl::matmul>(attributes, a, b, c);
   return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, a, false, first}, {DNNL_ARG_WEIGHTS, b, false, second}, {DNNL_ARG_DST, c, true}});
 }
@@ -30,8 +30,7 @@ Kernel linear(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
   const memory::desc from = strided({rows, k}, {x.shape.back(), 1}), bias = dense({1, n}), to = dense({rows, n});
-  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(from, dense({k, n}), bias, to), own_scratch(),
-                                          cpu_engine());
+  const auto desc = layer<dnnl::matmul>(own_scratch(), from, dense({k, n}), bias, to);
   return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, from, false, 0},
                        {DNNL_ARG_WEIGHTS, dense({k, n}), false, 1},
@@ -84,12 +83,6 @@ struct Attention {
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(size)); }
 };
 
-dnnl::primitive_attr scaled(float scale) {
-  dnnl::primitive_attr attributes = own_scratch();
-  attributes.set_output_scales(0, {scale});
-  return attributes;
-}
-
 struct Part {
   memory::desc a, b, c;
   Bound first, second, result;
@@ -101,8 +94,7 @@ Kernel products(const std::vector<Part>& parts) {
   std::vector<Kernel> kernels;
   Kernel all;
   for (const Part& part : parts) {
-    const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(part.a, part.b, part.c), scaled(part.scale),
-                                            cpu_engine());
+    const auto desc = layer<dnnl::matmul>(scaled(part.scale), part.a, part.b, part.c);
     kernels.push_back(bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(), {part.first, part.second, part.result}));
     all.scratch = std::max(all.scratch, kernels.back().scratch);
   }
