@@ -7,7 +7,6 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
-#include "validate/cpu/kernel.h"
 
 namespace plimsoll {
 namespace {
@@ -15,13 +14,13 @@ namespace {
 void check_shape(const Platform& shape) {
   if (shape.devices.size() == 1 && shape.memories.size() == 2 && shape.links.size() == 1) return;
   throw InputError(
-      fmt::format("platform '{}': calibrating on the CPU needs one device, one host memory and one link between them; "
+      fmt::format("platform '{}': calibrating needs one device, one host memory and one link between them; "
                   "{} devices, {} "
                   "memories and {} links found",
                   shape.name, shape.devices.size(), shape.memories.size(), shape.links.size()));
 }
 
-std::string line(const char* what, const MeasuredRate& rate, double unit, const char* unit_name) {
+std::string line(const std::string& what, const MeasuredRate& rate, double unit, const char* unit_name) {
   return fmt::format("#   {:<26}{:>10.4g}  ({:.4g} to {:.4g}) {}\n", what, rate.median / unit,
                      rate.lower_quartile / unit, rate.upper_quartile / unit, unit_name);
 }
@@ -37,8 +36,9 @@ std::string comments(const MachineRates& r, const MeasuredBy& by) {
   for (std::size_t k = 1; k < r.slowdown.size(); ++k) {
     text += line(k == 1 ? "slow-down, 1 copy" : "slow-down, 2 copies", r.slowdown[k], 1, "times");
   }
-  text += line("product 512 x 512", r.flops, giga, "GFLOPS");
+  text += line(fmt::format("product {} x {}", r.product, r.product), r.flops, giga, "GFLOPS");
   text += line("traffic of Adam's update", r.update_traffic, giga, "GB/s");
+  if (r.host_update_traffic) text += line("the same on the host", *r.host_update_traffic, giga, "GB/s");
   text += line("launch of an empty kernel", r.launch, micro, "us");
   return text + line("block of the pool", r.allocation, micro, "us");
 }
@@ -63,10 +63,6 @@ Endpoints to_host_of(const Platform& shape) {
 }
 
 }  // namespace
-
-std::string measured_device() {
-  return fmt::format("{}, one core, {}", processor_name(), kernel_library());
-}
 
 std::string today() {
   const std::time_t now = std::time(nullptr);
@@ -104,9 +100,9 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
       "    overlap_slowdown: [{}]\n",
       device.name, by.device, capacity(shape[device.memory].capacity), rates.flops.median / 1e9,
       rates.update_traffic.median / 1e9, rates.launch.median * 1e6, slowdowns(rates));
+  const MeasuredRate host_updates = rates.host_update_traffic.value_or(rates.update_traffic);
   text += fmt::format("memories:\n  - name: {}\n    size: {}\n    bandwidth: {:.4g} GBps\n    adam: {:.4g} GBps\n",
-                      host.name, capacity(host.capacity), rates.update_traffic.median / 1e9,
-                      rates.update_traffic.median / 7e9);
+                      host.name, capacity(host.capacity), host_updates.median / 1e9, host_updates.median / 7e9);
   // A copy's time is latency + bytes / bandwidth: the bandwidth without the latency that was measured with it.
   constexpr double measured_bytes = 8 << 20;
   const double lone = measured_bytes / std::max(measured_bytes / bandwidth - latency, 1e-9);

@@ -6,7 +6,7 @@
 
 #include "sim/core/platform.h"
 #include "traces/trace_file.h"
-#include "validate/cpu/machine_rates.h"
+#include "validate/backend.h"
 #include "validate/op_times.h"
 
 namespace plimsoll {
@@ -15,9 +15,6 @@ namespace plimsoll {
 struct MeasuredBy {
   std::string made_by, date, device;
 };
-
-/// The processor and the library that computed, as traces and platforms name the device.
-std::string measured_device();
 
 /// `2026-11-21`, in UTC.
 std::string today();

@@ -6,10 +6,10 @@
 #include <iostream>
 #include <memory>
 
+#include "experiments/backends.h"
 #include "experiments/calibration.h"
 #include "experiments/command_validate.h"
 #include "experiments/commands.h"
-#include "experiments/model.h"
 #include "experiments/progress.h"
 #include "experiments/worker_pool.h"
 #include "platforms/platform_file.h"
@@ -17,14 +17,15 @@
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/text_file.h"
-#include "validate/networks/networks.h"
+#include "validate/network_model.h"
 #include "validate/replay.h"
 
 namespace plimsoll {
 namespace {
 
 struct CalibrateArguments {
-  std::string platform, backend = "cpu", output, trace, trace_out, optimizer = "none", repetitions = "15";
+  BackendArguments backend;
+  std::string platform, output, trace, trace_out, optimizer = "none", repetitions = "15";
 };
 
 std::size_t repetitions_of(const CalibrateArguments& arguments) {
@@ -36,24 +37,25 @@ std::size_t repetitions_of(const CalibrateArguments& arguments) {
 
 /// Times of every op of a network, in place; nothing if asked to stop.
 std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const Platform& platform,
-                                    std::size_t repetitions, const MeasuredBy& by, const Interruption& interruption) {
-  const Trace plain = load_model(arguments.trace);
-  const bool is_chain = std::holds_alternative<Chain>(plain.model);
+                                    std::size_t repetitions, const MeasuredBy& by, Backend& backend,
+                                    const Interruption& interruption) {
+  NamedNetwork named = named_network(arguments.trace);
+  const bool is_chain = named.view == View::chain;
+  const Trace plain{model_of(backend.prepared(std::move(named.network))->network(), named.view)};
   const std::optional<Optimizer> optimizer = from_name<Optimizer>(arguments.optimizer);
   if (!optimizer) throw InputError("--optimizer: expected none, sgd, momentum or adam");
   std::variant<Problem, std::string> made =
       make_problem(plain.model, platform, {.optimizer = is_chain ? *optimizer : Optimizer::none});
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   const Problem& problem = std::get<Problem>(made);
-  const CpuNetwork network =
-      with_kernels(named_network(arguments.trace, is_chain ? optimizer : std::optional<Optimizer>()).network);
+  const std::unique_ptr<RunnableNetwork> network =
+      backend.prepared(named_network(arguments.trace, is_chain ? optimizer : std::optional<Optimizer>()).network);
   const Schedule sweeps = calibration_schedule(problem);
-  BlockPool pool;
   OpTimes times;
   Progress progress(repetitions + 1);
   for (std::size_t r = 0; r <= repetitions; ++r) {  // the first one warms up
     if (interruption.asked()) return std::nullopt;
-    std::variant<Replayed, ReplayFailure> outcome = replay(problem, sweeps, network, pool, {});
+    std::variant<Replayed, ReplayFailure> outcome = replay(problem, sweeps, *network, {});
     if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) throw InputError(failure->what);
     if (r > 0) times.add(problem.graph, sweeps, std::get<Replayed>(outcome).timeline);
     progress.add(true);
@@ -78,17 +80,19 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
     std::cerr << "measuring " << next << '\n';
     return true;
   };
+  const std::unique_ptr<Backend> backend =
+      arguments.trace.empty() ? make_backend(arguments.backend) : make_backend(arguments.trace, arguments.backend);
   const std::optional<MachineRates> rates =
-      measure_machine(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
+      backend->measure(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
   if (!rates) return exit_interrupted;
-  const MeasuredBy by{made_by(command_line), today(), measured_device()};
+  const MeasuredBy by{made_by(command_line), today(), backend->device()};
   const std::string name = std::filesystem::path(arguments.output).stem();
   const std::string text = calibrated_platform(shape, name, *rates, by);
   write_text_file(arguments.output, text);
   std::cout << arguments.output << '\n';
   if (arguments.trace.empty()) return exit_fine;
   const std::optional<Trace> trace =
-      measured_trace(arguments, parse_platform(text, arguments.output), repetitions, by, interruption);
+      measured_trace(arguments, parse_platform(text, arguments.output), repetitions, by, *backend, interruption);
   if (!trace) return exit_interrupted;
   write_trace(arguments.trace_out, *trace);
   std::cout << arguments.trace_out << '\n';
@@ -108,7 +112,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   command->add_option("platform", arguments->platform, "one device, one host and one link")
       ->required()
       ->type_name("PLATFORM");
-  command->add_option("--backend", arguments->backend, "cpu")->capture_default_str()->check(CLI::IsMember({"cpu"}));
+  add_backend_options(*command, arguments->backend);
   command->add_option("-o,--output", arguments->output, "where the platform file goes; its name becomes the platform's")
       ->required()
       ->type_name("NEW.yaml");

@@ -6,10 +6,12 @@
 #include <iostream>
 #include <memory>
 
+#include "experiments/backends.h"
 #include "experiments/commands.h"
 #include "experiments/memory_profile_file.h"
 #include "experiments/perfetto.h"
 #include "sim/core/check.h"
+#include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
@@ -21,20 +23,38 @@ namespace plimsoll {
 namespace {
 
 struct ReplayArguments {
-  std::string schedule, trace, platform, backend = "cpu", pace = "links", repetitions = "5", memory, timeline,
-                                         memory_profile;
+  BackendArguments backend;
+  std::string schedule, trace, platform, pace, repetitions = "5", memory, timeline, memory_profile;
   bool json = false;
 };
 
-CpuNetwork network_of(const Problem& problem, const Schedule& schedule, const std::string& trace) {
+std::string reference_of(const Problem& problem, const std::string& trace) {
   const std::optional<std::string> reference = network_reference(problem.graph.source);
-  if (!reference) {
-    throw InputError(fmt::format(
-        "trace '{}': its source names no network that can be run; 'plimsoll list traces' shows those that can", trace));
-  }
+  if (reference) return *reference;
+  throw InputError(fmt::format(
+      "trace '{}': its source names no network that can be run; 'plimsoll list traces' shows those that can", trace));
+}
+
+std::unique_ptr<RunnableNetwork> network_of(const Problem& problem, const Schedule& schedule,
+                                            const std::string& reference, Backend& backend) {
   std::optional<Optimizer> updates;
   if (problem.index) updates = schedule.optimizer;
-  return with_kernels(named_network(*reference, updates).network);
+  return backend.prepared(named_network(reference, updates).network);
+}
+
+/// A GPU's host issues steps in the order in which the simulation expects them.
+ReplayOptions options_of(const ReplayArguments& arguments, const Problem& problem, const Schedule& schedule) {
+  ReplayOptions options{.pace = arguments.pace == "memcpy" ? Pace::memcpy : Pace::links, .keeps_values = true};
+  if (arguments.backend.backend == "cpu") return options;
+  if (!arguments.pace.empty()) throw InputError("--pace: of --backend cpu only; a GPU's copies take what they take");
+  options.expected = simulate_event(schedule, problem.platform);
+  return options;
+}
+
+/// Of a device's memory, where an allocator was measured.
+std::optional<AllocatorPeaks> allocator_of(const Problem& problem, const Replayed& run, std::size_t device) {
+  const MemoryId memory = problem.platform.devices[device].memory;
+  return run.allocators.empty() ? std::nullopt : run.allocators[memory.index];
 }
 
 /// FNV-1a over names and bits: two runs that train alike have the same.
@@ -55,8 +75,11 @@ const Replayed& median_of(std::vector<Replayed>& runs) {
 }
 
 Json answer_json(const Problem& problem, const Schedule& schedule, const std::vector<Replayed>& runs,
-                 const Replayed& median) {
-  Json object{{"backend", "cpu"}, {"library", kernel_library()}, {"strategy", schedule.strategy}};
+                 const Replayed& median, const std::string& backend_name, const Backend& backend) {
+  Json object{{"backend", backend_name},
+              {"library", backend.library()},
+              {"device", backend.device()},
+              {"strategy", schedule.strategy}};
   object["makespan_s"] = median.timeline.makespan.value;
   object["makespans_s"] = Json::array();
   for (const Replayed& run : runs) object["makespans_s"].push_back(run.timeline.makespan.value);
@@ -65,23 +88,34 @@ Json answer_json(const Problem& problem, const Schedule& schedule, const std::ve
   object["recompute_s"] = metrics.recompute.value;
   object["bytes_moved"] = metrics.moved.count;
   object["devices"] = Json::array();
-  for (const DeviceMetrics& device : metrics.devices) {
-    object["devices"].push_back(
-        {{"name", device.name}, {"peak_live_bytes", device.peak_live.count}, {"busy_s", device.busy.value}});
+  for (std::size_t d = 0; d < metrics.devices.size(); ++d) {
+    const DeviceMetrics& device = metrics.devices[d];
+    Json& entry = object["devices"].emplace_back(
+        Json{{"name", device.name}, {"peak_live_bytes", device.peak_live.count}, {"busy_s", device.busy.value}});
+    const std::optional<AllocatorPeaks> allocator = allocator_of(problem, median, d);
+    if (!allocator) continue;
+    entry["peak_reserved_bytes"] = allocator->reserved.count;
+    entry["peak_allocated_bytes"] = allocator->allocated.count;
   }
   object["trained"] = fmt::format("{:016x}", digest_of(median));
   return object;
 }
 
 std::string answer_text(const Problem& problem, const Schedule& schedule, const std::vector<Replayed>& runs,
-                        const Replayed& median) {
+                        const Replayed& median, const Backend& backend) {
   std::string text =
-      fmt::format("{} on the CPU ({}, one thread a stream): {} steps, {} (median of {}, {} to {})\n", schedule.strategy,
-                  kernel_library(), schedule.steps.size(), format_seconds(median.timeline.makespan), runs.size(),
+      fmt::format("{} on {} ({}): {} steps, {} (median of {}, {} to {})\n", schedule.strategy, backend.device(),
+                  backend.library(), schedule.steps.size(), format_seconds(median.timeline.makespan), runs.size(),
                   format_seconds(runs.front().timeline.makespan), format_seconds(runs.back().timeline.makespan));
-  for (const DeviceMetrics& device : measure(problem, schedule, median.timeline).devices) {
+  const Metrics metrics = measure(problem, schedule, median.timeline);
+  for (std::size_t d = 0; d < metrics.devices.size(); ++d) {
+    const DeviceMetrics& device = metrics.devices[d];
     text += fmt::format("  {:<10} peak {} B ({}), busy {}\n", device.name, device.peak_live.count,
                         format_bytes(device.peak_live), format_seconds(device.busy));
+    if (const std::optional<AllocatorPeaks> allocator = allocator_of(problem, median, d)) {
+      text += fmt::format("  {:<10} reserved {} B ({}), {} B of it in blocks\n", "", allocator->reserved.count,
+                          format_bytes(allocator->reserved), allocator->allocated.count);
+    }
   }
   return text + fmt::format("  trained    {:016x}: equal where parameters, gradients and states are, to the bit\n",
                             digest_of(median));
@@ -103,12 +137,13 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     throw InputError(
         fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
   }
-  const CpuNetwork network = network_of(problem, schedule, arguments.trace);
-  const CpuReplayOptions options{.pace = arguments.pace == "links" ? Pace::links : Pace::memcpy, .keeps_values = true};
-  BlockPool pool;
+  const std::string reference = reference_of(problem, arguments.trace);
+  const ReplayOptions options = options_of(arguments, problem, schedule);
+  const std::unique_ptr<Backend> backend = make_backend(reference, arguments.backend);
+  const std::unique_ptr<RunnableNetwork> network = network_of(problem, schedule, reference, *backend);
   std::vector<Replayed> runs;
   for (std::int64_t r = 0; r <= repetitions.value; ++r) {  // the first one warms up
-    std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, network, pool, options);
+    std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, *network, options);
     if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
       std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);
       return exit_no_result;
@@ -123,9 +158,9 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     write_memory_profile(arguments.memory_profile, problem, schedule, median.timeline, made_by(command_line));
   }
   if (arguments.json) {
-    std::cout << answer_json(problem, schedule, runs, median).dump(2) << '\n';
+    std::cout << answer_json(problem, schedule, runs, median, arguments.backend.backend, *backend).dump(2) << '\n';
   } else {
-    std::cout << answer_text(problem, schedule, runs, median);
+    std::cout << answer_text(problem, schedule, runs, median, *backend);
   }
   return exit_fine;
 }
@@ -145,10 +180,10 @@ void add_replay_command(CLI::App& app, int& exit_code, const std::string& comman
       ->type_name("TRACE");
   command->add_option("-p,--platform", arguments->platform, "the platform it was made for (default: as it says)")
       ->type_name("PLATFORM");
-  command->add_option("--backend", arguments->backend, "cpu")->capture_default_str()->check(CLI::IsMember({"cpu"}));
+  add_backend_options(*command, arguments->backend);
   command
-      ->add_option("--pace", arguments->pace, "copies take at least their time on the platform's links, or a memcpy's")
-      ->capture_default_str()
+      ->add_option("--pace", arguments->pace,
+                   "on the CPU copies take at least their time on the platform's links (the default), or a memcpy's")
       ->check(CLI::IsMember({"links", "memcpy"}));
   command->add_option("-m,--memory", arguments->memory, "capacity of each device (default: the platform's)")
       ->type_name("SIZE");

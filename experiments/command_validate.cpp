@@ -8,7 +8,8 @@ namespace plimsoll {
 namespace {
 
 struct ValidateArguments {
-  std::string file, folder, backend = "cpu";
+  BackendArguments backend;
+  std::string file, folder;
 };
 
 }  // namespace
@@ -28,10 +29,12 @@ void add_validate_command(CLI::App& app, int& exit_code, const std::string& comm
   command->add_option("-o,--output", arguments->folder, "folder for the results, made where it is missing")
       ->required()
       ->type_name("DIR");
-  command->add_option("--backend", arguments->backend, "cpu")->capture_default_str()->check(CLI::IsMember({"cpu"}));
+  add_backend_options(*command, arguments->backend);
   command->callback([arguments, &exit_code, &command_line] {
-    exit_code = validate(
-        {.validation = read_validation(arguments->file), .folder = arguments->folder, .command_line = command_line});
+    exit_code = validate({.validation = read_validation(arguments->file),
+                          .backend = arguments->backend,
+                          .folder = arguments->folder,
+                          .command_line = command_line});
   });
 }
 

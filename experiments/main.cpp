@@ -15,6 +15,7 @@
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
 #include "sim/io/input_error.h"
+#include "validate/backend.h"
 
 namespace plimsoll {
 namespace {
@@ -112,6 +113,9 @@ int run(int argc, char** argv) {
   } catch (const InputError& error) {
     std::cerr << error.what() << '\n';
     return exit_bad_input;
+  } catch (const BackendError& error) {
+    std::cerr << error.what() << '\n';
+    return exit_no_result;
   } catch (const SimulationInterrupted&) {
     return exit_interrupted;
   } catch (const std::exception& error) {

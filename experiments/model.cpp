@@ -1,5 +1,6 @@
 #include "experiments/model.h"
 
+#include "experiments/backends.h"
 #include "traces/synthetic.h"
 #include "validate/network_model.h"
 #include "validate/networks/networks.h"
@@ -7,7 +8,11 @@
 namespace plimsoll {
 
 Trace load_model(const std::string& reference) {
-  if (is_network(reference)) return {network_model(reference)};
+  if (is_network(reference)) {
+    NamedNetwork named = named_network(reference);
+    const std::unique_ptr<Backend> backend = make_backend(named.kernels, {});
+    return {model_of(backend->prepared(std::move(named.network))->network(), named.view)};
+  }
   return load_trace(reference);
 }
 

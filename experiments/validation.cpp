@@ -10,7 +10,6 @@
 
 #include "experiments/calibration.h"
 #include "experiments/commands.h"
-#include "experiments/model.h"
 #include "experiments/progress.h"
 #include "experiments/validation_rows.h"
 #include "experiments/worker_pool.h"
@@ -19,8 +18,9 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "sim/memory/replay.h"
 #include "strategies/plan.h"
-#include "validate/networks/networks.h"
+#include "validate/network_model.h"
 #include "validate/replay.h"
 
 namespace plimsoll {
@@ -33,14 +33,16 @@ struct Candidate {
   std::string strategy;
   Bytes budget;
   Schedule schedule;
-  std::vector<Timeline> runs;  ///< one a round
+  std::vector<Timeline> runs;                                ///< one a round
+  std::vector<std::optional<AllocatorPeaks>> reserved = {};  ///< of the device, one a round where it is measured
 };
 
 /// A network on the machine, with the times that a first calibration gave.
 struct Subject {
   std::string reference;
+  Trace plain;  ///< before anything was measured
   Problem problem;
-  CpuNetwork network;
+  std::unique_ptr<RunnableNetwork> network;
 };
 
 Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer) {
@@ -57,7 +59,8 @@ PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optio
 
 class Validator {
  public:
-  explicit Validator(const ValidationRequest& request) : request_(request), asked_(request.validation) {}
+  explicit Validator(const ValidationRequest& request)
+      : request_(request), asked_(request.validation), backend_(backend_of(request)) {}
 
   int run() {
     std::filesystem::create_directories(request_.folder);
@@ -75,6 +78,18 @@ class Validator {
   }
 
  private:
+  /// One for all networks: their kernels must be alike.
+  static std::unique_ptr<Backend> backend_of(const ValidationRequest& request) {
+    const std::vector<std::string>& networks = request.validation.networks;
+    for (const std::string& network : networks) {
+      if (kernels_of(network) == kernels_of(networks.front())) continue;
+      throw InputError(fmt::format("networks '{}' and '{}' have different kernels", networks.front(), network));
+    }
+    return networks.empty() ? make_backend(request.backend) : make_backend(networks.front(), request.backend);
+  }
+
+  bool on_gpu() const { return request_.backend.backend != "cpu"; }
+
   std::filesystem::path rows_file() const { return std::filesystem::path(request_.folder) / "rows.jsonl"; }
 
   void stop_if_asked() const {
@@ -90,35 +105,37 @@ class Validator {
     };
     constexpr std::size_t repetitions = 15;
     const std::optional<MachineRates> rates =
-        measure_machine(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
+        backend_->measure(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
     EXPECTS(rates);
-    by_ = {made_by(request_.command_line), today(), measured_device()};
+    by_ = {made_by(request_.command_line), today(), backend_->device()};
     const std::string text = calibrated_platform(shape, shape.name, *rates, by_);
     write_text_file(std::filesystem::path(request_.folder) / "platform.yaml", text);
     platform_ = parse_platform(text, "platform.yaml");
   }
 
-  Timeline run_once(const Subject& subject, const Schedule& schedule) {
+  Replayed run_once(const Subject& subject, const Schedule& schedule) {
     stop_if_asked();
-    std::variant<Replayed, ReplayFailure> outcome = replay(subject.problem, schedule, subject.network, pool_, {});
+    ReplayOptions options;
+    if (on_gpu()) options.expected = simulate_event(schedule, platform_);
+    std::variant<Replayed, ReplayFailure> outcome = replay(subject.problem, schedule, *subject.network, options);
     if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
       throw InputError(fmt::format("{}, {}: {}", subject.reference, schedule.strategy, failure->what));
     }
-    return std::move(std::get<Replayed>(outcome).timeline);
+    return std::move(std::get<Replayed>(outcome));
   }
 
   /// The network with times from a few replays, good enough to plan with.
   Subject subject_of(const std::string& reference) {
-    const Trace plain = load_model(reference);
-    const bool is_chain = std::holds_alternative<Chain>(plain.model);
-    Subject subject{
-        reference, made_problem(plain, platform_, asked_.optimizer),
-        with_kernels(named_network(reference, is_chain ? std::optional(asked_.optimizer) : std::nullopt).network)};
+    NamedNetwork named = named_network(reference);
+    const std::optional<Optimizer> updates = named.view == View::chain ? std::optional(asked_.optimizer) : std::nullopt;
+    const Trace plain{model_of(backend_->prepared(std::move(named.network))->network(), named.view)};
+    Subject subject{reference, plain, made_problem(plain, platform_, asked_.optimizer),
+                    backend_->prepared(named_network(reference, updates).network)};
     const Schedule sweeps = calibration_schedule(subject.problem);
     OpTimes times;
     constexpr int repetitions = 4;
     for (int r = 0; r < repetitions; ++r) {
-      const Timeline ran = run_once(subject, sweeps);
+      const Timeline ran = run_once(subject, sweeps).timeline;
       if (r > 0) times.add(subject.problem.graph, sweeps, ran);
     }
     Trace timed = calibrated_trace(plain, subject.problem, times, by_);
@@ -139,7 +156,7 @@ class Validator {
         PlanOutcome outcome = plan_one(subject.problem, spec, budget);
         if (Plan* made = std::get_if<Plan>(&outcome)) {
           made->schedule.strategy = spec;
-          candidates.push_back({spec, budget, std::move(made->schedule), {}});
+          candidates.push_back({spec, budget, std::move(made->schedule), {}, {}});
         } else {
           std::cerr << fmt::format("{}: left out: {}\n", spec, std::get<Infeasible>(outcome).reason);
         }
@@ -161,17 +178,19 @@ class Validator {
     std::vector<Seconds> units;  // store_all's time of each round
     Progress progress(std::size_t{asked_.rounds + 1} * (candidates.size() + 3));
     for (std::uint32_t round = 0; round <= asked_.rounds; ++round) {  // the first one warms up
-      const auto shown = [&](Timeline timeline) {
+      const auto shown = [&](Replayed ran) {
         progress.add(true);
         progress.show();
-        return timeline;
+        return ran;
       };
-      const Timeline swept = shown(run_once(subject, sweeps));
-      std::vector<Timeline> stored{shown(run_once(subject, plain))};
+      const Timeline swept = shown(run_once(subject, sweeps)).timeline;
+      std::vector<Timeline> stored{shown(run_once(subject, plain)).timeline};
       for (std::size_t c = 0; c < candidates.size(); ++c) {
-        if (c == candidates.size() / 2) stored.push_back(shown(run_once(subject, plain)));
-        Timeline ran = shown(run_once(subject, candidates[c].schedule));
-        if (round > 0) candidates[c].runs.push_back(std::move(ran));
+        if (c == candidates.size() / 2) stored.push_back(shown(run_once(subject, plain)).timeline);
+        Replayed ran = shown(run_once(subject, candidates[c].schedule));
+        if (round == 0) continue;
+        candidates[c].runs.push_back(std::move(ran.timeline));
+        candidates[c].reserved.push_back(device_allocator(ran));
       }
       if (round == 0) continue;
       times.add(subject.problem.graph, sweeps, swept);
@@ -188,9 +207,29 @@ class Validator {
       rows_.push_back(row_of(subject, times, plain, units, candidate));
       rows << to_json(rows_.back()).dump() << '\n';
     }
-    const Trace trace = calibrated_trace(load_model(reference), subject.problem, times, by_);
+    const Trace trace = calibrated_trace(subject.plain, subject.problem, times, by_);
     const std::string file = fmt::format("trace_{}.json", ++networks_done_);
     write_trace(std::filesystem::path(request_.folder) / file, trace);
+  }
+
+  std::optional<AllocatorPeaks> device_allocator(const Replayed& run) const {
+    return run.allocators.empty() ? std::nullopt : run.allocators[platform_.devices[0].memory.index];
+  }
+
+  /// PyTorch's rules on the simulated timeline, beside what the run that differs most from them took; nothing where
+  /// the run used no such allocator. A budget is no limit there: the machine's memory is.
+  std::optional<PredictedAndMeasured> reserved_of(Schedule schedule, const Timeline& simulated,
+                                                  const Candidate& candidate) const {
+    if (candidate.reserved.empty() || !candidate.reserved.front()) return std::nullopt;
+    schedule.budget.reset();
+    PredictedAndMeasured reserved;
+    reserved.predicted =
+        peak_reserved(schedule, simulated, platform_, AllocatorKind::cuda)[platform_.devices[0].memory.index].reserved;
+    const auto error = [&](const std::optional<AllocatorPeaks>& run) {
+      return std::abs((run->reserved - reserved.predicted).count);
+    };
+    reserved.measured = (*std::ranges::max_element(candidate.reserved, {}, error))->reserved;
+    return reserved;
   }
 
   ValidationRow row_of(const Subject& subject, const OpTimes& times, const Schedule& plain,
@@ -219,31 +258,34 @@ class Validator {
     for (const double each : relative) distances.push_back(std::abs(each - row.measured.value));
     row.measured.spread = median(std::move(distances));
     row.measured_time = Seconds{median(seconds)};
+    row.reserved = reserved_of(schedule, simulated, candidate);
     const auto middle = std::ranges::find(seconds, row.measured_time.value) - seconds.begin();
     row.measured_kinds = seconds_by_kind(schedule, candidate.runs[static_cast<std::size_t>(middle)]);
     return row;
   }
 
+  const Bars& bars() const { return on_gpu() ? gpu_bars : cpu_bars; }
+
   void sum_up() const {
     const std::filesystem::path folder = request_.folder;
     Json object{{"made_by", by_.made_by}, {"date", by_.date}, {"device", by_.device}, {"validation", asked_.name}};
     object["rounds"] = asked_.rounds;
-    object["summary"] = summary_json(rows_);
+    object["summary"] = summary_json(rows_, bars());
     object["rows"] = Json::array();
     for (const ValidationRow& row : rows_) object["rows"].push_back(to_json(row));
     write_json_file(folder / "validation.json", object);
     const std::string head = fmt::format("{}\n{}, {}, {} rounds\n", by_.made_by, by_.date, by_.device, asked_.rounds);
-    const std::string table = validation_table(rows_);
+    const std::string table = validation_table(rows_, bars());
     write_text_file(folder / "validation.txt", head + table);
     std::cout << table;
   }
 
   const ValidationRequest& request_;
   const Validation& asked_;
+  const std::unique_ptr<Backend> backend_;
   const Interruption interruption_;
   MeasuredBy by_;
   Platform platform_;
-  BlockPool pool_;
   std::vector<ValidationRow> rows_;
   std::size_t networks_done_ = 0;
 };

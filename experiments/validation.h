@@ -3,12 +3,14 @@
 
 #include <string>
 
+#include "experiments/backends.h"
 #include "experiments/validation_file.h"
 
 namespace plimsoll {
 
 struct ValidationRequest {
   Validation validation;
+  BackendArguments backend;
   std::string folder, command_line;
 };
 

@@ -3,13 +3,16 @@
 
 #include <variant>
 
+#include "validate/backend.h"
 #include "validate/cpu/cpu_replay.h"
-#include "validate/replay_plan.h"
 
 namespace plimsoll {
 
-/// Runs a schedule on the CPU. What check() rejects is refused before anything runs.
+/// Runs a schedule. What check() rejects is refused before anything runs.
+std::variant<Replayed, ReplayFailure> replay(const Problem&, const Schedule&, RunnableNetwork&, const ReplayOptions&);
+
+/// The same on the CPU, with kernels and memory at hand.
 std::variant<Replayed, ReplayFailure> replay(const Problem&, const Schedule&, const CpuNetwork&, BlockPool&,
-                                             const CpuReplayOptions&);
+                                             const ReplayOptions&);
 
 }  // namespace plimsoll

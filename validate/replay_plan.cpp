@@ -206,6 +206,17 @@ std::string difference(const Graph& trace, const Graph& here) {
 
 }  // namespace
 
+std::vector<BufferId> left_at_end(const Schedule& schedule) {
+  std::set<BufferId> left(schedule.resident.begin(), schedule.resident.end());
+  for (const Step& step : schedule.steps) {
+    for (const BufferId b : schedule.buffers_in(step.allocates)) left.insert(b);
+  }
+  for (const Step& step : schedule.steps) {
+    for (const BufferId b : schedule.buffers_in(step.frees)) left.erase(b);
+  }
+  return {left.begin(), left.end()};
+}
+
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
   if (problem.transformed) {

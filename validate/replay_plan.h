@@ -64,6 +64,9 @@ struct ReplayFailure {
   std::string what;
 };
 
+/// Buffers that are there when everything has run, by index.
+std::vector<BufferId> left_at_end(const Schedule&);
+
 /// The plan of a schedule that check() has passed. The problem's graph is that of the network, or of its chain.
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem&, const Schedule&, const Network&);
 

@@ -1,6 +1,8 @@
 // replay, calibrate, compare and validate as scripts use them.
 
 #include <sys/wait.h>
+
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -92,6 +94,41 @@ TEST_CASE("replay refuses what it cannot run: exit code 1 by schedule, 2 by inpu
   const Run other = plimsoll("replay --trace uniform:4 --schedule " + good);
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("made for trace '" + network + "'") != std::string::npos);
+}
+
+TEST_CASE("a network with CUDA's kernels is refused in one line where there is no GPU", "[program]") {
+  const Run run = plimsoll("simulate --strategy store_all --platform ideal --trace " + network + ",kernels=cuda");
+  if (run.exit_code == 0) return;  // there is one
+  CHECK(run.exit_code == 1);
+  const bool no_build =
+      run.err == "this build has no CUDA backend: nvcc, cuBLASLt or cuDNN was not found when it was configured\n";
+  const bool no_gpu = run.err.starts_with("no GPU for the CUDA backend: ");
+  INFO(run.err);
+  CHECK((no_build || no_gpu));
+  CHECK(std::ranges::count(run.err, '\n') == 1);
+  const TemporaryFolder folder;
+  const Run calibrated = plimsoll("calibrate validate/gpu_link.yaml --backend cuda -o " + (folder / "x.yaml").string());
+  CHECK(calibrated.exit_code == 1);
+  CHECK(calibrated.err == run.err);
+  const Run validated = plimsoll("validate validate/validate_gpu.yaml --backend cuda -o " + (folder / "out").string());
+  CHECK(validated.exit_code == 1);
+  CHECK(validated.err == run.err);
+}
+
+TEST_CASE("backends refuse what is not theirs", "[program]") {
+  const TemporaryFolder folder;
+  simulate(folder, "store_all", "s");
+  const std::string replay = "replay --trace " + network + " --schedule " + (folder / "s.json").string();
+  const Run other = plimsoll(replay + " --backend cuda");
+  CHECK(other.exit_code == 2);
+  CHECK(other.err ==
+        "network '" + network + "' has the workspaces of kernels=cpu; --backend cuda needs kernels=cuda\n");
+  const Run paced = plimsoll(replay + " --backend cuda --pace links");
+  CHECK(paced.exit_code == 2);
+  CHECK(paced.err == "--pace: of --backend cpu only; a GPU's copies take what they take\n");
+  const Run pooled = plimsoll(replay + " --allocation caching");
+  CHECK(pooled.exit_code == 2);
+  CHECK(pooled.err == "--allocation: of --backend cuda only\n");
 }
 
 TEST_CASE("compare holds two timelines against each other, kind by kind", "[program]") {

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Every header compiles alone. Usage: headers_alone.sh SOURCE_DIR COMPILER
+# Every header compiles alone. Usage: headers_alone.sh SOURCE_DIR COMPILER [CUDA_INCLUDE_DIR]; without the last, those
+# of the CUDA backend are left out.
 set -euo pipefail
 cd "$1"
 compiler=$2
-export compiler
+cuda=${3:+-isystem $3}
+export compiler cuda
 compile() {
   # -include instead of a wrapper file: the header is the first thing that is read.
-  "$compiler" -std=c++20 -fsyntax-only -I. -DPLIMSOLL_VERSION='"0"' -DPLIMSOLL_SOURCE_DIR='"."' -Wall -Wextra -Werror \
+  # shellcheck disable=SC2086  # two words, or none
+  "$compiler" -std=c++20 -fsyntax-only -I. $cuda -DPLIMSOLL_VERSION='"0"' -DPLIMSOLL_SOURCE_DIR='"."' -Wall -Wextra -Werror \
     -Wno-missing-field-initializers -include "$1" -x c++ /dev/null || { echo "$1 does not compile alone"; exit 1; }
 }
 export -f compile
 headers=$(find sim traces platforms strategies validate experiments -name '*.h' | sort)
+[ -n "$cuda" ] || headers=$(grep -v '^validate/cuda/' <<<"$headers")
 echo "$headers" | xargs -P 2 -I{} bash -c 'compile {}'
 echo "$(echo "$headers" | wc -l) headers compile alone"

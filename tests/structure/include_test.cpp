@@ -28,10 +28,15 @@ const std::map<std::string, std::set<std::string>> may_include{
     {"strategies", {"strategies", "sim/io", "sim/core", "sim/engine/event", "sim/engine"}},
     {"validate", {"validate", "validate/networks", "validate/cpu", "sim/io", "sim/core", "sim/memory"}},
     {"validate/networks", {"validate/networks", "sim/io", "sim/core"}},
-    {"validate/cpu", {"validate/cpu", "validate/networks", "validate", "sim/core"}},
+    {"validate/reference", {"validate/reference", "validate/networks", "sim/core"}},
+    {"validate/device", {"validate/device", "validate", "sim/memory", "sim/core"}},
+    {"validate/cpu", {"validate/cpu", "validate/reference", "validate/networks", "validate", "sim/core"}},
+    {"validate/cuda",
+     {"validate/cuda", "validate/device", "validate/reference", "validate/networks", "validate", "sim/memory",
+      "sim/core"}},
     {"experiments",
      {"experiments", "strategies", "traces", "platforms", "sim/io", "sim/core", "sim/memory", "sim/engine",
-      "sim/engine/event", "sim/engine/simgrid", "validate", "validate/networks", "validate/cpu"}},
+      "sim/engine/event", "sim/engine/simgrid", "validate", "validate/networks", "validate/cpu", "validate/cuda"}},
 };
 
 /// Third parties that only some files may name.
@@ -42,7 +47,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^CLI/)"), {"experiments/"}},
     {std::regex(R"(^coin/)"), {"strategies/common/milp.cpp"}},
     {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},
-    {std::regex(R"(^(cuda|cublas|cudnn))"), {}},
+    {std::regex(R"(^(cuda|cublas|cudnn))"), {"validate/cuda/"}},
 };
 
 std::string row_of(const std::string& path) {
@@ -59,7 +64,7 @@ std::vector<std::string> sources() {
   for (const char* folder : {"sim", "traces", "platforms", "strategies", "validate", "experiments"}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension();
-      if (extension == ".h" || extension == ".cpp") files.push_back(fs::relative(entry.path(), root));
+      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh") files.push_back(fs::relative(entry.path(), root));
     }
   }
   std::ranges::sort(files);

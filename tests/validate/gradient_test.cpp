@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "validate/cpu/cpu_network.h"
-#include "validate/cpu/initial_values.h"
+#include "validate/networks/initial_values.h"
 #include "validate/networks/networks.h"
 
 namespace plimsoll {

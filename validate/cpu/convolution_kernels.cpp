@@ -2,10 +2,9 @@
 // to). Windows of k x k with stride s are padded by (k - 1) / 2 before, and behind so that ceil(size / s) results come
 // out.
 
-#include <algorithm>
-
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
+#include "validate/reference/layers.h"
 
 namespace plimsoll {
 namespace {
@@ -44,10 +43,9 @@ Windows windows_of(const Tensor& x, const Tensor& weight, const Tensor& y, const
 
 dnnl::convolution_forward::primitive_desc forward_desc(const Tensor& x, const Tensor& weight, const Tensor& y,
                                                        const Windows& w) {
-  return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm::convolution_direct, picture(x),
-                                          kernel_weights(weight), picture(y), w.strides(), w.padding_before(),
-                                          w.padding_behind()),
-          own_scratch(), cpu_engine()};
+  return layer<dnnl::convolution_forward>(own_scratch(), dnnl::prop_kind::forward_training,
+                                          algorithm::convolution_direct, picture(x), kernel_weights(weight), picture(y),
+                                          w.strides(), w.padding_before(), w.padding_behind());
 }
 
 Kernel convolution(const Graph& graph, const Op& op) {
@@ -63,10 +61,9 @@ Kernel convolution(const Graph& graph, const Op& op) {
 Kernel convolution_input_gradient(const Graph& graph, const Op& op) {
   const Tensor &y = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &x = graph[op.outputs[0]];
   const Windows w = windows_of(x, weight, y, op);
-  const dnnl::convolution_backward_data::primitive_desc desc(
-      dnnl::convolution_backward_data::desc(algorithm::convolution_direct, picture(x), kernel_weights(weight),
-                                            picture(y), w.strides(), w.padding_before(), w.padding_behind()),
-      own_scratch(), cpu_engine(), forward_desc(x, weight, y, w));
+  const auto desc = gradient_layer<dnnl::convolution_backward_data>(
+      forward_desc(x, weight, y, w), algorithm::convolution_direct, picture(x), kernel_weights(weight), picture(y),
+      w.strides(), w.padding_before(), w.padding_behind());
   return bound_kernel(dnnl::convolution_backward_data(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_DIFF_DST, picture(y), false, 0},
                        {DNNL_ARG_WEIGHTS, kernel_weights(weight), false, 1},
@@ -77,10 +74,9 @@ Kernel convolution_input_gradient(const Graph& graph, const Op& op) {
 Kernel convolution_weight_gradient(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]], &weight = graph[op.outputs[0]];
   const Windows w = windows_of(x, weight, y, op);
-  const dnnl::convolution_backward_weights::primitive_desc desc(
-      dnnl::convolution_backward_weights::desc(algorithm::convolution_direct, picture(x), kernel_weights(weight),
-                                               picture(y), w.strides(), w.padding_before(), w.padding_behind()),
-      own_scratch(), cpu_engine(), forward_desc(x, weight, y, w));
+  const auto desc = gradient_layer<dnnl::convolution_backward_weights>(
+      forward_desc(x, weight, y, w), algorithm::convolution_direct, picture(x), kernel_weights(weight), picture(y),
+      w.strides(), w.padding_before(), w.padding_behind());
   return bound_kernel(dnnl::convolution_backward_weights(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, picture(x), false, 0},
                        {DNNL_ARG_DIFF_DST, picture(y), false, 1},
@@ -94,48 +90,22 @@ constexpr std::int64_t pool_window = 3, pool_stride = 2;
 Kernel max_pool(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
   const Windows w(x, y, pool_window, pool_stride);
-  const dnnl::pooling_forward::primitive_desc desc(
-      dnnl::pooling_forward::desc(dnnl::prop_kind::forward_inference, algorithm::pooling_max, picture(x), picture(y),
-                                  w.strides(), {pool_window, pool_window}, w.padding_before(), w.padding_behind()),
-      own_scratch(), cpu_engine());
+  const auto desc = pooling_layer(dnnl::prop_kind::forward_inference, algorithm::pooling_max, picture(x), picture(y),
+                                  {w.strides(), {pool_window, pool_window}, w.padding_before(), w.padding_behind()});
   return bound_kernel(dnnl::pooling_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, picture(y), true, 0}});
 }
 
-/// inputs: x, gradient. The gradient of a window goes to its first largest pixel, found anew: nothing is kept for it.
+/// inputs: x, gradient.
 Kernel max_pool_gradient(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]];
-  const std::int64_t batch = x.shape[0], height = x.shape[1], width = x.shape[2], channels = x.shape[3];
-  const std::int64_t rows = y.shape[1], columns = y.shape[2];
-  const Windows w(x, y, pool_window, pool_stride);
-  return {[=](const KernelArguments& a) {
-            const float *from = a.in(0), *gradient = a.in(1);
-            std::fill_n(a.out(), batch * height * width * channels, 0.0F);
-            for (std::int64_t window = 0; window < batch * rows * columns; ++window) {
-              const std::int64_t n = window / (rows * columns), i = window / columns % rows, j = window % columns;
-              const std::int64_t top = std::max<std::int64_t>(0, i * w.stride - w.before);
-              const std::int64_t left = std::max<std::int64_t>(0, j * w.stride - w.before);
-              const std::int64_t bottom = std::min(height, i * w.stride - w.before + w.kernel);
-              const std::int64_t right = std::min(width, j * w.stride - w.before + w.kernel);
-              for (std::int64_t c = 0; c < channels; ++c) {
-                std::int64_t best = ((n * height + top) * width + left) * channels + c;
-                for (std::int64_t h = top; h < bottom; ++h) {
-                  for (std::int64_t v = left; v < right; ++v) {
-                    const std::int64_t pixel = ((n * height + h) * width + v) * channels + c;
-                    if (from[pixel] > from[best]) best = pixel;
-                  }
-                }
-                a.out()[best] += gradient[window * channels + c];
-              }
-            }
-          },
-          {}};
+  const PoolSizes s{x.shape[0], x.shape[1], x.shape[2], x.shape[3], y.shape[1], y.shape[2]};
+  return {[s](const KernelArguments& a) { plain::max_pool_gradient(a.in(0), a.in(1), s, a.out()); }, {}};
 }
 
-dnnl::pooling_forward::primitive_desc average_desc(const Tensor& x, const memory::desc& y) {
-  return {dnnl::pooling_forward::desc(dnnl::prop_kind::forward_training, algorithm::pooling_avg_exclude_padding,
-                                      picture(x), y, {1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}),
-          own_scratch(), cpu_engine()};
+/// One window over the whole picture.
+PoolingWindows whole_of(const Tensor& x) {
+  return {{1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}};
 }
 
 memory::desc one_pixel(const Tensor& y) {
@@ -144,17 +114,16 @@ memory::desc one_pixel(const Tensor& y) {
 
 Kernel average_pool(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
-  const auto desc = average_desc(x, one_pixel(y));
+  const auto desc = pooling_layer(dnnl::prop_kind::forward_training, algorithm::pooling_avg_exclude_padding, picture(x),
+                                  one_pixel(y), whole_of(x));
   return bound_kernel(dnnl::pooling_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, picture(x), false, 0}, {DNNL_ARG_DST, one_pixel(y), true, 0}});
 }
 
 Kernel average_pool_gradient(const Graph& graph, const Op& op) {
   const Tensor &y = graph[op.inputs[0]], &x = graph[op.outputs[0]];
-  const dnnl::pooling_backward::primitive_desc desc(
-      dnnl::pooling_backward::desc(algorithm::pooling_avg_exclude_padding, picture(x), one_pixel(y), {1, 1},
-                                   {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}),
-      own_scratch(), cpu_engine(), average_desc(x, one_pixel(y)));
+  const auto desc =
+      pooling_gradient_layer(algorithm::pooling_avg_exclude_padding, picture(x), one_pixel(y), whole_of(x));
   return bound_kernel(dnnl::pooling_backward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_DIFF_DST, one_pixel(y), false, 0}, {DNNL_ARG_DIFF_SRC, picture(x), true, 0}});
 }

@@ -1,7 +1,5 @@
 #include "validate/cpu/cpu_network.h"
 
-#include "validate/networks/packing.h"
-
 namespace plimsoll {
 
 CpuNetwork with_kernels(Network network) {
@@ -9,13 +7,7 @@ CpuNetwork with_kernels(Network network) {
   CpuNetwork made{std::move(network), {}};
   for (Op& op : made.network.graph.ops) {
     const Kernel& kernel = made.kernels.emplace_back(make_kernel(made.network.graph, op).value_or(Kernel{}));
-    op.workspace = kernel.scratch;
-    Bytes contributions;
-    for (const TensorId t : op.outputs) {
-      const Tensor& tensor = made.network.graph[t];
-      if (tensor.kind == TensorKind::parameter_gradient) contributions += aligned(tensor.bytes);
-    }
-    if (contributions > Bytes{0}) op.accumulate_workspace = contributions + op.workspace;
+    state_workspace(made.network.graph, op, kernel.scratch);
   }
   return made;
 }

@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "sim/core/expects.h"
-#include "validate/cpu/initial_values.h"
-#include "validate/cpu/memory_ledger.h"
 #include "validate/cpu/paced_copy.h"
-#include "validate/networks/packing.h"
+#include "validate/memory_ledger.h"
+#include "validate/networks/initial_values.h"
+#include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 namespace {
@@ -44,7 +44,7 @@ struct ReadyStep {
 class CpuReplay {
  public:
   CpuReplay(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, const CpuNetwork& cpu,
-            BlockPool& pool, const CpuReplayOptions& options)
+            BlockPool& pool, const ReplayOptions& options)
       : graph_(problem.graph),
         platform_(problem.platform),
         schedule_(schedule),
@@ -127,16 +127,7 @@ class CpuReplay {
   }
 
   /// Prepared beforehand, so that loading is one copy.
-  void make_inputs() {
-    const Graph& network = cpu_.network.graph;
-    std::int64_t vocabulary = 1;
-    for (const Op& op : network.ops) {
-      if (op.kind == "embedding") vocabulary = network[op.inputs[1]].shape[0];
-    }
-    for (std::uint32_t m = 0; m < schedule_.micro_batches; ++m) {
-      inputs_.push_back(input_value(network[cpu_.network.boundaries[0]], m, vocabulary));
-    }
-  }
+  void make_inputs() { inputs_ = input_values(cpu_.network, schedule_.micro_batches); }
 
   bool make_resident() {
     std::map<std::string, const Tensor*> known;  // the network's tensors have shapes, by which numbers are scaled
@@ -335,19 +326,12 @@ class CpuReplay {
     if (!ready.call->accumulates) return kernel.run(ready.arguments);
     // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
     const Op& op = cpu_.network.graph[ready.call->op];
-    KernelArguments arguments = ready.arguments;
-    auto* scratch = static_cast<std::byte*>(arguments.scratch);
-    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      arguments.outputs[i] = scratch;
-      scratch += aligned(cpu_.network.graph[op.outputs[i]].bytes).count;
-    }
-    arguments.scratch = scratch;
+    const KernelArguments arguments = contribution_arguments(cpu_.network.graph, op, ready.arguments);
     kernel.run(arguments);
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       auto* sum = static_cast<float*>(ready.arguments.outputs[i]);
       const auto* part = static_cast<const float*>(arguments.outputs[i]);
-      const std::int64_t n = cpu_.network.graph[op.outputs[i]].bytes.count / 4;
-      for (std::int64_t j = 0; j < n; ++j) sum[j] += part[j];
+      plain::accumulate(sum, part, cpu_.network.graph[op.outputs[i]].bytes.count / 4);
     }
   }
 
@@ -363,24 +347,14 @@ class CpuReplay {
   // --- after
 
   void keep_values() {
-    std::map<std::string, Bytes> whole;  // how much of each has been found
-    for (std::size_t i = 0; i < schedule_.buffers.size(); ++i) {
-      const auto b = id_at<BufferId>(i);
+    for (const BufferId b : left_at_end(schedule_)) {
       const Buffer& buffer = schedule_[b];
       const Tensor& tensor = graph_[buffer.tensor];
-      if (per_micro_batch(tensor.kind) || room_of(b).address == nullptr || !is_live(b)) continue;
+      if (per_micro_batch(tensor.kind)) continue;
       std::vector<std::byte>& value = measured_.values[tensor.name];
       value.resize(static_cast<std::size_t>(tensor.bytes.count));
       std::copy_n(address_of(b), buffer.range_length.count, value.begin() + buffer.range_offset.count);
     }
-  }
-
-  bool is_live(BufferId b) const {
-    const auto frees = [&](const Step& step) {
-      const auto freed = schedule_.buffers_in(step.frees);
-      return std::ranges::find(freed, b) != freed.end();
-    };
-    return std::ranges::none_of(schedule_.steps, frees);
   }
 
   const Graph& graph_;
@@ -389,7 +363,7 @@ class CpuReplay {
   const ReplayPlan& plan_;
   const CpuNetwork& cpu_;
   BlockPool& pool_;
-  const CpuReplayOptions options_;
+  const ReplayOptions options_;
   std::vector<std::vector<std::byte>> inputs_;  // by micro-batch
   std::vector<LinkPace> paces_;                 // by route
 
@@ -415,7 +389,7 @@ class CpuReplay {
 
 std::variant<Replayed, ReplayFailure> replay_on_cpu(const Problem& problem, const Schedule& schedule,
                                                     const ReplayPlan& plan, const CpuNetwork& cpu, BlockPool& pool,
-                                                    const CpuReplayOptions& options) {
+                                                    const ReplayOptions& options) {
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     for (const PlannedCall& call : plan.steps[s].calls) {
       if (cpu.kernels[call.op.index].run) continue;

@@ -1,7 +1,7 @@
 // ReLU, GELU, softmax and sums.
 
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
 
 namespace plimsoll {
 namespace {
@@ -19,14 +19,9 @@ memory::desc rows(const Tensor& tensor) {
   return dense({tensor.bytes.count / 4 / columns, columns});
 }
 
-dnnl::eltwise_forward::primitive_desc forward_desc(const memory::desc& all, algorithm kind) {
-  return {dnnl::eltwise_forward::desc(dnnl::prop_kind::forward_training, kind, all, 0.0F, 0.0F), own_scratch(),
-          cpu_engine()};
-}
-
 Kernel elementwise(const Graph& graph, const Op& op, algorithm kind) {
   const memory::desc all = flat(graph[op.inputs[0]]);
-  const auto desc = forward_desc(all, kind);
+  const auto desc = eltwise_layer(all, kind);
   return bound_kernel(dnnl::eltwise_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, all, false, 0}, {DNNL_ARG_DST, all, true, 0}});
 }
@@ -34,27 +29,21 @@ Kernel elementwise(const Graph& graph, const Op& op, algorithm kind) {
 /// `data` is the oneDNN argument that the first input is: the layer's input or its output.
 Kernel elementwise_gradient(const Graph& graph, const Op& op, algorithm kind, int data) {
   const memory::desc all = flat(graph[op.inputs[0]]);
-  const dnnl::eltwise_backward::primitive_desc desc(dnnl::eltwise_backward::desc(kind, all, all, 0.0F, 0.0F),
-                                                    own_scratch(), cpu_engine(), forward_desc(all, kind));
+  const auto desc = eltwise_gradient_layer(all, kind);
   return bound_kernel(dnnl::eltwise_backward(desc), desc.scratchpad_desc(),
                       {{data, all, false, 0}, {DNNL_ARG_DIFF_DST, all, false, 1}, {DNNL_ARG_DIFF_SRC, all, true, 0}});
 }
 
-dnnl::softmax_forward::primitive_desc softmax_desc(const memory::desc& all) {
-  return {dnnl::softmax_forward::desc(dnnl::prop_kind::forward_training, all, 1), own_scratch(), cpu_engine()};
-}
-
 Kernel softmax(const Graph& graph, const Op& op) {
   const memory::desc all = rows(graph[op.inputs[0]]);
-  const auto desc = softmax_desc(all);
+  const auto desc = softmax_layer(all);
   return bound_kernel(dnnl::softmax_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, all, false, 0}, {DNNL_ARG_DST, all, true, 0}});
 }
 
 Kernel softmax_gradient(const Graph& graph, const Op& op) {
   const memory::desc all = rows(graph[op.inputs[0]]);
-  const dnnl::softmax_backward::primitive_desc desc(dnnl::softmax_backward::desc(all, all, 1), own_scratch(),
-                                                    cpu_engine(), softmax_desc(all));
+  const auto desc = softmax_gradient_layer(all);
   return bound_kernel(
       dnnl::softmax_backward(desc), desc.scratchpad_desc(),
       {{DNNL_ARG_DST, all, false, 0}, {DNNL_ARG_DIFF_DST, all, false, 1}, {DNNL_ARG_DIFF_SRC, all, true, 0}});
@@ -62,8 +51,7 @@ Kernel softmax_gradient(const Graph& graph, const Op& op) {
 
 Kernel sum(const Graph& graph, const Op& op) {
   const memory::desc all = flat(graph[op.inputs[0]]);
-  const dnnl::binary::primitive_desc desc(dnnl::binary::desc(algorithm::binary_add, all, all, all), own_scratch(),
-                                          cpu_engine());
+  const auto desc = layer<dnnl::binary>(own_scratch(), algorithm::binary_add, all, all, all);
   return bound_kernel(dnnl::binary(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC_0, all, false, 0}, {DNNL_ARG_SRC_1, all, false, 1}, {DNNL_ARG_DST, all, true, 0}});
 }

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <algorithm>
-#include <charconv>
 #include <dnnl.hpp>
 
-#include "sim/core/expects.h"
 #include "validate/cpu/kernel_table.h"
 
 namespace plimsoll {
@@ -18,20 +15,6 @@ std::optional<Kernel> make_kernel(const Graph& graph, const Op& op) {
     if (std::optional<Kernel> kernel = make(graph, op)) return kernel;
   }
   return std::nullopt;
-}
-
-std::string_view attribute(const Op& op, std::string_view name) {
-  const auto found = std::ranges::find(op.attributes, name, [](const auto& a) { return std::string_view(a.first); });
-  EXPECTS(found != op.attributes.end());
-  return found->second;
-}
-
-std::int64_t whole_attribute(const Op& op, std::string_view name) {
-  const std::string_view text = attribute(op, name);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  EXPECTS(error == std::errc{} && end == text.data() + text.size());
-  return value;
 }
 
 void use_one_thread() {

@@ -5,22 +5,10 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "sim/core/graph.h"
+#include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll {
-
-/// Addresses of an op's tensors, in the order in which its kind states them.
-struct KernelArguments {
-  std::vector<void*> inputs, outputs;
-  void* scratch = nullptr;
-  float* statistics = nullptr;  ///< running statistics to move along, or null: leave them
-
-  const float* in(std::size_t i) const { return static_cast<const float*>(inputs[i]); }
-  float* out(std::size_t i = 0) const { return static_cast<float*>(outputs[i]); }
-};
 
 struct Kernel {
   std::function<void(const KernelArguments&)> run;
@@ -29,10 +17,6 @@ struct Kernel {
 
 /// The kernel of an op, or nothing where the CPU backend has none of its kind.
 std::optional<Kernel> make_kernel(const Graph&, const Op&);
-
-/// The value of an attribute; a broken promise where the op has none.
-std::string_view attribute(const Op&, std::string_view name);
-std::int64_t whole_attribute(const Op&, std::string_view name);
 
 /// Called once in every thread that makes or runs kernels: oneDNN computes with that thread alone.
 void use_one_thread();

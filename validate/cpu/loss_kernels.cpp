@@ -1,59 +1,36 @@
 // The two ends of a network: embedding, and the gradient of the mean cross-entropy.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "validate/cpu/kernel_table.h"
+#include "validate/reference/layers.h"
 
 namespace plimsoll {
 namespace {
 
-/// y[row] = table[token] + positions[row modulo the sequence].
+const std::int32_t* tokens(const KernelArguments& a) {
+  return static_cast<const std::int32_t*>(a.inputs[0]);
+}
+
 Kernel embedding(const Graph& graph, const Op& op) {
-  const std::int64_t sequence = graph[op.inputs[2]].shape[0], width = graph[op.inputs[2]].shape[1];
-  const std::int64_t tokens = graph[op.inputs[0]].bytes.count / 4;
-  return {[=](const KernelArguments& a) {
-            const auto* token = static_cast<const std::int32_t*>(a.inputs[0]);
-            for (std::int64_t row = 0; row < tokens; ++row) {
-              const float* word = a.in(1) + token[row] * width;
-              const float* place = a.in(2) + row % sequence * width;
-              for (std::int64_t j = 0; j < width; ++j) a.out()[row * width + j] = word[j] + place[j];
-            }
-          },
-          {}};
+  const Tensor &table = graph[op.inputs[1]], &positions = graph[op.inputs[2]];
+  const plain::EmbeddingSizes s{graph[op.inputs[0]].bytes.count / 4, positions.shape[0], positions.shape[1],
+                                table.shape[0]};
+  return {[s](const KernelArguments& a) { plain::embedding(tokens(a), a.in(1), a.in(2), s, a.out()); }, {}};
 }
 
 Kernel embedding_weight_gradient(const Graph& graph, const Op& op) {
   const Tensor &table = graph[op.outputs[0]], &positions = graph[op.outputs[1]];
-  const std::int64_t sequence = positions.shape[0], width = positions.shape[1];
-  const std::int64_t vocabulary = table.shape[0], tokens = graph[op.inputs[0]].bytes.count / 4;
-  return {[=](const KernelArguments& a) {
-            const auto* token = static_cast<const std::int32_t*>(a.inputs[0]);
-            std::fill_n(a.out(0), vocabulary * width, 0.0F);
-            std::fill_n(a.out(1), sequence * width, 0.0F);
-            for (std::int64_t row = 0; row < tokens; ++row) {
-              const float* gradient = a.in(1) + row * width;
-              float* word = a.out(0) + token[row] * width;
-              float* place = a.out(1) + row % sequence * width;
-              for (std::int64_t j = 0; j < width; ++j) {
-                word[j] += gradient[j];
-                place[j] += gradient[j];
-              }
-            }
-          },
-          {}};
+  const plain::EmbeddingSizes s{graph[op.inputs[0]].bytes.count / 4, positions.shape[0], positions.shape[1],
+                                table.shape[0]};
+  return {
+      [s](const KernelArguments& a) { plain::embedding_weight_gradient(tokens(a), a.in(1), s, a.out(0), a.out(1)); },
+      {}};
 }
 
-/// Of the logits: (probability - [column is the row's label]) / rows, where row r has the label r modulo the classes.
 Kernel cross_entropy_gradient(const Graph& graph, const Op& op) {
-  const std::int64_t classes = graph[op.inputs[0]].shape.back();
-  const std::int64_t rows = graph[op.inputs[0]].bytes.count / 4 / classes;
-  return {[=](const KernelArguments& a) {
-            const float share = 1.0F / static_cast<float>(rows);
-            for (std::int64_t i = 0; i < rows * classes; ++i) a.out()[i] = a.in(0)[i] * share;
-            for (std::int64_t row = 0; row < rows; ++row) a.out()[row * classes + row % classes] -= share;
-          },
-          {}};
+  const RowSizes s = row_sizes(graph[op.inputs[0]]);
+  return {[s](const KernelArguments& a) { plain::cross_entropy_gradient(a.in(0), s.rows, s.columns, a.out()); }, {}};
 }
 
 }  // namespace

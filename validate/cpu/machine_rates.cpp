@@ -10,6 +10,7 @@
 #include "sim/core/expects.h"
 #include "validate/cpu/block_pool.h"
 #include "validate/cpu/kernel.h"
+#include "validate/networks/probe_ops.h"
 
 namespace plimsoll {
 namespace {
@@ -24,21 +25,6 @@ double seconds_of(Work work) {
   const Clock::time_point began = Clock::now();
   work();
   return std::chrono::duration<double>(Clock::now() - began).count();
-}
-
-MeasuredRate rate_of(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  const auto at = [&](std::size_t quarter) { return samples[(samples.size() - 1) * quarter / 4]; };
-  return {at(2), at(1), at(3)};
-}
-
-/// Samples after one run to warm up.
-template <class Sample>
-MeasuredRate repeated(std::size_t repetitions, Sample sample) {
-  std::vector<double> samples;
-  sample();
-  for (std::size_t r = 0; r < repetitions; ++r) samples.push_back(sample());
-  return rate_of(std::move(samples));
 }
 
 /// Copies in a thread of its own, without end, while this lives.
@@ -58,10 +44,10 @@ class CopyThread {
 /// A kernel with memory of its own.
 class Bench {
  public:
-  Bench(const Graph& graph, const Op& op) : kernel_(make_kernel(graph, op).value_or(Kernel{})) {
+  explicit Bench(const ProbeOp& probe) : kernel_(make_kernel(probe.graph, probe.op).value_or(Kernel{})) {
     EXPECTS(kernel_.run);
-    for (const TensorId t : op.inputs) arguments_.inputs.push_back(block(graph[t].bytes));
-    for (const TensorId t : op.outputs) arguments_.outputs.push_back(block(graph[t].bytes));
+    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(block(probe.graph[t].bytes));
+    for (const TensorId t : probe.op.outputs) arguments_.outputs.push_back(block(probe.graph[t].bytes));
     arguments_.scratch = block(kernel_.scratch);
   }
   double seconds() const {
@@ -77,48 +63,6 @@ class Bench {
   std::vector<std::unique_ptr<Block>> blocks_;
   KernelArguments arguments_;
 };
-
-Graph graph_of(const std::vector<std::vector<std::int64_t>>& shapes) {
-  Graph graph;
-  for (const std::vector<std::int64_t>& shape : shapes) {
-    std::int64_t bytes = 4;
-    for (const std::int64_t n : shape) bytes *= n;
-    graph.tensors.push_back({.name = "t",
-                             .kind = TensorKind::activation,
-                             .bytes = Bytes{bytes},
-                             .storage = id_at<StorageId>(graph.storages++),
-                             .shape = shape,
-                             .dtype = "fp32"});
-  }
-  return graph;
-}
-
-Bench product_bench(std::int64_t n) {
-  const Graph graph = graph_of({{n, n}, {n, n}, {n}, {n, n}});
-  Op op;
-  op.kind = "linear";
-  op.inputs = {TensorId{0}, TensorId{1}, TensorId{2}};
-  op.outputs = {TensorId{3}};
-  return {graph, op};
-}
-
-Bench adam_bench(std::int64_t n) {
-  const Graph graph = graph_of({{n}, {n}, {n}, {n}});
-  Op op;
-  op.kind = "optimizer";
-  op.attributes = {{"optimizer", "adam"}};
-  op.inputs = {TensorId{0}, TensorId{1}, TensorId{2}, TensorId{3}};
-  return {graph, op};
-}
-
-Bench tiny_bench() {
-  const Graph graph = graph_of({{16}, {16}});
-  Op op;
-  op.kind = "relu";
-  op.inputs = {TensorId{0}};
-  op.outputs = {TensorId{1}};
-  return {graph, op};
-}
 
 }  // namespace
 
@@ -146,25 +90,24 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
     rates.both_ways = rate(to_host);
   }
   if (!proceed("kernels alone and beside copies")) return std::nullopt;
-  const Bench product = product_bench(512);
+  const Bench product(product_probe(512));
   const auto seconds = [&] { return product.seconds(); };
   const MeasuredRate alone = repeated(3 * repetitions, seconds);
-  const double work = 2.0 * 512 * 512 * 512;
-  rates.flops = {work / alone.median, work / alone.upper_quartile, work / alone.lower_quartile};
+  rates.product = 512;
+  rates.flops = per_second(2.0 * 512 * 512 * 512, alone);
   rates.slowdown = {{1, 1, 1}};
   std::vector<std::unique_ptr<CopyThread>> copies;
   for (const LinkPace pace : {to_host, to_device}) {
     copies.push_back(std::make_unique<CopyThread>(pace));
     const MeasuredRate beside = repeated(3 * repetitions, seconds);
-    rates.slowdown.push_back(
-        {beside.median / alone.median, beside.lower_quartile / alone.median, beside.upper_quartile / alone.median});
+    rates.slowdown.push_back(times_of(beside, alone));
   }
   copies.clear();
   if (!proceed("updates, launches and allocations")) return std::nullopt;
   constexpr std::int64_t parameters = 1 << 20;
-  const Bench adam = adam_bench(parameters);
+  const Bench adam(adam_probe(parameters));
   rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
-  const Bench tiny = tiny_bench();
+  const Bench tiny(tiny_probe());
   rates.launch = repeated(10 * repetitions, [&] { return tiny.seconds(); });
   BlockPool pool;
   constexpr int takes = 1000;

@@ -1,23 +1,18 @@
 // Batch norm in training mode and layer norm: rows of channels, each normalised over the rows or over its channels.
 
-#include <algorithm>
-#include <cmath>
-
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
 #include "validate/networks/network.h"
 #include "validate/networks/packing.h"
+#include "validate/reference/formulas.h"
+#include "validate/reference/normalization.h"
 
 namespace plimsoll {
 namespace {
 
 using dnnl::memory;
-constexpr float epsilon = 1e-5F, running_share = 0.1F;
-
-struct Sizes {
-  std::int64_t rows, channels;
-  explicit Sizes(const Tensor& x) : rows(x.bytes.count / 4 / x.shape.back()), channels(x.shape.back()) {}
-};
+constexpr float epsilon = norm_epsilon;
+using Sizes = RowSizes;
 
 float* floats(const KernelArguments& a, Bytes offset = {}) {
   return static_cast<float*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + offset.count));
@@ -29,23 +24,16 @@ memory::desc picture(const Tensor& x) {
   return strided({x.shape[0], c, h, w}, {h * w * c, 1, w * c, c});
 }
 
-dnnl::batch_normalization_forward::primitive_desc batch_norm_desc(const memory::desc& all) {
-  using Flags = dnnl::normalization_flags;
-  return {dnnl::batch_normalization_forward::desc(dnnl::prop_kind::forward_training, all, epsilon,
-                                                  Flags::use_scale | Flags::use_shift),
-          own_scratch(), cpu_engine()};
-}
-
 /// Scratch: mean and variance of the channels, then oneDNN's.
 Kernel batch_norm(const Graph& graph, const Op& op) {
-  const Sizes s(graph[op.inputs[0]]);
+  const Sizes s = row_sizes(graph[op.inputs[0]]);
   const memory::desc all = picture(graph[op.inputs[0]]);
-  const auto desc = batch_norm_desc(all);
-  const memory::desc row = dense({s.channels}), scratch = desc.scratchpad_desc();
-  const Bytes statistics = aligned(Bytes{8 * s.channels});
+  const auto desc = batch_norm_layer(all, epsilon);
+  const memory::desc row = dense({s.columns}), scratch = desc.scratchpad_desc();
+  const Bytes statistics = aligned(Bytes{8 * s.columns});
   const dnnl::batch_normalization_forward primitive(desc);
   return {[=](const KernelArguments& a) {
-            float *mean = floats(a), *variance = mean + s.channels;
+            float *mean = floats(a), *variance = mean + s.columns;
             execute(primitive, {{DNNL_ARG_SRC, at(all, a.inputs[0])},
                                 {DNNL_ARG_SCALE, at(row, a.inputs[1])},
                                 {DNNL_ARG_SHIFT, at(row, a.inputs[2])},
@@ -54,59 +42,32 @@ Kernel batch_norm(const Graph& graph, const Op& op) {
                                 {DNNL_ARG_DST, at(all, a.outputs[0])},
                                 {DNNL_ARG_SCRATCHPAD, at(scratch, floats(a, statistics))}});
             if (a.statistics == nullptr) return;
-            for (std::int64_t c = 0; c < 2 * s.channels; ++c) {
-              a.statistics[c] += running_share * (mean[c] - a.statistics[c]);
-            }
+            plain::move_statistics(a.statistics, mean, variance, s.columns);
           },
           statistics + Bytes{static_cast<std::int64_t>(scratch.get_size())}};
 }
 
-/// Mean and variance of every channel over the rows, summed in double.
-void channel_statistics(const float* x, const Sizes& s, double* sums, float* mean, float* variance) {
-  std::fill_n(sums, s.channels, 0.0);
-  for (std::int64_t r = 0; r < s.rows; ++r) {
-    for (std::int64_t c = 0; c < s.channels; ++c) sums[c] += x[r * s.channels + c];
-  }
-  for (std::int64_t c = 0; c < s.channels; ++c) {
-    mean[c] = static_cast<float>(sums[c] / static_cast<double>(s.rows));
-    sums[c] = 0;
-  }
-  for (std::int64_t r = 0; r < s.rows; ++r) {
-    for (std::int64_t c = 0; c < s.channels; ++c) {
-      const double d = x[r * s.channels + c] - mean[c];
-      sums[c] += d * d;
-    }
-  }
-  for (std::int64_t c = 0; c < s.channels; ++c) {
-    variance[c] = static_cast<float>(sums[c] / static_cast<double>(s.rows));
-  }
-}
-
 /// Mean and variance, computed anew from x, and the double sums they take.
 Bytes statistics_bytes(const Sizes& s) {
-  return aligned(Bytes{8 * s.channels}) + aligned(Bytes{8 * s.channels});
+  return aligned(Bytes{8 * s.columns}) + aligned(Bytes{8 * s.columns});
 }
 
 double* sums_of(const KernelArguments& a, const Sizes& s) {
-  const Bytes behind = aligned(Bytes{8 * s.channels});
+  const Bytes behind = aligned(Bytes{8 * s.columns});
   return static_cast<double*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + behind.count));
 }
 
 /// inputs: x, scale, gradient. oneDNN also makes the gradients of scale and shift; they stay in the scratch.
 Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
-  using Flags = dnnl::normalization_flags;
-  const Sizes s(graph[op.inputs[0]]);
-  const memory::desc all = picture(graph[op.inputs[0]]), row = dense({s.channels});
-  const dnnl::batch_normalization_backward::primitive_desc desc(
-      dnnl::batch_normalization_backward::desc(dnnl::prop_kind::backward, all, all, epsilon,
-                                               Flags::use_scale | Flags::use_shift),
-      own_scratch(), cpu_engine(), batch_norm_desc(all));
+  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const memory::desc all = picture(graph[op.inputs[0]]), row = dense({s.columns});
+  const auto desc = batch_norm_gradient_layer(all, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const dnnl::batch_normalization_backward primitive(desc);
-  const Bytes unused = statistics_bytes(s), own = unused + aligned(Bytes{8 * s.channels});
+  const Bytes unused = statistics_bytes(s), own = unused + aligned(Bytes{8 * s.columns});
   return {[=](const KernelArguments& a) {
-            float *mean = floats(a), *variance = mean + s.channels;
-            channel_statistics(a.in(0), s, sums_of(a, s), mean, variance);
+            float *mean = floats(a), *variance = mean + s.columns;
+            plain::column_statistics(a.in(0), s, sums_of(a, s), mean, variance);
             execute(primitive, {{DNNL_ARG_SRC, at(all, a.inputs[0])},
                                 {DNNL_ARG_SCALE, at(row, a.inputs[1])},
                                 {DNNL_ARG_SHIFT, at(row, a.inputs[1])},  // must be there, is not read
@@ -115,7 +76,7 @@ Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
                                 {DNNL_ARG_DIFF_DST, at(all, a.inputs[2])},
                                 {DNNL_ARG_DIFF_SRC, at(all, a.outputs[0])},
                                 {DNNL_ARG_DIFF_SCALE, at(row, floats(a, unused))},
-                                {DNNL_ARG_DIFF_SHIFT, at(row, floats(a, unused) + s.channels)},
+                                {DNNL_ARG_DIFF_SHIFT, at(row, floats(a, unused) + s.columns)},
                                 {DNNL_ARG_SCRATCHPAD, at(scratch, floats(a, own))}});
           },
           own + Bytes{static_cast<std::int64_t>(scratch.get_size())}};
@@ -123,40 +84,23 @@ Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
 
 /// inputs: x, gradient; outputs: of scale, of shift.
 Kernel batch_norm_weight_gradient(const Graph& graph, const Op& op) {
-  const Sizes s(graph[op.inputs[0]]);
+  const Sizes s = row_sizes(graph[op.inputs[0]]);
   return {[=](const KernelArguments& a) {
-            float *mean = floats(a), *variance = mean + s.channels;
-            channel_statistics(a.in(0), s, sums_of(a, s), mean, variance);
-            float *scale = a.out(0), *shift = a.out(1);
-            std::fill_n(scale, s.channels, 0.0F);
-            std::fill_n(shift, s.channels, 0.0F);
-            for (std::int64_t r = 0; r < s.rows; ++r) {
-              const float *x = a.in(0) + r * s.channels, *gradient = a.in(1) + r * s.channels;
-              for (std::int64_t c = 0; c < s.channels; ++c) {
-                scale[c] += (x[c] - mean[c]) * gradient[c];
-                shift[c] += gradient[c];
-              }
-            }
-            for (std::int64_t c = 0; c < s.channels; ++c) scale[c] /= std::sqrt(variance[c] + epsilon);
+            float *mean = floats(a), *variance = mean + s.columns;
+            plain::column_statistics(a.in(0), s, sums_of(a, s), mean, variance);
+            plain::batch_norm_weight_gradient(a.in(0), a.in(1), s, mean, variance, a.out(0), a.out(1));
           },
           statistics_bytes(s)};
 }
 
 // --- layer norm
 
-dnnl::layer_normalization_forward::primitive_desc layer_norm_desc(const Sizes& s) {
-  using Flags = dnnl::normalization_flags;
-  return {dnnl::layer_normalization_forward::desc(dnnl::prop_kind::forward_training, dense({s.rows, s.channels}),
-                                                  dense({s.rows}), epsilon, Flags::use_scale | Flags::use_shift),
-          own_scratch(), cpu_engine()};
-}
-
 /// Scratch: mean and variance of the rows, then oneDNN's.
 Kernel layer_norm(const Graph& graph, const Op& op) {
-  const Sizes s(graph[op.inputs[0]]);
-  const auto desc = layer_norm_desc(s);
-  const memory::desc all = dense({s.rows, s.channels}), row = dense({s.channels}), column = dense({s.rows}),
-                     scratch = desc.scratchpad_desc();
+  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
+  const auto desc = layer_norm_layer(all, column, epsilon);
+  const memory::desc scratch = desc.scratchpad_desc();
   const Bytes statistics = aligned(Bytes{8 * s.rows});
   const dnnl::layer_normalization_forward primitive(desc);
   return {[=](const KernelArguments& a) {
@@ -171,34 +115,16 @@ Kernel layer_norm(const Graph& graph, const Op& op) {
           statistics + Bytes{static_cast<std::int64_t>(scratch.get_size())}};
 }
 
-void row_statistics(const float* x, const Sizes& s, float* mean, float* variance) {
-  for (std::int64_t r = 0; r < s.rows; ++r) {
-    const float* row = x + r * s.channels;
-    double sum = 0, squares = 0;
-    for (std::int64_t c = 0; c < s.channels; ++c) sum += row[c];
-    mean[r] = static_cast<float>(sum / static_cast<double>(s.channels));
-    for (std::int64_t c = 0; c < s.channels; ++c) {
-      const double d = row[c] - mean[r];
-      squares += d * d;
-    }
-    variance[r] = static_cast<float>(squares / static_cast<double>(s.channels));
-  }
-}
-
 Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
-  using Flags = dnnl::normalization_flags;
-  const Sizes s(graph[op.inputs[0]]);
-  const memory::desc all = dense({s.rows, s.channels}), row = dense({s.channels}), column = dense({s.rows});
-  const dnnl::layer_normalization_backward::primitive_desc desc(
-      dnnl::layer_normalization_backward::desc(dnnl::prop_kind::backward, all, all, column, epsilon,
-                                               Flags::use_scale | Flags::use_shift),
-      own_scratch(), cpu_engine(), layer_norm_desc(s));
+  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
+  const auto desc = layer_norm_gradient_layer(all, column, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const dnnl::layer_normalization_backward primitive(desc);
-  const Bytes unused = aligned(Bytes{8 * s.rows}), own = unused + aligned(Bytes{8 * s.channels});
+  const Bytes unused = aligned(Bytes{8 * s.rows}), own = unused + aligned(Bytes{8 * s.columns});
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.rows;
-            row_statistics(a.in(0), s, mean, variance);
+            plain::row_statistics(a.in(0), s, mean, variance);
             execute(primitive, {{DNNL_ARG_SRC, at(all, a.inputs[0])},
                                 {DNNL_ARG_SCALE, at(row, a.inputs[1])},
                                 {DNNL_ARG_SHIFT, at(row, a.inputs[1])},  // must be there, is not read
@@ -207,28 +133,18 @@ Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
                                 {DNNL_ARG_DIFF_DST, at(all, a.inputs[2])},
                                 {DNNL_ARG_DIFF_SRC, at(all, a.outputs[0])},
                                 {DNNL_ARG_DIFF_SCALE, at(row, floats(a, unused))},
-                                {DNNL_ARG_DIFF_SHIFT, at(row, floats(a, unused) + s.channels)},
+                                {DNNL_ARG_DIFF_SHIFT, at(row, floats(a, unused) + s.columns)},
                                 {DNNL_ARG_SCRATCHPAD, at(scratch, floats(a, own))}});
           },
           own + Bytes{static_cast<std::int64_t>(scratch.get_size())}};
 }
 
 Kernel layer_norm_weight_gradient(const Graph& graph, const Op& op) {
-  const Sizes s(graph[op.inputs[0]]);
+  const Sizes s = row_sizes(graph[op.inputs[0]]);
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.rows;
-            row_statistics(a.in(0), s, mean, variance);
-            float *scale = a.out(0), *shift = a.out(1);
-            std::fill_n(scale, s.channels, 0.0F);
-            std::fill_n(shift, s.channels, 0.0F);
-            for (std::int64_t r = 0; r < s.rows; ++r) {
-              const float *x = a.in(0) + r * s.channels, *gradient = a.in(1) + r * s.channels;
-              const float inverse = 1.0F / std::sqrt(variance[r] + epsilon);
-              for (std::int64_t c = 0; c < s.channels; ++c) {
-                scale[c] += (x[c] - mean[r]) * inverse * gradient[c];
-                shift[c] += gradient[c];
-              }
-            }
+            plain::row_statistics(a.in(0), s, mean, variance);
+            plain::layer_norm_weight_gradient(a.in(0), a.in(1), s, mean, variance, a.out(0), a.out(1));
           },
           Bytes{8 * s.rows}};
 }

@@ -1,9 +1,11 @@
 // Matrix products: linear layers and attention, forward and backward.
 
+#include <algorithm>
 #include <cmath>
 
 #include "validate/cpu/kernel_table.h"
-#include "validate/cpu/onednn.h"
+#include "validate/cpu/onednn_layers.h"
+#include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 namespace {
@@ -18,7 +20,7 @@ std::int64_t rows_of(const Tensor& tensor) {
 
 Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc& c, std::size_t first,
                std::size_t second, dnnl::primitive_attr attributes = own_scratch()) {
-  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), attributes, cpu_engine());
+  const auto desc = layer<dnnl::matmul>(attributes, a, b, c);
   return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, a, false, first}, {DNNL_ARG_WEIGHTS, b, false, second}, {DNNL_ARG_DST, c, true}});
 }
@@ -28,8 +30,7 @@ Kernel linear(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
   const memory::desc from = strided({rows, k}, {x.shape.back(), 1}), bias = dense({1, n}), to = dense({rows, n});
-  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(from, dense({k, n}), bias, to), own_scratch(),
-                                          cpu_engine());
+  const auto desc = layer<dnnl::matmul>(own_scratch(), from, dense({k, n}), bias, to);
   return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, from, false, 0},
                        {DNNL_ARG_WEIGHTS, dense({k, n}), false, 1},
@@ -51,12 +52,7 @@ Kernel linear_weight_gradient(const Graph& graph, const Op& op) {
   Kernel kernel = product(strided({k, rows}, {1, x.shape.back()}), dense({rows, n}), dense({k, n}), 0, 1);
   kernel.run = [matrix = kernel.run, rows, n](const KernelArguments& a) {
     matrix(a);
-    float* bias = a.out(1);
-    std::fill_n(bias, n, 0.0F);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float* row = a.in(1) + r * n;
-      for (std::int64_t j = 0; j < n; ++j) bias[j] += row[j];
-    }
+    plain::column_sums(a.in(1), rows, n, a.out(1));
   };
   return kernel;
 }
@@ -87,12 +83,6 @@ struct Attention {
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(size)); }
 };
 
-dnnl::primitive_attr scaled(float scale) {
-  dnnl::primitive_attr attributes = own_scratch();
-  attributes.set_output_scales(0, {scale});
-  return attributes;
-}
-
 struct Part {
   memory::desc a, b, c;
   Bound first, second, result;
@@ -104,8 +94,7 @@ Kernel products(const std::vector<Part>& parts) {
   std::vector<Kernel> kernels;
   Kernel all;
   for (const Part& part : parts) {
-    const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(part.a, part.b, part.c), scaled(part.scale),
-                                            cpu_engine());
+    const auto desc = layer<dnnl::matmul>(scaled(part.scale), part.a, part.b, part.c);
     kernels.push_back(bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(), {part.first, part.second, part.result}));
     all.scratch = std::max(all.scratch, kernels.back().scratch);
   }
@@ -133,10 +122,7 @@ Kernel attention_scores(const Graph& graph, const Op& op) {
       products({part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.width, s.square(), 0, s.scale())});
   kernel.run = [all = kernel.run, s](const KernelArguments& a) {
     all(a);
-    for (std::int64_t row = 0; row < s.batch * s.heads * s.sequence; ++row) {
-      float* scores = a.out() + row * s.sequence;
-      std::fill(scores + row % s.sequence + 1, scores + s.sequence, -INFINITY);
-    }
+    plain::mask_scores(a.out(), s.batch * s.heads * s.sequence, s.sequence);
   };
   return kernel;
 }

@@ -27,7 +27,7 @@ struct Settings {
   GptSizes gpt;
   LstmSizes lstm;
   TrainingOptions training;
-  std::uint32_t view = 0;
+  std::uint32_t view = 0, kernels = 0;
 };
 
 ReferenceOption optimizer_option(Optimizer& value) {
@@ -44,6 +44,7 @@ ReferenceOption optimizer_option(Optimizer& value) {
 
 std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, Settings& s) {
   options.push_back(word_option("view", s.view, {"chain", "graph"}));
+  options.push_back(word_option("kernels", s.kernels, {"cpu", "cuda", "cuda_tf32"}));
   options.push_back(optimizer_option(s.training.updates));
   options.push_back(quantity_option("rate", s.training.rates.flops, parse_flops_rate, format_flops_rate));
   options.push_back(quantity_option("bandwidth", s.training.rates.bytes, parse_bandwidth, format_bandwidth));
@@ -103,7 +104,7 @@ NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> 
     set_reference_options(reference, builder.options);
     check_combination(reference, settings);
     if (updates) settings.training.updates = *updates;
-    NamedNetwork named{builder.make(), static_cast<View>(settings.view)};
+    NamedNetwork named{builder.make(), static_cast<View>(settings.view), static_cast<KernelSet>(settings.kernels)};
     named.network.graph.name = reference;
     named.network.graph.source.notes = {{"network", std::string(reference)},
                                         {"times", fmt::format("the slower of operations at {} and traffic at {}",
@@ -112,6 +113,10 @@ NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> 
     return named;
   }
   throw InputError(located(reference, {}, "", "no such network"));
+}
+
+KernelSet kernels_of(std::string_view reference) {
+  return named_network(reference).kernels;
 }
 
 std::optional<std::string> network_reference(const Source& source) {

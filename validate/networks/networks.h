@@ -14,9 +14,13 @@ namespace plimsoll {
 /// As which kind of trace a network is seen.
 enum class View : std::uint8_t { chain, graph };
 
+/// Whose kernels a network's workspaces are for; only those of the CPU are on every machine.
+enum class KernelSet : std::uint8_t { cpu, cuda, cuda_tf32 };
+
 struct NamedNetwork {
   Network network;
   View view = View::chain;
+  KernelSet kernels = KernelSet::cpu;
 };
 
 /// Whether a trace reference means a network.
@@ -25,6 +29,9 @@ bool is_network(std::string_view reference);
 /// The network of a reference, its graph named after it. `updates`: those of the schedule that will run it, in place of
 /// the reference's own. Throws where the reference is wrong.
 NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> updates = {});
+
+/// Whose kernels a reference asks for. Throws where it is wrong.
+KernelSet kernels_of(std::string_view reference);
 
 /// The reference that a trace's source names, if it is a network's.
 std::optional<std::string> network_reference(const Source&);

@@ -1,4 +1,4 @@
-#include "validate/cpu/initial_values.h"
+#include "validate/networks/initial_values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,6 +68,18 @@ std::vector<std::byte> input_value(const Tensor& tensor, std::uint32_t micro_bat
     tokens[i] = static_cast<std::int32_t>(mixed(seed + i) % static_cast<std::uint64_t>(vocabulary));
   }
   return bytes_of(tokens);
+}
+
+std::vector<std::vector<std::byte>> input_values(const Network& network, std::uint32_t micro_batches) {
+  std::int64_t vocabulary = 1;
+  for (const Op& op : network.graph.ops) {
+    if (op.kind == "embedding") vocabulary = network.graph[op.inputs[1]].shape[0];
+  }
+  std::vector<std::vector<std::byte>> values;
+  for (std::uint32_t m = 0; m < micro_batches; ++m) {
+    values.push_back(input_value(network.graph[network.boundaries[0]], m, vocabulary));
+  }
+  return values;
 }
 
 }  // namespace plimsoll

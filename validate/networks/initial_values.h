@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/core/graph.h"
+#include "validate/networks/network.h"
 
 namespace plimsoll {
 
@@ -15,5 +15,8 @@ std::vector<std::byte> initial_value(const Tensor&);
 
 /// An input of one micro-batch: numbers around 0, or tokens below `vocabulary`.
 std::vector<std::byte> input_value(const Tensor&, std::uint32_t micro_batch, std::int64_t vocabulary);
+
+/// The network's input for every micro-batch.
+std::vector<std::vector<std::byte>> input_values(const Network&, std::uint32_t micro_batches);
 
 }  // namespace plimsoll

@@ -1,0 +1,57 @@
+# The CUDA backend is built where nvcc, cuBLASLt and cuDNN are found; everything else builds without it.
+option(PLIMSOLL_CUDA "Build the CUDA backend where nvcc, cuBLASLt and cuDNN are found" ON)
+
+# nvcc does not know the instrumenting options of sanitizers, fuzzers and coverage.
+if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZE AND NOT PLIMSOLL_FUZZ AND NOT PLIMSOLL_COVERAGE)
+  find_program(PLIMSOLL_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin /opt/cuda/bin)
+  if(PLIMSOLL_NVCC AND NOT CMAKE_CUDA_COMPILER)
+    set(ENV{CUDACXX} ${PLIMSOLL_NVCC})
+    include(CheckLanguage)
+    check_language(CUDA)  # an nvcc that does not get on with the host's compiler is as good as none
+  endif()
+  if(CMAKE_CUDA_COMPILER)
+    # Turing, Ampere, Hopper; newer ones compile what was made for the last. Each costs every build seconds.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
+    endif()
+    enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 does C++20
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    if(CCACHE)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    find_package(CUDAToolkit QUIET)
+    find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(CUBLASLT_LIBRARY cublasLt HINTS ${CUDAToolkit_LIBRARY_DIR})
+    find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+  endif()
+  if(CMAKE_CUDA_COMPILER AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CUDAToolkit_FOUND
+     AND CUBLASLT_LIBRARY AND CUDNN_LIBRARY AND CUDNN_INCLUDE_DIR)
+    set(PLIMSOLL_HAS_CUDA TRUE)
+  endif()
+endif()
+if(PLIMSOLL_HAS_CUDA)
+  message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, ${CUBLASLT_LIBRARY}, ${CUDNN_LIBRARY}")
+else()
+  message(STATUS "CUDA backend: none")
+endif()
+
+if(PLIMSOLL_HAS_CUDA)
+  # Kernels: .cu files know no more of the project than its formulas and sizes.
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/validate/cuda/*.cu)
+  add_library(plimsoll_cuda_kernels STATIC ${kernels})
+  target_include_directories(plimsoll_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
+  # No -Wpedantic: nvcc's own output is not. No contraction, as on the CPU: updates there and here give the same bits.
+  target_compile_options(plimsoll_cuda_kernels PRIVATE --extended-lambda --fmad=false --Werror=all-warnings
+                         -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror,-Wno-missing-field-initializers)
+  target_link_libraries(plimsoll_cuda_kernels PUBLIC CUDA::cudart_static)
+
+  plimsoll_library(validate_cuda validate/cuda LINKS validate memory io core
+                   PRIVATE fmt::fmt plimsoll_cuda_kernels CUDA::cudart_static ${CMAKE_DL_LIBS})
+  # Loaded when a GPU is first used (validate/cuda/load_libraries.h), so not linked.
+  target_compile_definitions(plimsoll_validate_cuda PRIVATE PLIMSOLL_CUBLASLT="${CUBLASLT_LIBRARY}"
+                                                            PLIMSOLL_CUDNN="${CUDNN_LIBRARY}")
+  target_include_directories(plimsoll_validate_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+endif()

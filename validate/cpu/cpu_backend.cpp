@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "validate/backend.h"
+#include "validate/cpu/cpu_replay.h"
+#include "validate/cpu/machine_rates.h"
+
+namespace plimsoll {
+namespace {
+
+class RunnableCpuNetwork : public RunnableNetwork {
+ public:
+  RunnableCpuNetwork(Network network, BlockPool& pool) : made_(with_kernels(std::move(network))), pool_(pool) {}
+
+  const Network& network() const override { return made_.network; }
+  std::variant<Replayed, ReplayFailure> run(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan,
+                                            const ReplayOptions& options) override {
+    return replay_on_cpu(problem, schedule, plan, made_, pool_, options);
+  }
+
+ private:
+  CpuNetwork made_;
+  BlockPool& pool_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  std::unique_ptr<RunnableNetwork> prepared(Network network) override {
+    return std::make_unique<RunnableCpuNetwork>(std::move(network), pool_);
+  }
+  std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
+                                      const Proceed& proceed) override {
+    return measure_machine(to_host, to_device, repetitions, proceed);
+  }
+  std::string device() const override { return fmt::format("{}, one core, {}", processor_name(), kernel_library()); }
+  std::string library() const override { return kernel_library() + ", one thread a stream"; }
+
+ private:
+  BlockPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> cpu_backend() {
+  return std::make_unique<CpuBackend>();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,217 @@
+// Convolution and max pooling of pictures with cuDNN, channels last. Our weights are (height, width, from, to), cuDNN's
+// (to, height, width, from): they are transposed in the scratch. Padding by (k - 1) / 2 on all sides makes ceil(size /
+// stride) results for odd k, the windows that we mean.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "validate/cuda/cuda_kernel.h"
+#include "validate/cuda/launch.h"
+#include "validate/networks/packing.h"
+
+namespace plimsoll {
+namespace {
+
+using Picture = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using Filter = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using Convolution = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+using Pooling = Owned<cudnnPoolingDescriptor_t, cudnnDestroyPoolingDescriptor>;
+
+int whole(std::int64_t n) {
+  return static_cast<int>(n);
+}
+
+Picture picture(const Tensor& x) {
+  cudnnTensorDescriptor_t made = nullptr;
+  CUDA_CHECK(cudnnCreateTensorDescriptor(&made));
+  Picture desc(made);
+  CUDA_CHECK(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, whole(x.shape[0]), whole(x.shape[3]),
+                                        whole(x.shape[1]), whole(x.shape[2])));
+  return desc;
+}
+
+Filter filter(const Tensor& weight) {
+  cudnnFilterDescriptor_t made = nullptr;
+  CUDA_CHECK(cudnnCreateFilterDescriptor(&made));
+  Filter desc(made);
+  CUDA_CHECK(cudnnSetFilter4dDescriptor(made, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, whole(weight.shape[3]),
+                                        whole(weight.shape[2]), whole(weight.shape[0]), whole(weight.shape[1])));
+  return desc;
+}
+
+Convolution convolution_of(const Tensor& weight, std::int64_t stride, bool tf32) {
+  cudnnConvolutionDescriptor_t made = nullptr;
+  CUDA_CHECK(cudnnCreateConvolutionDescriptor(&made));
+  Convolution desc(made);
+  const int padding = whole((weight.shape[0] - 1) / 2);
+  CUDA_CHECK(cudnnSetConvolution2dDescriptor(made, padding, padding, whole(stride), whole(stride), 1, 1,
+                                             CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  CUDA_CHECK(cudnnSetConvolutionMathType(made, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+  return desc;
+}
+
+/// What the three kernels of a convolution share.
+struct Layer {
+  Picture x, y;
+  Filter weight;
+  Convolution convolution;
+  std::int64_t outputs, inputs;  ///< of the weights as a matrix: (height, width, from) x to
+  Bytes weights;
+  std::string text;
+
+  Layer(const Tensor& from, const Tensor& weights_of, const Tensor& to, std::int64_t stride, bool tf32)
+      : x(picture(from)),
+        y(picture(to)),
+        weight(filter(weights_of)),
+        convolution(convolution_of(weights_of, stride, tf32)),
+        outputs(weights_of.shape[3]),
+        inputs(weights_of.bytes.count / 4 / outputs),
+        weights(aligned(weights_of.bytes)),
+        text(fmt::format("convolution of {} pictures of {} x {} x {} by {} x {}", from.shape[0], from.shape[1],
+                         from.shape[2], from.shape[3], weights_of.shape[0], weights_of.shape[1])) {}
+};
+
+/// The first of cuDNN's algorithms, in its order of speed, that gives the same bits every time, keeps to the limit and
+/// says how large its workspace is.
+template <class Algorithm, std::size_t count, class Size>
+std::pair<Algorithm, Bytes> chosen(const auto& perfs, int found, const std::array<Algorithm, count>& usual, Size size,
+                                   const std::string& text) {
+  std::vector<Algorithm> order;
+  for (int p = 0; p < found; ++p) {
+    const auto& perf = perfs.at(static_cast<std::size_t>(p));
+    const bool fine = perf.status == CUDNN_STATUS_SUCCESS && perf.determinism == CUDNN_DETERMINISTIC;
+    if (fine) order.push_back(perf.algo);
+  }
+  order.insert(order.end(), usual.begin(), usual.end());
+  for (const Algorithm algorithm : order) {
+    std::size_t bytes = 0;
+    if (size(algorithm, &bytes) != CUDNN_STATUS_SUCCESS) continue;
+    const Bytes workspace{static_cast<std::int64_t>(bytes)};
+    if (workspace <= scratch_limit) return {algorithm, workspace};
+  }
+  throw CudaError("cuDNN has no deterministic algorithm for a " + text);
+}
+
+void use(const Queue& queue) {
+  CUDA_CHECK(cudnnSetStream(queue.dnn, queue.stream));
+}
+
+constexpr float one = 1, zero = 0;
+
+std::byte* bytes_of(void* scratch, Bytes offset = {}) {
+  return static_cast<std::byte*>(scratch) + offset.count;
+}
+
+CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& libraries) {
+  const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &y = graph[op.outputs[0]];
+  const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
+  std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> perfs{};
+  int found = 0;
+  CUDA_CHECK(cudnnGetConvolutionForwardAlgorithm_v7(libraries.dnn, *layer->x, *layer->weight, *layer->convolution,
+                                                    *layer->y, whole(perfs.size()), &found, perfs.data()));
+  const auto size = [&](cudnnConvolutionFwdAlgo_t algorithm, std::size_t* bytes) {
+    return cudnnGetConvolutionForwardWorkspaceSize(libraries.dnn, *layer->x, *layer->weight, *layer->convolution,
+                                                   *layer->y, algorithm, bytes);
+  };
+  const std::array usual{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM};
+  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
+  return {[layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
+            auto* turned = static_cast<float*>(a.scratch);
+            launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
+            use(queue);
+            CUDA_CHECK(cudnnConvolutionForward(queue.dnn, &one, *layer->x, a.in(0), *layer->weight, turned,
+                                               *layer->convolution, algorithm, bytes_of(a.scratch, layer->weights),
+                                               static_cast<std::size_t>(workspace.count), &zero, *layer->y, a.out()));
+          },
+          layer->weights + workspace};
+}
+
+/// inputs: gradient, weight.
+CudaKernel convolution_input_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
+  const Tensor &y = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &x = graph[op.outputs[0]];
+  const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
+  std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> perfs{};
+  int found = 0;
+  CUDA_CHECK(cudnnGetConvolutionBackwardDataAlgorithm_v7(libraries.dnn, *layer->weight, *layer->y, *layer->convolution,
+                                                         *layer->x, whole(perfs.size()), &found, perfs.data()));
+  const auto size = [&](cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* bytes) {
+    return cudnnGetConvolutionBackwardDataWorkspaceSize(libraries.dnn, *layer->weight, *layer->y, *layer->convolution,
+                                                        *layer->x, algorithm, bytes);
+  };
+  const std::array usual{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};
+  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
+  return {
+      [layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
+        auto* turned = static_cast<float*>(a.scratch);
+        launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
+        use(queue);
+        CUDA_CHECK(cudnnConvolutionBackwardData(queue.dnn, &one, *layer->weight, turned, *layer->y, a.in(0),
+                                                *layer->convolution, algorithm, bytes_of(a.scratch, layer->weights),
+                                                static_cast<std::size_t>(workspace.count), &zero, *layer->x, a.out()));
+      },
+      layer->weights + workspace};
+}
+
+/// inputs: x, gradient.
+CudaKernel convolution_weight_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
+  const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]], &weight = graph[op.outputs[0]];
+  const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT> perfs{};
+  int found = 0;
+  CUDA_CHECK(cudnnGetConvolutionBackwardFilterAlgorithm_v7(libraries.dnn, *layer->x, *layer->y, *layer->convolution,
+                                                           *layer->weight, whole(perfs.size()), &found, perfs.data()));
+  const auto size = [&](cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* bytes) {
+    return cudnnGetConvolutionBackwardFilterWorkspaceSize(libraries.dnn, *layer->x, *layer->y, *layer->convolution,
+                                                          *layer->weight, algorithm, bytes);
+  };
+  const std::array usual{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1};
+  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
+  return {[layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
+            auto* turned = static_cast<float*>(a.scratch);
+            use(queue);
+            CUDA_CHECK(cudnnConvolutionBackwardFilter(
+                queue.dnn, &one, *layer->x, a.in(0), *layer->y, a.in(1), *layer->convolution, algorithm,
+                bytes_of(a.scratch, layer->weights), static_cast<std::size_t>(workspace.count), &zero, *layer->weight,
+                turned));
+            launch::transpose(turned, 1, layer->outputs, layer->inputs, a.out(), queue.stream);
+          },
+          layer->weights + workspace};
+}
+
+struct PoolingLayer {
+  Picture x, y;
+  Pooling pooling;
+};
+
+CudaKernel max_pool(const Graph& graph, const Op& op) {
+  cudnnPoolingDescriptor_t made = nullptr;
+  CUDA_CHECK(cudnnCreatePoolingDescriptor(&made));
+  Pooling pooling(made);
+  constexpr PoolSizes windows{};
+  constexpr int window = windows.window, before = windows.before, stride = windows.stride;
+  CUDA_CHECK(cudnnSetPooling2dDescriptor(made, CUDNN_POOLING_MAX_DETERMINISTIC, CUDNN_PROPAGATE_NAN, window, window,
+                                         before, before, stride, stride));
+  const auto layer = std::make_shared<const PoolingLayer>(
+      PoolingLayer{picture(graph[op.inputs[0]]), picture(graph[op.outputs[0]]), std::move(pooling)});
+  return {[layer](const KernelArguments& a, const Queue& queue) {
+            use(queue);
+            CUDA_CHECK(
+                cudnnPoolingForward(queue.dnn, *layer->pooling, &one, *layer->x, a.in(0), &zero, *layer->y, a.out()));
+          },
+          {}};
+}
+
+}  // namespace
+
+std::optional<CudaKernel> cuda_convolution_kernel(const Graph& graph, const Op& op, const Libraries& libraries) {
+  if (op.kind == "convolution") return convolution(graph, op, libraries);
+  if (op.kind == "convolution_input_gradient") return convolution_input_gradient(graph, op, libraries);
+  if (op.kind == "convolution_weight_gradient") return convolution_weight_gradient(graph, op, libraries);
+  if (op.kind == "max_pool") return max_pool(graph, op);
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

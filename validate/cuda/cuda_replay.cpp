@@ -1,0 +1,478 @@
+#include "validate/cuda/cuda_replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "sim/core/expects.h"
+#include "validate/cuda/launch.h"
+#include "validate/cuda/stream_ordered_memory.h"
+#include "validate/device/issue_order.h"
+#include "validate/networks/initial_values.h"
+
+namespace plimsoll {
+namespace {
+
+struct OutOfMemory {
+  std::string what;
+};
+
+/// What a region's bytes are made of while it is live.
+struct Room {
+  std::byte* address = nullptr;
+  std::uint32_t buffers = 0;
+  std::vector<StepId> users;  ///< who freed buffers in it: what comes next waits for them
+};
+
+/// Bytes that a step poisons before it begins.
+struct Stain {
+  MemoryId memory;
+  std::byte* address = nullptr;
+  Bytes bytes;
+};
+
+class CudaReplay {
+ public:
+  CudaReplay(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, CudaNetwork& cuda,
+             CudaMachine& machine, Allocation allocation, const ReplayOptions& options)
+      : graph_(problem.graph),
+        platform_(problem.platform),
+        schedule_(schedule),
+        plan_(plan),
+        cuda_(cuda),
+        machine_(machine),
+        options_(options),
+        rooms_(plan.regions.size()),
+        workspaces_(schedule.steps.size(), nullptr) {
+    make_streams();
+    make_memories(allocation);
+  }
+
+  Replayed run() {
+    make_inputs();
+    make_resident();
+    const std::vector<IssueEvent> order = issue_order(schedule_, options_.expected);
+    begin_clocks();
+    for (const IssueEvent event : order) {
+      try {
+        if (event.begins) {
+          begin(event.step);
+        } else {
+          end(event.step);
+        }
+      } catch (const CudaError& error) {
+        throw CudaError(fmt::format("{}: {}", text(event.step), error.what()));
+      }
+    }
+    synchronize();
+    Replayed measured;
+    measured.timeline = measured_timeline(schedule_, platform_, order, dates());
+    for (const std::unique_ptr<RunMemory>& memory : owned_memories_) {
+      measured.allocators.push_back(memory ? memory->peaks() : std::nullopt);
+    }
+    if (options_.keeps_values) keep_values(measured);
+    return measured;
+  }
+
+ private:
+  // --- before: streams, events, memories, data
+
+  std::size_t gpu_of(StreamId stream) const { return schedule_[stream].device.index; }
+  std::size_t gpu_of(StepId step) const { return gpu_of(schedule_[step].stream); }
+  std::optional<std::size_t> gpu_of(MemoryId memory) const {
+    const std::optional<DeviceId> device = platform_[memory].device;
+    return device ? std::optional<std::size_t>(device->index) : std::nullopt;
+  }
+
+  void make_streams() {
+    for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
+      machine_.gpu(gpu_of(id_at<StreamId>(s)));
+      set_gpu(gpu_of(id_at<StreamId>(s)));
+      streams_.push_back(new_stream());
+    }
+    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+      set_gpu(gpu_of(id_at<StepId>(s)));
+      starts_.push_back(new_event());
+      finishes_.push_back(new_event());
+    }
+  }
+
+  cudaStream_t stream_of(StepId s) const { return *streams_[schedule_[s].stream.index]; }
+  cudaEvent_t finish_of(StepId s) const { return *finishes_[s.index]; }
+
+  /// What no stream of the device allocates belongs to its first compute stream, as sim/memory has it.
+  StreamId home_of(DeviceId device) const {
+    for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
+      const Stream& stream = schedule_.streams[s];
+      if (stream.device == device && stream.kind == StreamKind::compute) return id_at<StreamId>(s);
+    }
+    return StreamId{};
+  }
+
+  void make_memories(Allocation allocation) {
+    for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
+      const Memory& memory = platform_.memories[m];
+      std::unique_ptr<RunMemory>& own = owned_memories_.emplace_back();
+      if (!memory.device) {
+        machine_.host(id_at<MemoryId>(m)).begin_run(memory.capacity);
+        memories_.push_back(&machine_.host(id_at<MemoryId>(m)));
+        homes_.emplace_back();
+        continue;
+      }
+      Gpu& gpu = machine_.gpu(memory.device->index);
+      if (allocation == Allocation::caching) {
+        own = std::make_unique<CachingMemory>(gpu.segments, room_on(gpu, memory.capacity));
+      } else {
+        own = std::make_unique<StreamOrderedMemory>(
+            gpu, memory.capacity,
+            RunEvents{[this](StreamId s) { return *streams_[s.index]; }, [this](StepId s) { return stream_of(s); },
+                      [this](StepId s) { return finish_of(s); }});
+      }
+      memories_.push_back(own.get());
+      homes_.push_back(home_of(*memory.device));
+    }
+    machine_.staging().begin_run(std::nullopt);
+  }
+
+  /// The capacity, or what the GPU has if that is less: then the rules give back what they keep before they give up.
+  static Bytes room_on(const Gpu& gpu, std::optional<Bytes> capacity) {
+    CUDA_CHECK(cudaSetDevice(gpu.ordinal));
+    std::size_t free = 0, total = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    const Bytes here = Bytes{static_cast<std::int64_t>(free)} + gpu.segments.kept();
+    return capacity ? std::min(*capacity, here) : here;
+  }
+
+  /// Inputs wait in pinned memory, so that loading is one copy.
+  void make_inputs() {
+    if (cuda_.inputs.size() != schedule_.micro_batches) {
+      cuda_.inputs = input_values(cuda_.network, schedule_.micro_batches);
+    }
+    for (const std::vector<std::byte>& value : cuda_.inputs) {
+      const Bytes bytes{static_cast<std::int64_t>(value.size())};
+      const std::optional<Grant> grant = machine_.staging().take(bytes, StreamId{});
+      if (!grant) throw OutOfMemory{fmt::format("out of memory on the host: inputs need {} B", bytes.count)};
+      std::ranges::copy(value, grant->address);
+      inputs_.emplace_back(grant->address, bytes);
+    }
+  }
+
+  void make_resident() {
+    std::map<std::string, const Tensor*> known;  // the network's tensors have shapes, by which numbers are scaled
+    for (const Tensor& tensor : cuda_.network.graph.tensors) known[tensor.name] = &tensor;
+    for (const BufferId b : schedule_.resident) open(b, std::nullopt);
+    synchronize();  // stream-ordered memory is there when its stream has come to it
+    for (const BufferId b : schedule_.resident) {
+      const Buffer& buffer = schedule_[b];
+      const Tensor& tensor = *known.at(graph_[buffer.tensor].name);
+      if (tensor.kind != TensorKind::parameter) {  // begins as zeros
+        fill_now(buffer.memory, address_of(b), buffer.range_length);
+        continue;
+      }
+      std::vector<std::byte>& value = cuda_.initial_values[tensor.name];
+      if (value.empty()) value = initial_value(tensor);
+      copy_now(address_of(b), value.data() + buffer.range_offset.count, buffer.range_length);
+    }
+    synchronize();
+  }
+
+  void fill_now(MemoryId memory, std::byte* address, Bytes bytes) const {
+    const auto size = static_cast<std::size_t>(bytes.count);
+    if (size == 0) return;
+    if (gpu_of(memory)) {
+      set_gpu(*gpu_of(memory));
+      CUDA_CHECK(cudaMemset(address, 0, size));
+    } else {
+      std::memset(address, 0, size);
+    }
+  }
+
+  static void copy_now(void* to, const void* from, Bytes bytes) {
+    if (bytes == Bytes{0}) return;
+    CUDA_CHECK(cudaMemcpy(to, from, static_cast<std::size_t>(bytes.count), cudaMemcpyDefault));
+  }
+
+  void synchronize() {
+    for (std::size_t g = 0; g < platform_.devices.size(); ++g) {
+      set_gpu(g);
+      CUDA_CHECK(cudaDeviceSynchronize());
+    }
+  }
+
+  /// One base event a device, all at one moment as far as the host can see.
+  void begin_clocks() {
+    std::vector<OwnedStream> streams;
+    for (std::size_t g = 0; g < platform_.devices.size(); ++g) {
+      set_gpu(g);
+      streams.push_back(new_stream());
+      bases_.push_back(new_event());
+    }
+    synchronize();
+    for (std::size_t g = 0; g < bases_.size(); ++g) {
+      set_gpu(g);
+      CUDA_CHECK(cudaEventRecord(*bases_[g], *streams[g]));
+    }
+    synchronize();
+  }
+
+  // --- memory, in the order of issue
+
+  std::string text(StepId s) const {
+    const OpId op = schedule_[s].op;
+    return fmt::format("step {}{}", s.index, op == no_op ? "" : " ('" + graph_[op].name + "')");
+  }
+
+  std::string text(std::optional<StepId> s) const { return s ? text(*s) : std::string("before the first step"); }
+
+  Room& room_of(BufferId b) { return rooms_[plan_.region_of[b.index].index]; }
+  std::byte* address_of(BufferId b) { return room_of(b).address + schedule_[b].range_offset.count; }
+
+  Grant taken(MemoryId memory, Bytes bytes, std::optional<StepId> s, const std::string& what) {
+    StreamId stream = homes_[memory.index];
+    if (s && platform_[schedule_[schedule_[*s].stream].device].memory == memory) stream = schedule_[*s].stream;
+    if (gpu_of(memory)) set_gpu(*gpu_of(memory));
+    std::optional<Grant> grant = memories_[memory.index]->take(bytes, stream);
+    if (grant) return std::move(*grant);
+    throw OutOfMemory{fmt::format("out of memory in '{}': {}: {} needs {} B, the allocator has no more",
+                                  platform_[memory].name, text(s), what, bytes.count)};
+  }
+
+  /// The steps that used the room before.
+  std::vector<StepId> open(BufferId b, std::optional<StepId> s) {
+    const Buffer& buffer = schedule_[b];
+    Room& room = room_of(b);
+    if (room.buffers++ > 0) return room.users;
+    const Bytes bytes = plan_.regions[plan_.region_of[b.index].index].bytes;
+    Grant grant = taken(buffer.memory, bytes, s, fmt::format("buffer {} ('{}')", b.index, graph_[buffer.tensor].name));
+    room.address = grant.address;
+    return std::move(grant.after);
+  }
+
+  void close(BufferId b, StepId s) {
+    Room& room = room_of(b);
+    room.users.push_back(s);
+    if (--room.buffers > 0) return;
+    memories_[schedule_[b].memory.index]->give_back(room.address, plan_.regions[plan_.region_of[b.index].index].bytes,
+                                                    room.users);
+    room = {};
+  }
+
+  // --- the life of a step
+
+  void begin(StepId s) {
+    const Step& step = schedule_[s];
+    std::set<StepId> after(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
+    std::vector<Stain> stains;
+    for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+      const std::vector<StepId> users = open(b, s);
+      after.insert(users.begin(), users.end());
+      stains.push_back({schedule_[b].memory, address_of(b), schedule_[b].range_length});
+    }
+    const MemoryId own = platform_[schedule_[step.stream].device].memory;
+    if (step.workspace > Bytes{0}) {
+      const Grant grant = taken(own, step.workspace, s, "its workspace");
+      workspaces_[s.index] = grant.address;
+      after.insert(grant.after.begin(), grant.after.end());
+      stains.push_back({own, grant.address, step.workspace});
+    }
+    set_gpu(gpu_of(s));
+    // A wait that other waits imply costs next to nothing, so none is left out; the stream's own order needs none.
+    for (const StepId earlier : after) {
+      if (schedule_[earlier].stream == step.stream) continue;
+      CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), finish_of(earlier), 0));
+    }
+    if (options_.poisons) {
+      for (const Stain& stain : stains) poison(stain, s);
+    }
+    CUDA_CHECK(cudaEventRecord(*starts_[s.index], stream_of(s)));
+    issue(s);
+    CUDA_CHECK(cudaEventRecord(finish_of(s), stream_of(s)));
+  }
+
+  void end(StepId s) {
+    const Step& step = schedule_[s];
+    set_gpu(gpu_of(s));
+    if (std::byte* workspace = std::exchange(workspaces_[s.index], nullptr)) {
+      const MemoryId own = platform_[schedule_[step.stream].device].memory;
+      memories_[own.index]->give_back(workspace, step.workspace, std::span(&s, 1));
+    }
+    for (const BufferId b : schedule_.buffers_in(step.frees)) close(b, s);
+  }
+
+  void poison(const Stain& stain, StepId s) {
+    const auto size = static_cast<std::size_t>(stain.bytes.count);
+    if (size == 0) return;
+    if (gpu_of(stain.memory)) {
+      CUDA_CHECK(cudaMemsetAsync(stain.address, 0xFF, size, stream_of(s)));
+    } else {
+      on_host(s, [=] { std::memset(stain.address, 0xFF, size); });
+    }
+  }
+
+  /// In stream order, on a thread of the driver: no CUDA call, no exception.
+  void on_host(StepId s, std::function<void()> work) {
+    host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
+    const auto run = [](void* function) { (*static_cast<std::function<void()>*>(function))(); };
+    CUDA_CHECK(cudaLaunchHostFunc(stream_of(s), run, host_work_.back().get()));
+  }
+
+  void issue(StepId s) {
+    const PlannedStep& planned = plan_.steps[s.index];
+    for (const PlannedLoad& load : planned.loads) {
+      const auto& [address, bytes] = inputs_[load.micro_batch];
+      CUDA_CHECK(cudaMemcpyAsync(rooms_[load.region.index].address, address, static_cast<std::size_t>(bytes.count),
+                                 cudaMemcpyDefault, stream_of(s)));
+    }
+    for (const PlannedCall& call : planned.calls) issue(s, call);
+    if (planned.copy) issue(s, *planned.copy);
+  }
+
+  void* address_of(const Address& address, StepId s) {
+    std::byte* base = address.region ? rooms_[address.region->index].address : workspaces_[s.index];
+    return base == nullptr ? nullptr : base + address.offset.count;
+  }
+
+  void issue(StepId s, const PlannedCall& call) {
+    KernelArguments arguments;
+    for (const Address& a : call.inputs) arguments.inputs.push_back(address_of(a, s));
+    for (const Address& a : call.outputs) arguments.outputs.push_back(address_of(a, s));
+    arguments.scratch = address_of({std::nullopt, call.scratch}, s);
+    if (call.statistics) arguments.statistics = static_cast<float*>(address_of({call.statistics, {}}, s));
+    if (schedule_[schedule_[s].stream].kind == StreamKind::host) {
+      return on_host(s, [&kernel = cuda_.host_kernels[call.op.index], arguments] { kernel(arguments); });
+    }
+    const Gpu& gpu = machine_.gpu(gpu_of(s));
+    const Queue queue{stream_of(s), *gpu.blas, *gpu.dnn};
+    const CudaKernel& kernel = cuda_.kernels[call.op.index];
+    if (!call.accumulates) return kernel.run(arguments, queue);
+    // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
+    const Graph& network = cuda_.network.graph;
+    const Op& op = network[call.op];
+    const KernelArguments parts = contribution_arguments(network, op, arguments);
+    kernel.run(parts, queue);
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      launch::accumulate(arguments.out(i), parts.out(i), network[op.outputs[i]].bytes.count / 4, queue.stream);
+    }
+  }
+
+  void issue(StepId s, const PlannedCopy& copy) {
+    const MemoryId from = plan_.regions[copy.from.index].memory, to = plan_.regions[copy.to.index].memory;
+    const std::byte* source = rooms_[copy.from.index].address + copy.offset.count;
+    std::byte* target = rooms_[copy.to.index].address + copy.offset.count;
+    const auto size = static_cast<std::size_t>(copy.bytes.count);
+    if (size == 0) return;
+    const std::optional<std::size_t> from_gpu = gpu_of(from), to_gpu = gpu_of(to);
+    if (from_gpu && to_gpu) {
+      CUDA_CHECK(cudaMemcpyPeerAsync(target, static_cast<int>(*to_gpu), source, static_cast<int>(*from_gpu), size,
+                                     stream_of(s)));
+    } else if (from_gpu || to_gpu) {
+      CUDA_CHECK(cudaMemcpyAsync(target, source, size, cudaMemcpyDefault, stream_of(s)));
+    } else {
+      on_host(s, [=] { std::memcpy(target, source, size); });  // CUDA's own copy would hold the issuing thread
+    }
+  }
+
+  // --- after
+
+  static Seconds between(cudaEvent_t base, cudaEvent_t event) {
+    float milliseconds = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&milliseconds, base, event));
+    return Seconds{double{milliseconds} / 1e3};
+  }
+
+  std::vector<Interval> dates() const {
+    std::vector<Interval> dates;
+    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const OwnedEvent& base = bases_[gpu_of(id_at<StepId>(s))];
+      dates.push_back({between(*base, *starts_[s]), between(*base, *finishes_[s])});
+    }
+    return dates;
+  }
+
+  void keep_values(Replayed& measured) {
+    for (const BufferId b : left_at_end(schedule_)) {
+      const Buffer& buffer = schedule_[b];
+      const Tensor& tensor = graph_[buffer.tensor];
+      if (per_micro_batch(tensor.kind)) continue;
+      std::vector<std::byte>& value = measured.values[tensor.name];
+      value.resize(static_cast<std::size_t>(tensor.bytes.count));
+      copy_now(value.data() + buffer.range_offset.count, address_of(b), buffer.range_length);
+    }
+  }
+
+  const Graph& graph_;
+  const Platform& platform_;
+  const Schedule& schedule_;
+  const ReplayPlan& plan_;
+  CudaNetwork& cuda_;
+  CudaMachine& machine_;
+  const ReplayOptions& options_;
+
+  std::vector<std::unique_ptr<std::function<void()>>> host_work_;  // until the streams are done with it
+  std::vector<OwnedStream> streams_;                               // by stream
+  std::vector<OwnedEvent> starts_, finishes_;                      // by step
+  std::vector<OwnedEvent> bases_;                                  // by device
+  std::vector<std::unique_ptr<RunMemory>> owned_memories_;         // by memory; the machine has those of hosts
+  std::vector<RunMemory*> memories_;                               // by memory
+  std::vector<StreamId> homes_;                                    // by memory
+  std::vector<std::pair<std::byte*, Bytes>> inputs_;               // by micro-batch
+  std::vector<Room> rooms_;                                        // by region
+  std::vector<std::byte*> workspaces_;                             // by step, while it runs
+};
+
+/// Waits for what has been issued; what went wrong has been said.
+void drain(std::size_t gpus) {
+  for (std::size_t g = 0; g < gpus; ++g) {
+    static_cast<void>(cudaSetDevice(static_cast<int>(g)));
+    static_cast<void>(cudaDeviceSynchronize());
+    static_cast<void>(cudaGetLastError());
+  }
+}
+
+std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan,
+                                     const CudaNetwork& cuda, std::size_t gpus) {
+  if (problem.platform.devices.size() > gpus) {
+    return ReplayFailure{fmt::format("platform '{}' has {} devices, this machine {} GPU{}", problem.platform.name,
+                                     problem.platform.devices.size(), gpus, gpus == 1 ? "" : "s")};
+  }
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    const bool on_host = schedule[schedule.steps[s].stream].kind == StreamKind::host;
+    for (const PlannedCall& call : plan.steps[s].calls) {
+      if (on_host ? !!cuda.host_kernels[call.op.index] : !!cuda.kernels[call.op.index].run) continue;
+      const Op& op = cuda.network.graph[call.op];
+      return ReplayFailure{fmt::format("step {} ('{}'): the CUDA backend has no {}kernel of kind '{}'", s, op.name,
+                                       on_host ? "host " : "", op.kind)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<Replayed, ReplayFailure> replay_on_cuda(const Problem& problem, const Schedule& schedule,
+                                                     const ReplayPlan& plan, CudaNetwork& cuda, CudaMachine& machine,
+                                                     Allocation allocation, const ReplayOptions& options) {
+  if (std::optional<ReplayFailure> refused = refusal(problem, schedule, plan, cuda, machine.gpus())) return *refused;
+  ReplayFailure failure;
+  try {
+    CudaReplay replay(problem, schedule, plan, cuda, machine, allocation, options);
+    try {
+      return replay.run();
+    } catch (...) {
+      drain(problem.platform.devices.size());  // before the memory that the steps use goes
+      throw;
+    }
+  } catch (const OutOfMemory& error) {
+    failure.what = error.what;
+  } catch (const CudaError& error) {
+    failure.what = error.what();
+  }
+  machine.release();
+  return failure;
+}
+
+}  // namespace plimsoll

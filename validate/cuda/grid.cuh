@@ -1,0 +1,31 @@
+#pragma once
+// One thread an element, as many blocks as that takes.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "validate/cuda/cuda_error.h"
+
+namespace plimsoll {
+
+constexpr unsigned block_threads = 256;
+
+/// Calls `work(i)` for every i below n.
+template <class Work>
+__global__ void for_each_kernel(std::int64_t n, Work work) {
+  const std::int64_t all = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += all) work(i);
+}
+
+template <class Work>
+void for_each(std::int64_t n, cudaStream_t stream, Work work) {
+  if (n == 0) return;
+  constexpr std::int64_t most_blocks = 1 << 20;
+  const std::int64_t blocks = std::min(most_blocks, (n + block_threads - 1) / block_threads);
+  for_each_kernel<<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(n, work);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace plimsoll

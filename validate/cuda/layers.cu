@@ -1,0 +1,117 @@
+// Pooling, the two ends of a network and the LSTM cell: what validate/reference/layers.cpp does. Where that scatters,
+// these gather, so that every number is one thread's sum in a fixed order.
+
+#include "validate/cuda/grid.cuh"
+#include "validate/cuda/launch.h"
+
+namespace plimsoll::launch {
+
+/// Every pixel asks the windows over it, in order, whether it is their largest.
+void max_pool_gradient(const float* x, const float* dy, const PoolSizes& s, float* dx, cudaStream_t stream) {
+  for_each(s.batch * s.height * s.width * s.channels, stream, [=] __device__(std::int64_t pixel) {
+    const std::int64_t c = pixel % s.channels, w = pixel / s.channels % s.width;
+    const std::int64_t h = pixel / (s.channels * s.width) % s.height, n = pixel / (s.channels * s.width * s.height);
+    // Window i covers rows i stride - before ... + window - 1.
+    const std::int64_t first_row = h + s.before - s.window + 1, first_column = w + s.before - s.window + 1;
+    const std::int64_t from_i = first_row > 0 ? (first_row + s.stride - 1) / s.stride : 0;
+    const std::int64_t from_j = first_column > 0 ? (first_column + s.stride - 1) / s.stride : 0;
+    float sum = 0;
+    for (std::int64_t i = from_i; i < s.rows && i * s.stride - s.before <= h; ++i) {
+      for (std::int64_t j = from_j; j < s.columns && j * s.stride - s.before <= w; ++j) {
+        if (largest_in_window(x, s, n, i, j, c) != pixel) continue;
+        sum += dy[((n * s.rows + i) * s.columns + j) * s.channels + c];
+      }
+    }
+    dx[pixel] = sum;
+  });
+}
+
+void average_pool(const float* x, std::int64_t batch, std::int64_t pixels, std::int64_t channels, float* y,
+                  cudaStream_t stream) {
+  for_each(batch * channels, stream, [=] __device__(std::int64_t i) {
+    const float* own = x + i / channels * pixels * channels + i % channels;
+    float sum = 0;
+    for (std::int64_t p = 0; p < pixels; ++p) sum += own[p * channels];
+    y[i] = sum / static_cast<float>(pixels);
+  });
+}
+
+void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pixels, std::int64_t channels, float* dx,
+                           cudaStream_t stream) {
+  for_each(batch * pixels * channels, stream, [=] __device__(std::int64_t i) {
+    dx[i] = dy[i / (pixels * channels) * channels + i % channels] / static_cast<float>(pixels);
+  });
+}
+
+void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes& s,
+               float* y, cudaStream_t stream) {
+  for_each(s.tokens * s.width, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t row = i / s.width, j = i % s.width;
+    y[i] = table[token[row] * s.width + j] + positions[row % s.sequence * s.width + j];
+  });
+}
+
+/// Every number of the table asks all tokens, in order, whether they are its word.
+void embedding_weight_gradient(const std::int32_t* token, const float* dy, const plain::EmbeddingSizes& s,
+                               float* dtable, float* dpositions, cudaStream_t stream) {
+  for_each(s.vocabulary * s.width, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t word = i / s.width, j = i % s.width;
+    float sum = 0;
+    for (std::int64_t row = 0; row < s.tokens; ++row) {
+      if (token[row] == word) sum += dy[row * s.width + j];
+    }
+    dtable[i] = sum;
+  });
+  for_each(s.sequence * s.width, stream, [=] __device__(std::int64_t i) {
+    float sum = 0;
+    for (std::int64_t row = i / s.width; row < s.tokens; row += s.sequence) sum += dy[row * s.width + i % s.width];
+    dpositions[i] = sum;
+  });
+}
+
+void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, float* dlogits,
+                            cudaStream_t stream) {
+  const float share = 1.0F / static_cast<float>(rows);
+  for_each(rows * classes, stream, [=] __device__(std::int64_t i) {
+    const bool is_label = i % classes == i / classes % classes;
+    dlogits[i] = probabilities[i] * share - (is_label ? share : 0);
+  });
+}
+
+void lstm_cell(const float* gates, const float* state, std::int64_t batch, std::int64_t width, float* next,
+               cudaStream_t stream) {
+  for_each(batch * width, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t b = i / width, j = i % width;
+    const LstmUnit u(gates + b * 4 * width, width, j, state[(2 * b + 1) * width + j]);
+    next[2 * b * width + j] = u.o * u.squashed;
+    next[(2 * b + 1) * width + j] = u.cell;
+  });
+}
+
+void lstm_cell_gradient(const float* dnext, const float* gates, const float* state, std::int64_t batch,
+                        std::int64_t width, float* dgates, cudaStream_t stream) {
+  for_each(batch * width, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t b = i / width, j = i % width;
+    const float* above = dnext + b * 2 * width;
+    const float before = state[(2 * b + 1) * width + j];
+    const LstmUnit u(gates + b * 4 * width, width, j, before);
+    const float dc = u.cell_gradient(above[j], above[width + j]);
+    float* out = dgates + b * 4 * width;
+    out[j] = dc * u.g * u.i * (1 - u.i);
+    out[width + j] = dc * before * u.f * (1 - u.f);
+    out[2 * width + j] = dc * u.i * (1 - u.g * u.g);
+    out[3 * width + j] = above[j] * u.squashed * u.o * (1 - u.o);
+  });
+}
+
+void lstm_cell_half(const float* dnext, const float* gates, const float* state, std::int64_t batch, std::int64_t width,
+                    float* dstate, cudaStream_t stream) {
+  for_each(batch * width, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t b = i / width, j = i % width;
+    const float* above = dnext + b * 2 * width;
+    const LstmUnit u(gates + b * 4 * width, width, j, state[(2 * b + 1) * width + j]);
+    dstate[(2 * b + 1) * width + j] = u.cell_gradient(above[j], above[width + j]) * u.f;
+  });
+}
+
+}  // namespace plimsoll::launch

@@ -1,0 +1,52 @@
+#include "validate/cuda/load_libraries.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "validate/backend.h"
+
+// Each function is a jump to where its library has it. The address comes from dlsym; arguments pass through untouched.
+#if defined(__x86_64__)
+#define PLIMSOLL_JUMP(name) "jmp *" #name "_address(%rip)\n"
+#elif defined(__aarch64__)
+#define PLIMSOLL_JUMP(name) "adrp x16, " #name "_address\nldr x16, [x16, #:lo12:" #name "_address]\nbr x16\n"
+#else
+#error "the CUDA backend knows how to load its libraries on x86-64 and AArch64"
+#endif
+
+#define PLIMSOLL_FUNCTION(library, name)                                         \
+  extern "C" {                                                                   \
+  __attribute__((used, visibility("hidden"))) void* name##_address = nullptr;    \
+  }                                                                              \
+  asm(".pushsection .text\n.globl " #name "\n.type " #name ", %function\n" #name \
+      ":\n" PLIMSOLL_JUMP(name) ".size " #name ", .-" #name "\n.popsection\n");
+#include "validate/cuda/library_functions.def"
+#undef PLIMSOLL_FUNCTION
+
+namespace plimsoll {
+namespace {
+
+void* opened(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw BackendError(std::string("no library for the CUDA backend: ") + dlerror());
+  return library;
+}
+
+void* found(void* library, const char* name) {
+  void* address = dlsym(library, name);
+  if (address == nullptr) throw BackendError(std::string("no library for the CUDA backend: ") + dlerror());
+  return address;
+}
+
+}  // namespace
+
+void load_libraries() {
+  void* const cublas = opened(PLIMSOLL_CUBLASLT);
+  void* const cudnn = opened(PLIMSOLL_CUDNN);
+#define PLIMSOLL_FUNCTION(library, name) name##_address = found(library, #name);
+#include "validate/cuda/library_functions.def"
+#undef PLIMSOLL_FUNCTION
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,10 @@
+#pragma once
+// cuBLASLt and cuDNN, loaded when a GPU is first used: linked as usual, their hundreds of megabytes would cost every
+// command of the program a tenth of a second and 200 MB.
+
+namespace plimsoll {
+
+/// Throws BackendError where one is missing. Before it, no function of either may be called.
+void load_libraries();
+
+}  // namespace plimsoll

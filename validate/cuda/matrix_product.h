@@ -1,0 +1,44 @@
+#pragma once
+// A product of matrices with cuBLASLt: the algorithm is chosen once, and with it the workspace.
+
+#include "validate/cuda/cuda_kernel.h"
+
+namespace plimsoll {
+
+/// As stored: row after row, `leading` numbers apart. In a batch, `stride` numbers apart.
+struct StoredMatrix {
+  std::int64_t rows = 0, columns = 0, leading = 0;
+  bool transposed = false;  ///< the product takes the transpose of what is stored
+  std::int64_t stride = 0;
+  std::int64_t alignment = 64;  ///< bytes; of every address that it will be at
+};
+
+struct ProductShape {
+  StoredMatrix a, b, c;  ///< c = alpha a b
+  std::int64_t batch = 1;
+  float alpha = 1;
+  bool has_bias = false;  ///< a row that is added to every row of c
+};
+
+class MatrixProduct {
+ public:
+  MatrixProduct(const ProductShape&, const Libraries&);
+
+  void run(const float* a, const float* b, float* c, const float* bias, void* workspace, const Queue&) const;
+  Bytes workspace() const { return workspace_; }
+
+ private:
+  using Desc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+  using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+
+  static Layout layout_of(const StoredMatrix&, std::int64_t batch);
+
+  Desc desc_;
+  Layout a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  Bytes workspace_;
+  float alpha_;
+  bool has_bias_;
+};
+
+}  // namespace plimsoll

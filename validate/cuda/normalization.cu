@@ -1,0 +1,335 @@
+// Sums over columns and rows, the norms and softmax: what the loops in validate/reference do. Columns are
+// summed in chunks of rows, in double, and the chunks in their order: the same bits every time.
+
+#include "validate/cuda/grid.cuh"
+#include "validate/cuda/launch.h"
+
+namespace plimsoll::launch {
+namespace {
+
+struct Pair {
+  double a, b;
+};
+
+constexpr unsigned tile_columns = 32, tile_rows = 8;
+
+std::int64_t chunks_of(RowSizes s) {
+  return std::clamp<std::int64_t>(s.rows / 256, 1, 128);
+}
+
+__device__ float inverse_deviation(float variance) {
+  return 1.0F / sqrtf(variance + norm_epsilon);
+}
+
+/// partials is (chunks, columns). `term(row, column)` is what is summed.
+template <class Term>
+__global__ void column_partials(RowSizes s, std::int64_t chunk_rows, Pair* partials, Term term) {
+  __shared__ Pair sums[tile_rows][tile_columns];
+  const std::int64_t column = std::int64_t{blockIdx.x} * tile_columns + threadIdx.x;
+  const std::int64_t first = std::int64_t{blockIdx.y} * chunk_rows;
+  const std::int64_t last = first + chunk_rows < s.rows ? first + chunk_rows : s.rows;
+  Pair sum{0, 0};
+  if (column < s.columns) {
+    for (std::int64_t row = first + threadIdx.y; row < last; row += tile_rows) {
+      const Pair next = term(row, column);
+      sum.a += next.a;
+      sum.b += next.b;
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || column >= s.columns) return;
+  for (unsigned r = 1; r < tile_rows; ++r) {
+    sum.a += sums[r][threadIdx.x].a;
+    sum.b += sums[r][threadIdx.x].b;
+  }
+  partials[std::int64_t{blockIdx.y} * s.columns + column] = sum;
+}
+
+/// Sums `term(row, column)` over the rows and calls `use(column, sum)`.
+template <class Term, class Use>
+void sum_columns(RowSizes s, Pair* partials, cudaStream_t stream, Term term, Use use) {
+  const std::int64_t chunks = chunks_of(s), columns = s.columns;
+  const dim3 grid(static_cast<unsigned>((columns + tile_columns - 1) / tile_columns), static_cast<unsigned>(chunks));
+  column_partials<<<grid, dim3(tile_columns, tile_rows), 0, stream>>>(s, (s.rows + chunks - 1) / chunks, partials,
+                                                                      term);
+  CUDA_CHECK(cudaGetLastError());
+  for_each(columns, stream, [=] __device__(std::int64_t c) {
+    Pair sum{0, 0};
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      sum.a += partials[chunk * columns + c].a;
+      sum.b += partials[chunk * columns + c].b;
+    }
+    use(c, sum);
+  });
+}
+
+/// Scratch of the norms by column: partial sums, one pair a column, means and variances.
+struct ColumnScratch {
+  Pair *partials, *sums;
+  float *mean, *variance;
+
+  ColumnScratch(void* scratch, RowSizes s)
+      : partials(static_cast<Pair*>(scratch)),
+        sums(partials + chunks_of(s) * s.columns),
+        mean(reinterpret_cast<float*>(sums + s.columns)),
+        variance(mean + s.columns) {}
+};
+
+struct SumOf {
+  const float* x;
+  std::int64_t columns;
+  __device__ Pair operator()(std::int64_t r, std::int64_t c) const { return {x[r * columns + c], 0}; }
+};
+struct SquareOf {
+  const float *x, *mean;
+  std::int64_t columns;
+  __device__ Pair operator()(std::int64_t r, std::int64_t c) const {
+    const double d = x[r * columns + c] - mean[c];
+    return {d * d, 0};
+  }
+};
+/// The gradient, and its product with normal x, by statistics of the column.
+struct GradientOf {
+  const float *x, *dy, *mean, *variance;
+  std::int64_t columns;
+  __device__ Pair operator()(std::int64_t r, std::int64_t c) const {
+    const float g = dy[r * columns + c];
+    return {g, g * (x[r * columns + c] - mean[c]) * inverse_deviation(variance[c])};
+  }
+};
+/// The same by statistics of the row.
+struct RowGradientOf {
+  const float *x, *dy, *mean, *variance;
+  std::int64_t columns;
+  __device__ Pair operator()(std::int64_t r, std::int64_t c) const {
+    const float g = dy[r * columns + c];
+    return {g, (x[r * columns + c] - mean[r]) * inverse_deviation(variance[r]) * g};
+  }
+};
+struct StoreMean {
+  float* mean;
+  double rows;
+  __device__ void operator()(std::int64_t c, Pair sum) const { mean[c] = static_cast<float>(sum.a / rows); }
+};
+struct StoreSum {
+  float* sums;
+  __device__ void operator()(std::int64_t c, Pair sum) const { sums[c] = static_cast<float>(sum.a); }
+};
+struct StorePair {
+  Pair* sums;
+  __device__ void operator()(std::int64_t c, Pair sum) const { sums[c] = sum; }
+};
+struct StoreWeightGradients {
+  float *dscale, *dshift;
+  __device__ void operator()(std::int64_t c, Pair sum) const {
+    dscale[c] = static_cast<float>(sum.b);
+    dshift[c] = static_cast<float>(sum.a);
+  }
+};
+
+void column_statistics(const float* x, RowSizes s, const ColumnScratch& scratch, cudaStream_t stream) {
+  const auto rows = static_cast<double>(s.rows);
+  sum_columns(s, scratch.partials, stream, SumOf{x, s.columns}, StoreMean{scratch.mean, rows});
+  sum_columns(s, scratch.partials, stream, SquareOf{x, scratch.mean, s.columns}, StoreMean{scratch.variance, rows});
+}
+
+/// The sums over all threads of a block, for all of them: by halves, always in the same order.
+__device__ Pair block_sum(Pair own) {
+  __shared__ Pair sums[block_threads];
+  sums[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      sums[threadIdx.x].a += sums[threadIdx.x + half].a;
+      sums[threadIdx.x].b += sums[threadIdx.x + half].b;
+    }
+    __syncthreads();
+  }
+  const Pair sum = sums[0];
+  __syncthreads();  // before the next use
+  return sum;
+}
+
+/// Mean and variance of one row, by one block.
+__device__ void row_statistics(const float* row, std::int64_t columns, float& mean, float& variance) {
+  Pair own{0, 0};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a += row[c];
+  mean = static_cast<float>(block_sum(own).a / static_cast<double>(columns));
+  own = {0, 0};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    const double d = row[c] - mean;
+    own.a += d * d;
+  }
+  variance = static_cast<float>(block_sum(own).a / static_cast<double>(columns));
+}
+
+__global__ void layer_norm_kernel(const float* x, const float* scale, const float* shift, std::int64_t columns,
+                                  float* y) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * columns;
+  float mean = 0, variance = 0;
+  row_statistics(x + first, columns, mean, variance);
+  const float inverse = inverse_deviation(variance);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    y[first + c] = (x[first + c] - mean) * inverse * scale[c] + shift[c];
+  }
+}
+
+__global__ void layer_norm_input_gradient_kernel(const float* x, const float* scale, const float* dy,
+                                                 std::int64_t columns, float* dx) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * columns;
+  float mean = 0, variance = 0;
+  row_statistics(x + first, columns, mean, variance);
+  const float inverse = inverse_deviation(variance);
+  Pair own{0, 0};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    const float g = dy[first + c] * scale[c];
+    own.a += g;
+    own.b += g * (x[first + c] - mean) * inverse;
+  }
+  const Pair sum = block_sum(own);
+  const auto mean_gradient = static_cast<float>(sum.a / static_cast<double>(columns));
+  const auto mean_dot = static_cast<float>(sum.b / static_cast<double>(columns));
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    const float normal = (x[first + c] - mean) * inverse;
+    dx[first + c] = inverse * (dy[first + c] * scale[c] - mean_gradient - normal * mean_dot);
+  }
+}
+
+__global__ void row_statistics_kernel(const float* x, std::int64_t columns, float* mean, float* variance) {
+  float own_mean = 0, own_variance = 0;
+  row_statistics(x + std::int64_t{blockIdx.x} * columns, columns, own_mean, own_variance);
+  if (threadIdx.x > 0) return;
+  mean[blockIdx.x] = own_mean;
+  variance[blockIdx.x] = own_variance;
+}
+
+/// The largest number of all threads of a block, for all of them.
+__device__ float block_max(float own) {
+  __shared__ float largest[block_threads];
+  largest[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) largest[threadIdx.x] = fmaxf(largest[threadIdx.x], largest[threadIdx.x + half]);
+    __syncthreads();
+  }
+  const float all = largest[0];
+  __syncthreads();  // before the next use
+  return all;
+}
+
+__global__ void softmax_kernel(const float* x, std::int64_t columns, float* y) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * columns;
+  float own_largest = -INFINITY;
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own_largest = fmaxf(own_largest, x[first + c]);
+  const float largest = block_max(own_largest);
+  Pair own{0, 0};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a += expf(x[first + c] - largest);
+  const auto sum = static_cast<float>(block_sum(own).a);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) y[first + c] = expf(x[first + c] - largest) / sum;
+}
+
+__global__ void softmax_gradient_kernel(const float* y, const float* dy, std::int64_t columns, float* dx) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * columns;
+  Pair own{0, 0};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a += y[first + c] * dy[first + c];
+  const auto dot = static_cast<float>(block_sum(own).a);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    dx[first + c] = y[first + c] * (dy[first + c] - dot);
+  }
+}
+
+}  // namespace
+
+std::int64_t column_sums_scratch(RowSizes s) {
+  return chunks_of(s) * s.columns * static_cast<std::int64_t>(sizeof(Pair));
+}
+
+void column_sums(const float* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
+  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf{x, s.columns}, StoreSum{sums});
+}
+
+std::int64_t column_norm_scratch(RowSizes s) {
+  return column_sums_scratch(s) + s.columns * static_cast<std::int64_t>(sizeof(Pair) + 2 * sizeof(float));
+}
+
+void batch_norm(const float* x, const float* scale, const float* shift, RowSizes s, void* scratch, float* running,
+                float* y, cudaStream_t stream) {
+  const ColumnScratch own(scratch, s);
+  column_statistics(x, s, own, stream);
+  const std::int64_t columns = s.columns;
+  const float *mean = own.mean, *variance = own.variance;
+  for_each(s.rows * columns, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t c = i % columns;
+    y[i] = (x[i] - mean[c]) * inverse_deviation(variance[c]) * scale[c] + shift[c];
+  });
+  if (running == nullptr) return;
+  for_each(columns, stream, [=] __device__(std::int64_t c) {
+    running[c] += running_share * (mean[c] - running[c]);
+    running[columns + c] += running_share * (variance[c] - running[columns + c]);
+  });
+}
+
+void batch_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, void* scratch,
+                               float* dx, cudaStream_t stream) {
+  const ColumnScratch own(scratch, s);
+  column_statistics(x, s, own, stream);
+  sum_columns(s, own.partials, stream, GradientOf{x, dy, own.mean, own.variance, s.columns}, StorePair{own.sums});
+  const std::int64_t columns = s.columns;
+  const auto rows = static_cast<double>(s.rows);
+  const float *mean = own.mean, *variance = own.variance;
+  const Pair* sums = own.sums;
+  for_each(s.rows * columns, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t c = i % columns;
+    const float inverse = inverse_deviation(variance[c]), normal = (x[i] - mean[c]) * inverse;
+    const auto mean_gradient = static_cast<float>(sums[c].a / rows), mean_dot = static_cast<float>(sums[c].b / rows);
+    dx[i] = scale[c] * inverse * (dy[i] - mean_gradient - normal * mean_dot);
+  });
+}
+
+void batch_norm_weight_gradient(const float* x, const float* dy, RowSizes s, void* scratch, float* dscale,
+                                float* dshift, cudaStream_t stream) {
+  const ColumnScratch own(scratch, s);
+  column_statistics(x, s, own, stream);
+  sum_columns(s, own.partials, stream, GradientOf{x, dy, own.mean, own.variance, s.columns},
+              StoreWeightGradients{dscale, dshift});
+}
+
+void layer_norm(const float* x, const float* scale, const float* shift, RowSizes s, float* y, cudaStream_t stream) {
+  layer_norm_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, scale, shift, s.columns, y);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+void layer_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, float* dx,
+                               cudaStream_t stream) {
+  layer_norm_input_gradient_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, scale, dy, s.columns,
+                                                                                                dx);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+std::int64_t layer_norm_weight_scratch(RowSizes s) {
+  return column_sums_scratch(s) + s.rows * static_cast<std::int64_t>(2 * sizeof(float));
+}
+
+void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes s, void* scratch, float* dscale,
+                                float* dshift, cudaStream_t stream) {
+  auto* partials = static_cast<Pair*>(scratch);
+  auto* mean = reinterpret_cast<float*>(partials + chunks_of(s) * s.columns);
+  float* variance = mean + s.rows;
+  row_statistics_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, s.columns, mean, variance);
+  CUDA_CHECK(cudaGetLastError());
+  sum_columns(s, partials, stream, RowGradientOf{x, dy, mean, variance, s.columns},
+              StoreWeightGradients{dscale, dshift});
+}
+
+void softmax(const float* x, RowSizes s, float* y, cudaStream_t stream) {
+  softmax_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, s.columns, y);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+void softmax_gradient(const float* y, const float* dy, RowSizes s, float* dx, cudaStream_t stream) {
+  softmax_gradient_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(y, dy, s.columns, dx);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace plimsoll::launch

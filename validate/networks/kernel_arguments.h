@@ -1,0 +1,38 @@
+#pragma once
+// What every backend gives a kernel: addresses of an op's tensors. And how an op's attributes are read.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+/// Addresses of an op's tensors, in the order in which its kind states them.
+struct KernelArguments {
+  std::vector<void*> inputs, outputs;
+  void* scratch = nullptr;
+  float* statistics = nullptr;  ///< running statistics to move along, or null: leave them
+
+  const float* in(std::size_t i) const { return static_cast<const float*>(inputs[i]); }
+  float* out(std::size_t i = 0) const { return static_cast<float*>(outputs[i]); }
+};
+
+/// The value of an attribute; a broken promise where the op has none.
+std::string_view attribute(const Op&, std::string_view name);
+std::int64_t whole_attribute(const Op&, std::string_view name);
+
+/// Where an op that adds to parameter gradients makes its contribution first: in the scratch, before the kernel's own.
+KernelArguments contribution_arguments(const Graph&, const Op&, const KernelArguments&);
+
+/// States the workspace of an op whose kernel takes `scratch`.
+void state_workspace(const Graph&, Op&, Bytes scratch);
+
+/// Rows of `columns` numbers, the last dimension of a tensor.
+struct RowSizes {
+  std::int64_t rows, columns;
+};
+RowSizes row_sizes(const Tensor&);
+
+}  // namespace plimsoll

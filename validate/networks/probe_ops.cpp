@@ -1,0 +1,44 @@
+#include "validate/networks/probe_ops.h"
+
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+ProbeOp probe(const char* kind, const std::vector<std::vector<std::int64_t>>& inputs,
+              const std::vector<std::vector<std::int64_t>>& outputs) {
+  ProbeOp made;
+  made.op.kind = kind;
+  const auto add = [&made](const std::vector<std::int64_t>& shape) {
+    std::int64_t bytes = 4;
+    for (const std::int64_t n : shape) bytes *= n;
+    made.graph.tensors.push_back({.name = "t",
+                                  .kind = TensorKind::activation,
+                                  .bytes = Bytes{bytes},
+                                  .storage = id_at<StorageId>(made.graph.storages++),
+                                  .shape = shape,
+                                  .dtype = "fp32"});
+    return id_at<TensorId>(made.graph.tensors.size() - 1);
+  };
+  for (const std::vector<std::int64_t>& shape : inputs) made.op.inputs.push_back(add(shape));
+  for (const std::vector<std::int64_t>& shape : outputs) made.op.outputs.push_back(add(shape));
+  return made;
+}
+
+}  // namespace
+
+ProbeOp product_probe(std::int64_t n) {
+  return probe("linear", {{n, n}, {n, n}, {n}}, {{n, n}});
+}
+
+ProbeOp adam_probe(std::int64_t n) {
+  ProbeOp made = probe("optimizer", {{n}, {n}, {n}, {n}}, {});
+  made.op.attributes = {{"optimizer", "adam"}};
+  return made;
+}
+
+ProbeOp tiny_probe() {
+  return probe("relu", {{16}}, {{16}});
+}
+
+}  // namespace plimsoll

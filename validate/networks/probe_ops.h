@@ -1,0 +1,19 @@
+#pragma once
+// Single ops by which a machine is measured.
+
+#include <cstdint>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+struct ProbeOp {
+  Graph graph;
+  Op op;
+};
+
+ProbeOp product_probe(std::int64_t n);  ///< `linear` of n x n matrices
+ProbeOp adam_probe(std::int64_t n);     ///< an update of n parameters
+ProbeOp tiny_probe();                   ///< next to no work
+
+}  // namespace plimsoll

@@ -1,0 +1,75 @@
+#pragma once
+// Compression of activations in plain loops: block means, and quantization to a few bits in groups with a scale each.
+
+#include <cstdint>
+
+#include "validate/reference/formulas.h"
+
+namespace plimsoll {
+
+/// Pictures with channels last, reduced by blocks of `block` x `block` pixels; those at the right and lower edge may be
+/// smaller. One dimension: height 1, of which blocks are one pixel high.
+struct BlockSizes {
+  std::int64_t batch, height, width, channels, block;
+
+  PLIMSOLL_ON_BOTH std::int64_t block_height() const { return height == 1 ? 1 : block; }
+  PLIMSOLL_ON_BOTH std::int64_t rows() const { return (height + block_height() - 1) / block_height(); }
+  PLIMSOLL_ON_BOTH std::int64_t columns() const { return (width + block - 1) / block; }
+};
+
+/// The mean of a block: `i`, `j` which one.
+PLIMSOLL_ON_BOTH inline float block_mean(const float* x, const BlockSizes& s, std::int64_t n, std::int64_t i,
+                                         std::int64_t j, std::int64_t c) {
+  const std::int64_t top = i * s.block_height(), left = j * s.block;
+  const std::int64_t bottom = top + s.block_height() < s.height ? top + s.block_height() : s.height;
+  const std::int64_t right = left + s.block < s.width ? left + s.block : s.width;
+  float sum = 0;
+  for (std::int64_t h = top; h < bottom; ++h) {
+    for (std::int64_t w = left; w < right; ++w) sum += x[((n * s.height + h) * s.width + w) * s.channels + c];
+  }
+  return sum / static_cast<float>((bottom - top) * (right - left));
+}
+
+/// `bits`: 2, 4 or 8. Every `group` numbers share a least value and a step; group x bits is a multiple of 8, so that
+/// groups begin at bytes. Numbers are packed from a byte's low bits up.
+struct QuantizeSizes {
+  std::int64_t numbers, group;
+  int bits;
+
+  PLIMSOLL_ON_BOTH std::int64_t groups() const { return (numbers + group - 1) / group; }
+  PLIMSOLL_ON_BOTH std::int64_t packed_bytes() const { return (numbers * bits + 7) / 8; }
+  PLIMSOLL_ON_BOTH int levels() const { return (1 << bits) - 1; }
+};
+
+enum class Rounding : std::uint8_t { nearest, stochastic };
+
+/// In [0, 1), from a seed and a counter: splitmix64's top 24 bits.
+PLIMSOLL_ON_BOTH inline float unit_of(std::uint64_t seed, std::uint64_t counter) {
+  std::uint64_t x = seed + (counter + 1) * 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
+  x ^= x >> 31U;
+  return static_cast<float>(x >> 40U) * 0x1p-24F;
+}
+
+/// Which of the levels 0 ... `levels` a number becomes; `offset` is 0.5 to the nearest one, a random number in [0, 1)
+/// for a mean that is the number itself.
+PLIMSOLL_ON_BOTH inline std::uint32_t level_of(float x, float least, float step, int levels, float offset) {
+  if (!(step > 0)) return 0;
+  const float level = std::floor((x - least) / step + offset);
+  if (!(level > 0)) return 0;
+  return level < static_cast<float>(levels) ? static_cast<std::uint32_t>(level) : static_cast<std::uint32_t>(levels);
+}
+
+namespace plain {
+
+void block_means(const float* x, const BlockSizes&, float* means);
+/// Every pixel of a block becomes its mean: the inverse of `block_means` on what is constant in each block.
+void expand_blocks(const float* means, const BlockSizes&, float* x);
+
+/// `scales`: least value and step of every group.
+void quantize(const float* x, const QuantizeSizes&, Rounding, std::uint64_t seed, float* scales, std::uint8_t* packed);
+void dequantize(const std::uint8_t* packed, const float* scales, const QuantizeSizes&, float* x);
+
+}  // namespace plain
+}  // namespace plimsoll

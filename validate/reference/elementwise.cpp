@@ -1,0 +1,69 @@
+#include "validate/reference/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "validate/reference/formulas.h"
+
+namespace plimsoll::plain {
+
+void relu(const float* x, float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+}
+
+void relu_gradient(const float* y, const float* dy, float* dx, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+void gelu(const float* x, float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = plimsoll::gelu(x[i]);
+}
+
+void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * gelu_slope(x[i]);
+}
+
+void add(const float* a, const float* b, float* sum, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
+}
+
+void accumulate(float* sum, const float* part, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) sum[i] += part[i];
+}
+
+void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* own = scores + row * sequence;
+    std::fill(own + row % sequence + 1, own + sequence, -INFINITY);
+  }
+}
+
+void column_sums(const float* x, std::int64_t rows, std::int64_t columns, float* sums) {
+  std::fill_n(sums, columns, 0.0F);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = x + r * columns;
+    for (std::int64_t j = 0; j < columns; ++j) sums[j] += row[j];
+  }
+}
+
+void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y) {
+  for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t i = 0; i < a; ++i) {
+      for (std::int64_t j = 0; j < b; ++j) y[(o * b + j) * a + i] = x[(o * a + i) * b + j];
+    }
+  }
+}
+
+void sgd(float* w, const float* g, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) sgd_update(w[i], g[i]);
+}
+
+void momentum(float* w, const float* g, float* v, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) momentum_update(w[i], g[i], v[i]);
+}
+
+void adam(float* w, const float* g, float* m, float* v, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) adam_update(w[i], g[i], m[i], v[i]);
+}
+
+}  // namespace plimsoll::plain

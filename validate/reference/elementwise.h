@@ -1,0 +1,29 @@
+#pragma once
+// Plain loops: number by number, and sums over rows.
+
+#include <cstdint>
+
+namespace plimsoll::plain {
+
+void relu(const float* x, float* y, std::int64_t n);
+void relu_gradient(const float* y, const float* dy, float* dx, std::int64_t n);
+void gelu(const float* x, float* y, std::int64_t n);
+void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t n);
+void add(const float* a, const float* b, float* sum, std::int64_t n);
+/// sum += part.
+void accumulate(float* sum, const float* part, std::int64_t n);
+
+/// Minus infinity for keys behind the query: rows of `sequence` scores, of queries 0, 1, ... `sequence` - 1 in turn.
+void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence);
+
+/// x is (rows, columns): the sum of every column, in the order of the rows.
+void column_sums(const float* x, std::int64_t rows, std::int64_t columns, float* sums);
+
+/// (a, b) swapped in x (outer, a, b): y (outer, b, a).
+void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y);
+
+void sgd(float* w, const float* g, std::int64_t n);
+void momentum(float* w, const float* g, float* v, std::int64_t n);
+void adam(float* w, const float* g, float* m, float* v, std::int64_t n);
+
+}  // namespace plimsoll::plain

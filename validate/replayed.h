@@ -1,0 +1,39 @@
+#pragma once
+// How a schedule is to be run, and what a run measures: the same for every backend.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/core/timeline.h"
+
+namespace plimsoll {
+
+enum class Pace : std::uint8_t { links, memcpy };  ///< copies take at least their time on the links, or what they take
+
+struct ReplayOptions {
+  Pace pace = Pace::links;    ///< of the CPU backend; a GPU's copies take what they take
+  bool poisons = false;       ///< fills what is new or freed with a pattern that spoils every result made of it
+  bool keeps_values = false;  ///< hands back what is in memory at the end
+  /// The dates at which steps are expected. A GPU's host issues them in that order, and gives memory from what is
+  /// expected to have ended to what begins then; unset: in the order of the schedule.
+  std::optional<Timeline> expected = {};
+};
+
+/// What a device's allocator took at most.
+struct AllocatorPeaks {
+  Bytes reserved;   ///< from the device
+  Bytes allocated;  ///< in blocks that were handed out
+};
+
+/// What was measured: dates from the start of the first step, and the peaks of live bytes that belong to them.
+struct Replayed {
+  Timeline timeline;
+  /// Parameters, their gradients and states by name, as they are at the end, wherever that is.
+  std::map<std::string, std::vector<std::byte>> values;
+  /// By memory of the platform; nothing where no allocator gave it.
+  std::vector<std::optional<AllocatorPeaks>> allocators = {};
+};
+
+}  // namespace plimsoll
