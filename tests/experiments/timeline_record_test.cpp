@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <set>
+#include <string_view>
 
 #include "experiments/experiment_file.h"
 #include "experiments/report.h"
@@ -35,11 +36,11 @@ Json record_of(const Problem& problem, const std::string& spec) {
   return timeline_record(problem, schedule, simulate_event(schedule, problem.platform));
 }
 
-const Json& lane(const Json& record, const std::string& name) {
+const Json& lane(const Json& record, std::string_view name) {
   for (const Json& each : record["lanes"]) {
     if (each["name"] == name) return each["spans"];
   }
-  throw std::runtime_error("no lane " + name);
+  throw std::runtime_error("no lane " + std::string(name));
 }
 
 double length(const Json& spans) {
