@@ -8,11 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "validate/cuda/launch.h"
-#include "validate/cuda/library_error.h"
-#include "validate/cuda/load_libraries.h"
-#include "validate/reference/elementwise.h"
-
 struct CUevent_st {
   bool recorded = false, done = false;
   float date = 0;
@@ -133,12 +128,6 @@ std::size_t device_bytes() {
 }
 
 }  // namespace fake
-
-void load_libraries() {}
-
-void launch::accumulate(float* sum, const float* part, std::int64_t n, cudaStream_t stream) {
-  fake::enqueue(stream, [=] { plain::accumulate(sum, part, n); });
-}
 
 }  // namespace plimsoll
 
@@ -317,33 +306,6 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
     state().device.erase(address);
   });
   return cudaSuccess;
-}
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  *handle = nullptr;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-const char* cublasLtGetStatusName(cublasStatus_t) {
-  return "";
-}
-size_t cublasLtGetVersion() {
-  return 0;
-}
-cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  *handle = nullptr;
-  return CUDNN_STATUS_SUCCESS;
-}
-cudnnStatus_t cudnnDestroy(cudnnHandle_t) {
-  return CUDNN_STATUS_SUCCESS;
-}
-const char* cudnnGetErrorString(cudnnStatus_t) {
-  return "";
-}
-size_t cudnnGetVersion() {
-  return 0;
 }
 
 }  // extern "C"
