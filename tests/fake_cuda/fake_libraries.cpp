@@ -1,14 +1,13 @@
-// cuBLASLt and cuDNN as far as the backend uses them, and the kernels beside them, as plain loops on made-up streams:
-// what is tested is which matrices and pictures they are told of.
+// cuBLASLt and cuDNN as far as the backend uses them, as plain loops on made-up streams: what is tested is which
+// matrices and pictures they are told of.
 
 #include <algorithm>
 #include <cstring>
 
 #include "tests/fake_cuda/fake_cuda.h"
-#include "validate/cuda/launch.h"
 #include "validate/cuda/library_error.h"
 #include "validate/cuda/load_libraries.h"
-#include "validate/reference/elementwise.h"
+#include "validate/reference/formulas.h"
 
 namespace {
 
@@ -89,30 +88,6 @@ cudnnStatus_t offer(int* count, Perf* perfs, Algorithm algorithm) {
 namespace plimsoll {
 
 void load_libraries() {}
-
-void launch::accumulate(float* sum, const float* part, std::int64_t n, cudaStream_t stream) {
-  fake::enqueue(stream, [=] { plain::accumulate(sum, part, n); });
-}
-void launch::mask_scores(float* scores, std::int64_t rows, std::int64_t sequence, cudaStream_t stream) {
-  fake::enqueue(stream, [=] { plain::mask_scores(scores, rows, sequence); });
-}
-void launch::transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y,
-                       cudaStream_t stream) {
-  fake::enqueue(stream, [=] { plain::transpose(x, outer, a, b, y); });
-}
-std::int64_t launch::column_sums_scratch(RowSizes) {
-  return 64;
-}
-void launch::column_sums(const float* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
-  fake::enqueue(stream, [=] {
-    std::memset(scratch, 0xFF, 64);
-    plain::column_sums(x, s.rows, s.columns, sums);
-  });
-}
-void launch::lstm_cell_half(const float* dnext, const float* gates, const float* state, std::int64_t batch,
-                            std::int64_t width, float* dstate, cudaStream_t stream) {
-  fake::enqueue(stream, [=] { plain::lstm_cell_half(dnext, gates, state, batch, width, dstate); });
-}
 
 }  // namespace plimsoll
 
