@@ -91,6 +91,7 @@ void load_libraries() {}
 
 }  // namespace plimsoll
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the names are ours, the functions the libraries'.
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
@@ -372,3 +373,4 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t, cudnnPoolingDescriptor_t poolin
 }
 
 }  // extern "C"
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
