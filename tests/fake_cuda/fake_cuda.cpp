@@ -133,7 +133,6 @@ std::size_t device_bytes() {
 
 using plimsoll::state;
 
-// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the names are ours, the functions the libraries'.
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -310,4 +309,3 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
 }
 
 }  // extern "C"
-// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -91,7 +91,6 @@ void load_libraries() {}
 
 }  // namespace plimsoll
 
-// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the names are ours, the functions the libraries'.
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
@@ -373,4 +372,3 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t, cudnnPoolingDescriptor_t poolin
 }
 
 }  // extern "C"
-// NOLINTEND(readability-inconsistent-declaration-parameter-name)

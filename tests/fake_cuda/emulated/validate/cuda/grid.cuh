@@ -14,7 +14,6 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "validate/cuda/cuda_error.h"
 
-// NOLINTBEGIN(bugprone-reserved-identifier): these are CUDA's names.
 #undef __device__
 #undef __global__
 #undef __shared__
@@ -32,7 +31,6 @@ inline thread_local std::barrier<>* block_barrier = nullptr;
 inline void __syncthreads() {
   block_barrier->arrive_and_wait();
 }
-// NOLINTEND(bugprone-reserved-identifier)
 
 template <class Work>
 void for_each(std::int64_t n, cudaStream_t stream, Work work) {
