@@ -64,7 +64,8 @@ std::vector<std::string> sources() {
   for (const char* folder : {"sim", "traces", "platforms", "strategies", "validate", "experiments"}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension();
-      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh") files.push_back(fs::relative(entry.path(), root));
+      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh")
+        files.push_back(fs::relative(entry.path(), root));
     }
   }
   std::ranges::sort(files);

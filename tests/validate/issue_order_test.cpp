@@ -3,6 +3,7 @@
 #include "validate/device/issue_order.h"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 
 #include "sim/core/check.h"
@@ -81,9 +82,9 @@ TEST_CASE("whatever dates are expected, the order keeps streams and waits", "[de
 std::size_t overlaps(const Schedule& schedule, const std::vector<IssueEvent>& order) {
   const auto places = positions(schedule, order);
   std::size_t count = 0;
-  for (const auto& [begin, end] : places) {
-    count += static_cast<std::size_t>(
-        std::ranges::count_if(places, [&](const auto& other) { return begin < other.first && other.first < end; }));
+  for (const auto& own : places) {
+    count += static_cast<std::size_t>(std::ranges::count_if(
+        places, [&](const auto& other) { return own.first < other.first && other.first < own.second; }));
   }
   return count;
 }
@@ -141,7 +142,7 @@ class Endless : public SegmentSource {
  public:
   std::byte* take(Bytes bytes) override {
     next_ += static_cast<std::uintptr_t>(bytes.count);
-    return reinterpret_cast<std::byte*>(next_ - static_cast<std::uintptr_t>(bytes.count));
+    return std::bit_cast<std::byte*>(next_ - static_cast<std::uintptr_t>(bytes.count));
   }
   void give_back(std::byte*, Bytes) override {}
 

@@ -3,6 +3,7 @@
 #include "validate/device/run_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
@@ -21,7 +22,7 @@ class FakeDevice : public SegmentSource {
 
   std::byte* take(Bytes bytes) override {
     if (taken() + bytes > size_) return nullptr;
-    auto* address = reinterpret_cast<std::byte*>(next_);
+    auto* address = std::bit_cast<std::byte*>(next_);
     next_ += static_cast<std::uintptr_t>(bytes.count) + 4096;
     segments[address] = bytes;
     return address;

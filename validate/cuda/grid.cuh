@@ -1,5 +1,5 @@
 #pragma once
-// One thread an element, as many blocks as that takes.
+// How kernels are launched: one thread an element, or blocks of threads that work together.
 
 #include <cuda_runtime.h>
 
@@ -25,6 +25,13 @@ void for_each(std::int64_t n, cudaStream_t stream, Work work) {
   constexpr std::int64_t most_blocks = 1 << 20;
   const std::int64_t blocks = std::min(most_blocks, (n + block_threads - 1) / block_threads);
   for_each_kernel<<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(n, work);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+/// A kernel of blocks; the launch is checked, the kernel runs later.
+template <class... Parameters, class... Arguments>
+void launch_blocks(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream, Arguments... arguments) {
+  kernel<<<grid, block, 0, stream>>>(arguments...);
   CUDA_CHECK(cudaGetLastError());
 }
 

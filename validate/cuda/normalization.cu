@@ -51,9 +51,8 @@ template <class Term, class Use>
 void sum_columns(RowSizes s, Pair* partials, cudaStream_t stream, Term term, Use use) {
   const std::int64_t chunks = chunks_of(s), columns = s.columns;
   const dim3 grid(static_cast<unsigned>((columns + tile_columns - 1) / tile_columns), static_cast<unsigned>(chunks));
-  column_partials<<<grid, dim3(tile_columns, tile_rows), 0, stream>>>(s, (s.rows + chunks - 1) / chunks, partials,
-                                                                      term);
-  CUDA_CHECK(cudaGetLastError());
+  launch_blocks(column_partials<Term>, grid, dim3(tile_columns, tile_rows), stream, s, (s.rows + chunks - 1) / chunks,
+                partials, term);
   for_each(columns, stream, [=] __device__(std::int64_t c) {
     Pair sum{0, 0};
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -296,15 +295,13 @@ void batch_norm_weight_gradient(const float* x, const float* dy, RowSizes s, voi
 }
 
 void layer_norm(const float* x, const float* scale, const float* shift, RowSizes s, float* y, cudaStream_t stream) {
-  layer_norm_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, scale, shift, s.columns, y);
-  CUDA_CHECK(cudaGetLastError());
+  launch_blocks(layer_norm_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, shift, s.columns, y);
 }
 
 void layer_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, float* dx,
                                cudaStream_t stream) {
-  layer_norm_input_gradient_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, scale, dy, s.columns,
-                                                                                                dx);
-  CUDA_CHECK(cudaGetLastError());
+  launch_blocks(layer_norm_input_gradient_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, dy,
+                s.columns, dx);
 }
 
 std::int64_t layer_norm_weight_scratch(RowSizes s) {
@@ -316,20 +313,18 @@ void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes s, voi
   auto* partials = static_cast<Pair*>(scratch);
   auto* mean = reinterpret_cast<float*>(partials + chunks_of(s) * s.columns);
   float* variance = mean + s.rows;
-  row_statistics_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, s.columns, mean, variance);
-  CUDA_CHECK(cudaGetLastError());
+  launch_blocks(row_statistics_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, mean,
+                variance);
   sum_columns(s, partials, stream, RowGradientOf{x, dy, mean, variance, s.columns},
               StoreWeightGradients{dscale, dshift});
 }
 
 void softmax(const float* x, RowSizes s, float* y, cudaStream_t stream) {
-  softmax_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(x, s.columns, y);
-  CUDA_CHECK(cudaGetLastError());
+  launch_blocks(softmax_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, y);
 }
 
 void softmax_gradient(const float* y, const float* dy, RowSizes s, float* dx, cudaStream_t stream) {
-  softmax_gradient_kernel<<<static_cast<unsigned>(s.rows), block_threads, 0, stream>>>(y, dy, s.columns, dx);
-  CUDA_CHECK(cudaGetLastError());
+  launch_blocks(softmax_gradient_kernel, static_cast<unsigned>(s.rows), block_threads, stream, y, dy, s.columns, dx);
 }
 
 }  // namespace plimsoll::launch

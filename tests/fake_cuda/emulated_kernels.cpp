@@ -1,0 +1,6 @@
+// Our CUDA kernels as plain C++: the same sources, on the grid.cuh of this folder.
+
+#include "validate/cuda/compression.cu"    // NOLINT(bugprone-suspicious-include)
+#include "validate/cuda/elementwise.cu"    // NOLINT(bugprone-suspicious-include)
+#include "validate/cuda/layers.cu"         // NOLINT(bugprone-suspicious-include)
+#include "validate/cuda/normalization.cu"  // NOLINT(bugprone-suspicious-include)

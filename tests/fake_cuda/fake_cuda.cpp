@@ -1,0 +1,311 @@
+#include "tests/fake_cuda/fake_cuda.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+struct CUevent_st {
+  bool recorded = false, done = false;
+  float date = 0;
+};
+
+struct CUstream_st {
+  struct Work {
+    std::function<void()> run;
+    const CUevent_st* after = nullptr;
+  };
+  std::deque<Work> queue;
+};
+
+struct CUmemPoolHandle_st {
+  int gpu = 0;
+  std::uint64_t used = 0, used_high = 0;
+};
+
+namespace plimsoll {
+namespace {
+
+using fake::Machine;
+
+struct Allocation {
+  int gpu = 0;
+  std::size_t bytes = 0;
+  std::unique_ptr<std::byte[]> storage;
+};
+
+struct State {
+  Machine machine;
+  std::mt19937_64 random;
+  std::vector<CUstream_st*> streams;
+  std::map<void*, Allocation> device, host;
+  int current = 0, records = 0;
+  float clock = 0;
+};
+
+State& state() {
+  static State all;
+  return all;
+}
+
+/// Runs the head of a random stream that may run; no where none may.
+bool run_one() {
+  State& s = state();
+  std::vector<CUstream_st*> ready;
+  for (CUstream_st* stream : s.streams) {
+    if (stream->queue.empty()) continue;
+    const CUevent_st* after = stream->queue.front().after;
+    if (after == nullptr || after->done) ready.push_back(stream);
+  }
+  if (ready.empty()) return false;
+  CUstream_st* stream = ready[s.random() % ready.size()];
+  const CUstream_st::Work work = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  s.clock += 0.25F;  // so that dates are exact
+  work.run();
+  return true;
+}
+
+/// The GPUs get somewhat further while the host does something.
+void let_pass() {
+  for (std::uint64_t turns = state().random() % 4; turns > 0; --turns) run_one();
+}
+
+/// An error where streams wait for each other for ever.
+cudaError_t drain() {
+  while (run_one()) {
+  }
+  const bool empty = std::ranges::all_of(state().streams, [](const CUstream_st* s) { return s->queue.empty(); });
+  return empty ? cudaSuccess : cudaErrorLaunchTimeout;
+}
+
+void* aligned_in(const Allocation& made) {
+  const auto address = reinterpret_cast<std::uintptr_t>(made.storage.get());
+  return made.storage.get() + (512 - address % 512) % 512;
+}
+
+void* allocated(std::map<void*, Allocation>& where, int gpu, std::size_t bytes) {
+  Allocation made{gpu, bytes, std::make_unique<std::byte[]>(bytes + 512)};
+  void* address = aligned_in(made);
+  std::memset(address, 0xFF, bytes);
+  where[address] = std::move(made);
+  return address;
+}
+
+std::size_t bytes_on(int gpu) {
+  std::size_t sum = 0;
+  for (const auto& [address, made] : state().device) sum += made.gpu == gpu ? made.bytes : 0;
+  return sum;
+}
+
+bool has_room(int gpu, std::size_t bytes) {
+  return bytes_on(gpu) + bytes <= state().machine.memory;
+}
+
+}  // namespace
+
+namespace fake {
+
+void begin(const Machine& machine) {
+  State& s = state();
+  s = State{};
+  s.machine = machine;
+  s.random.seed(machine.seed);
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  stream->queue.push_back({std::move(work), nullptr});
+  let_pass();
+}
+
+std::size_t device_bytes() {
+  std::size_t sum = 0;
+  for (const auto& [address, made] : state().device) sum += made.bytes;
+  return sum;
+}
+
+}  // namespace fake
+
+}  // namespace plimsoll
+
+using plimsoll::state;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = state().machine.gpus;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int gpu) {
+  state().current = gpu;
+  return gpu < state().machine.gpus ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaDeviceSynchronize() {
+  return plimsoll::drain();
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return plimsoll::drain();
+}
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "another error";
+}
+const char* cudaGetErrorString(cudaError_t) {
+  return "made up";
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new CUstream_st;
+  state().streams.push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  plimsoll::drain();
+  std::erase(state().streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (!event->recorded) return cudaErrorInvalidValue;  // CUDA would not wait at all
+  stream->queue.push_back({[] {}, event});
+  plimsoll::let_pass();
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  plimsoll::fake::enqueue(stream, [=] { function(data); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (state().machine.record_that_fails == state().records++) return cudaErrorLaunchFailure;
+  event->recorded = true;
+  plimsoll::fake::enqueue(stream, [event] {
+    event->done = true;
+    event->date = state().clock;
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->done || !end->done) return cudaErrorNotReady;
+  *milliseconds = end->date - start->date;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** address, size_t bytes) {
+  if (!plimsoll::has_room(state().current, bytes)) return cudaErrorMemoryAllocation;
+  *address = plimsoll::allocated(state().device, state().current, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* address) {
+  plimsoll::drain();
+  state().device.erase(address);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
+  *address = plimsoll::allocated(state().host, 0, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* address) {
+  plimsoll::drain();
+  state().host.erase(address);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = state().machine.memory;
+  *free = *total - plimsoll::bytes_on(state().current);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);  // streams that block nobody do not wait for it, nor it for them
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* address, int value, size_t bytes) {
+  std::memset(address, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  plimsoll::fake::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
+  plimsoll::fake::enqueue(stream, [=] { std::memset(address, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
+  *pool = new CUmemPoolHandle_st{properties->location.id, 0, 0};
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void*) {
+  if (attribute == cudaMemPoolAttrUsedMemHigh) pool->used_high = pool->used;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  std::memcpy(value, &pool->used_high, sizeof pool->used_high);
+  return cudaSuccess;
+}
+/// Always new memory, which may be written once the stream has come here.
+cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+  if (!plimsoll::has_room(pool->gpu, bytes)) return cudaErrorMemoryAllocation;
+  *address = plimsoll::allocated(state().device, pool->gpu, bytes);
+  pool->used += bytes;
+  pool->used_high = std::max(pool->used_high, pool->used);
+  void* made = *address;
+  plimsoll::fake::enqueue(stream, [=] { std::memset(made, 0xFF, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  plimsoll::fake::enqueue(stream, [address] {
+    const plimsoll::Allocation& made = state().device.at(address);
+    std::memset(address, 0xFF, made.bytes);  // who reads it later reads this; the memory itself stays for him to do so
+    static std::vector<std::unique_ptr<std::byte[]>> graves;
+    graves.push_back(std::move(state().device.at(address).storage));
+    state().device.erase(address);
+  });
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,86 @@
+// Every kernel of the CUDA backend, as plain C++ on made-up streams and libraries, held against the CPU's.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/validate/op_cases.h"
+#include "validate/cuda/cuda_kernel.h"
+#include "validate/cuda/cuda_machine.h"
+#include "validate/cuda/launch.h"
+
+namespace plimsoll {
+namespace {
+
+TEST_CASE("every kind of op does what the CPU's kernel does, within its scratch", "[fake_cuda]") {
+  fake::begin({});
+  std::uint64_t seed = 1;
+  for (const OpCase& c : op_cases()) {
+    INFO(c.op.kind << ", case " << seed);
+    const std::optional<CudaKernel> kernel = make_cuda_kernel(c.graph, c.op, {});
+    REQUIRE(kernel);
+    OpValues values = random_values(c, seed++);
+    const OpValues expected = on_cpu(c, values);
+    const auto scratch_bytes = static_cast<std::size_t>(kernel->scratch.count);
+    std::vector<double> scratch(scratch_bytes / sizeof(double) + 9, 1.25);  // what is behind it must stay as it is
+    KernelArguments arguments;
+    for (std::vector<float>& input : values.inputs) arguments.inputs.push_back(input.data());
+    for (std::vector<float>& output : values.outputs) arguments.outputs.push_back(output.data());
+    arguments.scratch = scratch.data();
+    if (!values.statistics.empty()) arguments.statistics = values.statistics.data();
+    {
+      const OwnedStream stream = new_stream();
+      kernel->run(arguments, {*stream, nullptr, nullptr});
+    }                                                         // is drained
+    for (std::size_t i = 0; i < values.inputs.size(); ++i) {  // updates change them, to the CPU's bits
+      if (c.op.kind == "optimizer") CHECK(values.inputs[i] == expected.inputs[i]);
+    }
+    for (std::size_t o = 0; o < values.outputs.size(); ++o) {
+      CHECK(difference(values.outputs[o], expected.outputs[o]) <= 1e-5);
+    }
+    CHECK(difference(values.statistics, expected.statistics) <= 1e-5);
+    CHECK(std::all_of(scratch.end() - 8, scratch.end(), [](double untouched) { return untouched == 1.25; }));
+  }
+}
+
+TEST_CASE("compression does what the plain loops do, bit for bit", "[fake_cuda]") {
+  fake::begin({});
+  for (const BlockSizes s : {BlockSizes{2, 9, 7, 5, 2}, BlockSizes{3, 1, 33, 4, 4}, BlockSizes{1, 8, 8, 1, 8}}) {
+    std::vector<float> x(static_cast<std::size_t>(s.batch * s.height * s.width * s.channels));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+    std::vector<float> means(static_cast<std::size_t>(s.batch * s.rows() * s.columns() * s.channels)), back(x.size());
+    std::vector<float> plain_means = means, plain_back = back;
+    {
+      const OwnedStream stream = new_stream();
+      launch::block_means(x.data(), s, means.data(), *stream);
+      launch::expand_blocks(means.data(), s, back.data(), *stream);
+    }
+    plain::block_means(x.data(), s, plain_means.data());
+    plain::expand_blocks(plain_means.data(), s, plain_back.data());
+    CHECK(means == plain_means);
+    CHECK(back == plain_back);
+  }
+  const int bits = GENERATE(2, 4, 8);
+  const std::int64_t numbers = GENERATE(1, 64, 129, 1003);
+  for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+    const QuantizeSizes s{numbers, 64, bits};
+    std::vector<float> x(static_cast<std::size_t>(numbers)), scales(static_cast<std::size_t>(2 * s.groups()));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+    std::vector<float> back(x.size()), plain_scales = scales, plain_back = back;
+    std::vector<std::uint8_t> packed(static_cast<std::size_t>(s.packed_bytes())), plain_packed = packed;
+    {
+      const OwnedStream stream = new_stream();
+      launch::quantize(x.data(), s, rounding, 9, scales.data(), packed.data(), *stream);
+      launch::dequantize(packed.data(), scales.data(), s, back.data(), *stream);
+    }
+    plain::quantize(x.data(), s, rounding, 9, plain_scales.data(), plain_packed.data());
+    plain::dequantize(plain_packed.data(), plain_scales.data(), s, plain_back.data());
+    CHECK(scales == plain_scales);
+    CHECK(packed == plain_packed);
+    CHECK(back == plain_back);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
