@@ -22,7 +22,7 @@ function(plimsoll_options target)
   target_compile_definitions(${target} PRIVATE PLIMSOLL_VERSION="${PROJECT_VERSION}"
                                                PLIMSOLL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(PLIMSOLL_SANITIZE)
-    target_compile_options(${target} PUBLIC -fsanitize=address,undefined -fno-sanitize-recover=all -g)
+    target_compile_options(${target} PUBLIC -fsanitize=address,undefined -fno-sanitize-recover=all -g1)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
       # Instrumented code hides from GCC that an empty optional's value is never read; plain builds keep the warning.
       target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
@@ -63,6 +63,15 @@ function(plimsoll_library name)
   target_link_libraries(plimsoll_${name} PRIVATE ${LIB_PRIVATE})
 endfunction()
 
+# Test cases are long and run once: optimizing them takes longer than it saves. Oracles are other files.
+function(long_and_run_once)
+  foreach(source ${ARGN})
+    if(source MATCHES "_test\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+    endif()
+  endforeach()
+endfunction()
+
 # plimsoll_test(name folder LINKS libraries...): Catch2 program test_<name> from the folder's *_test.cpp files.
 function(plimsoll_test name folder)
   cmake_parse_arguments(TEST "" "" "LINKS" ${ARGN})
@@ -70,12 +79,7 @@ function(plimsoll_test name folder)
   if(NOT sources)
     return()
   endif()
-  # Test cases are long and run once: optimizing them takes longer than it saves. Oracles are other files.
-  foreach(source ${sources})
-    if(source MATCHES "_test\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
-    endif()
-  endforeach()
+  long_and_run_once(${sources})
   add_executable(test_${name} ${sources})
   plimsoll_options(test_${name})
   target_link_libraries(test_${name} PRIVATE test_main)

@@ -19,9 +19,7 @@ class Planner {
  public:
   Planner(const Problem& problem, const Schedule& schedule, const Network& network)
       : problem_(problem), graph_(problem.graph), schedule_(schedule), network_(network) {
-    for (std::size_t o = 0; o < network_.graph.ops.size(); ++o) {
-      if (network_.graph.ops[o].phase == Phase::update) updates_[network_.graph.ops[o].name] = id_at<OpId>(o);
-    }
+    for (std::size_t o = 0; o < network_.graph.ops.size(); ++o) ops_[network_.graph.ops[o].name] = id_at<OpId>(o);
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) tensors_[graph_.tensors[t].name] = id_at<TensorId>(t);
     made_.region_of.resize(schedule.buffers.size());
   }
@@ -124,6 +122,10 @@ class Planner {
       for (const Place& place : call.inputs) planned.inputs.push_back(address(place));
       for (const Place& place : call.outputs) planned.outputs.push_back(address(place));
       const Op& kernel = network_.graph[call.op];
+      const auto leaves = [](const Place& place) { return place.tensor.has_value(); };
+      if (std::ranges::any_of(call.outputs, leaves) && !std::ranges::all_of(call.outputs, leaves)) {
+        throw Unsupported{text(s) + " trains a part only of what '" + kernel.name + "' makes gradients for"};
+      }
       if (op.phase != Phase::update && !call.outputs.empty() && call.outputs[0].tensor) {
         planned.accumulates = changed.contains(graph_[*call.outputs[0].tensor].storage);
       }
@@ -142,14 +144,32 @@ class Planner {
       };
       variant = std::ranges::any_of(op.outputs, adds) ? Variant::accumulate : Variant::fresh_gradients;
     }
-    if (!problem_.index) return op_program(network_, step.op, variant);
+    if (!problem_.index) return problem_.transformed ? program_of(op, variant) : op_program(network_, step.op, variant);
     return stage_program(network_, *problem_.index, graph_, op.stage, variant);
+  }
+
+  /// The network's op of the same name, on the scheduled graph's tensors.
+  StepProgram program_of(const Op& op, Variant variant) const {
+    StepProgram program = op_program(network_, ops_.at(op.name), variant);
+    for (KernelCall& call : program.calls) {
+      for (std::vector<Place>* places : {&call.inputs, &call.outputs}) {
+        for (Place& place : *places) {
+          const std::string& name = network_.graph[*place.tensor].name;
+          const auto found = tensors_.find(name);
+          if (found == tensors_.end()) {
+            throw Unsupported{"op '" + op.name + "' also makes '" + name + "', which is not trained"};
+          }
+          place.tensor = found->second;
+        }
+      }
+    }
+    return program;
   }
 
   /// The network's update of the same name, on the scheduled graph's tensors.
   StepProgram update_program(const Op& op) const {
-    const auto found = updates_.find(op.name);
-    EXPECTS(found != updates_.end() && network_.graph[found->second].inputs.size() == op.inputs.size());
+    const auto found = ops_.find(op.name);
+    EXPECTS(found != ops_.end() && network_.graph[found->second].inputs.size() == op.inputs.size());
     KernelCall call{found->second, {}, {}, {}};
     for (const TensorId t : op.inputs) call.inputs.push_back({t, {}});
     return {{std::move(call)}, Bytes{0}};
@@ -170,19 +190,42 @@ class Planner {
   const Graph& graph_;
   const Schedule& schedule_;
   const Network& network_;
-  std::map<std::string, OpId> updates_;      // of the network, by name
+  std::map<std::string, OpId> ops_;          // of the network, by name
   std::map<std::string, TensorId> tensors_;  // of the scheduled graph, by name
   std::map<Key, Open> open_;
   std::set<std::tuple<OpId, std::uint32_t, std::uint32_t>> ran_;  // (op, micro-batch, replica)
   ReplayPlan made_;
 };
 
+std::string says(const std::string& what, Bytes theirs, Bytes ours) {
+  return what + " has " + std::to_string(theirs.count) + " B in the trace and " + std::to_string(ours.count) +
+         " B here";
+}
+
+/// What of a transformed graph is not in the network as it is here, or nothing. Its ops' workspaces are looked at step
+/// by step.
+std::string stranger(const Graph& changed, const Graph& here) {
+  std::map<std::string, Bytes> tensors;
+  for (const Tensor& tensor : here.tensors) {
+    if (!tensors.emplace(tensor.name, tensor.bytes).second) return "two tensors are called '" + tensor.name + "'";
+  }
+  for (const Tensor& tensor : changed.tensors) {
+    const auto found = tensors.find(tensor.name);
+    if (found == tensors.end()) return "there is no '" + tensor.name + "' here";
+    if (found->second != tensor.bytes) return says("'" + tensor.name + "'", tensor.bytes, found->second);
+  }
+  std::set<std::string> ops;
+  for (const Op& op : here.ops) {
+    if (!ops.insert(op.name).second) return "two ops are called '" + op.name + "'";
+  }
+  for (const Op& op : changed.ops) {
+    if (!ops.contains(op.name)) return "there is no op '" + op.name + "' here";
+  }
+  return "";
+}
+
 /// What differs between the trace and the network as it is here, or nothing.
 std::string difference(const Graph& trace, const Graph& here) {
-  const auto says = [](const std::string& what, Bytes theirs, Bytes ours) {
-    return what + " has " + std::to_string(theirs.count) + " B in the trace and " + std::to_string(ours.count) +
-           " B here";
-  };
   if (trace.tensors.size() != here.tensors.size() || trace.ops.size() != here.ops.size()) {
     return "the trace has other tensors and ops";
   }
@@ -219,13 +262,9 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
-  if (problem.transformed) {
-    return ReplayFailure{"network '" + network.graph.name +
-                         "': the strategy changes what is trained, and the replay has no program for that"};
-  }
   const Graph here =
       problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer).graph : network.graph;
-  const std::string differs = difference(problem.graph, here);
+  const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
   try {
     return Planner(problem, schedule, network).run();

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "tests/validate/op_cases.h"
+#include "tests/training/op_cases.h"
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/launch.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/validate/op_cases.h"
+#include "tests/training/op_cases.h"
 #include "validate/cuda/cuda_kernel.h"
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/launch.h"

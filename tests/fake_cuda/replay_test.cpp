@@ -10,7 +10,7 @@
 #include "strategies/common/chain_pass.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/generate/problems.h"
-#include "tests/validate/training.h"
+#include "tests/training/training.h"
 #include "validate/cuda/cuda_replay.h"
 #include "validate/reference/updates.h"
 

@@ -10,7 +10,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/memory/replay.h"
 #include "tests/generate/problems.h"
-#include "tests/validate/training.h"
+#include "tests/training/training.h"
 #include "validate/device/run_memory.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 #include "strategies/common/chain_pass.h"
 #include "strategies/rematerialization/rotor.h"
 #include "tests/generate/problems.h"
-#include "tests/validate/training.h"
+#include "tests/training/training.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,8 @@
 #include <array>
 
 #include "sim/core/check.h"
-#include "tests/validate/training.h"
+#include "tests/training/training.h"
+#include "validate/networks/initial_values.h"
 
 namespace plimsoll {
 namespace {
@@ -29,7 +30,7 @@ std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, const std::
   return budgets;
 }
 
-/// Transforms train something else: their schedules are for another problem, which no network is the program of.
+/// Transforms train something else: see below.
 bool trains_everything(const StrategyInfo& strategy) {
   return strategy.family != Family::transform;
 }
@@ -113,6 +114,53 @@ TEST_CASE("every strategy for graphs trains as plain training does", "[validate]
       if (strategy.chains_only || !trains_everything(strategy) || (is_slow(strategy) && network != graphs.front()))
         continue;
       prove(training, plain, std::string(strategy.name));
+    }
+  }
+}
+
+/// What is trained ends as in plain training, what is frozen as it began.
+void prove_partly_trained(const Training& training, const Plain& plain, const std::string& spec) {
+  INFO(training.problem.graph.name << ", " << spec);
+  const Training partly{transformed(training.problem, parse_spec(spec, "test")),
+                        with_kernels(training.network.network)};
+  REQUIRE(partly.problem.transformed);
+  for (const std::optional<Bytes> budget : budgets_of(training.problem, spec)) {
+    const PlanOutcome outcome = planned(training.problem, spec, budget);
+    const Schedule& schedule = std::get<Plan>(outcome).schedule;
+    const Replayed run = replayed(partly, schedule);
+    CHECK(recount(schedule, run.timeline, partly.problem.platform)[0] == run.timeline.peaks[0].bytes);
+    std::size_t frozen = 0, trained = 0;
+    for (const std::string& name : differing(run, plain.run)) {
+      const auto of_name = [&](const Tensor& tensor) { return tensor.name == name; };
+      const auto tensor = std::ranges::find_if(training.network.network.graph.tensors, of_name);
+      INFO(name);
+      CHECK(tensor->kind == TensorKind::parameter);
+      CHECK(run.values.at(name) == initial_value(*tensor));
+      ++frozen;
+    }
+    for (const Tensor& tensor : partly.problem.graph.tensors) {
+      if (tensor.kind != TensorKind::parameter_gradient) continue;
+      CHECK(run.values.at(tensor.name) == plain.run.values.at(tensor.name));
+      ++trained;
+    }
+    CHECK(frozen > 0);
+    CHECK(trained > 0);
+  }
+}
+
+TEST_CASE("where only chosen parameters are trained, they end as in plain training", "[validate]") {
+  for (const std::string& network : networks) {
+    if (network.starts_with("lstm")) continue;  // its stages share their parameters: nothing is frozen
+    const Training chain = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
+    const Training graph = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 2});
+    const Plain plain_chain = plain_training(chain), plain_graph = plain_training(graph);
+    for (const std::string choice : {"sparse_update", "sparse_update(train=last:2)"}) {
+      for (const std::string then : {"", "|offload_greedy", "|rotor"}) {
+        prove_partly_trained(chain, plain_chain, choice + then);
+      }
+      for (const std::string then : {"", "|offload_greedy", "|greedy_recompute"}) {
+        prove_partly_trained(graph, plain_graph, choice + then);
+      }
     }
   }
 }

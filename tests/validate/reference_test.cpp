@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "tests/validate/op_cases.h"
+#include "tests/training/op_cases.h"
 #include "validate/networks/builders.h"
 #include "validate/reference/compression.h"
 #include "validate/reference/elementwise.h"

@@ -5,7 +5,7 @@
 #include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
 #include "tests/generate/problems.h"
-#include "tests/validate/training.h"
+#include "tests/training/training.h"
 #include "validate/networks/networks.h"
 
 namespace plimsoll {

@@ -109,23 +109,28 @@ std::vector<Bytes> saved_offsets(const Network& network, const std::vector<Tenso
   return offsets;
 }
 
-/// Where a stage finds what is not its own, when only sizes are wanted: places of some tensor.
-Places outside_of(const Network& network, std::size_t stage, bool forward, bool keeps_saved,
-                  const std::map<std::string, TensorId>& named) {
-  const auto at = [&](const std::string& name, Bytes offset = {}) {
-    const auto found = named.find(name);
-    return Place{found == named.end() ? TensorId{} : found->second, offset};
+/// What a step reads and makes, by name; null where only sizes are wanted: then it is everything.
+using Named = const std::map<std::string, TensorId>*;
+
+/// Where a stage finds what is not its own.
+Places outside_of(const Network& network, std::size_t stage, bool forward, bool keeps_saved, Named named) {
+  Places places;
+  const auto add = [&](TensorId t, const std::string& name, Bytes offset = {}) {
+    if (named == nullptr) {
+      places[t] = Place{TensorId{}, offset};
+    } else if (const auto found = named->find(name); found != named->end()) {
+      places[t] = Place{found->second, offset};
+    }
   };
   const auto x = [](std::size_t i) { return "x" + std::to_string(i); };
-  Places places;
   const StageOps ops = ops_of(network, stage);
-  places[network.boundaries[stage]] = at(x(stage));
-  if (stage + 1 < network.boundaries.size()) places[network.boundaries[stage + 1]] = at(x(stage + 1));
+  add(network.boundaries[stage], x(stage));
+  if (stage + 1 < network.boundaries.size()) add(network.boundaries[stage + 1], x(stage + 1));
   if (keeps_saved) {
     Bytes size;
     const std::vector<Bytes> offsets = saved_offsets(network, ops.saved, size);
     for (std::size_t s = 0; s < offsets.size(); ++s) {
-      places[ops.saved[s]] = at("saved by " + network.stage_names[stage], offsets[s]);
+      add(ops.saved[s], "saved by " + network.stage_names[stage], offsets[s]);
     }
   }
   for (const OpId o : forward ? ops.forward : ops.backward) {
@@ -133,23 +138,38 @@ Places outside_of(const Network& network, std::size_t stage, bool forward, bool 
       for (const TensorId t : *list) {
         const Tensor& tensor = network.graph[t];
         if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient) {
-          places[t] = at(tensor.name);
+          add(t, tensor.name);
         }
       }
     }
   }
   if (forward) return places;
-  if (const auto in = boundary_gradient(network, stage)) places[*in] = at("gradient of " + x(stage));
-  if (const auto out = boundary_gradient(network, stage + 1)) places[*out] = at("gradient of " + x(stage + 1));
+  if (const auto in = boundary_gradient(network, stage)) add(*in, "gradient of " + x(stage));
+  if (const auto out = boundary_gradient(network, stage + 1)) add(*out, "gradient of " + x(stage + 1));
   return places;
 }
 
-StepProgram stage_program(const Network& network, std::size_t stage, Variant variant,
-                          const std::map<std::string, TensorId>& named) {
+/// Those that lead to what is wanted outside: where not everything is trained, a part of a backward does.
+std::vector<OpId> leading_outside(const Network& network, const std::vector<OpId>& ops, const Places& outside) {
+  std::vector<OpId> leading;
+  std::set<TensorId> read;
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const Op& op = network.graph[ops[i]];
+    const auto wanted = [&](TensorId t) { return outside.contains(t) || read.contains(t); };
+    if (std::ranges::none_of(op.outputs, wanted)) continue;
+    leading.push_back(ops[i]);
+    read.insert(op.inputs.begin(), op.inputs.end());
+  }
+  std::ranges::reverse(leading);
+  return leading;
+}
+
+StepProgram stage_program(const Network& network, std::size_t stage, Variant variant, Named named) {
   const bool forward = variant == Variant::keep || variant == Variant::nothing;
   const StageOps ops = ops_of(network, stage);
-  return laid_out(network, forward ? ops.forward : ops.backward,
-                  outside_of(network, stage, forward, variant != Variant::nothing, named), variant);
+  const Places outside = outside_of(network, stage, forward, variant != Variant::nothing, named);
+  if (forward) return laid_out(network, ops.forward, outside, variant);
+  return laid_out(network, leading_outside(network, ops.backward, outside), outside, variant);
 }
 
 struct Costs {
@@ -192,7 +212,7 @@ StepProgram stage_program(const Network& network, const ChainGraph& index, const
   for (const std::vector<TensorId>* list : {&op.inputs, &op.outputs}) {
     for (const TensorId t : *list) named[scheduled[t].name] = t;
   }
-  return stage_program(network, stage, variant, named);
+  return stage_program(network, stage, variant, &named);
 }
 
 Chain chain_of(const Network& network) {
@@ -217,10 +237,10 @@ Chain chain_of(const Network& network) {
     saved_offsets(network, ops.saved, inner);
     stage.saved = stage.output + inner;
     stage.input_gradient = s == 0 ? Bytes{0} : network.graph[network.boundaries[s]].bytes;
-    stage.forward_workspace = stage_program(network, s, Variant::keep, {}).workspace;
-    stage.forward_nograd_workspace = stage_program(network, s, Variant::nothing, {}).workspace;
-    stage.backward_workspace = stage_program(network, s, Variant::fresh_gradients, {}).workspace;
-    stage.backward_accumulate_workspace = stage_program(network, s, Variant::accumulate, {}).workspace;
+    stage.forward_workspace = stage_program(network, s, Variant::keep, nullptr).workspace;
+    stage.forward_nograd_workspace = stage_program(network, s, Variant::nothing, nullptr).workspace;
+    stage.backward_workspace = stage_program(network, s, Variant::fresh_gradients, nullptr).workspace;
+    stage.backward_accumulate_workspace = stage_program(network, s, Variant::accumulate, nullptr).workspace;
     stage.keeps_input = reads(network, ops.backward, network.boundaries[s]);
     stage.keeps_output = !is_loss && reads(network, ops.backward, network.boundaries[s + 1]);
     const Costs forward = cost_of(network, ops.forward), backward = cost_of(network, ops.backward);

@@ -38,7 +38,8 @@ StepProgram op_program(const Network&, OpId, Variant);
 /// `accumulate_workspace` of the network's ops must be set.
 Chain chain_of(const Network&);
 
-/// The program of stage `stage`, forward (keep, nothing) or backward, on the tensors of the chain's graph.
+/// The program of stage `stage`, forward (keep, nothing) or backward, on the tensors of the chain's graph. Where the
+/// scheduled op makes less than the network's stage could, only what leads to that is run.
 StepProgram stage_program(const Network&, const ChainGraph& index, const Graph& scheduled, std::size_t stage, Variant);
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_message.hpp>
-#include <catch2/catch_session.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators_all.hpp>
 #include <catch2/matchers/catch_matchers_all.hpp>

@@ -1,4 +1,4 @@
-#include "tests/validate/training.h"
+#include "tests/training/training.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "tests/validate/op_cases.h"
+#include "tests/training/op_cases.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
