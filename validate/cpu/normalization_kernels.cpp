@@ -68,16 +68,15 @@ Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.columns;
             plain::column_statistics(a.in(0), s, sums_of(a, s), mean, variance);
-            execute(primitive, {{DNNL_ARG_SRC, at(all, a.inputs[0])},
-                                {DNNL_ARG_SCALE, at(row, a.inputs[1])},
-                                {DNNL_ARG_SHIFT, at(row, a.inputs[1])},  // must be there, is not read
-                                {DNNL_ARG_MEAN, at(row, mean)},
-                                {DNNL_ARG_VARIANCE, at(row, variance)},
-                                {DNNL_ARG_DIFF_DST, at(all, a.inputs[2])},
-                                {DNNL_ARG_DIFF_SRC, at(all, a.outputs[0])},
-                                {DNNL_ARG_DIFF_SCALE, at(row, floats(a, unused))},
-                                {DNNL_ARG_DIFF_SHIFT, at(row, floats(a, unused) + s.columns)},
-                                {DNNL_ARG_SCRATCHPAD, at(scratch, floats(a, own))}});
+            execute(primitive, as_batch_norm_gradient({{DNNL_ARG_SRC, at(all, a.inputs[0])},
+                                                       {DNNL_ARG_SCALE, at(row, a.inputs[1])},
+                                                       {DNNL_ARG_MEAN, at(row, mean)},
+                                                       {DNNL_ARG_VARIANCE, at(row, variance)},
+                                                       {DNNL_ARG_DIFF_DST, at(all, a.inputs[2])},
+                                                       {DNNL_ARG_DIFF_SRC, at(all, a.outputs[0])},
+                                                       {DNNL_ARG_DIFF_SCALE, at(row, floats(a, unused))},
+                                                       {DNNL_ARG_DIFF_SHIFT, at(row, floats(a, unused) + s.columns)},
+                                                       {DNNL_ARG_SCRATCHPAD, at(scratch, floats(a, own))}}));
           },
           own + Bytes{static_cast<std::int64_t>(scratch.get_size())}};
 }

@@ -1,5 +1,7 @@
 #include "validate/cpu/onednn_layers.h"
 
+#include <algorithm>
+
 namespace plimsoll {
 namespace {
 
@@ -20,6 +22,15 @@ dnnl::primitive_attr scaled(float scale) {
   attributes.set_output_scales(0, {scale});
 #endif
   return attributes;
+}
+
+std::vector<std::pair<int, dnnl::memory>> as_batch_norm_gradient(std::vector<std::pair<int, dnnl::memory>> arguments) {
+#if DNNL_VERSION_MAJOR < 3
+  const auto is_scale = [](const auto& argument) { return argument.first == DNNL_ARG_SCALE; };
+  const dnnl::memory scale = std::ranges::find_if(arguments, is_scale)->second;
+  arguments.emplace_back(DNNL_ARG_SHIFT, scale);
+#endif
+  return arguments;
 }
 
 // Version 3 is told source and destination apart, for softmax also the algorithm, for pooling the dilation.

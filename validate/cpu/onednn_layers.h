@@ -43,6 +43,10 @@ dnnl::layer_normalization_backward::primitive_desc layer_norm_gradient_layer(con
                                                                              const dnnl::memory::desc& statistics,
                                                                              float epsilon);
 
+/// The arguments of the gradient of batch norm: version 2 wants a shift among them, which it does not read; 3 refuses
+/// it.
+std::vector<std::pair<int, dnnl::memory>> as_batch_norm_gradient(std::vector<std::pair<int, dnnl::memory>>);
+
 struct PoolingWindows {
   Dims strides, window, before, behind;
 };
