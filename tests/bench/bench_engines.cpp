@@ -73,6 +73,12 @@ void event_run(benchmark::State& state) {
   report(state, program.step_count(), cpu_seconds() - before);
 }
 
+/// Flattening alone.
+void flattening(benchmark::State& state) {
+  measure(state, workload(state.range(0), state.range(1)),
+          [](const Schedule& s, const Platform& p) { return flatten(s, p); });
+}
+
 void simgrid(benchmark::State& state) {
   measure(state, workload(state.range(0), state.range(1)), simulate_simgrid);
 }
@@ -97,6 +103,7 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(event)->Apply(sizes)->Unit(benchmark::kMillisecond);
 BENCHMARK(event_alike)->Args({8, 100'000})->Args({1024, 100'000})->Unit(benchmark::kMillisecond);
 BENCHMARK(event_run)->Args({8, 100'000})->Args({1024, 100'000})->Unit(benchmark::kMillisecond);
+BENCHMARK(flattening)->Args({8, 2'000})->Args({8, 100'000})->Unit(benchmark::kMillisecond);
 BENCHMARK(simgrid)->Apply(sizes)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(event)->Name("event_small")->Args({8, 2'000})->Unit(benchmark::kMillisecond);
 BENCHMARK(simgrid)->Name("simgrid_small")->Args({8, 2'000})->UseRealTime()->Unit(benchmark::kMillisecond);

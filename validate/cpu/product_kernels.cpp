@@ -1,7 +1,6 @@
 // Matrix products: linear layers and attention, forward and backward.
 
 #include <algorithm>
-#include <cmath>
 
 #include "validate/cpu/kernel_table.h"
 #include "validate/cpu/onednn_layers.h"
@@ -13,9 +12,7 @@ namespace {
 using dnnl::memory;
 
 std::int64_t rows_of(const Tensor& tensor) {
-  std::int64_t rows = 1;
-  for (std::size_t d = 0; d + 1 < tensor.shape.size(); ++d) rows *= tensor.shape[d];
-  return rows;
+  return row_sizes(tensor).rows;
 }
 
 Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc& c, std::size_t first,
@@ -57,16 +54,8 @@ Kernel linear_weight_gradient(const Graph& graph, const Op& op) {
   return kernel;
 }
 
-/// Shapes of attention: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence, ...).
-struct Attention {
-  std::int64_t batch, sequence, width, heads, size;
-
-  Attention(const Tensor& qkv, const Op& op)
-      : batch(qkv.shape[0]),
-        sequence(qkv.shape[1]),
-        width(qkv.shape[2] / 3),
-        heads(whole_attribute(op, "heads")),
-        size(width / heads) {}
+struct Attention : AttentionSizes {
+  using AttentionSizes::AttentionSizes;
 
   /// Query, key or value as (batch, heads, sequence, size), where they lie in a tensor of `columns` columns.
   memory::desc rows(std::int64_t columns) const {
@@ -80,7 +69,6 @@ struct Attention {
     const std::int64_t t = sequence;
     return strided({batch, heads, t, t}, {heads * t * t, t * t, 1, t});
   }
-  float scale() const { return 1.0F / std::sqrt(static_cast<float>(size)); }
 };
 
 struct Part {

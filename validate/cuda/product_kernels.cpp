@@ -1,7 +1,6 @@
 // Matrix products: linear layers and attention, forward and backward.
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <numeric>
 
@@ -75,17 +74,7 @@ CudaKernel lstm_state_gradient(const Graph& graph, const Op& op, const Libraries
 
 // --- attention: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence, ...)
 
-struct Attention {
-  std::int64_t batch, sequence, width, heads, size;
-
-  Attention(const Tensor& qkv, const Op& op)
-      : batch(qkv.shape[0]),
-        sequence(qkv.shape[1]),
-        width(qkv.shape[2] / 3),
-        heads(whole_attribute(op, "heads")),
-        size(width / heads) {}
-  float scale() const { return 1.0F / std::sqrt(static_cast<float>(size)); }
-};
+using Attention = AttentionSizes;
 
 /// A matrix for every picture of the batch and every head, in one of the op's tensors.
 struct HeadMatrices {

@@ -1,5 +1,7 @@
 #include "validate/networks/kernel_arguments.h"
 
+#include <cmath>
+
 #include <algorithm>
 #include <charconv>
 
@@ -45,6 +47,17 @@ void state_workspace(const Graph& graph, Op& op, Bytes scratch) {
 RowSizes row_sizes(const Tensor& tensor) {
   const std::int64_t columns = tensor.shape.back();
   return {tensor.bytes.count / 4 / columns, columns};
+}
+
+AttentionSizes::AttentionSizes(const Tensor& qkv, const Op& op)
+    : batch(qkv.shape[0]),
+      sequence(qkv.shape[1]),
+      width(qkv.shape[2] / 3),
+      heads(whole_attribute(op, "heads")),
+      size(width / heads) {}
+
+float AttentionSizes::scale() const {
+  return 1.0F / std::sqrt(static_cast<float>(size));
 }
 
 }  // namespace plimsoll

@@ -35,4 +35,12 @@ struct RowSizes {
 };
 RowSizes row_sizes(const Tensor&);
 
+/// Of attention: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence, ...).
+struct AttentionSizes {
+  std::int64_t batch, sequence, width, heads, size;
+
+  AttentionSizes(const Tensor& qkv, const Op&);
+  float scale() const;  ///< of the scores: 1 / sqrt(size)
+};
+
 }  // namespace plimsoll
