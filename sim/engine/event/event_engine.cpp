@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "sim/engine/dispatcher.h"
-#include "sim/engine/event/event_tree.h"
 #include "sim/engine/event/flow_network.h"
+#include "sim/engine/event_tree.h"
 
 namespace plimsoll {
 namespace {

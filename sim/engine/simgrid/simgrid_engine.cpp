@@ -8,15 +8,20 @@
 #include <simgrid/version.h>
 #include <xbt/log.h>
 #include <simgrid/kernel/Timer.hpp>
+#include <simgrid/kernel/resource/Model.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/engine/dispatcher.h"
+#include "sim/engine/event_tree.h"
 
 #define SIMGRID_AT_LEAST(major, minor) \
   (SIMGRID_VERSION_MAJOR > (major) || (SIMGRID_VERSION_MAJOR == (major) && SIMGRID_VERSION_MINOR >= (minor)))
@@ -84,6 +89,12 @@ void add_loop(sg4::NetZone& zone, sg4::Host& host, const std::vector<sg4::LinkIn
 #endif
 }
 
+/// Whether its kernels' speed ever changes.
+bool is_slowed_down(const Program& program, std::uint32_t device) {
+  const std::span<const double> speeds = program.speeds_of(device);
+  return std::ranges::any_of(speeds, [&](double speed) { return speed != speeds.front(); });
+}
+
 /// The platform as SimGrid sees it. All that a flow needs is which links it crosses: each route is the way of a host at
 /// the rim of a star to itself, which is the route that SimGrid finds fastest.
 class Star {
@@ -99,25 +110,20 @@ class Star {
     sg4::Engine::get_instance()->seal_platform();
   }
 
+  /// Null where their speed never changes.
   sg4::Host* kernels(std::uint32_t device) const { return kernels_[device]; }
-  sg4::Host* delays(std::uint32_t device) const { return delays_[device]; }
   sg4::Host* route(std::uint32_t route) const { return routes_[route]; }
 
  private:
   /// Speed 1 means that flops are seconds; the other levels are pstates. One core a stream.
   void add_device(const Program& program, std::uint32_t device) {
+    kernels_.push_back(nullptr);
+    const std::uint32_t cores = program.devices[device].kernel_streams;
+    if (cores == 0 || !is_slowed_down(program, device)) return;
     const std::span<const double> speeds = program.speeds_of(device);
-    const auto [first_speed, streams, kernel_streams] = program.devices[device];
-    kernels_.push_back(add_host("kernels", device, {speeds.begin(), speeds.end()}, kernel_streams));
-    delays_.push_back(add_host("delays", device, {1.0}, streams));
-  }
-
-  sg4::Host* add_host(const char* what, std::uint32_t device, const std::vector<double>& speeds, std::uint32_t cores) {
-    if (cores == 0) return nullptr;
-    sg4::Host* host = make_host(*zone_, what + std::to_string(device), speeds);
-    host->set_core_count(static_cast<int>(cores));
-    host->seal();
-    return host;
+    kernels_.back() = make_host(*zone_, "kernels" + std::to_string(device), {speeds.begin(), speeds.end()});
+    kernels_.back()->set_core_count(static_cast<int>(cores));
+    kernels_.back()->seal();
   }
 
   void add_route(const Program& program, std::uint32_t route, const std::vector<sg4::Link*>& links) {
@@ -132,24 +138,30 @@ class Star {
   }
 
   sg4::NetZone* zone_;
-  std::vector<sg4::Host*> kernels_, delays_;  ///< per device; null where nothing runs there
-  std::vector<sg4::Host*> routes_;            ///< null where no link of the route is limited
+  std::vector<sg4::Host*> kernels_;  ///< per device
+  std::vector<sg4::Host*> routes_;   ///< null where no link of the route is limited
 };
 
+/// What can share or be slowed down is an activity of SimGrid's. What takes a known time, latencies included, is a date
+/// in a tree of ours, for the earliest of which a timer of SimGrid's is armed.
 class SimgridLoop {
  public:
   explicit SimgridLoop(const Program& program)
-      : program_(program), star_(program), dispatcher_(program, *this), running_(program.streams.size()) {}
+      : program_(program),
+        star_(program),
+        dispatcher_(program, *this),
+        known_(program.streams.size()),
+        running_(program.streams.size()),
+        activity_(program.streams.size()) {
+    for (simgrid::kernel::resource::Model* model : sg4::Engine::get_instance()->get_all_models()) {
+      untold_.push_back(model->get_finished_action_set());
+    }
+  }
 
   Timeline run() && {
     on_completion([this](const sg4::Activity& activity) { end(activity); });
-    // Where no timer fires at a date, SimGrid looks for the next one before it sees the timer of the flush: as dear as
-    // a date of its own. A timer that does nothing spares that.
-    sg4::Engine::on_time_advance_cb([](double) {
-      const double date = sg4::Engine::get_clock();
-      if (Timer::next() != date) Timer::set(date, [] {});
-    });
     dispatcher_.begin();
+    arm();
     sg4::Engine::get_instance()->run();
     return std::move(dispatcher_).result();
   }
@@ -157,15 +169,17 @@ class SimgridLoop {
   /// Latencies are ours to wait for: a link latency known to SimGrid would weigh the sharing of bandwidth.
   void begin(std::uint32_t id) {
     const ProgramStep& step = program_.steps[id];
-    if (step.kind == StepClass::kernel) {
-      execute(id, star_.kernels(device_of(step)));
-    } else if (step.bytes == 0) {
-      // A step may not end in a timer: timers come before the other ends of the same date.
-      execute(id, star_.delays(device_of(step)));
-    } else if (step.seconds > 0) {
-      Timer::set(sg4::Engine::get_clock() + step.seconds, [this, id] { begin_flow(id); });
+    running_[step.stream] = id;
+    const std::uint32_t device = program_.streams[step.stream].device;
+    if (step.kind != StepClass::kernel) {
+      if (step.seconds > 0) known_.set(step.stream, now_ + step.seconds);
+      if (step.seconds == 0) begin_flow(step);
+    } else if (sg4::Host* host = star_.kernels(device)) {
+      const sg4::ExecPtr exec = sg4::Exec::init();
+      exec->set_flops_amount(step.seconds)->set_host(host);
+      begin_activity(step.stream, *exec);
     } else {
-      begin_flow(id);
+      known_.set(step.stream, now_ + step.seconds / program_.speeds_of(device).front());
     }
   }
 
@@ -174,41 +188,65 @@ class SimgridLoop {
   }
 
  private:
-  std::uint32_t device_of(const ProgramStep& step) const { return program_.streams[step.stream].device; }
-
-  void execute(std::uint32_t id, sg4::Host* host) {
-    const sg4::ExecPtr exec = sg4::Exec::init();
-    exec->set_flops_amount(program_.steps[id].seconds)->set_host(host);
-    begin_activity(id, *exec);
-  }
-
-  void begin_flow(std::uint32_t id) {
-    const ProgramStep& step = program_.steps[id];
+  void begin_flow(const ProgramStep& step) {
     const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.route(step.route), star_.route(step.route));
     comm->set_payload_size(static_cast<std::uint64_t>(step.bytes));
-    begin_activity(id, *comm);
+    begin_activity(step.stream, *comm);
   }
 
   template <class Activity>
-  void begin_activity(std::uint32_t id, Activity& activity) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): the step's number in SimGrid's pointer for its user; never followed
-    activity.set_data(reinterpret_cast<void*>(std::uintptr_t{id} + 1));
-    running_[program_.steps[id].stream] = &activity;
+  void begin_activity(std::uint32_t stream, Activity& activity) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the stream's number in SimGrid's pointer for its user; never followed
+    activity.set_data(reinterpret_cast<void*>(std::uintptr_t{stream} + 1));
+    activity_[stream] = &activity;
     start(activity);
   }
 
-  /// The first end of a date arms a timer for the same date; SimGrid fires it when it has told all ends.
   void end(const sg4::Activity& activity) {
-    const auto id = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_of(activity)) - 1);
-    ended_.push_back(std::move(running_[program_.steps[id].stream]));
-    if (ended_.size() == 1) {
-      const double date = sg4::Engine::get_clock();
-      Timer::set(date, [this, date] {
-        dispatcher_.flush(date);
-        ended_.clear();
-      });
+    const auto stream = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_of(activity)) - 1);
+    if (!std::exchange(some_ended_, true)) ended_.clear();
+    ended_.push_back(std::move(activity_[stream]));
+    dispatcher_.finish(running_[stream]);
+    come_to_date();
+  }
+
+  /// All that happens at the present date. SimGrid fires the timers of a date first, then tells what has ended, one by
+  /// one: the last of them is the one to go on with.
+  void come_to_date() {
+    if (std::ranges::any_of(untold_, [](const auto* actions) { return !actions->empty(); })) return;
+    now_ = sg4::Engine::get_clock();
+    if (take_known()) some_ended_ = true;
+    if (std::exchange(some_ended_, false)) dispatcher_.flush(now_);
+    arm();
+  }
+
+  /// Whether some step has come to its known end; the others due are transfers whose bytes now begin to flow.
+  bool take_known() {
+    if (known_.earliest() >= now_ + same_date_s) return false;
+    due_.clear();
+    known_.append_due(same_date_s, due_);
+    bool some_step_ended = false;
+    for (const std::uint32_t stream : due_) {
+      known_.remove(stream);
+      const ProgramStep& step = program_.steps[running_[stream]];
+      if (step.kind == StepClass::transfer && step.bytes > 0) {
+        begin_flow(step);
+      } else {
+        dispatcher_.finish(running_[stream]);
+        some_step_ended = true;
+      }
     }
-    dispatcher_.finish(id);
+    return some_step_ended;
+  }
+
+  /// A known date never moves, so timers are only ever armed for dates before all others armed.
+  void arm() {
+    if (known_.empty() || (!armed_.empty() && armed_.back() <= known_.earliest())) return;
+    armed_.push_back(known_.earliest());
+    Timer::set(known_.earliest(), [this] {
+      armed_.pop_back();
+      come_to_date();
+    });
   }
 
   static void* data_of(const sg4::Activity& activity) { return activity.get_data<void>(); }
@@ -216,8 +254,16 @@ class SimgridLoop {
   const Program& program_;
   Star star_;
   Dispatcher<SimgridLoop> dispatcher_;
-  std::vector<sg4::ActivityPtr> running_;  ///< per stream: SimGrid forgets an activity that nobody holds
-  std::vector<sg4::ActivityPtr> ended_;    ///< may not be destroyed inside their own callback
+  EventTree known_;                         ///< ends of steps and of latencies
+  std::vector<double> armed_;               ///< dates of timers, the earliest last
+  std::vector<std::uint32_t> running_;      ///< per stream: its step
+  std::vector<std::uint32_t> due_;          ///< streams
+  std::vector<sg4::ActivityPtr> activity_;  ///< per stream: SimGrid forgets an activity that nobody holds
+  std::vector<sg4::ActivityPtr> ended_;     ///< last: they may not be destroyed inside their own callback
+  std::vector<const simgrid::kernel::resource::Action::StateSet*>
+      untold_;               ///< per model: ended, SimGrid has not said so
+  bool some_ended_ = false;  ///< at the present date
+  double now_ = 0;
 };
 
 /// Keeps what is done with a signal, whatever happens in between.
