@@ -13,8 +13,10 @@
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,6 +32,7 @@ namespace plimsoll {
 namespace {
 
 namespace sg4 = simgrid::s4u;
+using simgrid::kernel::resource::Model;
 using simgrid::kernel::timer::Timer;
 
 // What changed its name between versions.
@@ -143,7 +146,8 @@ class Star {
 };
 
 /// What can share or be slowed down is an activity of SimGrid's. What takes a known time, latencies included, is a date
-/// in a tree of ours, for the earliest of which a timer of SimGrid's is armed.
+/// in a tree of ours. Before the date at which SimGrid has the next end to tell, those dates need no SimGrid: the loop
+/// runs ahead of SimGrid's clock until a step wants something of it, and has that wait for its date by a timer.
 class SimgridLoop {
  public:
   explicit SimgridLoop(const Program& program)
@@ -153,14 +157,13 @@ class SimgridLoop {
         known_(program.streams.size()),
         running_(program.streams.size()),
         activity_(program.streams.size()) {
-    for (simgrid::kernel::resource::Model* model : sg4::Engine::get_instance()->get_all_models()) {
-      untold_.push_back(model->get_finished_action_set());
-    }
+    for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) runs_ahead_ &= star_.kernels(d) == nullptr;
   }
 
   Timeline run() && {
     on_completion([this](const sg4::Activity& activity) { end(activity); });
     dispatcher_.begin();
+    begin_flows();
     arm();
     sg4::Engine::get_instance()->run();
     return std::move(dispatcher_).result();
@@ -173,7 +176,7 @@ class SimgridLoop {
     const std::uint32_t device = program_.streams[step.stream].device;
     if (step.kind != StepClass::kernel) {
       if (step.seconds > 0) known_.set(step.stream, now_ + step.seconds);
-      if (step.seconds == 0) begin_flow(step);
+      if (step.seconds == 0) flows_.push_back(id);
     } else if (sg4::Host* host = star_.kernels(device)) {
       const sg4::ExecPtr exec = sg4::Exec::init();
       exec->set_flops_amount(step.seconds)->set_host(host);
@@ -188,10 +191,69 @@ class SimgridLoop {
   }
 
  private:
-  void begin_flow(const ProgramStep& step) {
-    const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.route(step.route), star_.route(step.route));
-    comm->set_payload_size(static_cast<std::uint64_t>(step.bytes));
-    begin_activity(step.stream, *comm);
+  void end(const sg4::Activity& activity) {
+    const double date = sg4::Engine::get_clock();
+    if (date < now_) throw EngineError("SimGrid has a step end at a date that it had said nothing would happen before");
+    const auto stream = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_of(activity)) - 1);
+    if (!std::exchange(some_ended_, true)) ended_.clear();
+    ended_.push_back(std::move(activity_[stream]));
+    dispatcher_.finish(running_[stream]);
+    if (!all_are_told()) return;
+    come_to(date);
+    arm();
+  }
+
+  /// SimGrid fires the timers of a date first, then tells what has ended, one by one: the last is the one to go on
+  /// with.
+  bool all_are_told() const {
+    return std::ranges::all_of(models_, [](Model* model) { return model->get_finished_action_set()->empty(); });
+  }
+
+  void come_to(double date) {
+    now_ = date;
+    take_known();
+    if (std::exchange(some_ended_, false)) dispatcher_.flush(now_);
+    begin_flows();
+  }
+
+  /// Through the dates before SimGrid has the next end to tell. Not where an end is being told: SimGrid has not yet
+  /// taken that flow off its links.
+  void run_ahead() {
+    if (!runs_ahead_ || known_.empty()) return;
+    const double next_end = next_end_of_simgrid();
+    while (flows_.empty() && known_.earliest() < next_end - same_date_s) {
+      now_ = known_.earliest();
+      take_known();
+      if (std::exchange(some_ended_, false)) dispatcher_.flush(now_);
+    }
+  }
+
+  /// Steps that come to their known end, and transfers whose bytes now begin to flow.
+  void take_known() {
+    if (known_.earliest() >= now_ + same_date_s) return;
+    due_.clear();
+    known_.append_due(same_date_s, due_);
+    for (const std::uint32_t stream : due_) {
+      known_.remove(stream);
+      const ProgramStep& step = program_.steps[running_[stream]];
+      if (step.kind == StepClass::transfer && step.bytes > 0) {
+        flows_.push_back(running_[stream]);
+      } else {
+        dispatcher_.finish(running_[stream]);
+        some_ended_ = true;
+      }
+    }
+  }
+
+  /// Only at SimGrid's date.
+  void begin_flows() {
+    for (const std::uint32_t id : flows_) {
+      const ProgramStep& step = program_.steps[id];
+      const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.route(step.route), star_.route(step.route));
+      comm->set_payload_size(static_cast<std::uint64_t>(step.bytes));
+      begin_activity(step.stream, *comm);
+    }
+    flows_.clear();
   }
 
   template <class Activity>
@@ -202,50 +264,31 @@ class SimgridLoop {
     start(activity);
   }
 
-  void end(const sg4::Activity& activity) {
-    const auto stream = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_of(activity)) - 1);
-    if (!std::exchange(some_ended_, true)) ended_.clear();
-    ended_.push_back(std::move(activity_[stream]));
-    dispatcher_.finish(running_[stream]);
-    come_to_date();
-  }
-
-  /// All that happens at the present date. SimGrid fires the timers of a date first, then tells what has ended, one by
-  /// one: the last of them is the one to go on with.
-  void come_to_date() {
-    if (std::ranges::any_of(untold_, [](const auto* actions) { return !actions->empty(); })) return;
-    now_ = sg4::Engine::get_clock();
-    if (take_known()) some_ended_ = true;
-    if (std::exchange(some_ended_, false)) dispatcher_.flush(now_);
-    arm();
-  }
-
-  /// Whether some step has come to its known end; the others due are transfers whose bytes now begin to flow.
-  bool take_known() {
-    if (known_.earliest() >= now_ + same_date_s) return false;
-    due_.clear();
-    known_.append_due(same_date_s, due_);
-    bool some_step_ended = false;
-    for (const std::uint32_t stream : due_) {
-      known_.remove(stream);
-      const ProgramStep& step = program_.steps[running_[stream]];
-      if (step.kind == StepClass::transfer && step.bytes > 0) {
-        begin_flow(step);
-      } else {
-        dispatcher_.finish(running_[stream]);
-        some_step_ended = true;
-      }
+  /// What SimGrid's own loop asks its models before it lets time pass.
+  double next_end_of_simgrid() const {
+    const double clock = sg4::Engine::get_clock();
+    double next = std::numeric_limits<double>::infinity();
+    for (Model* model : models_) {
+      const double wait = model->next_occurring_event(clock);
+      if (wait >= 0) next = std::min(next, clock + wait);
     }
-    return some_step_ended;
+    return next;
   }
 
-  /// A known date never moves, so timers are only ever armed for dates before all others armed.
+  /// One timer at most, for the flows that wait or for the next known date.
   void arm() {
-    if (known_.empty() || (!armed_.empty() && armed_.back() <= known_.earliest())) return;
-    armed_.push_back(known_.earliest());
-    Timer::set(known_.earliest(), [this] {
-      armed_.pop_back();
-      come_to_date();
+    const double date = flows_.empty() ? known_.earliest() : now_;
+    if (timer_ != nullptr) {
+      if (timer_->get_date() == date) return;
+      std::exchange(timer_, nullptr)->remove();
+    }
+    if (!std::isfinite(date)) return;
+    timer_ = Timer::set(date, [this] {
+      timer_ = nullptr;
+      if (!all_are_told()) return;
+      come_to(sg4::Engine::get_clock());
+      run_ahead();
+      arm();
     });
   }
 
@@ -254,15 +297,16 @@ class SimgridLoop {
   const Program& program_;
   Star star_;
   Dispatcher<SimgridLoop> dispatcher_;
+  const std::vector<Model*> models_ = sg4::Engine::get_instance()->get_all_models();
   EventTree known_;                         ///< ends of steps and of latencies
-  std::vector<double> armed_;               ///< dates of timers, the earliest last
   std::vector<std::uint32_t> running_;      ///< per stream: its step
   std::vector<std::uint32_t> due_;          ///< streams
+  std::vector<std::uint32_t> flows_;        ///< steps whose bytes begin to flow at `now_`
   std::vector<sg4::ActivityPtr> activity_;  ///< per stream: SimGrid forgets an activity that nobody holds
   std::vector<sg4::ActivityPtr> ended_;     ///< last: they may not be destroyed inside their own callback
-  std::vector<const simgrid::kernel::resource::Action::StateSet*>
-      untold_;               ///< per model: ended, SimGrid has not said so
-  bool some_ended_ = false;  ///< at the present date
+  Timer* timer_ = nullptr;
+  bool runs_ahead_ = true;   ///< not where SimGrid slows kernels down
+  bool some_ended_ = false;  ///< at `now_`
   double now_ = 0;
 };
 
