@@ -3,17 +3,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
+#include <memory>
 #include <string>
 #include <system_error>
 
 #include "sim/engine/engine_error.h"
 #include "sim/engine/simgrid/isolated_run.h"
+#include "sim/engine/simgrid/shared_memory.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/engine/simgrid/simgrid_run.h"
 
@@ -21,6 +23,8 @@ namespace plimsoll {
 namespace {
 
 enum class Outcome : std::uint8_t { timeline, error, interrupted };
+
+constexpr std::size_t longest_message = 4096;
 
 /// The other end of the socket is gone.
 struct Closed {};
@@ -47,33 +51,6 @@ void receive_all(int socket, void* data, std::size_t size) {
   }
 }
 
-template <class T>
-void send_value(int socket, const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  send_all(socket, &value, sizeof value);
-}
-
-template <class T>
-T receive_value(int socket) {
-  T value;
-  receive_all(socket, &value, sizeof value);
-  return value;
-}
-
-/// Vectors and strings of plain values.
-template <class List>
-void send_list(int socket, const List& list) {
-  static_assert(std::is_trivially_copyable_v<typename List::value_type>);
-  send_value(socket, std::uint64_t{list.size()});
-  send_all(socket, list.data(), list.size() * sizeof(typename List::value_type));
-}
-
-template <class List>
-void receive_list(int socket, List& list) {
-  list.resize(receive_value<std::uint64_t>(socket));
-  receive_all(socket, list.data(), list.size() * sizeof(typename List::value_type));
-}
-
 template <class AnyProgram, class Visit>
 void for_each_array(AnyProgram& p, Visit visit) {
   visit(p.steps), visit(p.predecessors), visit(p.successors), visit(p.allocations), visit(p.frees);
@@ -81,34 +58,74 @@ void for_each_array(AnyProgram& p, Visit visit) {
   visit(p.devices), visit(p.speeds), visit(p.resident);
 }
 
-void answer(int socket, const Program& program) {
-  std::optional<Timeline> timeline;
+constexpr std::size_t arrays = 13;
+
+/// What goes to the server: the lengths of the program that lies in the shared memory.
+struct Request {
+  std::size_t size = 0;  ///< of the shared memory, enough for the program and for its timeline
+  std::array<std::size_t, arrays> lengths{};
+};
+
+/// What comes back: a timeline, or `message_size` characters, in the shared memory.
+struct Reply {
   Outcome outcome = Outcome::timeline;
-  std::string error;
-  try {
-    timeline = run_isolated(program);
-  } catch (const SimulationInterrupted& interrupted) {
-    outcome = Outcome::interrupted;
-    error = interrupted.what();
-  } catch (const std::exception& failure) {
-    outcome = Outcome::error;
-    error = failure.what();
-  }
-  send_value(socket, outcome);
-  if (!timeline) return send_list(socket, error);
-  send_value(socket, timeline->makespan);
-  send_list(socket, timeline->steps);
-  send_list(socket, timeline->peaks);
+  std::size_t message_size = 0;
+};
+
+Request write_program(const Program& program, SharedMemory& memory) {
+  Request request;
+  std::size_t at = 0;
+  for_each_array(program, [&](const auto& list) {
+    request.lengths[at++] = list.size();
+    request.size += list.size() * sizeof list[0];
+  });
+  request.size = std::max(request.size, size_of_timeline(program.step_count(), program.resident.size()));
+  memory.fit(request.size);
+  MemoryWriter writer(memory.data());
+  for_each_array(program, [&](const auto& list) { writer.put(list.data(), list.size()); });
+  return request;
 }
 
-[[noreturn]] void be_the_server(int socket) {
+/// Into arrays that the last program may have left.
+void read_program(const Request& request, SharedMemory& memory, Program& program) {
+  memory.fit(request.size);
+  MemoryReader reader(memory.data());
+  std::size_t at = 0;
+  for_each_array(program, [&](auto& list) {
+    list.resize(request.lengths[at++]);
+    reader.take(list.data(), list.size());
+  });
+}
+
+Reply reply_to(const Program& program, SharedMemory& memory) {
+  Reply reply;
+  std::string message;
+  try {
+    run_isolated(program, memory);
+  } catch (const SimulationInterrupted& interrupted) {
+    reply.outcome = Outcome::interrupted;
+    message = interrupted.what();
+  } catch (const std::exception& failure) {
+    reply.outcome = Outcome::error;
+    message = failure.what();
+  }
+  message.resize(std::min(message.size(), longest_message));
+  reply.message_size = message.size();
+  MemoryWriter(memory.data()).put(message.data(), message.size());
+  return reply;
+}
+
+[[noreturn]] void be_the_server(int socket, SharedMemory& memory) {
   try {
     prepare_simgrid();
     std::signal(SIGINT, SIG_IGN);
+    Program program;
     while (true) {
-      Program program;
-      for_each_array(program, [&](auto& list) { receive_list(socket, list); });
-      answer(socket, program);
+      Request request;
+      receive_all(socket, &request, sizeof request);
+      read_program(request, memory, program);
+      const Reply reply = reply_to(program, memory);
+      send_all(socket, &reply, sizeof reply);
     }
   } catch (const Closed&) {
     _exit(0);
@@ -119,7 +136,8 @@ void answer(int socket, const Program& program) {
 
 }  // namespace
 
-SimgridForkserver::SimgridForkserver() {
+SimgridForkserver::SimgridForkserver() : memory_(std::make_unique<SharedMemory>()) {
+  memory_->fit(longest_message);
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw EngineError("SimGrid server: socketpair: " + std::generic_category().message(errno));
@@ -133,7 +151,7 @@ SimgridForkserver::SimgridForkserver() {
   }
   if (server_ == 0) {
     close(ends[0]);
-    be_the_server(ends[1]);
+    be_the_server(ends[1], *memory_);
   }
   close(ends[1]);
   socket_ = ends[0];
@@ -151,25 +169,26 @@ Timeline SimgridForkserver::simulate(const Schedule& schedule, const Platform& p
 
 Timeline SimgridForkserver::simulate(const Program& program) try {
   const std::lock_guard lock(one_at_a_time_);
-  for_each_array(program, [&](const auto& list) { send_list(socket_, list); });
-  const auto outcome = receive_value<Outcome>(socket_);
-  if (outcome == Outcome::timeline) {
-    Timeline timeline;
-    timeline.makespan = receive_value<Seconds>(socket_);
-    receive_list(socket_, timeline.steps);
-    receive_list(socket_, timeline.peaks);
-    return timeline;
+  const Request request = write_program(program, *memory_);
+  send_all(socket_, &request, sizeof request);
+  Reply reply;
+  receive_all(socket_, &reply, sizeof reply);
+  if (reply.outcome == Outcome::timeline) {
+    return read_timeline(*memory_, program.step_count(), program.resident.size());
   }
-  std::string error;
-  receive_list(socket_, error);
-  if (outcome == Outcome::interrupted) throw SimulationInterrupted(error);
-  throw EngineError(error);
+  std::string message(reply.message_size, ' ');
+  MemoryReader(memory_->data()).take(message.data(), message.size());
+  if (reply.outcome == Outcome::interrupted) throw SimulationInterrupted(message);
+  throw EngineError(message);
 } catch (const Closed&) {
   throw EngineError("SimGrid server: the process is gone");
 }
 
 Timeline simulate_simgrid(const Schedule& schedule, const Platform& platform) {
-  return run_isolated(flatten(schedule, platform));
+  const Program program = flatten(schedule, platform);
+  SharedMemory memory;
+  run_isolated(program, memory);
+  return read_timeline(memory, program.step_count(), program.resident.size());
 }
 
 }  // namespace plimsoll

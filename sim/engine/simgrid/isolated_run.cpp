@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <system_error>
@@ -24,55 +23,12 @@ namespace {
   throw EngineError(std::string("SimGrid simulation: ") + what + ": " + std::generic_category().message(errno));
 }
 
-/// Memory that parent and child both see: the child's timeline.
-class SharedTimeline {
- public:
-  explicit SharedTimeline(const Program& program)
-      : steps_(program.step_count()),
-        peaks_(program.resident.size()),
-        size_(sizeof(Seconds) + steps_ * sizeof(Interval) + peaks_ * sizeof(MemoryPeak)) {
-    void* const memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw_system_error("mmap");
-    memory_ = static_cast<std::byte*>(memory);
-  }
-  ~SharedTimeline() { munmap(memory_, size_); }
-  SharedTimeline(const SharedTimeline&) = delete;
-  SharedTimeline& operator=(const SharedTimeline&) = delete;
-
-  void write(const Timeline& timeline) {
-    std::byte* at = memory_;
-    at = put(at, &timeline.makespan, 1);
-    at = put(at, timeline.peaks.data(), peaks_);
-    put(at, timeline.steps.data(), steps_);
-  }
-
-  Timeline read() const {
-    Timeline timeline;
-    timeline.steps.resize(steps_);
-    timeline.peaks.resize(peaks_);
-    const std::byte* at = memory_;
-    at = take(at, &timeline.makespan, 1);
-    at = take(at, timeline.peaks.data(), peaks_);
-    take(at, timeline.steps.data(), steps_);
-    return timeline;
-  }
-
- private:
-  template <class T>
-  static std::byte* put(std::byte* at, const T* items, std::size_t count) {
-    if (count > 0) std::memcpy(at, items, count * sizeof(T));
-    return at + count * sizeof(T);
-  }
-
-  template <class T>
-  static const std::byte* take(const std::byte* at, T* items, std::size_t count) {
-    if (count > 0) std::memcpy(items, at, count * sizeof(T));
-    return at + count * sizeof(T);
-  }
-
-  std::size_t steps_, peaks_, size_;
-  std::byte* memory_ = nullptr;
-};
+void write_timeline(const Timeline& timeline, SharedMemory& memory) {
+  MemoryWriter writer(memory.data());
+  writer.put(&timeline.makespan, 1);
+  writer.put(timeline.peaks.data(), timeline.peaks.size());
+  writer.put(timeline.steps.data(), timeline.steps.size());
+}
 
 /// A nameless file that takes what the child prints, SimGrid's complaints included.
 class Messages {
@@ -101,13 +57,13 @@ class Messages {
   int file_;
 };
 
-[[noreturn]] void be_the_child(const Program& program, SharedTimeline& result, const Messages& messages, pid_t parent) {
+[[noreturn]] void be_the_child(const Program& program, SharedMemory& result, const Messages& messages, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   for (const int signal : {SIGINT, SIGTERM, SIGSEGV, SIGABRT}) std::signal(signal, SIG_DFL);
   messages.take_over_output();
   try {
-    result.write(run_simgrid(program));
+    write_timeline(run_simgrid(program), result);
     _exit(0);
   } catch (const std::exception& error) {
     dprintf(STDERR_FILENO, "%s\n", error.what());
@@ -125,20 +81,35 @@ int wait_for(pid_t child) {
 
 }  // namespace
 
-Timeline run_isolated(const Program& program) {
-  SharedTimeline result(program);
+void run_isolated(const Program& program, SharedMemory& result) {
+  result.fit(size_of_timeline(program.step_count(), program.resident.size()));
   const Messages messages;
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) throw_system_error("fork");
   if (child == 0) be_the_child(program, result, messages, parent);
   const int status = wait_for(child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return result.read();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) throw SimulationInterrupted("SimGrid simulation: interrupted");
   std::string what = "SimGrid simulation failed";
   if (WIFSIGNALED(status)) what += " with signal " + std::to_string(WTERMSIG(status));
   const std::string said = messages.text();
   throw EngineError(said.empty() ? what : what + ": " + said);
+}
+
+std::size_t size_of_timeline(std::size_t steps, std::size_t memories) {
+  return sizeof(Seconds) + memories * sizeof(MemoryPeak) + steps * sizeof(Interval);
+}
+
+Timeline read_timeline(const SharedMemory& memory, std::size_t steps, std::size_t memories) {
+  Timeline timeline;
+  timeline.peaks.resize(memories);
+  timeline.steps.resize(steps);
+  MemoryReader reader(memory.data());
+  reader.take(&timeline.makespan, 1);
+  reader.take(timeline.peaks.data(), memories);
+  reader.take(timeline.steps.data(), steps);
+  return timeline;
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 // The reference engine: the same dispatcher over SimGrid. Every simulation has a process of its own, so that it starts
 // at date 0 with nothing behind it, gives the same bits every time, and cannot take this process down with it.
 
+#include <memory>
 #include <mutex>
 
 #include "sim/core/platform.h"
@@ -10,6 +11,8 @@
 #include "sim/engine/program.h"
 
 namespace plimsoll {
+
+class SharedMemory;
 
 /// When each step runs. Throws EngineError where schedule and platform do not go together or the process that
 /// simulates fails, SimulationInterrupted where it is interrupted. Forks: where this process has threads by then,
@@ -32,6 +35,7 @@ class SimgridForkserver {
 
  private:
   std::mutex one_at_a_time_;
+  std::unique_ptr<SharedMemory> memory_;  ///< programs go to the server in it, timelines come back
   int socket_ = -1;
   int server_ = -1;  ///< process
 };
