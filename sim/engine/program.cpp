@@ -173,7 +173,7 @@ class Flattener {
     for (const Stream& stream : schedule_.streams) own_memory_.push_back(platform_[stream.device].memory.index);
     std::vector<LastStep> last(schedule_.streams.size());
     EXPECTS(schedule_.steps.size() < none);
-    program_.steps.resize(schedule_.steps.size() + 1);
+    program_.steps.reserve(schedule_.steps.size() + 1);
     program_.predecessors.resize(schedule_.steps.size());
     program_.allocations.reserve(schedule_.buffer_list.size());
     program_.frees.reserve(schedule_.buffer_list.size());
@@ -182,12 +182,13 @@ class Flattener {
       const Step& step = schedule_.steps[id];
       EXPECTS(step.stream.index < schedule_.streams.size());
       LastStep& previous = last[step.stream.index];
-      add_step(step, program_.steps[id], previous);
+      add_step(step, program_.steps.emplace_back(), previous);
       program_.predecessors[id] = step.waits.count + (previous.id == none ? 0 : 1);
       (previous.id == none ? program_.streams[step.stream.index].first_step : program_.steps[previous.id].next) = id;
       previous.id = id;
       add_waits(id, step);
     }
+    program_.steps.emplace_back();
     program_.steps.back().first_allocation = size_of(program_.allocations);
     program_.steps.back().first_free = size_of(program_.frees);
   }
