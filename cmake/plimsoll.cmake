@@ -4,6 +4,7 @@ option(PLIMSOLL_TESTS "Build the tests" ON)
 option(PLIMSOLL_BENCH "Build the benchmarks" ON)
 option(PLIMSOLL_FUZZ "Build the fuzzers (clang only)" OFF)
 option(PLIMSOLL_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
+option(PLIMSOLL_UNITY "Compile several files at once where headers take longest" ON)
 option(PLIMSOLL_COVERAGE "Instrument for gcov" OFF)
 
 find_program(CCACHE ccache)
@@ -63,13 +64,18 @@ function(plimsoll_library name)
   target_link_libraries(plimsoll_${name} PRIVATE ${LIB_PRIVATE})
 endfunction()
 
+# Compiles the target's files in groups: CLI11, fmt and nlohmann-json are then read once a group. The files' anonymous
+# namespaces become one: their names must differ.
+function(compile_together target files)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PLIMSOLL_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
+endfunction()
+
 # Test cases are long and run once: optimizing them takes longer than it saves. Oracles are other files.
-function(long_and_run_once)
-  foreach(source ${ARGN})
-    if(source MATCHES "_test\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
-    endif()
-  endforeach()
+function(long_and_run_once target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  get_target_property(oracles ${target} SOURCES)
+  list(FILTER oracles EXCLUDE REGEX "_test\\.cpp$")
+  set_source_files_properties(${oracles} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 endfunction()
 
 # plimsoll_test(name folder LINKS libraries...): Catch2 program test_<name> from the folder's *_test.cpp files.
@@ -79,9 +85,9 @@ function(plimsoll_test name folder)
   if(NOT sources)
     return()
   endif()
-  long_and_run_once(${sources})
   add_executable(test_${name} ${sources})
   plimsoll_options(test_${name})
+  long_and_run_once(test_${name})
   target_link_libraries(test_${name} PRIVATE test_main)
   foreach(link ${TEST_LINKS})
     if(TARGET plimsoll_${link})

@@ -1,64 +1,19 @@
 // The program as scripts use it: exit codes, exact messages, JSON keys, the same bytes for the same question.
 
-#include <sys/wait.h>
-#include <unistd.h>
-#include <array>
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/experiments/run_program.h"
+
 namespace plimsoll {
 namespace {
-
-struct Run {
-  int exit_code = 0;
-  std::string out, err;
-};
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// A folder of its own for each test, removed afterwards.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = std::filesystem::temp_directory_path() / "plimsoll_test_XXXXXX";
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-Run plimsoll(const std::string& arguments) {
-  const Folder folder;
-  const std::string err = folder / "err";
-  FILE* pipe = popen((PLIMSOLL_PROGRAM " " + arguments + " 2>" + err).c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Run run;
-  std::array<char, 4096> chunk{};
-  while (const std::size_t count = fread(chunk.data(), 1, chunk.size(), pipe)) run.out.append(chunk.data(), count);
-  const int status = pclose(pipe);
-  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  run.err = read(err);
-  return run;
-}
 
 constexpr const char* example = "--trace tests/experiments/worked_example.json --platform ideal ";
 
 nlohmann::json json_of(const std::string& arguments, int exit_code = 0) {
-  const Run run = plimsoll(arguments);
+  const ProgramRun run = plimsoll(arguments);
   INFO(arguments << "\n" << run.err);
   REQUIRE(run.exit_code == exit_code);
   return nlohmann::json::parse(run.out);
@@ -93,7 +48,7 @@ TEST_CASE("both engines give the same JSON apart from their name and the times t
 }
 
 TEST_CASE("an infeasible budget exits with 1 and names the smallest feasible one", "[program]") {
-  const Run run = plimsoll(std::string("simulate --strategy rotor --memory 19B ") + example);
+  const ProgramRun run = plimsoll(std::string("simulate --strategy rotor --memory 19B ") + example);
   CHECK(run.exit_code == 1);
   CHECK(run.out.empty());
   CHECK(
@@ -116,8 +71,9 @@ TEST_CASE("--memory front is one object with every best pair of time and memory"
 }
 
 TEST_CASE("check and bounds judge what a transform leaves, which the schedule's text names", "[program]") {
-  const Folder folder;
-  const std::string schedule = folder / "schedule.json", question = "--trace resnet50_b8_cpu --platform h200 ";
+  const TemporaryFolder folder;
+  const std::string schedule = (folder / "schedule.json").string(),
+                    question = "--trace resnet50_b8_cpu --platform h200 ";
   const std::string spec = " --strategy 'sparse_update(train=last:2)|rotor' ";
   const nlohmann::json simulated =
       json_of("simulate " + question + spec + "--optimizer adam --json --schedule-out " + schedule);
@@ -130,7 +86,7 @@ TEST_CASE("check and bounds judge what a transform leaves, which the schedule's 
   CHECK(left["lower_bound_s"] == simulated["lower_bound_s"]);
   CHECK(left["lower_bound_s"] < whole["lower_bound_s"]);
   CHECK(left["lower_bound_bytes"] < whole["lower_bound_bytes"]);
-  const Run wrong = plimsoll("simulate --strategy 'sparse_update(train=nothing)' " + question);
+  const ProgramRun wrong = plimsoll("simulate --strategy 'sparse_update(train=nothing)' " + question);
   CHECK(wrong.exit_code == 2);
   CHECK(wrong.err.find(
             "sparse_update: no parameter of 'resnet50_b8' is 'nothing'; its first parameter is 'stem.0.weight'") !=
@@ -138,13 +94,13 @@ TEST_CASE("check and bounds judge what a transform leaves, which the schedule's 
 }
 
 TEST_CASE("a schedule that plan writes is the one that simulate writes, and check finds it legal", "[program]") {
-  const Folder folder;
-  const std::string planned = folder / "planned.json", simulated = folder / "simulated.json";
+  const TemporaryFolder folder;
+  const std::string planned = (folder / "planned.json").string(), simulated = (folder / "simulated.json").string();
   const std::string question = std::string("--strategy rotor --memory 20B ") + example;
   REQUIRE(plimsoll("plan " + question + "-o " + planned).exit_code == 0);
   REQUIRE(plimsoll("simulate " + question + "--schedule-out " + simulated).exit_code == 0);
   const auto body = [](const std::string& text) { return text.substr(text.find("\"trace\"")); };
-  CHECK(body(read(planned)) == body(read(simulated)));
+  CHECK(body(text_of(planned)) == body(text_of(simulated)));
   const nlohmann::json judged = json_of("check --json --schedule " + planned + " " + example);
   CHECK(judged["legal"] == true);
   CHECK(judged["makespan_s"] == 8.0);
@@ -153,16 +109,16 @@ TEST_CASE("a schedule that plan writes is the one that simulate writes, and chec
 }
 
 TEST_CASE("check exits with 1 and names rule, step and buffer of a broken schedule", "[program]") {
-  const Folder folder;
-  const std::string planned = folder / "planned.json";
+  const TemporaryFolder folder;
+  const std::string planned = (folder / "planned.json").string();
   REQUIRE(plimsoll(std::string("plan --strategy store_all -o ") + planned + " " + example).exit_code == 0);
-  std::string text = read(planned);
+  std::string text = text_of(planned);
   const std::size_t first = text.find("\"op\":4");
   REQUIRE(first != std::string::npos);
   const std::size_t list = text.find("\"reads\":[", first) + 9;
   text.erase(list, text.find(',', list) + 1 - list);  // forget the first buffer it reads
   std::ofstream(planned) << text;
-  const Run run = plimsoll("check --schedule " + planned + " " + example);
+  const ProgramRun run = plimsoll("check --schedule " + planned + " " + example);
   CHECK(run.exit_code == 1);
   CHECK(run.err ==
         planned +
@@ -273,7 +229,7 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
       {"help simulat", "help: unknown command 'simulat'; did you mean 'simulate'?\n"},
   };
   for (const auto& [arguments, message] : cases) {
-    const Run run = plimsoll(arguments);
+    const ProgramRun run = plimsoll(arguments);
     INFO(arguments);
     CHECK(run.err == message);
     CHECK(run.exit_code == 2);
@@ -282,7 +238,8 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
 }
 
 TEST_CASE("a trace without flops is refused on a device it was not measured on", "[program]") {
-  const Run run = plimsoll("simulate --strategy rotor --trace tests/experiments/worked_example.json --platform h200");
+  const ProgramRun run =
+      plimsoll("simulate --strategy rotor --trace tests/experiments/worked_example.json --platform h200");
   CHECK(run.exit_code == 2);
   CHECK(
       run.err ==

@@ -17,13 +17,13 @@
 namespace plimsoll {
 namespace {
 
-struct Run {
+struct SimulatedRun {
   Problem problem;
   Schedule schedule;
   Timeline timeline;
 };
 
-Run run(Problem problem, const std::string& spec, std::optional<Bytes> budget = {}) {
+SimulatedRun run(Problem problem, const std::string& spec, std::optional<Bytes> budget = {}) {
   PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
   REQUIRE(std::holds_alternative<Plan>(outcome));
   Schedule schedule = std::move(std::get<Plan>(outcome).schedule);
@@ -33,9 +33,9 @@ Run run(Problem problem, const std::string& spec, std::optional<Bytes> budget = 
 }
 
 /// A random schedule as a problem: tensors of every kind in turn.
-Run random_run(std::uint64_t seed) {
+SimulatedRun random_run(std::uint64_t seed) {
   RandomSchedule random = random_schedule({.seed = seed, .most_devices = 5, .most_steps = 120, .on_grid = false});
-  Run made{{}, std::move(random.schedule), {}};
+  SimulatedRun made{{}, std::move(random.schedule), {}};
   made.problem.platform = std::move(random.platform);
   made.timeline = simulate_event(made.schedule, made.problem.platform);
   for (std::size_t b = 0; b < made.schedule.buffers.size(); ++b) {
@@ -62,7 +62,7 @@ std::vector<Json> events(const Json& trace, const std::string& phase) {
 }
 
 TEST_CASE("the worked example's timeline, slice by slice and counter by counter", "[timeline]") {
-  const Run r = run(problem_of(worked_example(), gpus({})), "store_all");
+  const SimulatedRun r = run(problem_of(worked_example(), gpus({})), "store_all");
   const Json trace = Json::parse(perfetto_timeline(r.problem, r.schedule, r.timeline, "plimsoll 0: \"quoted\""));
   CHECK(trace.begin().key() == "otherData");
   CHECK(trace["otherData"]["made_by"] == "plimsoll 0: \"quoted\"");
@@ -87,7 +87,7 @@ TEST_CASE("the worked example's timeline, slice by slice and counter by counter"
 TEST_CASE("slices of a stream do not overlap, and what is copied has arrows", "[timeline]") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     INFO("seed " << seed);
-    const Run r = random_run(seed);
+    const SimulatedRun r = random_run(seed);
     const std::string text = perfetto_timeline(r.problem, r.schedule, r.timeline);
     const Json trace = Json::parse(text);
     std::map<int, double> free_from;
@@ -117,7 +117,7 @@ TEST_CASE("slices of a stream do not overlap, and what is copied has arrows", "[
 TEST_CASE("memory by kind has the peaks of the engine and ends where it should", "[timeline]") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed " << seed);
-    const Run r = random_run(seed);
+    const SimulatedRun r = random_run(seed);
     std::vector<std::int64_t> peak(r.problem.platform.memories.size(), 0), last(peak), expected(peak);
     Seconds before;
     walk_memories(r.problem.graph, r.problem.platform, r.schedule, r.timeline,
@@ -143,7 +143,7 @@ TEST_CASE("memory by kind has the peaks of the engine and ends where it should",
 }
 
 TEST_CASE("the memory profile is a table, and its JSON says what is in memory at the peak", "[timeline]") {
-  const Run r = run(problem_of(worked_example(), gpus({})), "store_all");
+  const SimulatedRun r = run(problem_of(worked_example(), gpus({})), "store_all");
   std::istringstream csv(memory_profile_csv(r.problem, r.schedule, r.timeline, "made by a test"));
   std::string line;
   REQUIRE(std::getline(csv, line));

@@ -11,41 +11,19 @@
 #include <string>
 
 #include "experiments/timeline_kinds.h"
-#include "tests/experiments/temporary_folder.h"
+#include "tests/experiments/run_program.h"
 
 namespace plimsoll {
 namespace {
-
-struct Run {
-  int exit_code = 0;
-  std::string out, err;
-};
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Run plimsoll(const std::string& arguments) {
-  const TemporaryFolder folder;
-  FILE* pipe = popen((PLIMSOLL_PROGRAM " " + arguments + " 2>" + (folder / "err").string()).c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Run run;
-  std::array<char, 4096> chunk{};
-  while (const std::size_t count = fread(chunk.data(), 1, chunk.size(), pipe)) run.out.append(chunk.data(), count);
-  const int status = pclose(pipe);
-  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  run.err = text_of(folder / "err");
-  return run;
-}
 
 const std::string network = "mlp:layers=4,width=32,batch=8";
 
 /// Plans and simulates; the schedule and timeline are left in the folder under the name.
 void simulate(const TemporaryFolder& folder, const std::string& strategy, const std::string& name) {
   const std::string file = (folder / name).string();
-  const Run run = plimsoll("simulate --trace " + network + " --platform ideal --optimizer sgd --strategy " + strategy +
-                           " --schedule-out " + file + ".json --timeline " + file + ".simulated.json");
+  const ProgramRun run =
+      plimsoll("simulate --trace " + network + " --platform ideal --optimizer sgd --strategy " + strategy +
+               " --schedule-out " + file + ".json --timeline " + file + ".simulated.json");
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
 }
@@ -58,11 +36,11 @@ TEST_CASE("a replayed schedule trains as store_all does and has the simulated pe
     simulate(folder, strategy, strategy);
     const std::string schedule = (folder / (strategy + ".json")).string();
     const std::string inputs = trace_and_schedule + schedule;
-    const Run run = plimsoll("replay --repetitions 2 --json " + inputs);
+    const ProgramRun run = plimsoll("replay --repetitions 2 --json " + inputs);
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     answers.push_back(nlohmann::json::parse(run.out));
-    const Run judged = plimsoll("check --json --platform ideal " + inputs);
+    const ProgramRun judged = plimsoll("check --json --platform ideal " + inputs);
     CHECK(nlohmann::json::parse(judged.out)["peak_bytes"] == answers.back()["peak_bytes"]);
     CHECK(answers.back()["makespans_s"].size() == 2);
   }
@@ -75,7 +53,7 @@ TEST_CASE("replay refuses what it cannot run: exit code 1 by schedule, 2 by inpu
   const TemporaryFolder folder;
   simulate(folder, "store_all", "s");
   const std::string good = (folder / "s.json").string();
-  const Run full = plimsoll("replay --memory '30 kB' --trace " + network + " --schedule " + good);
+  const ProgramRun full = plimsoll("replay --memory '30 kB' --trace " + network + " --schedule " + good);
   CHECK(full.exit_code == 1);
   CHECK(full.err.starts_with(good + ": out of memory in 'gpu': step "));
 
@@ -83,7 +61,7 @@ TEST_CASE("replay refuses what it cannot run: exit code 1 by schedule, 2 by inpu
   schedule["steps"].erase(schedule["steps"].size() - 1);
   const std::string illegal = (folder / "illegal.json").string();
   std::ofstream(illegal) << schedule;
-  const Run refused = plimsoll("replay --trace " + network + " --schedule " + illegal);
+  const ProgramRun refused = plimsoll("replay --trace " + network + " --schedule " + illegal);
   CHECK(refused.exit_code == 1);
   CHECK(refused.err.starts_with(illegal + ": refused, the schedule is not legal: incomplete: "));
 
@@ -91,13 +69,14 @@ TEST_CASE("replay refuses what it cannot run: exit code 1 by schedule, 2 by inpu
   std::ofstream(broken) << text_of(good).substr(0, 200);
   CHECK(plimsoll("replay --trace " + network + " --schedule " + broken).exit_code == 2);
 
-  const Run other = plimsoll("replay --trace uniform:4 --schedule " + good);
+  const ProgramRun other = plimsoll("replay --trace uniform:4 --schedule " + good);
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("made for trace '" + network + "'") != std::string::npos);
 }
 
 TEST_CASE("a network with CUDA's kernels is refused in one line where there is no GPU", "[program]") {
-  const Run run = plimsoll("simulate --strategy store_all --platform ideal --trace " + network + ",kernels=cuda");
+  const ProgramRun run =
+      plimsoll("simulate --strategy store_all --platform ideal --trace " + network + ",kernels=cuda");
   if (run.exit_code == 0) return;  // there is one
   CHECK(run.exit_code == 1);
   const bool no_build =
@@ -107,10 +86,12 @@ TEST_CASE("a network with CUDA's kernels is refused in one line where there is n
   CHECK((no_build || no_gpu));
   CHECK(std::ranges::count(run.err, '\n') == 1);
   const TemporaryFolder folder;
-  const Run calibrated = plimsoll("calibrate validate/gpu_link.yaml --backend cuda -o " + (folder / "x.yaml").string());
+  const ProgramRun calibrated =
+      plimsoll("calibrate validate/gpu_link.yaml --backend cuda -o " + (folder / "x.yaml").string());
   CHECK(calibrated.exit_code == 1);
   CHECK(calibrated.err == run.err);
-  const Run validated = plimsoll("validate validate/validate_gpu.yaml --backend cuda -o " + (folder / "out").string());
+  const ProgramRun validated =
+      plimsoll("validate validate/validate_gpu.yaml --backend cuda -o " + (folder / "out").string());
   CHECK(validated.exit_code == 1);
   CHECK(validated.err == run.err);
 }
@@ -119,14 +100,14 @@ TEST_CASE("backends refuse what is not theirs", "[program]") {
   const TemporaryFolder folder;
   simulate(folder, "store_all", "s");
   const std::string replay = "replay --trace " + network + " --schedule " + (folder / "s.json").string();
-  const Run other = plimsoll(replay + " --backend cuda");
+  const ProgramRun other = plimsoll(replay + " --backend cuda");
   CHECK(other.exit_code == 2);
   CHECK(other.err ==
         "network '" + network + "' has the workspaces of kernels=cpu; --backend cuda needs kernels=cuda\n");
-  const Run paced = plimsoll(replay + " --backend cuda --pace links");
+  const ProgramRun paced = plimsoll(replay + " --backend cuda --pace links");
   CHECK(paced.exit_code == 2);
   CHECK(paced.err == "--pace: of --backend cpu only; a GPU's copies take what they take\n");
-  const Run pooled = plimsoll(replay + " --allocation caching");
+  const ProgramRun pooled = plimsoll(replay + " --allocation caching");
   CHECK(pooled.exit_code == 2);
   CHECK(pooled.err == "--allocation: of --backend cuda only\n");
 }
@@ -137,7 +118,7 @@ TEST_CASE("compare holds two timelines against each other, kind by kind", "[prog
   const std::string schedule = (folder / "s.json").string(), simulated = (folder / "s.simulated.json").string();
   const std::string measured = (folder / "measured.json").string();
   REQUIRE(plimsoll("replay --trace " + network + " --schedule " + schedule + " --timeline " + measured).exit_code == 0);
-  const Run run = plimsoll("compare --json " + simulated + " " + measured);
+  const ProgramRun run = plimsoll("compare --json " + simulated + " " + measured);
   REQUIRE(run.exit_code == 0);
   const nlohmann::json json = nlohmann::json::parse(run.out);
   CHECK(json["simulated_peak_bytes"] == json["measured_peak_bytes"]);
@@ -150,7 +131,7 @@ TEST_CASE("compare holds two timelines against each other, kind by kind", "[prog
 }
 
 TEST_CASE("compare reads a PyTorch profiler's trace: kernels by who launched them, copies by direction", "[program]") {
-  const Run run = plimsoll("compare --json tests/experiments/kineto.json tests/experiments/kineto.json");
+  const ProgramRun run = plimsoll("compare --json tests/experiments/kineto.json tests/experiments/kineto.json");
   REQUIRE(run.exit_code == 0);
   const nlohmann::json json = nlohmann::json::parse(run.out);
   const auto microseconds = [&](const std::string& kind) {
@@ -170,11 +151,12 @@ TEST_CASE("compare reads a PyTorch profiler's trace: kernels by who launched the
 TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program]") {
   const TemporaryFolder folder;
   const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
-  const Run run = plimsoll("calibrate validate/cpu_link.yaml --repetitions 3 -o " + platform + " --trace " + network +
-                           " --trace-out " + trace);
+  const ProgramRun run = plimsoll("calibrate validate/cpu_link.yaml --repetitions 3 -o " + platform + " --trace " +
+                                  network + " --trace-out " + trace);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const Run simulated = plimsoll("simulate --json --strategy rotor --trace " + trace + " --platform " + platform);
+  const ProgramRun simulated =
+      plimsoll("simulate --json --strategy rotor --trace " + trace + " --platform " + platform);
   REQUIRE(simulated.exit_code == 0);
   const nlohmann::json json = nlohmann::json::parse(simulated.out);
   CHECK(json["times_rescaled"] == false);
@@ -184,7 +166,8 @@ TEST_CASE("calibrate writes a platform on which the measured trace keeps its tim
   REQUIRE(
       plimsoll("plan --strategy rotor --trace " + trace + " --platform " + platform + " -o " + schedule).exit_code ==
       0);
-  const Run replayed = plimsoll("replay --trace " + trace + " --platform " + platform + " --schedule " + schedule);
+  const ProgramRun replayed =
+      plimsoll("replay --trace " + trace + " --platform " + platform + " --schedule " + schedule);
   INFO(replayed.err);
   CHECK(replayed.exit_code == 0);
   CHECK(plimsoll("calibrate ib_2x8_h100 -o " + platform).exit_code == 2);
@@ -198,7 +181,7 @@ TEST_CASE("validate writes a row a schedule and a summary over all", "[program]"
                       << network
                       << "', 'lstm:steps=3,width=8,view=graph']\nchain_strategies: [full_recompute, save_on_cpu]\n"
                          "graph_strategies: [ap_sqrt]\n";
-  const Run run = plimsoll("validate " + file + " -o " + out);
+  const ProgramRun run = plimsoll("validate " + file + " -o " + out);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   const nlohmann::json json = nlohmann::json::parse(text_of(folder / "out/validation.json"));
@@ -211,7 +194,7 @@ TEST_CASE("validate writes a row a schedule and a summary over all", "[program]"
   CHECK(json["rows"][0]["predicted_peak_bytes"] == json["rows"][0]["measured_peak_bytes"]);
   CHECK(json["summary"]["all"]["schedules"] == 3);
   std::ofstream(file, std::ios::app) << "netwrks: []\n";
-  const Run wrong = plimsoll("validate " + file + " -o " + out);
+  const ProgramRun wrong = plimsoll("validate " + file + " -o " + out);
   CHECK(wrong.exit_code == 2);
   CHECK(wrong.err.find("netwrks: unknown key; did you mean 'networks'?") != std::string::npos);
 }

@@ -9,20 +9,17 @@
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/graph_oracle.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-Plan plan_of(const Problem& problem, std::string_view spec, std::optional<Bytes> budget = {}) {
-  return std::get<Plan>(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
-}
 
 // 100 unit layers: 10 segments of 10. About 10 checkpoints and one segment are there, plus a gradient or two.
 TEST_CASE("ap_sqrt keeps the memory of a chain of n unit layers near 2 sqrt(n), for one more forward pass at most",
           "[ap]") {
   const auto n = GENERATE(16u, 100u, 400u);
   const Problem problem = problem_of(unit_net(n), gpus({}));
-  const Plan made = plan_of(problem, "ap_sqrt");
+  const Plan made = planned(problem, "ap_sqrt");
   CHECK(static_cast<double>(made.peak.count) <= 2 * std::sqrt(n) + 4);
   CHECK(made.makespan.value <= 3 * n + 1);
 }
@@ -41,8 +38,8 @@ TEST_CASE("articulation points are where one value crosses", "[ap]") {
 
 TEST_CASE("ap_greedy is never slower than ap_sqrt by much and never above its budget", "[ap]") {
   const Problem problem = problem_of(unit_net(64), gpus({}));
-  const Plan sqrt_plan = plan_of(problem, "ap_sqrt");
-  const Plan greedy = plan_of(problem, "ap_greedy", sqrt_plan.peak + Bytes{2});
+  const Plan sqrt_plan = planned(problem, "ap_sqrt");
+  const Plan greedy = planned(problem, "ap_greedy", sqrt_plan.peak + Bytes{2});
   CHECK(greedy.peak <= sqrt_plan.peak + Bytes{2});
   CHECK(greedy.makespan.value <= 1.05 * sqrt_plan.makespan.value);
 }
@@ -50,9 +47,9 @@ TEST_CASE("ap_greedy is never slower than ap_sqrt by much and never above its bu
 TEST_CASE("a DenseNet-like graph of 3,000 ops fits half its memory with less than 20 % more time", "[ap]") {
   const Problem problem = problem_of(dense_graph(dense_layers), gpus({}));
   REQUIRE(problem.graph.ops.size() > 3000);
-  const Plan plain = plan_of(problem, "store_all");
+  const Plan plain = planned(problem, "store_all");
   const auto spec = GENERATE("greedy_recompute", "ap_greedy(points=all)", "rockmate");
-  const Plan half = plan_of(problem, spec, Bytes{plain.peak.count / 2});
+  const Plan half = planned(problem, spec, Bytes{plain.peak.count / 2});
   CHECK(half.peak.count <= plain.peak.count / 2);
   CHECK(half.makespan.value <= 1.2 * plain.makespan.value);
 }

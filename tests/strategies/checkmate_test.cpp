@@ -6,17 +6,14 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/graph_oracle.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
 
-PlanOutcome plan_of(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
-}
-
 TEST_CASE("checkmate's optimum of the unit net of 17 nodes at budget 4 is 26", "[checkmate]") {
   const Problem problem = problem_of(unit_net(8), gpus({}));
-  const auto made = std::get<Plan>(plan_of(problem, "checkmate", Bytes{4}));
+  const auto made = std::get<Plan>(plan_one(problem, "checkmate", Bytes{4}));
   CHECK(made.makespan.value == 26);
   CHECK(made.gap == 0.0);
 }
@@ -29,9 +26,9 @@ TEST_CASE("both formulations of checkmate agree with the exact search where the 
     INFO("seed " << seed);
     const Problem problem = problem_of(unit_net(random.between(2, 5)), gpus({}));
     const std::int64_t budget = random.between(3, 7);
-    const PlanOutcome exact = plan_of(problem, "exact", Bytes{budget});
-    const PlanOutcome tight = plan_of(problem, "checkmate", Bytes{budget});
-    const PlanOutcome kappa = plan_of(problem, "checkmate(formulation=kappa)", Bytes{budget});
+    const PlanOutcome exact = plan_one(problem, "exact", Bytes{budget});
+    const PlanOutcome tight = plan_one(problem, "checkmate", Bytes{budget});
+    const PlanOutcome kappa = plan_one(problem, "checkmate(formulation=kappa)", Bytes{budget});
     REQUIRE(tight.index() == exact.index());
     REQUIRE(kappa.index() == exact.index());
     if (const Infeasible* none = std::get_if<Infeasible>(&exact)) {
@@ -70,11 +67,11 @@ TEST_CASE("exact <= checkmate <= checkmate_lp on random graphs with one sink", "
     Random random(seed);
     INFO("seed " << seed);
     const Problem problem = problem_of(random_single_sink(seed, random.between(5, 9), reads_newest), gpus({}));
-    const std::int64_t most = std::get<Plan>(plan_of(problem, "exact", std::nullopt)).peak.count;
+    const std::int64_t most = std::get<Plan>(plan_one(problem, "exact", std::nullopt)).peak.count;
     const Bytes budget{most - random.between(1, 3)};
-    const PlanOutcome exact = plan_of(problem, "exact", budget);
-    const PlanOutcome program = plan_of(problem, "checkmate", budget);
-    const PlanOutcome rounded = plan_of(problem, "checkmate_lp", budget);
+    const PlanOutcome exact = plan_one(problem, "exact", budget);
+    const PlanOutcome program = plan_one(problem, "checkmate", budget);
+    const PlanOutcome rounded = plan_one(problem, "checkmate_lp", budget);
     if (std::holds_alternative<Infeasible>(exact)) {
       CHECK(std::holds_alternative<Infeasible>(program));
       CHECK(std::holds_alternative<Infeasible>(rounded));

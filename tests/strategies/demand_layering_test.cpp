@@ -9,6 +9,7 @@
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -33,27 +34,6 @@ Chain layers(std::size_t n) {
 Platform machine(double copy, double read) {
   const auto bytes = static_cast<double>(layer.count);
   return gpus({.to_host = {bytes / copy}, .adam = BytesPerSecond{4}, .to_disk = BytesPerSecond{bytes / read}});
-}
-
-PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
-}
-
-Plan judged(const Problem& problem, const std::string& spec, std::optional<Bytes> budget = {}) {
-  PlanOutcome outcome = plan_one(problem, spec, budget);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
-  INFO(spec << ": " << (found.empty() ? std::string() : found[0].what));
-  REQUIRE(found.empty());
-  const Timeline timeline = simulate_event(made.schedule, problem.platform);
-  CHECK(timeline.makespan == made.makespan);
-  CHECK(timeline.peaks[0].bytes == made.peak);
-  CHECK((!budget || made.peak <= *budget));
-  const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
-  CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
-  CHECK(made.peak >= bounds.memory);
-  return made;
 }
 
 double seconds(const Problem& problem, const std::string& spec) {

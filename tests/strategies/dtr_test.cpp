@@ -8,13 +8,10 @@
 #include "strategies/plan.h"
 #include "strategies/rematerialization/dtr_part_log.h"
 #include "tests/generate/problems.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
-}
 
 TEST_CASE("without a limit dtr is store_all", "[dtr]") {
   for (const std::string heuristic : {"dtr", "dtr_eq", "local", "lru", "size", "msps", "random"}) {

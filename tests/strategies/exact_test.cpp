@@ -8,20 +8,17 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/graph_oracle.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
 
-PlanOutcome plan_exact(const Problem& problem, std::optional<Bytes> budget, std::string_view options = "exact") {
-  return plan(problem, parse_spec(options, "test"), std::span(&budget, 1)).front();
-}
-
 void agree_with_oracle(const Problem& problem, std::int64_t stride) {
-  const std::int64_t most = std::get<Plan>(plan_exact(problem, std::nullopt)).peak.count;
+  const std::int64_t most = std::get<Plan>(plan_one(problem, "exact")).peak.count;
   for (std::int64_t budget = most; budget >= 0; budget -= stride) {
     INFO("budget " << budget);
     const std::optional<double> least = least_time_of_graph(problem, budget);
-    const PlanOutcome outcome = plan_exact(problem, Bytes{budget});
+    const PlanOutcome outcome = plan_one(problem, "exact", Bytes{budget});
     REQUIRE(least.has_value() == std::holds_alternative<Plan>(outcome));
     if (!least) {
       const std::int64_t smallest = std::get<Infeasible>(outcome).smallest->count;
@@ -59,11 +56,11 @@ TEST_CASE("exact finds the optimum of thousands of random graphs with one sink a
     INFO("seed " << seed);
     const Problem problem =
         problem_of(random_single_sink(seed, random.between(5, seed % 25 == 0 ? 10 : 8), 0.8), gpus({}));
-    const std::int64_t most = std::get<Plan>(plan_exact(problem, std::nullopt)).peak.count;
+    const std::int64_t most = std::get<Plan>(plan_one(problem, "exact")).peak.count;
     for (int k = 0; k < 2; ++k) {
       const std::int64_t budget = most - random.between(1, 3);
       const std::optional<double> least = least_time_of_graph(problem, budget);
-      const PlanOutcome outcome = plan_exact(problem, Bytes{budget});
+      const PlanOutcome outcome = plan_one(problem, "exact", Bytes{budget});
       REQUIRE(least.has_value() == std::holds_alternative<Plan>(outcome));
       if (least) CHECK(std::get<Plan>(outcome).makespan.value == Approx(*least));
       ++(least ? solved : infeasible);
@@ -110,15 +107,15 @@ TEST_CASE("exact recomputes through values that are overwritten in place", "[exa
 // Checkmate's unit-cost linear net of 17 nodes at budget 4 takes 26: the reading in which g_i reads g_{i+1} and v_i.
 TEST_CASE("exact solves Checkmate's unit nets of 17, 21 and 25 nodes at budget 4", "[exact]") {
   const auto [layers, optimum] = GENERATE(std::pair(8u, 26.0), std::pair(10u, 35.0), std::pair(12u, 45.0));
-  const auto made = std::get<Plan>(plan_exact(problem_of(unit_net(layers), gpus({})), Bytes{4}));
+  const auto made = std::get<Plan>(plan_one(problem_of(unit_net(layers), gpus({})), "exact", Bytes{4}));
   CHECK(made.makespan.value == optimum);
   CHECK(made.gap == 0.0);
 }
 
 TEST_CASE("exact that stops early says how far its plan can be from the optimum", "[exact]") {
   const Problem problem = problem_of(unit_net(12), gpus({}));
-  const auto best = std::get<Plan>(plan_exact(problem, Bytes{7}));
-  const auto early = std::get<Plan>(plan_exact(problem, Bytes{7}, "exact(states=20)"));
+  const auto best = std::get<Plan>(plan_one(problem, "exact", Bytes{7}));
+  const auto early = std::get<Plan>(plan_one(problem, "exact(states=20)", Bytes{7}));
   REQUIRE(early.gap);
   CHECK(*early.gap > 0);
   CHECK(best.makespan.value >= early.makespan.value * (1 - *early.gap) - 1e-9);

@@ -12,13 +12,10 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/graph_oracle.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-PlanOutcome plan_of(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
-}
 
 // Two layers, a loss, two gradients of 1 s and 1 byte. The first layer may take 5 bytes of workspace and half a second,
 // which fits from 6 bytes on (nothing else is there but its own output).
@@ -26,8 +23,8 @@ TEST_CASE("monet takes the faster implementation where its workspace fits", "[mo
   Graph graph = unit_net(2);
   graph.ops[0].alternatives = {{.name = "fast", .duration = Seconds{0.5}, .workspace = Bytes{5}}};
   const Problem problem = problem_of(graph, gpus({}));
-  const Plan tight = std::get<Plan>(plan_of(problem, "monet", Bytes{5}));
-  const Plan wide = std::get<Plan>(plan_of(problem, "monet", Bytes{6}));
+  const Plan tight = std::get<Plan>(plan_one(problem, "monet", Bytes{5}));
+  const Plan wide = std::get<Plan>(plan_one(problem, "monet", Bytes{6}));
   CHECK(tight.makespan.value == 5);
   CHECK(wide.makespan.value == 4.5);
   CHECK(wide.gap == 0.0);
@@ -46,7 +43,7 @@ TEST_CASE("monet equals the search over implementations and sequences where the 
     for (std::int64_t budget = 4; budget <= 14; budget += 2) {
       INFO("seed " << seed << ", budget " << budget);
       const std::optional<double> best = least_time_of_graph(problem, budget);
-      const PlanOutcome outcome = plan_of(problem, "monet", Bytes{budget});
+      const PlanOutcome outcome = plan_one(problem, "monet", Bytes{budget});
       REQUIRE(std::holds_alternative<Plan>(outcome) == best.has_value());
       if (!best) {
         CHECK(std::get<Infeasible>(outcome).smallest->count == least_budget_of_graph(problem, 20));
@@ -75,9 +72,9 @@ TEST_CASE("monet is never below the optimum of random graphs", "[monet][property
     INFO("seed " << seed);
     Graph graph = random_single_sink(seed, static_cast<std::size_t>(random.between(5, 8)), 1);
     const Problem problem = problem_of(with_alternatives(std::move(graph), seed), gpus({}));
-    const std::int64_t budget = std::get<Plan>(plan_of(problem, "store_all", std::nullopt)).peak.count - 1;
+    const std::int64_t budget = std::get<Plan>(plan_one(problem, "store_all", std::nullopt)).peak.count - 1;
     const std::optional<double> best = least_time_of_graph(problem, budget);
-    const PlanOutcome outcome = plan_of(problem, "monet", Bytes{budget});
+    const PlanOutcome outcome = plan_one(problem, "monet", Bytes{budget});
     const Plan* made = std::get_if<Plan>(&outcome);
     if (made == nullptr) continue;
     REQUIRE(best);
@@ -95,9 +92,9 @@ TEST_CASE("without alternatives monet is checkmate", "[monet][property]") {
     Random random(seed);
     INFO("seed " << seed);
     const Problem problem = problem_of(random_single_sink(seed, 7, 0.7), gpus({}));
-    const std::int64_t budget = std::get<Plan>(plan_of(problem, "store_all", std::nullopt)).peak.count - 2;
-    const PlanOutcome monet = plan_of(problem, "monet", Bytes{budget});
-    const PlanOutcome checkmate = plan_of(problem, "checkmate", Bytes{budget});
+    const std::int64_t budget = std::get<Plan>(plan_one(problem, "store_all", std::nullopt)).peak.count - 2;
+    const PlanOutcome monet = plan_one(problem, "monet", Bytes{budget});
+    const PlanOutcome checkmate = plan_one(problem, "checkmate", Bytes{budget});
     REQUIRE(monet.index() == checkmate.index());
     if (const Infeasible* none = std::get_if<Infeasible>(&checkmate)) {
       CHECK(std::get<Infeasible>(monet).smallest == none->smallest);
@@ -110,8 +107,8 @@ TEST_CASE("without alternatives monet is checkmate", "[monet][property]") {
 TEST_CASE("monet plans graphs that are too large for its program", "[monet]") {
   const std::array<std::size_t, 4> layers{2, 2, 3, 2};
   const Problem problem = problem_of(with_alternatives(dense_graph(layers), 1), gpus({}));
-  const Plan plain = std::get<Plan>(plan_of(problem, "store_all", std::nullopt));
-  const Plan made = std::get<Plan>(plan_of(problem, "monet", Bytes{plain.peak.count / 2}));
+  const Plan plain = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
+  const Plan made = std::get<Plan>(plan_one(problem, "monet", Bytes{plain.peak.count / 2}));
   CHECK(made.peak.count <= plain.peak.count / 2);
   CHECK(check(made.schedule, problem.graph, problem.platform).empty());
   const Timeline timeline = simulate_event(made.schedule, problem.platform);

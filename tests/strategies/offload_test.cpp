@@ -11,35 +11,10 @@
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
-}
-
-Bytes smallest(const Problem& problem, const std::string& spec) {
-  return std::get<Infeasible>(plan_one(problem, spec, Bytes{-1})).smallest.value();
-}
-
-Plan planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget = std::nullopt) {
-  PlanOutcome outcome = plan_one(problem, spec, budget);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  return std::get<Plan>(std::move(outcome));
-}
-
-/// The judge, the promise and the budget.
-void hold(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
-  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
-  INFO((found.empty() ? std::string() : found[0].what));
-  REQUIRE(found.empty());
-  const Timeline timeline = simulate_event(made.schedule, problem.platform);
-  CHECK(timeline.peaks[0].bytes == made.peak);
-  CHECK(timeline.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
-  CHECK((!budget || made.peak <= *budget));
-  CHECK(recount(made.schedule, timeline, problem.platform)[0] == timeline.peaks[0].bytes);
-}
 
 Problem random_problem(std::uint64_t seed, BytesPerSecond to_host) {
   Random random(seed);
@@ -85,12 +60,12 @@ TEST_CASE("offloading is legal, keeps promise and budget, and is never faster wi
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = random_problem(seed, bandwidth);
         const Plan free = planned(problem, spec);
-        hold(problem, free, std::nullopt);
+        judge(problem, free, std::nullopt);
         const Bytes least = smallest(problem, spec);
         double slower = free.makespan.value;
         for (Bytes budget = free.peak; budget >= least; budget -= Bytes{3}) {
           const Plan made = planned(problem, spec, budget);
-          hold(problem, made, budget);
+          judge(problem, made, budget);
           CHECK(made.makespan.value >= slower * (1 - 1e-9));
           slower = std::max(slower, made.makespan.value);
         }
@@ -133,12 +108,12 @@ TEST_CASE("offloading goes on from the tape of the pass before", "[offload]") {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = problem_of(random_small_chain(seed, 2 + seed), gpus({.to_host = bandwidth}));
         const Plan free = planned(problem, spec);
-        hold(problem, free, std::nullopt);
+        judge(problem, free, std::nullopt);
         double slower = 0;
         const Bytes least = smallest(problem, spec);
         for (Bytes budget = free.peak; budget >= least; budget -= Bytes{5}) {
           const Plan made = planned(problem, spec, budget);
-          hold(problem, made, budget);
+          judge(problem, made, budget);
           CHECK(made.makespan.value >= slower * (1 - 1e-9));
           slower = std::max(slower, made.makespan.value);
         }
@@ -189,7 +164,7 @@ TEST_CASE("on a link that both directions share the promise still holds", "[offl
     for (Link& link : problem.platform.links) link.full_duplex = false;
     problem.platform.devices[0].overlap_slowdown = {1.0, 1.25, 1.5};
     INFO(spec);
-    hold(problem, planned(problem, spec, smallest(problem, spec)), smallest(problem, spec));
+    judge(problem, planned(problem, spec, smallest(problem, spec)), smallest(problem, spec));
   }
 }
 

@@ -13,34 +13,10 @@
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
-}
-
-Bytes smallest(const Problem& problem, const std::string& spec) {
-  return std::get<Infeasible>(plan_one(problem, spec, Bytes{-1})).smallest.value();
-}
-
-Plan judged(const Problem& problem, const std::string& spec, std::optional<Bytes> budget = {}) {
-  PlanOutcome outcome = plan_one(problem, spec, budget);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
-  INFO(spec << ": " << (found.empty() ? std::string() : found[0].what));
-  REQUIRE(found.empty());
-  const Timeline timeline = simulate_event(made.schedule, problem.platform);
-  CHECK(timeline.makespan == made.makespan);
-  CHECK(timeline.peaks[0].bytes == made.peak);
-  CHECK((!budget || made.peak <= *budget));
-  const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
-  CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
-  CHECK(made.peak >= bounds.memory);
-  return made;
-}
 
 Chain trained_chain(std::uint64_t seed, std::size_t stages) {
   Chain chain = random_small_chain(seed, stages);

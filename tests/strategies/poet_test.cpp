@@ -10,6 +10,7 @@
 #include "strategies/rematerialization/checkmate_model.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -159,11 +160,6 @@ Problem small_problem(std::uint64_t seed, std::size_t stages, double bytes_per_s
   return problem_of(std::move(chain), gpus({.to_host = BytesPerSecond{bytes_per_second}}));
 }
 
-PlanOutcome plan_of(const Problem& problem, const std::string& spec, Bytes budget) {
-  const std::optional<Bytes> limit = budget;
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&limit, 1)).front());
-}
-
 TEST_CASE("the program with paging equals a search over sets of values", "[poet]") {
   int compared = 0, paged = 0;
   for (std::uint64_t seed = 1; seed <= 36; ++seed) {
@@ -174,7 +170,7 @@ TEST_CASE("the program with paging equals a search over sets of values", "[poet]
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
     const OpModel model = op_model(task);
-    const Bytes most = std::get<Plan>(plan_of(problem, "store_all", largest_bytes)).peak;
+    const Bytes most = std::get<Plan>(plan_one(problem, "store_all", largest_bytes)).peak;
     const Paging paging{.latency_out = {},
                         .latency_in = {},
                         .seconds_per_byte_out = 1 / bandwidth,
@@ -203,14 +199,14 @@ TEST_CASE("the program with paging equals a search over sets of values", "[poet]
 TEST_CASE("poet pages nothing over no link, and its promise is its price", "[poet]") {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     const Problem slow = small_problem(seed, 2, 1e-6), fast = small_problem(seed, 2, 4);
-    const Bytes most = std::get<Plan>(plan_of(slow, "store_all", largest_bytes)).peak;
+    const Bytes most = std::get<Plan>(plan_one(slow, "store_all", largest_bytes)).peak;
     for (Bytes budget = most; budget > Bytes{0}; budget -= Bytes{5}) {
       INFO("seed " << seed << ", budget " << budget.count);
-      const PlanOutcome best = plan_of(slow, "checkmate", budget), paging = plan_of(slow, "poet", budget);
+      const PlanOutcome best = plan_one(slow, "checkmate", budget), paging = plan_one(slow, "poet", budget);
       if (const auto* plain = std::get_if<Plan>(&best)) {
         CHECK(std::get<Plan>(paging).makespan.value == Approx(plain->makespan.value).epsilon(1e-6));
         CHECK(std::get<Plan>(paging).gap.value() < 1e-6);
-        const PlanOutcome faster = plan_of(fast, "poet", budget);
+        const PlanOutcome faster = plan_one(fast, "poet", budget);
         CHECK(std::get<Plan>(faster).makespan <= (1 + 1e-9) * plain->makespan);
       }
     }
@@ -223,19 +219,19 @@ TEST_CASE("poet's least energy is not its least time", "[poet]") {
   int different = 0;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     const Problem problem = small_problem(seed, 2, 2);
-    const Plan all = std::get<Plan>(plan_of(problem, "store_all", largest_bytes));
+    const Plan all = std::get<Plan>(plan_one(problem, "store_all", largest_bytes));
     for (Bytes budget = all.peak; budget > Bytes{0}; budget -= Bytes{5}) {
       INFO("seed " << seed << ", budget " << budget.count);
-      const PlanOutcome fastest = plan_of(problem, "poet", budget);
+      const PlanOutcome fastest = plan_one(problem, "poet", budget);
       const auto* plan = std::get_if<Plan>(&fastest);
       if (plan == nullptr) break;
-      const PlanOutcome cheap = plan_of(problem, free_copies, budget);
+      const PlanOutcome cheap = plan_one(problem, free_copies, budget);
       CHECK(std::get<Plan>(cheap).makespan >= (1 - 1e-9) * plan->makespan);
       different += std::get<Plan>(cheap).makespan > plan->makespan ? 1 : 0;
       const PlanOutcome in_time =
-          plan_of(problem, free_copies.substr(0, free_copies.size() - 1) + ",deadline=110)", budget);
+          plan_one(problem, free_copies.substr(0, free_copies.size() - 1) + ",deadline=110)", budget);
       if (const auto* made = std::get_if<Plan>(&in_time)) CHECK(made->makespan <= 1.1 * all.makespan);
-      CHECK(std::holds_alternative<Plan>(plan_of(problem, costly, budget)));
+      CHECK(std::holds_alternative<Plan>(plan_one(problem, costly, budget)));
     }
   }
   CHECK(different > 0);

@@ -12,6 +12,7 @@
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -207,11 +208,6 @@ class Exhaustive {
   std::optional<Seconds> fastest_;
 };
 
-PlanOutcome plan_of(const Problem& problem, const char* spec, Bytes budget) {
-  const std::optional<Bytes> limit = budget;
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&limit, 1)).front());
-}
-
 TEST_CASE("pofo is near the exhaustive search of its class, which its bound never exceeds", "[pofo]") {
   double ratio = 0, worst = 0, gaps = 0;
   int cases = 0;
@@ -230,7 +226,7 @@ TEST_CASE("pofo is near the exhaustive search of its class, which its bound neve
       const Seconds bound = pofo_bound(down, {bandwidth, bandwidth}, budget, Seconds{1e9});
       CHECK(bound <= (1 + 1e-6) * *best);
       CHECK(pofo_bound(coarse, {bandwidth, bandwidth}, budget, Seconds{1e9}) <= (1 + 1e-6) * *best);
-      const PlanOutcome found = plan_of(chain.problem, "pofo(slots=200)", budget);
+      const PlanOutcome found = plan_one(chain.problem, "pofo(slots=200)", budget);
       REQUIRE(std::holds_alternative<Plan>(found));
       const double quotient = std::get<Plan>(found).makespan / *best;
       ratio += quotient;
@@ -248,7 +244,7 @@ TEST_CASE("pofo is near the exhaustive search of its class, which its bound neve
 }
 
 std::vector<std::optional<Bytes>> budgets_below(const Problem& problem, Bytes step) {
-  const Bytes all = std::get<Plan>(plan_of(problem, "store_all", largest_bytes)).peak;
+  const Bytes all = std::get<Plan>(plan_one(problem, "store_all", largest_bytes)).peak;
   std::vector<std::optional<Bytes>> budgets;
   for (Bytes budget = all; budget > Bytes{0}; budget -= step) budgets.emplace_back(budget);
   return budgets;
@@ -289,9 +285,9 @@ TEST_CASE("pofo is never worse than rotor or offloading alone", "[pofo]") {
 TEST_CASE("at half the memory of plain training pofo takes out most of rotor's overhead, and offloading's", "[pofo]") {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const Problem problem = chain_at(seed, 24, 0.5);
-    const Plan all = std::get<Plan>(plan_of(problem, "store_all", largest_bytes));
+    const Plan all = std::get<Plan>(plan_one(problem, "store_all", largest_bytes));
     const auto overhead = [&](const char* spec) {
-      return std::get<Plan>(plan_of(problem, spec, Bytes{all.peak.count / 2})).makespan / all.makespan - 1;
+      return std::get<Plan>(plan_one(problem, spec, Bytes{all.peak.count / 2})).makespan / all.makespan - 1;
     };
     INFO("seed " << seed << ": rotor " << overhead("rotor") << ", greedy " << overhead("offload_greedy") << ", pofo "
                  << overhead("pofo"));
@@ -311,10 +307,10 @@ TEST_CASE("pofo at no bandwidth is rotor, at unlimited bandwidth the memory's lo
         CHECK(std::get<Plan>(pofo[b]).makespan.value == Approx(plain->makespan.value).epsilon(1e-12));
       }
     }
-    const PlanOutcome greedy = plan_of(fast, "offload_greedy", Bytes{1});
+    const PlanOutcome greedy = plan_one(fast, "offload_greedy", Bytes{1});
     const Bytes least = *std::get<Infeasible>(greedy).smallest;
-    const Seconds work = std::get<Plan>(plan_of(fast, "store_all", largest_bytes)).makespan;
-    CHECK(std::get<Plan>(plan_of(fast, "pofo", least)).makespan.value == Approx(work.value).epsilon(1e-9));
+    const Seconds work = std::get<Plan>(plan_one(fast, "store_all", largest_bytes)).makespan;
+    CHECK(std::get<Plan>(plan_one(fast, "pofo", least)).makespan.value == Approx(work.value).epsilon(1e-9));
   }
 }
 

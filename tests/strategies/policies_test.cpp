@@ -10,6 +10,7 @@
 #include "strategies/rematerialization/selective.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/chain_oracle.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -26,12 +27,6 @@ std::string text(const std::vector<bool>& flags) {
   std::string line;
   for (const bool flag : flags) line += flag ? 'R' : 'K';
   return line;
-}
-
-Plan plan_within(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  return std::move(std::get<Plan>(outcome));
 }
 
 TEST_CASE("segments are kept, or run once forward and once saving", "[remat]") {
@@ -100,20 +95,20 @@ TEST_CASE("selective names the stages when none matches", "[remat]") {
 
 TEST_CASE("options of policies choose one schedule, auto the fastest that fits", "[remat]") {
   const Problem problem = problem_of(even_chain(12), gpus({}));
-  const Bytes all = plan_within(problem, "store_all", std::nullopt).peak;
-  CHECK(plan_within(problem, "selective", all).makespan == plan_within(problem, "store_all", all).makespan);
-  CHECK(plan_within(problem, "periodic", all).makespan == plan_within(problem, "store_all", all).makespan);
+  const Bytes all = planned(problem, "store_all", std::nullopt).peak;
+  CHECK(planned(problem, "selective", all).makespan == planned(problem, "store_all", all).makespan);
+  CHECK(planned(problem, "periodic", all).makespan == planned(problem, "store_all", all).makespan);
   // 12 forwards and 24 s of backward; all but the last 4 stages once more.
-  CHECK(plan_within(problem, "periodic(every=4)", std::nullopt).makespan == Seconds{36 + 8});
-  CHECK(plan_within(problem, "full_recompute", std::nullopt).makespan == Seconds{36 + 12});
-  CHECK(plan_within(problem, "full_recompute(method=block,layers=5)", std::nullopt).makespan == Seconds{36 + 5});
-  CHECK(plan_within(problem, "selective(every=3)", std::nullopt).makespan == Seconds{36 + 4});
-  CHECK(plan_within(problem, "selective(every=1,keep_every=3)", std::nullopt).makespan == Seconds{36 + 8});
+  CHECK(planned(problem, "periodic(every=4)", std::nullopt).makespan == Seconds{36 + 8});
+  CHECK(planned(problem, "full_recompute", std::nullopt).makespan == Seconds{36 + 12});
+  CHECK(planned(problem, "full_recompute(method=block,layers=5)", std::nullopt).makespan == Seconds{36 + 5});
+  CHECK(planned(problem, "selective(every=3)", std::nullopt).makespan == Seconds{36 + 4});
+  CHECK(planned(problem, "selective(every=1,keep_every=3)", std::nullopt).makespan == Seconds{36 + 8});
   for (const std::string name : {"periodic(every=", "selective(every=", "full_recompute(method=block,layers="}) {
     for (int k = 1; k <= 12; ++k) {
       INFO(name << k);
-      const Plan one = plan_within(problem, name + std::to_string(k) + ")", std::nullopt);
-      const Plan best = plan_within(problem, name + "auto)", one.peak);
+      const Plan one = planned(problem, name + std::to_string(k) + ")", std::nullopt);
+      const Plan best = planned(problem, name + "auto)", one.peak);
       CHECK(best.makespan <= one.makespan);
       CHECK(best.peak <= one.peak);
     }

@@ -13,13 +13,10 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/graph_oracle.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-PlanOutcome plan_of(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
-}
 
 OpModel model_of(const Problem& problem) {
   const Partition partition = one_device(problem.graph, 1, 1);
@@ -80,13 +77,13 @@ TEST_CASE("rockmate on random graphs is never faster than the optimum, and plain
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     Random random(seed);
     const Problem problem = problem_of(random_single_sink(seed, random.between(5, 10), 0.7), gpus({}));
-    const auto plain = std::get<Plan>(plan_of(problem, "store_all", std::nullopt));
+    const auto plain = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
     const auto spec = "rockmate(block=" + std::to_string(random.between(1, 4)) + ")";
     INFO("seed " << seed << ", " << spec);
-    const auto whole = std::get<Plan>(plan_of(problem, spec, plain.peak));
+    const auto whole = std::get<Plan>(plan_one(problem, spec, plain.peak));
     CHECK(whole.makespan == plain.makespan);
     for (std::int64_t budget = plain.peak.count - 1; budget > 0; --budget) {
-      const PlanOutcome outcome = plan_of(problem, spec, Bytes{budget});
+      const PlanOutcome outcome = plan_one(problem, spec, Bytes{budget});
       const std::optional<double> best = least_time_of_graph(problem, budget);
       const Plan* made = std::get_if<Plan>(&outcome);
       if (made == nullptr) break;
@@ -116,8 +113,8 @@ TEST_CASE("rockmate with blocks of one forward is as fast as rotor on the graph 
     const Problem of_graph = problem_of(of_chain.graph, gpus({}));
     for (const Bytes budget : front_budgets(of_chain, parse_spec("rotor", "test"))) {
       INFO("seed " << seed << ", budget " << budget.count);
-      const auto rotor = std::get<Plan>(plan_of(of_chain, "rotor", budget));
-      const PlanOutcome blocks = plan_of(of_graph, "rockmate(block=1,slots=100000)", budget);
+      const auto rotor = std::get<Plan>(plan_one(of_chain, "rotor", budget));
+      const PlanOutcome blocks = plan_one(of_graph, "rockmate(block=1,slots=100000)", budget);
       REQUIRE(std::holds_alternative<Plan>(blocks));
       CHECK(std::get<Plan>(blocks).makespan.value <= rotor.makespan.value + 1e-9);
     }
@@ -127,7 +124,7 @@ TEST_CASE("rockmate with blocks of one forward is as fast as rotor on the graph 
 TEST_CASE("a DenseNet-like graph of 3,000 ops: 8 % more time at half its memory, and an eighth is enough",
           "[rockmate]") {
   const Problem problem = problem_of(dense_graph(dense_layers), gpus({}));
-  const auto plain = std::get<Plan>(plan_of(problem, "store_all", std::nullopt));
+  const auto plain = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
   const std::vector<std::optional<Bytes>> budgets{Bytes{plain.peak.count / 2}, Bytes{plain.peak.count / 8}};
   const std::vector<PlanOutcome> plans = plan(problem, parse_spec("rockmate", "test"), budgets);
   CHECK(std::get<Plan>(plans[0]).makespan.value <= 1.08 * plain.makespan.value);

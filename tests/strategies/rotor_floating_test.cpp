@@ -12,14 +12,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t enough_slots = 2000;  // for the tests' small sizes: nothing is rounded
+constexpr std::int64_t floating_slots = 2000;  // for the tests' small sizes: nothing is rounded
 
 TEST_CASE("rotor_floating lies between the best of all sequences and rotor", "[floating][property]") {
   int budgets = 0, faster_than_rotor = 0, slower_than_best = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const ChainModel model = random_chain_model({.stages = 1 + seed % 6}, seed);
-    const FloatingTable floating(model, enough_slots);
-    const RotorTable rotor(model, enough_slots);
+    const FloatingTable floating(model, floating_slots);
+    const RotorTable rotor(model, floating_slots);
     const double work = evaluate(model, store_all_sequence(model.stages())).time.value;
     std::vector<ChainCost> costs;
     for (std::size_t k = 0; k < floating.plans(); ++k) costs.push_back(evaluate(model, floating.plan(k)));

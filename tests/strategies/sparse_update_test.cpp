@@ -9,32 +9,10 @@
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
-
-Plan planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget = {}) {
-  PlanOutcome outcome = std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  return std::get<Plan>(std::move(outcome));
-}
-
-/// As planned, judged on the transformed problem.
-Plan judged(const Problem& whole, const std::string& spec, std::optional<Bytes> budget = {}) {
-  const Problem problem = transformed(whole, parse_spec(spec, "test"));
-  Plan made = planned(whole, spec, budget);
-  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
-  INFO(spec << ": " << (found.empty() ? std::string() : found[0].what));
-  REQUIRE(found.empty());
-  const Timeline timeline = simulate_event(made.schedule, problem.platform);
-  CHECK(timeline.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
-  CHECK(timeline.peaks[0].bytes == made.peak);
-  CHECK((!budget || made.peak <= *budget));
-  const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
-  CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
-  CHECK(made.peak >= bounds.memory);
-  return made;
-}
 
 Problem frozen(const Problem& problem, const std::string& spec) {
   return transformed(problem, parse_spec(spec, "test"));

@@ -1,0 +1,47 @@
+#include "tests/strategies/judged_plan.h"
+
+#include <catch2/catch.hpp>
+
+#include "sim/core/check.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+
+namespace plimsoll {
+
+PlanOutcome plan_one(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
+  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
+}
+
+Plan planned(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
+  PlanOutcome outcome = plan_one(problem, spec, budget);
+  INFO(spec);
+  REQUIRE(std::holds_alternative<Plan>(outcome));
+  return std::get<Plan>(std::move(outcome));
+}
+
+Bytes smallest(const Problem& problem, std::string_view spec) {
+  return std::get<Infeasible>(plan_one(problem, spec, Bytes{-1})).smallest.value();
+}
+
+Plan judged(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
+  Plan made = planned(problem, spec, budget);
+  INFO(spec);
+  judge(transformed(problem, parse_spec(spec, "test")), made, budget);
+  return made;
+}
+
+void judge(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
+  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
+  INFO((found.empty() ? std::string() : found[0].what));
+  REQUIRE(found.empty());
+  const Timeline timeline = simulate_event(made.schedule, problem.platform);
+  CHECK(timeline.makespan == made.makespan);
+  CHECK(timeline.peaks[0].bytes == made.peak);
+  CHECK(recount(made.schedule, timeline, problem.platform)[0] == made.peak);
+  CHECK((!budget || made.peak <= *budget));
+  const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
+  CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
+  CHECK(made.peak >= bounds.memory);
+}
+
+}  // namespace plimsoll
