@@ -12,7 +12,7 @@ namespace {
 
 /// Reads an object that has one key, "x", with the given accessor, and returns the complaint.
 template <class Read>
-std::string complaint_about(const std::string& value, Read read) {
+std::string json_complaint(const std::string& value, Read read) {
   return complaint_of([&] {
     JsonDocument document("{\"x\": " + value + "}", "t");
     document.read([&](JsonCursor root) { root.object([&](std::string_view, JsonCursor c) { read(c); }); });
@@ -72,40 +72,40 @@ TEST_CASE("a JSON value of the wrong type is named with its place, and reading g
 TEST_CASE("JSON numbers out of range are refused", "[io]") {
   const auto bytes = [](JsonCursor c) { c.bytes(); };
   const auto number = [](JsonCursor c) { c.number(); };
-  CHECK(complaint_about("-1", bytes) == "t:1:7: x: must not be negative, found -1");
-  CHECK(complaint_about("1.0", bytes) == "t:1:7: x: expected a whole number of bytes, found 1.0");
-  CHECK(complaint_about("9223372036854775808", bytes) == "t:1:7: x: absurdly large, found 9223372036854775808");
-  CHECK(complaint_about("1e999", number) == "t:1:7: x: absurdly large, found 1e999");
-  CHECK(complaint_about("-0.5", number) == "t:1:7: x: must not be negative, found -0.5");
-  CHECK(complaint_about("1e-999", number) == "no complaint");
-  CHECK(complaint_about("4294967295", [](JsonCursor c) { c.index(); }) ==
+  CHECK(json_complaint("-1", bytes) == "t:1:7: x: must not be negative, found -1");
+  CHECK(json_complaint("1.0", bytes) == "t:1:7: x: expected a whole number of bytes, found 1.0");
+  CHECK(json_complaint("9223372036854775808", bytes) == "t:1:7: x: absurdly large, found 9223372036854775808");
+  CHECK(json_complaint("1e999", number) == "t:1:7: x: absurdly large, found 1e999");
+  CHECK(json_complaint("-0.5", number) == "t:1:7: x: must not be negative, found -0.5");
+  CHECK(json_complaint("1e-999", number) == "no complaint");
+  CHECK(json_complaint("4294967295", [](JsonCursor c) { c.index(); }) ==
         "t:1:7: x: expected a whole number from 0 to 4294967294, found 4294967295");
-  CHECK(complaint_about("null", [](JsonCursor c) { c.string(); }) == "t:1:7: x: expected a string, found null");
+  CHECK(json_complaint("null", [](JsonCursor c) { c.string(); }) == "t:1:7: x: expected a string, found null");
 }
 
 TEST_CASE("text that is no JSON is named with its place", "[io]") {
   const auto nothing = [](JsonCursor) {};
   const auto number = [](JsonCursor c) { c.number(); };
-  CHECK(complaint_about("nan", number) == "t:1:7: not valid JSON: 'nan' is no value");
-  CHECK(complaint_about("01", number) == "t:1:7: not valid JSON: a number must not begin with 0");
-  CHECK(complaint_about("-", number) == "t:1:8: not valid JSON: expected a digit");
-  CHECK(complaint_about("1.", number) == "t:1:9: not valid JSON: expected a digit");
-  CHECK(complaint_about("+1", number) == "t:1:7: not valid JSON: '+1' is no value");
-  CHECK(complaint_about(",", number) == "t:1:7: not valid JSON: expected a value, found ,");
-  CHECK(complaint_about("\"\\x\"", [](JsonCursor c) { c.string(); }) ==
+  CHECK(json_complaint("nan", number) == "t:1:7: not valid JSON: 'nan' is no value");
+  CHECK(json_complaint("01", number) == "t:1:7: not valid JSON: a number must not begin with 0");
+  CHECK(json_complaint("-", number) == "t:1:8: not valid JSON: expected a digit");
+  CHECK(json_complaint("1.", number) == "t:1:9: not valid JSON: expected a digit");
+  CHECK(json_complaint("+1", number) == "t:1:7: not valid JSON: '+1' is no value");
+  CHECK(json_complaint(",", number) == "t:1:7: not valid JSON: expected a value, found ,");
+  CHECK(json_complaint("\"\\x\"", [](JsonCursor c) { c.string(); }) ==
         "t:1:8: not valid JSON: a bad escape in a string");
-  CHECK(complaint_about("\"\\ud800\"", [](JsonCursor c) { c.string(); }) ==
+  CHECK(json_complaint("\"\\ud800\"", [](JsonCursor c) { c.string(); }) ==
         "t:1:8: not valid JSON: a bad escape in a string");
-  CHECK(complaint_about("1} x", nothing) == "t:1:10: not valid JSON: something follows its end");
-  CHECK(complaint_about("\"a\tb\"", nothing) == "t:1:9: not valid JSON: a line break or control character in a string");
-  CHECK(complaint_about("\"\xff\"", nothing) == "t:1:8: not valid JSON: not UTF-8");
-  CHECK(complaint_about(std::string("1\0, 2", 5), number) ==
+  CHECK(json_complaint("1} x", nothing) == "t:1:10: not valid JSON: something follows its end");
+  CHECK(json_complaint("\"a\tb\"", nothing) == "t:1:9: not valid JSON: a line break or control character in a string");
+  CHECK(json_complaint("\"\xff\"", nothing) == "t:1:8: not valid JSON: not UTF-8");
+  CHECK(json_complaint(std::string("1\0, 2", 5), number) ==
         "t:1:8: not valid JSON: expected ',' or '}', found  ");  // a zero byte, printed as a space
-  CHECK(complaint_about("\"\xed\xa0\x80\"", nothing) == "t:1:8: not valid JSON: not UTF-8");  // a lone surrogate
-  CHECK(complaint_about("\"\xc0\xaf\"", nothing) == "t:1:8: not valid JSON: not UTF-8");      // an overlong form
-  CHECK(complaint_about("[1, ]", nothing) == "t:1:11: not valid JSON: a comma too many");
-  CHECK(complaint_about("\"", nothing) == "t:1:7: not valid JSON: a string that does not end");
-  CHECK(complaint_about("\"\\u12", nothing) == "t:1:12: not valid JSON: a bad escape in a string");
+  CHECK(json_complaint("\"\xed\xa0\x80\"", nothing) == "t:1:8: not valid JSON: not UTF-8");  // a lone surrogate
+  CHECK(json_complaint("\"\xc0\xaf\"", nothing) == "t:1:8: not valid JSON: not UTF-8");      // an overlong form
+  CHECK(json_complaint("[1, ]", nothing) == "t:1:11: not valid JSON: a comma too many");
+  CHECK(json_complaint("\"", nothing) == "t:1:7: not valid JSON: a string that does not end");
+  CHECK(json_complaint("\"\\u12", nothing) == "t:1:12: not valid JSON: a bad escape in a string");
   CHECK(complaint_of([] { JsonDocument document(" \n", "t"); }) == "t:1:1: not valid JSON: the file is empty");
 }
 

@@ -9,7 +9,7 @@ using namespace plimsoll;
 namespace {
 
 template <class Read>
-std::string complaint_about(const std::string& value, Read read) {
+std::string yaml_complaint(const std::string& value, Read read) {
   return complaint_of([&] {
     YamlDocument document("x: " + value + "\n", "t");
     document.root().object([&](std::string_view, const YamlCursor& c) { read(c); });
@@ -57,18 +57,18 @@ same: *base
 }
 
 TEST_CASE("a YAML value of the wrong type is named with its place", "[io]") {
-  CHECK(complaint_about("[1]", [](const YamlCursor& c) { c.string(); }) ==
+  CHECK(yaml_complaint("[1]", [](const YamlCursor& c) { c.string(); }) ==
         "t:1:4: x: expected a word or text, found a list");
-  CHECK(complaint_about("{a: 1}", [](const YamlCursor& c) { c.elements(); }) ==
+  CHECK(yaml_complaint("{a: 1}", [](const YamlCursor& c) { c.elements(); }) ==
         "t:1:4: x: expected a list, found an object");
-  CHECK(complaint_about("maybe", [](const YamlCursor& c) { c.boolean(); }) ==
+  CHECK(yaml_complaint("maybe", [](const YamlCursor& c) { c.boolean(); }) ==
         "t:1:4: x: expected true or false, found 'maybe'");
-  CHECK(complaint_about("", [](const YamlCursor& c) { c.bytes(); }) ==
+  CHECK(yaml_complaint("", [](const YamlCursor& c) { c.bytes(); }) ==
         "t:1:1: x: expected a size such as 80 GB, found nothing");
-  CHECK(complaint_about("[80 GB, 80]", [](const YamlCursor& c) {
+  CHECK(yaml_complaint("[80 GB, 80]", [](const YamlCursor& c) {
           for (const YamlCursor& e : c.elements()) e.bytes();
         }) == "t:1:12: x[1]: missing unit, expected a size such as 80 GB or 64 MiB, found '80'");
-  CHECK(complaint_about("3.5", [](const YamlCursor& c) { c.count(); }) ==
+  CHECK(yaml_complaint("3.5", [](const YamlCursor& c) { c.count(); }) ==
         "t:1:4: x: expected a whole number from 1 to 1000000, found '3.5'");
 }
 

@@ -127,11 +127,11 @@ TEST_CASE("plain loops and oneDNN agree where both do an op", "[reference]") {
 }
 
 TEST_CASE("there is a case of every kind of op that a network has", "[reference]") {
-  std::vector<Network> networks{mlp({.layers = 2, .width = 8, .batch = 4, .classes = 3}, {.updates = Optimizer::adam}),
-                                resnet({.blocks = 3, .channels = 4, .picture = 16, .batch = 2, .classes = 5}, {}),
-                                gpt({.layers = 1, .width = 16, .heads = 2, .sequence = 8, .batch = 2}, {}),
-                                lstm({.steps = 2, .width = 8, .batch = 4, .classes = 3}, {})};
-  for (const Network& network : networks) {
+  std::vector<Network> all{mlp({.layers = 2, .width = 8, .batch = 4, .classes = 3}, {.updates = Optimizer::adam}),
+                           resnet({.blocks = 3, .channels = 4, .picture = 16, .batch = 2, .classes = 5}, {}),
+                           gpt({.layers = 1, .width = 16, .heads = 2, .sequence = 8, .batch = 2}, {}),
+                           lstm({.steps = 2, .width = 8, .batch = 4, .classes = 3}, {})};
+  for (const Network& network : all) {
     for (const Op& op : network.graph.ops) {
       INFO(op.kind);
       CHECK(!on_cpu(op_case(op.kind), random_values(op_case(op.kind), 1)).inputs.empty());
