@@ -28,12 +28,16 @@ namespace {
 
 struct Interrupted {};
 
+/// So many schedules run between two runs of store_all, whose mean is their unit of time: machines change their speed.
+constexpr std::size_t runs_a_unit = 3;
+
 /// A schedule to be validated, and what its replays measured.
 struct Candidate {
   std::string strategy;
   Bytes budget;
   Schedule schedule;
   std::vector<Timeline> runs;                                ///< one a round
+  std::vector<Seconds> units = {};                           ///< what store_all took around each run
   std::vector<std::optional<AllocatorPeaks>> reserved = {};  ///< of the device, one a round where it is measured
 };
 
@@ -175,8 +179,8 @@ class Validator {
     std::vector<Candidate> candidates = candidates_of(subject, most);
     const Schedule sweeps = calibration_schedule(subject.problem);
     OpTimes times;
-    std::vector<Seconds> units;  // store_all's time of each round
-    Progress progress(std::size_t{asked_.rounds + 1} * (candidates.size() + 3));
+    Progress progress(std::size_t{asked_.rounds + 1} *
+                      (candidates.size() + (candidates.size() + runs_a_unit - 1) / runs_a_unit + 2));
     for (std::uint32_t round = 0; round <= asked_.rounds; ++round) {  // the first one warms up
       const auto shown = [&](Replayed ran) {
         progress.add(true);
@@ -184,27 +188,27 @@ class Validator {
         return ran;
       };
       const Timeline swept = shown(run_once(subject, sweeps)).timeline;
-      std::vector<Timeline> stored{shown(run_once(subject, plain)).timeline};
+      std::vector<Timeline> stored;
       for (std::size_t c = 0; c < candidates.size(); ++c) {
-        if (c == candidates.size() / 2) stored.push_back(shown(run_once(subject, plain)).timeline);
+        if (c % runs_a_unit == 0) stored.push_back(shown(run_once(subject, plain)).timeline);
         Replayed ran = shown(run_once(subject, candidates[c].schedule));
         if (round == 0) continue;
         candidates[c].runs.push_back(std::move(ran.timeline));
         candidates[c].reserved.push_back(device_allocator(ran));
       }
+      stored.push_back(shown(run_once(subject, plain)).timeline);
       if (round == 0) continue;
       times.add(subject.problem.graph, sweeps, swept);
-      Seconds sum;
-      for (const Timeline& run : stored) {
-        times.add(subject.problem.graph, plain, run);
-        sum += run.makespan;
+      for (const Timeline& run : stored) times.add(subject.problem.graph, plain, run);
+      for (std::size_t c = 0; c < candidates.size(); ++c) {
+        const std::size_t before = c / runs_a_unit;
+        candidates[c].units.push_back(0.5 * (stored[before].makespan + stored[before + 1].makespan));
       }
-      units.push_back((1.0 / static_cast<double>(stored.size())) * sum);
     }
     progress.clear_line();
     std::ofstream rows(rows_file(), std::ios::app);
     for (const Candidate& candidate : candidates) {
-      rows_.push_back(row_of(subject, times, plain, units, candidate));
+      rows_.push_back(row_of(subject, times, plain, candidate));
       rows << to_json(rows_.back()).dump() << '\n';
     }
     const Trace trace = calibrated_trace(subject.plain, subject.problem, times, by_);
@@ -233,7 +237,7 @@ class Validator {
   }
 
   ValidationRow row_of(const Subject& subject, const OpTimes& times, const Schedule& plain,
-                       const std::vector<Seconds>& units, const Candidate& candidate) const {
+                       const Candidate& candidate) const {
     const Graph& graph = subject.problem.graph;
     const Timeline stored = simulate_event(retimed(plain, graph, times), platform_);
     const Schedule schedule = retimed(candidate.schedule, graph, times);
@@ -247,9 +251,9 @@ class Validator {
     row.predicted_peak = row.measured_peak = simulated.peaks[0].bytes;
     row.predicted_kinds = seconds_by_kind(schedule, simulated);
     std::vector<double> relative, seconds, distances;
-    for (std::size_t r = 0; r < units.size(); ++r) {
+    for (std::size_t r = 0; r < candidate.runs.size(); ++r) {
       const Timeline& run = candidate.runs[r];
-      relative.push_back(run.makespan / units[r]);
+      relative.push_back(run.makespan / candidate.units[r]);
       seconds.push_back(run.makespan.value);
       const auto error = [&](Bytes peak) { return std::abs((peak - row.predicted_peak).count); };
       if (error(run.peaks[0].bytes) > error(row.measured_peak)) row.measured_peak = run.peaks[0].bytes;
