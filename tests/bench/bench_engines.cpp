@@ -79,6 +79,15 @@ void flattening(benchmark::State& state) {
           [](const Schedule& s, const Platform& p) { return flatten(s, p); });
 }
 
+/// Simulations a second of all threads together: each simulates for itself.
+void event_threads(benchmark::State& state) {
+  const TrainWorkload chosen = workload(state.range(0), state.range(1));
+  const Platform platform = train_platform(chosen);
+  const Schedule schedule = train_schedule(chosen);
+  for (auto _ : state) benchmark::DoNotOptimize(simulate_event(schedule, platform));
+  state.SetItemsProcessed(state.iterations());
+}
+
 void simgrid(benchmark::State& state) {
   measure(state, workload(state.range(0), state.range(1)), simulate_simgrid);
 }
@@ -106,6 +115,7 @@ BENCHMARK(event_run)->Args({8, 100'000})->Args({1024, 100'000})->Unit(benchmark:
 BENCHMARK(flattening)->Args({8, 2'000})->Args({8, 100'000})->Unit(benchmark::kMillisecond);
 BENCHMARK(simgrid)->Apply(sizes)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(event)->Name("event_small")->Args({8, 2'000})->Unit(benchmark::kMillisecond);
+BENCHMARK(event_threads)->Args({8, 2'000})->Threads(1)->Threads(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(simgrid)->Name("simgrid_small")->Args({8, 2'000})->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(simgrid_forkserver)->Args({8, 2'000})->UseRealTime()->Unit(benchmark::kMillisecond);
 
