@@ -110,7 +110,8 @@ class CpuReplay {
       std::vector<StepId> needs(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
       if (last[step.stream.index]) needs.push_back(*last[step.stream.index]);
       std::ranges::sort(needs);
-      needs.erase(std::ranges::unique(needs).begin(), needs.end());
+      // Not ranges::unique: clang 14, which lints and fuzzes, cannot read GCC 12's.
+      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
       missing_[i] = static_cast<std::uint32_t>(needs.size());
       for (const StepId need : needs) dependents_[need.index].push_back(s);
       last[step.stream.index] = s;

@@ -16,7 +16,7 @@ std::int64_t rows_of(const Tensor& tensor) {
 }
 
 Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc& c, std::size_t first,
-               std::size_t second, dnnl::primitive_attr attributes = own_scratch()) {
+               std::size_t second, const dnnl::primitive_attr& attributes = own_scratch()) {
   const auto desc = layer<dnnl::matmul>(attributes, a, b, c);
   return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, a, false, first}, {DNNL_ARG_WEIGHTS, b, false, second}, {DNNL_ARG_DST, c, true}});
