@@ -13,11 +13,11 @@ PlanOutcome plan_one(const Problem&, std::string_view spec, std::optional<Bytes>
 /// It must be feasible.
 Plan planned(const Problem&, std::string_view spec, std::optional<Bytes> budget = {});
 
+/// As `planned`, after `judge`, on the problem that the spec's transforms leave.
+Plan judged(const Problem&, std::string_view spec, std::optional<Bytes> budget = {});
+
 /// What an infeasible budget names.
 Bytes smallest(const Problem&, std::string_view spec);
-
-/// The same after `judge`, on the problem that the spec's transforms leave.
-Plan judged(const Problem&, std::string_view spec, std::optional<Bytes> budget = {});
 
 /// Legal by check(), as promised when simulated, within the budget, never below a lower bound.
 void judge(const Problem&, const Plan&, std::optional<Bytes> budget);
