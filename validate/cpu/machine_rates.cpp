@@ -91,18 +91,22 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   }
   if (!proceed("kernels alone and beside copies")) return std::nullopt;
   const Bench product(product_probe(512));
-  const auto seconds = [&] { return product.seconds(); };
-  const MeasuredRate alone = repeated(3 * repetitions, seconds);
-  rates.product = 512;
-  rates.flops = per_second(2.0 * 512 * 512 * 512, alone);
-  rates.slowdown = {{1, 1, 1}};
-  std::vector<std::unique_ptr<CopyThread>> copies;
-  for (const LinkPace pace : {to_host, to_device}) {
-    copies.push_back(std::make_unique<CopyThread>(pace));
-    const MeasuredRate beside = repeated(3 * repetitions, seconds);
-    rates.slowdown.push_back(times_of(beside, alone));
+  // Alone and beside one and two copies by turns: the machine's own speed may change meanwhile.
+  std::vector<double> alone;
+  std::vector<std::vector<double>> slowdowns(2);
+  product.seconds();
+  for (std::size_t r = 0; r < 3 * repetitions; ++r) {
+    alone.push_back(product.seconds());
+    std::vector<std::unique_ptr<CopyThread>> copies;
+    for (const LinkPace pace : {to_host, to_device}) {
+      copies.push_back(std::make_unique<CopyThread>(pace));
+      product.seconds();  // by then the thread copies
+      slowdowns[copies.size() - 1].push_back(product.seconds() / alone.back());
+    }
   }
-  copies.clear();
+  rates.product = 512;
+  rates.flops = per_second(2.0 * 512 * 512 * 512, rate_of(alone));
+  rates.slowdown = {{1, 1, 1}, rate_of(slowdowns[0]), rate_of(slowdowns[1])};
   if (!proceed("updates, launches and allocations")) return std::nullopt;
   constexpr std::int64_t parameters = 1 << 20;
   const Bench adam(adam_probe(parameters));
