@@ -94,8 +94,8 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   // Alone and beside one and two copies by turns: the machine's own speed may change meanwhile.
   std::vector<double> alone;
   std::vector<std::vector<double>> slowdowns(2);
-  product.seconds();
   for (std::size_t r = 0; r < 3 * repetitions; ++r) {
+    product.seconds();  // caches are as beside copies
     alone.push_back(product.seconds());
     std::vector<std::unique_ptr<CopyThread>> copies;
     for (const LinkPace pace : {to_host, to_device}) {
