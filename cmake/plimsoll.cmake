@@ -20,8 +20,7 @@ function(plimsoll_options target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms on std::string operator+
   endif()
-  target_compile_definitions(${target} PRIVATE PLIMSOLL_VERSION="${PROJECT_VERSION}"
-                                               PLIMSOLL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE PLIMSOLL_VERSION="${PROJECT_VERSION}")
   if(PLIMSOLL_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=address,undefined -fno-sanitize-recover=all -g1)
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
