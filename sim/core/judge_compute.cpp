@@ -1,0 +1,159 @@
+// Compute steps: an op reads exactly the values it needs and fills exactly what it makes.
+
+#include "sim/core/judge.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+void Judge::judge_compute(StepId s) {
+  const Step& step = schedule_[s];
+  const Op& op = graph_[step.op];
+  std::vector<BufferId> given;
+  for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
+    for (const BufferId b : schedule_.buffers_in(slice)) {
+      if (schedule_[b].memory != own_memory(step)) report(Rule::wrong_place, s, b, "computes on another memory's");
+      given.push_back(b);
+    }
+  }
+  const std::size_t readable = step.reads.count + step.writes.count;
+  load_input(s, op);
+  for (const TensorId t : op.inputs) judge_input(s, t, given, readable);
+  judge_outputs(s, op);
+  const std::uint32_t times = ++ran_[{step.op.index, step.micro_batch, step.replica}];
+  if (times > 1 && (op.phase == Phase::update || !op.recomputable)) {
+    report(Rule::repeated, s, std::nullopt, text(s) + " repeats an op that must run once");
+  }
+  if (step.micro_batch >= schedule_.micro_batches || step.replica >= schedule_.replicas) {
+    report(Rule::malformed, s, std::nullopt, text(s) + " is of a micro-batch or replica that does not exist");
+  }
+}
+
+void Judge::load_input(StepId s, const Op& op) {
+  for (const BufferId b : schedule_.buffers_in(schedule_[s].allocates)) {
+    const TensorId t = schedule_[b].tensor;
+    if (graph_[t].kind != TensorKind::input) continue;
+    if (std::ranges::find(op.inputs, t) != op.inputs.end()) fill(s, b, {t});
+  }
+}
+
+void Judge::judge_input(StepId s, TensorId t, const std::vector<BufferId>& given, std::size_t readable) {
+  const Step& step = schedule_[s];
+  const std::string name = "'" + graph_[t].name + "'";
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  std::optional<BufferId> wrong;
+  std::string why;
+  for (std::size_t g = 0; g < given.size(); ++g) {
+    const BufferId b = given[g];
+    const Buffer& buffer = schedule_[b];
+    if (graph_[buffer.tensor].storage != graph_[t].storage) continue;
+    if (g >= readable && graph_[t].kind != TensorKind::input) continue;
+    const Held& held = held_[b.index];
+    if (held.life != Life::live) continue;  // reported as not resident
+    if (!belongs(buffer, step)) {
+      wrong = b;
+      why = "of another micro-batch or replica";
+    } else if (std::ranges::find(held.tensors, t) == held.tensors.end()) {
+      wrong = b;
+      why = "which does not hold it at this point";
+    } else if (held.version > 0) {
+      wrong = b;
+      why = "which has been updated already";
+    } else {
+      if (buffer.packed) report(Rule::lossy, s, b, "computes on compressed");
+      if (graph_[t].kind == TensorKind::parameter_gradient) judge_contributions(s, b);
+      if (step_is_update(s)) used_.insert({t, step.replica});
+      ranges.emplace_back(buffer.range_offset.count, buffer.range_length.count);
+    }
+  }
+  if (ranges.empty() && wrong) {
+    return report(Rule::wrong_value, s, wrong, text(s) + " needs " + name + " but reads " + text(*wrong) + " " + why);
+  }
+  if (ranges.empty()) {
+    return report(Rule::missing_input, s, std::nullopt, text(s) + " does not read " + name + ", which it needs");
+  }
+  std::ranges::sort(ranges);
+  std::int64_t covered = 0;
+  for (const auto& [offset, length] : ranges) {
+    if (offset <= covered) covered = std::max(covered, offset + length);
+  }
+  if (covered < graph_[t].bytes.count) {
+    report(Rule::missing_input, s, std::nullopt,
+           text(s) + " reads only a part of " + name + ": bytes from " + std::to_string(covered) + " on are missing");
+  }
+}
+
+bool Judge::step_is_update(StepId s) const {
+  return graph_[schedule_[s].op].phase == Phase::update;
+}
+
+void Judge::judge_outputs(StepId s, const Op& op) {
+  const Step& step = schedule_[s];
+  const auto reads = schedule_.buffers_in(step.reads);
+  const auto writes = schedule_.buffers_in(step.writes);
+  const auto allocates = schedule_.buffers_in(step.allocates);
+  std::vector<TensorId> made = op.outputs;
+  made.insert(made.end(), op.mutates.begin(), op.mutates.end());
+  for (const auto list : {writes, allocates}) {
+    for (const BufferId b : list) {
+      const Buffer& buffer = schedule_[b];
+      const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[buffer.tensor].storage; };
+      const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !held_[b.index].makers.empty() &&
+                         held_[b.index].makers.front() == s;
+      if (loads) continue;
+      if (std::ranges::none_of(made, of_buffer)) {
+        report(Rule::wrong_output, s, b, "does not make, but fills");
+        continue;
+      }
+      if (!belongs(buffer, step)) report(Rule::wrong_output, s, b, "fills another micro-batch's or replica's");
+      fill_output(s, op, b);
+    }
+  }
+  for (const TensorId t : op.mutates) {
+    const bool written = std::ranges::any_of(
+        writes, [&](BufferId b) { return graph_[schedule_[b].tensor].storage == graph_[t].storage; });
+    if (!written) {
+      report(Rule::wrong_output, s, std::nullopt, text(s) + " changes '" + graph_[t].name + "' without writing it");
+    }
+  }
+  for (const TensorId t : op.outputs) {  // views: another tensor in a buffer that is only read
+    for (const BufferId b : reads) {
+      if (graph_[schedule_[b].tensor].storage != graph_[t].storage || !belongs(schedule_[b], step)) continue;
+      std::vector<TensorId>& tensors = held_[b.index].tensors;
+      if (std::ranges::find(tensors, t) == tensors.end()) tensors.push_back(t);
+    }
+  }
+}
+
+void Judge::fill_output(StepId s, const Op& op, BufferId b) {
+  const Step& step = schedule_[s];
+  const Buffer& buffer = schedule_[b];
+  std::vector<TensorId> tensors;
+  for (const TensorId t : op.outputs) {
+    if (graph_[t].storage == graph_[buffer.tensor].storage) tensors.push_back(t);
+  }
+  const TensorKind kind = graph_[buffer.tensor].kind;
+  if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
+  const bool changed = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> parts = std::move(held_[b.index].parts);
+  Held& held = fill(s, b, tensors);
+  if (changed && ++held.version > 1) report(Rule::repeated, s, b, "updates again");
+  if (kind != TensorKind::parameter_gradient) return;
+  held.parts = std::move(parts);
+  if (!held.parts.insert({step.op.index, step.micro_batch, step.replica}).second) {
+    report(Rule::repeated, s, b, "adds its contribution a second time to");
+  }
+}
+
+bool Judge::complete(BufferId b) const {
+  const auto makers = makers_.find(schedule_[b].tensor);
+  if (makers == makers_.end()) return true;
+  const std::size_t expected = makers->second.size() * schedule_.micro_batches * schedule_.replicas;
+  return held_[b.index].parts.size() == expected;
+}
+
+void Judge::judge_contributions(StepId s, BufferId b) {
+  if (!complete(b)) report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
+}
+
+}  // namespace plimsoll

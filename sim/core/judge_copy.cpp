@@ -1,0 +1,53 @@
+// Copies and conversions: one buffer read, one filled, both of the same value.
+
+#include "sim/core/judge.h"
+
+namespace plimsoll {
+
+bool Judge::judge_pair(StepId s) {
+  const Step& step = schedule_[s];
+  const std::size_t filled = step.writes.count + step.allocates.count;
+  if (step.reads.count != 1 || filled != 1) {
+    report(Rule::malformed, s, std::nullopt, text(s) + " must read one buffer and fill one");
+    return false;
+  }
+  const BufferId from = schedule_.buffers_in(step.reads)[0];
+  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  const Buffer& source = schedule_[from];
+  const Buffer& target = schedule_[to];
+  const bool same_value = graph_[source.tensor].storage == graph_[target.tensor].storage &&
+                          source.micro_batch == target.micro_batch && source.replica == target.replica;
+  const bool inside = target.range_offset >= source.range_offset &&
+                      target.range_offset + target.range_length <= source.range_offset + source.range_length;
+  if (!same_value || !inside) report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
+  if (source.lossy && !target.lossy) report(Rule::lossy, s, to, "fills from an approximation, without saying so,");
+  const Held copied = held_[from.index];
+  Held& held = fill(s, to, copied.tensors);
+  held.parts = copied.parts;
+  held.version = copied.version;
+  return true;
+}
+
+void Judge::judge_copy(StepId s) {
+  const Step& step = schedule_[s];
+  if (!judge_pair(s)) return;
+  const BufferId from = schedule_.buffers_in(step.reads)[0];
+  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  const Endpoints& ends = schedule_.routes[step.work.route.index];
+  if (schedule_[from].memory != ends.from) report(Rule::wrong_place, s, from, "copies from elsewhere than");
+  if (schedule_[to].memory != ends.to) report(Rule::wrong_place, s, to, "copies to elsewhere than");
+  if (schedule_[from].packed != schedule_[to].packed) report(Rule::lossy, s, to, "changes the form of");
+  if (step.work.bytes < schedule_[to].bytes) report(Rule::wrong_value, s, to, "moves fewer bytes than are in");
+}
+
+void Judge::judge_conversion(StepId s) {
+  if (!judge_pair(s)) return;
+  const Step& step = schedule_[s];
+  for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
+    for (const BufferId b : schedule_.buffers_in(slice)) {
+      if (schedule_[b].memory != own_memory(step)) report(Rule::wrong_place, s, b, "computes on another memory's");
+    }
+  }
+}
+
+}  // namespace plimsoll

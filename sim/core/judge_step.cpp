@@ -1,0 +1,106 @@
+// One step: residency and order of what it reads, writes and frees.
+
+#include "sim/core/judge.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+void Judge::judge(StepId s) {
+  const Step& step = schedule_[s];
+  const auto reads = schedule_.buffers_in(step.reads);
+  const auto writes = schedule_.buffers_in(step.writes);
+  for (const BufferId b : reads) judge_use(s, b, "reads");
+  for (const BufferId b : writes) {
+    judge_use(s, b, "writes");
+    judge_after_readers(s, b);
+  }
+  for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+    Held& held = held_[b.index];
+    if (held.life != Life::unborn) report(Rule::malformed, s, b, "allocates again");
+    held.life = Life::live;
+  }
+  if (step.collective != no_collective) {
+    judge_collective(s);
+  } else if (step.work.is_transfer()) {
+    judge_copy(s);
+  } else if (step.op != no_op) {
+    judge_compute(s);
+  } else if (step.reads.count + step.writes.count + step.allocates.count > 0) {  // else it only frees
+    judge_conversion(s);
+  }
+  for (const BufferId b : reads) held_[b.index].readers.push_back(s);
+  for (const BufferId b : schedule_.buffers_in(step.frees)) judge_free(s, b);
+}
+
+bool Judge::ordered(StepId earlier, StepId later) const {
+  return earlier == later || (*before_)(earlier, later);
+}
+
+bool Judge::same_collective(StepId a, StepId b) const {
+  return schedule_[a].collective != no_collective && schedule_[a].collective == schedule_[b].collective;
+}
+
+void Judge::judge_use(StepId s, BufferId b, const std::string& verb) {
+  const Held& held = held_[b.index];
+  if (held.life == Life::unborn) return report(Rule::not_resident, s, b, verb + " before its allocation");
+  if (held.life == Life::dead) return report(Rule::not_resident, s, b, verb + " after its free");
+  for (const StepId maker : held.makers) {
+    if (same_collective(maker, s) || ordered(maker, s)) continue;
+    report(Rule::not_ordered, s, b,
+           verb + ", without waiting for step " + std::to_string(maker.index) + " that makes it,");
+  }
+  if (held.from == no_collective || schedule_[s].collective == held.from) return;
+  const Collective& collective = schedule_.collectives[held.from.index];
+  for (const BufferId input : collective.inputs) {
+    const auto& steps = steps_of_collective_[held.from.index];
+    const bool contributed = std::ranges::any_of(steps, [&](StepId c) {
+      const auto read = schedule_.buffers_in(schedule_[c].reads);
+      return std::ranges::find(read, input) != read.end() && (*before_)(c, s);
+    });
+    if (!contributed)
+      report(Rule::collective, s, b, "reads, before the collective has had " + text(input) + ", its result");
+  }
+}
+
+void Judge::judge_after_readers(StepId s, BufferId b) {
+  for (const StepId reader : held_[b.index].readers) {
+    if (same_collective(reader, s) || ordered(reader, s)) continue;
+    report(Rule::not_ordered, s, b,
+           "overwrites, without waiting for its reader step " + std::to_string(reader.index) + ",");
+  }
+}
+
+void Judge::judge_free(StepId s, BufferId b) {
+  Held& held = held_[b.index];
+  if (held.life == Life::dead) return report(Rule::freed_twice, s, b, "frees again");
+  if (held.life == Life::unborn) return report(Rule::freed_twice, s, b, "frees, though it was never allocated,");
+  for (const auto* users : {&held.makers, &held.readers}) {
+    for (const StepId user : *users) {
+      if (ordered(user, s)) continue;
+      report(Rule::not_ordered, s, b, "frees, without waiting for its user step " + std::to_string(user.index) + ",");
+    }
+  }
+  held.life = Life::dead;
+}
+
+Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
+  Held& held = held_[b.index];
+  held.tensors = std::move(tensors);
+  held.makers = {s};
+  held.readers.clear();
+  held.from = no_collective;
+  return held;
+}
+
+std::optional<MemoryId> Judge::own_memory(const Step& step) const {
+  const Stream& stream = schedule_[step.stream];
+  return stream.kind == StreamKind::host ? hosts_[stream.device.index] : platform_[stream.device].memory;
+}
+
+bool Judge::belongs(const Buffer& buffer, const Step& step) const {
+  return buffer.replica == step.replica &&
+         (!per_micro_batch(graph_[buffer.tensor].kind) || buffer.micro_batch == step.micro_batch);
+}
+
+}  // namespace plimsoll
