@@ -90,8 +90,8 @@ class Walk {
 
 }  // namespace
 
-std::vector<RunMemory> memory_of_runs(const OpModel& model, const OpSequence& sequence) {
-  std::vector<RunMemory> memory;
+std::vector<MemoryOfRun> memory_of_runs(const OpModel& model, const OpSequence& sequence) {
+  std::vector<MemoryOfRun> memory;
   Walk walk(model);
   for (const PlannedRun& step : steps_of(model, sequence)) {
     const Bytes before = walk.live();

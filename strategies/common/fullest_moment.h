@@ -19,10 +19,10 @@ struct FullestMoment {
 FullestMoment fullest_moment(const OpModel&, const OpSequence&);
 
 /// Of each run of a plan, what is resident included.
-struct RunMemory {
+struct MemoryOfRun {
   Bytes before;  ///< right before it, parameter gradients not counted
   Bytes during;
 };
-std::vector<RunMemory> memory_of_runs(const OpModel&, const OpSequence&);
+std::vector<MemoryOfRun> memory_of_runs(const OpModel&, const OpSequence&);
 
 }  // namespace plimsoll

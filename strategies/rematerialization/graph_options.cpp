@@ -24,7 +24,7 @@ BlockOption cost_of(const BlockPart& part, const OpSequence& sequence) {
   BlockOption cost{};
   for (const ModelOp& op : model.ops) cost.extra += op.ways.front().time;
   cost.extra = std::max(Seconds{0}, time_of(model, sequence) - cost.extra);
-  const std::vector<RunMemory> memory = memory_of_runs(model, sequence);
+  const std::vector<MemoryOfRun> memory = memory_of_runs(model, sequence);
   bool waited = false;
   for (std::size_t r = 0; r < sequence.size(); ++r) {
     if (part.waiting && sequence[r].op.index == *part.waiting) {

@@ -33,7 +33,7 @@ std::vector<std::vector<Implementation>> implementations(const OpModel& model, O
     for (OpRun& run : sequence) {
       run.implementation = k <= model.ops[number.at(run.op.index)].alternatives.size() ? k : 0;
     }
-    const std::vector<RunMemory> memory = memory_of_runs(model, sequence);
+    const std::vector<MemoryOfRun> memory = memory_of_runs(model, sequence);
     for (std::size_t r = 0; r < sequence.size(); ++r) {
       if (k > 0 && sequence[r].implementation == 0) continue;
       const ModelOp& op = model.ops[number.at(sequence[r].op.index)];

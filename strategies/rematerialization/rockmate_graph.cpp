@@ -87,7 +87,7 @@ class Hierarchy {
       block.recomputable = block.recomputable && !op.once;
     }
     bare.push_back({OpId{static_cast<std::uint32_t>(*part.waiting)}, Saving::keep});
-    const std::vector<RunMemory> memory = memory_of_runs(part.model, bare);
+    const std::vector<MemoryOfRun> memory = memory_of_runs(part.model, bare);
     for (std::size_t r = 0; r + 1 < bare.size(); ++r) {
       block.first_forward = std::max(block.first_forward, memory[r].during);
     }

@@ -209,7 +209,7 @@ std::int64_t replayed_peak(const ChainModel& m, const ChainSequence& s) {
   return peak;
 }
 
-ChainModel random_chain_model(const RandomChain& shape, std::uint64_t seed) {
+ChainModel random_chain_model(const ChainRanges& shape, std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   const auto upto = [&](std::int64_t largest) {
     return static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(largest + 1));

@@ -18,7 +18,7 @@ std::optional<double> persistent_optimum(const ChainModel&, std::int64_t budget)
 std::int64_t replayed_peak(const ChainModel&, const ChainSequence&);
 
 /// What random chains look like. Whole times and small sizes make ties; zero sizes are frequent.
-struct RandomChain {
+struct ChainRanges {
   std::size_t stages = 4;
   std::int64_t largest_size = 6;
   std::int64_t largest_workspace = 4;
@@ -30,7 +30,7 @@ struct RandomChain {
   bool nograd_differs = true;
 };
 
-ChainModel random_chain_model(const RandomChain&, std::uint64_t seed);
+ChainModel random_chain_model(const ChainRanges&, std::uint64_t seed);
 
 /// A random legal sequence, forwards repeated at random.
 ChainSequence random_sequence(const ChainModel&, std::uint64_t seed);

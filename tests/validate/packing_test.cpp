@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace {
 
 TEST_CASE("blocks that are never alive together share their place, others do not", "[validate]") {
-  const std::vector<Block> blocks{{Bytes{100}, 0, 1}, {Bytes{50}, 2, 3}, {Bytes{70}, 1, 2}};
+  const std::vector<Temporary> blocks{{Bytes{100}, 0, 1}, {Bytes{50}, 2, 3}, {Bytes{70}, 1, 2}};
   const Packing packing = pack(blocks);
   CHECK(packing.offsets[0] == Bytes{0});
   CHECK(packing.offsets[1] == Bytes{0});
@@ -20,7 +20,7 @@ TEST_CASE("no two blocks overlap in place and time", "[validate]") {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     INFO("seed " << seed);
     Random random(seed);
-    std::vector<Block> blocks;
+    std::vector<Temporary> blocks;
     for (std::uint32_t b = 0; b < random.between(1, 20); ++b) {
       const std::size_t first = random.between(0, 9);
       blocks.push_back({Bytes{random.between(0, 500)}, first, first + random.between(0, 4)});

@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-Packing pack(std::span<const Block> blocks) {
+Packing pack(std::span<const Temporary> blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t b) { return blocks[b].bytes; });

@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 /// Alive from instant `first` to instant `last`, both included.
-struct Block {
+struct Temporary {
   Bytes bytes;
   std::size_t first = 0, last = 0;
 };
@@ -27,6 +27,6 @@ constexpr Bytes aligned(Bytes bytes) {
 }
 
 /// First fit, the largest block first; ties by index.
-Packing pack(std::span<const Block>);
+Packing pack(std::span<const Temporary>);
 
 }  // namespace plimsoll

@@ -62,7 +62,7 @@ using Places = std::map<TensorId, Place>;
 
 /// Lays out temporaries and kernels' workspaces of a row of ops.
 StepProgram laid_out(const Network& network, const std::vector<OpId>& ops, const Places& outside, Variant variant) {
-  std::vector<Block> blocks;
+  std::vector<Temporary> blocks;
   std::map<TensorId, std::size_t> block_of;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = network.graph[ops[i]];
