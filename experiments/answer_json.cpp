@@ -52,22 +52,27 @@ Json or_null(const Optional& optional, Value value) {
   return optional ? Json(value(*optional)) : Json(nullptr);
 }
 
+/// What was asked.
+Json question_json(const Question& question, bool times_rescaled, std::optional<Bytes> budget, bool feasible) {
+  return {{"trace", question.trace},
+          {"platform", question.platform},
+          {"strategy", question.strategy},
+          {"micro_batches", question.micro_batches},
+          {"optimizer", written(question.optimizer)},
+          {"gradients", written(question.gradients)},
+          {"engine", written(question.engine)},
+          {"allocator", written(question.allocator)},
+          {"times_rescaled", times_rescaled},
+          {"memory_budget_bytes", budget ? Json(budget->count) : Json(nullptr)},
+          {"feasible", feasible}};
+}
+
 }  // namespace
 
 Json to_json(const Question& question, const Problem& problem, const Answer& answer) {
   const auto count = [](Bytes bytes) { return bytes.count; };
   const auto of_metrics = [&](auto value) { return or_null(answer.metrics, value); };
-  Json object{{"trace", question.trace},
-              {"platform", question.platform},
-              {"strategy", question.strategy},
-              {"micro_batches", question.micro_batches},
-              {"optimizer", written(question.optimizer)},
-              {"gradients", written(question.gradients)},
-              {"engine", written(question.engine)},
-              {"allocator", written(question.allocator)},
-              {"times_rescaled", problem.times_rescaled},
-              {"memory_budget_bytes", or_null(answer.budget, count)},
-              {"feasible", answer.feasible}};
+  Json object = question_json(question, problem.times_rescaled, answer.budget, answer.feasible);
   object["makespan_s"] = of_metrics([](const Metrics& m) { return m.makespan.value; });
   object["peak_bytes"] = of_metrics([](const Metrics& m) { return m.peak.count; });
   object["promised_makespan_s"] = answer.feasible ? Json(answer.promised_makespan.value) : Json(nullptr);
@@ -93,6 +98,21 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   }
   object["solve_s"] = answer.solve_s;
   object["simulate_s"] = answer.simulate_s;
+  return object;
+}
+
+Json unanswered_json(const Question& question, std::optional<Bytes> budget, const std::string& reason) {
+  Json object = question_json(question, false, budget, false);
+  for (const char* key : {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap",
+                          "lower_bound_s", "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s",
+                          "contention_s", "bubble_fraction", "steps"}) {
+    object[key] = nullptr;
+  }
+  object["devices"] = Json::array();
+  object["peak"] = nullptr;
+  object["reason"] = reason;
+  object["smallest_feasible_bytes"] = nullptr;
+  object["solve_s"] = object["simulate_s"] = nullptr;
   return object;
 }
 

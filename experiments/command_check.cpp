@@ -9,6 +9,7 @@
 #include "experiments/commands.h"
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
+#include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "strategies/spec.h"
@@ -54,7 +55,7 @@ int run_check(const CheckArguments& arguments) {
     object["fits"] = !schedule.budget || peak <= *schedule.budget;
   }
   if (arguments.json) {
-    std::cout << object.dump(2) << '\n';
+    std::cout << json_text(object, 2) << '\n';
   } else if (violations.empty()) {
     std::cout << fmt::format("legal: {} steps, {}, peak {} B{}\n", schedule.steps.size(),
                              format_seconds(Seconds{object["makespan_s"].get<double>()}),
@@ -87,7 +88,7 @@ int run_bounds(const QuestionArguments& words, bool json) {
                       {"devices", devices},
                       {"all_devices_lower_bound_s", all.time().value},
                       {"all_devices_lower_bound_bytes", all.memory.count}};
-    std::cout << object.dump(2) << '\n';
+    std::cout << json_text(object, 2) << '\n';
     return exit_fine;
   }
   std::cout << fmt::format("{} on one device of {}{}\n", problem.graph.name, problem.platform.name,

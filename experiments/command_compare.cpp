@@ -72,7 +72,7 @@ int run_compare(const CompareArguments& arguments) {
     text += fmt::format("{:<12}{:>14}{:>14}{:>10}\n", "live peak B", simulated.peak->count, measured.peak->count,
                         (*simulated.peak - *measured.peak).count);
   }
-  std::cout << (arguments.json ? object.dump(2) + "\n" : text);
+  std::cout << (arguments.json ? json_text(object, 2) + "\n" : text);
   if (!bar) return exit_fine;
   const bool held = !rows[0].error().is_null() && std::abs(rows[0].error().get<double>()) <= *bar;
   if (!held) std::cerr << fmt::format("compare: the whole differs by more than {} %\n", arguments.within);

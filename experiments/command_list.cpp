@@ -10,6 +10,7 @@
 #include "experiments/model.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "strategies/strategy.h"
 #include "traces/synthetic.h"
@@ -76,7 +77,7 @@ Json traces_json() {
 int run_list(const std::string& what, bool json) {
   if (what == "strategies") {
     if (json) {
-      std::cout << Json{{"strategies", strategies_json()}}.dump(2) << '\n';
+      std::cout << json_text({{"strategies", strategies_json()}}, 2) << '\n';
       return exit_fine;
     }
     for (const StrategyInfo& s : strategies()) {
@@ -85,7 +86,7 @@ int run_list(const std::string& what, bool json) {
   } else if (what == "platforms") {
     const Json list = platforms_json();
     if (json) {
-      std::cout << Json{{"platforms", list}}.dump(2) << '\n';
+      std::cout << json_text({{"platforms", list}}, 2) << '\n';
       return exit_fine;
     }
     for (const Json& p : list) {
@@ -97,7 +98,7 @@ int run_list(const std::string& what, bool json) {
   } else {
     const Json list = traces_json();
     if (json) {
-      std::cout << Json{{"traces", list}}.dump(2) << '\n';
+      std::cout << json_text({{"traces", list}}, 2) << '\n';
       return exit_fine;
     }
     for (const Json& t : list) {

@@ -13,6 +13,7 @@
 #include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
@@ -158,7 +159,8 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     write_memory_profile(arguments.memory_profile, problem, schedule, median.timeline, made_by(command_line));
   }
   if (arguments.json) {
-    std::cout << answer_json(problem, schedule, runs, median, arguments.backend.backend, *backend).dump(2) << '\n';
+    std::cout << json_text(answer_json(problem, schedule, runs, median, arguments.backend.backend, *backend), 2)
+              << '\n';
   } else {
     std::cout << answer_text(problem, schedule, runs, median, *backend);
   }

@@ -11,6 +11,7 @@
 #include "experiments/perfetto.h"
 #include "experiments/summary.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
@@ -56,7 +57,7 @@ int simulate_front(const Question& question, const Problem& problem, bool json) 
   if (json) {
     Json object{{"front", Json::array()}};
     for (const Answer& each : front) object["front"].push_back(to_json(question, problem, each));
-    std::cout << object.dump(2) << '\n';
+    std::cout << json_text(object, 2) << '\n';
   } else {
     std::cout << front_table(front);
   }
@@ -84,7 +85,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
     }
   }
   if (arguments.json) {
-    std::cout << to_json(question, problem, made).dump(2) << '\n';
+    std::cout << json_text(to_json(question, problem, made), 2) << '\n';
   } else if (made.feasible) {
     std::cout << summary(question, problem, made);
   }

@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-/// Exit codes that scripts rely on; 3 (a broken promise inside the program) and 130 (interrupted) come from main.
-inline constexpr int exit_fine = 0, exit_no_result = 1, exit_bad_input = 2, exit_broken_promise = 3,
+/// Exit codes that scripts rely on; 3 (a broken promise inside the program), 4 (no room for what the program makes, or
+/// no permission to write it) and 130 (interrupted) come from main.
+inline constexpr int exit_fine = 0, exit_no_result = 1, exit_bad_input = 2, exit_broken_promise = 3, exit_no_room = 4,
                      exit_interrupted = 130;
 
 void add_simulate_command(CLI::App&, int& exit_code, const std::string& command_line);

@@ -1,5 +1,7 @@
 #include "experiments/experiment_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -32,10 +34,10 @@ std::vector<Element> list_of(const YamlCursor& value, Read read) {
   const std::vector<YamlCursor> elements = value.elements();
   if (value.is_list() && elements.empty()) value.complain("is empty, expected at least one");
   std::vector<Element> list;
-  std::set<std::string> seen;
+  std::set<Element> seen;
   for (const YamlCursor& element : elements) {
     list.push_back(read(element));
-    if (!seen.insert(element.found()).second) element.complain("is listed twice, " + element.found());
+    if (!seen.insert(list.back()).second) element.complain("is listed twice, " + element.found());
   }
   return list;
 }
@@ -128,6 +130,17 @@ constexpr ExperimentField experiment_fields[] = {
     {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
     {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = one_of<AllocatorKind>(v); }},
     {"timelines", Need::optional, [](Experiment& e, const YamlCursor& v) { e.timelines = v.boolean(); }},
+    {"timeout", Need::optional,
+     [](Experiment& e, const YamlCursor& v) {
+       e.timeout = v.seconds();
+       if (!(e.timeout->value > 0)) v.complain("expected more than 0 s, " + v.found());
+     }},
+    {"memory_limit", Need::optional,
+     [](Experiment& e, const YamlCursor& v) {
+       constexpr Bytes least{64'000'000};  // the program itself
+       e.memory_limit = v.bytes();
+       if (*e.memory_limit < least) v.complain("expected at least 64 MB, " + v.found());
+     }},
 };
 
 /// A path that exists beside the experiment file; else the reference as it stands.
@@ -162,19 +175,28 @@ std::size_t budgets(const Experiment& experiment) {
 }
 
 Experiment parse_experiment(const std::string& text, std::string file) {
-  YamlDocument document(text, std::move(file));
+  YamlDocument document(text, file);
   Experiment experiment;
   read_fields(document.root(), experiment_fields, experiment);
   document.throw_if_any();
+  double all = 1;
+  for (const std::size_t size : {experiment.traces.size(), experiment.platforms.size(), experiment.strategies.size(),
+                                 experiment.micro_batches.size(), experiment.optimizers.size(), budgets(experiment)}) {
+    all *= static_cast<double>(size);
+  }
+  if (all > static_cast<double>(most_points)) {
+    throw InputError(located(file, {}, "", fmt::format("makes {:.0f} points, expected {} at most", all, most_points)));
+  }
   return experiment;
 }
 
-Experiment read_experiment(const fs::path& path) {
-  Experiment experiment = parse_experiment(read_text_file(path), path.string());
+ExperimentFile read_experiment(const fs::path& path) {
+  std::string text = read_text_file(path);
+  Experiment experiment = parse_experiment(text, path.string());
   const fs::path folder = path.parent_path();
   for (std::string& trace : experiment.traces) trace = beside(folder, trace, ".json");
   for (std::string& platform : experiment.platforms) platform = beside(folder, platform, ".yaml");
-  return experiment;
+  return {std::move(experiment), std::move(text)};
 }
 
 Json to_json(const Experiment& experiment) {
@@ -191,6 +213,8 @@ Json to_json(const Experiment& experiment) {
             {"engine", written(experiment.engine)},
             {"allocator", written(experiment.allocator)}};
   if (experiment.timelines) json["timelines"] = true;
+  if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;
+  if (experiment.memory_limit) json["memory_limit_bytes"] = experiment.memory_limit->count;
   return json;
 }
 

@@ -43,10 +43,15 @@ struct Experiment {
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorKind allocator = AllocatorKind::exact;
-  bool timelines = false;  ///< records keep timelines, and the report has pictures of them
+  bool timelines = false;             ///< records keep timelines, and the report has pictures of them
+  std::optional<Seconds> timeout;     ///< of a group, in wall time
+  std::optional<Bytes> memory_limit;  ///< of the process that answers a group
 
   friend bool operator==(const Experiment&, const Experiment&) = default;
 };
+
+/// More points than this are refused: their results would fill a disk, and no machine answers them.
+inline constexpr std::size_t most_points = 10'000'000;
 
 /// Budgets of one trace on one platform with one strategy.
 std::size_t budgets(const Experiment&);
@@ -54,8 +59,13 @@ std::size_t budgets(const Experiment&);
 /// Throws InputError with everything that is wrong.
 Experiment parse_experiment(const std::string& text, std::string file);
 
+struct ExperimentFile {
+  Experiment experiment;
+  std::string text;  ///< as it was read, once
+};
+
 /// Traces and platforms that are paths are looked for beside the file first.
-Experiment read_experiment(const std::filesystem::path&);
+ExperimentFile read_experiment(const std::filesystem::path&);
 
 /// With every default written out; equal exactly where the experiments are.
 Json to_json(const Experiment&);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <memory>
+#include <new>
 
 #include "experiments/command_import.h"
 #include "experiments/command_replay.h"
@@ -15,6 +17,8 @@
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
 #include "sim/io/input_error.h"
+#include "sim/io/output_error.h"
+#include "sim/io/printable.h"
 #include "validate/backend.h"
 
 namespace plimsoll {
@@ -80,6 +84,18 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
   return exit_bad_input;
 }
 
+/// Lines of a message, each cut where names in it are longer than anybody reads.
+std::string readable(std::string_view message) {
+  constexpr std::size_t most = 1000;
+  std::string lines;
+  for (std::size_t begin = 0; begin <= message.size();) {
+    const std::size_t end = std::min(message.find('\n', begin), message.size());
+    lines += shortened(message.substr(begin, end - begin), most) + "\n";
+    begin = end + 1;
+  }
+  return lines;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Plimsoll: how deep may this GPU be loaded? Plans, simulates and compares memory-saving strategies."};
   app.set_version_flag("--version", fmt::format("plimsoll {}", PLIMSOLL_VERSION));
@@ -107,15 +123,23 @@ int run(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+    std::cout.flush();
+    if (!std::cout) throw OutputError("cannot write to the standard output");
     return exit_code;
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error, argc, argv);
   } catch (const InputError& error) {
-    std::cerr << error.what() << '\n';
+    std::cerr << readable(error.what());
     return exit_bad_input;
   } catch (const BackendError& error) {
-    std::cerr << error.what() << '\n';
+    std::cerr << readable(error.what());
     return exit_no_result;
+  } catch (const OutputError& error) {
+    std::cerr << readable(error.what());
+    return exit_no_room;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "plimsoll: not enough memory\n";
+    return exit_no_room;
   } catch (const SimulationInterrupted&) {
     return exit_interrupted;
   } catch (const std::exception& error) {
@@ -128,5 +152,7 @@ int run(int argc, char** argv) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an output that cannot be written
+  const plimsoll::PrintableOutput out(std::cout), messages(std::cerr);
   return plimsoll::run(argc, argv);
 }

@@ -13,6 +13,7 @@
 #include "experiments/csv.h"
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -50,7 +51,8 @@ Json point_of(const Json& record) {
   return point;
 }
 
-/// A name for files that is unique in the report: letters, digits, '-', '_' and '.' only.
+/// A name for files that is unique in the report and no longer than file systems take: letters, digits, '-', '_' and
+/// '.' only.
 std::string file_stem(const Json& figure, std::set<std::string>& taken) {
   std::string stem = fmt::format("{}-{}", figure["model"].get<std::string>(), figure["machine"].get<std::string>());
   const auto allowed = [](char c) {
@@ -59,6 +61,8 @@ std::string file_stem(const Json& figure, std::set<std::string>& taken) {
   };
   std::ranges::replace_if(
       stem, [&](char c) { return !allowed(c); }, '_');
+  constexpr std::size_t longest = 120;
+  if (stem.size() > longest) stem.resize(longest);
   if (figure["micro_batches"] != 1) stem += fmt::format("-m{}", figure["micro_batches"].get<std::uint32_t>());
   if (figure["optimizer"] != "none") stem += "-" + figure["optimizer"].get<std::string>();
   std::string unique = stem;
@@ -146,7 +150,12 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
   }
   Json figures = Json::array();
   std::set<std::string> taken;
+  Json impossible = Json::array();
   for (const auto& [index, facts] : contents.cases) {
+    if (!facts.impossible.empty()) {
+      impossible.push_back({{"trace", facts.trace}, {"platform", facts.platform}, {"reason", facts.impossible}});
+      continue;
+    }
     if (by_case.contains(index))
       figures.push_back(figure_of(facts, by_case[index], experiment.at("strategies"), taken));
   }
@@ -154,7 +163,8 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
           {"made_by", made_by},
           {"results_by", contents.identity.at("version")},
           {"experiment", experiment},
-          {"figures", std::move(figures)}};
+          {"figures", std::move(figures)},
+          {"impossible", std::move(impossible)}};
 }
 
 std::string results_csv(const SweepContents& contents, const std::string& made_by) {
@@ -184,7 +194,7 @@ std::string report_html(const Json& data) {
   constexpr std::string_view place = "\"@DATA@\"";
   const std::size_t at = page.find(place);
   EXPECTS(at != std::string::npos);
-  std::string text = data.dump();
+  std::string text = json_text(data);
   for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
   return page.replace(at, place.size(), text);
 }

@@ -54,6 +54,11 @@ std::string report_table(const SweepContents& contents) {
   }
   std::string table;
   for (const auto& [index, of] : cases) {
+    const auto facts = contents.cases.find(index);
+    if (facts != contents.cases.end() && !facts->second.impossible.empty()) {
+      table += fmt::format("\n{}\n  no answers: {}\n", of.title, facts->second.impossible);
+      continue;
+    }
     table += fmt::format("\n{}\n  {:>12}", of.title, "budget");
     for (const std::string& strategy : of.strategies) table += fmt::format("  {:>20}", strategy);
     table += "   iteration time and its distance from the lower bound\n";

@@ -89,20 +89,24 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
 
 }  // namespace
 
-Problem problem_of(const Question& question) {
-  Trace trace = load_model(question.trace);
+ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .budget = std::nullopt,
                                .optimizer = question.optimizer,
                                .gradients = question.gradients,
                                .backward = Backward::whole};
-  std::variant<Problem, std::string> made =
-      make_problem(std::move(trace.model), load_platform(question.platform), options);
+  ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
   if (const std::string* why = std::get_if<std::string>(&made)) {
-    throw InputError(fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why));
+    return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
   }
   const std::vector<Pass> transforms = transforms_of(question.strategy, "--strategy");
   if (!transforms.empty()) return transformed(std::get<Problem>(made), transforms);
+  return made;
+}
+
+Problem problem_of(const Question& question) {
+  ProblemOutcome made = problem_of(question, load_model(question.trace), load_platform(question.platform));
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   return std::move(std::get<Problem>(made));
 }
 

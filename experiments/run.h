@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "sim/core/metrics.h"
@@ -14,6 +15,7 @@
 #include "sim/core/timeline.h"
 #include "sim/io/json.h"
 #include "sim/memory/allocator_kind.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 
@@ -46,6 +48,13 @@ struct Answer {
   double solve_s = 0, simulate_s = 0;
 };
 
+/// A problem, or in one sentence why a trace and a platform do not go together.
+using ProblemOutcome = std::variant<Problem, std::string>;
+
+/// The problem behind a question whose trace and platform have been read, as the transforms of its strategy change it;
+/// throws InputError where they cannot.
+ProblemOutcome problem_of(const Question&, Trace, Platform);
+
 /// The problem behind a question, as the transforms of its strategy change it; throws InputError where names, files or
 /// their combination are wrong.
 Problem problem_of(const Question&);
@@ -74,5 +83,8 @@ std::vector<Answer> answer(const Question&, const Problem&, std::span<const std:
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.
 Json to_json(const Question&, const Problem&, const Answer&);
+
+/// The same object for a question that has no answer: infeasible, with the reason, and null for all else.
+Json unanswered_json(const Question&, std::optional<Bytes> budget, const std::string& reason);
 
 }  // namespace plimsoll

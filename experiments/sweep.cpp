@@ -3,46 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <set>
 
 #include "experiments/progress.h"
+#include "experiments/sweep_inputs.h"
 #include "experiments/sweep_store.h"
 #include "experiments/worker_pool.h"
 #include "sim/io/input_error.h"
-#include "sim/io/shipped.h"
-#include "sim/io/text_file.h"
+#include "sim/io/printable.h"
 
 namespace plimsoll {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int interrupted_exit = 130;
 
-/// FNV-1a: tells apart contents of files that have the same name.
-std::string digest(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return fmt::format("{:016x}", hash);
-}
-
-/// Traces and platforms that are files, with what is in them; the others are made by formulas.
-Json inputs_of(const Experiment& e) {
-  constexpr ShippedFiles traces{"trace", "traces/data", ".json"}, platforms{"platform", "platforms", ".yaml"};
-  Json inputs = Json::object();
-  const auto add = [&](const std::string& reference, const ShippedFiles& kind) {
-    std::error_code ignored;
-    const std::vector<std::string> shipped = shipped_names(kind);
-    const bool is_file = std::filesystem::exists(reference, ignored) || std::ranges::count(shipped, reference) > 0;
-    if (is_file) inputs[reference] = digest(read_text_file(find_file(reference, kind)));
-  };
-  for (const std::string& trace : e.traces) add(trace, traces);
-  for (const std::string& platform : e.platforms) add(platform, platforms);
-  return inputs;
-}
-
-Json identity_of(const Experiment& e) {
-  return {{"version", "plimsoll " PLIMSOLL_VERSION}, {"experiment", to_json(e)}, {"inputs", inputs_of(e)}};
+Json identity_of(const Experiment& e, const SweepInputs& inputs) {
+  return {{"version", "plimsoll " PLIMSOLL_VERSION}, {"experiment", to_json(e)}, {"inputs", inputs.digests()}};
 }
 
 Json budgets_json(const CaseFacts& facts) {
@@ -50,10 +31,10 @@ Json budgets_json(const CaseFacts& facts) {
 }
 
 /// What a worker does: a case's facts, or the wanted points of a group.
-WorkerPool::Work worker_of(const Experiment& e) {
-  return [e](const Json& task, const std::function<void(const Json&)>& reply) {
+WorkerPool::Work worker_of(const Experiment& e, const SweepInputs& inputs) {
+  return [&e, &inputs](const Json& task, const std::function<void(const Json&)>& reply) {
     if (!task.contains("group")) {
-      reply(to_json(facts_of(e, task.at("case"))));
+      reply(to_json(facts_of(e, inputs, task.at("case"))));
       return;
     }
     std::vector<std::optional<Bytes>> all;
@@ -61,23 +42,25 @@ WorkerPool::Work worker_of(const Experiment& e) {
       all.push_back(b.is_null() ? std::nullopt : std::optional(Bytes{b.get<std::int64_t>()}));
     }
     const auto wanted = task.at("wanted").get<std::vector<std::size_t>>();
-    answer_points(e, task.at("group"), all, wanted, reply);
+    answer_points(e, inputs, task.at("group"), all, wanted, reply);
   };
 }
 
 class Sweep {
  public:
-  Sweep(const SweepOptions& options, const Experiment& experiment)
+  Sweep(const SweepOptions& options, const ExperimentFile& file, const SweepInputs& inputs)
       : options_(options),
-        experiment_(experiment),
-        identity_(identity_of(experiment)),
-        store_(options.folder, options.shard, identity_),
-        groups_(groups_of(experiment, options.shard)),
-        per_group_(budgets(experiment)),
+        text_(file.text),
+        experiment_(file.experiment),
+        inputs_(inputs),
+        identity_(identity_of(experiment_, inputs)),
+        store_(options.folder, options.shard, identity_, options.disk != nullptr ? *options.disk : own_disk_),
+        groups_(groups_of(experiment_, options.shard)),
+        per_group_(budgets(experiment_)),
         cases_(store_.before().cases) {
-    if (!options.resume && store_.start_afresh()) {
-      fmt::print(stderr, "{0}: starting afresh, the results so far are in {0}.previous; --resume would keep them\n",
-                 store_.results().string());
+    if (const fs::path aside = options.resume ? fs::path() : store_.start_afresh(); !aside.empty()) {
+      fmt::print(stderr, "{}: starting afresh, the results so far are in {}; --resume would keep them\n",
+                 printable(store_.results().string()), printable(aside.string()));
     }
     for (const auto& [point, record] : store_.before().records) done_.insert(point);
   }
@@ -87,7 +70,8 @@ class Sweep {
     write_manifest("running");
     const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
     const Interruption interruption;
-    WorkerPool pool(jobs, interruption, worker_of(experiment_));
+    WorkerPool pool(jobs, interruption, worker_of(experiment_, inputs_),
+                    {.timeout = experiment_.timeout, .memory = experiment_.memory_limit});
     if (!find_facts(pool, missing_facts)) return finish("interrupted", interrupted_exit);
     if (exit_code_ != 0) return finish("failed", exit_code_);  // wrong input is refused before anything runs
     if (!answer_groups(pool)) return finish("interrupted", interrupted_exit);
@@ -120,7 +104,7 @@ class Sweep {
   void fail(std::string what, const TaskFailure& failure) {
     exit_code_ = std::max(exit_code_, failure.exit_code);
     const std::string line = fmt::format("{}: {}: {}\n", options_.experiment.string(), what, failure.message);
-    if (told_.insert(line).second) fmt::print(stderr, "{}", line);
+    if (told_.insert(line).second) fmt::print(stderr, "{}", printable(line));
     failures_.push_back({{"what", std::move(what)}, {"message", failure.message}});
   }
 
@@ -131,6 +115,10 @@ class Sweep {
                 .failed =
                     [&](std::size_t t, const TaskFailure& failure) {
                       const std::size_t c = tasks[t]["case"];
+                      if (failure.beyond_limits) {
+                        cases_[c] = impossible_case(experiment_, c, failure.message);
+                        return;
+                      }
                       const Question q = question_of(experiment_, c * experiment_.strategies.size());
                       fail(fmt::format("trace {} on {}", q.trace, q.platform), failure);
                     },
@@ -141,29 +129,62 @@ class Sweep {
 
   bool answer_groups(WorkerPool& pool) {
     std::vector<Json> tasks;
+    std::vector<std::size_t> impossible;
     std::size_t points = 0;
     for (const std::size_t g : groups_) {
       const std::vector<std::size_t> places = missing(g);
       if (places.empty() || !cases_.contains(case_of(g))) continue;
       points += places.size();
+      if (!cases_.at(case_of(g)).impossible.empty()) {
+        impossible.push_back(g);
+        continue;
+      }
       tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", budgets_json(cases_.at(case_of(g)))}});
     }
     Progress progress(points);
+    for (const std::size_t g : impossible) keep_unanswered(g, cases_.at(case_of(g)).impossible, progress);
     return pool.run(tasks, {.record =
                                 [&](std::size_t, std::string_view text) {
-                                  const Json record = Json::parse(text);
-                                  const std::size_t point = record.at("point");
-                                  store_.append(point, text);
-                                  done_.insert(point);
-                                  progress.add(record.at("feasible"));
+                                  keep(Json::parse(text).at("point"), text);
+                                  progress.add(Json::parse(text).at("feasible"));
                                 },
                             .failed =
                                 [&](std::size_t t, const TaskFailure& failure) {
                                   const Question q = question_of(experiment_, tasks[t]["group"]);
                                   progress.clear_line();
+                                  if (failure.beyond_limits) {
+                                    return keep_unanswered(tasks[t]["group"], failure.message, progress);
+                                  }
                                   fail(fmt::format("{} for {} on {}", q.strategy, q.trace, q.platform), failure);
                                 },
-                            .tick = [&] { progress.show(); }});
+                            .tick =
+                                [&] {
+                                  progress.show();
+                                  tell_how_far();
+                                }});
+  }
+
+  void keep(std::size_t point, std::string_view record) {
+    store_.append(point, record);
+    done_.insert(point);
+  }
+
+  /// What is not to be had within the experiment's limits, or at all, is a result too.
+  void keep_unanswered(std::size_t group, const std::string& reason, Progress& progress) {
+    const std::vector<std::optional<Bytes>>& budgets = cases_.at(case_of(group)).budgets;
+    for (const std::size_t place : missing(group)) {
+      const Json record = unanswered_point(experiment_, group, place, budgets.at(place), reason);
+      keep(record["point"], json_text(record));
+      progress.add(false);
+    }
+  }
+
+  /// Keeps `finished` true while a long sweep runs.
+  void tell_how_far() {
+    using namespace std::chrono_literals;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - told_how_far_ < 2s) return;
+    write_manifest("running");
   }
 
   std::size_t points_done() const {
@@ -173,6 +194,7 @@ class Sweep {
   }
 
   void write_manifest(std::string_view status) {
+    told_how_far_ = std::chrono::steady_clock::now();
     Json cases_json = Json::array();
     for (const auto& [index, facts] : cases_) {
       Json one{{"case", index}};
@@ -187,7 +209,7 @@ class Sweep {
                            {"finished", points_done()},
                            {"shard", fmt::format("{}/{}", options_.shard.k, options_.shard.n)},
                            {"experiment_file", options_.experiment.string()},
-                           {"experiment_text", read_text_file(options_.experiment)},
+                           {"experiment_text", text_},
                            {"identity", identity_},
                            {"failures", failures_},
                            {"cases", std::move(cases_json)}});
@@ -197,13 +219,16 @@ class Sweep {
     store_.sort();
     write_manifest(status);
     const std::size_t all = groups_.size() * per_group_;
-    fmt::print(stderr, "{}: {}, {} of {} points in {}{}\n", experiment_.name, status, points_done(), all,
-               store_.results().string(), points_done() < all ? "; --resume runs what is missing" : "");
+    fmt::print(stderr, "{}: {}, {} of {} points in {}{}\n", printable(experiment_.name), status, points_done(), all,
+               printable(store_.results().string()), points_done() < all ? "; --resume runs what is missing" : "");
     return exit_code;
   }
 
   const SweepOptions& options_;
+  const std::string& text_;
   const Experiment& experiment_;
+  const SweepInputs& inputs_;
+  StoreDisk own_disk_;
   Json identity_;
   SweepStore store_;
   std::vector<std::size_t> groups_;
@@ -212,14 +237,16 @@ class Sweep {
   std::set<std::size_t> done_;
   std::set<std::string> told_;  ///< several cases may have the same trouble
   Json failures_ = Json::array();
+  std::chrono::steady_clock::time_point told_how_far_;
   int exit_code_ = 0;
 };
 
 }  // namespace
 
 int sweep(const SweepOptions& options) {
-  const Experiment experiment = read_experiment(options.experiment);
-  return Sweep(options, experiment).run();
+  const ExperimentFile file = read_experiment(options.experiment);
+  const SweepInputs inputs(file.experiment);
+  return Sweep(options, file, inputs).run();
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "experiments/store_disk.h"
 #include "experiments/sweep_points.h"
 
 namespace plimsoll {
@@ -15,10 +16,13 @@ struct SweepOptions {
   bool resume = false;
   Shard shard;
   std::string command_line;
+  StoreDisk* disk = nullptr;  ///< by which the folder is written; null: as usual
 };
 
 /// The exit code: 0 all points are there, 2 or 3 some could not be had (all others are), 130 interrupted. Infeasible
-/// points are results. Throws InputError where the experiment or the folder is wrong.
+/// points are results, and so are those beyond the experiment's limits and those whose trace and platform do not go
+/// together. Throws InputError where the experiment or the folder is wrong, OutputError where the folder cannot be
+/// written: what is there by then stays.
 int sweep(const SweepOptions&);
 
 }  // namespace plimsoll

@@ -103,11 +103,13 @@ Question question_of(const Experiment& e, std::size_t group) {
           .allocator = e.allocator};
 }
 
-CaseFacts facts_of(const Experiment& e, std::size_t case_index) {
+CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index) {
   Question question = question_of(e, case_index * e.strategies.size());
   question.strategy.clear();  // what a transform changes is not the case's
   for (const std::string& strategy : e.strategies) parse_spec(strategy, "strategies");
-  const Problem problem = problem_of(question);
+  const ProblemOutcome made = inputs.problem(question);
+  if (const std::string* why = std::get_if<std::string>(&made)) return impossible_case(e, case_index, *why);
+  const Problem& problem = std::get<Problem>(made);
   const LowerBounds bounds = lower_bounds(problem, 1);
   CaseFacts facts{.trace = question.trace,
                   .platform = question.platform,
@@ -121,7 +123,8 @@ CaseFacts facts_of(const Experiment& e, std::size_t case_index) {
                   .smallest = {},
                   .lower_bound_bytes = bounds.memory,
                   .lower_bound = bounds.time(),
-                  .budgets = {}};
+                  .budgets = {},
+                  .impossible = {}};
   if (begins_at_smallest(e)) {
     for (const std::string& strategy : e.strategies) {
       const std::optional<Bytes> least = smallest_of(problem, strategy);
@@ -132,22 +135,38 @@ CaseFacts facts_of(const Experiment& e, std::size_t case_index) {
   return facts;
 }
 
+CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std::string& reason) {
+  const Question question = question_of(e, case_index * e.strategies.size());
+  CaseFacts facts{.trace = question.trace,
+                  .platform = question.platform,
+                  .model = question.trace,
+                  .machine = question.platform,
+                  .micro_batches = question.micro_batches,
+                  .optimizer = std::string(written(question.optimizer)),
+                  .impossible = reason};
+  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) facts.budgets = *list;
+  facts.budgets.resize(budgets(e));
+  return facts;
+}
+
 Json to_json(const CaseFacts& facts) {
   Json budgets = Json::array();
   for (const std::optional<Bytes>& b : facts.budgets) budgets.push_back(or_null(b));
-  return {{"trace", facts.trace},
-          {"platform", facts.platform},
-          {"model", facts.model},
-          {"machine", facts.machine},
-          {"micro_batches", facts.micro_batches},
-          {"optimizer", facts.optimizer},
-          {"times_rescaled", facts.times_rescaled},
-          {"capacity_bytes", or_null(facts.capacity)},
-          {"store_all_bytes", or_null(facts.store_all)},
-          {"smallest_feasible_bytes", or_null(facts.smallest)},
-          {"lower_bound_bytes", facts.lower_bound_bytes.count},
-          {"lower_bound_s", facts.lower_bound.value},
-          {"budgets_bytes", std::move(budgets)}};
+  Json json{{"trace", facts.trace},
+            {"platform", facts.platform},
+            {"model", facts.model},
+            {"machine", facts.machine},
+            {"micro_batches", facts.micro_batches},
+            {"optimizer", facts.optimizer},
+            {"times_rescaled", facts.times_rescaled},
+            {"capacity_bytes", or_null(facts.capacity)},
+            {"store_all_bytes", or_null(facts.store_all)},
+            {"smallest_feasible_bytes", or_null(facts.smallest)},
+            {"lower_bound_bytes", facts.lower_bound_bytes.count},
+            {"lower_bound_s", facts.lower_bound.value},
+            {"budgets_bytes", std::move(budgets)}};
+  if (!facts.impossible.empty()) json["impossible"] = facts.impossible;
+  return json;
 }
 
 CaseFacts case_facts(const Json& json) {
@@ -163,16 +182,27 @@ CaseFacts case_facts(const Json& json) {
                   .smallest = maybe_bytes(json.at("smallest_feasible_bytes")),
                   .lower_bound_bytes = {json.at("lower_bound_bytes").get<std::int64_t>()},
                   .lower_bound = {json.at("lower_bound_s").get<double>()},
-                  .budgets = {}};
+                  .budgets = {},
+                  .impossible = json.value("impossible", "")};
   for (const Json& b : json.at("budgets_bytes")) facts.budgets.push_back(maybe_bytes(b));
   return facts;
 }
 
-void answer_points(const Experiment& e, std::size_t group, std::span<const std::optional<Bytes>> all_budgets,
-                   std::span<const std::size_t> wanted, const std::function<void(const Json&)>& record) {
+Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place, std::optional<Bytes> budget,
+                      const std::string& reason) {
+  Json json{{"point", group * budgets(e) + place}, {"case", group / e.strategies.size()}};
+  json.update(unanswered_json(question_of(e, group), budget, reason));
+  return json;
+}
+
+void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
+                   std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
+                   const std::function<void(const Json&)>& record) {
   EXPECTS(all_budgets.size() == budgets(e));
   const Question question = question_of(e, group);
-  const Problem problem = problem_of(question);
+  const ProblemOutcome made = inputs.problem(question);
+  EXPECTS(std::holds_alternative<Problem>(made));  // else the case is impossible, and nobody asks
+  const Problem& problem = std::get<Problem>(made);
   std::vector<std::optional<Bytes>> asked;
   for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
   const std::vector<Answer> answers = answer(question, problem, asked);

@@ -11,6 +11,7 @@
 
 #include "experiments/experiment_file.h"
 #include "experiments/run.h"
+#include "experiments/sweep_inputs.h"
 #include "sim/io/json.h"
 
 namespace plimsoll {
@@ -42,17 +43,26 @@ struct CaseFacts {
   Bytes lower_bound_bytes;
   Seconds lower_bound;
   std::vector<std::optional<Bytes>> budgets;
+  std::string impossible;  ///< why there are no answers; then all the rest is unknown
 };
 
-/// Throws InputError where some trace, platform or strategy of the case is wrong, or they do not go together.
-CaseFacts facts_of(const Experiment&, std::size_t case_index);
+/// Throws InputError where some trace, platform or strategy of the case is wrong.
+CaseFacts facts_of(const Experiment&, const SweepInputs&, std::size_t case_index);
+
+/// What is known of a case that has no problem, or whose facts are not to be had within the experiment's limits.
+CaseFacts impossible_case(const Experiment&, std::size_t case_index, const std::string& reason);
 
 Json to_json(const CaseFacts&);
 CaseFacts case_facts(const Json&);
 
 /// Answers the points of a group for these budgets (indices into the case's) and hands over each as one record.
-void answer_points(const Experiment&, std::size_t group, std::span<const std::optional<Bytes>> budgets,
-                   std::span<const std::size_t> wanted, const std::function<void(const Json&)>& record);
+void answer_points(const Experiment&, const SweepInputs&, std::size_t group,
+                   std::span<const std::optional<Bytes>> budgets, std::span<const std::size_t> wanted,
+                   const std::function<void(const Json&)>& record);
+
+/// The record of a point that has no answer, and why.
+Json unanswered_point(const Experiment&, std::size_t group, std::size_t place, std::optional<Bytes> budget,
+                      const std::string& reason);
 
 /// `count` whole numbers of bytes from `from` to `to`, ends included.
 std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count);

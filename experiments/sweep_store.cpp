@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "sim/io/input_error.h"
+#include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -48,8 +49,13 @@ bool holds_other_things(const fs::path& folder) {
   return false;
 }
 
-/// The whole lines of a results file.
-Records read_records(const fs::path& path) {
+/// The whole lines of a results file, and how many bytes they are.
+struct WholeLines {
+  Records records;
+  std::uintmax_t bytes = 0, torn_bytes = 0;
+};
+
+WholeLines read_lines(const fs::path& path) {
   const std::string text = read_text_file(path);
   Records records;
   std::size_t begin = 0, number = 1;
@@ -58,7 +64,7 @@ Records read_records(const fs::path& path) {
     const Json record = parse_record(line, path, number);
     records[record["point"].get<std::size_t>()] = line;
   }
-  return records;
+  return {std::move(records), begin, text.size() - begin};
 }
 
 std::string joined(const Records& records) {
@@ -112,17 +118,18 @@ SweepContents read_sweep(const fs::path& folder) {
       throw InputError(located(path.string(), {}, "cases", error.what()));
     }
   }
-  for (const fs::path& path : files_of(folder, "results", ".jsonl")) contents.records.merge(read_records(path));
+  for (const fs::path& path : files_of(folder, "results", ".jsonl")) contents.records.merge(read_lines(path).records);
   return contents;
 }
 
-SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity)
-    : folder_(std::move(folder)),
+SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity, StoreDisk& disk)
+    : disk_(disk),
+      folder_(std::move(folder)),
       results_(folder_ / ("results" + tag(shard) + ".jsonl")),
       manifest_(folder_ / ("manifest" + tag(shard) + ".json")) {
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) throw InputError(located(folder_.string(), {}, "", "cannot make the folder: " + error.message()));
+  if (error) throw OutputError(located(folder_.string(), {}, "", "cannot make the folder: " + error.message()));
   before_ = read_sweep(folder_);
   if (!before_.identity.is_null()) {
     // What has no results yet may still be changed.
@@ -132,52 +139,52 @@ SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity)
     throw InputError(
         located(folder_.string(), {}, "", "is not empty and holds no sweep; choose another folder with -o"));
   }
+  open_results();
+  WholeLines lines = read_lines(results_);
+  own_ = std::move(lines.records);
+  if (lines.torn_bytes > 0) disk_.cut(file_.fd(), results_, lines.bytes);  // it would spoil the next line
+}
+
+void SweepStore::open_results() {
   file_ = Descriptor(open(results_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (file_.fd() < 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
-  if (flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) {
-    throw InputError(located(results_.string(), {}, "", "another sweep is writing here"));
+  if (file_.fd() < 0) throw OutputError(located(results_.string(), {}, "", std::strerror(errno)));
+  // The workers of a sweep that was killed hold its lock until they have ended, too: moments.
+  int locked = flock(file_.fd(), LOCK_EX | LOCK_NB);
+  for (int more = 20; locked != 0 && more > 0; --more) {
+    usleep(25'000);
+    locked = flock(file_.fd(), LOCK_EX | LOCK_NB);
   }
-  own_ = read_records(results_);
-  // A line that never got its end would spoil the next one.
-  const std::string whole = joined(own_);
-  if (whole.size() != fs::file_size(results_, error)) {
-    if (ftruncate(file_.fd(), 0) != 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
-    Records kept;
-    kept.swap(own_);
-    for (const auto& [point, record] : kept) append(point, record);
+  if (locked != 0) {
+    throw InputError(located(results_.string(), {}, "", "another sweep is writing here"));
   }
 }
 
-bool SweepStore::start_afresh() {
-  const bool any = !own_.empty();
-  if (any) write_text_file(results_.string() + ".previous", joined(own_));
-  if (ftruncate(file_.fd(), 0) != 0) throw InputError(located(results_.string(), {}, "", std::strerror(errno)));
+fs::path SweepStore::start_afresh() {
+  fs::path aside;
+  if (!own_.empty()) {
+    aside = results_.string() + ".previous";
+    std::error_code ignored;
+    for (int n = 2; fs::exists(aside, ignored); ++n) aside = fmt::format("{}.previous-{}", results_.string(), n);
+    disk_.replace(aside, joined(own_));
+  }
+  disk_.cut(file_.fd(), results_, 0);
   own_.clear();
   before_.records.clear();
-  return any;
+  return aside;
 }
 
 void SweepStore::append(std::size_t point, std::string_view record) {
-  const std::string line = std::string(record) + "\n";
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = write(file_.fd(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      throw InputError(located(results_.string(), {}, "", std::string("cannot write: ") + std::strerror(errno)));
-    }
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  disk_.append(file_.fd(), results_, std::string(record) + "\n");
   own_[point] = record;
 }
 
 void SweepStore::write_manifest(const Json& manifest) {
-  write_json_file(manifest_, manifest);
+  disk_.replace(manifest_, json_text(manifest, 2) + "\n");
 }
 
 void SweepStore::sort() {
-  fsync(file_.fd());
-  write_text_file(results_, joined(own_));
+  disk_.replace(results_, joined(own_));
+  open_results();
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,9 @@
 #pragma once
-// The folder of a sweep: manifest.json says what is asked and how far it is, results.jsonl holds one record a line. A
-// record is written at once, so that whatever ends the program costs at most the line that was being written.
+// The folder of a sweep: manifest.json says what is asked and how far it is, results.jsonl holds one record a line.
+//
+// A record is written at once: whatever ends the program costs at most the line that was being written. Nothing that is
+// there is ever written again in place: a torn last line is cut off, and sorted results replace the others whole.
+// Synced (there after a power cut) are the results when the sweep ends, and every manifest; rows are not, one by one.
 
 #include <cstddef>
 #include <filesystem>
@@ -9,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/store_disk.h"
 #include "experiments/sweep_points.h"
 #include "experiments/worker_pool.h"
 #include "sim/io/json.h"
@@ -34,11 +38,12 @@ Json parse_record(std::string_view line, const std::filesystem::path&, std::size
 class SweepStore {
  public:
   /// Makes the folder and locks the shard's results. Throws InputError where the folder holds something else, or
-  /// another sweep is writing here.
-  SweepStore(std::filesystem::path folder, Shard, const Json& identity);
+  /// another sweep is writing here; OutputError where it cannot be written.
+  SweepStore(std::filesystem::path folder, Shard, const Json& identity, StoreDisk&);
 
-  /// Sets this shard's results aside as results.jsonl.previous; false: there are none.
-  bool start_afresh();
+  /// Sets this shard's results aside, as results.jsonl.previous or with the next free number after it; empty: there are
+  /// none.
+  std::filesystem::path start_afresh();
 
   const SweepContents& before() const { return before_; }
   const std::filesystem::path& results() const { return results_; }
@@ -46,10 +51,13 @@ class SweepStore {
   void append(std::size_t point, std::string_view record);
   void write_manifest(const Json&);
 
-  /// Rewrites this shard's results in the order of the points.
+  /// Puts this shard's results in the order of the points, in a file that replaces the old one.
   void sort();
 
  private:
+  void open_results();
+
+  StoreDisk& disk_;
   std::filesystem::path folder_, results_, manifest_;
   SweepContents before_;
   Records own_;

@@ -17,6 +17,7 @@
 #include "sim/core/expects.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json.h"
 #include "sim/io/text_file.h"
 #include "sim/memory/replay.h"
 #include "strategies/plan.h"
@@ -209,7 +210,7 @@ class Validator {
     std::ofstream rows(rows_file(), std::ios::app);
     for (const Candidate& candidate : candidates) {
       rows_.push_back(row_of(subject, times, plain, candidate));
-      rows << to_json(rows_.back()).dump() << '\n';
+      rows << json_text(to_json(rows_.back())) << '\n';
     }
     const Trace trace = calibrated_trace(subject.plain, subject.problem, times, by_);
     const std::string file = fmt::format("trace_{}.json", ++networks_done_);

@@ -1,8 +1,10 @@
 #include "experiments/worker_pool.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,11 +12,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <new>
 #include <system_error>
 #include <utility>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
 
 namespace plimsoll {
 namespace {
@@ -37,7 +41,7 @@ bool send_all(int socket, std::string_view text) {
 }
 
 std::string line(char mark, const Json& json) {
-  return mark + json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return mark + json_text(json) + "\n";
 }
 
 std::string failure_line(int exit_code, const char* message) {
@@ -63,6 +67,10 @@ std::optional<std::string> read_line(int socket, std::string& unread) {
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) return "was killed by signal " + std::to_string(WTERMSIG(status));
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+TaskFailure out_of_memory(Bytes limit) {
+  return {4, fmt::format("stopped: needed more than its memory limit of {}", format_bytes(limit)), true};
 }
 
 }  // namespace
@@ -97,8 +105,8 @@ bool Interruption::asked() const {
   return poll(&signals, 1, 0) > 0;
 }
 
-WorkerPool::WorkerPool(std::size_t workers, const Interruption& interruption, Work work)
-    : interruption_(interruption), work_(std::move(work)) {
+WorkerPool::WorkerPool(std::size_t workers, const Interruption& interruption, Work work, TaskLimits limits)
+    : interruption_(interruption), work_(std::move(work)), limits_(limits) {
   EXPECTS(workers >= 1);
   for (std::size_t w = 0; w < workers; ++w) workers_.push_back(start());
 }
@@ -129,6 +137,11 @@ WorkerPool::Worker WorkerPool::start() {
   close(interruption_.fd());
   for (const Worker& other : workers_) close(other.socket.fd());
   sigprocmask(SIG_SETMASK, &interruption_.mask_before(), nullptr);
+  if (limits_.memory) {
+    const auto most = static_cast<rlim_t>(limits_.memory->count);
+    const rlimit data{most, most};
+    if (setrlimit(RLIMIT_DATA, &data) != 0) _exit(1);
+  }
   serve(ends[1]);
 }
 
@@ -142,6 +155,8 @@ void WorkerPool::serve(int socket) const {
       });
     } catch (const InputError& error) {
       end = failure_line(2, error.what());
+    } catch (const std::bad_alloc&) {
+      end = failure_line(4, "not enough memory");
     } catch (const std::exception& error) {
       end = failure_line(3, error.what());
     }
@@ -162,10 +177,29 @@ int WorkerPool::end(Worker& worker) {
 
 void WorkerPool::hand_out(Worker& worker, std::size_t task, const Json& json) {
   worker.task = task;
-  send_all(worker.socket.fd(), json.dump() + "\n");  // a worker that is gone is noticed when it is read from
+  worker.since = std::chrono::steady_clock::now();
+  send_all(worker.socket.fd(), json_text(json) + "\n");  // a worker that is gone is noticed when it is read from
 }
 
-void WorkerPool::take_line(Worker& worker, std::string_view text, const PoolEvents& events) {
+bool WorkerPool::is_late(const Worker& worker) const {
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - worker.since;
+  return worker.task && limits_.timeout && taken.count() > limits_.timeout->value;
+}
+
+/// What to say of a task whose process has ended.
+TaskFailure WorkerPool::failure_of(int status, Bytes used, bool late) const {
+  if (late) {
+    return {4, fmt::format("stopped: took longer than its timeout of {}", format_seconds(*limits_.timeout)), true};
+  }
+  // What cannot allocate may also end by a signal; then it had most of what it might have.
+  constexpr double most = 0.75;
+  const bool was_full =
+      limits_.memory && static_cast<double>(used.count) >= most * static_cast<double>(limits_.memory->count);
+  if (WIFSIGNALED(status) && was_full) return out_of_memory(*limits_.memory);
+  return {3, "the process that worked on it " + how_it_ended(status)};
+}
+
+void WorkerPool::take_line(Worker& worker, std::string_view text, const PoolEvents& events) const {
   EXPECTS(!text.empty() && worker.task.has_value());
   const std::string_view body = text.substr(1);
   if (text[0] == record_mark) {
@@ -176,10 +210,11 @@ void WorkerPool::take_line(Worker& worker, std::string_view text, const PoolEven
   if (text[0] == done_mark) return;
   EXPECTS(text[0] == failure_mark);
   const Json failure = Json::parse(body);
+  if (failure.at("exit_code") == 4 && limits_.memory) return events.failed(task, out_of_memory(*limits_.memory));
   events.failed(task, {failure.at("exit_code"), failure.at("message")});
 }
 
-bool WorkerPool::receive(Worker& worker, const PoolEvents& events) {
+bool WorkerPool::receive(Worker& worker, const PoolEvents& events) const {
   char block[65536];
   for (;;) {
     const ssize_t got = recv(worker.socket.fd(), block, sizeof block, MSG_DONTWAIT);
@@ -197,12 +232,15 @@ bool WorkerPool::receive(Worker& worker, const PoolEvents& events) {
 
 /// A worker that ended by itself fails its task; another takes its place.
 void WorkerPool::bury(Worker& worker, const PoolEvents& events) {
+  const bool late = is_late(worker);
+  if (late) kill(-worker.process, SIGKILL);
   int status = 0;
-  while (waitpid(worker.process, &status, 0) < 0 && errno == EINTR) {
+  rusage usage{};
+  while (wait4(worker.process, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   kill(-worker.process, SIGKILL);
   worker.process = -1;
-  if (worker.task) events.failed(*worker.task, {3, "the process that worked on it " + how_it_ended(status)});
+  if (worker.task) events.failed(*worker.task, failure_of(status, Bytes{usage.ru_maxrss * 1024}, late));
   worker.socket = Descriptor();
   worker = start();
 }
@@ -224,7 +262,8 @@ bool WorkerPool::run(std::span<const Json> tasks, const PoolEvents& events) {
     if (!busy) return true;
     if (poll(watched.data(), watched.size(), tick_ms) < 0 && errno != EINTR) fail("poll");
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      if (watched[w + 1].revents != 0 && !receive(workers_[w], events)) bury(workers_[w], events);
+      const bool is_there = watched[w + 1].revents == 0 || receive(workers_[w], events);
+      if (!is_there || is_late(workers_[w])) bury(workers_[w], events);
     }
     if (watched[0].revents != 0) return false;
     events.tick();

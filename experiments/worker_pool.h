@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/core/units.h"
 #include "sim/io/json.h"
 
 namespace plimsoll {
@@ -46,10 +48,17 @@ class Interruption {
   Descriptor signals_;
 };
 
+/// What one task may take; its worker is ended beyond it.
+struct TaskLimits {
+  std::optional<Seconds> timeout;  ///< wall time
+  std::optional<Bytes> memory;     ///< of the worker's data
+};
+
 /// Why a task has not been done, with the exit code it asks for.
 struct TaskFailure {
   int exit_code = 0;
   std::string message;
+  bool beyond_limits = false;
 };
 
 /// What is told while tasks run. `record` is one line of JSON.
@@ -65,7 +74,7 @@ class WorkerPool {
   using Work = std::function<void(const Json& task, const std::function<void(const Json&)>& reply)>;
 
   /// Forks at once; this process must not have threads.
-  WorkerPool(std::size_t workers, const Interruption&, Work);
+  WorkerPool(std::size_t workers, const Interruption&, Work, TaskLimits = {});
 
   /// Ends the workers, finished or not.
   ~WorkerPool();
@@ -81,19 +90,23 @@ class WorkerPool {
     pid_t process = -1;
     Descriptor socket;
     std::optional<std::size_t> task;
-    std::string unread;  ///< of a line that has not arrived whole
+    std::string unread;                           ///< of a line that has not arrived whole
+    std::chrono::steady_clock::time_point since;  ///< when the task was handed out
   };
 
   Worker start();
   [[noreturn]] void serve(int socket) const;
   static void hand_out(Worker&, std::size_t task, const Json&);
-  static bool receive(Worker&, const PoolEvents&);
-  static void take_line(Worker&, std::string_view text, const PoolEvents&);
+  bool receive(Worker&, const PoolEvents&) const;
+  void take_line(Worker&, std::string_view text, const PoolEvents&) const;
+  bool is_late(const Worker&) const;
+  TaskFailure failure_of(int status, Bytes used, bool late) const;
   void bury(Worker&, const PoolEvents&);
   static int end(Worker&);
 
   const Interruption& interruption_;
   Work work_;
+  TaskLimits limits_;
   std::vector<Worker> workers_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
+#include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -28,6 +29,17 @@ std::string complaint_of(Read&& read) {
   try {
     read();
   } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no complaint";
+}
+
+/// The same of what cannot be written.
+template <class Write>
+std::string output_complaint_of(Write&& write) {
+  try {
+    write();
+  } catch (const OutputError& error) {
     return error.what();
   }
   return "no complaint";

@@ -97,14 +97,14 @@ Json op_json(const Op& op) {
 /// Puts the file together key by key.
 class TraceText {
  public:
-  void add(std::string_view key, const Json& value) { begin(key).append(value.dump()); }
+  void add(std::string_view key, const Json& value) { begin(key).append(json_text(value)); }
 
   /// One line an element.
   template <class List, class ToJson>
   void add_lines(std::string_view key, const List& list, ToJson to_json) {
     begin(key) += "[";
     for (std::size_t i = 0; i < list.size(); ++i) {
-      text_.append(i == 0 ? "\n    " : ",\n    ").append(to_json(list[i]).dump());
+      text_.append(i == 0 ? "\n    " : ",\n    ").append(json_text(to_json(list[i])));
     }
     text_ += list.empty() ? "]" : "\n  ]";
   }
@@ -113,7 +113,7 @@ class TraceText {
 
  private:
   std::string& begin(std::string_view key) {
-    text_.append(text_.empty() ? "{\n  " : ",\n  ").append(Json(key).dump()).append(": ");
+    text_.append(text_.empty() ? "{\n  " : ",\n  ").append(json_text(Json(key))).append(": ");
     return text_;
   }
 

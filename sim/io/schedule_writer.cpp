@@ -82,13 +82,13 @@ Json header(const Schedule& schedule, const std::string& made_by) {
 
 std::string schedule_text(const Schedule& schedule, const std::string& made_by) {
   // One line a buffer and a step: a diff of two schedules then reads well, and no tree of a million steps is built.
-  std::string text = header(schedule, made_by).dump(1);
+  std::string text = json_text(header(schedule, made_by), 1);
   text.resize(text.size() - 2);  // "\n}"
   const auto add_list = [&text](const char* key, std::size_t count, auto&& element) {
     text += fmt::format(",\n \"{}\": [", key);
     for (std::size_t i = 0; i < count; ++i) {
       text += i == 0 ? "\n  " : ",\n  ";
-      text += element(i).dump();
+      text += json_text(element(i));
     }
     text += count == 0 ? "]" : "\n ]";
   };

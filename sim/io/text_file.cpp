@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sim/io/input_error.h"
+#include "sim/io/output_error.h"
 
 namespace plimsoll {
 namespace {
@@ -17,8 +18,9 @@ struct Close {
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
+template <class Error>
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what, int error) {
-  throw InputError(located(path.string(), {}, "", std::string(what) + ": " + std::strerror(error)));
+  throw Error(located(path.string(), {}, "", std::string(what) + ": " + std::strerror(error)));
 }
 
 /// 0, or what errno says.
@@ -33,9 +35,9 @@ int write_to(const std::filesystem::path& path, std::string_view text) {
 
 std::string read_text_file(const std::filesystem::path& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) fail(path, "cannot read", EISDIR);
+  if (std::filesystem::is_directory(path, error)) fail<InputError>(path, "cannot read", EISDIR);
   const File file(std::fopen(path.c_str(), "rb"));
-  if (!file) fail(path, "cannot read", errno);
+  if (!file) fail<InputError>(path, "cannot read", errno);
   const std::uintmax_t size = std::filesystem::file_size(path, error);  // unknown for pipes
   std::string text;
   if (!error) text.reserve(static_cast<std::size_t>(size) + 1);  // one more, to see the end
@@ -44,7 +46,7 @@ std::string read_text_file(const std::filesystem::path& path) {
     const std::size_t room = text.capacity() > used ? text.capacity() - used : block;
     text.resize(used + std::min(room, block));
     const std::size_t got = std::fread(text.data() + used, 1, text.size() - used, file.get());
-    if (got < text.size() - used && std::ferror(file.get())) fail(path, "cannot read", errno);
+    if (got < text.size() - used && std::ferror(file.get())) fail<InputError>(path, "cannot read", errno);
     used += got;
     if (got == 0) {
       text.resize(used);
@@ -57,19 +59,19 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {  // a terminal, a pipe, /dev/null
-    if (std::filesystem::is_directory(status)) fail(path, "cannot write", EISDIR);
-    if (const int error = write_to(path, text); error != 0) fail(path, "cannot write", error);
+    if (std::filesystem::is_directory(status)) fail<OutputError>(path, "cannot write", EISDIR);
+    if (const int error = write_to(path, text); error != 0) fail<OutputError>(path, "cannot write", error);
     return;
   }
   const std::filesystem::path unfinished = path.string() + ".unfinished-" + std::to_string(::getpid());
   if (const int error = write_to(unfinished, text); error != 0) {
     std::remove(unfinished.c_str());
-    fail(path, "cannot write", error);
+    fail<OutputError>(path, "cannot write", error);
   }
   if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
     const int reason = errno;
     std::remove(unfinished.c_str());
-    fail(path, "cannot write", reason);
+    fail<OutputError>(path, "cannot write", reason);
   }
 }
 

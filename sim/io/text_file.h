@@ -7,9 +7,10 @@
 
 namespace plimsoll {
 
+/// Throws InputError.
 std::string read_text_file(const std::filesystem::path&);
 
-/// Readers see the old file or the new one, never half of it: written beside and renamed.
+/// Readers see the old file or the new one, never half of it: written beside and renamed. Throws OutputError.
 void write_text_file(const std::filesystem::path&, std::string_view text);
 
 }  // namespace plimsoll

@@ -9,12 +9,16 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <string>
 
 #include "experiments/experiment_file.h"
+#include "experiments/report.h"
+#include "experiments/report_table.h"
 #include "experiments/sweep_store.h"
 #include "experiments/worker_pool.h"
 #include "sim/io/input_error.h"
@@ -52,15 +56,16 @@ class Quiet {
   Descriptor before_;
 };
 
-int run(const fs::path& experiment, const fs::path& folder, std::size_t jobs = 1, bool resume = false,
-        Shard shard = {}) {
+int run(const fs::path& experiment, const fs::path& folder, std::size_t jobs = 1, bool resume = false, Shard shard = {},
+        StoreDisk* disk = nullptr) {
   const Quiet quiet;
   return sweep({.experiment = experiment,
                 .folder = folder,
                 .jobs = jobs,
                 .resume = resume,
                 .shard = shard,
-                .command_line = "plimsoll sweep"});
+                .command_line = "plimsoll sweep",
+                .disk = disk});
 }
 
 /// The results of a folder without the two keys that are measured.
@@ -216,11 +221,148 @@ TEST_CASE("a sweep that is run again without --resume sets the earlier results a
   const std::string first = read_text_file(folder / "out" / "results.jsonl");
   REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
   CHECK(read_text_file(folder / "out" / "results.jsonl.previous") == first);
+  const std::string second = read_text_file(folder / "out" / "results.jsonl");
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  CHECK(read_text_file(folder / "out" / "results.jsonl.previous") == first);
+  CHECK(read_text_file(folder / "out" / "results.jsonl.previous-2") == second);
+}
+
+TEST_CASE("other contents of a trace or platform file are another sweep, whatever its name", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string trace = trace_text(load_trace("uniform:6"));
+  const std::string platform =
+      "format: plimsoll.platform.v1\nname: p\nsource: none\ndevices:\n"
+      "  - {name: gpu, memory: 1 GB, peak: {fp32: 1 TFLOPS}, memory_bandwidth: 1 GBps}\n";
+  write_text_file(folder / "t.json", trace);
+  write_text_file(folder / "p.yaml", platform);
+  write_text_file(folder / "e.yaml",
+                  "format: plimsoll.experiment.v1\nname: n\ntraces: t.json\nplatforms: [ideal, p.yaml]\n"
+                  "strategies: store_all\nengine: event\n");
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  const std::string refusal = (folder / "out").string() +
+                              ": holds results of other contents of the trace or platform files than this; choose "
+                              "another folder with -o";
+  write_text_file(folder / "t.json", trace + " ");
+  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out", true) == refusal);
+  write_text_file(folder / "t.json", trace);
+  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out", true).empty());
+  write_text_file(folder / "p.yaml", platform + "# more\n");
+  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out", true) == refusal);
+}
+
+/// Replaces a file as soon as the sweep's folder is first written to: the inputs have been read by then.
+class DiskThatChangesInputs : public StoreDisk {
+ public:
+  explicit DiskThatChangesInputs(std::vector<std::pair<fs::path, std::string>> files) : files_(std::move(files)) {}
+
+ private:
+  int do_rename(const fs::path& from, const fs::path& to) override {
+    for (const auto& [path, text] : files_) std::ofstream(path) << text;
+    files_.clear();
+    return StoreDisk::do_rename(from, to);
+  }
+  std::vector<std::pair<fs::path, std::string>> files_;
+};
+
+TEST_CASE("a sweep's inputs are read once: what happens to the files meanwhile does not matter", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string experiment =
+      "format: plimsoll.experiment.v1\nname: n\ntraces: t.json\nplatforms: ideal\nstrategies: [store_all, rotor]\n"
+      "engine: event\n";
+  write_text_file(folder / "t.json", trace_text(load_trace("uniform:6")));
+  write_text_file(folder / "e.yaml", experiment);
+  REQUIRE(run(folder / "e.yaml", folder / "calm") == 0);
+  DiskThatChangesInputs disk(
+      {{folder / "t.json", trace_text(load_trace("uniform:9"))}, {folder / "e.yaml", "no experiment at all"}});
+  REQUIRE(run(folder / "e.yaml", folder / "changed", 1, false, {}, &disk) == 0);
+  CHECK(results(folder / "changed") == results(folder / "calm"));
+  const Json calm = Json::parse(read_text_file(folder / "calm" / "manifest.json"));
+  const Json changed = Json::parse(read_text_file(folder / "changed" / "manifest.json"));
+  CHECK(changed["identity"] == calm["identity"]);
+  CHECK(changed["experiment_text"] == experiment);
+}
+
+TEST_CASE("long names that differ at the end are not one, and equal budgets are", "[sweep]") {
+  const std::string head = "format: plimsoll.experiment.v1\nname: n\nplatforms: ideal\nstrategies: store_all\n";
+  const std::string folder(70, 'd');
+  CHECK(complaint(head + "traces: [" + folder + "/a.json, " + folder + "/b.json]\n").empty());
+  CHECK(complaint(head + "traces: uniform:6\nmemory: [1 GB, 1000 MB]\n") ==
+        "x.yaml:6:16: memory[1]: is listed twice, found '1000 MB'");
+}
+
+TEST_CASE("the number of points is bounded before anything is made of it", "[sweep]") {
+  std::string numbers = "1";
+  for (int m = 2; m <= 1001; ++m) numbers += ", " + std::to_string(m);
+  CHECK(complaint("format: plimsoll.experiment.v1\nname: n\ntraces: uniform:6\nplatforms: ideal\nstrategies: rotor\n"
+                  "memory: {from: smallest, to: store_all, count: 10000}\nmicro_batches: [" +
+                  numbers + "]\n") == "x.yaml: makes 10010000 points, expected 10000000 at most");
+}
+
+TEST_CASE("a trace and a platform that do not go together are results, and so is what exceeds the limits", "[sweep]") {
+  const TemporaryFolder folder;
+  write_text_file(folder / "e.yaml",
+                  "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6', 'random:stages=900,seed=1']\n"
+                  "platforms: [ideal, h200]\nstrategies: [store_all, 'rotor(slots=exact)']\nengine: event\n"
+                  "memory: 400 MB\ntimeout: 700 ms\n");
+  REQUIRE(run(folder / "e.yaml", folder / "out", 2) == 0);
+  const SweepContents contents = read_sweep(folder / "out");
+  REQUIRE(contents.records.size() == 8);
+  const auto reason = [&](std::size_t point) {
+    const Json record = Json::parse(contents.records.at(point));
+    CHECK(record["feasible"] == false);
+    CHECK(record["memory_budget_bytes"] == 400'000'000);
+    return record["reason"].get<std::string>();
+  };
+  CHECK(Json::parse(contents.records.at(0))["feasible"] == true);
+  CHECK(reason(2) == reason(3));
+  CHECK(reason(2).starts_with("trace 'uniform:6' on platform 'h200': times were"));
+  CHECK(reason(5) == "stopped: took longer than its timeout of 700.00 ms");
+  const std::string before = results(folder / "out");
+  REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
+  CHECK(results(folder / "out") == before);
+  const Json report = report_data(contents, "test");
+  CHECK(report["figures"].size() == 2);
+  CHECK(report["impossible"].size() == 2);
+  CHECK(report_table(contents).find("no answers: trace 'uniform:6'") != std::string::npos);
+}
+
+TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep]") {
+  const Interruption interruption;
+  WorkerPool pool(1, interruption,
+                  [](const Json& task, const std::function<void(const Json&)>& reply) {
+                    if (task == 1) {
+                      std::vector<std::string> all;
+                      for (;;) all.emplace_back(1'000'000, 'x');
+                    }
+                    if (task == 2) {  // a library that does not look at what it is given
+          std::signal(SIGSEGV, SIG_DFL);
+                      for (;;) std::memset(std::malloc(1'000'000), 1, 1'000'000);
+                    }
+                    if (task == 3) pause();
+                    reply(task);
+                  },
+                  {.timeout = Seconds{2.0}, .memory = Bytes{300'000'000}});
+  std::vector<Json> tasks;
+  for (int t = 0; t < 5; ++t) tasks.emplace_back(t);
+  std::vector<std::string> said(5);
+  CHECK(pool.run(tasks, {.record = [&](std::size_t t, std::string_view text) { said[t] = text; },
+                         .failed =
+                             [&](std::size_t t, const TaskFailure& failure) {
+                               CHECK(failure.beyond_limits);
+                               said[t] = failure.message;
+                             },
+                         .tick = [] {}}));
+  CHECK(said == std::vector<std::string>{"0", "stopped: needed more than its memory limit of 300.00 MB",
+                                         "stopped: needed more than its memory limit of 300.00 MB",
+                                         "stopped: took longer than its timeout of 2.00 s", "4"});
 }
 
 TEST_CASE("a case that is wrong stops a sweep before anything runs, and may then be corrected", "[sweep]") {
   const TemporaryFolder folder;
   write_text_file(folder / "e.yaml", std::regex_replace(small_experiment, std::regex("ideal"), "ideel"));
+  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out") ==
+        "no file and no shipped platform is called 'ideel'; did you mean 'ideal'? (plimsoll list platforms)");
+  write_text_file(folder / "e.yaml", std::regex_replace(small_experiment, std::regex("uniform:6"), "uniform:0"));
   CHECK(run(folder / "e.yaml", folder / "out") == 2);
   CHECK(read_sweep(folder / "out").records.empty());
   write_text_file(folder / "e.yaml", small_experiment);
@@ -294,10 +436,13 @@ TEST_CASE("a worker that dies fails its task only", "[sweep]") {
 TEST_CASE("a folder is written by one sweep at a time", "[sweep]") {
   const TemporaryFolder folder;
   const Json identity{{"version", "1"}};
-  SweepStore first(folder / "out", {}, identity);
+  StoreDisk disk;
+  SweepStore first(folder / "out", {}, identity, disk);
   first.write_manifest({{"format", "plimsoll.sweep.v1"}, {"identity", identity}, {"cases", Json::array()}});
-  CHECK_THROWS_AS(SweepStore(folder / "out", {}, identity), InputError);
-  CHECK_NOTHROW(SweepStore(folder / "out", {.k = 1, .n = 2}, identity));
+  CHECK_THROWS_AS(SweepStore(folder / "out", {}, identity, disk), InputError);
+  CHECK_NOTHROW(SweepStore(folder / "out", {.k = 1, .n = 2}, identity, disk));
+  first.sort();  // another file now
+  CHECK_THROWS_AS(SweepStore(folder / "out", {}, identity, disk), InputError);
 }
 
 }  // namespace

@@ -111,16 +111,17 @@ TEST_CASE("a sweep keeps timelines where it is asked to, and the report shows th
 TEST_CASE("a case's facts are those of the whole model, a record's bounds those of what its transform leaves",
           "[timelines]") {
   Experiment experiment = parse_experiment(experiment_text, "x.yaml");
-  const CaseFacts plain = facts_of(experiment, 0);
+  const SweepInputs inputs(experiment);
+  const CaseFacts plain = facts_of(experiment, inputs, 0);
   experiment.strategies = {"sparse_update(train=last:2)", "store_all"};
-  const CaseFacts transformed_first = facts_of(experiment, 0);
+  const CaseFacts transformed_first = facts_of(experiment, inputs, 0);
   CHECK(transformed_first.lower_bound == plain.lower_bound);
   CHECK(transformed_first.store_all == plain.store_all);
   std::vector<Json> records;
   const std::vector<std::optional<Bytes>> budgets(5);
   const std::size_t wanted = 0;
   for (std::size_t group = 0; group < 2; ++group) {
-    answer_points(experiment, group, budgets, std::span(&wanted, 1),
+    answer_points(experiment, inputs, group, budgets, std::span(&wanted, 1),
                   [&](const Json& each) { records.push_back(each); });
   }
   CHECK(records[0]["lower_bound_s"] < records[1]["lower_bound_s"]);

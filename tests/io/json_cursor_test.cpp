@@ -155,7 +155,9 @@ TEST_CASE("a JSON file is written whole or not at all", "[io]") {
   write_json_file(file, Json{{"b", 1}, {"a", 0.1}});
   CHECK(read_text_file(file) == "{\n  \"b\": 1,\n  \"a\": 0.1\n}\n");
   std::filesystem::remove(file);
-  CHECK(complaint_of([] { write_json_file("/nowhere/x.json", Json{}); }) ==
+  CHECK(output_complaint_of([] { write_json_file("/nowhere/x.json", Json{}); }) ==
         "/nowhere/x.json: cannot write: No such file or directory");
-  CHECK(complaint_of([] { write_json_file("/tmp", Json{}); }) == "/tmp: cannot write: Is a directory");
+  CHECK(output_complaint_of([] { write_json_file("/tmp", Json{}); }) == "/tmp: cannot write: Is a directory");
+  CHECK(output_complaint_of([] { write_json_file("/dev/full", Json{}); }) ==
+        "/dev/full: cannot write: No space left on device");
 }

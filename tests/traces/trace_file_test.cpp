@@ -153,6 +153,6 @@ TEST_CASE("a graph with everything in it reads back the same after writing", "[t
   write_trace(file, trace);
   CHECK(read_trace(file) == trace);
   std::filesystem::remove(file);
-  CHECK(complaint_of([&] { write_trace("/nowhere/t.json", trace); }) ==
+  CHECK(output_complaint_of([&] { write_trace("/nowhere/t.json", trace); }) ==
         "/nowhere/t.json: cannot write: No such file or directory");
 }
