@@ -78,6 +78,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["promised_makespan_s"] = answer.feasible ? Json(answer.promised_makespan.value) : Json(nullptr);
   object["promised_peak_bytes"] = answer.feasible ? Json(answer.promised_peak.count) : Json(nullptr);
   object["gap"] = or_null(answer.gap, [](double gap) { return gap; });
+  object["note"] = answer.note.empty() ? Json(nullptr) : Json(answer.note);
   object["lower_bound_s"] = answer.bounds.time().value;
   object["lower_bound_bytes"] = answer.bounds.memory.count;
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
@@ -95,6 +96,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
     object["peak"] = nullptr;
     object["reason"] = answer.reason;
     object["smallest_feasible_bytes"] = or_null(answer.smallest_feasible, count);
+    object["smallest_is_proven"] = answer.smallest_feasible ? Json(answer.smallest_is_proven) : Json(nullptr);
   }
   object["solve_s"] = answer.solve_s;
   object["simulate_s"] = answer.simulate_s;

@@ -8,6 +8,7 @@
 
 #include "experiments/commands.h"
 #include "sim/io/input_error.h"
+#include "traces/checkmate_graph.h"
 #include "traces/dtr_graph.h"
 #include "traces/dtr_log.h"
 #include "traces/trace_file.h"
@@ -25,6 +26,7 @@ struct Importer {
 };
 
 constexpr std::array importers{
+    Importer{"checkmate-graph", [](const std::string& file) { return Trace{read_checkmate_graph(file)}; }},
     Importer{"dtr-log", [](const std::string& file) { return Trace{graph_of_dtr_log(read_dtr_log(file))}; }},
 };
 
@@ -54,7 +56,11 @@ int run_import(const ImportArguments& arguments, const std::string& command_line
 void add_import_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   CLI::App* command = app.add_subcommand("import", "make a trace from another program's file");
   auto arguments = std::make_shared<ImportArguments>();
-  command->add_option("format", arguments->format, "dtr-log: a log of DTR's simulator simrd, unpacked")->required();
+  command
+      ->add_option("format", arguments->format,
+                   "checkmate-graph: nodes with sizes and costs (JSON, traces/README.md); "
+                   "dtr-log: a log of DTR's simulator simrd; both unpacked")
+      ->required();
   command->add_option("file", arguments->file, "the file to read")->required()->type_name("FILE");
   command->add_option("-o,--output", arguments->trace, "the trace to write")->required()->type_name("TRACE");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_import(*arguments, command_line); });

@@ -30,8 +30,8 @@ void report_infeasible(const Question& question, const Answer& answer) {
   std::cerr << fmt::format("infeasible: {} within {}: {}", question.strategy,
                            answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
   if (answer.smallest_feasible) {
-    std::cerr << fmt::format("; the smallest feasible budget is {} B ({})", answer.smallest_feasible->count,
-                             format_bytes(*answer.smallest_feasible));
+    std::cerr << fmt::format("; the smallest feasible budget is {}{} B ({})", answer.smallest_is_proven ? "" : "at most ",
+                             answer.smallest_feasible->count, format_bytes(*answer.smallest_feasible));
   }
   std::cerr << '\n';
 }
@@ -106,6 +106,7 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
     answer.budget = budget;
     answer.reason = none->reason;
     answer.smallest_feasible = none->smallest;
+    answer.smallest_is_proven = none->smallest_is_proven;
     report_infeasible(question, answer);
     return exit_no_result;
   }

@@ -64,6 +64,7 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
   if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
     answer.reason = none->reason;
     answer.smallest_feasible = none->smallest;
+    answer.smallest_is_proven = none->smallest_is_proven;
     return answer;
   }
   Plan& plan = std::get<Plan>(outcome);
@@ -72,6 +73,7 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
   answer.promised_peak = plan.peak;
   answer.promised_makespan = plan.makespan;
   answer.gap = plan.gap;
+  answer.note = plan.note;
   const double started = now_s();
   answer.timeline = simulate(plan.schedule, problem.platform, question.engine);
   answer.simulate_s = now_s() - started;

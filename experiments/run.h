@@ -36,6 +36,7 @@ struct Answer {
   bool feasible = false;
   std::string reason;                      ///< why it is not feasible
   std::optional<Bytes> smallest_feasible;  ///< of this strategy, where it is not feasible
+  bool smallest_is_proven = true;          ///< else the least feasible budget is at most that
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;
@@ -43,6 +44,7 @@ struct Answer {
   Bytes promised_peak;               ///< the planner's
   Seconds promised_makespan;
   std::optional<double> gap;  ///< proven distance from the method's optimum, relative
+  std::string note;           ///< the planner's: which limit ended its search, if one did
   Seconds contention;         ///< by which copies that share links or slow kernels down make it longer
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;

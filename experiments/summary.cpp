@@ -73,6 +73,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
     text += fmt::format("  of its class     {:>12}\n",
                         *answer.gap == 0 ? std::string("optimal") : fmt::format("within {:.4f} %", 100 * *answer.gap));
   }
+  if (!answer.note.empty()) text += fmt::format("  note: {}\n", answer.note);
   text += fmt::format("  solved in        {:>12}   simulated in {}\n", format_seconds(Seconds{answer.solve_s}),
                       format_seconds(Seconds{answer.simulate_s}));
   return text + at_peak_lines(problem, answer);

@@ -8,6 +8,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
 #include "sim/io/input_error.h"
+#include "strategies/common/better_outcome.h"
 
 namespace plimsoll {
 namespace {
@@ -95,15 +96,6 @@ std::vector<PlannedTape> tapes_with_and_without(const PartTask& task, std::span<
   return tapes;
 }
 
-/// The better of two: what fits, then what is faster; of two that do not fit, the one that needs less.
-bool is_better(const TapeOutcome& a, const TapeOutcome& b) {
-  const PlannedTape *tape_a = std::get_if<PlannedTape>(&a), *tape_b = std::get_if<PlannedTape>(&b);
-  if (tape_a != nullptr && tape_b != nullptr) return tape_a->makespan < tape_b->makespan;
-  if (tape_a != nullptr || tape_b != nullptr) return tape_a != nullptr;
-  const std::optional<Bytes> least_a = std::get<Infeasible>(a).smallest, least_b = std::get<Infeasible>(b).smallest;
-  return least_a && (!least_b || *least_a < *least_b);
-}
-
 /// The passes before the offloading one make tapes for several budgets; all are offloaded from, and the fastest within
 /// the asked budget is taken. What they make for the asked budget itself counts where it is left as fast as it is, so
 /// that less memory is never faster.
@@ -171,7 +163,7 @@ std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> pass
       continue;
     }
     const auto& tape = std::get<PlannedTape>(tapes[b]);
-    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap};
+    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note};
     made.schedule.budget = budgets[b];
     outcomes.emplace_back(std::move(made));
   }

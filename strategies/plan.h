@@ -18,6 +18,7 @@ struct Plan {
   Bytes peak;  ///< of the fullest device
   Seconds makespan;
   std::optional<double> gap;
+  std::string note = {};  ///< as of PlannedTape
 };
 
 using PlanOutcome = std::variant<Plan, Infeasible>;

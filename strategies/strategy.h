@@ -60,12 +60,14 @@ struct PlannedTape {
   Bytes peak;
   Seconds makespan;
   std::optional<double> gap;  ///< proven relative distance from the best of the strategy's class; 0: optimal there
+  std::string note = {};      ///< how it was found, where that is not the whole method: the limit that ended a search
 };
 
 /// No tape within the budget.
 struct Infeasible {
   std::string reason;
   std::optional<Bytes> smallest;  ///< the least budget for which there is one
+  bool smallest_is_proven = true;  ///< false: there is one with that, and with less there may be, if a search went on
 };
 
 using TapeOutcome = std::variant<PlannedTape, Infeasible>;

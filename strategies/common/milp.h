@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "sim/core/units.h"
 
 namespace plimsoll {
 
@@ -31,25 +33,32 @@ class LinearProgram {
     return variables.size() - 1;
   }
   std::size_t row(Terms terms, double lower, double upper) {
+    nonzeros += terms.size();
     rows.push_back({std::move(terms), lower, upper});
     return rows.size() - 1;
   }
 
   std::vector<Variable> variables;
   std::vector<Row> rows;
+  std::size_t nonzeros = 0;  ///< of all rows
 };
 
+/// Wall time, all of the solver's phases included, which ends in a process of its own (limited_process.h).
 struct MilpLimits {
   double seconds = 60;
   int nodes = 1'000'000;
+  Bytes memory = Bytes{1'000'000'000};  ///< that the solver may take
 };
 
 struct MilpResult {
-  enum class End { optimal, infeasible, stopped };
-  End end = End::stopped;
+  enum class End { optimal, infeasible, out_of_time, out_of_nodes, out_of_memory };
+  End end = End::out_of_time;
   std::vector<double> values;  ///< of the best solution found; empty if none
-  double objective = 0, bound = 0;
+  double objective = 0, bound = -unbounded;
 };
+
+/// What ended it, where a limit did, with the name of the option that sets it; else empty.
+std::string why_stopped(MilpResult::End, const MilpLimits&);
 
 /// `start` may be empty: a solution to begin with (values of whole variables suffice).
 MilpResult solve_milp(const LinearProgram&, std::span<const double> start, const MilpLimits&);
@@ -57,6 +66,7 @@ MilpResult solve_milp(const LinearProgram&, std::span<const double> start, const
 /// The program without whole numbers, for several right-hand sides in a row: each begins where the last one ended.
 class Relaxation {
  public:
+  /// The solver looks at the clock between its iterations.
   Relaxation(const LinearProgram&, double seconds);
   ~Relaxation();
   Relaxation(const Relaxation&) = delete;

@@ -1,5 +1,7 @@
 #include "strategies/offloading/poet.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -43,16 +45,22 @@ class Planner {
 
   std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) {
     find_known(budgets);
-    std::vector<std::optional<double>> bounds;
-    for (const std::optional<Bytes>& budget : budgets) bounds.push_back(ask(budget.value_or(no_limit)));
+    std::vector<Asked> asked;
+    for (const std::optional<Bytes>& budget : budgets) asked.push_back(ask(budget.value_or(no_limit)));
     std::vector<TapeOutcome> outcomes;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      outcomes.push_back(cheapest_within(budgets[b].value_or(no_limit), bounds[b]));
+      outcomes.push_back(cheapest_within(budgets[b].value_or(no_limit), asked[b]));
     }
     return outcomes;
   }
 
  private:
+  /// What the integer program says of a budget.
+  struct Asked {
+    std::optional<double> bound = {};  ///< the least price of its class, as far as it is proven
+    std::string stopped = {};          ///< by which limit, if by one
+  };
+
   double repeats() const { return static_cast<double>(task_.problem.micro_batches); }
 
   void add(PlannedTape tape) {
@@ -97,12 +105,13 @@ class Planner {
     return best;
   }
 
-  TapeOutcome cheapest_within(Bytes budget, std::optional<double> bound) const {
+  TapeOutcome cheapest_within(Bytes budget, const Asked& asked) const {
     const PricedTape* best = cheapest(budget);
     if (best != nullptr) {
       PlannedTape tape = best->tape;
       tape.gap = std::nullopt;
-      if (bound) tape.gap = std::max(0.0, best->price / *bound - 1);
+      tape.note = asked.stopped;
+      if (asked.bound) tape.gap = std::max(0.0, best->price / *asked.bound - 1);
       return tape;
     }
     if (known_.empty()) return Infeasible{"no plan keeps the deadline", std::nullopt};
@@ -110,12 +119,15 @@ class Planner {
     return Infeasible{"no recomputation and paging was found that fits", least->tape.peak};
   }
 
-  /// Adds what the integer program finds. The least price of its class, as far as it is proven.
-  std::optional<double> ask(Bytes budget) {
+  /// Adds what the integer program finds.
+  Asked ask(Bytes budget) {
     const double least = energy_ ? watts_ * work_.value : (work_ + after_).value;
     const PricedTape* known = cheapest(budget);
-    if (known != nullptr && known->price <= least * (1 + 1e-12)) return least;
-    if (!plain_.has_host || model_.ops.size() > most_ops_) return std::nullopt;
+    if (known != nullptr && known->price <= least * (1 + 1e-12)) return {least};
+    if (!plain_.has_host) return {};
+    if (model_.ops.size() > most_ops_) {
+      return {{}, fmt::format("no integer program: {} ops, more than ops={}", model_.ops.size(), most_ops_)};
+    }
     Paging paging{.latency_out = plain_.out.latency,
                   .latency_in = plain_.in.latency,
                   .seconds_per_byte_out = 1 / plain_.out.bandwidth.value,
@@ -123,11 +135,17 @@ class Planner {
     if (energy_) paging.seconds_of_energy_per_byte = joules_per_byte_ / watts_;
     if (deadline_) paging.deadline = 1 / repeats() * (*deadline_ - after_);
     const CheckmateModel program(model_, budget, Formulation::tight, paging);
+    if (!program.is_complete()) {
+      return {{},
+              fmt::format("no integer program: that of {} ops has more than {} nonzeros", model_.ops.size(),
+                          most_nonzeros)};
+    }
     const MilpResult found = solve_milp(program.program(), {}, limits_);
     if (!found.values.empty()) add_solution(program, found.values, budget);
-    if (found.end == MilpResult::End::infeasible) return std::nullopt;
+    if (found.end == MilpResult::End::infeasible) return {};
     const double bound = repeats() * program.seconds(found.bound).value;
-    return energy_ ? std::max(least, watts_ * bound) : std::max(least, bound + after_.value);
+    return {energy_ ? std::max(least, watts_ * bound) : std::max(least, bound + after_.value),
+            why_stopped(found.end, limits_)};
   }
 
   void add_solution(const CheckmateModel& program, const std::vector<double>& solution, Bytes budget) {

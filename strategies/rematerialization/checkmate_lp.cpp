@@ -1,8 +1,13 @@
 #include "strategies/rematerialization/checkmate_lp.h"
 
-#include <chrono>
-#include <random>
+#include <fmt/format.h>
 
+#include <random>
+#include <utility>
+
+#include "sim/core/expects.h"
+#include "strategies/common/limited_process.h"
+#include "strategies/common/milp.h"
 #include "strategies/rematerialization/ap_greedy.h"
 #include "strategies/rematerialization/checkmate_model.h"
 #include "strategies/rematerialization/checkmate_rounding.h"
@@ -34,52 +39,89 @@ void add_random(PlanPool& pool, const OpModel& model, const std::vector<std::vec
   if (const auto sequence = least_runs(model, std::move(whole))) pool.add(*sequence);
 }
 
-PlanPool plans(const PartTask& task, const Options& options) {
+struct Plans {
+  PlanPool pool;
+  std::string stopped;  ///< by which limit, if by one
+};
+
+Plans plans(const PartTask& task, const Options& options) {
   const OpModel model = op_model(task);
   PlanPool pool(task);
   pool.add(store_all_ops(task));
   add_greedy_segments(pool, model, Points::all);
   add_greedy_recompute(pool, model);
-  add_rounded(pool, model,
-              {.levels = options.integer("levels"),
-               .samples = options.integer("samples"),
-               .seed = options.integer("seed"),
-               .seconds = options.integer("time_limit")});
-  return pool;
+  std::string stopped = add_rounded(pool, model,
+                                    {.levels = options.integer("levels"),
+                                     .samples = options.integer("samples"),
+                                     .seed = options.integer("seed"),
+                                     .seconds = options.integer("time_limit")});
+  return {std::move(pool), std::move(stopped)};
+}
+
+using Limits = std::vector<std::pair<std::size_t, double>>;  // row, upper
+
+/// Solutions of the program with these limits, one after the other, until there is none or a limit ends it.
+ProcessResult relaxed(const LinearProgram& program, const std::vector<Limits>& levels, const ProcessLimits& limits) {
+  return run_limited(limits, [&](const SendMessage& send) {
+    Relaxation relaxation(program, limits.seconds);
+    for (const Limits& level : levels) {
+      for (const auto& [row, upper] : level) relaxation.set_upper(row, upper);
+      const std::optional<std::vector<double>> solution = relaxation.solve();
+      if (!solution) return;  // lower levels are no easier
+      send(*solution);
+    }
+  });
 }
 
 }  // namespace
 
-void add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffort& effort) {
-  const auto start = std::chrono::steady_clock::now();
-  std::mt19937_64 generator(static_cast<std::uint64_t>(effort.seed));
+std::string add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffort& effort) {
   const Bytes most = pool.peaks().back(), least = least_imaginable(model);
-  if (least == most) return;
-  constexpr std::size_t most_ops = 400;  // beyond, the program does not fit any memory
-  if (model.ops.size() > most_ops) return;
+  if (least == most) return {};
   const CheckmateModel program(model, most, Formulation::tight);
-  Relaxation relaxation(program.program(), static_cast<double>(effort.seconds));
+  if (!program.is_complete()) {
+    return fmt::format("no relaxation: that of {} ops has more than {} nonzeros", model.ops.size(), most_nonzeros);
+  }
+  std::vector<Limits> levels;
   for (std::int64_t level = effort.levels; level-- > 0;) {
-    const Bytes budget{least.count + (most - least).count * level / effort.levels};
-    for (const auto& [row, upper] : program.limits(budget)) relaxation.set_upper(row, upper);
-    const std::optional<std::vector<double>> solution = relaxation.solve();
-    if (!solution) break;  // lower levels are no easier
-    const std::vector<std::vector<double>> kept = program.kept(*solution);
+    levels.push_back(program.limits(Bytes{least.count + (most - least).count * level / effort.levels}));
+  }
+  const ProcessLimits limits{.seconds = static_cast<double>(effort.seconds)};
+  const ProcessResult result = relaxed(program.program(), levels, limits);
+  std::mt19937_64 generator(static_cast<std::uint64_t>(effort.seed));
+  for (const std::vector<double>& solution : result.messages) {
+    const std::vector<std::vector<double>> kept = program.kept(solution);
     add_thresholds(pool, model, kept);
     for (std::int64_t s = 0; s < effort.samples; ++s) add_random(pool, model, kept, generator);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    if (passed.count() > static_cast<double>(effort.seconds)) break;
   }
+  const std::string where = fmt::format("at memory level {} of {}", result.messages.size() + 1, effort.levels);
+  switch (result.end) {
+    case ProcessResult::End::finished:
+      return {};
+    case ProcessResult::End::out_of_time:
+      return fmt::format("the relaxations stopped after {} s (time_limit), {}", effort.seconds, where);
+    case ProcessResult::End::died:
+      return fmt::format("the relaxations stopped at {} MB of memory, {}", limits.memory.count / 1'000'000, where);
+  }
+  EXPECTS(false && "every end is named");
+  return {};
 }
 
 std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return plans(task, options).outcomes(budgets, "no rounded plan fits");
+  const auto [pool, stopped] = plans(task, options);
+  std::vector<TapeOutcome> outcomes = pool.outcomes(budgets, "no rounded plan fits");
+  if (stopped.empty()) return outcomes;
+  for (TapeOutcome& outcome : outcomes) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->note = stopped;
+    if (Infeasible* none = std::get_if<Infeasible>(&outcome)) none->reason += "; " + stopped;
+  }
+  return outcomes;
 }
 
 std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const Options& options) {
-  return plans(task, options).peaks();
+  return plans(task, options).pool.peaks();
 }
 
 }  // namespace plimsoll

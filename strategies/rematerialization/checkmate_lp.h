@@ -4,6 +4,7 @@
 // faster, and a plan made for another level may serve a budget better than its own.
 
 #include <array>
+#include <string>
 
 #include "strategies/common/op_model.h"
 #include "strategies/common/op_sequence.h"
@@ -21,8 +22,9 @@ struct RoundingEffort {
   std::int64_t levels = 10, samples = 0, seed = 1, seconds = 60;
 };
 
-/// Adds the rounded plans of all levels between the largest working set of an op and the pool's fastest plan.
-void add_rounded(PlanPool&, const OpModel&, const RoundingEffort&);
+/// Adds the rounded plans of all levels between the largest working set of an op and the pool's fastest plan. Which
+/// limit ended that early, if one did.
+std::string add_rounded(PlanPool&, const OpModel&, const RoundingEffort&);
 
 inline constexpr std::array checkmate_lp_options{
     OptionInfo{

@@ -69,15 +69,31 @@ CheckmateModel::CheckmateModel(const OpModel& model, Bytes budget, Formulation f
   byte_unit_ = static_cast<double>(largest) / exact <= widest ? exact : static_cast<double>(largest) / widest;
   if (all > 0) time_unit_ = all / static_cast<double>(model.ops.size());
 
+  build(budget, formulation);
+  if (!complete_) program_ = {};
+}
+
+/// Known before anything is built: every run has its memory row and a limit on it.
+bool CheckmateModel::is_too_large() const {
+  constexpr std::size_t nonzeros_of_a_run = 5;
+  std::size_t runs = 0;
+  for (std::size_t o = 0; o < model_.ops.size(); ++o) runs += model_.ops[o].once ? 1 : model_.ops.size() - o;
+  return nonzeros_of_a_run * runs > most_nonzeros;
+}
+
+void CheckmateModel::build(Bytes budget, Formulation formulation) {
+  if (is_too_large()) return;
   add_variables();
   add_paging_variables();
-  for (std::size_t t = 0; t < model.ops.size(); ++t) {
+  for (std::size_t t = 0; t < model_.ops.size(); ++t) {
     add_dependencies(t);
     add_overwriting(t);
     add_memory(t, budget, formulation);
     add_paging(t);
+    if (program_.nonzeros > most_nonzeros) return;
   }
   add_durations();
+  complete_ = true;
 }
 
 void CheckmateModel::add_variables() {

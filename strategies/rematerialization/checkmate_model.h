@@ -33,12 +33,17 @@ struct PagedIn {
 /// kappa: FREE by the paper's pair of inequalities, equations (7); tight: by one inequality for each hazard.
 enum class Formulation : std::uint8_t { tight, kappa };
 
+/// Larger programs are not built: the solver's memory would not do.
+inline constexpr std::size_t most_nonzeros = 2'000'000;
+
 class CheckmateModel {
  public:
   /// With paging a stage takes as long as its runs, its copies out or its copies in, whichever is longest, and values
   /// that come back count from the stage's begin.
   CheckmateModel(const OpModel&, Bytes budget, Formulation, std::optional<Paging> = std::nullopt);
 
+  /// False: the program is larger than most_nonzeros, and there is none.
+  bool is_complete() const { return complete_; }
   const LinearProgram& program() const { return program_; }
   Seconds seconds(double objective) const { return Seconds{objective * time_unit_}; }
 
@@ -60,6 +65,8 @@ class CheckmateModel {
  private:
   using Variables = std::vector<std::vector<std::optional<std::size_t>>>;  // by stage, then by op or value
 
+  bool is_too_large() const;
+  void build(Bytes budget, Formulation);
   void add_variables();
   void add_alternatives(std::size_t stage, std::size_t op);
   void add_paging_variables();
@@ -87,6 +94,7 @@ class CheckmateModel {
   Variables on_host_, out_, in_;  // by stage and value: there when the stage begins, copied in the stage
   std::vector<std::pair<std::size_t, Bytes>> limited_;  // rows that the budget limits, and what is beside values then
   double byte_unit_ = 1, time_unit_ = 1;
+  bool complete_ = false;
 };
 
 }  // namespace plimsoll

@@ -2,7 +2,9 @@
 // Answers budgets by Checkmate's integer program (checkmate_model.h), beginning with the best plan that is known.
 
 #include <limits>
+#include <string>
 
+#include "strategies/common/deadline.h"
 #include "strategies/common/milp.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/rematerialization/checkmate_model.h"
@@ -11,7 +13,7 @@ namespace plimsoll {
 
 struct CheckmateEffort {
   Formulation formulation = Formulation::tight;
-  MilpLimits limits;
+  MilpLimits limits;                                               ///< seconds: for all that is done for one budget
   std::size_t most_ops = std::numeric_limits<std::size_t>::max();  ///< beyond, only what is known is answered
 };
 
@@ -30,14 +32,17 @@ class CheckmateSolver {
   /// What the program says for one budget.
   struct Answer {
     std::optional<OpSequence> sequence;
-    double bound = 0;  ///< seconds of one micro-batch
+    double bound = 0;         ///< seconds of one micro-batch
+    bool infeasible = false;  ///< proven
+    std::string stopped;      ///< by which limit, if by one
+    bool refused = false;     ///< there is no program
   };
 
   double repeats() const { return static_cast<double>(task_.problem.micro_batches); }
   PlannedTape with_gap(PlannedTape, double bound) const;
-  Answer ask(Bytes budget) const;
-  void find_smallest();
-  Bytes least_possible() const;
+  Answer ask(Bytes budget, double seconds) const;
+  void find_smallest(const Deadline&);
+  Bytes least_possible(const Deadline&) const;
 
   const PartTask& task_;
   OpModel model_;
@@ -46,6 +51,7 @@ class CheckmateSolver {
   Seconds work_;        // of one micro-batch
   double updates_ = 0;  // seconds
   std::optional<PlannedTape> least_;
+  std::string least_stopped_;  ///< which limit ended the search for it; empty: it is proven
 };
 
 }  // namespace plimsoll

@@ -16,10 +16,14 @@ std::vector<TapeOutcome> exact_tapes(const PartTask&, const Options&, std::span<
 std::vector<Bytes> exact_candidates(const PartTask&, const Options&);
 
 /// The schedule of least peak, by halving: whether a budget is enough is a search that needs no times. Not below what
-/// `known` reaches where the search cannot hold the part or a limit stops it, and then it is not proven.
+/// `known` reaches where the search cannot hold the part or a limit stops it, and then it is not proven. The limits'
+/// seconds are those of all halvings together.
 struct SmallestSchedule {
   PlannedTape plan;
-  bool proven = false;
+  Bytes below;            ///< nothing is possible with less
+  SearchResult::End end;  ///< which limit stopped a search, if one did
+
+  bool proven() const { return end == SearchResult::End::solved; }
 };
 SmallestSchedule smallest_schedule(const PartTask&, const OpModel&, const PlanPool& known, const SearchLimits&);
 
@@ -28,14 +32,16 @@ inline constexpr std::array exact_options{
         .name = "states",
         .default_value = "2000000",
         .values = "a whole number from 1 to 100000000",
-        .help = "where the search for one budget stops; the best plan known by then comes with its proven gap",
+        .help = "where the search for one budget stops; the best plan of all cheaper methods then comes with its "
+                "proven gap",
         .allowed = integer_between<1, 100'000'000>,
     },
     OptionInfo{
         .name = "time_limit",
         .default_value = "10",
         .values = "a whole number of seconds from 1 to 86400",
-        .help = "the same by the clock",
+        .help =
+            "the same by the clock; the cheaper methods run to their end, Checkmate's relaxations for as long again",
         .allowed = integer_between<1, 86'400>,
     },
 };

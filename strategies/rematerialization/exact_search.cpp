@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t words = 2, most_bits = 64 * words;
+constexpr std::size_t words = most_state_bits / 64;
 
 /// Values that are there, then inputs that were loaded, then ops that must run and have run.
 struct Bits {
@@ -125,7 +125,7 @@ class Search {
         made.all_makes = made.all_makes | made.ways.back().makes;
       }
     }
-    EXPECTS(bit <= most_bits);
+    EXPECTS(bit <= most_state_bits);
     for (const std::vector<std::uint32_t>& storage : model.in_storage) storages_.push_back(bits_of(storage));
     for (std::size_t v = 0; v < values_; ++v) {
       if (!model.values[v].maker) inputs_.set(v);
@@ -152,7 +152,9 @@ class Search {
         return result;
       }
       expand(entry.node);
-      if (is_full() || ((++expanded_ & 1023U) == 0 && is_late(start))) {
+      const bool late = (expanded_++ & 1023U) == 0 && is_late(start);
+      if (is_full() || late) {
+        result.end = late ? SearchResult::End::out_of_time : SearchResult::End::out_of_states;
         result.states = nodes_.size();
         return result;
       }
@@ -163,7 +165,10 @@ class Search {
   }
 
  private:
-  bool is_full() const { return nodes_.size() > limits_.states || visits_ / 64 > limits_.states; }
+  /// States are what takes memory: the heap may hold some more than once, and arrivals at known ones take time.
+  bool is_full() const {
+    return nodes_.size() > limits_.states || heap_.size() / 4 > limits_.states || visits_ / 64 > limits_.states;
+  }
 
   /// Whether a state was expanded before in which the same ops have run, more is there, and that took no longer.
   bool is_dominated(const Node& node) {
@@ -358,11 +363,11 @@ class Search {
 
 }  // namespace
 
-bool is_searchable(const OpModel& model) {
+std::size_t state_bits(const OpModel& model) {
   std::size_t bits = model.values.size();
   for (const ModelValue& value : model.values) bits += value.maker ? 0 : 1;
   for (const ModelOp& op : model.ops) bits += op.once || op.sink ? 1 : 0;
-  return bits <= most_bits;
+  return bits;
 }
 
 SearchResult fastest_schedule(const OpModel& model, Bytes budget, const SearchLimits& limits) {

@@ -13,21 +13,28 @@
 
 namespace plimsoll {
 
+/// A state takes up to 250 bytes of memory.
 struct SearchLimits {
   std::size_t states = 2'000'000;
   double seconds = 10;
 };
 
 struct SearchResult {
-  enum class End : std::uint8_t { solved, impossible, stopped };
-  End end = End::stopped;
+  enum class End : std::uint8_t { solved, impossible, out_of_states, out_of_time };
+  End end = End::out_of_states;
   OpSequence sequence;  ///< where solved
   Seconds bound;        ///< no schedule within the budget takes less, updates and later micro-batches not counted
   std::size_t states = 0;
 };
 
+/// Values, inputs twice, and ops that must run: the bits of a state.
+std::size_t state_bits(const OpModel&);
+inline constexpr std::size_t most_state_bits = 128;
+
 /// Whether the search can hold the part's states.
-bool is_searchable(const OpModel&);
+inline bool is_searchable(const OpModel& model) {
+  return state_bits(model) <= most_state_bits;
+}
 
 /// The fastest schedule within the budget.
 SearchResult fastest_schedule(const OpModel&, Bytes budget, const SearchLimits&);

@@ -11,9 +11,19 @@ PlanPool plans(const PartTask& task, const Options& options) {
   PlanPool pool(task);
   const OpModel model = op_model(task);
   const CutWeight weight = options.text("distance") == "on" ? CutWeight::bytes_by_distance : CutWeight::bytes;
+  const auto add_cut = [&](const Banned& banned, const Pinned& pinned) {
+    const Evicted evicted = evicted_by_min_cut(model, banned, weight, pinned);
+    if (const std::optional<OpSequence> sequence = recompute_order(model, evicted)) pool.add(*sequence);
+  };
   const auto add = [&](const Banned& banned) {
-    const std::optional<OpSequence> sequence = recompute_order(model, evicted_by_min_cut(model, banned, weight));
-    if (sequence) pool.add(*sequence);
+    if (options.text("row") != "auto") {
+      return add_cut(banned, pinned_after(model, banned, static_cast<std::size_t>(options.integer("row"))));
+    }
+    for (std::size_t row = 1;; row *= 2) {
+      const Pinned pinned = pinned_after(model, banned, row);
+      add_cut(banned, pinned);
+      if (std::ranges::find(pinned, true) == pinned.end()) return;
+    }
   };
   const std::string_view ban = options.text("ban");
   if (ban != "none") add(banned_with_compute(task, model));

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/saved_values.h"
 #include "strategies/strategy.h"
 
@@ -27,6 +28,14 @@ inline constexpr std::array min_cut_options{
         .help = "which ops are not recomputed: compute: matrix products, convolutions and attention, as in PyTorch; "
                 "none: any may be; auto: the fastest of both and of saving everything within the budget",
         .allowed = [](std::string_view text) { return text == "auto" || text == "compute" || text == "none"; },
+    },
+    OptionInfo{
+        .name = "row",
+        .default_value = "auto",
+        .values = "auto or a whole number from 1 to 1000000",
+        .help = "how many ops in a row may run again before a value is saved all the same (PyTorch: about 100 small "
+                "ones); auto: 1, 2, 4, .. without end, the fastest within the budget",
+        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
     },
     OptionInfo{
         .name = "distance",

@@ -6,6 +6,7 @@
 
 #include "strategies/common/best_of_sequences.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/rematerialization/greedy_recompute.h"
 #include "strategies/rematerialization/rockmate_blocks.h"
 #include "strategies/rematerialization/rockmate_graph.h"
 
@@ -47,6 +48,7 @@ PlanPool graph_plans(const PartTask& task, const Options& options) {
   const OpModel model = op_model(task);
   PlanPool pool(task);
   pool.add(store_all_ops(task));
+  add_greedy_recompute(pool, model);
   for (const std::size_t size : sizes) {
     const BlockEffort effort{.block = size,
                              .options = static_cast<std::size_t>(options.integer("options")),

@@ -51,9 +51,28 @@ Banned banned_anyway(const OpModel& model) {
   return banned;
 }
 
+Pinned pinned_after(const OpModel& model, const Banned& banned, std::size_t longest) {
+  Pinned pinned(model.values.size(), false);
+  std::vector<std::size_t> row(model.values.size(), 0);  // ops in a row that make the value from what is saved
+  for (std::size_t o = 0; o < model.ops.size(); ++o) {
+    const ModelOp& op = model.ops[o];
+    if (!op.forward || banned[o]) continue;
+    std::size_t longest_input = 0;
+    for (const std::uint32_t v : op.reads) longest_input = std::max(longest_input, row[v]);
+    for (const std::uint32_t v : op.ways.front().makes) {
+      row[v] = longest_input + 1;
+      const auto forward = [&](std::uint32_t reader) { return model.ops[reader].forward; };
+      pinned[v] = row[v] >= longest && std::ranges::any_of(model.values[v].readers, forward);
+      if (pinned[v]) row[v] = 0;
+    }
+  }
+  return pinned;
+}
+
 // Nodes: source, sink, ops, and two a value, between which it is cut if it is saved.
-Evicted evicted_by_min_cut(const OpModel& model, const Banned& banned, CutWeight weight) {
+Evicted evicted_by_min_cut(const OpModel& model, const Banned& banned, CutWeight weight, const Pinned& pinned) {
   EXPECTS(banned.size() == model.ops.size());
+  EXPECTS(pinned.empty() || pinned.size() == model.values.size());
   constexpr std::size_t source = 0, sink = 1, first_op = 2;
   const std::size_t first_value = first_op + model.ops.size();
   const auto made = [&](std::uint32_t v) { return first_value + std::size_t{2} * v; };
@@ -66,6 +85,7 @@ Evicted evicted_by_min_cut(const OpModel& model, const Banned& banned, CutWeight
     const double far = weight == CutWeight::bytes ? 1 : std::pow(1.1, distance[v]);
     network.edge(made(v), kept(v), static_cast<double>(model.storages[value.storage].count) * far);
     network.edge(value.maker ? first_op + *value.maker : source, made(v), FlowGraph::unlimited);
+    if (!pinned.empty() && pinned[v]) network.edge(source, made(v), FlowGraph::unlimited);
     bool needed = false;
     for (const std::uint32_t reader : value.readers) {
       if (model.ops[reader].forward) {

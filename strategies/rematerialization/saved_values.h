@@ -21,7 +21,13 @@ using Banned = std::vector<bool>;
 /// since to run them again overwrites these.
 Banned banned_anyway(const OpModel&);
 
-/// What is not saved. `banned` must contain banned_anyway().
-Evicted evicted_by_min_cut(const OpModel&, const Banned&, CutWeight);
+/// By value: whether it may not be made again, though the op that makes it may run again for others.
+using Pinned = std::vector<bool>;
+
+/// Values that forwards read are pinned so that nothing is made again by more than `longest` ops in a row.
+Pinned pinned_after(const OpModel&, const Banned&, std::size_t longest);
+
+/// What is not saved. `banned` must contain banned_anyway(); nothing is pinned if `pinned` is empty.
+Evicted evicted_by_min_cut(const OpModel&, const Banned&, CutWeight, const Pinned& pinned = {});
 
 }  // namespace plimsoll

@@ -122,5 +122,72 @@ TEST_CASE("exact that stops early says how far its plan can be from the optimum"
   CHECK(best.makespan <= early.makespan);
 }
 
+/// Strategies that only recompute and need no search, as users may ask for them instead.
+const std::vector<std::string> cheaper_on_chains{"rotor",    "rotor(slots=500)", "rotor_floating", "rockmate",
+                                                 "revolve",  "revolve_hetero",   "chen_sqrt",      "chen_greedy",
+                                                 "periodic", "full_recompute",   "selective"};
+const std::vector<std::string> cheaper_on_all{"store_all", "ap_sqrt", "ap_greedy", "greedy_recompute", "rockmate",
+                                              "dtr",       "min_cut", "knapsack",  "checkmate_lp"};
+
+/// Budgets between the least that exact has a plan for and plain training's memory.
+void not_worse_than(const std::vector<std::string>& cheaper, const Problem& problem) {
+  const std::string stopped = "exact(states=1)";
+  const Bytes most = planned(problem, "store_all").peak;
+  for (const std::int64_t percent : {100, 90, 75, 60, 45}) {
+    const Bytes budget{most.count * percent / 100};
+    const PlanOutcome outcome = plan_one(problem, stopped, budget);
+    const Plan* made = std::get_if<Plan>(&outcome);
+    for (const std::string& spec : cheaper) {
+      INFO(spec << " at " << budget.count);
+      const PlanOutcome other = plan_one(problem, spec, budget);
+      if (const Plan* plan = std::get_if<Plan>(&other)) {
+        REQUIRE(made != nullptr);
+        CHECK(made->makespan.value <= plan->makespan.value * (1 + 1e-12));
+      } else if (made == nullptr) {
+        const Infeasible &none = std::get<Infeasible>(outcome), &theirs = std::get<Infeasible>(other);
+        REQUIRE(none.smallest);
+        if (theirs.smallest) CHECK(*none.smallest <= *theirs.smallest);
+      }
+    }
+  }
+}
+
+TEST_CASE("exact that stops early is as good as every cheaper method, on chains and on graphs", "[exact]") {
+  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+    INFO("seed " << seed);
+    std::vector<std::string> all = cheaper_on_all;
+    all.insert(all.end(), cheaper_on_chains.begin(), cheaper_on_chains.end());
+    not_worse_than(all, problem_of(random_small_chain(seed, 3 + seed % 10), gpus({})));
+    not_worse_than(cheaper_on_all, problem_of(random_graph(seed, 3 + seed % 10), gpus({})));
+  }
+}
+
+TEST_CASE("exact says of a smallest budget whether it is proven", "[exact]") {
+  std::size_t unproven = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO("seed " << seed);
+    const Problem problem = problem_of(random_graph(seed, 4 + seed % 5), gpus({}));
+    const auto proven = std::get<Infeasible>(plan_one(problem, "exact", Bytes{0}));
+    const auto stopped = std::get<Infeasible>(plan_one(problem, "exact(states=1)", Bytes{0}));
+    CHECK(proven.smallest_is_proven);
+    CHECK(*stopped.smallest >= *proven.smallest);
+    if (stopped.smallest_is_proven) CHECK(*stopped.smallest == *proven.smallest);
+    unproven += stopped.smallest_is_proven ? 0 : 1;
+    const Plan least = judged(problem, "exact(states=1)", *stopped.smallest);  // it is feasible all the same
+    CHECK(least.peak <= *stopped.smallest);
+  }
+  CHECK(unproven > 10);
+}
+
+TEST_CASE("exact names the limit that stopped it", "[exact]") {
+  const Problem problem = problem_of(unit_net(12), gpus({}));
+  CHECK(planned(problem, "exact", Bytes{7}).note.empty());
+  CHECK(
+      planned(problem, "exact(states=20)", Bytes{7}).note.starts_with("the search stopped after 20 states (states); "));
+  const Problem large = problem_of(unit_net(70), gpus({}));
+  CHECK(planned(large, "exact", Bytes{30})
+            .note.starts_with("not searched: 142 values and ops that must run, the search takes 128"));
+}
+
 }  // namespace
 }  // namespace plimsoll

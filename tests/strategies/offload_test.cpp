@@ -25,20 +25,20 @@ Problem random_problem(std::uint64_t seed, BytesPerSecond to_host) {
   return problem_of(random_graph(seed, random.between(1, 12)), gpus(machine), options);
 }
 
-const std::vector<std::string> specs{"offload_greedy",
-                                     "offload_greedy(chunks=1)",
-                                     "offload_greedy(chunks=64)",
-                                     "save_on_cpu",
-                                     "vdnn",
-                                     "vdnn(mode=all)",
-                                     "vdnn(mode=conv)",
-                                     "superneurons",
-                                     "superneurons(recompute=memory)",
-                                     "capuchin",
-                                     "capuchin(recompute=off)",
-                                     "offload_fractional",
-                                     "offload_exact(values=7)"};
-constexpr std::array bandwidths{unlimited_bandwidth, BytesPerSecond{16}, BytesPerSecond{4}, BytesPerSecond{0.5}};
+const std::vector<std::string> offloading_specs{"offload_greedy",
+                                                "offload_greedy(chunks=1)",
+                                                "offload_greedy(chunks=64)",
+                                                "save_on_cpu",
+                                                "vdnn",
+                                                "vdnn(mode=all)",
+                                                "vdnn(mode=conv)",
+                                                "superneurons",
+                                                "superneurons(recompute=memory)",
+                                                "capuchin",
+                                                "capuchin(recompute=off)",
+                                                "offload_fractional",
+                                                "offload_exact(values=7)"};
+constexpr std::array link_bandwidths{unlimited_bandwidth, BytesPerSecond{16}, BytesPerSecond{4}, BytesPerSecond{0.5}};
 
 TEST_CASE("the memory that offload planners see is what a tape takes", "[offload]") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -54,8 +54,8 @@ TEST_CASE("the memory that offload planners see is what a tape takes", "[offload
 }
 
 TEST_CASE("offloading is legal, keeps promise and budget, and is never faster with less", "[offload]") {
-  for (const std::string& spec : specs) {
-    for (const BytesPerSecond bandwidth : bandwidths) {
+  for (const std::string& spec : offloading_specs) {
+    for (const BytesPerSecond bandwidth : link_bandwidths) {
       for (std::uint64_t seed = 1; seed <= 15; ++seed) {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = random_problem(seed, bandwidth);
@@ -103,7 +103,7 @@ TEST_CASE("offloading goes on from the tape of the pass before", "[offload]") {
       "greedy_recompute|capuchin", "rotor|vdnn(mode=all)",   "rotor|superneurons",
       "rotor|offload_fractional",  "chen_greedy|offload_dp", "min_cut|offload_greedy"};
   for (const std::string& spec : combined) {
-    for (const BytesPerSecond bandwidth : bandwidths) {
+    for (const BytesPerSecond bandwidth : link_bandwidths) {
       for (std::uint64_t seed = 1; seed <= 4; ++seed) {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = problem_of(random_small_chain(seed, 2 + seed), gpus({.to_host = bandwidth}));
@@ -159,7 +159,7 @@ TEST_CASE("chunks that leave while the next stage runs make room sooner", "[offl
 }
 
 TEST_CASE("on a link that both directions share the promise still holds", "[offload]") {
-  for (const std::string& spec : specs) {
+  for (const std::string& spec : offloading_specs) {
     Problem problem = problem_of(random_small_chain(5, 7), gpus({.to_host = BytesPerSecond{6}}));
     for (Link& link : problem.platform.links) link.full_duplex = false;
     problem.platform.devices[0].overlap_slowdown = {1.0, 1.25, 1.5};

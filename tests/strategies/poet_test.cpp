@@ -179,7 +179,7 @@ TEST_CASE("the program with paging equals a search over sets of values", "[poet]
       INFO("seed " << seed << ", budget " << budget.count << ", " << bandwidth << " B/s");
       const CheckmateModel program(model, budget, Formulation::tight, paging);
       const MilpResult found = solve_milp(program.program(), {}, {.seconds = 60});
-      REQUIRE(found.end != MilpResult::End::stopped);
+      REQUIRE(why_stopped(found.end, {}).empty());
       const bool feasible = found.end == MilpResult::End::optimal;
       const double seconds = program.seconds(found.objective).value;
       const double limit = feasible ? seconds * (1 + 1e-6) : std::numeric_limits<double>::infinity();

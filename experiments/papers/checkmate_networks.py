@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Checkmate's seven networks: every graph method at 0.9, 0.8, 0.6 and 0.5 of the peak, as the tables of docs/papers.md.
+
+    experiments/papers/checkmate_networks.py GRAPHS build/plimsoll out/checkmate_networks
+
+GRAPHS holds the networks as `plimsoll import checkmate-graph` takes them, packed with gzip or not. A cell is the time over
+that of plain training. The last column says what is proven of the best: that it is optimal, or how far from it at most.
+checkmate stops after 10 s a budget, checkmate_lp after 30 s a network, exact after 5 s a budget, so another machine may get other
+numbers for the largest networks. Begun again, it goes on where it was stopped.
+"""
+import gzip
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+TENTHS = (9, 8, 6, 5)
+HEURISTICS = ("ap_sqrt", "ap_greedy", "ap_greedy(points=all)", "greedy_recompute", "rockmate", "dtr", "min_cut", "knapsack")
+LP, PROGRAM, SEARCH = "checkmate_lp(time_limit=30)", "checkmate(time_limit=10)", "exact(time_limit=5)"
+STRATEGIES = HEURISTICS + (LP, PROGRAM, SEARCH)
+TABLE_2 = ("MobileNet", "VGG16", "VGG19", "vgg_unet", "ResNet50")  # of Checkmate's paper
+PUBLISHED = {  # there: cost over optimum, geometric mean over all budgets: LP rounding, the best heuristic
+    "MobileNet": (1.06, 1.07), "VGG16": (1.01, 1.06), "VGG19": (1.00, 1.39), "vgg_unet": (1.03, 1.23), "ResNet50": (1.05, 1.20)}
+
+
+def import_graph(file, plimsoll, out):
+    name = file.name.split("_train")[0]
+    unpacked, trace = out / f"{name}.graph.json", out / f"{name}.json"
+    unpacked.write_bytes(gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes())
+    subprocess.run([plimsoll, "import", "checkmate-graph", unpacked, "-o", trace], check=True, stdout=subprocess.DEVNULL)
+    return name, trace
+
+
+def answers(name, trace, peak, plimsoll, out):
+    """By strategy and tenths: the sweep's record."""
+    budgets = ", ".join(f"{peak * tenth // 10} B" for tenth in TENTHS)
+    experiment = out / f"{name}.yaml"
+    experiment.write_text(f"""format: plimsoll.experiment.v1
+name: {name}
+traces: ['{trace.resolve()}']
+platforms: [ideal]
+strategies: [{', '.join(f"'{s}'" for s in STRATEGIES)}]
+memory: [{budgets}]
+engine: event
+""")
+    folder = out / name
+    subprocess.run([plimsoll, "sweep", experiment, "-o", folder, "--resume"], check=True, stderr=subprocess.DEVNULL)
+    records = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return {(r["strategy"], TENTHS[[peak * t // 10 for t in TENTHS].index(r["memory_budget_bytes"])]): r for r in records}
+
+
+def proven(records):
+    """The best time, and the proven part of it that no schedule goes below."""
+    feasible = [r for r in records if r["feasible"]]
+    if not feasible:
+        return None
+    best = min(r["makespan_s"] for r in feasible)
+    # exact's gap is from all schedules, checkmate's from those that keep the order of first runs.
+    bounds = [r["makespan_s"] * (1 - r["gap"]) for r in feasible if r["gap"] is not None and r["strategy"] in (SEARCH, PROGRAM)]
+    return best, min(best, max(bounds, default=0))
+
+
+def main():
+    graphs, plimsoll, out = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+    out.mkdir(parents=True, exist_ok=True)
+    print("| network | of the peak | " + " | ".join(f"`{s}`" for s in STRATEGIES) + " | best is |")
+    print("|---" * (len(STRATEGIES) + 3) + "|")
+    ratios = {}
+    for file in sorted(graphs.glob("*_train*.json*")):
+        name, trace = import_graph(file, plimsoll, out)
+        plain = json.loads(subprocess.run([plimsoll, "simulate", "-t", trace, "-p", "ideal", "-s", "store_all", "--engine", "event",
+                                           "--json"], check=True, capture_output=True, text=True).stdout)
+        by = answers(name, trace, plain["peak_bytes"], plimsoll, out)
+        for tenth in TENTHS:
+            records = [by[s, tenth] for s in STRATEGIES]
+            found = proven(records)
+            cells = [f"{r['makespan_s'] / plain['makespan_s']:.4f}" if r["feasible"] else "-" for r in records]
+            if found is None:
+                last = "infeasible" if by[SEARCH, tenth]["smallest_is_proven"] else "none found"
+            else:
+                gap = 1 - found[1] / found[0]
+                last = "optimal" if gap < 1e-6 else f"within {100 * gap:.2f} %"
+                for s in STRATEGIES:
+                    if by[s, tenth]["feasible"]:
+                        ratios.setdefault((name, s), []).append(by[s, tenth]["makespan_s"] / found[0])
+            print(f"| {name} | 0.{tenth} | " + " | ".join(cells) + f" | {last} |", flush=True)
+    print("\n| network | LP rounding, published | `checkmate_lp` | best heuristic, published | best heuristic here |\n|---|---|---|---|---|")
+    mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
+    for start in TABLE_2:
+        name = next(n for n, _ in ratios if n.startswith(start))
+        most = max(len(ratios.get((name, s), [])) for s in STRATEGIES)
+        best = min((mean(ratios[name, s]), s) for s in HEURISTICS if len(ratios.get((name, s), [])) == most)
+        lp = ratios.get((name, LP), [])
+        print(f"| {name} | {PUBLISHED[start][0]:.2f} | {mean(lp):.4f} at {len(lp)} of {most} budgets | {PUBLISHED[start][1]:.2f} | "
+              f"{best[0]:.4f} (`{best[1]}`) |")
+
+
+main()

@@ -1,0 +1,142 @@
+// Planners on the shipped traces, and on Checkmate's networks where they are.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "experiments/run.h"
+#include "strategies/plan.h"
+#include "tests/bad_input.h"
+#include "tests/experiments/run_program.h"
+#include "tests/experiments/temporary_folder.h"
+#include "traces/checkmate_graph.h"
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+namespace {
+
+Problem problem_of_trace(const std::string& trace, const std::string& platform) {
+  Question asked;
+  asked.trace = trace;
+  asked.platform = platform;
+  asked.strategy = "store_all";
+  return problem_of(asked);
+}
+
+PlanOutcome plan_at(const Problem& problem, const std::string& spec, Bytes budget) {
+  const std::optional<Bytes> limit = budget;
+  return plan(problem, parse_spec(spec, "test"), std::span(&limit, 1)).front();
+}
+
+double overhead(const Problem& problem, const Plan& made) {
+  const std::optional<Bytes> unlimited;
+  const PlanOutcome plain = plan(problem, parse_spec("store_all", "test"), std::span(&unlimited, 1)).front();
+  return made.makespan / std::get<Plan>(plain).makespan - 1;
+}
+
+TEST_CASE("exact within one second is as fast as rotor where it cannot search", "[exact]") {
+  const auto [trace, budget, percent] = GENERATE(std::tuple("densenet121_b8_cpu", Bytes{240'000'000}, 38.1),
+                                                 std::tuple("resnet50_b8_cpu", Bytes{442'406'964}, 24.2));
+  const Problem problem = problem_of_trace(trace, "cpu_host");
+  INFO(trace);
+  const PlanOutcome rotor = plan_at(problem, "rotor", budget), exact = plan_at(problem, "exact(time_limit=1)", budget);
+  REQUIRE(std::holds_alternative<Plan>(rotor));
+  REQUIRE(std::holds_alternative<Plan>(exact));
+  CHECK(std::get<Plan>(exact).makespan <= std::get<Plan>(rotor).makespan);
+  CHECK(100 * overhead(problem, std::get<Plan>(exact)) < percent + 0.1);
+  CHECK(std::get<Plan>(exact).peak <= budget);
+  const auto none = std::get<Infeasible>(plan_at(problem, "exact(time_limit=1)", Bytes{1}));
+  CHECK(*none.smallest <= *std::get<Infeasible>(plan_at(problem, "rotor", Bytes{1})).smallest);
+}
+
+TEST_CASE("a smallest budget that no search has proven is called 'at most'", "[program]") {
+  const std::string asked =
+      "simulate --trace random:stages=40,seed=1 --platform ideal --engine event --memory '1 B' --json";
+  const ProgramRun searched = plimsoll(asked + " --strategy 'exact(time_limit=1)'");
+  CHECK(searched.exit_code == 1);
+  CHECK(searched.err.find("; the smallest feasible budget is at most ") != std::string::npos);
+  CHECK(searched.out.find("\"smallest_is_proven\": false") != std::string::npos);
+  const ProgramRun rotor = plimsoll(asked + " --strategy rotor");
+  CHECK(rotor.err.find("at most") == std::string::npos);
+  CHECK(rotor.out.find("\"smallest_is_proven\": true") != std::string::npos);
+}
+
+TEST_CASE("min_cut saves memory on every shipped trace", "[min_cut]") {
+  for (const std::string& trace : shipped_traces()) {
+    const Problem problem = problem_of_trace(trace, "cpu_host");
+    INFO(trace);
+    const std::optional<Bytes> unlimited;
+    const auto plain = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::span(&unlimited, 1)).front());
+    const auto none = std::get<Infeasible>(plan_at(problem, "min_cut", Bytes{1}));
+    CHECK(*none.smallest < plain.peak);
+    const PlanOutcome least = plan_at(problem, "min_cut", *none.smallest);
+    REQUIRE(std::holds_alternative<Plan>(least));
+    CHECK(std::get<Plan>(least).makespan <= 2.0 * plain.makespan);
+    CHECK(std::get<Plan>(plan_at(problem, "min_cut", plain.peak)).makespan == plain.makespan);
+  }
+}
+
+/// Checkmate's networks, unpacked, from the folder that PLIMSOLL_REMAT_GRAPHS names; none where there is no such
+/// folder.
+std::vector<Graph> checkmate_networks(const TemporaryFolder& folder) {
+  const char* named = std::getenv("PLIMSOLL_REMAT_GRAPHS");
+  const std::filesystem::path data = named == nullptr ? "../shared/data/remat_graphs" : named;
+  std::vector<Graph> graphs;
+  if (!std::filesystem::exists(data)) return graphs;
+  for (const std::filesystem::path& packed : files_in(data, ".gz")) {
+    const std::string unpacked = folder / "graph.json";
+    REQUIRE(std::system(("gzip -dc '" + packed.string() + "' > '" + unpacked + "'").c_str()) == 0);
+    graphs.push_back(read_checkmate_graph(unpacked));
+  }
+  return graphs;
+}
+
+std::int64_t noted(const Graph& graph, const std::string& key) {
+  for (const auto& [name, value] : graph.source.notes) {
+    if (name == key) return std::stoll(value);
+  }
+  FAIL("no note " << key);
+  return 0;
+}
+
+TEST_CASE("Checkmate's networks: peaks, working sets, and no heuristic faster than what is proven", "[checkmate]") {
+  const TemporaryFolder folder;
+  const std::vector<Graph> networks = checkmate_networks(folder);
+  if (networks.empty()) {
+    WARN("skipped: Checkmate's networks are not in ../shared/data/remat_graphs, and PLIMSOLL_REMAT_GRAPHS names none");
+    return;
+  }
+  CHECK(networks.size() == 7);
+  for (const Graph& network : networks) {
+    INFO(network.name);
+    const std::string trace = folder / "network.json";
+    write_trace(trace, Trace{network});
+    const Problem problem = problem_of_trace(trace, "ideal");
+    const Bytes peak{noted(network, "peak_without_recomputation_bytes")};
+    const std::optional<Bytes> unlimited;
+    const auto plain = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::span(&unlimited, 1)).front());
+    CHECK(plain.peak == peak);
+    const Bytes working_set{noted(network, "largest_working_set_bytes")};
+    for (const std::int64_t percent : {90, 80, 60, 50}) {
+      const Bytes budget{peak.count / 100 * percent};
+      const PlanOutcome exact = plan_at(problem, "exact(states=20000, time_limit=1)", budget);
+      const Plan* best = std::get_if<Plan>(&exact);
+      if (budget < working_set) CHECK(best == nullptr);
+      for (const char* spec : {"ap_greedy(points=all)", "greedy_recompute", "rockmate", "min_cut"}) {
+        INFO(spec << " at " << percent << " %");
+        const PlanOutcome outcome = plan_at(problem, spec, budget);
+        const Plan* made = std::get_if<Plan>(&outcome);
+        if (made == nullptr) continue;
+        CHECK(made->peak <= budget);
+        REQUIRE(best != nullptr);
+        CHECK(best->makespan.value <= made->makespan.value * (1 + 1e-12));
+        CHECK(made->makespan.value >= best->makespan.value * (1 - *best->gap) * (1 - 1e-9));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
