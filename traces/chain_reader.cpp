@@ -1,28 +1,11 @@
 // Chain traces. Defaults are resolved here: a Chain has no unknown but what is optional in it.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
-
 #include "sim/io/fields.h"
+#include "traces/chain_draft.h"
 #include "traces/trace_parts.h"
 
 namespace plimsoll {
 namespace {
-
-/// A stage with what its defaults depend on.
-struct StageDraft {
-  Stage stage;
-  std::optional<Seconds> forward_nograd;
-  std::optional<Bytes> input_gradient, forward_nograd_workspace, backward_accumulate_workspace, parameter_bytes;
-};
-
-struct ChainDraft {
-  Chain chain;
-  std::vector<StageDraft> stages;
-  bool has_boundaries = false;
-};
 
 using enum Need;
 
@@ -39,11 +22,17 @@ const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"backward_workspace_bytes", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_workspace = c.bytes(); }},
     {"backward_accumulate_workspace_bytes", optional,
      [](StageDraft& d, JsonCursor c) { d.backward_accumulate_workspace = c.bytes(); }},
+    {"backward_released_workspace_bytes", optional,
+     [](StageDraft& d, JsonCursor c) { d.stage.backward_released_workspace = c.bytes(); }},
+    {"backward_accumulate_released_workspace_bytes", optional,
+     [](StageDraft& d, JsonCursor c) { d.stage.backward_accumulate_released_workspace = c.bytes(); }},
     {"parameters", optional, [](StageDraft& d, JsonCursor c) { d.stage.parameters = read_indices(c); }},
     {"parameter_bytes", optional, [](StageDraft& d, JsonCursor c) { d.parameter_bytes = c.bytes(); }},
     {"parameter_gradient_bytes", optional, [](StageDraft& d, JsonCursor c) { d.stage.parameter_gradient = c.bytes(); }},
-    {"keeps_input", optional, [](StageDraft& d, JsonCursor c) { d.stage.keeps_input = c.boolean(); }},
-    {"keeps_output", optional, [](StageDraft& d, JsonCursor c) { d.stage.keeps_output = c.boolean(); }},
+    {"keeps_input", optional, [](StageDraft& d, JsonCursor c) { d.keeps_input = c.boolean(); }},
+    {"keeps_output", optional, [](StageDraft& d, JsonCursor c) { d.keeps_output = c.boolean(); }},
+    {"kept_tensors", optional, [](StageDraft& d, JsonCursor c) { d.kept_tensors = read_indices(c); }},
+    {"gradient_tensors", optional, [](StageDraft& d, JsonCursor c) { d.gradient_tensors = read_indices(c); }},
     {"forward_nograd_s", optional, [](StageDraft& d, JsonCursor c) { d.forward_nograd = c.seconds(); }},
     {"backward_weight_s", optional,
      [](StageDraft& d, JsonCursor c) {
@@ -78,8 +67,20 @@ const Field<TensorDraft, JsonCursor> tensor_fields[] = {
     {"id", optional, [](TensorDraft& d, JsonCursor c) { check_id(c, d.position); }},
     {"name", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
     {"bytes", required, [](TensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
+    {"gradient_bytes", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.gradient = c.bytes(); }},
     {"shape", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
     {"dtype", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
+};
+
+const Field<SharedParameter, JsonCursor> shared_fields[] = {
+    {"parameter", required, [](SharedParameter& s, JsonCursor c) { s.parameter = c.index(); }},
+    {"stages", required, [](SharedParameter& s, JsonCursor c) { s.stages = read_indices(c); }},
+    {"sum", required,
+     [](SharedParameter& s, JsonCursor c) {
+       const std::string sum = c.string();
+       s.in_place = sum == "in_place";
+       if (!s.in_place && sum != "out_of_place") c.complain("expected \"in_place\" or \"out_of_place\", " + c.found());
+     }},
 };
 
 void read_stages(ChainDraft& draft, JsonCursor cursor) {
@@ -108,6 +109,10 @@ void read_boundaries(ChainDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) { draft.chain.boundaries.push_back(read_indices(element)); });
 }
 
+void read_shared(ChainDraft& draft, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) { read_fields(element, shared_fields, draft.chain.shared.emplace_back()); });
+}
+
 const Field<ChainDraft, JsonCursor> chain_fields[] = {
     {"format", required, [](ChainDraft&, JsonCursor) {}},
     {"kind", required, [](ChainDraft&, JsonCursor) {}},
@@ -117,6 +122,7 @@ const Field<ChainDraft, JsonCursor> chain_fields[] = {
     {"tensors", optional, read_tensors},
     {"boundaries", optional, read_boundaries},
     {"parameters", optional, read_parameters},
+    {"shared", optional, read_shared},
     {"stages", required, read_stages},
 };
 
@@ -125,6 +131,8 @@ Stage resolved(const StageDraft& draft, Bytes input, std::vector<Parameter>& par
   Stage stage = draft.stage;
   stage.forward_nograd = draft.forward_nograd.value_or(stage.forward);
   stage.input_gradient = draft.input_gradient.value_or(input);
+  stage.keeps_input = draft.keeps_input.value_or(true);
+  stage.keeps_output = draft.keeps_output.value_or(true);
   stage.forward_nograd_workspace = draft.forward_nograd_workspace.value_or(stage.forward_workspace);
   stage.backward_accumulate_workspace = draft.backward_accumulate_workspace.value_or(stage.backward_workspace);
   if (stage.parameters.empty() && draft.parameter_bytes.value_or(Bytes{}) > Bytes{}) {
@@ -134,71 +142,13 @@ Stage resolved(const StageDraft& draft, Bytes input, std::vector<Parameter>& par
   return stage;
 }
 
-void check_stage(JsonDocument& document, const ChainDraft& draft, std::size_t i) {
-  const auto& [stage, nograd, gradient, nograd_workspace, accumulate_workspace, parameter_bytes] = draft.stages[i];
-  if (stage.saved < stage.output) {
-    document.complain(below("stages", i, "saved_bytes"),
-                      fmt::format("less than the output, which is part of it, expected at least {}, found {}",
-                                  stage.output.count, stage.saved.count));
-  }
-  if (stage.backward_weight > stage.backward) {
-    document.complain(below("stages", i, "backward_weight_s"),
-                      fmt::format("more than the backward, of which it is a part, expected at most {}, found {}",
-                                  stage.backward.value, stage.backward_weight.value));
-  }
-  std::set<std::uint32_t> used;
-  Bytes sum;
-  for (std::size_t k = 0; k < stage.parameters.size(); ++k) {
-    const std::string path = below(below("stages", i, "parameters"), k);
-    const std::uint32_t parameter = stage.parameters[k];
-    if (!check_index(document, path, parameter, draft.chain.parameters.size(), "parameter")) continue;
-    if (!used.insert(parameter).second)
-      document.complain(path, fmt::format("parameter {} for the second time", parameter));
-    sum += draft.chain.parameters[parameter].bytes;
-  }
-  if (!stage.parameters.empty() && parameter_bytes && *parameter_bytes != sum) {
-    document.complain(
-        below("stages", i, "parameter_bytes"),
-        fmt::format("not the sum of the stage's parameters, expected {}, found {}", sum.count, parameter_bytes->count));
-  }
-}
-
-/// Boundaries, where given, list the tensors whose sum the stages state.
-void check_boundaries(JsonDocument& document, const ChainDraft& draft) {
-  const Chain& chain = draft.chain;
-  if (!draft.has_boundaries) return;
-  if (chain.boundaries.size() != draft.stages.size() + 1) {
-    document.complain("boundaries", fmt::format("expected {}, one more than stages, found {}", draft.stages.size() + 1,
-                                                chain.boundaries.size()));
-    return;
-  }
-  for (std::size_t j = 0; j < chain.boundaries.size(); ++j) {
-    const std::set<std::uint32_t> distinct(chain.boundaries[j].begin(), chain.boundaries[j].end());
-    Bytes sum;
-    bool known = true;
-    for (std::size_t k = 0; k < chain.boundaries[j].size(); ++k) {
-      known &= check_index(document, below(below("boundaries", j), k), chain.boundaries[j][k], chain.tensors.size(),
-                           "tensor");
-    }
-    if (!known) continue;
-    for (const std::uint32_t tensor : distinct) sum += chain.tensors[tensor].bytes;
-    const Bytes stated = j == 0 ? chain.input : draft.stages[j - 1].stage.output;
-    if (sum == stated) continue;
-    document.complain(
-        j == 0 ? "input_bytes" : below("stages", j - 1, "output_bytes"),
-        fmt::format("not the sum of the tensors of boundaries[{}], expected {}, found {}", j, sum.count, stated.count));
-  }
-}
-
 }  // namespace
 
 Chain read_chain(JsonDocument& document) {
   ChainDraft draft;
   document.read([&](JsonCursor root) { read_fields(root, chain_fields, draft); });
 
-  if (draft.stages.empty()) document.complain("stages", "expected at least one stage");
-  for (std::size_t i = 0; i < draft.stages.size(); ++i) check_stage(document, draft, i);
-  check_boundaries(document, draft);
+  check_chain(document, draft);
   document.throw_if_any();
 
   Chain& chain = draft.chain;

@@ -49,9 +49,19 @@ Json stage_json(const Stage& stage) {
                {"backward_workspace_bytes", stage.backward_workspace.count},
                {"backward_accumulate_workspace_bytes", stage.backward_accumulate_workspace.count},
                {"parameters", stage.parameters}};
+  if (stage.backward_released_workspace) {
+    json["backward_released_workspace_bytes"] = stage.backward_released_workspace->count;
+  }
+  if (stage.backward_accumulate_released_workspace) {
+    json["backward_accumulate_released_workspace_bytes"] = stage.backward_accumulate_released_workspace->count;
+  }
   if (stage.parameter_gradient) json["parameter_gradient_bytes"] = stage.parameter_gradient->count;
   json["keeps_input"] = stage.keeps_input;
   json["keeps_output"] = stage.keeps_output;
+  if (stage.tensors) {
+    json["kept_tensors"] = stage.tensors->kept;
+    json["gradient_tensors"] = stage.tensors->gradients;
+  }
   json["forward_nograd_s"] = stage.forward_nograd.value;
   if (stage.has_backward_weight) json["backward_weight_s"] = stage.backward_weight.value;
   if (stage.weight_saved) json["weight_saved_bytes"] = stage.weight_saved->count;
@@ -132,6 +142,7 @@ std::string text_of(const Chain& chain) {
       Json json = {{"name", tensor.name}, {"bytes", tensor.bytes.count}};
       if (!tensor.shape.empty()) json["shape"] = tensor.shape;
       if (!tensor.dtype.empty()) json["dtype"] = tensor.dtype;
+      if (tensor.gradient) json["gradient_bytes"] = tensor.gradient->count;
       return json;
     });
   }
@@ -139,6 +150,13 @@ std::string text_of(const Chain& chain) {
   text.add_lines("parameters", chain.parameters, [](const Parameter& parameter) {
     return Json{{"name", parameter.name}, {"bytes", parameter.bytes.count}};
   });
+  if (!chain.shared.empty()) {
+    text.add_lines("shared", chain.shared, [](const SharedParameter& shared) {
+      return Json{{"parameter", shared.parameter},
+                  {"stages", shared.stages},
+                  {"sum", shared.in_place ? "in_place" : "out_of_place"}};
+    });
+  }
   text.add_lines("stages", chain.stages, stage_json);
   return std::move(text).finish();
 }

@@ -1,5 +1,7 @@
 #include "sim/core/chain.h"
 
+#include <algorithm>
+
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -7,6 +9,11 @@ namespace plimsoll {
 Bytes boundary_bytes(const Chain& chain, std::size_t i) {
   EXPECTS(i <= chain.stages.size());
   return i == 0 ? chain.input : chain.stages[i - 1].output;
+}
+
+bool knows_tensors(const Chain& chain) {
+  return !chain.boundaries.empty() &&
+         std::ranges::all_of(chain.stages, [](const Stage& stage) { return stage.tensors.has_value(); });
 }
 
 Bytes parameter_bytes(const Chain& chain) {

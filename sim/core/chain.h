@@ -11,6 +11,14 @@
 
 namespace plimsoll {
 
+/// What a stage's backward does with tensors of its boundaries, as indices into Chain::tensors.
+struct StageTensors {
+  std::vector<std::uint32_t> kept;       ///< those that it reads
+  std::vector<std::uint32_t> gradients;  ///< those of its input whose gradient it makes or adds to
+
+  friend bool operator==(const StageTensors&, const StageTensors&) = default;
+};
+
 struct Stage {
   std::string name;
   Seconds forward, backward;
@@ -18,18 +26,21 @@ struct Stage {
   Seconds backward_weight;           ///< the part of `backward` that is the weight gradient
   bool has_backward_weight = false;  ///< whether `backward_weight` is known, so that backward can be split
   Bytes output;                      ///< x_{i+1}; 0 for a loss stage
-  Bytes saved;                       ///< output and inner tensors that forward leaves for backward, without the input
-  Bytes input_gradient;              ///< what backward hands to the previous stage
-  Bytes forward_workspace;           ///< forward peak = live at start + saved + this
-  Bytes forward_nograd_workspace;    ///< forward peak, nothing kept = live at start + output + this
-  Bytes backward_workspace;  ///< backward peak = live at start + input_gradient + new parameter gradients + this
-  Bytes backward_accumulate_workspace;      ///< the same when no parameter gradient is new
+  Bytes saved;              ///< output (with what passes through) and inner tensors that forward leaves for backward
+  Bytes input_gradient;     ///< what backward hands to the previous stage
+  Bytes forward_workspace;  ///< forward peak = live at start + saved - passed through + this
+  Bytes forward_nograd_workspace;  ///< forward peak, nothing kept = live at start + output - passed through + this
+  Bytes backward_workspace;  ///< backward peak = live at start + new gradients of boundaries and parameters + this
+  Bytes backward_accumulate_workspace;               ///< the same when no parameter gradient is new
+  std::optional<Bytes> backward_released_workspace;  ///< the two within one call of autograd for the whole backward
+  std::optional<Bytes> backward_accumulate_released_workspace;
   std::vector<std::uint32_t> parameters;    ///< indices into Chain::parameters
   std::optional<Bytes> parameter_gradient;  ///< where it differs from the bytes of its parameters
   std::optional<Bytes> weight_saved;        ///< what must stay until the weight gradient; all that is saved, if unset
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
-  bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors
+  bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors (any of them)
+  std::optional<StageTensors> tensors;           ///< which ones
   bool recomputable = true;
   bool has_backward = true;  ///< false only for stages before the first one that is trained (sparse_update)
 
@@ -50,8 +61,18 @@ struct BoundaryTensor {
   Bytes bytes;  ///< of its storage
   std::vector<std::int64_t> shape = {};
   std::string dtype = {};
+  std::optional<Bytes> gradient = {};  ///< bytes of its gradient, where it differs from `bytes`
 
   friend bool operator==(const BoundaryTensor&, const BoundaryTensor&) = default;
+};
+
+/// A parameter of several stages, and how autograd sums the contributions to its gradient within one backward.
+struct SharedParameter {
+  std::uint32_t parameter = 0;        ///< index into Chain::parameters
+  std::vector<std::uint32_t> stages;  ///< in the order in which they contribute
+  bool in_place = false;              ///< else a contribution, what there is and their sum are there at once
+
+  friend bool operator==(const SharedParameter&, const SharedParameter&) = default;
 };
 
 struct Chain {
@@ -62,12 +83,16 @@ struct Chain {
   std::vector<Parameter> parameters;
   std::vector<BoundaryTensor> tensors;                 ///< empty unless boundaries are given
   std::vector<std::vector<std::uint32_t>> boundaries;  ///< empty, or stages + 1 lists of indices into `tensors`
+  std::vector<SharedParameter> shared;  ///< where known; else from the last stage to the first, out of place
 
   friend bool operator==(const Chain&, const Chain&) = default;
 };
 
 /// Bytes of x_i for i = 0 (the network's input) to L (0 when the last stage is a loss).
 Bytes boundary_bytes(const Chain&, std::size_t i);
+
+/// Whether every stage says what it does with each tensor of its boundaries.
+bool knows_tensors(const Chain&);
 
 /// All parameters, each counted once however many stages use it.
 Bytes parameter_bytes(const Chain&);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/shared_parameters.h"
 
 namespace plimsoll {
 namespace {
@@ -19,17 +20,20 @@ struct Trained {
   std::vector<TensorId> states;
 };
 
+/// Gradients of boundary tensors that a backward reads last, makes, and overwrites with their sum and another part.
+struct BackwardGradients {
+  std::vector<TensorId> read, made, changed;
+};
+
 class Builder {
  public:
-  Builder(const Chain& chain, Optimizer optimizer) : chain_(chain), optimizer_(optimizer) {
+  Builder(const Chain& chain, Optimizer optimizer)
+      : chain_(chain), optimizer_(optimizer), released_(released_workspaces(chain)) {
     made_.graph.name = chain.name;
     made_.graph.source = chain.source;
     add_boundaries();
     add_parameters();
-    for (std::size_t i = 0; i + 1 < chain.stages.size(); ++i) {
-      const std::string name = "gradient of x" + std::to_string(i + 1);
-      gradients_.push_back(tensor(name, TensorKind::gradient, chain.stages[i + 1].input_gradient));
-    }
+    add_gradients();
   }
 
   ChainGraph build(Backward backward) && {
@@ -77,14 +81,56 @@ class Builder {
       }
       return;
     }
-    std::vector<std::optional<TensorId>> known(chain_.tensors.size());
+    tensors_.resize(chain_.tensors.size());
     for (std::size_t i = 0; i <= n; ++i) {
       for (const std::uint32_t t : chain_.boundaries[i]) {
         const TensorKind kind = i == 0 ? TensorKind::input : TensorKind::activation;
-        if (!known[t]) known[t] = tensor(chain_.tensors[t].name, kind, chain_.tensors[t].bytes);
-        x_[i].push_back(*known[t]);
+        if (!tensors_[t]) tensors_[t] = tensor(chain_.tensors[t].name, kind, chain_.tensors[t].bytes);
+        x_[i].push_back(*tensors_[t]);
       }
     }
+  }
+
+  /// The gradients that each backward reads, makes and adds to. Where it is known which tensors those are of, the
+  /// gradient of a tensor is there once, from the last stage that reads the tensor to the one that makes it, and stages
+  /// between add to it in place; else a boundary has one gradient.
+  void add_gradients() {
+    const std::size_t n = chain_.stages.size();
+    gradients_.resize(n);
+    if (!knows_tensors(chain_)) {
+      for (std::size_t i = 0; i + 1 < n; ++i) {
+        const std::string name = "gradient of x" + std::to_string(i + 1);
+        gradients_[i + 1].made = {tensor(name, TensorKind::gradient, chain_.stages[i + 1].input_gradient)};
+        gradients_[i].read = gradients_[i + 1].made;
+      }
+      gradients_[0].made = {tensor("gradient of x0", TensorKind::gradient, chain_.stages[0].input_gradient)};
+      return;
+    }
+    std::vector<std::optional<TensorId>> now(chain_.tensors.size());  // by tensor of the chain
+    for (std::size_t i = n; i-- > 0;) {
+      const std::vector<std::uint32_t>& input = chain_.boundaries[i];
+      for (const std::uint32_t t : chain_.boundaries[i + 1]) {
+        if (now[t] && std::ranges::find(input, t) == input.end()) gradients_[i].read.push_back(*now[t]);
+      }
+      for (const std::uint32_t t : chain_.stages[i].tensors->gradients) {
+        if (now[t]) gradients_[i].changed.push_back(*now[t]);
+        now[t] = gradient_of(t, now[t]);
+        gradients_[i].made.push_back(*now[t]);
+      }
+    }
+  }
+
+  /// The next value of a tensor's gradient, in the storage of the one before.
+  TensorId gradient_of(std::uint32_t t, std::optional<TensorId> before) {
+    const BoundaryTensor& of = chain_.tensors[t];
+    Graph& graph = made_.graph;
+    const TensorId made = tensor("gradient of " + of.name, TensorKind::gradient, of.gradient.value_or(of.bytes));
+    if (before) {
+      graph.tensors[made.index].name += " and more";
+      graph.tensors[made.index].storage = graph[*before].storage;
+      --graph.storages;
+    }
+    return made;
   }
 
   void add_parameters() {
@@ -94,13 +140,9 @@ class Builder {
     std::map<std::uint32_t, TensorId> gradient_of;
     for (const Stage& stage : chain_.stages) {
       std::vector<TensorId>& gradients = parameter_gradients_.emplace_back();
-      Bytes own;
       std::vector<TensorId> own_parameters;
-      for (const std::uint32_t p : stage.parameters) {
-        own += chain_.parameters[p].bytes;
-        own_parameters.push_back(parameters_[p]);
-      }
-      if (stage.parameter_gradient && *stage.parameter_gradient != own) {
+      for (const std::uint32_t p : stage.parameters) own_parameters.push_back(parameters_[p]);
+      if (own_gradient(chain_, stage)) {
         if (*stage.parameter_gradient == Bytes{0}) continue;  // frozen
         const TensorId gradient =
             tensor("gradient of " + stage.name, TensorKind::parameter_gradient, *stage.parameter_gradient);
@@ -143,14 +185,11 @@ class Builder {
   void add_forward(std::size_t i) {
     const Stage& stage = chain_.stages[i];
     std::vector<TensorId> outputs;
-    Bytes new_output;
     for (const TensorId t : x_[i + 1]) {
       if (std::ranges::find(x_[i], t) != x_[i].end()) continue;  // passed through
-      if (!is_made_.insert(t).second) continue;
-      outputs.push_back(t);
-      new_output += made_.graph[t].bytes;
+      if (is_made_.insert(t).second) outputs.push_back(t);
     }
-    const Bytes inner = std::max(Bytes{0}, stage.saved - new_output);
+    const Bytes inner = stage.saved - stage.output;
     const Bytes for_weight = std::min(inner, stage.weight_saved.value_or(inner));
     saved_for_weight_.push_back(tensor("saved by " + stage.name, TensorKind::activation, for_weight));
     std::vector<TensorId> saved{saved_for_weight_.back()};
@@ -191,18 +230,18 @@ class Builder {
         if (std::ranges::find(inputs, t) == inputs.end()) inputs.push_back(t);
       }
     };
-    if (i + 1 < chain_.stages.size()) inputs.push_back(gradients_[i]);
+    add(gradients_[i].read);
+    add(gradients_[i].changed);
     add(saved_[i]);
-    if (stage.keeps_input || i == 0) add(x_[i]);
-    if (stage.keeps_output) add(x_[i + 1]);
+    if (i == 0) add(x_[0]);
+    if (!stage.tensors) {
+      if (stage.keeps_input) add(x_[i]);
+      if (stage.keeps_output) add(x_[i + 1]);
+    } else {
+      for (const std::uint32_t t : stage.tensors->kept) add({*tensors_[t]});
+    }
     add(parameters_of(stage));
     return inputs;
-  }
-
-  /// The gradient of the network's input belongs to no other stage, so it is made here.
-  TensorId input_gradient(std::size_t i) {
-    if (i > 0) return gradients_[i - 1];
-    return tensor("gradient of x0", TensorKind::gradient, chain_.stages[0].input_gradient);
   }
 
   Op backward_op(std::size_t i, Phase phase, Seconds duration) const {
@@ -218,6 +257,8 @@ class Builder {
             .workspace = stage.backward_workspace,
             .nograd_workspace = {},
             .accumulate_workspace = stage.backward_accumulate_workspace,
+            .released_workspace = released_[i].fresh,
+            .released_accumulate_workspace = released_[i].accumulating,
             .inputs = {},
             .outputs = {},
             .saved = {},
@@ -229,7 +270,8 @@ class Builder {
   void add_backward(std::size_t i) {
     Op whole = backward_op(i, Phase::backward, chain_.stages[i].backward);
     whole.inputs = backward_inputs(i);
-    whole.outputs.push_back(input_gradient(i));
+    whole.outputs = gradients_[i].made;
+    whole.mutates = gradients_[i].changed;
     whole.outputs.insert(whole.outputs.end(), parameter_gradients_[i].begin(), parameter_gradients_[i].end());
     made_.backward[i] = op(std::move(whole));
   }
@@ -249,11 +291,12 @@ class Builder {
     input.flops = share(stage.backward_flops, 1 - weight_share);
     input.bytes_moved = share_bytes(stage.backward_bytes_moved, 1 - weight_share);
     input.inputs = backward_inputs(i);
-    input.outputs.push_back(input_gradient(i));
+    input.outputs = gradients_[i].made;
+    input.mutates = gradients_[i].changed;
     Op weight = backward_op(i, Phase::backward_weight, stage.backward_weight);
     weight.flops = share(stage.backward_flops, weight_share);
     weight.bytes_moved = share_bytes(stage.backward_bytes_moved, weight_share);
-    if (i + 1 < chain_.stages.size()) weight.inputs.push_back(gradients_[i]);
+    weight.inputs = gradients_[i].read;
     weight.inputs.push_back(saved_for_weight_[i]);
     if (stage.keeps_input || i == 0) weight.inputs.insert(weight.inputs.end(), x_[i].begin(), x_[i].end());
     weight.outputs = parameter_gradients_[i];
@@ -291,12 +334,14 @@ class Builder {
 
   const Chain& chain_;
   Optimizer optimizer_;
+  std::vector<ReleasedWorkspaces> released_;  // by stage
   ChainGraph made_;
-  std::vector<std::vector<TensorId>> x_;      // boundary i
-  std::set<TensorId> is_made_;                // boundary tensors with a producer
-  std::vector<std::vector<TensorId>> saved_;  // inner tensors, by stage
-  std::vector<TensorId> saved_for_weight_;    // of these, what the weight gradient reads
-  std::vector<TensorId> gradients_;           // gradients_[i] is that of x_{i+1}
+  std::vector<std::vector<TensorId>> x_;          // boundary i
+  std::set<TensorId> is_made_;                    // boundary tensors with a producer
+  std::vector<std::vector<TensorId>> saved_;      // inner tensors, by stage
+  std::vector<TensorId> saved_for_weight_;        // of these, what the weight gradient reads
+  std::vector<std::optional<TensorId>> tensors_;  // of Chain::tensors
+  std::vector<BackwardGradients> gradients_;      // by stage
   std::vector<TensorId> parameters_;
   std::vector<std::vector<TensorId>> parameter_gradients_;  // by stage
   std::vector<Trained> trained_;
@@ -318,6 +363,14 @@ Chain with_loss(Chain chain) {
   loss.has_backward_weight = true;
   loss.forward_flops = loss.backward_flops = Flops{0};
   loss.forward_bytes_moved = loss.backward_bytes_moved = Bytes{0};
+  if (knows_tensors(chain)) {
+    loss.input_gradient = Bytes{0};
+    loss.tensors.emplace();
+    for (const std::uint32_t t : chain.boundaries.back()) {
+      loss.input_gradient += chain.tensors[t].gradient.value_or(chain.tensors[t].bytes);
+      loss.tensors->gradients.push_back(t);
+    }
+  }
   chain.stages.push_back(loss);
   if (!chain.boundaries.empty()) chain.boundaries.emplace_back();
   return chain;

@@ -22,9 +22,10 @@ struct ChainGraph {
 };
 
 /// Memory and time of every op follow the stage's fields (traces/README.md): forward i reads x_i and makes x_{i+1} and,
-/// unless nothing is to be kept, the inner tensors that are only saved; backward i reads the gradient of x_{i+1}, the
-/// inner tensors, and x_i and x_{i+1} where the stage keeps them. The network's input stays until the first stage's
-/// backward. Splitting needs `backward_weight` of every stage.
+/// unless nothing is to be kept, the inner tensors that are only saved; backward i reads the gradients of what the
+/// stage made, the inner tensors, and what the stage keeps of x_i and x_{i+1}. What passes a stage by is made and
+/// counted once, and so is its gradient. The network's input stays until the first stage's backward. Splitting needs
+/// `backward_weight` of every stage.
 ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole);
 
 /// The chain with a last stage that is a loss (output of 0 bytes): itself, or with a loss of no time and no memory

@@ -61,6 +61,8 @@ struct Op {
   Bytes workspace;                            ///< live while the op runs, beside its inputs and outputs
   std::optional<Bytes> nograd_workspace;      ///< when outputs that are only saved are not made; `workspace` if unset
   std::optional<Bytes> accumulate_workspace;  ///< when every parameter gradient it makes exists; `workspace` if unset
+  std::optional<Bytes> released_workspace;    ///< the two within one call of autograd for the whole backward
+  std::optional<Bytes> released_accumulate_workspace;
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;  ///< new values; a parameter gradient adds to what exists
   std::vector<TensorId> saved;    ///< outputs made only for the backward: a forward that keeps nothing omits them

@@ -1,4 +1,5 @@
-// Copies and conversions: one buffer read, one filled, both of the same value.
+// Copies and conversions: one buffer read, one filled, both of the same value. A conversion that changes a parameter
+// gradient which is there adds to it.
 
 #include "sim/core/judge.h"
 
@@ -22,8 +23,15 @@ bool Judge::judge_pair(StepId s) {
   if (!same_value || !inside) report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
   if (source.lossy && !target.lossy) report(Rule::lossy, s, to, "fills from an approximation, without saying so,");
   const Held copied = held_[from.index];
+  const bool adds = !step.work.is_transfer() && step.writes.count == 1 &&
+                    graph_[target.tensor].kind == TensorKind::parameter_gradient;
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> parts;
+  if (adds) parts = std::move(held_[to.index].parts);
   Held& held = fill(s, to, copied.tensors);
-  held.parts = copied.parts;
+  for (const auto& part : copied.parts) {
+    if (!parts.insert(part).second) report(Rule::repeated, s, to, "adds a contribution a second time to");
+  }
+  held.parts = std::move(parts);
   held.version = copied.version;
   return true;
 }

@@ -194,6 +194,8 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
       }
     }
     Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
+    workspace = std::min(workspace, op.released_workspace.value_or(workspace));
+    workspace = std::min(workspace, op.released_accumulate_workspace.value_or(workspace));
     for (const Alternative& way : op.alternatives) workspace = std::min(workspace, way.workspace);
     const Bytes needed = resident + set.sum() + workspace;
     if (needed <= bounds.memory) continue;

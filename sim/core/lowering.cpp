@@ -1,6 +1,7 @@
 #include "sim/core/lowering.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -97,7 +98,7 @@ class Lowering {
   BufferId new_buffer(TensorId t, const Key& k) {
     const ChunkRange range = range_of(graph_[t].bytes, {k.chunk, chunks_of(t)});
     return builder_.buffer({.tensor = t,
-                            .micro_batch = k.micro_batch,
+                            .micro_batch = per_micro_batch(graph_[t].kind) ? k.micro_batch : 0,
                             .replica = k.replica,
                             .memory = MemoryId{k.memory},
                             .bytes = range.length,
@@ -121,11 +122,7 @@ class Lowering {
         for (const TensorId t : graph_[op].outputs) {
           if (graph_[t].kind != TensorKind::parameter_gradient) continue;
           if (problem_.gradients == Gradients::existing) make_resident(t, part);
-          owner_.try_emplace(t.index, std::vector<const Part*>{});
-          std::vector<const Part*>& owners = owner_[t.index];
-          if (std::ranges::none_of(owners, [&](const Part* p) { return p->device == part.device; })) {
-            owners.push_back(&part);
-          }
+          add_maker(t, part);
         }
       }
     }
@@ -138,6 +135,19 @@ class Lowering {
         }
       }
     }
+  }
+
+  /// The first part of a replica that makes a gradient owns it; parts on other devices make partial gradients.
+  void add_maker(TensorId gradient, const Part& part) {
+    std::vector<const Part*>& owners = owner_[gradient.index];
+    const auto owner = std::ranges::find(owners, part.replica, &Part::replica);
+    if (owner == owners.end()) {
+      owners.push_back(&part);
+      return;
+    }
+    const auto is_on_its_device = [&](const Part* p) { return p->device == part.device; };
+    std::vector<const Part*>& others = partial_[gradient.index];
+    if (!is_on_its_device(*owner) && std::ranges::none_of(others, is_on_its_device)) others.push_back(&part);
   }
 
   void make_resident(TensorId t, const Part& part) {
@@ -211,7 +221,7 @@ class Lowering {
     Key k = action.kind == ActionKind::compute ? Key{} : key(action.tensor, turn.micro_batch, here.replica, memory);
     switch (action.kind) {
       case ActionKind::compute:
-        return compute(action, here, turn.micro_batch);
+        return compute(action, here, turn.micro_batch, tapes_[turn.part.index].backprop);
       case ActionKind::update_on_host:
         return update_on_host(action.op, here);
       case ActionKind::send:
@@ -310,7 +320,7 @@ class Lowering {
     return copy;
   }
 
-  void compute(const Action& action, const Part& here, std::uint32_t micro_batch) {
+  void compute(const Action& action, const Part& here, std::uint32_t micro_batch, Backprop backprop) {
     const OpId id = action.op;
     const Saving saving = action.saving;
     const Op& op = graph_[id];
@@ -348,7 +358,10 @@ class Lowering {
         }
       }
     }
-    step.workspace = workspace(op, saving, makes_gradient && !new_gradient, action.implementation);
+    const bool existed = backprop == Backprop::by_stage
+                             ? !new_gradient
+                             : micro_batch > 0 || problem_.gradients == Gradients::existing;  // before the call
+    step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     for (const Copy* copy : used) {
       if (copy->maker) step.waits.push_back(*copy->maker);
     }
@@ -516,6 +529,9 @@ class Lowering {
   // --- after all micro-batches
 
   void issue_ends() {
+    for (const auto& [gradient, parts] : partial_) {
+      for (const Part* part : parts) sum_at_owner(TensorId{gradient}, *part);
+    }
     for (std::uint32_t p = 0; p < tapes_.size(); ++p) {
       for (const Action& action : tapes_[p].end) issue(action, {PartId{p}, 0, 0});
     }
@@ -523,7 +539,68 @@ class Lowering {
       if (graph_.ops[o].phase != Phase::update) continue;
       for (const Part* owner : owners_of(graph_.ops[o])) {
         const auto p = static_cast<std::size_t>(owner - partition_.parts.data());
-        if (tapes_[p].end.empty()) compute(plimsoll::compute(id_at<OpId>(o)), *owner, 0);
+        if (!tapes_[p].end.empty()) continue;
+        compute(plimsoll::compute(id_at<OpId>(o)), *owner, 0, tapes_[p].backprop);
+        hand_out(graph_.ops[o], *owner);
+      }
+    }
+  }
+
+  /// Sends a part's partial gradient to the owner, which adds it to its own.
+  void sum_at_owner(TensorId gradient, const Part& part) {
+    const Part& owner = **std::ranges::find(owner_[gradient.index], part.replica, &Part::replica);
+    const Key first = key(gradient, 0, part.replica, memory_of(part.device));
+    for (std::uint32_t chunk = 0; chunk < chunks_of(gradient); ++chunk) {
+      Key from = first, sum = first;
+      from.chunk = sum.chunk = chunk;
+      sum.memory = memory_of(owner.device).index;
+      if (!live_.contains(from) || !live_.contains(sum)) continue;  // elsewhere: check() misses the contributions
+      Key arrived = sum;
+      arrived.micro_batch = 1;  // a gradient of all micro-batches has no such buffer
+      const std::vector<StepId> contributors = copy_of(from).users;
+      const StepId sent =
+          add_copy(gradient, from, arrived, part.device, StreamKind::peer, StepKind::send, owner.device.index);
+      for (const StepId contributor : contributors) builder_.wait(sent, contributor);
+      add_up(arrived, sum, owner);
+      drop(arrived, owner.device);
+      if (problem_.gradients == Gradients::fresh) drop(from, part.device);
+    }
+  }
+
+  void add_up(const Key& from, const Key& sum, const Part& owner) {
+    Copy &source = copy_of(from), &target = copy_of(sum);
+    NewStep step;
+    step.kind = StepKind::backward;
+    step.stream = builder_.stream(owner.device, StreamKind::compute);
+    step.replica = owner.replica;
+    const OpCost cost{.measured = {}, .flops = Flops{0}, .bytes_moved = 3 * builder_[target.buffer].bytes};
+    step.work.seconds = duration(cost, graph_.source, problem_.platform[owner.device]).value_or(Seconds{0});
+    step.reads = {source.buffer};
+    step.writes = {target.buffer};
+    step.waits = target.users;
+    for (const Copy* copy : {&source, &target}) {
+      if (copy->maker) step.waits.push_back(*copy->maker);
+    }
+    const StepId issued = add(step, StreamKind::compute);
+    source.users.push_back(issued);
+    overwritten(target, issued);
+    last_compute_[owner.device.index] = issued;
+  }
+
+  /// Copies of an updated parameter on other devices of the replica take its new value.
+  void hand_out(const Op& update, const Part& owner) {
+    for (const TensorId t : update.mutates) {
+      if (graph_[t].kind != TensorKind::parameter) continue;
+      const Key from = key(t, 0, owner.replica, memory_of(owner.device));
+      for (const Part& part : partition_.parts) {
+        Key to = key(t, 0, part.replica, memory_of(part.device));
+        if (part.replica != owner.replica || to == from || !live_.contains(to) || handed_out_.contains(to)) continue;
+        handed_out_.insert(to);
+        for (Key source = from; source.chunk < chunks_of(t); to.chunk = ++source.chunk) {
+          const StepId updated = copy_of(source).users.back();
+          builder_.wait(add_copy(t, source, to, owner.device, StreamKind::peer, StepKind::send, part.device.index),
+                        updated);
+        }
       }
     }
   }
@@ -540,7 +617,9 @@ class Lowering {
   std::unordered_map<Key, StepId, KeyHash> released_;                  // by which step, where that is its only work
   std::unordered_set<Key, KeyHash> ran_;                               // (op, micro-batch, replica) run before
   std::unordered_map<Key, bool, KeyHash> reachable_;                   // (from, to)
-  std::unordered_map<std::uint32_t, std::vector<const Part*>> owner_;  // parts that make a parameter gradient
+  std::unordered_map<std::uint32_t, std::vector<const Part*>> owner_;  // of a parameter gradient, one a replica
+  std::map<std::uint32_t, std::vector<const Part*>> partial_;          // other parts that make a part of it
+  std::unordered_set<Key, KeyHash> handed_out_;                        // copies of parameters with their new value
   std::unordered_map<std::uint32_t, std::vector<StepId>> waits_;       // by device: what its next compute waits for
   std::vector<std::optional<StepId>> last_compute_;                    // by device
   std::vector<StreamOfStep> streams_;                                  // by step issued

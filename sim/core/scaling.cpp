@@ -33,8 +33,12 @@ std::optional<Seconds> duration_of_alternative(const Op& op, const Source& sourc
 
 }  // namespace
 
-Bytes workspace(const Op& op, Saving saving, bool accumulates, std::uint32_t implementation) {
+Bytes workspace(const Op& op, Saving saving, bool accumulates, std::uint32_t implementation, Backprop backprop) {
   if (implementation > 0) return op.alternatives[implementation - 1].workspace;
+  if (backprop == Backprop::in_one_call) {
+    const std::optional<Bytes>& released = accumulates ? op.released_accumulate_workspace : op.released_workspace;
+    if (released) return *released;
+  }
   if (accumulates) return op.accumulate_workspace.value_or(op.workspace);
   return saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
 }

@@ -32,9 +32,13 @@ std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
 enum class Saving { keep, nothing };
 std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving, std::uint32_t implementation = 0);
 
+/// Who runs the backward: a caller stage by stage, who holds each boundary tensor until all who read it are done, or
+/// autograd in one call, which lets go of what it can while an op runs.
+enum class Backprop : std::uint8_t { by_stage, in_one_call };
+
 /// What an op needs beside inputs and outputs, where all parameter gradients that it makes exist (`accumulates`) or
 /// not.
-Bytes workspace(const Op&, Saving, bool accumulates, std::uint32_t implementation = 0);
+Bytes workspace(const Op&, Saving, bool accumulates, std::uint32_t implementation = 0, Backprop = Backprop::by_stage);
 
 /// The chain with the times it has on the device. `refused` says why that cannot be known.
 struct ScaledChain {

@@ -87,6 +87,7 @@ struct Tape {
   std::vector<Action> actions;  ///< for each micro-batch
   std::vector<Action> end;      ///< once, after the last one: the updates. Empty: all on the device, in order
   std::vector<Home> homes;      ///< of tensors that are not, or not only, on the device
+  Backprop backprop = Backprop::by_stage;  ///< in_one_call: of tapes that repeat and move nothing
 };
 
 /// A piece of a tape: actions [first, last).

@@ -1,6 +1,8 @@
 #include "strategies/common/chain_part.h"
 
 #include <algorithm>
+#include <set>
+#include <span>
 
 #include "sim/core/expects.h"
 
@@ -18,14 +20,31 @@ PartId part_of_stage(const Problem& problem, const Partition& partition, std::si
   return {};
 }
 
-/// Tensors that one op makes and another reads, parameters aside.
-std::vector<TensorId> handed_over(const Graph& graph, OpId from, OpId to) {
+/// Tensors that one of the first ops makes and one of the others reads, parameters aside, in the order of making.
+std::vector<TensorId> handed_over(const Graph& graph, std::span<const OpId> from, std::span<const OpId> to) {
+  std::set<TensorId> read;
+  for (const OpId op : to) {
+    if (op != no_op) read.insert(graph[op].inputs.begin(), graph[op].inputs.end());
+  }
   std::vector<TensorId> tensors;
-  for (const TensorId t : graph[to].inputs) {
-    const auto& outputs = graph[from].outputs;
-    if (std::ranges::find(outputs, t) != outputs.end()) tensors.push_back(t);
+  for (const OpId op : from) {
+    if (op == no_op) continue;
+    for (const TensorId t : graph[op].outputs) {
+      if (per_micro_batch(graph[t].kind) && read.contains(t)) tensors.push_back(t);
+    }
   }
   return tensors;
+}
+
+/// What crosses boundary j on its way forward, what passes by included; and of gradients on their way back.
+std::vector<TensorId> forward_across(const Problem& problem, std::size_t j) {
+  const std::span<const OpId> forward = problem.index->forward;
+  return handed_over(problem.graph, forward.first(j), forward.subspan(j));
+}
+
+std::vector<TensorId> backward_across(const Problem& problem, std::size_t j) {
+  const std::span<const OpId> backward = problem.index->backward;
+  return handed_over(problem.graph, backward.subspan(j), backward.first(j));
 }
 
 }  // namespace
@@ -51,6 +70,8 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   result.chain.input = boundary_bytes(*problem.chain, result.first + result.forward_only);
   result.chain.tensors.clear();
   result.chain.boundaries.clear();
+  result.chain.shared.clear();
+  for (Stage& stage : own) stage.tensors.reset();
   if (result.awaits) {
     Stage& awaiting = own.emplace_back();
     awaiting.name = "(await output gradient)";
@@ -83,9 +104,7 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
   Tape tape;
   const auto issue = [&tape](Action action) { tape.actions.push_back(action); };
   if (part.first > 0) {
-    for (const TensorId t : handed_over(graph, index.forward[part.first - 1], index.forward[part.first])) {
-      issue(on_tensor(ActionKind::receive, t));
-    }
+    for (const TensorId t : forward_across(problem, part.first)) issue(on_tensor(ActionKind::receive, t));
   }
   const std::size_t planned = part.first + part.forward_only;
   for (std::size_t stage = part.first; stage < planned; ++stage) {
@@ -98,16 +117,14 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
     if (is_await && step.kind != ChainStep::Kind::backward) continue;
     if (is_await) {
       issue(await_output_gradient());
-      for (const TensorId t : handed_over(graph, index.backward[stage], index.backward[stage - 1])) {
-        issue(on_tensor(ActionKind::receive, t));
-      }
+      for (const TensorId t : backward_across(problem, stage)) issue(on_tensor(ActionKind::receive, t));
       continue;
     }
     if (step.kind == ChainStep::Kind::backward) {
       if (index.backward[stage] != no_op) issue(compute(index.backward[stage]));
       if (part.first > 0 && stage == part.first) {
         const PartId previous = part_of_stage(problem, partition, part.first - 1, replica);
-        for (const TensorId t : handed_over(graph, index.backward[stage], index.backward[stage - 1])) {
+        for (const TensorId t : backward_across(problem, stage)) {
           issue(on_tensor(ActionKind::send, t, previous));
         }
       }
@@ -119,7 +136,7 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
     if (part.awaits && stage + 1 == part.last && !sent) {
       sent = true;
       const PartId next = part_of_stage(problem, partition, part.last, replica);
-      for (const TensorId t : handed_over(graph, index.forward[stage], index.forward[part.last])) {
+      for (const TensorId t : forward_across(problem, part.last)) {
         issue(on_tensor(ActionKind::send, t, next));
       }
     }

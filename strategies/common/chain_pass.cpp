@@ -1,8 +1,47 @@
 #include "strategies/common/chain_pass.h"
 
+#include <algorithm>
 #include <string>
 
 namespace plimsoll {
+
+Tape plain_tape(const PartTask& task) {
+  const Part& part = task.partition.parts[task.part.index];
+  Tape tape;
+  if (task.problem.chain) {
+    const ChainPart chain = chain_part(task.problem, part);
+    tape = chain_tape(task.problem, task.partition, task.part, chain, store_all_sequence(chain.chain.stages.size()));
+  } else {
+    for (const OpId op : part.ops) tape.actions.push_back(compute(op));
+    tape = with_drops(task.problem.graph, std::move(tape));
+  }
+  if (task.partition.parts.size() == 1) tape.backprop = Backprop::in_one_call;
+  return tape;
+}
+
+std::vector<TapeOutcome> or_plain_training(const PartTask& task, std::span<const std::optional<Bytes>> budgets,
+                                           std::vector<TapeOutcome> outcomes) {
+  const Tape tape = plain_tape(task);
+  const TapeCost cost = tape_cost(task.problem, task.partition.parts[task.part.index], tape);
+  const PlannedTape plain{tape, peak_in_flight(cost, task.in_flight), cost.makespan, 0.0};
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    if (budgets[b] && *budgets[b] < plain.peak) {
+      Infeasible* none = std::get_if<Infeasible>(&outcomes[b]);
+      if (none != nullptr && none->smallest) none->smallest = std::min(*none->smallest, plain.peak);
+      continue;
+    }
+    const PlannedTape* made = std::get_if<PlannedTape>(&outcomes[b]);
+    const bool is_as_good = made != nullptr && (made->makespan < plain.makespan ||
+                                                (made->makespan == plain.makespan && made->peak <= plain.peak));
+    if (!is_as_good) outcomes[b] = plain;
+  }
+  return outcomes;
+}
+
+Bytes plain_training_peak(const PartTask& task) {
+  const TapeCost cost = tape_cost(task.problem, task.partition.parts[task.part.index], plain_tape(task));
+  return peak_in_flight(cost, task.in_flight);
+}
 
 std::vector<TapeOutcome> fixed_tape(const PartTask& task, const Tape& tape, std::string_view name,
                                     std::span<const std::optional<Bytes>> budgets) {

@@ -11,6 +11,17 @@
 
 namespace plimsoll {
 
+/// Every op once, all that it saves kept. On one device this is plain training, whose backward is one call of autograd.
+Tape plain_tape(const PartTask&);
+
+/// The outcomes of a planner that runs stages one by one, or plain training where it fits and is faster, or as fast
+/// with less memory: its workspaces are others. `smallest` is no more than what plain training needs.
+std::vector<TapeOutcome> or_plain_training(const PartTask&, std::span<const std::optional<Bytes>> budgets,
+                                           std::vector<TapeOutcome>);
+
+/// The budget from which on plain training fits.
+Bytes plain_training_peak(const PartTask&);
+
 /// A tape that does not depend on the budget.
 std::vector<TapeOutcome> fixed_tape(const PartTask&, const Tape&, std::string_view name,
                                     std::span<const std::optional<Bytes>> budgets);

@@ -31,9 +31,11 @@ class Walk {
       }
     }
     peak_ = live_;
+    gradients_exist_ = problem.gradients == Gradients::existing;
   }
 
   void run(const Tape& tape) {
+    backprop_ = tape.backprop;
     const Bytes before = live_;
     for (const Action& action : tape.actions) {
       switch (action.kind) {
@@ -60,6 +62,7 @@ class Walk {
           break;
       }
     }
+    gradients_exist_ = true;
   }
 
   Bytes peak() const { return peak_; }
@@ -104,8 +107,9 @@ class Walk {
       }
       make(t);
     }
-    const bool accumulates = makes_gradient && !new_gradient;
-    peak_ = std::max(peak_, live_ + workspace(op, saving, accumulates, action.implementation));
+    const bool existed = backprop_ == Backprop::by_stage ? !new_gradient : gradients_exist_;
+    const bool accumulates = makes_gradient && existed;
+    peak_ = std::max(peak_, live_ + workspace(op, saving, accumulates, action.implementation, backprop_));
     time_ += duration_on(problem_, action.op, part_.device, saving, action.implementation);
   }
 
@@ -115,6 +119,8 @@ class Walk {
   std::vector<bool> alive_;  // by storage
   Bytes live_, peak_, kept_;
   Seconds time_;
+  Backprop backprop_ = Backprop::by_stage;
+  bool gradients_exist_ = false;  // before the backward
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "sim/core/expects.h"
 #include "strategies/common/better_outcome.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/common/deadline.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/rematerialization/ap_greedy.h"
@@ -205,11 +206,13 @@ SmallestSchedule smallest_schedule(const PartTask& task, const OpModel& model, c
 std::vector<TapeOutcome> exact_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return Exact(task, options).outcomes(budgets);
+  return or_plain_training(task, budgets, Exact(task, options).outcomes(budgets));
 }
 
 std::vector<Bytes> exact_candidates(const PartTask& task, const Options& options) {
-  return Exact(task, options).candidates();
+  std::vector<Bytes> budgets = Exact(task, options).candidates();
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

@@ -125,11 +125,13 @@ std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& option
     EXPECTS(tape.peak <= budget);
     outcomes.emplace_back(std::move(tape));
   }
-  return outcomes;
+  return or_plain_training(task, budgets, std::move(outcomes));
 }
 
 std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options) {
-  return solver_of(task, options).budgets;
+  std::vector<Bytes> budgets = solver_of(task, options).budgets;
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/common/best_of_sequences.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/rematerialization/floating_table.h"
 #include "strategies/rematerialization/rotor_least_memory.h"
 #include "strategies/rematerialization/rotor_table.h"
@@ -44,11 +45,13 @@ SequenceFamily family(const PartTask& task, const Options& options) {
 
 std::vector<TapeOutcome> rotor_floating_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return or_plain_training(task, budgets, best_of_sequences(task, family(task, options), budgets));
 }
 
 std::vector<Bytes> rotor_floating_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  std::vector<Bytes> budgets = budgets_of_sequences(task, family(task, options));
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

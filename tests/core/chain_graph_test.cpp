@@ -101,6 +101,74 @@ TEST_CASE("tensors that pass a stage by are made once and counted once", "[chain
   CHECK(names(made.graph, made.graph[made.forward[0]].outputs) == Names{"skip", "a", "saved by stage 0"});
   CHECK(names(made.graph, made.graph[made.forward[1]].outputs) == Names{"b", "saved by stage 1"});
   CHECK(names(made.graph, made.graph[made.forward[1]].inputs) == Names{"skip", "a"});
+  // Of the 15 bytes saved 10 are the output, passed through or made.
+  CHECK(made.graph[made.graph[made.forward[1]].saved.at(0)].bytes == Bytes{5});
+}
+
+/// in -> (skip, a) -> (skip, b) -> (c) -> loss; the second stage passes skip by, the third reads it.
+Chain skip_chain() {
+  Chain chain = even_chain(3);
+  chain.tensors = {
+      {"in", Bytes{10}}, {"skip", Bytes{4}}, {"a", Bytes{6}}, {"b", Bytes{6}}, {"c", Bytes{10}, {}, {}, Bytes{8}}};
+  chain.boundaries = {{0}, {1, 2}, {1, 3}, {4}, {}};
+  chain.stages[0].tensors = {{0, 1}, {}};
+  chain.stages[1].tensors = {{}, {2}};
+  chain.stages[2].tensors = {{3, 4}, {1, 3}};
+  chain.stages[3].tensors = {{}, {4}};
+  return chain;
+}
+
+TEST_CASE(
+    "a backward reads the kept tensors only, and a gradient exists from its first maker to the tensor's own stage",
+    "[chain_graph]") {
+  const ChainGraph made = chain_graph(skip_chain(), Optimizer::none);
+  const auto inputs = [&](std::size_t stage) { return names(made.graph, made.graph[made.backward[stage]].inputs); };
+  const auto outputs = [&](std::size_t stage) { return names(made.graph, made.graph[made.backward[stage]].outputs); };
+  CHECK(outputs(3) == Names{"gradient of c"});
+  CHECK(made.graph[made.graph[made.backward[3]].outputs[0]].bytes == Bytes{8});
+  CHECK(inputs(2) == Names{"gradient of c", "saved by stage 2", "b", "c"});
+  CHECK(outputs(2) == Names{"gradient of skip", "gradient of b"});
+  CHECK(inputs(1) == Names{"gradient of b", "saved by stage 1"});
+  CHECK(outputs(1) == Names{"gradient of a"});
+  CHECK(inputs(0) == Names{"gradient of skip", "gradient of a", "saved by stage 0", "in", "skip"});
+  CHECK(outputs(0).empty());
+}
+
+TEST_CASE("a stage that reads a tensor that passes by adds to its gradient in place", "[chain_graph]") {
+  Chain chain = skip_chain();
+  chain.stages[1].tensors->gradients = {1, 2};
+  const ChainGraph made = chain_graph(chain, Optimizer::none);
+  const Op& adding = made.graph[made.backward[1]];
+  CHECK(names(made.graph, adding.mutates) == Names{"gradient of skip"});
+  CHECK(names(made.graph, adding.outputs) == Names{"gradient of skip and more", "gradient of a"});
+  CHECK(made.graph[adding.outputs[0]].storage == made.graph[adding.mutates[0]].storage);
+  CHECK(names(made.graph, made.graph[made.backward[0]].inputs).front() == "gradient of skip and more");
+}
+
+TEST_CASE("one call of autograd sums a shared parameter's gradient in a buffer of its own", "[chain_graph]") {
+  Chain chain = even_chain(4);
+  chain.parameters = {{"w", Bytes{100}}};
+  for (const std::size_t i : {0, 1, 3}) {
+    chain.stages[i].parameters = {0};
+    chain.stages[i].backward_accumulate_workspace = Bytes{100};  // the contribution
+  }
+  chain.stages[0].backward_workspace = chain.stages[1].backward_workspace = Bytes{100};
+  const auto released = [&](std::size_t stage) {
+    const ChainGraph made = chain_graph(chain, Optimizer::none);
+    const Op& op = made.graph[made.backward[stage]];
+    return std::pair(workspace(op, Saving::keep, false, 0, Backprop::in_one_call).count,
+                     workspace(op, Saving::keep, true, 0, Backprop::in_one_call).count);
+  };
+  // Stage 3 makes the buffer. Stage 2 has it beside a gradient that exists. Stages 1 and 0 have the contribution and
+  // the sum beside the buffer (which is the gradient where it is new).
+  CHECK(released(3) == std::pair<std::int64_t, std::int64_t>{0, 100});
+  CHECK(released(2) == std::pair<std::int64_t, std::int64_t>{0, 100});
+  CHECK(released(1) == std::pair<std::int64_t, std::int64_t>{200, 300});
+  CHECK(released(0) == std::pair<std::int64_t, std::int64_t>{200, 300});
+  chain.shared = {{0, {3, 1, 0}, true}};
+  CHECK(released(1) == std::pair<std::int64_t, std::int64_t>{100, 200});
+  chain.stages[1].backward_released_workspace = Bytes{7};  // what is stated stands
+  CHECK(released(1) == std::pair<std::int64_t, std::int64_t>{7, 200});
 }
 
 TEST_CASE("a chain without a loss gets one that hands its output gradient back", "[chain_graph]") {

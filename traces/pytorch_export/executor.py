@@ -1,13 +1,13 @@
 """Runs a chain once, stage by stage or as plain training does, and tells a probe what happens.
 
-The caller holds every boundary tensor: a stage's input, output and output gradient live until its backward is over.
-That is the executor whose peaks the trace fields describe (traces/README.md).
+Stage by stage, the caller holds every boundary tensor that the sequence still needs, and every gradient until the backward
+that reads it is over: the executor that `saved_bytes` and the workspaces describe (traces/README.md).
 """
 
 import torch
 
 from .errors import UsageError
-from .storages import map_tensors, tensors_in
+from .storages import distinct_tensors_in, map_tensors, storage_of, tensors_in
 
 
 class Probe:
@@ -19,38 +19,253 @@ class Probe:
     def end(self, phase, stage, outputs):
         pass
 
+    def made_gradients(self, stage, contributed):
+        """The tensors of its input, by position, of which a backward made a gradient or added to one: {position: gradient}."""
+
+    def reached(self, stage):
+        """The backward of a plain iteration begins with this stage."""
+
     def released(self, stage):
-        """The backward of a stage is over and its boundary tensors are gone."""
+        """The backward of a stage is over and what nobody needs any more is gone."""
 
 
-def as_leaf(tensor):
-    return tensor.detach().requires_grad_(tensor.requires_grad)
+# --- the borders of a stage: autograd holds neither its input nor its output for the caller's sake -----------------------------
+
+class Entry(torch.autograd.Function):
+    """Gives a stage one input tensor; takes its gradient, adding it to what later stages made of it."""
+
+    @staticmethod
+    def forward(ctx, token, box, tensor):
+        ctx.box = box
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.box.take(gradient)
+        return None, None, None
 
 
-def detached_input(value):
-    return map_tensors(value, lambda tensor: tensor.detach())
+class Exit(torch.autograd.Function):
+    """Where the backward of a stage begins: hands the gradients of its outputs in."""
+
+    @staticmethod
+    def forward(ctx, outgoing, *outputs):
+        ctx.outgoing = outgoing
+        return outputs[0].new_zeros(0)
+
+    @staticmethod
+    def backward(ctx, _):
+        return (None, *ctx.outgoing.values())
 
 
-def run_forward(stages, x, probe):
-    """All stages on detached inputs; returns [(inputs, outputs)]."""
-    held = []
-    for k, stage in enumerate(stages):
-        leaf = detached_input(x) if k == 0 else map_tensors(x, as_leaf)
-        versions = [tensor._version for tensor in tensors_in(leaf)]
-        probe.begin("forward", k, leaf)
+class GradientBox:
+    """The gradient of one boundary tensor, in a storage of its own."""
+
+    def __init__(self, others):
+        self.gradient = None
+        self.contributed = False
+        self.others = others  # addresses of gradients that somebody holds
+
+    def pass_on(self, gradient):
+        """What later stages made, before this one adds to it."""
+        self.gradient = gradient if self.gradient is None else self.gradient.add_(gradient)
+        self.others.add(storage_of(self.gradient).data_ptr())
+
+    def take(self, gradient):
+        self.contributed = True
+        if self.gradient is not None:
+            self.gradient.add_(gradient)
+            return
+        storage = storage_of(gradient)
+        fills_it = storage.nbytes() == gradient.numel() * gradient.element_size()
+        if not fills_it or storage.data_ptr() in self.others:
+            gradient = gradient.clone(memory_format=torch.contiguous_format)
+        self.others.add(storage_of(gradient).data_ptr())
+        self.gradient = gradient
+
+
+# --- a sequence of steps ------------------------------------------------------------------------------------------------
+
+def store_all(stages):
+    """Steps are (kind, stage), kind "F" a forward that keeps nothing, "S" one that saves, "B" a backward."""
+    return [("S", k) for k in range(stages)] + [("B", k) for k in reversed(range(stages))]
+
+
+def checkpointed(stages, segment):
+    """Chen's: the input of each segment is kept; all but the last are run again before their backward."""
+    first = list(range(0, stages, segment))
+    steps = [("S" if k >= first[-1] else "F", k) for k in range(stages)]
+    for begin in reversed(first):
+        own = range(begin, min(begin + segment, stages))
+        steps += [("S", k) for k in own] if begin != first[-1] else []
+        steps += [("B", k) for k in reversed(own)]
+    return steps
+
+
+def sequence_text(steps):
+    return " ".join(f"{kind}{k}" for kind, k in steps)
+
+
+class Facts:
+    """What a first pass finds out of each boundary: the tensors' storages as ids, which need a gradient, and which of them
+    each stage's backward reads."""
+
+    def __init__(self, ids, needs, kept):
+        self.ids, self.needs, self.kept = ids, needs, kept
+
+
+class Place:
+    """Stands for the tensor with this number in the form of a boundary."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+class Boundary:
+    """x_j: its form, and its distinct tensors (None once dropped); positions below count these."""
+
+    def __init__(self, value):
+        tensors = distinct_tensors_in(value)
+        number = {id(tensor): i for i, tensor in enumerate(tensors)}
+        self.form = map_tensors(value, lambda tensor: Place(number[id(tensor)]))
+        self.tensors = [tensor.detach() for tensor in tensors]
+        self.needs = [tensor.requires_grad for tensor in tensors]
+
+    def of(self, tensors):
+        """The value with these tensors in its places."""
+        return map_tensors(self.form, lambda place: tensors[place.number], lambda item: isinstance(item, Place))
+
+
+class Recorded:
+    """The graph of a stage that has run forward, from where its outputs' gradients come in to where its inputs' come out."""
+
+    def __init__(self, root, outgoing, incoming, passed, entries, held):
+        self.root = root          # None: no output needs a gradient
+        self.outgoing = outgoing  # gradients of the outputs, in the order of the root's tensors, filled before the backward
+        self.incoming = incoming  # a box for each input tensor
+        self.passed = passed      # {position of an output: position of the input that it is}
+        self.entries = entries    # input tensors inside the graph
+        self.held = held          # addresses of gradients that the boxes must not share
+
+
+class StageRun:
+    """One pass over a sequence of steps. Without facts every boundary is held until the backwards beside it are over; with
+    them each tensor until the last step that reads it before it is made anew."""
+
+    def __init__(self, chain, probe, facts=None, inputs_only=False):
+        self.stages, self.probe, self.facts, self.inputs_only = chain.stages, probe, facts, inputs_only
+        self.last = len(self.stages) - 1
+        self.token = torch.zeros(0, requires_grad=True)  # makes autograd follow the stages' inputs
+        self.x = {0: Boundary(chain.input)}
+        self.recorded, self.gradients = {}, {}  # gradients[j]: {position: gradient of a tensor of x_j}
+
+    def run(self, steps):
+        for number, (kind, k) in enumerate(steps):
+            if kind == "B":
+                self.backward(k)
+            else:
+                with torch.set_grad_enabled(kind == "S"):
+                    self.forward(k)
+            self.drop(steps[number + 1:])
+            if kind == "B":
+                self.probe.released(k)
+
+    # --- forward ----------------------------------------------------------------------------------------------------------
+
+    def forward(self, k):
+        source, saves = self.x[k], torch.is_grad_enabled()
+        held = set()
+        boxes = [GradientBox(held) for _ in source.tensors]
+        given = [Entry.apply(self.token, box, tensor) if saves and needs else tensor
+                 for tensor, box, needs in zip(source.tensors, boxes, source.needs)]
+        versions = [tensor._version for tensor in source.tensors]
+        self.probe.begin("forward", k, source.of(given))
         try:
-            x = stage.module(leaf)
+            out = self.stages[k].module(source.of(given))
         except RuntimeError as error:
-            if "in-place" in str(error):
-                raise UsageError(begins_in_place(stage)) from error
+            if "in-place" in str(error) or "inplace" in str(error):
+                raise UsageError(begins_in_place(self.stages[k])) from error
             raise
-        probe.end("forward", k, x)
-        if versions != [tensor._version for tensor in tensors_in(leaf)]:
-            raise UsageError(begins_in_place(stage))
-        held.append((leaf, x))
-    if not isinstance(x, torch.Tensor) or x.numel() != 1 or (torch.is_grad_enabled() and not x.requires_grad):
-        raise UsageError(f"the loss must be one number that some parameter's gradient flows to, found {described(x)}")
-    return held
+        self.probe.end("forward", k, out)
+        if versions != [tensor._version for tensor in source.tensors]:
+            raise UsageError(begins_in_place(self.stages[k]))
+        if k == self.last:
+            refuse_unless_loss(out, saves)
+        self.x[k + 1] = Boundary(out if k < self.last else ())
+        if not saves:
+            self.x[k + 1].needs = self.facts.needs[k + 1] if self.facts else [False] * len(self.x[k + 1].tensors)
+            return
+        outputs = distinct_tensors_in(out)
+        passed = {p: i for p, tensor in enumerate(outputs) for i, one in enumerate(given) if one is tensor}
+        roots = [p for p, tensor in enumerate(outputs) if p not in passed and tensor.requires_grad]
+        outgoing = {p: None for p in roots}
+        root = out if k == self.last else Exit.apply(outgoing, *(outputs[p] for p in roots)) if roots else None
+        self.recorded[k] = Recorded(root, outgoing, boxes, passed, given if self.inputs_only else None, held)
+
+    # --- backward ---------------------------------------------------------------------------------------------------------
+
+    def backward(self, k):
+        run = self.recorded.pop(k)
+        beyond = self.gradients.pop(k + 1, {})
+        for p, gradient in beyond.items():
+            if p in run.passed:
+                run.incoming[run.passed[p]].pass_on(gradient)
+            else:
+                run.outgoing[p] = gradient
+                run.held.add(storage_of(gradient).data_ptr())
+        begins = run.root is not None and (k == self.last or any(g is not None for g in run.outgoing.values()))
+        self.probe.begin("backward", k, None)
+        if begins and self.inputs_only:
+            self.gradients_of_inputs(run)
+        elif begins:
+            torch.autograd.backward(run.root, self.first_gradient(run))
+        self.probe.end("backward", k, None)
+        self.probe.made_gradients(k, {p: box.gradient for p, box in enumerate(run.incoming) if box.contributed})
+        self.gradients[k] = {p: box.gradient for p, box in enumerate(run.incoming) if box.gradient is not None}
+
+    @staticmethod
+    def first_gradient(run):
+        """None: the loss, whose gradient is one."""
+        return run.root.new_empty(0) if run.root.numel() == 0 else None
+
+    def gradients_of_inputs(self, run):
+        wanted = [(box, entry) for box, entry in zip(run.incoming, run.entries) if entry.requires_grad]
+        if not wanted:
+            return
+        found = torch.autograd.grad(run.root, [entry for _, entry in wanted], self.first_gradient(run), allow_unused=True)
+        for (box, _), gradient in zip(wanted, found):
+            if gradient is not None:
+                box.take(gradient)
+
+    # --- what nobody needs any more -----------------------------------------------------------------------------------------
+
+    def drop(self, coming):
+        needed, made = set(), set()
+        for kind, k in coming:
+            needed |= self.read_by(kind, k) - made
+            made |= set() if kind == "B" else self.names(k + 1) - self.names(k)
+        for j, boundary in list(self.x.items()):
+            names = self.names_by_position(j)
+            boundary.tensors = [tensor if name in needed else None for tensor, name in zip(boundary.tensors, names)]
+            if all(tensor is None for tensor in boundary.tensors) and j <= self.last:
+                del self.x[j]
+
+    def names_by_position(self, j):
+        """What tells the tensors of a boundary apart: the boundary itself, or their storages where those are known."""
+        return self.facts.ids[j] if self.facts else [("boundary", j)] * len(self.x[j].tensors if j in self.x else ())
+
+    def names(self, j):
+        return set(self.facts.ids[j]) if self.facts else {("boundary", j)}
+
+    def read_by(self, kind, k):
+        if kind != "B":
+            return self.names(k)
+        return self.facts.kept[k] if self.facts else self.names(k) | self.names(k + 1)
+
+
+def refuse_unless_loss(out, saves):
+    if not isinstance(out, torch.Tensor) or out.numel() != 1 or (saves and not out.requires_grad):
+        raise UsageError(f"the loss must be one number that some parameter's gradient flows to, found {described(out)}")
 
 
 def described(value):
@@ -64,55 +279,32 @@ def begins_in_place(stage):
             "cut the chain elsewhere or make that operation out of place")
 
 
-def run_backward(held, probe, inputs_only=False):
-    """Backward of all stages, last first; `held` is consumed. With inputs_only no weight gradients are computed."""
-    gradients = None
-    while held:
-        k = len(held) - 1
-        leaf, out = held.pop()
-        roots, root_gradients = differentiable(out, gradients)
-        wanted = [tensor for tensor in tensors_in(leaf) if tensor.requires_grad]
-        probe.begin("backward", k, leaf)
-        if roots and not inputs_only:
-            torch.autograd.backward(roots, root_gradients)
-        elif roots and wanted:
-            torch.autograd.backward(roots, root_gradients, inputs=wanted)
-        probe.end("backward", k, leaf)
-        gradients = [tensor.grad for tensor in tensors_in(leaf)]
-        del leaf, out, roots, root_gradients, wanted
-        probe.released(k)
-
-
-def differentiable(out, gradients):
-    """The outputs to start a backward from, and their gradients (None: the loss, whose gradient is one)."""
-    roots, root_gradients = [], []
-    for i, tensor in enumerate(tensors_in(out)):
-        if not tensor.requires_grad:
-            continue
-        if gradients is None:
-            roots.append(tensor)
-            root_gradients.append(None)
-        elif gradients[i] is not None:
-            roots.append(tensor)
-            root_gradients.append(gradients[i])
-    return roots, root_gradients
-
-
 def run_stagewise(chain, probe, inputs_only=False):
-    run_backward(run_forward(chain.stages, chain.input, probe), probe, inputs_only)
+    StageRun(chain, probe, inputs_only=inputs_only).run(store_all(len(chain.stages)))
+
+
+def run_sequence(chain, probe, steps, facts):
+    StageRun(chain, probe, facts).run(steps)
 
 
 def run_without_gradients(chain, probe):
-    with torch.no_grad():
-        run_forward(chain.stages, chain.input, probe)
+    StageRun(chain, probe).run([("F", k) for k in range(len(chain.stages))])
 
 
-def run_plain(chain, probe):
-    """One ordinary training iteration, for comparison: nothing is held, the engine frees what it can."""
+def run_plain(chain, probe, at_stages=False):
+    """One ordinary training iteration: nothing is held, the engine frees what it can. With `at_stages` the probe is told
+    when the backward reaches each stage: when the gradient of one of the tensors that it makes is complete."""
     probe.begin("iteration", 0, chain.input)
     x = chain.input
-    for stage in chain.stages:
+    for k, stage in enumerate(chain.stages):
+        given = {id(tensor) for tensor in tensors_in(x)} if at_stages else ()
         x = stage.module(x)
+        for tensor in tensors_in(x) if at_stages and k + 1 < len(chain.stages) else ():
+            if tensor.requires_grad and id(tensor) not in given:
+                tensor.register_hook(lambda _, k=k: probe.reached(k))
+    if at_stages:
+        del tensor, given
+        probe.reached(len(chain.stages) - 1)
     x.backward()
     probe.end("iteration", 0, x)
 

@@ -4,24 +4,29 @@ import weakref
 
 import torch
 
-from .executor import Probe
-from .storages import addresses_seen_by_python, storage_bytes, tensors_in
+from .executor import Facts, Probe
+from .storages import addresses_seen_by_python, distinct_tensors_in, storage_bytes, storage_of, tensors_in
 
 
 class SavedProbe(Probe):
-    """Storages that autograd saves in each forward, through saved_tensors_hooks."""
+    """Storages that autograd saves in each forward, through saved_tensors_hooks, and the gradients of boundary tensors. A
+    boundary tensor is known by an id for its storage."""
 
     def __init__(self, chain):
         self.always = storage_bytes(chain.parameters()) | storage_bytes(chain.buffers())
         self.stages = []
-        self.boundaries = []  # storages, tensors of the input and of each output
-        self.gradient_inputs = {}
+        self.tensors = []      # by id
+        self.boundaries = []   # boundaries[j]: ids of the distinct storages of x_j
+        self.positions = []    # positions[j]: the id of each distinct tensor of x_j; None for an empty one
+        self.needs = []        # needs[j]: whether each of these needs a gradient
+        self.ids = {}          # address -> id: all boundaries are held while ids are given
+        self.gradient_bytes = {}  # id -> bytes, once a backward has made it
 
     def begin(self, phase, stage, inputs):
         if phase != "forward":
             return
         if stage == 0:
-            self.boundaries.append(described(inputs))
+            self.add_boundary(inputs)
         self.inputs = storage_bytes(tensors_in(inputs))
         self.before = addresses_seen_by_python()
         self.packed = []
@@ -36,31 +41,64 @@ class SavedProbe(Probe):
 
     def end(self, phase, stage, outputs):
         if phase != "forward":
-            self.gradient_inputs[stage] = storage_bytes(
-                [tensor.grad for tensor in tensors_in(outputs) if tensor.grad is not None])
             return
         self.hooks.__exit__(None, None, None)
         saved = storage_bytes([alias() for alias in self.packed if alias() is not None])
         out = storage_bytes(tensors_in(outputs))
-        self.boundaries.append(described(outputs))
+        self.add_boundary(outputs)
+        own = {a for a in out if a not in self.before}
         self.stages.append({
             "inner": sum(n for a, n in saved.items() if a not in out and a not in self.before),
             "output": sum(out.values()),
-            "new_output": sum(n for a, n in out.items() if a not in self.before),
+            "new_output": sum(out[a] for a in own),
+            "passed": sum(n for a, n in out.items() if a in self.inputs),
+            "kept": sorted(self.ids[a] for a in saved if a in self.inputs or a in own),
             "keeps_input": any(a in saved for a in self.inputs),
-            "keeps_output": any(a in saved for a in out if a not in self.before),
+            "keeps_output": any(a in saved for a in own),
             "elsewhere": sum(n for a, n in saved.items()
                              if a in self.before and a not in self.inputs and a not in self.always),
         })
 
+    def add_boundary(self, value):
+        """The id of each tensor's storage; storages that boundaries share have one."""
+        boundary, positions, j = [], [], len(self.boundaries)
+        for tensor in distinct_tensors_in(value):
+            storages = storage_bytes([tensor])
+            positions.append(None)
+            for address, bytes_ in storages.items():
+                if address not in self.ids:
+                    self.ids[address] = len(self.tensors)
+                    self.tensors.append({"boundary": j, "bytes": bytes_, "shape": list(tensor.shape),
+                                         "dtype": str(tensor.dtype).replace("torch.", "")})
+                positions[-1] = self.ids[address]
+            if positions[-1] is not None and positions[-1] not in boundary:
+                boundary.append(positions[-1])
+        self.boundaries.append(boundary)
+        self.positions.append(positions)
+        self.needs.append([tensor.requires_grad for tensor in distinct_tensors_in(value)])
 
-def described(value):
-    """[(address, bytes, shape, dtype)] of the storages of a boundary."""
-    found = {}
-    for tensor in tensors_in(value):
-        for address, bytes_ in storage_bytes([tensor]).items():
-            found.setdefault(address, (address, bytes_, list(tensor.shape), str(tensor.dtype).replace("torch.", "")))
-    return list(found.values())
+    def made_gradients(self, stage, contributed):
+        made = {}
+        for position, gradient in contributed.items():
+            tensor = self.positions[stage][position]
+            made[tensor] = made.get(tensor, 0) + storage_of(gradient).nbytes()
+        new = {tensor: bytes_ for tensor, bytes_ in made.items() if tensor not in self.gradient_bytes}
+        self.gradient_bytes |= new
+        self.stages[stage] |= {"gradient_tensors": sorted(made), "new_gradient": sum(new.values())}
+
+    def input_gradient(self, stage):
+        """Bytes of the gradients that exist of what the stage reads, once its backward is over."""
+        made = {tensor for facts in self.stages[stage:] for tensor in facts["gradient_tensors"]}
+        return sum(self.gradient_bytes[tensor] for tensor in made & set(self.boundaries[stage]))
+
+    def gradient_read(self, stage):
+        """Bytes of the gradients that die with the stage's backward: of the tensors that it made."""
+        made = set(self.boundaries[stage + 1]) - set(self.boundaries[stage]) if stage + 1 < len(self.stages) else ()
+        return sum(self.gradient_bytes.get(tensor, 0) for tensor in made)
+
+    def facts(self):
+        """For runs that drop every tensor as soon as nobody needs it."""
+        return Facts(self.positions[:-1] + [[]], self.needs, [set(stage["kept"]) for stage in self.stages])
 
 
 class LiveProbe(Probe):
@@ -89,3 +127,32 @@ class LiveProbe(Probe):
 
     def gradient_bytes(self):
         return sum(storage_bytes([p.grad for p in self.chain.parameters() if p.grad is not None]).values())
+
+
+class PlainProbe(Probe):
+    """Of a plain iteration: the peak of the forwards, and of each stage's backward, above what was alive before."""
+
+    def __init__(self, counter):
+        self.counter = counter
+        self.first = counter.live()
+        self.forward_peak, self.stage, self.peak = 0, None, {}
+
+    def begin(self, phase, stage, inputs):
+        self.counter.reset_peak()
+
+    def reached(self, stage):
+        if stage == self.stage:
+            return
+        self.finish_stage()
+        self.stage = stage
+
+    def end(self, phase, stage, outputs):
+        self.finish_stage()
+
+    def finish_stage(self):
+        peak = self.counter.peak() - self.first
+        if self.stage is None:
+            self.forward_peak = peak
+        else:
+            self.peak[self.stage] = peak
+        self.counter.reset_peak()

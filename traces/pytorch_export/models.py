@@ -12,6 +12,7 @@ from torch import nn
 from .chain import Chain, CrossEntropy, Loss, MeanSquare, Stage
 from .errors import UsageError
 from .gpt import gpt_stages
+from .storages import map_tensors
 
 CLASSES = 1000
 IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vgg16", "densenet121")
@@ -35,7 +36,7 @@ def placed(chain, options):
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[options.dtype]
     chain.modules().to(device=options.device, dtype=dtype).train()
     to_input = lambda t: t.to(device=options.device, dtype=dtype if t.is_floating_point() else t.dtype)
-    chain.input = tuple(map(to_input, chain.input)) if isinstance(chain.input, tuple) else to_input(chain.input)
+    chain.input = map_tensors(chain.input, to_input)
     return chain
 
 

@@ -12,12 +12,19 @@ def storage_of(tensor):
 
 
 def tensors_in(value):
-    """The tensors of a boundary: a tensor, or a tuple or list of such."""
+    """The tensors of a boundary: a tensor, or a tuple, list or dict of such, nested as they like."""
     if isinstance(value, torch.Tensor):
         return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, (tuple, list)):
         return [tensor for item in value for tensor in tensors_in(item)]
     return []
+
+
+def distinct_tensors_in(value):
+    """Each tensor object once, in the order of first mention."""
+    return list({id(tensor): tensor for tensor in tensors_in(value)}.values())
 
 
 def storage_bytes(tensors):
@@ -39,9 +46,14 @@ def addresses_seen_by_python():
     return found
 
 
-def map_tensors(value, function):
-    if isinstance(value, torch.Tensor):
+def map_tensors(value, function, is_place=lambda item: isinstance(item, torch.Tensor)):
+    """The same form with each tensor (each place) replaced."""
+    if is_place(value):
         return function(value)
+    if isinstance(value, dict):
+        return type(value)((key, map_tensors(item, function, is_place)) for key, item in value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(item, function, is_place) for item in value))
     if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(item, function) for item in value)
+        return type(value)(map_tensors(item, function, is_place) for item in value)
     return value
