@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "experiments/host_bounds.h"
 #include "experiments/run.h"
 #include "sim/core/memory_profile.h"
 #include "sim/core/names.h"
@@ -85,6 +86,13 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
   object["contention_s"] = answer.feasible ? Json(answer.contention.value) : Json(nullptr);
+  object["upper_bounds_used"] = or_null(answer.schedule, [&](const Schedule& schedule) {
+    Json used = Json::array();
+    for (const HostBound& bound : host_bounds_used(schedule, problem.platform)) {
+      used.push_back({{"memory", bound.memory}, {"rate", bound.rate}, {"bytes_per_s", bound.value.value}});
+    }
+    return used;
+  });
   object["bubble_fraction"] = of_metrics([](const Metrics& m) { return m.bubble; });
   object["steps"] = or_null(answer.schedule, [](const Schedule& s) { return s.steps.size(); });
   object["devices"] = Json::array();

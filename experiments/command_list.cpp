@@ -135,7 +135,14 @@ void describe(const Platform& p) {
     std::cout << '\n';
   }
   for (const Memory& m : p.memories) {
-    if (!m.device) std::cout << fmt::format("  memory {:<10}{}\n", m.name, capacity(m.capacity));
+    if (m.device) continue;
+    std::cout << fmt::format("  memory {:<10}{}", m.name, capacity(m.capacity));
+    const auto rate = [](BytesPerSecond value, bool is_bound) {
+      return format_bandwidth(value) + (is_bound ? " at most" : "");
+    };
+    if (m.bandwidth) std::cout << " at " << rate(*m.bandwidth, m.bandwidth_is_bound);
+    if (m.adam) std::cout << ", updates " << rate(*m.adam, m.adam_is_bound);
+    std::cout << '\n';
   }
   for (const Link& l : p.links) {
     std::cout << fmt::format("  link {:<12}{} - {}: {}, {}{}\n", l.name, p.vertices[l.from].name, p.vertices[l.to].name,

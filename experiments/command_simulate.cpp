@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "experiments/commands.h"
+#include "experiments/host_bounds.h"
 #include "experiments/memory_profile_file.h"
 #include "experiments/perfetto.h"
 #include "experiments/summary.h"
@@ -112,6 +113,9 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   }
   Schedule& schedule = std::get<Plan>(outcome).schedule;
   schedule.strategy = question.strategy;
+  for (const HostBound& bound : host_bounds_used(schedule, problem.platform)) {
+    std::cerr << "note: " << sentence(bound) << '\n';
+  }
   if (arguments.schedule_out.empty()) {
     std::cout << schedule_text(schedule, made_by(command_line));
   } else {

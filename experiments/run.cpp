@@ -50,9 +50,12 @@ void hold_to_promise(const Problem& problem, const Plan& plan, const Answer& ans
   }
 }
 
-/// How much longer the schedule takes than with every copy alone on its links; differences of rounding are none.
+/// How much longer the schedule takes than with every copy and every update on a host alone; differences of rounding
+/// are none.
 Seconds contention_of(const Problem& problem, const Schedule& schedule) {
-  const auto moves = [](const Step& step) { return step.work.is_transfer(); };
+  const auto moves = [&](const Step& step) {
+    return step.work.is_transfer() || schedule[step.stream].kind == StreamKind::host;
+  };
   if (std::ranges::none_of(schedule.steps, moves)) return {};
   const Seconds shared = simulate_event(schedule, problem.platform).makespan;
   const Seconds alone = simulate_event(without_contention(schedule, problem.platform), problem.platform).makespan;

@@ -45,7 +45,7 @@ struct Answer {
   Seconds promised_makespan;
   std::optional<double> gap;  ///< proven distance from the method's optimum, relative
   std::string note;           ///< the planner's: which limit ended its search, if one did
-  Seconds contention;         ///< by which copies that share links or slow kernels down make it longer
+  Seconds contention;         ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "experiments/host_bounds.h"
 #include "sim/core/memory_profile.h"
 #include "sim/core/names.h"
 #include "sim/io/quantity.h"
@@ -74,6 +75,9 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         *answer.gap == 0 ? std::string("optimal") : fmt::format("within {:.4f} %", 100 * *answer.gap));
   }
   if (!answer.note.empty()) text += fmt::format("  note: {}\n", answer.note);
+  for (const HostBound& used : host_bounds_used(*answer.schedule, problem.platform)) {
+    text += "  " + sentence(used) + "\n";
+  }
   text += fmt::format("  solved in        {:>12}   simulated in {}\n", format_seconds(Seconds{answer.solve_s}),
                       format_seconds(Seconds{answer.simulate_s}));
   return text + at_peak_lines(problem, answer);

@@ -60,11 +60,19 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
      [](DeviceKind& k, const YamlCursor& c) { k.device.takes_trace_times = second_of(c, "scaled", "trace"); }},
 };
 
+/// Which of a memory's rates are upper bounds.
+void read_bounds(Memory& memory, const YamlCursor& cursor) {
+  for (const YamlCursor& element : cursor.elements()) {
+    (second_of(element, "adam", "bandwidth") ? memory.bandwidth_is_bound : memory.adam_is_bound) = true;
+  }
+}
+
 const Field<Memory, const YamlCursor&> memory_fields[] = {
     {"name", required, [](Memory& m, const YamlCursor& c) { m.name = c.string(); }},
     {"size", required, [](Memory& m, const YamlCursor& c) { m.capacity = c.capacity(); }},
     {"bandwidth", optional, [](Memory& m, const YamlCursor& c) { m.bandwidth = c.bandwidth(); }},
     {"adam", optional, [](Memory& m, const YamlCursor& c) { m.adam = c.bandwidth(); }},
+    {"bounds", optional, read_bounds},
 };
 
 const Field<SwitchKind, const YamlCursor&> switch_fields[] = {
@@ -99,6 +107,18 @@ std::vector<Kind> read_kinds(const YamlCursor& cursor, const Table& table) {
   return kinds;
 }
 
+std::vector<Memory> read_memories(const YamlCursor& cursor) {
+  std::vector<Memory> memories = read_kinds<Memory>(cursor, memory_fields);
+  for (std::size_t m = 0; m < memories.size(); ++m) {
+    const auto complain = [&](std::string_view rate) {
+      cursor.elements()[m].complain(fmt::format("bounds names '{}', which is not given", rate));
+    };
+    if (memories[m].adam_is_bound && !memories[m].adam) complain("adam");
+    if (memories[m].bandwidth_is_bound && !memories[m].bandwidth) complain("bandwidth");
+  }
+  return memories;
+}
+
 void remember_names(PlatformDraft& draft, const YamlCursor& cursor) {
   for (const YamlCursor& element : cursor.elements()) {
     if (!element.is_object()) continue;
@@ -131,7 +151,7 @@ const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
      }},
     {"memories", optional,
      [](PlatformDraft& d, const YamlCursor& c) {
-       d.memories = read_kinds<Memory>(c, memory_fields);
+       d.memories = read_memories(c);
        remember_names(d, c);
      }},
     {"switches", optional,

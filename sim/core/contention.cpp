@@ -1,6 +1,5 @@
 #include "sim/core/contention.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "sim/core/expects.h"
@@ -18,9 +17,10 @@ Schedule without_contention(Schedule schedule, const Platform& platform) {
   for (Step& step : schedule.steps) {
     if (!step.work.is_transfer()) continue;
     const Route& route = routes[step.work.route.index];
-    BytesPerSecond slowest = unlimited_bandwidth;
-    for (const LinkUse& use : route.links) slowest = std::min(slowest, platform[use.link].bandwidth);
-    step.work = {.seconds = route.latency + step.work.seconds + step.work.bytes / slowest, .bytes = {}};
+    step.work = {.seconds = route.latency + step.work.seconds + step.work.bytes / route.bandwidth, .bytes = {}};
+  }
+  for (Stream& stream : schedule.streams) {
+    if (stream.kind == StreamKind::host) stream.kind = StreamKind::peer;  // where its steps take their seconds alone
   }
   return schedule;
 }

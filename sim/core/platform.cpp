@@ -6,6 +6,15 @@
 
 namespace plimsoll {
 
+std::optional<BytesPerSecond> update_traffic(const Memory& memory) {
+  if (!memory.adam) return std::nullopt;
+  return std::min(BytesPerSecond{adam_moves * memory.adam->value}, memory.bandwidth.value_or(unlimited_bandwidth));
+}
+
+BytesPerSecond copy_bandwidth(const Memory& memory) {
+  return memory.device ? unlimited_bandwidth : memory.bandwidth.value_or(unlimited_bandwidth);
+}
+
 RouteFinder::RouteFinder(const Platform& platform)
     : platform_(platform), links_of_(platform.vertices.size()), by_(links_of_.size()), seen_(links_of_.size()) {
   for (std::size_t l = 0; l < platform.links.size(); ++l) {
@@ -40,8 +49,12 @@ std::optional<std::uint32_t> RouteFinder::search(std::uint32_t start, IsGoal is_
 
 std::optional<Route> RouteFinder::between(MemoryId from, MemoryId to) {
   EXPECTS(from.index < platform_.memories.size() && to.index < platform_.memories.size());
-  Route route{from, to, {}, {}};
-  if (from == to) return route;
+  Route route{.from = from, .to = to, .links = {}, .latency = {}};
+  route.bandwidth = std::min(copy_bandwidth(platform_[from]), copy_bandwidth(platform_[to]));
+  if (from == to) {
+    route.bandwidth = BytesPerSecond{route.bandwidth.value / 2};  // reads and writes the same memory
+    return route;
+  }
   if (!search(from.index, [to](std::uint32_t vertex) { return vertex == to.index; })) return std::nullopt;
   for (std::uint32_t at = to.index; at != from.index;) {
     const LinkUse use = by_[at];
@@ -49,7 +62,10 @@ std::optional<Route> RouteFinder::between(MemoryId from, MemoryId to) {
     at = use.down ? platform_[use.link].to : platform_[use.link].from;
   }
   std::ranges::reverse(route.links);
-  for (const LinkUse use : route.links) route.latency += platform_[use.link].latency;
+  for (const LinkUse use : route.links) {
+    route.latency += platform_[use.link].latency;
+    route.bandwidth = std::min(route.bandwidth, platform_[use.link].bandwidth);
+  }
   return route;
 }
 

@@ -32,9 +32,19 @@ struct Memory {
   std::optional<Bytes> capacity;   ///< unset: unlimited
   std::optional<DeviceId> device;  ///< whose memory this is; unset for host and disk
   std::uint32_t node = 0;
-  std::optional<BytesPerSecond> bandwidth;
-  std::optional<BytesPerSecond> adam;  ///< bytes of parameters that a CPU optimizer updates per second
+  std::optional<BytesPerSecond> bandwidth;  ///< of reads and writes together
+  std::optional<BytesPerSecond> adam;       ///< bytes of parameters that the whole host's Adam updates per second
+  bool bandwidth_is_bound = false;          ///< it is what the vendor says, not what was measured; `adam` alike
+  bool adam_is_bound = false;
 };
+
+/// The memory traffic of Adam for each byte of parameters: reads parameter, gradient and two states, writes all but the
+/// gradient.
+inline constexpr double adam_moves = 7;
+
+/// The bytes that a host's processor moves in this memory per second while it updates parameters: what its `adam`
+/// takes, and no more than the memory's bandwidth. Unset without `adam`. Updates at once share it.
+std::optional<BytesPerSecond> update_traffic(const Memory&);
 
 /// A vertex of the topology: a memory or a switch.
 struct Vertex {
@@ -55,12 +65,17 @@ struct LinkUse {
   bool down = false;
 };
 
-/// The way from one memory to another: latencies add, the slowest link bounds a lone flow.
+/// The way from one memory to another: latencies add. A lone flow is bounded by the slowest link, and by the bandwidth
+/// of the memories at the ends that are no device's; a device's own is not counted.
 struct Route {
   MemoryId from, to;
   std::vector<LinkUse> links;
   Seconds latency;
+  BytesPerSecond bandwidth = unlimited_bandwidth;  ///< of a lone flow
 };
+
+/// What copies to and from this memory share, both directions together; a device's memory never binds them.
+BytesPerSecond copy_bandwidth(const Memory&);
 
 struct Platform {
   std::string name, source;

@@ -65,16 +65,15 @@ Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving sav
 }
 
 std::optional<Seconds> update_seconds_on_host(const Problem& problem, OpId op, MemoryId host) {
-  const std::optional<BytesPerSecond> rate = problem.platform[host].adam;
-  if (!rate) return std::nullopt;
+  const std::optional<BytesPerSecond> traffic = update_traffic(problem.platform[host]);
+  if (!traffic) return std::nullopt;
   Bytes parameters;
   for (const TensorId t : problem.graph[op].mutates) {
     if (problem.graph[t].kind == TensorKind::parameter) parameters += problem.graph[t].bytes;
   }
-  const auto adam = static_cast<double>(optimizer_moves(Optimizer::adam));
   const bool is_known = problem.optimizer != Optimizer::none;
-  const double moves = is_known ? static_cast<double>(optimizer_moves(problem.optimizer)) : adam;
-  return Seconds{static_cast<double>(parameters.count) / rate->value * moves / adam};
+  const double moves = is_known ? static_cast<double>(optimizer_moves(problem.optimizer)) : adam_moves;
+  return Seconds{static_cast<double>(parameters.count) * moves / traffic->value};
 }
 
 }  // namespace plimsoll

@@ -42,8 +42,9 @@ std::optional<Bytes> budget_of(const Problem&, DeviceId);
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
 
-/// How long the update takes on the host's processor: bytes of its parameters at the memory's Adam rate, less for
-/// optimizers that move fewer bytes. Unset where the platform does not state the rate.
+/// How long the update takes alone on the host's processor: bytes of its parameters at the memory's Adam rate, less for
+/// optimizers that move fewer bytes, and no less than the memory takes to move them. Unset where the platform does not
+/// state the rate.
 std::optional<Seconds> update_seconds_on_host(const Problem&, OpId, MemoryId host);
 
 }  // namespace plimsoll

@@ -42,7 +42,7 @@ class EventTree {
 
   void remove(std::uint32_t stream) { set(stream, never); }
 
-  /// Appends the streams, in ascending order, whose event is due less than `window` after the earliest.
+  /// Appends the streams, in ascending order, whose event is due no more than `window` after the earliest.
   void append_due(double window, std::vector<std::uint32_t>& streams) const {
     append_due(levels_.size() - 1, 0, window, streams);
   }
@@ -66,7 +66,7 @@ class EventTree {
       Bits due{};
       for (std::int64_t i = 0; i < std::int64_t{width}; i += 2) {
         const Dates two{dates[static_cast<std::size_t>(i)], dates[static_cast<std::size_t>(i) + 1]};
-        due |= (two - from < window) & Bits{std::int64_t{1} << i, std::int64_t{2} << i};
+        due |= (two - from <= window) & Bits{std::int64_t{1} << i, std::int64_t{2} << i};
       }
       return static_cast<std::uint64_t>(due[0] | due[1]);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,11 +22,15 @@ bool is_duration(double seconds) {
   return seconds >= 0 && std::isfinite(seconds);
 }
 
-/// One direction of a link.
+/// The traffic of updates on a host whose platform says nothing about it: any number does that leaves small times
+/// exact.
+constexpr BytesPerSecond unknown_update_traffic{1e12};
+
+/// One direction of a link, a host's memory or its processor.
 struct FlatLink {
   double bandwidth = 0;
   std::uint32_t user = none;   ///< the first stream whose transfers cross it
-  bool is_shared = false;      ///< with another stream
+  bool is_shared = false;      ///< with another stream, so that it may bind
   std::uint32_t index = none;  ///< in the program
 
   bool is_limited() const { return std::isfinite(bandwidth); }
@@ -36,10 +41,17 @@ struct FlatLink {
 };
 
 struct FoundRoute {
-  Endpoints endpoints;
   double latency = 0;
-  std::vector<std::uint32_t> links;  ///< FlatLinks
+  double bandwidth = 0;                ///< of a lone flow
+  bool is_used = false;                ///< by a step
+  std::vector<std::uint32_t> links;    ///< FlatLinks
+  std::vector<std::uint32_t> devices;  ///< at its ends, those that transfers slow down
 };
+
+/// Whether the first of two links is the narrower, or as narrow and before the other.
+bool is_narrower(const std::vector<FlatLink>& links, std::uint32_t a, std::uint32_t b) {
+  return std::pair(links[a].bandwidth, a) < std::pair(links[b].bandwidth, b);
+}
 
 class Flattener {
  public:
@@ -47,17 +59,36 @@ class Flattener {
       : schedule_(schedule), platform_(platform), finder_(platform) {}
 
   /// The schedule's steps are large: they are read once, what depends on all of them is done on the program's.
-  Program flatten() && {
+  Program flatten() {
     add_devices();
     add_streams();
     add_links();
+    add_memories();
     for (const Endpoints& endpoints : schedule_.routes) routes_.push_back(found_route(endpoints));
     add_resident();
     add_steps();
+    leave_out_what_cannot_bind();
     add_routes();
     time_transfers();
     add_successors();
     return std::move(program_);
+  }
+
+  /// After `flatten`.
+  std::vector<MemoryId> memories_that_may_bind() const {
+    std::vector<MemoryId> memories;
+    for (std::size_t m = 0; m < memory_.size(); ++m) {
+      const std::uint32_t link = memory_[m];
+      if (link == none) continue;
+      const auto is_held_back = [&](const FoundRoute& route) {
+        const bool crosses = std::ranges::find(route.links, link) != route.links.end();
+        return crosses && route.is_used && route.bandwidth >= links_[link].bandwidth;
+      };
+      if (links_[link].index != none || std::ranges::any_of(routes_, is_held_back)) {
+        memories.push_back(id_at<MemoryId>(m));
+      }
+    }
+    return memories;
   }
 
  private:
@@ -101,6 +132,62 @@ class Flattener {
     }
   }
 
+  /// A memory without a device is one more link of every route that ends there.
+  void add_memories() {
+    memory_.assign(platform_.memories.size(), none);
+    for (std::size_t m = 0; m < memory_.size(); ++m) {
+      const BytesPerSecond bandwidth = copy_bandwidth(platform_.memories[m]);
+      EXPECTS(bandwidth.value > 0);
+      if (bandwidth == unlimited_bandwidth) continue;
+      memory_[m] = size_of(links_);
+      links_.push_back({bandwidth.value});
+    }
+  }
+
+  /// The way of updates on the host nearest to the device: its processor and its memory. None without a host.
+  std::uint32_t update_route(DeviceId device) {
+    const std::optional<MemoryId> host = finder_.nearest_host(device);
+    if (!host) return none;
+    const auto [place, is_new] = update_routes_.try_emplace(host->index, size_of(routes_));
+    if (!is_new) return place->second;
+    const double traffic = update_traffic(platform_[*host]).value_or(unknown_update_traffic).value;
+    FoundRoute route{.bandwidth = traffic, .links = {size_of(links_)}};
+    links_.push_back({traffic});
+    const bool loads_memory = platform_[*host].adam && memory_[host->index] != none;
+    if (loads_memory) route.links.push_back(memory_[host->index]);
+    routes_.push_back(std::move(route));
+    return place->second;
+  }
+
+  /// A link cannot bind where the flows over it, all at once, are held below it by narrower links: each route by the
+  /// narrowest of its others. (Of links as narrow as it, only by those before it, so that no two rely on each other.)
+  void leave_out_what_cannot_bind() {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> held_by;
+    for (const FoundRoute& route : routes_) {
+      if (!route.is_used) continue;
+      for (const std::uint32_t link : route.links) {
+        if (!links_[link].is_shared || !links_[link].is_limited()) continue;
+        std::uint32_t narrowest = link;
+        for (const std::uint32_t other : route.links) {
+          if (is_narrower(links_, other, narrowest)) narrowest = other;
+        }
+        held_by.emplace_back(link, narrowest);
+      }
+    }
+    std::ranges::sort(held_by);
+    held_by.erase(std::ranges::unique(held_by).begin(), held_by.end());
+    for (std::size_t first = 0, end = 0; first < held_by.size(); first = end) {
+      FlatLink& link = links_[held_by[first].first];
+      double most = 0;
+      bool is_held = true;
+      for (; end < held_by.size() && held_by[end].first == held_by[first].first; ++end) {
+        is_held &= held_by[end].second != held_by[end].first;
+        most += links_[held_by[end].second].bandwidth;
+      }
+      if (is_held && most <= link.bandwidth) link.is_shared = false;
+    }
+  }
+
   void add_routes() {
     for (const FoundRoute& route : routes_) add_route(route);
     program_.routes.push_back(
@@ -113,35 +200,33 @@ class Flattener {
       throw EngineError("platform '" + platform_.name + "' has no route from memory '" +
                         platform_[endpoints.from].name + "' to '" + platform_[endpoints.to].name + "'");
     }
-    FoundRoute found{.endpoints = endpoints, .latency = route->latency.value};
+    FoundRoute found{.latency = route->latency.value, .bandwidth = route->bandwidth.value};
     for (const LinkUse use : route->links) found.links.push_back((use.down ? down_ : up_)[use.link.index]);
+    for (const MemoryId end : {endpoints.from, endpoints.to}) {
+      if (memory_[end.index] != none) found.links.push_back(memory_[end.index]);
+      const std::optional<DeviceId> device = platform_[end].device;
+      if (device && is_slowed_down(*device)) found.devices.push_back(device->index);
+    }
     return found;
   }
 
   /// Leaves out the links that cannot bound a flow more than another link of the route does: those that only one stream
   /// uses, so one flow at a time, but for the narrowest of them where it is narrower than all that are shared.
   void add_route(const FoundRoute& route) {
-    program_.routes.push_back({.bandwidth = unlimited_bandwidth.value,
+    program_.routes.push_back({.bandwidth = route.bandwidth,
                                .first_link = size_of(program_.route_links),
                                .first_device = size_of(program_.route_devices)});
-    double& bandwidth = program_.routes.back().bandwidth;
     std::uint32_t narrowest = none;
-    for (const std::uint32_t link : route.links) {
-      if (links_[link].bandwidth >= bandwidth) continue;
-      bandwidth = links_[link].bandwidth;
-      narrowest = link;
-    }
     double narrowest_shared = unlimited_bandwidth.value;
     for (const std::uint32_t link : route.links) {
+      if (narrowest == none || is_narrower(links_, link, narrowest)) narrowest = link;
       if (!links_[link].is_limited() || !links_[link].is_shared) continue;
       narrowest_shared = std::min(narrowest_shared, links_[link].bandwidth);
       use_link(links_[link]);
     }
-    if (std::isfinite(narrowest_shared) && bandwidth < narrowest_shared) use_link(links_[narrowest]);
-    for (const MemoryId end : {route.endpoints.from, route.endpoints.to}) {
-      const std::optional<DeviceId> device = platform_[end].device;
-      if (device && is_slowed_down(*device)) program_.route_devices.push_back(device->index);
-    }
+    const bool is_narrower_alone = narrowest != none && links_[narrowest].bandwidth < narrowest_shared;
+    if (std::isfinite(narrowest_shared) && is_narrower_alone) use_link(links_[narrowest]);
+    program_.route_devices.insert(program_.route_devices.end(), route.devices.begin(), route.devices.end());
   }
 
   /// Appends it to the links of the route that is being added.
@@ -204,11 +289,17 @@ class Flattener {
     flat.seconds = step.work.seconds.value;
     flat.stream = step.stream.index;
     if (step.work.is_transfer()) {
-      EXPECTS(step.work.route.index < routes_.size());
-      flat.kind = StepClass::transfer;
+      EXPECTS(step.work.route.index < schedule_.routes.size());
       flat.route = step.work.route.index;
-      flat.bytes = step.work.bytes.count;
+      flat.bytes = static_cast<double>(step.work.bytes.count);
+    } else if (schedule_[step.stream].kind == StreamKind::host) {
+      const bool is_known = previous.route != none && previous.route >= schedule_.routes.size();
+      flat.route = is_known ? previous.route : update_route(schedule_[step.stream].device);
+    }
+    if (flat.route != none) {
+      flat.kind = StepClass::transfer;
       if (std::exchange(previous.route, flat.route) != flat.route) {
+        routes_[flat.route].is_used = true;
         for (const std::uint32_t link : routes_[flat.route].links) links_[link].add_user(flat.stream);
       }
     } else if (schedule_[step.stream].kind != StreamKind::compute) {
@@ -224,10 +315,14 @@ class Flattener {
   void time_transfers() {
     for (ProgramStep& step : program_.steps) {
       if (step.kind != StepClass::transfer) continue;
+      const bool is_shared = !program_.links_of(step.route).empty();
+      const double bandwidth = program_.routes[step.route].bandwidth;
+      if (step.route >= schedule_.routes.size()) {
+        if (is_shared) step.bytes = std::exchange(step.seconds, 0) * bandwidth;
+        continue;
+      }
       step.seconds += routes_[step.route].latency;
-      if (!program_.links_of(step.route).empty()) continue;
-      step.seconds += static_cast<double>(step.bytes) / program_.routes[step.route].bandwidth;
-      step.bytes = 0;
+      if (!is_shared) step.seconds += std::exchange(step.bytes, 0) / bandwidth;
     }
   }
 
@@ -281,16 +376,24 @@ class Flattener {
   RouteFinder finder_;
   Program program_;
   std::vector<FlatLink> links_;
-  std::vector<std::uint32_t> up_, down_;   ///< per link of the platform: its index in links_ in that direction
-  std::vector<FoundRoute> routes_;         ///< as in the schedule
-  std::vector<std::uint32_t> own_memory_;  ///< per stream: its device's
-  std::vector<Wait> waits_;                ///< by the step that waits
+  std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its index in links_ in that direction
+  std::vector<std::uint32_t> memory_;     ///< per memory: the same, where copies share it
+  std::vector<FoundRoute> routes_;        ///< as in the schedule, then those of updates
+  std::map<std::uint32_t, std::uint32_t> update_routes_;  ///< by memory
+  std::vector<std::uint32_t> own_memory_;                 ///< per stream: its device's
+  std::vector<Wait> waits_;                               ///< by the step that waits
 };
 
 }  // namespace
 
 Program flatten(const Schedule& schedule, const Platform& platform) {
   return Flattener(schedule, platform).flatten();
+}
+
+std::vector<MemoryId> memories_that_may_bind(const Schedule& schedule, const Platform& platform) {
+  Flattener flattener(schedule, platform);
+  flattener.flatten();
+  return flattener.memories_that_may_bind();
 }
 
 }  // namespace plimsoll

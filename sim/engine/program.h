@@ -12,22 +12,23 @@
 
 namespace plimsoll {
 
-/// Two dates closer than this are one date.
-inline constexpr double same_date_s = 1e-12;
+/// Dates that differ by no more than this share of them are one date: two ways of adding up the same durations do.
+/// A share, since dates of nanoseconds and of months are to be told apart alike.
+inline constexpr double same_date = 0x1p-42;
 
 /// "No step", "no route" in the arrays below.
 inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
 /// How a step spends its time.
 ///   kernel:   a step without a route on a compute stream: its seconds, slowed down by transfers on its device
-///   delay:    a step without a route on another stream: its seconds, whatever else happens
+///   delay:    any other step without a route: its seconds, whatever else happens
 ///   transfer: the latency of its route and its seconds, then its bytes over the links of the route, which it may have
-///             to share
+///             to share; or an update on a host, whose bytes cross the host's processor and memory
 enum class StepClass : std::uint8_t { kernel, delay, transfer };
 
 struct ProgramStep {
-  double seconds = 0;      ///< kernel, delay: all of it; transfer: what passes before its bytes flow
-  std::int64_t bytes = 0;  ///< that flow; 0 where no other stream's transfers can slow them: `seconds` holds it all
+  double seconds = 0;  ///< kernel, delay: all of it; transfer: what passes before its bytes flow
+  double bytes = 0;    ///< that flow; 0 where no other stream's transfers can slow them: `seconds` holds it all
   std::uint32_t stream = 0;
   std::uint32_t next = none;           ///< the step after it on its stream
   std::uint32_t route = none;          ///< of a transfer
@@ -45,7 +46,8 @@ struct ProgramStream {
   std::uint32_t first_step = none;
 };
 
-/// The links that bound a flow; its slices end where those of the next route begin.
+/// The links that bound a flow, memories and processors of hosts among them; its slices end where those of the next
+/// route begin. After the schedule's routes come those of updates, one a host.
 struct ProgramRoute {
   double bandwidth = 0;  ///< of its slowest link
   std::uint32_t first_link = 0;
@@ -74,7 +76,8 @@ struct Program {
   std::vector<ProgramRoute> routes;
   std::vector<std::uint32_t> route_links;    ///< limited links only
   std::vector<std::uint32_t> route_devices;  ///< at either end of a route, only those that transfers slow down
-  std::vector<double> links;                 ///< bandwidths; a full-duplex link of the platform is two links here
+  std::vector<double> links;                 ///< bandwidths; a full-duplex link of the platform is two links here, and
+                                             ///< what a host's memory and its processor move are one each
   std::vector<ProgramDevice> devices;
   std::vector<double> speeds;
   std::vector<std::int64_t> resident;  ///< per memory: bytes live from the start
@@ -109,5 +112,8 @@ struct Program {
 /// Throws EngineError where the platform has no route for a transfer, or fewer compute streams on a device than the
 /// schedule uses there.
 Program flatten(const Schedule&, const Platform&);
+
+/// The memories, in order, whose bandwidth may hold back a transfer or update of the schedule, alone or beside others.
+std::vector<MemoryId> memories_that_may_bind(const Schedule&, const Platform&);
 
 }  // namespace plimsoll

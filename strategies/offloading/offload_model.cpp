@@ -123,17 +123,9 @@ class ModelBuilder {
     const std::optional<Route> in = route_between(problem_.platform, *host, own);
     if (!out || !in) return;
     model_.has_host = true;
-    model_.out = rate_of(*out);
-    model_.in = rate_of(*in);
+    model_.out = {.latency = out->latency, .bandwidth = out->bandwidth};
+    model_.in = {.latency = in->latency, .bandwidth = in->bandwidth};
     if (problem_.platform[*host].capacity) model_.host_capacity = *problem_.platform[*host].capacity;
-  }
-
-  CopyRate rate_of(const Route& route) const {
-    CopyRate rate{.latency = route.latency};
-    for (const LinkUse& use : route.links) {
-      rate.bandwidth = std::min(rate.bandwidth, problem_.platform[use.link].bandwidth);
-    }
-    return rate;
   }
 
   const Problem& problem_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iostream>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "sim/engine/event/event_engine.h"
@@ -26,7 +27,14 @@ constexpr std::uint32_t fewer = 1;
 #endif
 
 bool is_close(Seconds a, Seconds b) {
-  return std::abs(a.value - b.value) <= 1e-9 * std::max(a.value, b.value) + 1e-11;
+  return std::abs(a.value - b.value) <= 1e-9 * std::max(a.value, b.value);
+}
+
+std::string both(Seconds a, Seconds b) {
+  std::ostringstream text;
+  text.precision(17);
+  text << ' ' << a.value << ' ' << b.value;
+  return text.str();
 }
 
 /// The first difference, in words.
@@ -36,14 +44,14 @@ std::optional<std::string> difference(const Timeline& a, const Timeline& b, bool
     const Interval &x = a.steps[s], &y = b.steps[s];
     const std::string step = "step " + std::to_string(s);
     if (!is_close(x.start, y.start)) {
-      return step + " start " + std::to_string(x.start.value) + " " + std::to_string(y.start.value);
+      return step + " start" + both(x.start, y.start);
     }
     if (!is_close(x.finish, y.finish)) {
-      return step + " finish " + std::to_string(x.finish.value) + " " + std::to_string(y.finish.value);
+      return step + " finish" + both(x.finish, y.finish);
     }
     if (exact && (x.start_round != y.start_round || x.finish_round != y.finish_round)) return step + " rounds";
   }
-  if (!is_close(a.makespan, b.makespan)) return "makespan";
+  if (!is_close(a.makespan, b.makespan)) return "makespan" + both(a.makespan, b.makespan);
   if (!exact) return std::nullopt;
   for (std::size_t m = 0; m < a.peaks.size(); ++m) {
     if (a.peaks[m] != b.peaks[m]) {
@@ -60,7 +68,8 @@ RandomScheduleOptions options(std::uint32_t seed, std::uint32_t of, std::uint32_
   return {.seed = seed,
           .most_devices = 1 + 24 * seed / of,
           .most_steps = 4 + most_steps * seed / of,
-          .on_grid = seed % 2 == 0};
+          .on_grid = seed % 2 == 0,
+          .all_scales = seed % 4 == 1};
 }
 
 }  // namespace

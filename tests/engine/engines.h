@@ -1,8 +1,9 @@
 #pragma once
-// Both engines under one name each, for tests that must hold for either.
+// Both engines, and the naive simulator, under one name each, for tests that must hold for all.
 
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "tests/engine/naive_simulator.h"
 
 namespace plimsoll::test {
 
@@ -13,5 +14,6 @@ struct Engine {
 
 inline const Engine event_engine{"event", [](const Schedule& s, const Platform& p) { return simulate_event(s, p); }};
 inline const Engine simgrid_engine{"simgrid", simulate_simgrid};
+inline const Engine naive_engine{"naive", simulate_naively};
 
 }  // namespace plimsoll::test

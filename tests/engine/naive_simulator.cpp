@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -11,8 +12,14 @@
 namespace plimsoll::test {
 namespace {
 
-/// A direction of a link, or the whole link where it is half duplex.
-using Lane = std::pair<std::uint32_t, bool>;
+/// What flows share: a direction of a link, or the whole link where it is half duplex; a host's memory; its processor.
+struct Lane {
+  enum { link, memory, processor } is = link;
+  std::uint32_t index = 0;
+  bool down = false;
+  double bandwidth = 0;
+  friend auto operator<=>(const Lane&, const Lane&) = default;
+};
 
 struct State {
   enum { waiting, running, finished } is = waiting;
@@ -51,18 +58,44 @@ class Naive {
     state.seconds = step.work.seconds.value;
     state.is_transfer = step.work.route != no_route;
     state.is_kernel = !state.is_transfer && schedule_[step.stream].kind == StreamKind::compute;
+    if (schedule_[step.stream].kind == StreamKind::host && !state.is_transfer) return update(step, std::move(state));
     if (!state.is_transfer) return state;
     const Endpoints ends = schedule_.routes[step.work.route.index];
     const Route route = route_between(platform_, ends.from, ends.to).value();
     for (const LinkUse use : route.links) {
       const Link& link = platform_[use.link];
       state.seconds += link.latency.value;
-      if (std::isfinite(link.bandwidth.value)) state.lanes.insert({use.link.index, link.full_duplex && use.down});
+      if (!std::isfinite(link.bandwidth.value)) continue;
+      state.lanes.insert({Lane::link, use.link.index, link.full_duplex && use.down, link.bandwidth.value});
     }
-    if (!state.lanes.empty()) state.bytes = static_cast<double>(step.work.bytes.count);
     for (const MemoryId end : {ends.from, ends.to}) {
       if (platform_[end].device) state.devices.insert(platform_[end].device->index);
+      add_memory(end, state);
     }
+    if (!state.lanes.empty()) state.bytes = static_cast<double>(step.work.bytes.count);
+    return state;
+  }
+
+  void add_memory(MemoryId memory, State& state) const {
+    const std::optional<BytesPerSecond> bandwidth = platform_[memory].bandwidth;
+    if (platform_[memory].device || !bandwidth || !std::isfinite(bandwidth->value)) return;
+    state.lanes.insert({Lane::memory, memory.index, false, bandwidth->value});
+  }
+
+  /// Alone it takes its seconds, in which the processor moves 7 bytes for each byte that Adam updates, or all that the
+  /// memory can.
+  State update(const Step& step, State state) const {
+    const std::optional<MemoryId> host = host_memory(platform_, schedule_[step.stream].device);
+    if (!host) return state;
+    const Memory& memory = platform_[*host];
+    double traffic = 1e9;
+    if (memory.adam) {
+      traffic = 7 * memory.adam->value;
+      if (memory.bandwidth && memory.bandwidth->value < traffic) traffic = memory.bandwidth->value;
+      add_memory(*host, state);
+    }
+    state.lanes.insert({Lane::processor, host->index, false, traffic});
+    state.bytes = std::exchange(state.seconds, 0) * traffic;
     return state;
   }
 
@@ -117,7 +150,7 @@ class Naive {
       State& state = states_[s];
       if (state.is != State::running) continue;
       state.rate = state.is_kernel ? 1 / slowdown(schedule_[schedule_.steps[s].stream].device) : 1;
-      if (state.is_transfer && state.seconds == 0) flows.push_back(&state);
+      if (!state.lanes.empty() && state.seconds == 0) flows.push_back(&state);
     }
     fill(flows);
   }
@@ -134,7 +167,7 @@ class Naive {
   void fill(std::vector<State*> flows) const {
     std::map<Lane, double> left;
     for (const State* flow : flows) {
-      for (const Lane& lane : flow->lanes) left[lane] = platform_.links[lane.first].bandwidth.value;
+      for (const Lane& lane : flow->lanes) left[lane] = lane.bandwidth;
     }
     while (!flows.empty()) {
       Lane fullest;
@@ -165,7 +198,7 @@ class Naive {
     for (State& state : states_) {
       if (state.is != State::running) continue;
       double& left = state.seconds > 0 ? state.seconds : state.bytes;
-      left = left / state.rate - step < 1e-12 ? 0 : left - step * state.rate;
+      left = left / state.rate - step < 1e-13 * date_ ? 0 : left - step * state.rate;
     }
   }
 

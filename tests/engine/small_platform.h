@@ -2,6 +2,7 @@
 // Platforms and schedules small enough to work out by hand.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,13 @@ class PlatformBuilder {
   }
   PlatformBuilder& compute_streams(std::uint32_t device, std::uint32_t count) {
     platform_.devices[device].compute_streams = count;
+    return *this;
+  }
+
+  /// A memory's bandwidth, and the bytes of parameters that its host updates a second.
+  PlatformBuilder& host(std::uint32_t memory, std::optional<double> bandwidth, std::optional<double> adam = {}) {
+    if (bandwidth) platform_.memories[memory].bandwidth = BytesPerSecond{*bandwidth};
+    if (adam) platform_.memories[memory].adam = BytesPerSecond{*adam};
     return *this;
   }
 

@@ -36,6 +36,14 @@ TEST_CASE("simulate --json has the fixed keys and the worked example's numbers",
   CHECK(result["devices"][0]["busy_s"] == 7.0);
 }
 
+TEST_CASE("a simulation of hours ends as soon as one of seconds", "[program]") {
+  const nlohmann::json result = json_of(
+      "simulate --trace 'uniform:stages=1,forward=500.3 s,backward=999.7 s' --platform ideal --strategy store_all "
+      "--micro-batches 16 --json");
+  CHECK(result["engine"] == "simgrid");
+  CHECK(result["makespan_s"].get<double>() == Approx(24000).epsilon(1e-12));
+}
+
 TEST_CASE("both engines give the same JSON apart from their name and the times they took", "[program]") {
   const auto of_engine = [](const std::string& engine) {
     nlohmann::json result = json_of(

@@ -1,6 +1,7 @@
 #include "tests/generate/random_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,24 +16,31 @@ namespace {
 /// Numbers of either kind, on the grid or anywhere.
 class Quantities {
  public:
-  Quantities(Random& random, bool on_grid) : random_(random), on_grid_(on_grid) {}
+  Quantities(Random& random, const RandomScheduleOptions& options)
+      : random_(random), on_grid_(options.on_grid), all_scales_(options.all_scales) {}
 
   Seconds duration() {
     if (random_.chance(0.15)) return {};
+    if (all_scales_) return {any_scale(1e-9, 1e7)};
     return {on_grid_ ? random_.between(1, 16) * 0.125 : 0.01 + random_.unit()};
   }
   Seconds latency() {
     if (random_.chance(0.5)) return {};
+    if (all_scales_) return {any_scale(1e-9, 1e7)};
     return {on_grid_ ? random_.between(1, 4) * 0.0625 : 0.1 * random_.unit()};
   }
   Bytes flow() {
     if (random_.chance(0.1)) return {};
+    if (all_scales_) return Bytes{static_cast<std::int64_t>(any_scale(1, 1e12))};
     return on_grid_ ? Bytes{std::int64_t{random_.between(1, 8)} << 17} : Bytes{random_.between(1, 1'000'000)};
   }
   BytesPerSecond bandwidth() {
     if (random_.chance(0.1)) return unlimited_bandwidth;
-    return {on_grid_ ? static_cast<double>(1u << random_.between(18, 21)) : 1e5 + 1e6 * random_.unit()};
+    if (all_scales_) return {any_scale(1e5, 1e13)};
+    return {on_grid_ ? bandwidth_on_grid() : 1e5 + 1e6 * random_.unit()};
   }
+  bool all_scales() const { return all_scales_; }
+  BytesPerSecond updates() { return {(on_grid_ ? bandwidth_on_grid() : 1e5 + 1e6 * random_.unit()) / adam_moves}; }
   Bytes size() { return {random_.below(1000)}; }
   std::vector<double> slowdown() {
     std::vector<double> table{1};
@@ -44,19 +52,26 @@ class Quantities {
   }
 
  private:
+  double bandwidth_on_grid() { return static_cast<double>(1u << random_.between(18, 21)); }
+  double any_scale(double least, double most) { return least * std::pow(most / least, random_.unit()); }
+
   Random& random_;
-  bool on_grid_;
+  bool on_grid_, all_scales_;
 };
 
 class PlatformMaker {
  public:
-  PlatformMaker(Random& random, bool on_grid) : random_(random), quantities_(random, on_grid) {}
+  PlatformMaker(Random& random, const RandomScheduleOptions& options) : random_(random), quantities_(random, options) {}
 
   Platform make(std::uint32_t devices) {
     platform_.name = "random";
     for (std::uint32_t d = 0; d < devices; ++d) add_device(d);
     const std::uint32_t hosts = random_.between(1, 3);
-    for (std::uint32_t h = 0; h < hosts; ++h) add_memory("host" + std::to_string(h), {});
+    for (std::uint32_t h = 0; h < hosts; ++h) {
+      add_memory("host" + std::to_string(h), {});
+      if (random_.chance(0.5)) platform_.memories.back().bandwidth = quantities_.bandwidth();
+      if (quantities_.all_scales() || random_.chance(0.5)) platform_.memories.back().adam = quantities_.updates();
+    }
     const std::uint32_t first_switch = vertices(), switches = random_.between(1, 4);
     for (std::uint32_t s = 0; s < switches; ++s) {
       platform_.vertices.push_back({{}, "switch" + std::to_string(s)});
@@ -106,8 +121,8 @@ class PlatformMaker {
 
 class ScheduleMaker {
  public:
-  ScheduleMaker(Random& random, bool on_grid, const Platform& platform)
-      : random_(random), quantities_(random, on_grid), platform_(platform) {}
+  ScheduleMaker(Random& random, const RandomScheduleOptions& options, const Platform& platform)
+      : random_(random), quantities_(random, options), platform_(platform) {}
 
   Schedule make(std::uint32_t steps) {
     add_streams();
@@ -130,6 +145,7 @@ class ScheduleMaker {
     StreamId id;
     DeviceId device;
     bool computes = false;
+    std::optional<BytesPerSecond> updates;  ///< their traffic: an update moves whole bytes
   };
 
   MemoryId any_memory() { return {random_.below(static_cast<std::uint32_t>(platform_.memories.size()))}; }
@@ -148,11 +164,15 @@ class ScheduleMaker {
       for (const StreamKind kind : {StreamKind::device_to_host, StreamKind::host_to_device, StreamKind::peer}) {
         if (random_.chance(0.7)) add_stream({d}, kind, 0);
       }
+      if (random_.chance(0.5)) add_stream({d}, StreamKind::host, 0);
     }
   }
 
   void add_stream(DeviceId device, StreamKind kind, std::uint32_t index) {
-    streams_.push_back({builder_.stream(device, kind, index), device, kind == StreamKind::compute});
+    const bool computes = kind == StreamKind::compute || kind == StreamKind::host;
+    streams_.push_back({builder_.stream(device, kind, index), device, computes, {}});
+    const std::optional<MemoryId> host = host_memory(platform_, device);
+    if (kind == StreamKind::host && host) streams_.back().updates = update_traffic(platform_[*host]);
   }
 
   /// Memories pass nothing on, so that not every pair has a route.
@@ -177,6 +197,7 @@ class ScheduleMaker {
       memory = ends.to;
     } else {
       step.work.seconds = quantities_.duration();
+      if (stream.updates && quantities_.all_scales()) step.work.seconds = quantities_.flow() / *stream.updates;
     }
     if (random_.chance(0.3)) step.workspace = quantities_.size();
     add_waits(step);
@@ -222,8 +243,8 @@ RandomSchedule random_schedule(const RandomScheduleOptions& options) {
   const std::uint32_t devices = random.between(1, options.most_devices);
   const std::uint32_t steps = random.between(1, options.most_steps);
   RandomSchedule made;
-  made.platform = PlatformMaker(random, options.on_grid).make(devices);
-  made.schedule = ScheduleMaker(random, options.on_grid, made.platform).make(steps);
+  made.platform = PlatformMaker(random, options).make(devices);
+  made.schedule = ScheduleMaker(random, options, made.platform).make(steps);
   return made;
 }
 

@@ -14,9 +14,7 @@ namespace plimsoll {
 LinkPace pace_of(const Platform& platform, const Endpoints& ends) {
   const std::optional<Route> route = route_between(platform, ends.from, ends.to);
   EXPECTS(route);
-  LinkPace pace{route->latency, unlimited_bandwidth};
-  for (const LinkUse use : route->links) pace.bandwidth = std::min(pace.bandwidth, platform[use.link].bandwidth);
-  return pace;
+  return {route->latency, route->bandwidth};
 }
 
 void paced_copy(std::byte* to, const std::byte* from, Bytes bytes, LinkPace pace) {

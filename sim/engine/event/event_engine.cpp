@@ -32,7 +32,7 @@ class EventLoop {
     while (!events_.empty()) {
       now_ = events_.earliest();
       due_.clear();
-      events_.append_due(same_date_s, due_);
+      events_.append_due(same_date * now_, due_);
       bool some_step_ended = false;
       for (const std::uint32_t stream : due_) {
         if (!ends_step(stream)) continue;
@@ -84,7 +84,7 @@ class EventLoop {
 
   void begin_flow(const ProgramStep& step, Running& running) {
     running.phase = Phase::flow;
-    running.left = static_cast<double>(step.bytes);
+    running.left = step.bytes;
     running.rate = 0;
     running.since = now_;
     network_.add(step.stream, step.route);

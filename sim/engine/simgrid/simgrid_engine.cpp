@@ -38,7 +38,7 @@ using simgrid::kernel::timer::Timer;
 // What changed its name between versions.
 #if SIMGRID_AT_LEAST(3, 34)
 constexpr const char* no_tcp_window = "network/TCP-gamma:0";
-constexpr const char* date_precision = "precision/timing:1e-12";
+constexpr const char* date_precision = "precision/timing";
 constexpr const char* work_precision = "precision/work-amount:1e-9";
 void start(sg4::Activity& activity) {
   activity.start();
@@ -50,7 +50,7 @@ void on_completion(Callback callback) {
 }
 #else
 constexpr const char* no_tcp_window = "network/TCP-gamma:1e30";
-constexpr const char* date_precision = "surf/precision:1e-12";
+constexpr const char* date_precision = "surf/precision";
 constexpr const char* work_precision = "maxmin/precision:1e-9";
 void start(sg4::Activity& activity) {
   activity.vetoable_start();
@@ -92,6 +92,22 @@ void add_loop(sg4::NetZone& zone, sg4::Host& host, const std::vector<sg4::LinkIn
 #endif
 }
 
+/// The precision of SimGrid's dates while its clock is at most `date`: a share of that date small enough for dates a
+/// sixteenth as late, and large enough for `date`, whose neighbours among doubles are 2^-52 of it apart. With less
+/// SimGrid misses the ends of its activities.
+void set_precision_until(double date) {
+  sg4::Engine::set_config(date_precision, 0x1p-46 * date);
+}
+constexpr double precision_lasts = 16;
+
+/// SimGrid takes whole bytes, and the bytes that an update moves need not be: all bytes and bandwidths are multiplied
+/// by the largest power of two that SimGrid's integers allow.
+double byte_scale(const Program& program) {
+  double most = 1;
+  for (const ProgramStep& step : program.steps) most = std::max(most, step.bytes);
+  return std::exp2(std::floor(62 - std::log2(most)));
+}
+
 /// Whether its kernels' speed ever changes.
 bool is_slowed_down(const Program& program, std::uint32_t device) {
   const std::span<const double> speeds = program.speeds_of(device);
@@ -102,11 +118,11 @@ bool is_slowed_down(const Program& program, std::uint32_t device) {
 /// the rim of a star to itself, which is the route that SimGrid finds fastest.
 class Star {
  public:
-  explicit Star(const Program& program) : zone_(make_zone("platform")) {
+  Star(const Program& program, double byte_scale) : zone_(make_zone("platform")) {
     for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) add_device(program, d);
     std::vector<sg4::Link*> links;
     for (const double bandwidth : program.links) {
-      links.push_back(make_link(*zone_, "link" + std::to_string(links.size()), bandwidth)->seal());
+      links.push_back(make_link(*zone_, "link" + std::to_string(links.size()), byte_scale * bandwidth)->seal());
     }
     for (std::uint32_t r = 0; r + 1 < program.routes.size(); ++r) add_route(program, r, links);
     zone_->seal();
@@ -152,7 +168,8 @@ class SimgridLoop {
  public:
   explicit SimgridLoop(const Program& program)
       : program_(program),
-        star_(program),
+        byte_scale_(byte_scale(program)),
+        star_(program, byte_scale_),
         dispatcher_(program, *this),
         known_(program.streams.size()),
         running_(program.streams.size()),
@@ -161,6 +178,7 @@ class SimgridLoop {
   }
 
   Timeline run() && {
+    set_precision_until(precise_until_);
     on_completion([this](const sg4::Activity& activity) { end(activity); });
     dispatcher_.begin();
     begin_flows();
@@ -197,6 +215,7 @@ class SimgridLoop {
     const auto stream = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(data_of(activity)) - 1);
     if (!std::exchange(some_ended_, true)) ended_.clear();
     ended_.push_back(std::move(activity_[stream]));
+    --activities_;
     dispatcher_.finish(running_[stream]);
     if (!all_are_told()) return;
     come_to(date);
@@ -221,7 +240,7 @@ class SimgridLoop {
   void run_ahead() {
     if (!runs_ahead_ || known_.empty()) return;
     const double next_end = next_end_of_simgrid();
-    while (flows_.empty() && known_.earliest() < next_end - same_date_s) {
+    while (flows_.empty() && known_.earliest() + same_date * known_.earliest() < next_end) {
       now_ = known_.earliest();
       take_known();
       if (std::exchange(some_ended_, false)) dispatcher_.flush(now_);
@@ -230,9 +249,9 @@ class SimgridLoop {
 
   /// Steps that come to their known end, and transfers whose bytes now begin to flow.
   void take_known() {
-    if (known_.earliest() >= now_ + same_date_s) return;
+    if (known_.earliest() - now_ > same_date * now_) return;
     due_.clear();
-    known_.append_due(same_date_s, due_);
+    known_.append_due(same_date * now_, due_);
     for (const std::uint32_t stream : due_) {
       known_.remove(stream);
       const ProgramStep& step = program_.steps[running_[stream]];
@@ -250,7 +269,7 @@ class SimgridLoop {
     for (const std::uint32_t id : flows_) {
       const ProgramStep& step = program_.steps[id];
       const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.route(step.route), star_.route(step.route));
-      comm->set_payload_size(static_cast<std::uint64_t>(step.bytes));
+      comm->set_payload_size(static_cast<std::uint64_t>(std::max(1.0, std::rint(byte_scale_ * step.bytes))));
       begin_activity(step.stream, *comm);
     }
     flows_.clear();
@@ -261,6 +280,7 @@ class SimgridLoop {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): the stream's number in SimGrid's pointer for its user; never followed
     activity.set_data(reinterpret_cast<void*>(std::uintptr_t{stream} + 1));
     activity_[stream] = &activity;
+    ++activities_;
     start(activity);
   }
 
@@ -275,9 +295,18 @@ class SimgridLoop {
     return next;
   }
 
-  /// One timer at most, for the flows that wait or for the next known date.
+  /// The date at which there is something to do here: flows that wait for SimGrid's clock, or the next known date.
+  double next_date() const { return flows_.empty() ? known_.earliest() : now_; }
+
+  /// One timer at most, for that date; or before it, while SimGrid has activities, for the date up to which its
+  /// precision is set.
   void arm() {
-    const double date = flows_.empty() ? known_.earliest() : now_;
+    const double clock = sg4::Engine::get_clock();
+    if (clock >= precise_until_) {
+      precise_until_ = precision_lasts * clock;
+      set_precision_until(precise_until_);
+    }
+    const double date = activities_ > 0 ? std::min(next_date(), precise_until_) : next_date();
     if (timer_ != nullptr) {
       if (timer_->get_date() == date) return;
       std::exchange(timer_, nullptr)->remove();
@@ -286,8 +315,10 @@ class SimgridLoop {
     timer_ = Timer::set(date, [this] {
       timer_ = nullptr;
       if (!all_are_told()) return;
-      come_to(sg4::Engine::get_clock());
-      run_ahead();
+      if (const double reached = sg4::Engine::get_clock(); reached >= next_date()) {
+        come_to(reached);
+        run_ahead();
+      }
       arm();
     });
   }
@@ -295,6 +326,7 @@ class SimgridLoop {
   static void* data_of(const sg4::Activity& activity) { return activity.get_data<void>(); }
 
   const Program& program_;
+  double byte_scale_;
   Star star_;
   Dispatcher<SimgridLoop> dispatcher_;
   const std::vector<Model*> models_ = sg4::Engine::get_instance()->get_all_models();
@@ -305,8 +337,10 @@ class SimgridLoop {
   std::vector<sg4::ActivityPtr> activity_;  ///< per stream: SimGrid forgets an activity that nobody holds
   std::vector<sg4::ActivityPtr> ended_;     ///< last: they may not be destroyed inside their own callback
   Timer* timer_ = nullptr;
-  bool runs_ahead_ = true;   ///< not where SimGrid slows kernels down
-  bool some_ended_ = false;  ///< at `now_`
+  double precise_until_ = 1e-12;  ///< its clock, by the precision that SimGrid has; no step is as short
+  std::uint32_t activities_ = 0;  ///< of SimGrid's
+  bool runs_ahead_ = true;        ///< not where SimGrid slows kernels down
+  bool some_ended_ = false;       ///< at `now_`
   double now_ = 0;
 };
 
@@ -334,8 +368,7 @@ void prepare_simgrid() {
   int count = 1;
   // Lives as long as the process: SimGrid cannot make a second one.
   [[maybe_unused]] static const auto* const engine = new sg4::Engine(&count, arguments);
-  for (const char* option :
-       {"network/model:CM02", "network/crosstraffic:0", no_tcp_window, date_precision, work_precision}) {
+  for (const char* option : {"network/model:CM02", "network/crosstraffic:0", no_tcp_window, work_precision}) {
     sg4::Engine::set_config(option);
   }
 }
