@@ -63,6 +63,17 @@ void DtrComponents::materialized(std::span<const std::uint32_t> storages) {
   }
 }
 
+std::span<const std::uint32_t> DtrComponents::border(std::uint32_t storage) {
+  return clean_border(root_of(storage));
+}
+
+std::vector<std::uint32_t>& DtrComponents::clean_border(std::uint32_t root) {
+  std::vector<std::uint32_t>& border = components_[root].border;
+  in_border_.clear();
+  std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s] || !in_border_.add(s); });
+  return border;
+}
+
 std::int64_t DtrComponents::beside(std::uint32_t storage) {
   std::int64_t sum = 0;
   roots_.clear();

@@ -23,6 +23,10 @@ class DtrComponents {
   /// Sum over the distinct components next to the storage.
   std::int64_t beside(std::uint32_t storage);
 
+  /// Resident storages next to the component that an evicted storage is in, or was until now; the storage itself may be
+  /// among them.
+  std::span<const std::uint32_t> border(std::uint32_t storage);
+
   /// Calls changed(storage) for each resident storage whose sum may have changed since the last time. Most changes are
   /// overtaken by others before anybody asks.
   template <class Changed>
@@ -32,10 +36,7 @@ class DtrComponents {
     for (const std::uint32_t c : touched_) {
       const std::uint32_t root = root_above(c);
       if (!roots_.add(root)) continue;
-      std::vector<std::uint32_t>& border = components_[root].border;
-      in_border_.clear();
-      std::erase_if(border, [&](std::uint32_t s) { return !storages_.material[s] || !in_border_.add(s); });
-      for (const std::uint32_t s : border) {
+      for (const std::uint32_t s : clean_border(root)) {
         if (seen_.add(s)) reported_.push_back(s);
       }
     }
@@ -54,6 +55,7 @@ class DtrComponents {
   std::uint32_t add_component(std::int64_t compute);
   std::uint32_t root_of(std::uint32_t storage) { return root_above(component_of_[storage]); }
   std::uint32_t root_above(std::uint32_t component);
+  std::vector<std::uint32_t>& clean_border(std::uint32_t root);
   void unite(std::uint32_t child_root, std::uint32_t root);
 
   const DtrStorages& storages_;

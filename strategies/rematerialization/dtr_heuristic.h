@@ -26,6 +26,11 @@ constexpr bool uses_staleness(DtrHeuristic h) {
   return h == DtrHeuristic::dtr || h == DtrHeuristic::dtr_eq || h == DtrHeuristic::local;
 }
 
+/// Whether the cost has the evicted storages on either side in it, each once.
+constexpr bool counts_evicted(DtrHeuristic h) {
+  return h == DtrHeuristic::dtr || h == DtrHeuristic::msps;
+}
+
 /// weight / (bytes * staleness) rounded once, to nearest even, as a quotient of whole numbers of any length is in
 /// Python; infinite where the denominator is 0.
 double eviction_cost(std::int64_t weight, std::int64_t bytes, std::int64_t staleness);

@@ -1,9 +1,11 @@
 #pragma once
-// The evicted neighbourhood e* of every resident storage, kept up to date: which evicted storages are reachable
-// downwards through evicted ones, which upwards, and the resident storages where that ends.
-// An eviction lets the regions at the storage's border absorb its own; a rematerialisation builds anew the regions that
-// it borders on. Sums of time are taken when a storage enters a region and not revised when a later alias makes it
-// dearer, as in simrd: `clock` equality depends on it.
+// The evicted neighbourhood e* of every resident storage as sets that are kept at every step: which evicted storages
+// are reachable downwards through evicted ones, which upwards, and the resident storages where that ends. For logs in
+// which a view joins storages that exist: regions learn of it only as they are built anew, and contradict each other
+// until then, so that nothing but their history gives simrd's decisions. All others are faster with
+// dtr_neighbourhoods.h. An eviction lets the regions at the storage's border absorb its own; a rematerialisation builds
+// anew the regions that it borders on. Sums of time are taken when a storage enters a region and not revised when a
+// later alias makes it dearer, as in simrd: `clock` equality depends on it.
 
 #include <array>
 #include <cstdint>
@@ -20,19 +22,6 @@ class DtrRegions {
 
   void add_storage();
 
-  /// A storage that is not resident became dearer: what is kept of the regions differs from what they would be if they
-  /// were built anew, as it does in simrd, until they are.
-  void became_dearer() { ++epoch_; }
-
-  /// Two storages that existed became neighbours. Regions learn of it only as they are built anew, and from then on
-  /// contradict each other: nothing is taken as exact any more.
-  void became_neighbours() { trusted_ = false; }
-
-  /// A call begins; and one of its results, not made yet, will be computed from an evicted storage. Regions that are
-  /// built anew meanwhile contain that result, as in simrd, and others do not yet.
-  void begin_call() { awaited_.clear(); }
-  void await(std::uint32_t parent) { awaited_.add(parent); }
-
   void evicted(std::uint32_t storage);
   void materialized(std::span<const std::uint32_t> storages);
 
@@ -47,21 +36,14 @@ class DtrRegions {
   struct Region {
     std::vector<std::uint32_t> interior, frontier;
     std::int64_t compute = 0;
-    std::uint64_t exact_in = 0;  ///< the epoch in which the region is what building it anew would give
   };
 
   void absorb(Direction, std::uint32_t base, std::uint32_t storage);
   void rebuild(Direction, std::uint32_t base);
 
-  void gain_leaf(Direction, std::uint32_t base, std::uint32_t leaf);
-  void lose(Direction, std::uint32_t base, std::uint32_t storage);
-  bool as_if_new(Direction, const Region&) const;
-
   const DtrStorages& storages_;
-  std::uint64_t epoch_ = 0;
-  bool trusted_ = true;
   std::array<std::vector<Region>, 2> regions_;  // by storage
-  Marks inside_, border_, awaited_;
+  Marks inside_, border_;
   std::vector<std::uint32_t> stack_, affected_[2];
 };
 

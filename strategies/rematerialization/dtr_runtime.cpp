@@ -5,6 +5,7 @@
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/dtr_components.h"
+#include "strategies/rematerialization/dtr_neighbourhoods.h"
 #include "strategies/rematerialization/dtr_play.h"
 #include "strategies/rematerialization/dtr_pool.h"
 #include "strategies/rematerialization/dtr_regions.h"
@@ -12,17 +13,33 @@
 namespace plimsoll {
 namespace {
 
+/// Whether a view makes storages neighbours that exist already: what is known of a neighbourhood then depends on when
+/// it was last built anew.
+bool views_join_storages(const OpLog& log) {
+  std::vector<std::uint32_t> root(log.tensors.size());
+  for (const LoggedCall& call : log.calls) {
+    for (const TensorId t : call.results) root[t.index] = log[t].alias_of ? root[log[t].alias_of->index] : t.index;
+    for (const TensorId t : call.results) {
+      const auto is_other = [&](TensorId a) { return root[a.index] != root[t.index]; };
+      if (log[t].alias_of && std::ranges::any_of(call.arguments, is_other)) return true;
+    }
+  }
+  return false;
+}
+
 class Runtime {
  public:
   Runtime(const OpLog& log, const DtrOptions& options)
       : log_(log),
         options_(options),
         budget_(options.budget.value_or(Bytes{std::numeric_limits<std::int64_t>::max() / 2}).count),
-        regions_(storages_),
         components_(storages_),
+        neighbourhoods_(storages_, components_),
+        regions_(storages_),
         pool_(options.heuristic, options.seed),
-        uses_regions_(options.heuristic == DtrHeuristic::dtr || options.heuristic == DtrHeuristic::msps),
-        uses_components_(options.heuristic == DtrHeuristic::dtr_eq),
+        uses_regions_(counts_evicted(options.heuristic) && views_join_storages(log)),
+        uses_neighbourhoods_(counts_evicted(options.heuristic) && !uses_regions_),
+        uses_components_(uses_neighbourhoods_ || options.heuristic == DtrHeuristic::dtr_eq),
         storage_of_(log.tensors.size()),
         call_of_(log.tensors.size()),
         defined_(log.tensors.size(), 0),
@@ -38,7 +55,7 @@ class Runtime {
   void call(std::uint32_t index) {
     const LoggedCall& call = log_.calls[index];
     EXPECTS(!call.results.empty());
-    regions_.begin_call();
+    neighbourhoods_.begin_call();
     for (const TensorId t : call.results) add_tensor(t, index);
     materialize(call.results.front().index, Purpose::model);
     for (const TensorId t : call.results) pool_.set_last_access(storage_of_[t.index], run_.clock);
@@ -97,15 +114,16 @@ class Runtime {
     if (own.last_call != call) {  // several results on one storage count their call once
       own.last_call = call;
       storages_.compute[s] += log_.calls[call].nanoseconds;
-      if (tensor.alias_of && !storages_.material[s]) regions_.became_dearer();
+      if (uses_neighbourhoods_ && tensor.alias_of && !storages_.material[s]) {
+        neighbourhoods_.became_dearer(s, log_.calls[call].nanoseconds);
+      }
       weigh(s);
     }
     if (own.keep != Keep::evictable) return;
+    if (uses_neighbourhoods_ && !tensor.alias_of) neighbourhoods_.await(s);
     for (const TensorId argument : log_.calls[call].arguments) {
       const std::uint32_t parent = storage_of_[argument.index];
       if (known_[parent].keep != Keep::evictable || !storages_.add_edge(parent, s)) continue;
-      if (tensor.alias_of) regions_.became_neighbours();
-      if (uses_regions_ && !storages_.material[parent]) regions_.await(parent);
       if (uses_components_) components_.add_edge(parent, s);
     }
   }
@@ -116,6 +134,7 @@ class Runtime {
     known_[s].bytes = bytes;
     known_[s].keep = keep;
     pool_.add_storage(bytes);
+    if (uses_neighbourhoods_) neighbourhoods_.add_storage();
     if (uses_regions_) regions_.add_storage();
     if (uses_components_) components_.add_storage();
     return s;
@@ -140,12 +159,15 @@ class Runtime {
 
   // --- weights
 
+  /// Where neighbourhoods are in use, a lower bound while they are not exact.
   std::int64_t weight(std::uint32_t s) {
+    const std::int64_t above = uses_regions_ ? regions_.above(s) : uses_neighbourhoods_ ? neighbourhoods_.above(s) : 0;
+    const std::int64_t below = uses_regions_ ? regions_.below(s) : uses_neighbourhoods_ ? neighbourhoods_.below(s) : 0;
     switch (options_.heuristic) {
       case DtrHeuristic::dtr:
-        return storages_.compute[s] + regions_.below(s) + regions_.above(s);
+        return storages_.compute[s] + below + above;
       case DtrHeuristic::msps:
-        return storages_.compute[s] + regions_.above(s);
+        return storages_.compute[s] + above;
       case DtrHeuristic::dtr_eq:
         return storages_.compute[s] + components_.beside(s);
       case DtrHeuristic::local:
@@ -162,9 +184,11 @@ class Runtime {
   }
 
   void weigh_changed() {
-    for (const std::uint32_t s : regions_.changes) weigh(s);
-    regions_.changes.clear();
-    if (uses_components_) components_.report([this](std::uint32_t s) { weigh(s); });
+    for (std::vector<std::uint32_t>* changes : {&neighbourhoods_.changes, &regions_.changes}) {
+      for (const std::uint32_t s : *changes) weigh(s);
+      changes->clear();
+    }
+    if (options_.heuristic == DtrHeuristic::dtr_eq) components_.report([this](std::uint32_t s) { weigh(s); });
   }
 
   void append(std::uint32_t s) {
@@ -180,15 +204,27 @@ class Runtime {
     memory_ -= known_[s].bytes;
     pool_.remove(s);
     for (const std::uint32_t t : known_[s].tensors) defined_[t] = 0;
+    if (uses_neighbourhoods_) neighbourhoods_.evicted(s);
     if (uses_regions_) regions_.evicted(s);
     if (uses_components_) components_.evicted(s);
+  }
+
+  /// What is chosen by lower bounds is the cheapest once its own is exact.
+  std::uint32_t cheapest() {
+    std::uint32_t s = pool_.choose(run_.clock);
+    while (uses_neighbourhoods_ && !neighbourhoods_.is_exact(s)) {
+      neighbourhoods_.sharpen(s);
+      weigh(s);
+      s = pool_.choose(run_.clock);
+    }
+    return s;
   }
 
   void make_room(std::int64_t bytes) {
     while (memory_ + bytes > budget_) {
       if (pool_.empty()) throw DtrStop{DtrEnd::out_of_memory};
       weigh_changed();
-      evict(pool_.choose(run_.clock));
+      evict(cheapest());
       ++run_.evictions;
     }
   }
@@ -275,8 +311,9 @@ class Runtime {
       }
     }
     make(tensor);  // the one asked for enters the pool last
-    if (uses_regions_) regions_.materialized(fresh_);
     if (uses_components_) components_.materialized(fresh_);
+    if (uses_neighbourhoods_) neighbourhoods_.materialized(fresh_);
+    if (uses_regions_) regions_.materialized(fresh_);
     for (const std::uint32_t s : fresh_) append(s);
   }
 
@@ -284,10 +321,11 @@ class Runtime {
   const DtrOptions& options_;
   std::int64_t budget_, memory_ = 0;
   DtrStorages storages_;
-  DtrRegions regions_;
   DtrComponents components_;
+  DtrNeighbourhoods neighbourhoods_;
+  DtrRegions regions_;
   DtrPool pool_;
-  bool uses_regions_, uses_components_;
+  bool uses_regions_, uses_neighbourhoods_, uses_components_;
   std::vector<Storage> known_;  // beside storages_
   std::vector<std::uint32_t> storage_of_, call_of_;
   std::vector<std::uint8_t> defined_;       // by tensor

@@ -1,4 +1,5 @@
-// Dynamic tensor rematerialization at half of the baseline's memory, on logs of 8,000 calls: calls of the log a second.
+// Dynamic tensor rematerialization at half of the baseline's memory: calls of the log a second, for every heuristic on
+// logs of some 8,000 calls, for those with neighbourhoods at three sizes.
 
 #include <benchmark/benchmark.h>
 
@@ -36,6 +37,40 @@ void recurrent(benchmark::State& state, DtrHeuristic heuristic) {
   replay(state, recurrent_op_log(calls), heuristic);
 }
 
+void grown(benchmark::State& state, OpLog (*log)(std::size_t), DtrHeuristic heuristic) {
+  replay(state, log(static_cast<std::size_t>(state.range(0))), heuristic);
+}
+
+BENCHMARK_CAPTURE(grown, dense_dtr, dense_op_log, dtr)
+    ->Arg(2'000)
+    ->Arg(8'000)
+    ->Arg(32'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(grown, dense_dtr_eq, dense_op_log, dtr_eq)
+    ->Arg(2'000)
+    ->Arg(8'000)
+    ->Arg(32'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(grown, recurrent_dtr, recurrent_op_log, dtr)
+    ->Arg(2'000)
+    ->Arg(8'000)
+    ->Arg(31'800)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(grown, recurrent_dtr_eq, recurrent_op_log, dtr_eq)
+    ->Arg(2'000)
+    ->Arg(8'000)
+    ->Arg(31'800)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(grown, linear_dtr, linear_op_log, dtr)
+    ->Arg(1'500)
+    ->Arg(6'000)
+    ->Arg(24'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(grown, linear_dtr_eq, linear_op_log, dtr_eq)
+    ->Arg(1'500)
+    ->Arg(6'000)
+    ->Arg(24'000)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, dtr, dtr)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, dtr_eq, dtr_eq)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, local, local)->Unit(benchmark::kMillisecond);

@@ -137,7 +137,7 @@ OpLog linear_op_log(std::size_t layers) {
   return program.finish_without_keeping();
 }
 
-OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest) {
+OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest, Views views) {
   Random random(seed);
   Program program("random " + std::to_string(seed));
   const auto amount = [&] { return random.chance(0.1) ? 0 : static_cast<std::int64_t>(random.between(1, largest)); };
@@ -164,8 +164,10 @@ OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest
       live.push_back(made);
     } else {
       std::vector<TensorId> results;
+      const bool may_view = !arguments.empty() && (views == Views::of_several || random.chance(0.2));
+      if (may_view && views == Views::of_one) arguments.resize(1);
       for (std::uint32_t r = random.chance(0.7) ? 1 : random.between(2, 4); r > 0; --r) {
-        const bool view = !arguments.empty() && random.chance(0.1);
+        const bool view = may_view && random.chance(views == Views::of_several ? 0.1 : 0.5);
         results.push_back(view ? program.alias(arguments.front()) : program.tensor(Bytes{amount()}));
       }
       program.call("op", amount(), arguments, results);

@@ -12,9 +12,12 @@ namespace plimsoll {
 /// forward i was released. Nothing is pinned, nothing is kept; the gradient of the last layer needs no argument.
 OpLog linear_op_log(std::size_t layers);
 
+/// Whether a call that makes views may read more than one value, which makes neighbours of storages that exist.
+enum class Views : std::uint8_t { of_one, of_several };
+
 /// Constants, calls with several results, views, overwriting as new versions, references and releases, all at random.
 /// Sizes and times reach `largest`; some are 0.
-OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest);
+OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest, Views views = Views::of_several);
 
 /// A training iteration of about `calls` calls: dense blocks, each layer reading all before it in its block.
 OpLog dense_op_log(std::size_t calls);
