@@ -30,43 +30,79 @@ Json violation_json(const Violation& violation) {
   return object;
 }
 
-/// The largest peak of a device, counted by check() from the event engine's timeline.
-Bytes counted_peak(const Schedule& schedule, const Timeline& timeline, const Platform& platform) {
-  const std::vector<Bytes> peaks = recount(schedule, timeline, platform);
+/// The largest peak of a device.
+Bytes device_peak(const std::vector<Bytes>& peaks, const Platform& platform) {
   Bytes largest;
   for (const Device& device : platform.devices) largest = std::max(largest, peaks[device.memory.index]);
   return largest;
+}
+
+/// What a legal schedule comes to on the event engine, memory counted by check(), and what was taken from the file.
+struct Verdict {
+  Seconds makespan;
+  Bytes peak;
+  std::vector<Overfull> over;
+  std::size_t measured = 0;  ///< steps that state their own costs
+};
+
+Verdict verdict_on(const Schedule& schedule, const Platform& platform) {
+  const Timeline timeline = simulate(schedule, platform, Engine::event);
+  const std::vector<Bytes> peaks = recount(schedule, timeline, platform);
+  return {.makespan = timeline.makespan,
+          .peak = device_peak(peaks, platform),
+          .over = overfull(peaks, platform, schedule.budget),
+          .measured = static_cast<std::size_t>(std::ranges::count_if(schedule.steps, &Step::measured))};
+}
+
+std::string text_of(const Verdict& verdict, const Schedule& schedule, const Platform& platform) {
+  std::string text = fmt::format("legal: {} steps, {}, peak {} B", schedule.steps.size(),
+                                 format_seconds(verdict.makespan), verdict.peak.count);
+  for (const Overfull& memory : verdict.over) {
+    const Memory& of = platform[memory.memory];
+    text += of.device && schedule.budget
+                ? fmt::format(", over its budget of {} B on '{}'", memory.limit.count, of.name)
+                : fmt::format(", {} B on '{}', over its {} B", memory.peak.count, of.name, memory.limit.count);
+  }
+  if (verdict.measured > 0) {
+    text += fmt::format("; {} of the steps state times and workspaces as measured, which no model confirms",
+                        verdict.measured);
+  }
+  return text + "\n";
+}
+
+Json json_of(const std::optional<Verdict>& verdict, const Schedule& schedule, const Platform& platform,
+             const std::vector<Violation>& violations) {
+  Json object{{"legal", violations.empty()}, {"steps", schedule.steps.size()}, {"violations", Json::array()}};
+  for (const Violation& violation : violations) object["violations"].push_back(violation_json(violation));
+  object["makespan_s"] = verdict ? Json(verdict->makespan.value) : Json(nullptr);
+  object["peak_bytes"] = verdict ? Json(verdict->peak.count) : Json(nullptr);
+  object["fits"] = verdict ? Json(verdict->over.empty()) : Json(nullptr);
+  object["measured_steps"] = verdict ? Json(verdict->measured) : Json(nullptr);
+  object["over"] = Json::array();
+  if (!verdict) return object;
+  for (const Overfull& memory : verdict->over) {
+    object["over"].push_back({{"memory", platform[memory.memory].name},
+                              {"peak_bytes", memory.peak.count},
+                              {"limit_bytes", memory.limit.count}});
+  }
+  return object;
 }
 
 int run_check(const CheckArguments& arguments) {
   const Schedule schedule = read_schedule(arguments.schedule);
   const Problem problem = problem_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
-  Json object{{"legal", violations.empty()}, {"steps", schedule.steps.size()}, {"violations", Json::array()}};
-  for (const Violation& violation : violations) object["violations"].push_back(violation_json(violation));
-  object["makespan_s"] = nullptr;
-  object["peak_bytes"] = nullptr;
-  object["fits"] = nullptr;
-  if (violations.empty()) {
-    const Timeline timeline = simulate(schedule, problem.platform, Engine::event);
-    const Bytes peak = counted_peak(schedule, timeline, problem.platform);
-    object["makespan_s"] = timeline.makespan.value;
-    object["peak_bytes"] = peak.count;
-    object["fits"] = !schedule.budget || peak <= *schedule.budget;
-  }
+  std::optional<Verdict> verdict;
+  if (violations.empty()) verdict = verdict_on(schedule, problem.platform);
   if (arguments.json) {
-    std::cout << json_text(object, 2) << '\n';
-  } else if (violations.empty()) {
-    std::cout << fmt::format("legal: {} steps, {}, peak {} B{}\n", schedule.steps.size(),
-                             format_seconds(Seconds{object["makespan_s"].get<double>()}),
-                             object["peak_bytes"].get<std::int64_t>(),
-                             object["fits"].get<bool>() ? "" : ", over its budget");
+    std::cout << json_text(json_of(verdict, schedule, problem.platform, violations), 2) << '\n';
+  } else if (verdict) {
+    std::cout << text_of(*verdict, schedule, problem.platform);
   }
   for (const Violation& violation : violations) {
     std::cerr << fmt::format("{}: {}: {}\n", arguments.schedule, name_of(violation.rule), violation.what);
   }
-  const bool good = violations.empty() && object["fits"].get<bool>();
-  return good ? exit_fine : exit_no_result;
+  return verdict && verdict->over.empty() ? exit_fine : exit_no_result;
 }
 
 int run_bounds(const QuestionArguments& words, bool json) {
@@ -107,7 +143,7 @@ int run_bounds(const QuestionArguments& words, bool json) {
 }  // namespace
 
 void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("check", "judge a schedule: data-flow, residency, completeness, order");
+  CLI::App* command = app.add_subcommand("check", "judge a schedule: data-flow, residency, completeness, order, costs");
   auto arguments = std::make_shared<CheckArguments>();
   command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
   command->add_option("-t,--trace", arguments->trace, "the trace it was made for")->required()->type_name("TRACE");

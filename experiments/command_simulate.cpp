@@ -31,8 +31,9 @@ void report_infeasible(const Question& question, const Answer& answer) {
   std::cerr << fmt::format("infeasible: {} within {}: {}", question.strategy,
                            answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
   if (answer.smallest_feasible) {
-    std::cerr << fmt::format("; the smallest feasible budget is {}{} B ({})", answer.smallest_is_proven ? "" : "at most ",
-                             answer.smallest_feasible->count, format_bytes(*answer.smallest_feasible));
+    std::cerr << fmt::format("; the smallest feasible budget is {}{} B ({})",
+                             answer.smallest_is_proven ? "" : "at most ", answer.smallest_feasible->count,
+                             format_bytes(*answer.smallest_feasible));
   }
   std::cerr << '\n';
 }
@@ -94,33 +95,37 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   return made.feasible ? exit_fine : exit_no_result;
 }
 
+/// What the written schedule was found to be.
+std::string verdict_on_plan(const Question& question, const Answer& made) {
+  std::string text =
+      fmt::format("legal, {}, peak {} B", format_seconds(made.metrics->makespan), made.metrics->peak.count);
+  if (question.allocator != AllocatorKind::exact) {
+    text += fmt::format(", {} B reserved by the {} allocator", std::ranges::max_element(made.peak_reserved)->count,
+                        written(question.allocator));
+  }
+  return text + fmt::format(" (by the {} engine)\n", written(question.engine));
+}
+
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question question = question_of(arguments.question);
-  const std::vector<Pass> passes = parse_spec(question.strategy, "--strategy");
-  std::optional<Bytes> budget = budget_of(arguments.question);
+  parse_spec(question.strategy, "--strategy");
+  const std::optional<Bytes> budget = budget_of(arguments.question);
   const Problem problem = problem_of(question);
   note_rescaled(problem);
-  if (!budget) budget = budget_of(problem, DeviceId{0});
-  PlanOutcome outcome = std::move(plan(problem, passes, std::span(&budget, 1)).front());
-  if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
-    Answer answer;
-    answer.budget = budget;
-    answer.reason = none->reason;
-    answer.smallest_feasible = none->smallest;
-    answer.smallest_is_proven = none->smallest_is_proven;
-    report_infeasible(question, answer);
+  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
+  if (!made.feasible) {
+    report_infeasible(question, made);
     return exit_no_result;
   }
-  Schedule& schedule = std::get<Plan>(outcome).schedule;
-  schedule.strategy = question.strategy;
-  for (const HostBound& bound : host_bounds_used(schedule, problem.platform)) {
+  for (const HostBound& bound : host_bounds_used(*made.schedule, problem.platform)) {
     std::cerr << "note: " << sentence(bound) << '\n';
   }
   if (arguments.schedule_out.empty()) {
-    std::cout << schedule_text(schedule, made_by(command_line));
+    std::cout << schedule_text(*made.schedule, made_by(command_line));
   } else {
-    write_schedule(arguments.schedule_out, schedule, made_by(command_line));
+    write_schedule(arguments.schedule_out, *made.schedule, made_by(command_line));
   }
+  std::cerr << verdict_on_plan(question, made);
   return exit_fine;
 }
 
@@ -146,7 +151,7 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
 }
 
 void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command = app.add_subcommand("plan", "plan a schedule and write it, without running it");
+  CLI::App* command = app.add_subcommand("plan", "plan a schedule, hold it to check() and to the engine, and write it");
   auto arguments = std::make_shared<SimulateArguments>();
   add_question_options(*command, arguments->question, Asks::strategy);
   command->add_option("-o,--schedule-out", arguments->schedule_out, "where to (default: standard output)")

@@ -25,14 +25,14 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The judge and a second count of memory, for every schedule that leaves this program.
-void hold_to_promise(const Problem& problem, const Plan& plan, const Answer& answer) {
+/// The judge and a second count of memory, for every schedule that leaves this program. Returns the peaks counted.
+std::vector<Bytes> hold_to_promise(const Problem& problem, const Plan& plan, const Answer& answer) {
   const std::vector<Violation> violations = check(plan.schedule, problem.graph, problem.platform, 1);
   if (!violations.empty()) {
     throw BrokenPromise(fmt::format("the schedule of '{}' breaks the rule {}: {}", plan.schedule.strategy,
                                     name_of(violations[0].rule), violations[0].what));
   }
-  const std::vector<Bytes> counted = recount(plan.schedule, *answer.timeline, problem.platform);
+  std::vector<Bytes> counted = recount(plan.schedule, *answer.timeline, problem.platform);
   for (std::size_t m = 0; m < counted.size(); ++m) {
     if (counted[m] == answer.timeline->peaks[m].bytes) continue;
     throw BrokenPromise(fmt::format("memory '{}': the engine counts a peak of {} B, check() {} B",
@@ -48,6 +48,21 @@ void hold_to_promise(const Problem& problem, const Plan& plan, const Answer& ans
     throw BrokenPromise(
         fmt::format("'{}' promised {} s, the simulation takes {} s", plan.schedule.strategy, promised, simulated));
   }
+  return counted;
+}
+
+/// Why a schedule does not fit a host or a disk. Planners answer for devices.
+std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Plan& plan,
+                                               const std::vector<Bytes>& peaks) {
+  for (const Overfull& memory : overfull(peaks, problem.platform, plan.schedule.budget)) {
+    const Memory& of = problem.platform[memory.memory];
+    if (of.device) {
+      throw BrokenPromise(fmt::format("'{}' needs {} B of '{}', above its budget of {} B", plan.schedule.strategy,
+                                      memory.peak.count, of.name, memory.limit.count));
+    }
+    return fmt::format("it needs {} B of '{}', which has {} B", memory.peak.count, of.name, memory.limit.count);
+  }
+  return std::nullopt;
 }
 
 /// How much longer the schedule takes than with every copy and every update on a host alone; differences of rounding
@@ -72,16 +87,22 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
   }
   Plan& plan = std::get<Plan>(outcome);
   plan.schedule.strategy = question.strategy;
+  const double started = now_s();
+  answer.timeline = simulate(plan.schedule, problem.platform, question.engine);
+  answer.simulate_s = now_s() - started;
+  answer.metrics = measure(problem, plan.schedule, *answer.timeline);
+  const std::vector<Bytes> peaks = hold_to_promise(problem, plan, answer);
+  if (const std::optional<std::string> why = beyond_host_or_disk(problem, plan, peaks)) {
+    Answer none;
+    none.reason = *why;
+    none.simulate_s = answer.simulate_s;
+    return none;
+  }
   answer.feasible = true;
   answer.promised_peak = plan.peak;
   answer.promised_makespan = plan.makespan;
   answer.gap = plan.gap;
   answer.note = plan.note;
-  const double started = now_s();
-  answer.timeline = simulate(plan.schedule, problem.platform, question.engine);
-  answer.simulate_s = now_s() - started;
-  answer.metrics = measure(problem, plan.schedule, *answer.timeline);
-  hold_to_promise(problem, plan, answer);
   answer.contention = contention_of(problem, plan.schedule);
   const std::vector<ReservedPeak> reserved =
       peak_reserved(plan.schedule, *answer.timeline, problem.platform, question.allocator);

@@ -67,6 +67,7 @@ Schedule retimed(Schedule schedule, const Graph& graph, const OpTimes& times) {
     if (step.op == no_op || schedule[step.stream].kind != StreamKind::compute) continue;
     if (const std::optional<Seconds> measured = times.of(step.op, saving_of(graph, schedule, step))) {
       step.work.seconds = *measured;
+      step.measured = true;
     }
   }
   return schedule;

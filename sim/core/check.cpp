@@ -5,32 +5,60 @@
 namespace plimsoll {
 
 Judge::Judge(const Schedule& schedule, const Graph& graph, const Platform& platform, std::size_t limit)
-    : schedule_(schedule), graph_(graph), platform_(platform), limit_(limit), held_(schedule.buffers.size()) {
+    : schedule_(schedule),
+      graph_(graph),
+      platform_(platform),
+      limit_(limit),
+      held_(schedule.buffers.size()),
+      makers_(graph.tensors.size()),
+      callers_(platform.devices.size()),
+      hosts_(platform.devices.size()),
+      route_finder_(platform) {
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     for (const TensorId t : graph.ops[o].outputs) {
-      if (graph[t].kind == TensorKind::parameter_gradient) makers_[t].push_back(id_at<OpId>(o));
+      if (graph[t].kind == TensorKind::parameter_gradient) makers_[t.index].push_back(id_at<OpId>(o));
     }
   }
 }
 
 std::vector<Violation> Judge::run() {
   if (!well_formed()) return std::move(found_);
-  before_.emplace(schedule_);
-  last_of_collective_.resize(schedule_.collectives.size());
-  steps_of_collective_.resize(schedule_.collectives.size());
-  for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
-    const CollectiveId c = schedule_.steps[s].collective;
-    if (c == no_collective) continue;
-    last_of_collective_[c.index] = id_at<StepId>(s);
-    steps_of_collective_[c.index].push_back(id_at<StepId>(s));
-  }
-  for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
-    hosts_.push_back(host_memory(platform_, id_at<DeviceId>(d)));
-  }
+  prepare();
   for (const BufferId b : schedule_.resident) start_resident(b);
-  for (std::size_t s = 0; s < schedule_.steps.size() && found_.size() < limit_; ++s) judge(id_at<StepId>(s));
+  judge_parameters();
+  judge_header_gradients();
+  for (std::size_t s = 0; s < schedule_.steps.size() && found_.size() < limit_; ++s) {
+    if (!before_->next()) {
+      report(Rule::malformed, id_at<StepId>(s),
+             "the order of the steps takes more than " + std::to_string(most_clock_entries) +
+                 " clock entries to follow: too many streams wait for one another");
+      return std::move(found_);
+    }
+    judge(id_at<StepId>(s));
+  }
   if (found_.size() < limit_) judge_completeness();
   return std::move(found_);
+}
+
+/// Of a schedule whose indices all name something.
+void Judge::prepare() {
+  before_.emplace(schedule_);
+  std::size_t runs = 0;
+  for (const Op& op : graph_.ops) {
+    first_run_.push_back(runs);
+    runs += (op.phase == Phase::update ? 1 : std::size_t{schedule_.micro_batches}) * schedule_.replicas;
+  }
+  ran_.resize(runs);
+  for (std::size_t b = 0; b < held_.size(); ++b) {
+    const Buffer& buffer = schedule_.buffers[b];
+    if (makers_[buffer.tensor.index].empty()) continue;
+    held_[b].sums = RangedSums(buffer.range_offset, buffer.range_length);
+  }
+  for (const Stream& stream : schedule_.streams) {
+    std::optional<MemoryId>& host = hosts_[stream.device.index];
+    if (!host) host = route_finder_.nearest_host(stream.device);
+  }
+  prepare_exchanges();
 }
 
 std::string Judge::text(StepId s) const {
@@ -53,6 +81,10 @@ void Judge::report(Rule rule, std::optional<StepId> step, std::optional<BufferId
 
 void Judge::report(Rule rule, StepId step, BufferId buffer, const std::string& what) {
   report(rule, std::optional(step), std::optional(buffer), text(step) + " " + what + " " + text(buffer));
+}
+
+void Judge::report(Rule rule, StepId step, const std::string& what) {
+  report(rule, std::optional(step), std::nullopt, what);
 }
 
 std::vector<Violation> check(const Schedule& schedule, const Graph& graph, const Platform& platform,
@@ -86,6 +118,8 @@ std::string name_of(Rule rule) {
       return "freed_twice";
     case Rule::collective:
       return "collective";
+    case Rule::wrong_cost:
+      return "wrong_cost";
   }
   return "unknown";
 }

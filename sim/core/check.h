@@ -1,9 +1,11 @@
 #pragma once
 // The independent judge of schedules. It shares no code with strategies, lowering or engines: it knows only the graph,
-// the schedule and the platform's memories, and reports every rule that a schedule breaks.
+// the schedule and the platform, and reports every rule that a schedule breaks. What the schedule states about costs is
+// worked out a second time.
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,8 @@ enum class Rule : std::uint8_t {
                   ///< state that is not there, updated, when the next iteration begins
   repeated,       ///< an update or a gradient contribution made twice, or an op repeated that must not be
   freed_twice,    ///< freed more than once, or freed though it was never allocated
-  collective,     ///< a collective whose ranks do not all contribute before any rank has the result
+  collective,     ///< a collective that does not compute what its kind says, or whose flows cannot carry it
+  wrong_cost,     ///< a time, workspace or number of bytes that is not the model's, and is not declared as measured
 };
 
 struct Violation {
@@ -43,6 +46,15 @@ std::vector<Violation> check(const Schedule&, const Graph&, const Platform&, std
 /// The peak of live bytes of every memory, counted anew from when each step ran: at one date and round finishes and
 /// frees come first, then starts and allocations in the order of streams.
 std::vector<Bytes> recount(const Schedule&, const Timeline&, const Platform&);
+
+/// A memory with more in it than there may be.
+struct Overfull {
+  MemoryId memory;
+  Bytes peak, limit;
+};
+
+/// By memory. A device may hold the budget, or without one its capacity; a host or a disk its capacity.
+std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform&, std::optional<Bytes> budget);
 
 /// The name of a rule, as printed.
 std::string name_of(Rule);

@@ -6,40 +6,90 @@
 
 namespace plimsoll {
 
-HappensBefore::HappensBefore(const Schedule& schedule) : schedule_(schedule) {
-  const std::size_t streams = schedule.streams.size();
-  std::vector<std::uint32_t> issued(streams, 0);
-  std::vector<std::uint32_t> current(streams);  // the clock of each stream's last step
-  for (std::size_t s = 0; s < streams; ++s) {
-    current[s] = static_cast<std::uint32_t>(clocks_.size());
-    clocks_.emplace_back(streams, 0U);
-  }
-  position_.reserve(schedule.steps.size());
-  clock_.reserve(schedule.steps.size());
-  for (const Step& step : schedule.steps) {
-    const std::uint32_t stream = step.stream.index;
-    const auto waits = schedule.waits_of(step);
-    if (!waits.empty()) {
-      std::vector<std::uint32_t> merged = clocks_[current[stream]];
-      for (const StepId wait : waits) {
-        EXPECTS(wait.index < position_.size());
-        const std::vector<std::uint32_t>& other = clocks_[clock_[wait.index]];
-        for (std::size_t s = 0; s < streams; ++s) merged[s] = std::max(merged[s], other[s]);
-        const std::uint32_t on = schedule[wait].stream.index;
-        merged[on] = std::max(merged[on], position_[wait.index]);
-      }
-      current[stream] = static_cast<std::uint32_t>(clocks_.size());
-      clocks_.push_back(std::move(merged));
+HappensBefore::HappensBefore(const Schedule& schedule, std::size_t most_entries)
+    : schedule_(schedule), most_entries_(most_entries) {
+  find_waited_for();
+  clocks_.emplace_back(columns_, 0U);
+  clock_of_stream_.assign(schedule.streams.size(), Clock{0});
+  holders_.push_back(static_cast<std::uint32_t>(schedule.streams.size()) + 1);  // the first clock is never given back
+  clock_of_step_.resize(schedule.steps.size());
+}
+
+void HappensBefore::find_waited_for() {
+  std::vector<std::uint32_t> issued(schedule_.streams.size(), 0);
+  column_.assign(schedule_.streams.size(), no_column);
+  waiters_.assign(schedule_.steps.size(), 0);
+  position_.reserve(schedule_.steps.size());
+  for (const Step& step : schedule_.steps) {
+    for (const StepId wait : schedule_.waits_of(step)) {
+      EXPECTS(wait.index < position_.size());
+      const StreamId on = schedule_[wait].stream;
+      if (on == step.stream) continue;
+      ++waiters_[wait.index];
+      if (column_[on.index] == no_column) column_[on.index] = static_cast<std::uint32_t>(columns_++);
     }
-    position_.push_back(++issued[stream]);
-    clock_.push_back(current[stream]);
+    position_.push_back(++issued[step.stream.index]);
   }
 }
 
-bool HappensBefore::operator()(StepId a, StepId b) const {
-  const StreamId on = schedule_[a].stream;
-  if (on == schedule_[b].stream) return a < b;
-  return clocks_[clock_[b.index]][on.index] >= position_[a.index];
+bool HappensBefore::next() {
+  ++current_.index;  // from its largest value to 0 at first
+  const Step& step = schedule_[current_];
+  if (!merge_waits(step)) return false;
+  if (waiters_[current_.index] > 0) {
+    clock_of_step_[current_.index] = clock_of_stream_[step.stream.index];
+    ++holders_[clock_of_step_[current_.index]];
+  }
+  return true;
+}
+
+bool HappensBefore::merge_waits(const Step& step) {
+  Clock& own = clock_of_stream_[step.stream.index];
+  for (const StepId wait : schedule_.waits_of(step)) {
+    const StreamId on = schedule_[wait].stream;
+    if (on == step.stream) continue;
+    const std::uint32_t column = column_[on.index], position = position_[wait.index];
+    const bool is_known = clocks_[own][column] >= position;  // and with it all that it waited for
+    if (!is_known && holders_[own] > 1) {                    // others hold it as it is
+      const std::optional<Clock> copy = new_clock();
+      if (!copy) return false;
+      clocks_[*copy] = clocks_[own];
+      --holders_[own];
+      own = *copy;
+    }
+    if (!is_known) {
+      std::vector<std::uint32_t>& mine = clocks_[own];
+      const std::vector<std::uint32_t>& theirs = clocks_[clock_of_step_[wait.index]];
+      for (std::size_t c = 0; c < columns_; ++c) mine[c] = std::max(mine[c], theirs[c]);
+      mine[column] = position;
+    }
+    if (--waiters_[wait.index] == 0) release(clock_of_step_[wait.index]);
+  }
+  return true;
+}
+
+std::optional<HappensBefore::Clock> HappensBefore::new_clock() {
+  if (!unused_.empty()) {
+    const Clock clock = unused_.back();
+    unused_.pop_back();
+    holders_[clock] = 1;
+    return clock;
+  }
+  if ((clocks_.size() + 1) * columns_ > most_entries_) return std::nullopt;
+  clocks_.emplace_back();
+  holders_.push_back(1);
+  return static_cast<Clock>(clocks_.size() - 1);
+}
+
+void HappensBefore::release(Clock clock) {
+  if (--holders_[clock] == 0) unused_.push_back(clock);
+}
+
+bool HappensBefore::finished(StepId earlier) const {
+  const StreamId here = schedule_[current_].stream, on = schedule_[earlier].stream;
+  if (on == here) return earlier < current_;
+  const std::uint32_t column = column_[on.index];
+  return column != no_column && clocks_[clock_of_stream_[here.index]][column] >= position_[earlier.index];
 }
 
 }  // namespace plimsoll

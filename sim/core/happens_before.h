@@ -1,7 +1,9 @@
 #pragma once
 // Which steps of a schedule must have finished before which others start, whatever the durations: by the order on
-// streams and by waits. Vector clocks, one entry a stream, made anew only where a step waits.
+// streams and by waits. Vector clocks, one entry for every stream that another one waits for, made anew only where a
+// step waits and kept only as long as a later step waits for it.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -10,19 +12,42 @@
 
 namespace plimsoll {
 
+/// Clock entries that may be kept at one time: 1 GiB.
+inline constexpr std::size_t most_clock_entries = std::size_t{1} << 28U;
+
+/// Walks the steps in issue order.
 class HappensBefore {
  public:
   /// Every wait must name an earlier step.
-  explicit HappensBefore(const Schedule&);
+  explicit HappensBefore(const Schedule&, std::size_t most_entries = most_clock_entries);
 
-  /// Whether `a` has finished when `b` starts. A step does not precede itself.
-  bool operator()(StepId a, StepId b) const;
+  /// On to the next step: at first the first one. False where that takes more clock entries than there may be.
+  bool next();
+
+  /// Whether the step has finished when the current one starts. A step does not precede itself.
+  bool finished(StepId) const;
 
  private:
+  using Clock = std::uint32_t;  ///< index into `clocks_`
+  static constexpr std::uint32_t no_column = UINT32_MAX;
+
+  void find_waited_for();
+  bool merge_waits(const Step&);
+  std::optional<Clock> new_clock();
+  void release(Clock);
+
   const Schedule& schedule_;
+  std::size_t most_entries_;
+  std::vector<std::uint32_t> column_;  ///< by stream: its entry in a clock
+  std::size_t columns_ = 0;
   std::vector<std::uint32_t> position_;             ///< by step: its number on its stream, from 1
-  std::vector<std::uint32_t> clock_;                ///< by step: which of `clocks_` holds at its start
-  std::vector<std::vector<std::uint32_t>> clocks_;  ///< by stream: how many of its steps have finished
+  std::vector<std::uint32_t> waiters_;              ///< by step: how many later steps on other streams wait for it
+  std::vector<Clock> clock_of_step_;                ///< by step, while others will wait for it
+  std::vector<Clock> clock_of_stream_;              ///< by stream: what has finished when its next step starts
+  std::vector<std::vector<std::uint32_t>> clocks_;  ///< by column: how many of the stream's steps have finished
+  std::vector<std::uint32_t> holders_;              ///< by clock: steps and streams that hold it
+  std::vector<Clock> unused_;
+  StepId current_{UINT32_MAX};  ///< before the first step; the next one is 0
 };
 
 }  // namespace plimsoll

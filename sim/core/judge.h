@@ -1,32 +1,23 @@
 #pragma once
 // What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject:
-// judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_end.cpp.
+// judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
+// judge_costs.cpp, judge_end.cpp.
 
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "sim/core/check.h"
 #include "sim/core/happens_before.h"
+#include "sim/core/judge_flows.h"
+#include "sim/core/judge_sums.h"
 
 namespace plimsoll {
-
-enum class Life : std::uint8_t { unborn, live, dead };
-
-/// What one buffer holds while the schedule is walked.
-struct Held {
-  Life life = Life::unborn;
-  std::vector<TensorId> tensors;                                            // valid now, of the buffer's storage
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> parts;  // (op, micro-batch, replica) summed here
-  std::uint32_t version = 0;                                                // how often it was updated
-  std::vector<StepId> makers;                                               // who filled it last
-  std::vector<StepId> readers;                                              // since
-  CollectiveId from = no_collective;                                        // whose result it is
-};
 
 class Judge {
  public:
@@ -35,54 +26,130 @@ class Judge {
   std::vector<Violation> run();
 
  private:
+  enum class Life : std::uint8_t { unborn, live, dead };
+
+  /// What one buffer holds while the schedule is walked.
+  struct Held {
+    Life life = Life::unborn;
+    std::vector<TensorId> tensors;      ///< valid now, of the buffer's storage
+    RangedSums sums;                    ///< of a parameter gradient
+    std::uint32_t version = 0;          ///< how often it was updated
+    std::vector<StepId> makers;         ///< who filled it last
+    std::vector<StepId> readers;        ///< since
+    CollectiveId from = no_collective;  ///< whose result it is
+  };
+
+  /// A tensor's storage of one micro-batch and replica in one memory.
+  struct Place {
+    std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  struct PlaceHash {
+    std::size_t operator()(const Place&) const;
+  };
+  /// Who may have run a device's backward, by the workspaces of its steps so far: a caller stage by stage, or autograd
+  /// in one call, which repeats nothing.
+  struct Callers {
+    bool by_stage = true, in_one_call = true;
+  };
+
+  struct Occupants {
+    std::uint32_t live = 0;  ///< buffers
+    Bytes loaded;            ///< of a network input, by the ops that read it first
+  };
+
   std::string text(StepId s) const;
   std::string text(BufferId b) const;
   void report(Rule rule, std::optional<StepId> step, std::optional<BufferId> buffer, std::string what);
   void report(Rule rule, StepId step, BufferId buffer, const std::string& what);
+  void report(Rule rule, StepId step, const std::string& what);
+
+  void prepare();
 
   // --- form
-  bool has_implementation(const Step& step) const;
   bool well_formed();
+  void judge_counts();
+  void judge_buffers();
+  void judge_streams();
+  void judge_routes();
+  void judge_collectives();
+  bool judge_lists(StepId s);
+  void judge_names(StepId s);
   void start_resident(BufferId b);
+  void judge_parameters();
+  void judge_header_gradients();
 
   // --- one step
   void judge(StepId s);
-  bool ordered(StepId earlier, StepId later) const;
+  bool ordered(StepId earlier, StepId current) const { return earlier == current || before_->finished(earlier); }
   bool same_collective(StepId a, StepId b) const;
   void judge_use(StepId s, BufferId b, const std::string& verb);
+  void judge_result_of_collective(StepId s, BufferId b);
   void judge_after_readers(StepId s, BufferId b);
+  void allocate(StepId s, BufferId b);
   void judge_free(StepId s, BufferId b);
   /// Marks a buffer as filled by a step.
   Held& fill(StepId s, BufferId b, std::vector<TensorId> tensors);
   /// Where its stream computes; nothing for a host stream of a device that no host is connected to.
   std::optional<MemoryId> own_memory(const Step& step) const;
+  std::optional<MemoryId> host_of(DeviceId device) const { return hosts_[device.index]; }
   bool belongs(const Buffer& buffer, const Step& step) const;
+  Place place_of(BufferId b) const;
+  /// Whether a buffer of the tensor's storage is live where and for what the step computes.
+  bool is_live(TensorId t, const Step& step) const;
 
   // --- compute
   void judge_compute(StepId s);
-  /// The network's input appears where its first reader allocates it.
+  /// The network's input appears where its first reader allocates it, once in every memory.
   void load_input(StepId s, const Op& op);
   void judge_input(StepId s, TensorId t, const std::vector<BufferId>& given, std::size_t readable);
   bool step_is_update(StepId s) const;
   void judge_outputs(StepId s, const Op& op);
+  void judge_filled(StepId s, const Op& op);
+  void judge_views(StepId s, const Op& op);
   void fill_output(StepId s, const Op& op, BufferId b);
-  /// Whether a parameter gradient has every contribution; reports at the step that reads it, or at the end.
+  std::size_t contribution(const Step& step, TensorId gradient) const;
+  /// Whether a parameter gradient has every contribution.
   bool complete(BufferId b) const;
-  void judge_contributions(StepId s, BufferId b);
 
   // --- copies and conversions
+  /// Whether a conversion changes a parameter gradient that is there: then it adds to it.
+  bool adds_gradients(const Step& step) const;
   /// Copies and conversions: one buffer read, one filled, both of the same value.
   bool judge_pair(StepId s);
   void judge_copy(StepId s);
   void judge_conversion(StepId s);
 
   // --- collectives
-  void judge_collective(StepId s);
+  void prepare_exchanges();
+  std::optional<Exchange::Flow> flow_of(StepId s, const Exchange& exchange);
+  void judge_flow(StepId s);
+  void judge_whole_collective(StepId s);
+  void judge_exchanged_value(StepId s, const Collective& collective);
+  void judge_exchanged_ranges(StepId s, const Collective& collective);
+  void judge_while_it_ran(StepId s, const Collective& collective);
+  void give_results(StepId s, const Collective& collective);
+
+  // --- costs: what the file states against the model
+  void judge_cost(StepId s);
+  void judge_cost_of_op(StepId s);
+  void judge_cost_of_update_on_host(StepId s);
+  void judge_cost_of_conversion(StepId s);
+  /// Whether one of these buffers is of the tensor's storage.
+  bool fills(const Slice& slice, TensorId t) const;
+  Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
+  void judge_cost_of_copy(StepId s);
+  void judge_stream_of_copy(StepId s, BufferId from, BufferId to);
+  void judge_label(StepId s, bool repeats);
+  const std::optional<Route>& route(RouteId id);
 
   // --- the whole
   void judge_completeness();
+  void judge_final_gradients();
   /// What was there at the start must be there at the end, updated: the next iteration begins with it.
   void judge_next_iteration();
+
+  std::size_t run_of(const Step& step) const;
 
   const Schedule& schedule_;
   const Graph& graph_;
@@ -90,13 +157,17 @@ class Judge {
   std::size_t limit_;
   std::vector<Violation> found_;
   std::optional<HappensBefore> before_;
-  std::vector<Held> held_;                                                                // by buffer
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> ran_;  // (op, micro-batch, replica)
-  std::map<TensorId, std::vector<OpId>> makers_;                                          // of parameter gradients
-  std::set<std::pair<TensorId, std::uint32_t>> used_;                                     // by an update (.., replica)
-  std::vector<std::optional<StepId>> last_of_collective_;
-  std::vector<std::vector<StepId>> steps_of_collective_;
-  std::vector<std::optional<MemoryId>> hosts_;  // by device
+  std::vector<Held> held_;  // by buffer
+  std::unordered_map<Place, Occupants, PlaceHash> places_;
+  std::vector<std::size_t> first_run_;                 // by op: index into ran_ of its first run
+  std::vector<std::uint32_t> ran_;                     // by run of an op: how often it was made
+  std::vector<std::vector<OpId>> makers_;              // by tensor: who makes a parameter gradient
+  std::set<std::pair<TensorId, std::uint32_t>> used_;  // by an update (.., replica)
+  std::vector<Callers> callers_;                       // by device
+  std::vector<Exchange> exchanges_;                    // by collective
+  std::vector<std::optional<MemoryId>> hosts_;         // by device; only those with streams
+  std::map<Endpoints, std::optional<Route>> routes_;
+  RouteFinder route_finder_;
 };
 
 }  // namespace plimsoll

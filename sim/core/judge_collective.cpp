@@ -1,36 +1,248 @@
-// Collectives: every rank contributes once before any rank has the result.
-
-#include "sim/core/judge.h"
+// Collectives: what each kind computes from the ranks' inputs, range by range, and that all its steps are flows
+// between its ranks. Enough bytes and the way from rank to rank are judge_flows.cpp's.
 
 #include <algorithm>
 
-namespace plimsoll {
+#include "sim/core/judge.h"
 
-void Judge::judge_collective(StepId s) {
-  const CollectiveId id = schedule_[s].collective;
-  if (last_of_collective_[id.index] != s) return;
-  const Collective& collective = schedule_.collectives[id.index];
-  Held sum;
-  for (const BufferId b : collective.inputs) {
-    const Held& input = held_[b.index];
-    sum.tensors = input.tensors;
-    for (const auto& part : input.parts) {
-      if (!sum.parts.insert(part).second) report(Rule::repeated, s, b, "sums a contribution twice, from");
+namespace plimsoll {
+namespace {
+
+using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
+
+Ranges ranges_of(const Schedule& schedule, const std::vector<BufferId>& buffers) {
+  Ranges ranges;
+  for (const BufferId b : buffers) {
+    const Buffer& buffer = schedule[b];
+    ranges.emplace_back(buffer.range_offset.count, (buffer.range_offset + buffer.range_length).count);
+  }
+  std::ranges::sort(ranges);
+  return ranges;
+}
+
+bool all_equal(const Ranges& ranges) {
+  return std::ranges::all_of(ranges, [&](const auto& range) { return range == ranges[0]; });
+}
+
+/// Whether the ranges follow each other without gap or overlap.
+bool are_parts(const Ranges& ranges) {
+  for (std::size_t r = 1; r < ranges.size(); ++r) {
+    if (ranges[r].first != ranges[r - 1].second) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Judge::prepare_exchanges() {
+  for (const Collective& collective : schedule_.collectives) exchanges_.emplace_back(schedule_, collective);
+  for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+    const CollectiveId c = schedule_.steps[s].collective;
+    if (c == no_collective) continue;
+    if (const std::optional<Exchange::Flow> flow = flow_of(id_at<StepId>(s), exchanges_[c.index])) {
+      exchanges_[c.index].add(*flow);
     }
   }
-  for (const BufferId b : collective.outputs) {
-    std::vector<StepId> makers;
-    for (const StepId c : steps_of_collective_[id.index]) {
-      for (const Slice& slice : {schedule_[c].writes, schedule_[c].allocates}) {
-        const auto list = schedule_.buffers_in(slice);
-        if (std::ranges::find(list, b) != list.end()) makers.push_back(c);
+  for (std::size_t c = 0; c < exchanges_.size(); ++c) {
+    exchanges_[c].end_of_flows();
+    if (!exchanges_[c].flows().empty()) continue;
+    report(Rule::collective, std::nullopt, std::nullopt, "collective " + std::to_string(c) + " has no steps");
+  }
+}
+
+/// The flow that a step of a collective is: it reads a buffer of one rank and fills one of another.
+std::optional<Exchange::Flow> Judge::flow_of(StepId s, const Exchange& exchange) {
+  const Step& step = schedule_[s];
+  const std::size_t filled = step.writes.count + step.allocates.count;
+  if (!step.work.is_transfer() || step.reads.count != 1 || filled != 1) {
+    report(Rule::collective, s, text(s) + " must move one buffer of a rank to one of another, over a route");
+    return std::nullopt;
+  }
+  const BufferId from = schedule_.buffers_in(step.reads)[0];
+  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  const std::optional<std::uint32_t> sender = exchange.rank_of(from), receiver = exchange.rank_of(to);
+  if (!sender || !receiver || sender == receiver) {
+    report(Rule::collective, s, to, "moves between other buffers than those of two of its collective's ranks, to");
+    return std::nullopt;
+  }
+  const Endpoints& ends = schedule_.routes[step.work.route.index];
+  const MemoryId own = platform_[schedule_[step.stream].device].memory;
+  if (schedule_[from].memory != ends.from) report(Rule::wrong_place, s, from, "sends from elsewhere than");
+  if (schedule_[to].memory != ends.to) report(Rule::wrong_place, s, to, "sends to elsewhere than");
+  const bool is_peer = schedule_[step.stream].kind == StreamKind::peer && (ends.from == own || ends.to == own);
+  if (!is_peer) report(Rule::wrong_place, s, text(s) + " is not on a peer stream of a device that it sends from or to");
+  if (step.kind != StepKind::collective) report(Rule::malformed, s, text(s) + " is not called a collective's");
+  const std::optional<Route>& way = route(step.work.route);
+  if (!way) {
+    report(Rule::wrong_place, s, text(s) + " sends over a route that does not exist");
+    return std::nullopt;
+  }
+  return Exchange::Flow{s, *sender, *receiver, way->latency};
+}
+
+void Judge::judge_flow(StepId s) {
+  const Step& step = schedule_[s];
+  Exchange& exchange = exchanges_[step.collective.index];
+  const Collective& collective = schedule_.collectives[step.collective.index];
+  if (!exchange.is_next(s)) return;  // reported as no flow of it
+  const auto finished = [this](StepId earlier) { return before_->finished(earlier); };
+  if (const std::optional<std::string> wrong = exchange.next(finished)) {
+    report(Rule::collective, s, text(s) + " " + *wrong);
+  }
+  if (exchange.carries_all()) {
+    for (const BufferId input : collective.inputs) judge_use(s, input, "sends on");
+  }
+  for (const BufferId b : schedule_.buffers_in(step.writes)) held_[b.index].readers.push_back(s);
+  for (const BufferId b : schedule_.buffers_in(step.allocates)) held_[b.index].readers.push_back(s);
+  if (exchange.ends_with(s)) judge_whole_collective(s);
+}
+
+void Judge::judge_whole_collective(StepId s) {
+  const CollectiveId id = schedule_[s].collective;
+  const Collective& collective = schedule_.collectives[id.index];
+  if (const std::optional<std::string> wrong = exchanges_[id.index].whole()) {
+    report(Rule::collective, s, "collective " + std::to_string(id.index) + ": " + *wrong);
+  }
+  judge_exchanged_value(s, collective);
+  judge_exchanged_ranges(s, collective);
+  judge_while_it_ran(s, collective);
+  give_results(s, collective);
+}
+
+/// All ranks' buffers are of one value: of one gradient for sums; of one micro-batch and replica for what is only
+/// handed round, unless it is the same in all replicas.
+void Judge::judge_exchanged_value(StepId s, const Collective& collective) {
+  const BufferId first = collective.inputs[0];
+  const Buffer& one = schedule_[first];
+  const bool sums = collective.kind == CollectiveKind::all_reduce || collective.kind == CollectiveKind::reduce_scatter;
+  if (sums && makers_[one.tensor.index].empty()) {
+    report(Rule::wrong_value, s, first, "sums, though it is no parameter's gradient,");
+  }
+  const bool of_micro_batch = per_micro_batch(graph_[one.tensor].kind);
+  bool is_lossy = false;
+  for (const std::vector<BufferId>* list : {&collective.inputs, &collective.outputs}) {
+    for (const BufferId b : *list) {
+      const Buffer& buffer = schedule_[b];
+      const bool is_input = list == &collective.inputs;
+      const bool is_same =
+          graph_[buffer.tensor].storage == graph_[one.tensor].storage &&
+          (!of_micro_batch || (buffer.micro_batch == one.micro_batch && buffer.replica == one.replica));
+      if (!is_same) report(Rule::wrong_value, s, b, "exchanges, with another value's, the");
+      if (buffer.packed) report(Rule::lossy, s, b, "exchanges the compressed");
+      if (is_input && (held_[b.index].tensors.empty() || held_[b.index].version != held_[first.index].version)) {
+        report(Rule::wrong_value, s, b, "exchanges, though it does not hold its value or another version of it,");
+      }
+      if (is_input) is_lossy |= buffer.lossy;
+      if (!is_input && is_lossy && !buffer.lossy) {
+        report(Rule::lossy, s, b, "fills from an approximation, without saying so,");
       }
     }
-    if (makers.empty()) report(Rule::collective, s, b, "ends a collective in which nobody fills");
-    Held& held = fill(s, b, sum.tensors);
-    held.makers = makers;
-    held.parts = sum.parts;
+  }
+}
+
+/// Which bytes the ranks' inputs and outputs are of, for each kind.
+void Judge::judge_exchanged_ranges(StepId s, const Collective& collective) {
+  const Ranges in = ranges_of(schedule_, collective.inputs), out = ranges_of(schedule_, collective.outputs);
+  const std::pair whole_in{in.front().first, in.back().second}, whole_out{out.front().first, out.back().second};
+  bool right = false;
+  std::string rule;
+  switch (collective.kind) {
+    case CollectiveKind::all_reduce:
+      right = all_equal(in) && in == out;
+      rule = "an all-reduce's inputs and outputs are all of the same bytes";
+      break;
+    case CollectiveKind::reduce_scatter:
+      right = all_equal(in) && are_parts(out) && whole_in == whole_out;
+      rule = "a reduce-scatter's inputs are of the same bytes, its outputs the parts of them";
+      break;
+    case CollectiveKind::all_gather:
+      right = are_parts(in) && all_equal(out) && whole_in == whole_out;
+      rule = "an all-gather's inputs are the parts of what each of its outputs holds";
+      break;
+    case CollectiveKind::broadcast:
+      right = all_equal(in) && in == out;
+      rule = "a broadcast's inputs and outputs are all of the same bytes";
+      break;
+  }
+  if (!right) report(Rule::collective, s, text(s) + " ends a collective of another kind: " + rule);
+}
+
+/// Nobody else used or changed the ranks' buffers between the collective's first flow at them and its end.
+void Judge::judge_while_it_ran(StepId s, const Collective& collective) {
+  const CollectiveId id = schedule_[s].collective;
+  std::vector<std::optional<StepId>> touched(collective.inputs.size()), filled(collective.inputs.size());  // first
+  for (const Exchange::Flow& flow : exchanges_[id.index].flows()) {
+    if (!touched[flow.from]) touched[flow.from] = flow.step;
+    if (!touched[flow.to]) touched[flow.to] = flow.step;
+    if (!filled[flow.to]) filled[flow.to] = flow.step;
+  }
+  for (std::size_t rank = 0; rank < touched.size(); ++rank) {
+    for (const BufferId b : {collective.inputs[rank], collective.outputs[rank]}) {
+      for (const StepId maker : held_[b.index].makers) {
+        if (touched[rank] && maker > *touched[rank])
+          report(Rule::not_ordered, s, b, "ends a collective that read, before it was made,");
+      }
+    }
+    const BufferId output = collective.outputs[rank];
+    if (held_[output.index].life != Life::live) {
+      report(Rule::collective, s, output, "ends a collective in which nobody fills");
+      continue;
+    }
+    for (const StepId reader : held_[output.index].readers) {
+      if (schedule_[reader].collective == id || !filled[rank] || reader < *filled[rank]) continue;
+      report(Rule::not_ordered, s, output,
+             "ends a collective that fills, while step " + std::to_string(reader.index) + " reads it,");
+    }
+  }
+}
+
+void Judge::give_results(StepId s, const Collective& collective) {
+  const CollectiveId id = schedule_[s].collective;
+  const std::size_t givers = collective.kind == CollectiveKind::broadcast ? 1 : collective.inputs.size();
+  const Held value = held_[collective.inputs[0].index];
+  const bool is_gradient = !makers_[schedule_[collective.inputs[0]].tensor.index].empty();
+  std::vector<RangedSums> sums;
+  for (const BufferId b : collective.outputs) {
+    const Buffer& output = schedule_[b];
+    const bool as_before = !sums.empty() && output.range_offset == schedule_[collective.outputs[0]].range_offset &&
+                           output.range_length == schedule_[collective.outputs[0]].range_length;
+    if (!is_gradient || as_before) {
+      sums.push_back(is_gradient ? sums.front() : RangedSums{});
+      continue;
+    }
+    RangedSums& sum = sums.emplace_back(output.range_offset, output.range_length);
+    for (std::size_t g = 0; g < givers; ++g) {
+      const BufferId input = collective.inputs[g];
+      if (!sum.add(held_[input.index].sums)) report(Rule::repeated, s, input, "sums a contribution twice, from");
+    }
+  }
+  std::vector<std::vector<StepId>> makers(collective.outputs.size());
+  for (const Exchange::Flow& flow : exchanges_[id.index].flows()) makers[flow.to].push_back(flow.step);
+  for (std::size_t rank = 0; rank < collective.outputs.size(); ++rank) {
+    Held& held = fill(s, collective.outputs[rank], value.tensors);
+    held.makers = makers[rank].empty() ? std::vector{s} : std::move(makers[rank]);
+    held.sums = std::move(sums[rank]);
+    held.version = value.version;
     held.from = id;
+  }
+}
+
+/// A reader of a result waits until every rank that it depends on has given its part; of an all-reduce its own rank
+/// too, whose part may come back with the others'.
+void Judge::judge_result_of_collective(StepId s, BufferId b) {
+  const CollectiveId from = held_[b.index].from;
+  const Exchange& exchange = exchanges_[from.index];
+  const Collective& collective = schedule_.collectives[from.index];
+  const std::uint32_t own = exchange.rank_of(b).value_or(0);
+  const bool needs_own = collective.kind == CollectiveKind::all_reduce;
+  std::vector<bool> given(collective.inputs.size(), false);
+  for (const Exchange::Flow& flow : exchange.flows()) {
+    if (!given[flow.from]) given[flow.from] = before_->finished(flow.step);
+  }
+  for (std::uint32_t rank = 0; rank < given.size(); ++rank) {
+    if (given[rank] || !(rank == own ? needs_own : exchange.needs(own, rank))) continue;
+    report(Rule::collective, s, b,
+           "reads, before the collective has had " + text(collective.inputs[rank]) + ", its result");
   }
 }
 

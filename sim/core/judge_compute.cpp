@@ -1,8 +1,8 @@
 // Compute steps: an op reads exactly the values it needs and fills exactly what it makes.
 
-#include "sim/core/judge.h"
-
 #include <algorithm>
+
+#include "sim/core/judge.h"
 
 namespace plimsoll {
 
@@ -20,20 +20,26 @@ void Judge::judge_compute(StepId s) {
   load_input(s, op);
   for (const TensorId t : op.inputs) judge_input(s, t, given, readable);
   judge_outputs(s, op);
-  const std::uint32_t times = ++ran_[{step.op.index, step.micro_batch, step.replica}];
+  const std::uint32_t times = ++ran_[run_of(step)];
   if (times > 1 && (op.phase == Phase::update || !op.recomputable)) {
-    report(Rule::repeated, s, std::nullopt, text(s) + " repeats an op that must run once");
+    report(Rule::repeated, s, text(s) + " repeats an op that must run once");
   }
-  if (step.micro_batch >= schedule_.micro_batches || step.replica >= schedule_.replicas) {
-    report(Rule::malformed, s, std::nullopt, text(s) + " is of a micro-batch or replica that does not exist");
-  }
+  judge_label(s, times > 1);
+}
+
+std::size_t Judge::run_of(const Step& step) const {
+  return first_run_[step.op.index] + std::size_t{step.micro_batch} * schedule_.replicas + step.replica;
 }
 
 void Judge::load_input(StepId s, const Op& op) {
   for (const BufferId b : schedule_.buffers_in(schedule_[s].allocates)) {
     const TensorId t = schedule_[b].tensor;
     if (graph_[t].kind != TensorKind::input) continue;
-    if (std::ranges::find(op.inputs, t) != op.inputs.end()) fill(s, b, {t});
+    if (std::ranges::find(op.inputs, t) == op.inputs.end()) continue;
+    fill(s, b, {t});
+    Bytes& loaded = places_[place_of(b)].loaded;
+    loaded += schedule_[b].range_length;
+    if (loaded > graph_[t].bytes) report(Rule::repeated, s, b, "loads the network's input a second time, into");
   }
 }
 
@@ -61,7 +67,9 @@ void Judge::judge_input(StepId s, TensorId t, const std::vector<BufferId>& given
       why = "which has been updated already";
     } else {
       if (buffer.packed) report(Rule::lossy, s, b, "computes on compressed");
-      if (graph_[t].kind == TensorKind::parameter_gradient) judge_contributions(s, b);
+      if (graph_[t].kind == TensorKind::parameter_gradient && !complete(b)) {
+        report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
+      }
       if (step_is_update(s)) used_.insert({t, step.replica});
       ranges.emplace_back(buffer.range_offset.count, buffer.range_length.count);
     }
@@ -69,16 +77,14 @@ void Judge::judge_input(StepId s, TensorId t, const std::vector<BufferId>& given
   if (ranges.empty() && wrong) {
     return report(Rule::wrong_value, s, wrong, text(s) + " needs " + name + " but reads " + text(*wrong) + " " + why);
   }
-  if (ranges.empty()) {
-    return report(Rule::missing_input, s, std::nullopt, text(s) + " does not read " + name + ", which it needs");
-  }
+  if (ranges.empty()) return report(Rule::missing_input, s, text(s) + " does not read " + name + ", which it needs");
   std::ranges::sort(ranges);
   std::int64_t covered = 0;
   for (const auto& [offset, length] : ranges) {
     if (offset <= covered) covered = std::max(covered, offset + length);
   }
   if (covered < graph_[t].bytes.count) {
-    report(Rule::missing_input, s, std::nullopt,
+    report(Rule::missing_input, s,
            text(s) + " reads only a part of " + name + ": bytes from " + std::to_string(covered) + " on are missing");
   }
 }
@@ -89,12 +95,10 @@ bool Judge::step_is_update(StepId s) const {
 
 void Judge::judge_outputs(StepId s, const Op& op) {
   const Step& step = schedule_[s];
-  const auto reads = schedule_.buffers_in(step.reads);
   const auto writes = schedule_.buffers_in(step.writes);
-  const auto allocates = schedule_.buffers_in(step.allocates);
   std::vector<TensorId> made = op.outputs;
   made.insert(made.end(), op.mutates.begin(), op.mutates.end());
-  for (const auto list : {writes, allocates}) {
+  for (const auto list : {writes, schedule_.buffers_in(step.allocates)}) {
     for (const BufferId b : list) {
       const Buffer& buffer = schedule_[b];
       const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[buffer.tensor].storage; };
@@ -106,18 +110,42 @@ void Judge::judge_outputs(StepId s, const Op& op) {
         continue;
       }
       if (!belongs(buffer, step)) report(Rule::wrong_output, s, b, "fills another micro-batch's or replica's");
+      if (buffer.packed) report(Rule::lossy, s, b, "fills with plain values the compressed");
       fill_output(s, op, b);
     }
   }
   for (const TensorId t : op.mutates) {
     const bool written = std::ranges::any_of(
         writes, [&](BufferId b) { return graph_[schedule_[b].tensor].storage == graph_[t].storage; });
-    if (!written) {
-      report(Rule::wrong_output, s, std::nullopt, text(s) + " changes '" + graph_[t].name + "' without writing it");
-    }
+    if (!written) report(Rule::wrong_output, s, text(s) + " changes '" + graph_[t].name + "' without writing it");
   }
-  for (const TensorId t : op.outputs) {  // views: another tensor in a buffer that is only read
-    for (const BufferId b : reads) {
+  judge_filled(s, op);
+  judge_views(s, op);
+}
+
+/// Every output is filled, or is there already: a view, or what another run has made. What is only saved may be left
+/// out; the op's cost is then that of a run that keeps nothing.
+void Judge::judge_filled(StepId s, const Op& op) {
+  const Step& step = schedule_[s];
+  for (const TensorId t : op.outputs) {
+    if (graph_[t].bytes == Bytes{0} || std::ranges::find(op.saved, t) != op.saved.end()) continue;
+    Bytes filled;
+    for (const Slice& slice : {step.writes, step.allocates}) {
+      for (const BufferId b : schedule_.buffers_in(slice)) {
+        if (graph_[schedule_[b].tensor].storage == graph_[t].storage) filled += schedule_[b].range_length;
+      }
+    }
+    if (filled >= graph_[t].bytes) continue;
+    if (filled == Bytes{0} && is_live(t, step)) continue;
+    report(Rule::wrong_output, s, text(s) + " makes '" + graph_[t].name + "', but fills no buffer with all of it");
+  }
+}
+
+/// Another tensor in a buffer that is only read.
+void Judge::judge_views(StepId s, const Op& op) {
+  const Step& step = schedule_[s];
+  for (const TensorId t : op.outputs) {
+    for (const BufferId b : schedule_.buffers_in(step.reads)) {
       if (graph_[schedule_[b].tensor].storage != graph_[t].storage || !belongs(schedule_[b], step)) continue;
       std::vector<TensorId>& tensors = held_[b.index].tensors;
       if (std::ranges::find(tensors, t) == tensors.end()) tensors.push_back(t);
@@ -134,26 +162,26 @@ void Judge::fill_output(StepId s, const Op& op, BufferId b) {
   }
   const TensorKind kind = graph_[buffer.tensor].kind;
   if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
-  const bool changed = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> parts = std::move(held_[b.index].parts);
   Held& held = fill(s, b, tensors);
+  const bool changed = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
   if (changed && ++held.version > 1) report(Rule::repeated, s, b, "updates again");
-  if (kind != TensorKind::parameter_gradient) return;
-  held.parts = std::move(parts);
-  if (!held.parts.insert({step.op.index, step.micro_batch, step.replica}).second) {
+  if (kind == TensorKind::parameter_gradient && !held.sums.add(contribution(step, buffer.tensor))) {
     report(Rule::repeated, s, b, "adds its contribution a second time to");
   }
 }
 
-bool Judge::complete(BufferId b) const {
-  const auto makers = makers_.find(schedule_[b].tensor);
-  if (makers == makers_.end()) return true;
-  const std::size_t expected = makers->second.size() * schedule_.micro_batches * schedule_.replicas;
-  return held_[b.index].parts.size() == expected;
+/// Which of the contributions to the gradient the step's is.
+std::size_t Judge::contribution(const Step& step, TensorId gradient) const {
+  const std::vector<OpId>& makers = makers_[gradient.index];
+  const auto maker = std::ranges::lower_bound(makers, step.op);
+  const bool is_maker = maker != makers.end() && *maker == step.op;
+  const std::size_t among = is_maker ? static_cast<std::size_t>(maker - makers.begin()) : makers.size();
+  return (std::size_t{step.replica} * schedule_.micro_batches + step.micro_batch) * (makers.size() + 1) + among;
 }
 
-void Judge::judge_contributions(StepId s, BufferId b) {
-  if (!complete(b)) report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
+bool Judge::complete(BufferId b) const {
+  const std::size_t makers = makers_[schedule_[b].tensor.index].size();
+  return held_[b.index].sums.all_have(makers * schedule_.micro_batches * schedule_.replicas);
 }
 
 }  // namespace plimsoll

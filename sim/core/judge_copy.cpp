@@ -5,11 +5,17 @@
 
 namespace plimsoll {
 
+bool Judge::adds_gradients(const Step& step) const {
+  if (step.op != no_op || step.work.is_transfer() || step.reads.count != 1 || step.writes.count != 1) return false;
+  const TensorId t = schedule_[schedule_.buffers_in(step.writes)[0]].tensor;
+  return step.allocates.count == 0 && graph_[t].kind == TensorKind::parameter_gradient;
+}
+
 bool Judge::judge_pair(StepId s) {
   const Step& step = schedule_[s];
   const std::size_t filled = step.writes.count + step.allocates.count;
   if (step.reads.count != 1 || filled != 1) {
-    report(Rule::malformed, s, std::nullopt, text(s) + " must read one buffer and fill one");
+    report(Rule::malformed, s, text(s) + " must read one buffer and fill one");
     return false;
   }
   const BufferId from = schedule_.buffers_in(step.reads)[0];
@@ -20,18 +26,16 @@ bool Judge::judge_pair(StepId s) {
                           source.micro_batch == target.micro_batch && source.replica == target.replica;
   const bool inside = target.range_offset >= source.range_offset &&
                       target.range_offset + target.range_length <= source.range_offset + source.range_length;
-  if (!same_value || !inside) report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
+  if (!same_value || !inside || held_[from.index].tensors.empty())
+    report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
   if (source.lossy && !target.lossy) report(Rule::lossy, s, to, "fills from an approximation, without saying so,");
   const Held copied = held_[from.index];
-  const bool adds = !step.work.is_transfer() && step.writes.count == 1 &&
-                    graph_[target.tensor].kind == TensorKind::parameter_gradient;
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> parts;
-  if (adds) parts = std::move(held_[to.index].parts);
+  const bool adds = adds_gradients(step);
+  if (adds && (source.packed || target.packed)) report(Rule::lossy, s, to, "adds compressed values to");
+  const RangedSums before = adds ? held_[to.index].sums : RangedSums{};
   Held& held = fill(s, to, copied.tensors);
-  for (const auto& part : copied.parts) {
-    if (!parts.insert(part).second) report(Rule::repeated, s, to, "adds a contribution a second time to");
-  }
-  held.parts = std::move(parts);
+  if (!makers_[target.tensor.index].empty()) held.sums = copied.sums.within(target.range_offset, target.range_length);
+  if (adds && !held.sums.add(before)) report(Rule::repeated, s, to, "adds a contribution a second time to");
   held.version = copied.version;
   return true;
 }
@@ -45,7 +49,6 @@ void Judge::judge_copy(StepId s) {
   if (schedule_[from].memory != ends.from) report(Rule::wrong_place, s, from, "copies from elsewhere than");
   if (schedule_[to].memory != ends.to) report(Rule::wrong_place, s, to, "copies to elsewhere than");
   if (schedule_[from].packed != schedule_[to].packed) report(Rule::lossy, s, to, "changes the form of");
-  if (step.work.bytes < schedule_[to].bytes) report(Rule::wrong_value, s, to, "moves fewer bytes than are in");
 }
 
 void Judge::judge_conversion(StepId s) {

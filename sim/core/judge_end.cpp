@@ -1,40 +1,62 @@
 // The whole: every op has run, every gradient is complete, the next iteration finds what this one found.
 
-#include "sim/core/judge.h"
-
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "sim/core/judge.h"
+
 namespace plimsoll {
+namespace {
+
+using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
+
+bool cover(Ranges ranges, std::int64_t bytes) {
+  std::ranges::sort(ranges);
+  std::int64_t covered = 0;
+  for (const auto& [from, to] : ranges) {
+    if (from <= covered) covered = std::max(covered, to);
+  }
+  return !ranges.empty() && covered >= bytes;
+}
+
+}  // namespace
 
 void Judge::judge_completeness() {
   for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
     const Op& op = graph_.ops[o];
-    const std::uint32_t micro_batches = op.phase == Phase::update ? 1 : schedule_.micro_batches;
-    for (std::uint32_t m = 0; m < micro_batches; ++m) {
-      for (std::uint32_t r = 0; r < schedule_.replicas; ++r) {
-        if (ran_.contains({static_cast<std::uint32_t>(o), m, r})) continue;
-        report(Rule::incomplete, std::nullopt, std::nullopt,
-               "'" + op.name + "' never runs for micro-batch " + std::to_string(m));
-      }
+    const std::size_t runs =
+        (op.phase == Phase::update ? 1 : std::size_t{schedule_.micro_batches}) * schedule_.replicas;
+    for (std::size_t run = 0; run < runs && found_.size() < limit_; ++run) {
+      if (ran_[first_run_[o] + run] > 0) continue;
+      report(Rule::incomplete, std::nullopt, std::nullopt,
+             "'" + op.name + "' never runs for micro-batch " + std::to_string(run / schedule_.replicas));
     }
   }
-  std::map<std::pair<TensorId, std::uint32_t>, bool> done;
-  for (const auto& [tensor, makers] : makers_) {
-    for (std::uint32_t r = 0; r < schedule_.replicas; ++r) done[{tensor, r}] = false;
-  }
-  for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
-    const auto id = id_at<BufferId>(b);
-    const auto place = done.find({schedule_[id].tensor, schedule_[id].replica});
-    if (place != done.end() && held_[b].life == Life::live && complete(id)) place->second = true;
-  }
-  for (const auto& [gradient, is_done] : done) {
-    if (is_done || used_.contains(gradient)) continue;
-    report(Rule::incomplete, std::nullopt, std::nullopt,
-           "'" + graph_[gradient.first].name + "' does not end with all contributions of replica " +
-               std::to_string(gradient.second));
-  }
+  judge_final_gradients();
   judge_next_iteration();
+}
+
+void Judge::judge_final_gradients() {
+  std::map<std::pair<TensorId, std::uint32_t>, Ranges> complete_ranges;  // by gradient and replica
+  for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
+    const Buffer& buffer = schedule_.buffers[b];
+    if (makers_[buffer.tensor.index].empty() || buffer.packed || held_[b].life != Life::live) continue;
+    if (!complete(id_at<BufferId>(b))) continue;
+    complete_ranges[{buffer.tensor, buffer.replica}].emplace_back(buffer.range_offset.count,
+                                                                  (buffer.range_offset + buffer.range_length).count);
+  }
+  for (std::size_t t = 0; t < makers_.size(); ++t) {
+    if (makers_[t].empty()) continue;
+    for (std::uint32_t r = 0; r < schedule_.replicas && found_.size() < limit_; ++r) {
+      const std::pair gradient{id_at<TensorId>(t), r};
+      const auto ranges = complete_ranges.find(gradient);
+      if (ranges != complete_ranges.end() && cover(ranges->second, graph_.tensors[t].bytes.count)) continue;
+      if (used_.contains(gradient)) continue;
+      report(Rule::incomplete, std::nullopt, std::nullopt,
+             "'" + graph_.tensors[t].name + "' does not end with all contributions of replica " + std::to_string(r));
+    }
+  }
 }
 
 void Judge::judge_next_iteration() {
@@ -44,7 +66,7 @@ void Judge::judge_next_iteration() {
   }
   for (const BufferId b : schedule_.resident) {
     const TensorKind kind = graph_[schedule_[b].tensor].kind;
-    if (kind != TensorKind::parameter && kind != TensorKind::optimizer_state) continue;
+    if (kind == TensorKind::input) continue;
     if (held_[b.index].life != Life::live) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " is there at the start but not at the end");
     } else if (updated.contains(schedule_[b].tensor) && held_[b.index].version == 0) {

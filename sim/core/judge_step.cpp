@@ -1,8 +1,8 @@
 // One step: residency and order of what it reads, writes and frees.
 
-#include "sim/core/judge.h"
-
 #include <algorithm>
+
+#include "sim/core/judge.h"
 
 namespace plimsoll {
 
@@ -15,13 +15,10 @@ void Judge::judge(StepId s) {
     judge_use(s, b, "writes");
     judge_after_readers(s, b);
   }
-  for (const BufferId b : schedule_.buffers_in(step.allocates)) {
-    Held& held = held_[b.index];
-    if (held.life != Life::unborn) report(Rule::malformed, s, b, "allocates again");
-    held.life = Life::live;
-  }
+  for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(s, b);
+  judge_cost(s);
   if (step.collective != no_collective) {
-    judge_collective(s);
+    judge_flow(s);
   } else if (step.work.is_transfer()) {
     judge_copy(s);
   } else if (step.op != no_op) {
@@ -31,10 +28,6 @@ void Judge::judge(StepId s) {
   }
   for (const BufferId b : reads) held_[b.index].readers.push_back(s);
   for (const BufferId b : schedule_.buffers_in(step.frees)) judge_free(s, b);
-}
-
-bool Judge::ordered(StepId earlier, StepId later) const {
-  return earlier == later || (*before_)(earlier, later);
 }
 
 bool Judge::same_collective(StepId a, StepId b) const {
@@ -50,17 +43,7 @@ void Judge::judge_use(StepId s, BufferId b, const std::string& verb) {
     report(Rule::not_ordered, s, b,
            verb + ", without waiting for step " + std::to_string(maker.index) + " that makes it,");
   }
-  if (held.from == no_collective || schedule_[s].collective == held.from) return;
-  const Collective& collective = schedule_.collectives[held.from.index];
-  for (const BufferId input : collective.inputs) {
-    const auto& steps = steps_of_collective_[held.from.index];
-    const bool contributed = std::ranges::any_of(steps, [&](StepId c) {
-      const auto read = schedule_.buffers_in(schedule_[c].reads);
-      return std::ranges::find(read, input) != read.end() && (*before_)(c, s);
-    });
-    if (!contributed)
-      report(Rule::collective, s, b, "reads, before the collective has had " + text(input) + ", its result");
-  }
+  if (held.from != no_collective && schedule_[s].collective != held.from) judge_result_of_collective(s, b);
 }
 
 void Judge::judge_after_readers(StepId s, BufferId b) {
@@ -69,6 +52,13 @@ void Judge::judge_after_readers(StepId s, BufferId b) {
     report(Rule::not_ordered, s, b,
            "overwrites, without waiting for its reader step " + std::to_string(reader.index) + ",");
   }
+}
+
+void Judge::allocate(StepId s, BufferId b) {
+  Held& held = held_[b.index];
+  if (held.life != Life::unborn) report(Rule::malformed, s, b, "allocates again");
+  held.life = Life::live;
+  ++places_[place_of(b)].live;
 }
 
 void Judge::judge_free(StepId s, BufferId b) {
@@ -82,9 +72,10 @@ void Judge::judge_free(StepId s, BufferId b) {
     }
   }
   held.life = Life::dead;
+  --places_[place_of(b)].live;
 }
 
-Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
+Judge::Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
   Held& held = held_[b.index];
   held.tensors = std::move(tensors);
   held.makers = {s};
@@ -95,12 +86,33 @@ Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
 
 std::optional<MemoryId> Judge::own_memory(const Step& step) const {
   const Stream& stream = schedule_[step.stream];
-  return stream.kind == StreamKind::host ? hosts_[stream.device.index] : platform_[stream.device].memory;
+  return stream.kind == StreamKind::host ? host_of(stream.device) : platform_[stream.device].memory;
 }
 
 bool Judge::belongs(const Buffer& buffer, const Step& step) const {
   return buffer.replica == step.replica &&
          (!per_micro_batch(graph_[buffer.tensor].kind) || buffer.micro_batch == step.micro_batch);
+}
+
+std::size_t Judge::PlaceHash::operator()(const Place& p) const {
+  const std::uint64_t a = (std::uint64_t{p.storage} << 32U) ^ p.micro_batch;
+  const std::uint64_t b = (std::uint64_t{p.replica} << 32U) ^ p.memory;
+  return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b);
+}
+
+bool Judge::is_live(TensorId t, const Step& step) const {
+  const std::optional<MemoryId> memory = own_memory(step);
+  const std::uint32_t micro_batch = per_micro_batch(graph_[t].kind) ? step.micro_batch : 0;
+  if (!memory) return false;
+  const auto there = places_.find({graph_[t].storage.index, micro_batch, step.replica, memory->index});
+  return there != places_.end() && there->second.live > 0;
+}
+
+Judge::Place Judge::place_of(BufferId b) const {
+  const Buffer& buffer = schedule_[b];
+  const Tensor& tensor = graph_[buffer.tensor];
+  const std::uint32_t micro_batch = per_micro_batch(tensor.kind) ? buffer.micro_batch : 0;
+  return {tensor.storage.index, micro_batch, buffer.replica, buffer.memory.index};
 }
 
 }  // namespace plimsoll

@@ -47,4 +47,15 @@ std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, c
   return peak;
 }
 
+std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform& platform, std::optional<Bytes> budget) {
+  EXPECTS(peaks.size() == platform.memories.size());
+  std::vector<Overfull> memories;
+  for (std::size_t m = 0; m < peaks.size(); ++m) {
+    const Memory& memory = platform.memories[m];
+    const std::optional<Bytes> limit = memory.device && budget ? budget : memory.capacity;
+    if (limit && peaks[m] > *limit) memories.push_back({id_at<MemoryId>(m), peaks[m], *limit});
+  }
+  return memories;
+}
+
 }  // namespace plimsoll

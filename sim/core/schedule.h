@@ -85,7 +85,8 @@ struct Step {
   std::uint32_t micro_batch = 0, replica = 0;
   CollectiveId collective = no_collective;
   Work work;
-  Bytes workspace;  ///< in the memory of the stream's device, from start to finish
+  Bytes workspace;        ///< in the memory of the stream's device, from start to finish
+  bool measured = false;  ///< `work` and `workspace` were measured: check() does not hold them against the model
   Slice reads;      ///< buffers whose contents it needs
   Slice writes;     ///< existing buffers that it changes (accumulation, update, in-place)
   Slice allocates;  ///< buffers that become live when it starts and that it fills

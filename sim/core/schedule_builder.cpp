@@ -94,6 +94,7 @@ Schedule ScheduleBuilder::finish() {
                                .collective = from.collective,
                                .work = from.work,
                                .workspace = from.workspace,
+                               .measured = from.measured,
                                .reads = append(schedule_.buffer_list, from.reads),
                                .writes = append(schedule_.buffer_list, from.writes),
                                .allocates = append(schedule_.buffer_list, from.allocates),

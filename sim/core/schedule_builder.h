@@ -24,6 +24,7 @@ struct NewStep {
   std::vector<BufferId> reads, writes, allocates;
   std::vector<StepId> waits;  ///< duplicates and the predecessor on the same stream are dropped
   CollectiveId collective = no_collective;
+  bool measured = false;
 };
 
 class ScheduleBuilder {

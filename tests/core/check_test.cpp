@@ -4,121 +4,10 @@
 
 #include <algorithm>
 
-#include "sim/core/check.h"
-#include "sim/core/schedule_builder.h"
-#include "tests/generate/problems.h"
+#include "tests/core/draft.h"
 
 namespace plimsoll {
 namespace {
-
-/// input x -> f -> a; b reads a and w and makes w's gradient; the update changes w.
-Graph small_graph() {
-  Graph graph;
-  graph.name = "small";
-  const auto tensor = [&](const std::string& name, TensorKind kind) {
-    graph.tensors.push_back(
-        {.name = name, .kind = kind, .bytes = Bytes{8}, .storage = id_at<StorageId>(graph.storages++)});
-    return id_at<TensorId>(graph.tensors.size() - 1);
-  };
-  const TensorId x = tensor("x", TensorKind::input), w = tensor("w", TensorKind::parameter);
-  const TensorId a = tensor("a", TensorKind::activation), g = tensor("gradient of w", TensorKind::parameter_gradient);
-  graph.ops.push_back({.name = "f", .phase = Phase::forward, .duration = Seconds{1}, .inputs = {x, w}, .outputs = {a}});
-  graph.ops.push_back(
-      {.name = "b", .phase = Phase::backward, .duration = Seconds{2}, .inputs = {a, x}, .outputs = {g}});
-  graph.ops.push_back({.name = "update of w",
-                       .phase = Phase::update,
-                       .duration = Seconds{1},
-                       .inputs = {w, g},
-                       .mutates = {w},
-                       .recomputable = false});
-  return graph;
-}
-
-constexpr TensorId x{0}, w{1}, a{2}, g{3};
-constexpr OpId f{0}, b{1}, update{2};
-
-/// The legal schedule of two micro-batches, with `a` of the first one offloaded and brought back. Steps:
-/// 0 f(0), 1 offload a(0), 2 f(1), 3 b(1), 4 prefetch a(0), 5 b(0), 6 update.
-struct Draft {
-  Graph graph = small_graph();
-  Platform platform = gpus({.count = 2});
-  ScheduleBuilder builder;
-  StreamId compute, out, in;
-  BufferId weight, gradient, x0, x1, a0, a1, a0_host, a0_back;
-  std::vector<NewStep> steps;
-
-  Draft() {
-    compute = builder.stream(DeviceId{0}, StreamKind::compute);
-    out = builder.stream(DeviceId{0}, StreamKind::device_to_host);
-    in = builder.stream(DeviceId{0}, StreamKind::host_to_device);
-    weight = buffer(w, 0, 0);
-    gradient = buffer(g, 0, 0);
-    x0 = buffer(x, 0, 0);
-    x1 = buffer(x, 1, 0);
-    a0 = buffer(a, 0, 0);
-    a1 = buffer(a, 1, 0);
-    a0_host = buffer(a, 0, 2);
-    a0_back = buffer(a, 0, 0);
-    const RouteId to_host = builder.route(MemoryId{0}, MemoryId{2}),
-                  from_host = builder.route(MemoryId{2}, MemoryId{0});
-    const Work copy_out{.bytes = Bytes{8}, .route = to_host}, copy_in{.bytes = Bytes{8}, .route = from_host};
-    steps = {
-        {.kind = StepKind::forward, .stream = compute, .op = f, .reads = {weight}, .allocates = {x0, a0}},
-        {.kind = StepKind::offload,
-         .stream = out,
-         .work = copy_out,
-         .reads = {a0},
-         .allocates = {a0_host},
-         .waits = {StepId{0}}},
-        {.kind = StepKind::forward,
-         .stream = compute,
-         .op = f,
-         .micro_batch = 1,
-         .reads = {weight},
-         .allocates = {x1, a1}},
-        {.kind = StepKind::backward,
-         .stream = compute,
-         .op = b,
-         .micro_batch = 1,
-         .reads = {a1, x1},
-         .allocates = {gradient}},
-        {.kind = StepKind::prefetch,
-         .stream = in,
-         .work = copy_in,
-         .reads = {a0_host},
-         .allocates = {a0_back},
-         .waits = {StepId{1}, StepId{3}}},
-        {.kind = StepKind::backward,
-         .stream = compute,
-         .op = b,
-         .reads = {a0_back, x0},
-         .writes = {gradient},
-         .waits = {StepId{4}}},
-        {.kind = StepKind::update, .stream = compute, .op = update, .reads = {gradient}, .writes = {weight}},
-    };
-  }
-
-  BufferId buffer(TensorId t, std::uint32_t micro_batch, std::uint32_t memory) {
-    return builder.buffer({.tensor = t, .micro_batch = micro_batch, .memory = MemoryId{memory}, .bytes = Bytes{8}});
-  }
-
-  Schedule schedule() {
-    builder.resident(weight);
-    for (const NewStep& step : steps) builder.add(step);
-    Schedule made = builder.finish();
-    made.micro_batches = 2;
-    return made;
-  }
-
-  std::vector<Violation> judged() { return check(schedule(), graph, platform); }
-};
-
-bool reports(const std::vector<Violation>& found, Rule rule, std::optional<std::uint32_t> step = {},
-             std::optional<BufferId> buffer = {}) {
-  return std::ranges::any_of(found, [&](const Violation& v) {
-    return v.rule == rule && (!step || (v.step && v.step->index == *step)) && (!buffer || v.buffer == buffer);
-  });
-}
 
 TEST_CASE("the schedule that the other tests break is legal", "[check]") {
   CHECK(Draft{}.judged().empty());
@@ -201,8 +90,11 @@ TEST_CASE("check names an input that is not read", "[check]") {
 
 TEST_CASE("check names a part of an input that is missing", "[check]") {
   Draft draft;
+  const BufferId rest = draft.builder.buffer(
+      {.tensor = Draft::a, .micro_batch = 1, .memory = MemoryId{0}, .bytes = Bytes{3}, .range_offset = Bytes{5}});
+  draft.steps[2].allocates.push_back(rest);
   Schedule schedule = draft.schedule();
-  schedule.buffers[draft.a1.index].range_length = Bytes{5};
+  schedule.buffers[draft.a1.index].bytes = schedule.buffers[draft.a1.index].range_length = Bytes{5};
   const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
   CHECK(reports(found, Rule::missing_input, 3));
   CHECK(found.at(0).what == "step 3 ('b', micro-batch 1) reads only a part of 'a': bytes from 5 on are missing");
@@ -217,7 +109,7 @@ TEST_CASE("check names a value of the wrong micro-batch", "[check]") {
 TEST_CASE("check names a value that has been updated already", "[check]") {
   Draft draft;
   draft.steps.push_back(
-      {.kind = StepKind::recompute, .stream = draft.compute, .op = f, .reads = {draft.weight, draft.x0}});
+      {.kind = StepKind::recompute, .stream = draft.compute, .op = Draft::f, .reads = {draft.weight, draft.x0}});
   CHECK(reports(draft.judged(), Rule::wrong_value, 7, draft.weight));
 }
 
@@ -243,7 +135,7 @@ TEST_CASE("check names a free that does not wait for a reader on another stream"
 
 TEST_CASE("check names a buffer that is filled with what its op does not make", "[check]") {
   Draft draft;
-  const BufferId stray = draft.buffer(g, 0, 0);
+  const BufferId stray = draft.buffer(Draft::g, 0, 0);
   draft.steps[2].allocates.push_back(stray);
   CHECK(reports(draft.judged(), Rule::wrong_output, 2, stray));
 }
@@ -251,7 +143,7 @@ TEST_CASE("check names a buffer that is filled with what its op does not make", 
 TEST_CASE("check names an output in another micro-batch's buffer, and a change that is not written", "[check]") {
   SECTION("micro-batch") {
     Draft draft;
-    const BufferId stray = draft.buffer(a, 0, 0);
+    const BufferId stray = draft.buffer(Draft::a, 0, 0);
     draft.steps[2].allocates = {draft.x1, stray};
     draft.steps[3].reads = {stray, draft.x1};
     CHECK(reports(draft.judged(), Rule::wrong_output, 2, stray));
@@ -316,37 +208,6 @@ TEST_CASE("check names an op that never runs and a gradient without all contribu
   CHECK(reports(found, Rule::incomplete, 5, draft.gradient));  // the update reads it too early
   CHECK(std::ranges::any_of(found, [](const Violation& v) { return v.what == "'b' never runs for micro-batch 0"; }));
 }
-
-/// The update on the host, on a copy of the weight that is there from the start: 6 the gradient's copy, 7 update, 8 the
-/// new weight's copy back.
-struct HostDraft : Draft {
-  BufferId weight_on_host, gradient_on_host;
-
-  HostDraft() {
-    weight_on_host = buffer(w, 0, 2);
-    gradient_on_host = buffer(g, 0, 2);
-    builder.resident(weight_on_host);
-    steps.pop_back();
-    steps.push_back({.kind = StepKind::offload,
-                     .stream = out,
-                     .work = {.bytes = Bytes{8}, .route = builder.route(MemoryId{0}, MemoryId{2})},
-                     .reads = {gradient},
-                     .allocates = {gradient_on_host},
-                     .waits = {StepId{5}}});
-    steps.push_back({.kind = StepKind::update,
-                     .stream = builder.stream(DeviceId{0}, StreamKind::host),
-                     .op = update,
-                     .reads = {gradient_on_host},
-                     .writes = {weight_on_host},
-                     .waits = {StepId{6}}});
-    steps.push_back({.kind = StepKind::prefetch,
-                     .stream = in,
-                     .work = {.bytes = Bytes{8}, .route = builder.route(MemoryId{2}, MemoryId{0})},
-                     .reads = {weight_on_host},
-                     .writes = {weight},
-                     .waits = {StepId{5}, StepId{7}}});
-  }
-};
 
 TEST_CASE("an update may run on the host, where its values are", "[check]") {
   CHECK(HostDraft{}.judged().empty());

@@ -102,8 +102,12 @@ TEST_CASE("a reader that waits for one of the ring's flows only is too early", "
       const BufferId gradient =
           builder.buffer({.tensor = TensorId{1}, .replica = d, .memory = MemoryId{d}, .bytes = gradient_bytes});
       const StreamId stream = builder.stream(DeviceId{d}, StreamKind::compute);
-      const StepId step = builder.add(
-          {.kind = StepKind::backward, .stream = stream, .op = OpId{0}, .replica = d, .allocates = {input, gradient}});
+      const StepId step = builder.add({.kind = StepKind::backward,
+                                       .stream = stream,
+                                       .op = OpId{0},
+                                       .replica = d,
+                                       .work = {.seconds = Seconds{1}},
+                                       .allocates = {input, gradient}});
       ranks.push_back({DeviceId{d}, gradient, {step}});
     }
     const std::vector<StepId> flows = ring_all_reduce(builder, made.platform, ranks, Collectives::aggregated);
@@ -112,6 +116,7 @@ TEST_CASE("a reader that waits for one of the ring's flows only is too early", "
                    .stream = builder.stream(DeviceId{d}, StreamKind::compute),
                    .op = OpId{1},
                    .replica = d,
+                   .work = {.seconds = Seconds{1}},
                    .reads = {ranks[d].buffer},
                    .waits = all ? flows : std::vector{flows[1 - d]}});  // the flow that ends here
     }

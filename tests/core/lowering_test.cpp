@@ -116,6 +116,23 @@ TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lower
   CHECK(timeline.peaks[2].bytes == Bytes{2'000'000'000});          // on the host
 }
 
+TEST_CASE("a wait for an offloaded tensor that was dropped is also for the step that frees it", "[lowering]") {
+  const Problem problem = problem_of(row_of_ops(3), gpus({}));
+  const Partition partition = one_device(problem.graph, 1, 1);
+  Tape tape;
+  const TensorId t1{1};
+  tape.actions = {compute(OpId{0}), on_tensor(ActionKind::offload, t1), compute(OpId{1}),
+                  on_tensor(ActionKind::drop, t1), on_tensor(ActionKind::wait, t1), compute(OpId{2})};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  const Timeline timeline = simulate_event(schedule, problem.platform);
+  CHECK(timeline.makespan == Seconds{3});
+  // o1 has t0, t1 and t2; o2 has t0, t2 and t3. With t1 still there it would be 16 bytes.
+  CHECK(timeline.peaks[0].bytes == Bytes{12});
+}
+
 TEST_CASE("a platform without a way to a host is refused by name", "[lowering]") {
   Problem problem = problem_of(even_chain(2), gpus({}));
   problem.platform.links.clear();

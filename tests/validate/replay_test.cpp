@@ -52,8 +52,8 @@ TEST_CASE("an op of a kind that has no kernel is named with its step", "[validat
 
 TEST_CASE("a trace whose bytes are not those of the network here is refused", "[validate]") {
   Training training = training_of(small_mlp, one_gpu());
-  const PlanOutcome outcome = planned(training.problem, "store_all");
   training.problem.graph.ops[0].workspace += Bytes{64};
+  const PlanOutcome outcome = planned(training.problem, "store_all");
   const std::string why = complaint(training, std::get<Plan>(outcome).schedule);
   CHECK(why.starts_with("network '" + small_mlp + "': the workspace of 'layer0' has "));
 }

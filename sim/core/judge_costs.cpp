@@ -1,0 +1,259 @@
+// Costs: durations, workspaces, bytes moved and kinds of streams that the file states, against those of the trace on
+// the platform, worked out here a second time. Steps that declare `measured` may state other times and workspaces.
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/core/judge.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double rounding = 1e-9;  // relative: the same sum, added in another order and written as text
+
+bool same(Seconds stated, std::optional<double> seconds) {
+  return seconds && std::abs(stated.value - *seconds) <= rounding * std::abs(*seconds);
+}
+
+/// An op, or another implementation of it, without what it is called.
+struct Cost {
+  std::optional<Seconds> seconds;
+  std::optional<Flops> flops;
+  std::optional<Bytes> moved;
+};
+
+/// What the trace says where it was measured; elsewhere the longer of computing and moving, and a launch.
+std::optional<double> seconds_of(const Cost& cost, const Source& source, const Device& device) {
+  const bool as_measured = device.takes_trace_times || (!source.device.empty() && source.device == device.model);
+  if (as_measured && cost.seconds) return cost.seconds->value;
+  if (device.takes_trace_times || !cost.flops || !cost.moved || !device.memory_bandwidth) return std::nullopt;
+  if (cost.flops->count == 0 && cost.moved->count == 0) return 0;
+  double longest = static_cast<double>(cost.moved->count) / device.memory_bandwidth->value;
+  if (cost.flops->count > 0) {
+    const auto peak = device.peak.find(source.dtype);
+    if (peak == device.peak.end()) return std::nullopt;
+    longest = std::max(longest, cost.flops->count / peak->second.value);
+  }
+  return longest + device.launch_overhead.value;
+}
+
+/// The whole's seconds, in the proportion in which the trace has the part's to the whole's.
+std::optional<double> in_proportion(std::optional<double> whole, const std::optional<Seconds>& part,
+                                    const std::optional<Seconds>& of) {
+  if (!whole || !part || !of || of->value == 0) return whole;
+  return *whole * (part->value / of->value);
+}
+
+std::optional<double> seconds_of_op(const Op& op, const Source& source, const Device& device, bool keeps,
+                                    std::uint32_t implementation) {
+  const std::optional<double> plain = seconds_of({op.duration, op.flops, op.bytes_moved}, source, device);
+  if (implementation > 0) {
+    const Alternative& way = op.alternatives[implementation - 1];
+    const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);
+    return own || !way.duration || !op.duration ? own : in_proportion(plain, way.duration, op.duration);
+  }
+  if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return 0;
+  return keeps || !op.nograd_duration ? plain : in_proportion(plain, op.nograd_duration, op.duration);
+}
+
+/// The optimizer's passes over its parameters, at the rate of Adam's seven, and no faster than the host's memory.
+std::optional<double> seconds_on_host(const Graph& graph, const Op& op, const Memory& host, Optimizer optimizer) {
+  if (!host.adam) return std::nullopt;
+  double bytes = 0;
+  for (const TensorId t : op.mutates) {
+    if (graph[t].kind == TensorKind::parameter) bytes += static_cast<double>(graph[t].bytes.count);
+  }
+  const double passes = optimizer == Optimizer::sgd ? 3 : optimizer == Optimizer::momentum ? 5 : 7;
+  const double computing = bytes * passes / (7 * host.adam->value);
+  return host.bandwidth ? std::max(computing, bytes * passes / host.bandwidth->value) : computing;
+}
+
+std::string written_seconds(std::optional<double> seconds) {
+  return seconds ? std::to_string(*seconds) + " s" : "not known on its device";
+}
+
+}  // namespace
+
+void Judge::judge_cost(StepId s) {
+  const Step& step = schedule_[s];
+  const bool moves = step.work.is_transfer();
+  if (!moves && step.work.bytes != Bytes{0}) report(Rule::malformed, s, text(s) + " moves bytes without a route");
+  if (step.op != no_op) return judge_cost_of_op(s);
+  if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
+  if (step.measured) return;
+  if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
+  if (moves) return;  // a collective's flow
+  if (step.reads.count + step.writes.count + step.allocates.count > 0) return judge_cost_of_conversion(s);
+  if (step.work.seconds != Seconds{0}) report(Rule::wrong_cost, s, text(s) + " only frees, but takes time");
+}
+
+/// A sum of gradients reads both and writes one. What others take, no model knows.
+void Judge::judge_cost_of_conversion(StepId s) {
+  const Step& step = schedule_[s];
+  const Stream& stream = schedule_[step.stream];
+  if (!adds_gradients(step)) {
+    return report(Rule::wrong_cost, s,
+                  text(s) + " converts a value in a time that no model knows: it must be 'measured'");
+  }
+  if (stream.kind != StreamKind::compute) return report(Rule::wrong_place, s, text(s) + " adds on a copy stream");
+  const Bytes bytes = schedule_[schedule_.buffers_in(step.writes)[0]].bytes;
+  const auto seconds = seconds_of({{}, Flops{0}, 3 * bytes}, graph_.source, platform_[stream.device]).value_or(0);
+  if (same(step.work.seconds, seconds)) return;
+  report(Rule::wrong_cost, s,
+         text(s) + " adds gradients in " + written_seconds(step.work.seconds.value) + "; the model has " +
+             written_seconds(seconds));
+}
+
+void Judge::judge_cost_of_update_on_host(StepId s) {
+  const Step& step = schedule_[s];
+  const Op& op = graph_[step.op];
+  if (op.phase != Phase::update) return report(Rule::wrong_place, s, text(s) + " is no update, but runs on a host");
+  const std::optional<MemoryId> host = host_of(schedule_[step.stream].device);
+  std::optional<double> seconds;
+  if (host) seconds = seconds_on_host(graph_, op, platform_[*host], schedule_.optimizer);
+  if (step.measured || same(step.work.seconds, seconds)) return;
+  report(Rule::wrong_cost, s,
+         text(s) + " states " + written_seconds(step.work.seconds.value) + ", but its time on the host is " +
+             written_seconds(seconds));
+}
+
+/// What the op needs beside inputs and outputs: of its implementation; in a backward by whether its gradients are there
+/// (in one call of autograd's: were there before it), in a forward by whether it keeps what is only saved.
+Bytes Judge::workspace_of(const Step& step, bool keeps, bool in_one_call) const {
+  const Op& op = graph_[step.op];
+  if (step.implementation > 0) return op.alternatives[step.implementation - 1].workspace;
+  bool makes_gradient = false,
+       is_there = in_one_call ? step.micro_batch > 0 || schedule_.gradients == Gradients::existing : true;
+  for (const TensorId t : op.outputs) {
+    if (graph_[t].kind != TensorKind::parameter_gradient) continue;
+    makes_gradient = true;
+    if (!in_one_call) is_there &= !fills(step.allocates, t);
+  }
+  const bool accumulates = makes_gradient && is_there;
+  if (in_one_call) {
+    const std::optional<Bytes>& own = accumulates ? op.released_accumulate_workspace : op.released_workspace;
+    if (own) return *own;
+  }
+  if (accumulates) return op.accumulate_workspace.value_or(op.workspace);
+  return keeps ? op.workspace : op.nograd_workspace.value_or(op.workspace);
+}
+
+bool Judge::fills(const Slice& slice, TensorId t) const {
+  return std::ranges::any_of(schedule_.buffers_in(slice),
+                             [&](BufferId b) { return graph_[schedule_[b].tensor].storage == graph_[t].storage; });
+}
+
+/// Which of an op's costs are the step's: one that keeps what is only saved makes it, one that keeps nothing does not.
+/// Where that does not tell, because it is there already or is nothing, either may be stated, but time and workspace
+/// of the same.
+void Judge::judge_cost_of_op(StepId s) {
+  const Step& step = schedule_[s];
+  const Op& op = graph_[step.op];
+  const Stream& stream = schedule_[step.stream];
+  if (stream.kind == StreamKind::host) return judge_cost_of_update_on_host(s);
+  if (stream.kind != StreamKind::compute) return report(Rule::wrong_place, s, text(s) + " computes on a copy stream");
+  if (step.measured) return;
+  bool may_keep = true, may_drop = true;
+  for (const TensorId t : op.saved) {
+    const bool is_new = fills(step.allocates, t);
+    may_keep &= is_new || fills(step.writes, t) || is_live(t, step);
+    may_drop &= !is_new;
+  }
+  if (!may_keep && !may_drop) return report(Rule::wrong_output, s, text(s) + " makes only a part of what it saves");
+  Callers& callers = callers_[stream.device.index];
+  if (ran_[run_of(step)] > 0) callers.in_one_call = false;
+  Callers match{false, false};
+  for (const bool keeps : {true, false}) {
+    if (!(keeps ? may_keep : may_drop)) continue;
+    const auto seconds = seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation);
+    if (!same(step.work.seconds, seconds)) continue;
+    match.by_stage |= step.workspace == workspace_of(step, keeps, false);
+    match.in_one_call |= step.workspace == workspace_of(step, keeps, true);
+  }
+  const Callers before = callers;
+  callers = {before.by_stage && match.by_stage, before.in_one_call && match.in_one_call};
+  if (callers.by_stage || callers.in_one_call) return;
+  callers = before;
+  const bool keeps = !may_drop;
+  report(Rule::wrong_cost, s,
+         text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
+             std::to_string(step.workspace.count) + " B; the model has " +
+             written_seconds(seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation)) +
+             " and " + std::to_string(workspace_of(step, keeps, !before.by_stage).count) + " B");
+}
+
+void Judge::judge_cost_of_copy(StepId s) {
+  const Step& step = schedule_[s];
+  const std::size_t filled = step.writes.count + step.allocates.count;
+  if (step.reads.count != 1 || filled != 1) return;  // reported as no copy
+  const BufferId from = schedule_.buffers_in(step.reads)[0];
+  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  judge_stream_of_copy(s, from, to);
+  const Bytes bytes = schedule_[to].bytes;
+  if (step.work.bytes < bytes) report(Rule::wrong_value, s, to, "moves fewer bytes than are in");
+  if (step.measured) return;
+  if (step.work.bytes > bytes) report(Rule::wrong_cost, s, to, "moves more bytes than are in");
+  if (step.work.seconds != Seconds{0}) {
+    report(Rule::wrong_cost, s, text(s) + " takes time beside its route's latency and its bytes");
+  }
+  if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
+}
+
+/// A copy runs on a stream of its kind, of a device at one of its ends or nearest to the host at one of them.
+void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
+  const Step& step = schedule_[s];
+  const Stream& stream = schedule_[step.stream];
+  const MemoryId own = platform_[stream.device].memory;
+  const MemoryId source = schedule_[from].memory, target = schedule_[to].memory;
+  const bool from_device = platform_[source].device.has_value(), to_device = platform_[target].device.has_value();
+  bool fits = false;
+  StepKind label = StepKind::send;
+  switch (stream.kind) {
+    case StreamKind::compute:
+    case StreamKind::host:
+      break;
+    case StreamKind::device_to_host:
+      fits = source == own && !to_device;
+      label = StepKind::offload;
+      break;
+    case StreamKind::host_to_device:
+      fits = target == own && !from_device;
+      label = StepKind::prefetch;
+      break;
+    case StreamKind::peer:
+      fits = from_device && to_device && (source == own || target == own);
+      break;
+    case StreamKind::disk_to_host:
+      fits = target == host_of(stream.device) && !from_device;
+      label = StepKind::prefetch;
+      break;
+    case StreamKind::host_to_disk:
+      fits = source == host_of(stream.device) && !to_device;
+      label = StepKind::offload;
+      break;
+  }
+  if (!fits) report(Rule::wrong_place, s, text(s) + " copies what its stream's kind and device do not copy");
+  if (fits && step.kind != label) report(Rule::malformed, s, text(s) + " is not called what its stream's copies are");
+  if (!route(step.work.route)) report(Rule::wrong_place, s, text(s) + " copies over a route that does not exist");
+}
+
+/// Metrics count what is called recomputation.
+void Judge::judge_label(StepId s, bool repeats) {
+  const Phase phase = graph_[schedule_[s].op].phase;
+  const StepKind first = phase == Phase::forward  ? StepKind::forward
+                         : phase == Phase::update ? StepKind::update
+                                                  : StepKind::backward;
+  if (schedule_[s].kind == (repeats ? StepKind::recompute : first)) return;
+  report(Rule::malformed, s,
+         text(s) + (repeats ? " repeats its op, but is not called a recomputation"
+                            : " runs its op for the first time, but is called otherwise"));
+}
+
+const std::optional<Route>& Judge::route(RouteId id) {
+  const Endpoints& ends = schedule_.routes[id.index];
+  const auto [place, fresh] = routes_.try_emplace(ends);
+  if (fresh) place->second = route_finder_.between(ends.from, ends.to);
+  return place->second;
+}
+
+}  // namespace plimsoll

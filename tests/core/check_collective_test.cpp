@@ -1,0 +1,330 @@
+// Collectives of every kind as flows between ranks, legal and falsified: what each computes is tracked by ranges of
+// bytes, so that an all-reduce may be made of a reduce-scatter, an all-reduce and an all-gather.
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+
+#include "sim/core/check.h"
+#include "sim/core/collective.h"
+#include "sim/core/judge_sums.h"
+#include "sim/core/schedule_builder.h"
+#include "tests/core/draft.h"
+#include "tests/generate/problems.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr TensorId input{0}, gradient{1}, other{2};
+
+/// One op that makes two gradients of 8 bytes from the input.
+Graph two_gradients() {
+  Graph graph;
+  graph.name = "two gradients";
+  graph.storages = 3;
+  const auto tensor = [](const char* name, TensorKind kind, std::uint32_t storage) {
+    return Tensor{.name = name, .kind = kind, .bytes = Bytes{8}, .storage = StorageId{storage}};
+  };
+  graph.tensors = {tensor("x", TensorKind::input, 0), tensor("g", TensorKind::parameter_gradient, 1),
+                   tensor("h", TensorKind::parameter_gradient, 2)};
+  graph.ops = {
+      {.name = "b", .phase = Phase::backward, .duration = Seconds{1}, .inputs = {input}, .outputs = {gradient, other}}};
+  return graph;
+}
+
+/// `count` GPUs that have made their gradients; then flows between them.
+struct Ranks {
+  Graph graph = two_gradients();
+  Platform platform;
+  ScheduleBuilder builder;
+  std::vector<BufferId> g, h;    // by GPU
+  std::vector<StepId> backward;  // by GPU
+  std::vector<NewStep> flows;
+  std::vector<Collective> collectives;
+
+  explicit Ranks(std::uint32_t count, Seconds latency = {})
+      : platform(gpus({.count = count, .to_peers = BytesPerSecond{8}, .peer_latency = latency})) {
+    for (std::uint32_t d = 0; d < count; ++d) {
+      g.push_back(part(gradient, d, 0, 8));
+      h.push_back(part(other, d, 0, 8));
+      backward.push_back(builder.add({.kind = StepKind::backward,
+                                      .stream = builder.stream(DeviceId{d}, StreamKind::compute),
+                                      .op = OpId{0},
+                                      .replica = d,
+                                      .work = {.seconds = Seconds{1}},
+                                      .allocates = {part(input, d, 0, 8), g[d], h[d]}}));
+    }
+  }
+
+  BufferId part(TensorId t, std::uint32_t gpu, std::int64_t from, std::int64_t to) {
+    return builder.buffer(
+        {.tensor = t, .replica = gpu, .memory = MemoryId{gpu}, .bytes = Bytes{to - from}, .range_offset = Bytes{from}});
+  }
+
+  /// Its flows follow, by indices into all flows.
+  CollectiveId collective(CollectiveKind kind, std::vector<BufferId> inputs, std::vector<BufferId> outputs) {
+    collectives.push_back({kind, std::move(inputs), std::move(outputs)});
+    return id_at<CollectiveId>(collectives.size() - 1);
+  }
+
+  /// `after`: flows that it waits for; it waits for all backwards too.
+  std::size_t flow(CollectiveId id, std::uint32_t from_gpu, std::uint32_t to_gpu, BufferId from, BufferId to,
+                   std::int64_t bytes, const std::vector<std::size_t>& after = {}, Seconds seconds = {}) {
+    NewStep step;
+    step.kind = StepKind::collective;
+    step.stream = builder.stream(DeviceId{from_gpu}, StreamKind::peer, to_gpu);
+    step.collective = id;
+    step.work = {
+        .seconds = seconds, .bytes = Bytes{bytes}, .route = builder.route(MemoryId{from_gpu}, MemoryId{to_gpu})};
+    step.reads = {from};
+    const bool is_new = std::ranges::find(filled_, to) == filled_.end() && std::ranges::find(g, to) == g.end() &&
+                        std::ranges::find(h, to) == h.end();
+    (is_new ? step.allocates : step.writes) = {to};
+    filled_.push_back(to);
+    step.waits = backward;
+    for (const std::size_t f : after) step.waits.push_back(id_at<StepId>(backward.size() + f));
+    flows.push_back(step);
+    return flows.size() - 1;
+  }
+
+  std::vector<Violation> judged() const {
+    ScheduleBuilder copy = builder;
+    for (const Collective& collective : collectives) copy.collective(collective);
+    for (const NewStep& step : flows) copy.add(step);
+    Schedule schedule = copy.finish();
+    schedule.replicas = static_cast<std::uint32_t>(backward.size());
+    return check(schedule, graph, platform);
+  }
+
+ private:
+  std::vector<BufferId> filled_;
+};
+
+/// Both ranks send all they have, in place.
+void exchange_all(Ranks& ranks, const std::vector<BufferId>& buffers, std::uint32_t a, std::uint32_t b,
+                  std::int64_t bytes) {
+  const CollectiveId id =
+      ranks.collective(CollectiveKind::all_reduce, {buffers[a], buffers[b]}, {buffers[a], buffers[b]});
+  ranks.flow(id, a, b, buffers[a], buffers[b], bytes);
+  ranks.flow(id, b, a, buffers[b], buffers[a], bytes);
+}
+
+/// Nodes of two GPUs: each GPU sums half of its node's, then with its counterparts in other nodes, then hands it back.
+struct Hierarchy : Ranks {
+  Hierarchy() : Ranks(4) {
+    for (std::uint32_t d = 0; d < 4; ++d) half.push_back(part(gradient, d, d % 2 == 0 ? 0 : 4, d % 2 == 0 ? 4 : 8));
+    for (const std::uint32_t n : {0U, 2U}) {
+      const CollectiveId id = collective(CollectiveKind::reduce_scatter, {g[n], g[n + 1]}, {half[n], half[n + 1]});
+      flow(id, n, n + 1, g[n], half[n + 1], 4);
+      flow(id, n + 1, n, g[n + 1], half[n], 4);
+    }
+    for (const std::uint32_t d : {0U, 1U}) {
+      const CollectiveId id = collective(CollectiveKind::all_reduce, {half[d], half[d + 2]}, {half[d], half[d + 2]});
+      flow(id, d, d + 2, half[d], half[d + 2], 4, {0, 1, 2, 3});
+      flow(id, d + 2, d, half[d + 2], half[d], 4, {0, 1, 2, 3});
+    }
+    for (const std::uint32_t n : {0U, 2U}) {
+      const CollectiveId id = collective(CollectiveKind::all_gather, {half[n], half[n + 1]}, {g[n], g[n + 1]});
+      flow(id, n, n + 1, half[n], g[n + 1], 4, {4, 5, 6, 7});
+      flow(id, n + 1, n, half[n + 1], g[n], 4, {4, 5, 6, 7});
+    }
+    const CollectiveId rest = collective(CollectiveKind::all_reduce, h, h);  // every rank to every other one
+    for (std::uint32_t a = 0; a < 4; ++a) {
+      for (std::uint32_t b = 0; b < 4; ++b) {
+        if (a != b) flow(rest, a, b, h[a], h[b], 8);
+      }
+    }
+  }
+  std::vector<BufferId> half;  // of g, by GPU
+};
+
+TEST_CASE("an all-reduce made of a reduce-scatter, an all-reduce and an all-gather is legal", "[check]") {
+  const std::vector<Violation> found = Hierarchy{}.judged();
+  INFO((found.empty() ? "" : found[0].what));
+  CHECK(found.empty());
+}
+
+TEST_CASE("a hierarchical all-reduce with a sum made twice, a part left out or a wait forgotten is not legal",
+          "[check]") {
+  Hierarchy h;
+  SECTION("the same node's halves are summed again") {
+    h.collectives[2] = {CollectiveKind::all_reduce, {h.half[0], h.g[1]}, {h.half[0], h.g[1]}};
+    CHECK_FALSE(h.judged().empty());
+  }
+  SECTION("summed again where all is in") {
+    const CollectiveId again = h.collective(CollectiveKind::all_reduce, {h.half[0], h.half[2]}, {h.half[0], h.half[2]});
+    h.flow(again, 0, 2, h.half[0], h.half[2], 4, {4, 5, 6, 7});
+    h.flow(again, 2, 0, h.half[2], h.half[0], 4, {4, 5, 6, 7});
+    CHECK(reports(h.judged(), Rule::repeated));
+  }
+  SECTION("one half is not summed across nodes") {
+    h.collectives[3].kind = CollectiveKind::broadcast;
+    CHECK(reports(h.judged(), Rule::incomplete));
+  }
+  SECTION("the last phase does not wait for the second") {
+    h.flows[8].waits.clear();
+    CHECK(reports(h.judged(), Rule::not_ordered));
+  }
+  SECTION("the parts overlap") {
+    h.collectives[4].inputs[1] = h.half[0];
+    CHECK_FALSE(h.judged().empty());
+  }
+}
+
+TEST_CASE("a collective of another kind than its ranks compute is named", "[check]") {
+  for (std::size_t c = 0; c < 7; ++c) {
+    for (const CollectiveKind kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                                      CollectiveKind::all_gather, CollectiveKind::broadcast}) {
+      Hierarchy h;
+      if (h.collectives[c].kind == kind) continue;
+      h.collectives[c].kind = kind;
+      INFO("collective " << c << " as kind " << static_cast<int>(kind));
+      CHECK_FALSE(h.judged().empty());
+    }
+  }
+}
+
+TEST_CASE("each false flow of a collective is named", "[check]") {
+  for (std::size_t f = 0; f < 24; ++f) {
+    const auto changed = [f](const std::function<void(Hierarchy&, NewStep&)>& change) {
+      Hierarchy h;
+      change(h, h.flows[f]);
+      return h.judged();
+    };
+    INFO("flow " << f);
+    CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.work.bytes = Bytes{0}; }), Rule::collective));
+    CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.work.bytes.count -= 1; }), Rule::collective));
+    CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.reads.clear(); }), Rule::collective));
+    CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.work.route = {(s.work.route.index + 1) % 4}; }),
+                  Rule::wrong_place));
+    CHECK(reports(
+        changed([](Hierarchy& h, NewStep& s) { s.stream = h.builder.stream(DeviceId{0}, StreamKind::compute); }),
+        Rule::wrong_place));
+    CHECK_FALSE(changed([](Hierarchy&, NewStep& s) { s.collective = {(s.collective.index + 1) % 7}; }).empty());
+    CHECK_FALSE(changed([](Hierarchy&, NewStep& s) { s.collective = no_collective; }).empty());
+    const Hierarchy whole;  // the last collective's flows have nothing to wait for but earlier ones on their stream
+    const bool is_first = std::none_of(whole.flows.begin(), whole.flows.begin() + static_cast<std::ptrdiff_t>(f),
+                                       [&](const NewStep& s) { return s.stream == whole.flows[f].stream; });
+    if (f >= 12 && !is_first) continue;
+    CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.waits.clear(); }), Rule::not_ordered));
+  }
+}
+
+TEST_CASE("a collective without one of its ranks is named", "[check]") {
+  for (std::size_t c = 0; c < 7; ++c) {
+    for (const bool in : {true, false}) {
+      for (const bool out : {true, false}) {
+        if (!in && !out) continue;
+        Hierarchy h;
+        if (in) h.collectives[c].inputs.pop_back();
+        if (out) h.collectives[c].outputs.pop_back();
+        if (in != out) {  // the builder would not take it
+          for (const Collective& collective : h.collectives) h.builder.collective({collective.kind, {}, {}});
+          Schedule schedule;
+          schedule = [&] {
+            for (const NewStep& step : h.flows) h.builder.add(step);
+            return h.builder.finish();
+          }();
+          schedule.replicas = 4;
+          schedule.collectives = h.collectives;
+          CHECK(reports(check(schedule, h.graph, h.platform), Rule::malformed));
+          continue;
+        }
+        INFO("collective " << c);
+        CHECK_FALSE(h.judged().empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("a sum of two different gradients is named", "[check]") {
+  Ranks ranks(2);
+  exchange_all(ranks, ranks.g, 0, 1, 8);
+  exchange_all(ranks, ranks.h, 0, 1, 8);
+  SECTION("legal") {
+    CHECK(ranks.judged().empty());
+  }
+  SECTION("not") {
+    ranks.collectives[0].inputs[1] = ranks.collectives[0].outputs[1] = ranks.h[1];
+    ranks.flows[0].writes = {ranks.h[1]};
+    ranks.flows[1].reads = {ranks.h[1]};
+    CHECK(reports(ranks.judged(), Rule::wrong_value));
+  }
+}
+
+TEST_CASE("one flow of a ring stands for all rounds: it takes their latencies and waits for all ranks", "[check]") {
+  const auto ring = [](Seconds seconds, bool waits) {
+    Ranks ranks(4, Seconds{0.5});
+    for (const auto& buffers : {ranks.g, ranks.h}) {
+      const CollectiveId id = ranks.collective(CollectiveKind::all_reduce, buffers, buffers);
+      for (std::uint32_t d = 0; d < 4; ++d) {
+        const std::uint32_t next = (d + 1) % 4;
+        ranks.flow(id, d, next, buffers[d], buffers[next], 12, {}, seconds);  // 2 * 3 / 4 of 8 bytes
+        if (!waits) ranks.flows.back().waits = {ranks.backward[d], ranks.backward[next]};
+      }
+    }
+    return ranks.judged();
+  };
+  CHECK(ring(Seconds{5 * 0.5}, true).empty());  // six rounds; the engine adds the last latency
+  CHECK(reports(ring(Seconds{4 * 0.5}, true), Rule::collective));
+  CHECK(reports(ring(Seconds{0}, true), Rule::collective));
+  CHECK(reports(ring(Seconds{5 * 0.5}, false), Rule::not_ordered));
+}
+
+TEST_CASE("a round of a ring that does not wait for the one before is named", "[check]") {
+  const auto judged_without_wait = [](std::optional<std::size_t> forgotten) {
+    Ranks ranks(3, Seconds{0.5});
+    for (std::uint32_t d = 0; d < 3; ++d) ranks.graph.tensors[1].bytes = Bytes{8};
+    std::vector<Rank> g, h;
+    for (std::uint32_t d = 0; d < 3; ++d) g.push_back({DeviceId{d}, ranks.g[d], {ranks.backward[d]}});
+    for (std::uint32_t d = 0; d < 3; ++d) h.push_back({DeviceId{d}, ranks.h[d], {ranks.backward[d]}});
+    ring_all_reduce(ranks.builder, ranks.platform, g, Collectives::expanded);
+    ring_all_reduce(ranks.builder, ranks.platform, h, Collectives::expanded);
+    Schedule schedule = ranks.builder.finish();
+    schedule.replicas = 3;
+    if (forgotten) schedule.steps[*forgotten].waits.count = 0;
+    return check(schedule, ranks.graph, ranks.platform);
+  };
+  CHECK(judged_without_wait({}).empty());
+  for (std::size_t step = 6; step < 15; ++step) {  // from the second of the first collective's four rounds on
+    INFO("step " << step);
+    CHECK_FALSE(judged_without_wait(step).empty());
+  }
+}
+
+TEST_CASE("a reader of a result between a collective's flows is named, and so is a change", "[check]") {
+  Ranks ranks(2);
+  exchange_all(ranks, ranks.h, 0, 1, 8);
+  const CollectiveId id = ranks.collective(CollectiveKind::all_reduce, ranks.g, ranks.g);
+  ranks.flow(id, 1, 0, ranks.g[1], ranks.g[0], 8);
+  NewStep reader{.kind = StepKind::offload,
+                 .stream = ranks.builder.stream(DeviceId{0}, StreamKind::device_to_host),
+                 .work = {.bytes = Bytes{8}, .route = ranks.builder.route(MemoryId{0}, MemoryId{2})},
+                 .reads = {ranks.g[0]},
+                 .allocates = {ranks.builder.buffer({.tensor = gradient, .memory = MemoryId{2}, .bytes = Bytes{8}})},
+                 .waits = ranks.backward};
+  ranks.flows.push_back(reader);
+  ranks.flow(id, 0, 1, ranks.g[0], ranks.g[1], 8);
+  CHECK(reports(ranks.judged(), Rule::not_ordered));
+}
+
+TEST_CASE("contributions are kept by range: sums join where they are equal and differ where they are not", "[check]") {
+  RangedSums whole(Bytes{0}, Bytes{10}), left(Bytes{0}, Bytes{4}), right(Bytes{4}, Bytes{6});
+  CHECK(whole.add(0));
+  CHECK_FALSE(whole.add(0));
+  CHECK(left.add(1));
+  CHECK(right.add(2));
+  CHECK(whole.add(left));
+  CHECK(whole.all_have(1) == false);
+  CHECK(whole.add(right));
+  CHECK(whole.all_have(2));
+  CHECK_FALSE(whole.add(right));
+  CHECK(whole.within(Bytes{0}, Bytes{4}).all_have(2));
+  CHECK_FALSE(whole.within(Bytes{3}, Bytes{2}).add(left));
+  RangedSums empty(Bytes{4}, Bytes{0});
+  CHECK(empty.add(right));
+  CHECK(empty.all_have(1));
+}
+
+}  // namespace
+}  // namespace plimsoll
