@@ -18,9 +18,14 @@
 #include "strategies/common/chain_sequence.h"
 #include "strategies/offloading/offload_model.h"
 #include "strategies/rematerialization/rotor_conditions.h"
-#include "strategies/rematerialization/rotor_table.h"
 
 namespace plimsoll {
+
+/// Which way bytes are rounded to whole slots.
+enum class SlotRounding : std::uint8_t {
+  up,    ///< every plan keeps its budget
+  down,  ///< times are lower bounds, plans may exceed the budget
+};
 
 /// Memory and bytes to come are counted in slots. Rounded up, every time is reached; rounded down, none is undercut.
 class PofoBlocks {

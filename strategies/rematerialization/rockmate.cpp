@@ -9,6 +9,7 @@
 #include "strategies/rematerialization/greedy_recompute.h"
 #include "strategies/rematerialization/rockmate_blocks.h"
 #include "strategies/rematerialization/rockmate_graph.h"
+#include "strategies/rematerialization/rotor_exact.h"
 
 namespace plimsoll {
 namespace {
@@ -25,6 +26,16 @@ std::vector<Block> outer(const std::vector<SolvedBlock>& solved) {
   return blocks;
 }
 
+/// store_all's, and where blocks may have any size and stages are few all of rotor's, whose blocks are single stages.
+std::vector<ChainSequence> plans_of_single_stages(const ChainModel& model, const Options& options) {
+  constexpr std::size_t few = 64;
+  std::vector<ChainSequence> plans{store_all_sequence(model.stages())};
+  if (options.text("block") != "auto" || model.stages() > few) return plans;
+  const RotorExact rotor(model);
+  for (const Bytes budget : rotor.steps()) plans.push_back(rotor.solve(budget).value().sequence);
+  return plans;
+}
+
 SequenceFamily family(const PartTask& task, const Options& options) {
   const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
   const ChainModel model = chain_model(task.problem, part);
@@ -37,9 +48,11 @@ SequenceFamily family(const PartTask& task, const Options& options) {
       solved_blocks(model, size, static_cast<std::size_t>(options.integer("options")));
   const auto levels = std::make_shared<const TwoLevels>(
       TwoLevels{solved, BlockTable(outer(solved), OptionUse::anywhere, most, options.integer("slots"))});
-  return {.name = rockmate_strategy.name, .count = levels->table.plans() + 1, .sequence = [=](std::size_t k) {
-            return k == 0 ? store_all_sequence(stages) : sequence_of(levels->blocks, levels->table.plan(k - 1));
-          }};
+  const auto single = std::make_shared<const std::vector<ChainSequence>>(plans_of_single_stages(model, options));
+  return {
+      .name = rockmate_strategy.name, .count = single->size() + levels->table.plans(), .sequence = [=](std::size_t k) {
+        return k < single->size() ? (*single)[k] : sequence_of(levels->blocks, levels->table.plan(k - single->size()));
+      }};
 }
 
 PlanPool graph_plans(const PartTask& task, const Options& options) {

@@ -8,54 +8,39 @@
 
 #include "sim/core/expects.h"
 #include "strategies/common/chain_pass.h"
+#include "strategies/common/faster_outcomes.h"
+#include "strategies/rematerialization/greedy_recompute.h"
 #include "strategies/rematerialization/rotor_exact.h"
-#include "strategies/rematerialization/rotor_table.h"
+#include "strategies/rematerialization/rotor_least_memory.h"
+#include "strategies/rematerialization/rotor_slots.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
 
-/// A solver of one chain for any budget.
+/// A solver of one chain.
 struct Solver {
-  std::function<std::optional<ChainSequence>(Bytes)> solve;
-  std::function<std::optional<double>(Bytes)> gap;
-  std::vector<Bytes> budgets;  ///< ascending; from the least feasible one to store_all's peak
+  std::function<std::optional<ExactPlan>(Bytes)> solve;
+  Bytes least;  ///< feasible budget
 };
 
-Solver table_solver(const ChainModel& model, std::int64_t slots) {
-  const auto table = std::make_shared<RotorTable>(model, slots);
-  Solver solver;
-  solver.solve = [table](Bytes budget) { return table->solve(budget); };
-  solver.gap = [table](Bytes) { return table->exact() ? std::optional(0.0) : std::nullopt; };
-  const Bytes least = table->smallest_feasible();
-  for (Bytes b = least; b < table->store_all_peak(); b += table->slot()) solver.budgets.push_back(b);
-  solver.budgets.push_back(table->store_all_peak());
-  return solver;
+template <class T>
+Solver solver(std::shared_ptr<const T> rotor) {
+  return {[rotor](Bytes budget) { return rotor->solve(budget); }, rotor->smallest_feasible()};
 }
 
-Solver exact_solver(const ChainModel& model) {
-  const auto exact = std::make_shared<RotorExact>(model);
-  Solver solver;
-  solver.solve = [exact](Bytes budget) -> std::optional<ChainSequence> {
-    std::optional<ExactPlan> plan = exact->solve(budget);
-    if (!plan) return std::nullopt;
-    return std::move(plan->sequence);
-  };
-  solver.gap = [exact](Bytes budget) -> std::optional<double> {
-    const std::optional<ExactPlan> plan = exact->solve(budget);
-    return plan ? std::optional(plan->gap()) : std::nullopt;
-  };
-  solver.budgets = exact->steps();
-  return solver;
+bool unrounded(const Options& options) {
+  return options.text("slots") == "exact";
 }
 
-Solver solver_of(const ChainModel& model, const Options& options) {
-  return options.text("slots") == "exact" ? exact_solver(model) : table_solver(model, options.integer("slots"));
+Solver solver_of(const ChainModel& model, const Options& options, std::span<const Bytes> budgets) {
+  if (unrounded(options)) return solver(std::make_shared<const RotorExact>(model, budgets));
+  return solver(std::make_shared<const RotorSlots>(model, options.integer("slots"), budgets));
 }
 
-Solver solver_of(const PartTask& task, const Options& options) {
-  return solver_of(chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index])), options);
+ChainModel model_of(const PartTask& task) {
+  return chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index]));
 }
 
 PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {
@@ -67,11 +52,8 @@ PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::op
 
 /// The least budget: what the solver needs, or the forwards before the first stage that it plans.
 Bytes least_budget(const PartTask& task, const Solver& solver) {
-  const Bytes least = solver.budgets.front();
-  if (chain_part(task.problem, task.partition.parts[task.part.index]).forward_only == 0) return least;
-  const std::optional<ChainSequence> sequence = solver.solve(least);
-  EXPECTS(sequence);
-  return std::max(least, planned(task, *sequence, std::nullopt).peak);
+  if (chain_part(task.problem, task.partition.parts[task.part.index]).forward_only == 0) return solver.least;
+  return std::max(solver.least, planned(task, rotor_least_memory(model_of(task)).sequence, std::nullopt).peak);
 }
 
 /// The fastest plan found when in_flight - 1 other micro-batches each keep K bytes while one runs, for several K: the
@@ -91,46 +73,68 @@ TapeOutcome plan_in_flight(const PartTask& task, const Options& options, Bytes b
     ChainModel capped = model;
     capped.backward_workspace[await] =
         std::max(Bytes{0}, running - model.resident - kept - model.input_gradient[await]);
-    const std::optional<ChainSequence> sequence = solver_of(capped, options).solve(running);
-    if (!sequence) continue;
-    PlannedTape tape = planned(task, *sequence, std::nullopt);
+    const std::optional<ExactPlan> plan = solver_of(capped, options, std::span(&running, 1)).solve(running);
+    if (!plan) continue;
+    PlannedTape tape = planned(task, plan->sequence, std::nullopt);
     if (tape.peak <= budget && (!fastest || tape.makespan < fastest->makespan)) fastest = std::move(tape);
   }
   if (!fastest) return Infeasible{"no recomputation of stages fits beside what other micro-batches keep", std::nullopt};
   return *std::move(fastest);
 }
 
-}  // namespace
-
-std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
-                                     std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  std::vector<TapeOutcome> outcomes;
-  const Part& part = task.partition.parts[task.part.index];
-  if (task.in_flight > 1 && chain_part(task.problem, part).awaits) {
-    for (const std::optional<Bytes>& limit : budgets) {
-      outcomes.push_back(plan_in_flight(task, options, limit.value_or(no_limit)));
-    }
-    return outcomes;
-  }
-  const Solver solver = solver_of(task, options);
+std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets) {
+  std::vector<Bytes> limits;
+  for (const std::optional<Bytes>& limit : budgets) limits.push_back(limit.value_or(no_limit));
+  const ChainModel model = model_of(task);
+  // What few budgets of an exact chain ask for is there sooner for each alone.
+  const bool alone = !limits.empty() && limits.size() <= 8 && model.stages() <= longest_exact_chain;
+  Solver solver = solver_of(model, options, alone ? std::span(limits).first(1) : std::span(limits));
   const Bytes least = least_budget(task, solver);
-  for (const std::optional<Bytes>& limit : budgets) {
-    const Bytes budget = limit.value_or(no_limit);
-    const std::optional<ChainSequence> sequence = budget < least ? std::nullopt : solver.solve(budget);
-    if (!sequence) {
+  std::vector<TapeOutcome> outcomes;
+  for (const Bytes& budget : limits) {
+    if (alone && &budget != limits.data()) solver = solver_of(model, options, std::span(&budget, 1));
+    const std::optional<ExactPlan> plan = budget < least ? std::nullopt : solver.solve(budget);
+    if (!plan) {
       outcomes.emplace_back(Infeasible{"no recomputation of stages fits", least});
       continue;
     }
-    PlannedTape tape = planned(task, *sequence, solver.gap(budget));
+    PlannedTape tape = planned(task, plan->sequence, plan->gap());
     EXPECTS(tape.peak <= budget);
     outcomes.emplace_back(std::move(tape));
   }
   return or_plain_training(task, budgets, std::move(outcomes));
 }
 
+}  // namespace
+
+std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
+                                     std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  if (task.in_flight > 1 && chain_part(task.problem, task.partition.parts[task.part.index]).awaits) {
+    std::vector<TapeOutcome> outcomes;
+    for (const std::optional<Bytes>& limit : budgets) {
+      outcomes.push_back(plan_in_flight(task, options, limit.value_or(no_limit)));
+    }
+    return outcomes;
+  }
+  std::vector<TapeOutcome> outcomes = rotor_outcomes(task, options, budgets);
+  if (!unrounded(options)) return outcomes;
+  // Not of rotor's class: a stage's output may be dropped alone, the rest of what it saved being kept.
+  return faster_outcomes(std::move(outcomes), greedy_recompute_tapes(task, Options({}, {}), budgets, nullptr));
+}
+
 std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options) {
-  std::vector<Bytes> budgets = solver_of(task, options).budgets;
+  const ChainModel model = model_of(task);
+  std::vector<Bytes> budgets;
+  if (unrounded(options)) {
+    budgets = RotorExact(model).steps();
+    const std::vector<Bytes> others = greedy_recompute_candidates(task, Options({}, {}));
+    budgets.insert(budgets.end(), others.begin(), others.end());
+  } else {
+    budgets = RotorSlots(model, options.integer("slots")).steps();
+  }
   budgets.push_back(plain_training_peak(task));
+  std::ranges::sort(budgets);
   return budgets;
 }
 

@@ -4,19 +4,18 @@
 
 namespace plimsoll {
 
-RotorConditions::RotorConditions(const ChainModel& model) : x_{model.x}, recomputable_{model.recomputable} {
+RotorConditions::RotorConditions(const ChainModel& model)
+    : saved_{model.saved}, x_{model.x}, recomputable_{model.recomputable} {
   const std::vector<Bytes> gradients = gradients_made_after(model);
   for (std::size_t i = 0; i < model.stages(); ++i) {
     held_.push_back(model.output_gradient(i) + gradients[i]);
     forward_.push_back(model.saved[i] + model.forward_workspace[i]);
     nograd_.push_back(model.x[i + 1] + model.nograd_workspace[i]);
-    const bool input_dies = i > 0 && !model.keeps_input[i] && !model.keeps_output[i - 1];
-    const Bytes dead_input = input_dies ? model.x[i] : Bytes{0};
-    dead_input_.push_back(dead_input);
+    checkpoint_dies_.push_back(i > 0 && !model.keeps_input[i]);
+    input_dies_.push_back(checkpoint_dies_[i] && !model.keeps_output[i - 1]);
     const Bytes dead_output = model.keeps_output[i] ? Bytes{0} : model.x[i + 1];
-    kept_.push_back(std::max(Bytes{0}, model.saved[i] - dead_input));
-    backward_.push_back(held_[i] + model.saved[i] - dead_output - dead_input + model.input_gradient[i] +
-                        model.new_gradients[i] + model.backward_workspace[i]);
+    backward_.push_back(held_[i] + model.saved[i] - dead_output + model.input_gradient[i] + model.new_gradients[i] +
+                        model.backward_workspace[i]);
   }
 }
 

@@ -1,13 +1,15 @@
 #pragma once
 // The fastest sequence of rotor's class for a budget in bytes, not slots, with a proof of how fast any could be.
 // Chains of up to `longest_exact_chain` stages are solved by fronts (rotor_fronts.h): exactly, unless a front grows
-// beyond a limit and is rounded. Longer ones lie between two tables of slots, one rounded up and one down.
+// beyond a limit and is rounded. Longer ones are followed along a grid and bounded by another (rotor_ladder.h).
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "strategies/common/chain_sequence.h"
+#include "strategies/rematerialization/rotor_fronts.h"
 
 namespace plimsoll {
 
@@ -24,7 +26,9 @@ struct ExactPlan {
 
 class RotorExact {
  public:
-  explicit RotorExact(ChainModel);
+  /// Chains of up to `longest_exact` stages are solved exactly. Where `budgets` are given only these, or what is
+  /// between them, will be asked for: the answers are the same, and for few budgets of a long chain there much sooner.
+  explicit RotorExact(ChainModel, std::span<const Bytes> budgets = {}, std::size_t longest_exact = longest_exact_chain);
 
   /// One build answers every budget; nothing below smallest_feasible().
   std::optional<ExactPlan> solve(Bytes budget) const;
@@ -36,20 +40,21 @@ class RotorExact {
   Bytes smallest_feasible() const { return least_memory_; }
   Bytes store_all_peak() const { return store_all_.peak; }
 
-  /// Ascending budgets from the least to store_all's peak. Where plans are exact these are all at which the time falls;
-  /// else they lie a slot apart.
-  const std::vector<Bytes>& steps() const { return steps_; }
+  /// Ascending budgets from the least to store_all's peak: all at which the time falls.
+  std::vector<Bytes> steps() const;
 
  private:
-  void use_fronts();
-  void use_tables();
+  void use_fronts(const FrontWindow&);
+  FrontWindow window(std::span<const Bytes> budgets) const;
+  void use_ladder();
 
   ChainModel model_;
   ChainCost store_all_;
   Bytes least_memory_;
-  std::vector<Bytes> steps_;
+  // For feasible budgets below store_all's peak.
+  std::function<std::vector<Bytes>()> steps_;
   std::function<std::optional<Seconds>(Bytes)> recompute_bound_;
-  std::function<ChainSequence(Bytes)> fastest_;  // for feasible budgets below store_all's peak
+  std::function<ChainSequence(Bytes)> fastest_;
 };
 
 }  // namespace plimsoll

@@ -41,20 +41,31 @@ std::int64_t first_reaching(const double* upper, const double* late, const doubl
 // Memory is cut into cells. A first pass over all choices bounds the front at the cells' edges; only where a choice may
 // reach that bound inside a cell are its points gathered, sorted and reduced to the front.
 struct RotorFronts::Scratch {
+  double limit = infinite;  // slower points are not wanted
   std::vector<Choice> choices;
-  std::vector<double> upper;  // by cell: no less than the best time at its lower edge
+  std::vector<double> upper;  // by cell: the limit, or no less than the best time at its lower edge
   std::vector<Point> points, sorted;
   std::vector<std::uint32_t> cell;   // of each point
   std::vector<std::uint32_t> begin;  // by cell: its first point in `sorted`
 };
 
-RotorFronts::RotorFronts(ChainModel model, FrontRounding rounding, std::size_t most_points)
-    : model_{std::move(model)}, conditions_{model_}, rounding_{rounding}, most_points_{most_points} {
+RotorFronts::RotorFronts(ChainModel model, FrontRounding rounding, std::size_t most_points, const FrontWindow& window)
+    : model_{std::move(model)},
+      conditions_{model_},
+      rounding_{rounding},
+      most_points_{most_points},
+      longest_recompute_{window.longest_recompute.value * (1 + 1e-9)} {
   EXPECTS(most_points > 1);
   const Bytes peak = evaluate(model_, store_all_sequence(model_.stages())).peak;
   base_ = (model_.resident + model_.x[0]).count;
-  range_ = peak.count - base_;
-  cells_ = static_cast<std::int64_t>(std::clamp<std::size_t>(most_points, 128, 1024));
+  enough_ = peak.count - base_;
+  range_ = std::clamp<std::int64_t>(std::min(peak, window.most).count - base_, 0, enough_);
+  least_from_.assign(model_.stages(), 0);
+  for (std::size_t i = 0; i < window.least_from.size(); ++i) least_from_[i] = window.least_from[i].value;
+  nograd_before_.push_back(0);
+  for (const Seconds s : model_.nograd) nograd_before_.push_back(nograd_before_.back() + s.value);
+  const std::size_t most_cells = range_ < enough_ ? 256 : 1024;  // fewer points are left of a window
+  cells_ = static_cast<std::int64_t>(std::clamp<std::size_t>(most_points, 128, most_cells));
   cell_ = range_ / cells_ + 1;
   build();
 }
@@ -63,18 +74,23 @@ void RotorFronts::build() {
   const std::size_t n = model_.stages();
   const std::vector<Point> zero{{0, 0}};
   nothing_ = store(zero);
-  fronts_.resize(n * (n + 1) / 2);
+  fronts_.resize(n * (n + 1));
   Scratch scratch;
   scratch.upper.resize(static_cast<std::size_t>(cells_) + 1);
   for (std::size_t l = 0; l < n; ++l) {
     for (std::size_t i = l + 1; i-- > 0;) {
-      find_choices(i, l, scratch.choices);
-      fronts_[l * (l + 1) / 2 + i] = combine(scratch);
+      scratch.limit = limit(i, l);
+      find_choices(i, l, Entry::saved, scratch.choices);
+      const Front saved = fronts_[at(i, l, Entry::saved)] = combine(scratch);
+      fronts_[at(i, l, Entry::checkpoint)] = saved;
+      if (!conditions_.entries_differ(i)) continue;
+      find_choices(i, l, Entry::checkpoint, scratch.choices);
+      fronts_[at(i, l, Entry::checkpoint)] = combine(scratch);
     }
   }
 }
 
-void RotorFronts::find_choices(std::size_t i, std::size_t l, std::vector<Choice>& choices) const {
+void RotorFronts::find_choices(std::size_t i, std::size_t l, Entry entry, std::vector<Choice>& choices) const {
   choices.clear();
   const auto add = [&](Choice choice) {
     if (choice.late->points.empty() || choice.early->points.empty()) return;
@@ -82,14 +98,17 @@ void RotorFronts::find_choices(std::size_t i, std::size_t l, std::vector<Choice>
         std::max({choice.low, choice.shift + choice.late->points.front().bytes, choice.early->points.front().bytes});
     if (choice.low <= range_) choices.push_back(choice);
   };
-  const Front* const after = i == l ? &nothing_ : &front(i + 1, l);
-  add({i, i == l ? 0 : conditions_.kept(i).count, conditions_.all(i, l).count, 0, after, &nothing_});
+  const Front* const after = i == l ? &nothing_ : &front(i + 1, l, Entry::saved);
+  add({i, i == l ? 0 : conditions_.kept(i, entry).count, conditions_.all(i, l, entry).count, 0, after, &nothing_});
+  const double most = limit(i, l);
   double nograd = 0;
   Bytes run;
   for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
     nograd += model_.nograd[j - 1].value;
+    if (nograd > most) break;
     run = std::max(run, conditions_.null_step(i, j - 1));
-    add({j, model_.x[j].count, (conditions_.held(l) + run).count, nograd, &front(j, l), &front(i, j - 1)});
+    add({j, model_.x[j].count, (conditions_.held(l) + run).count, nograd, &front(j, l, Entry::checkpoint),
+         &front(i, j - 1, entry)});
   }
 }
 
@@ -101,9 +120,17 @@ RotorFronts::Front RotorFronts::combine(Scratch& scratch) {
   return store(scratch.sorted);
 }
 
+// What sub-problem (i, l) may take. Unless it ends the chain its forwards have run before, and what the stages behind
+// it repeat besides is no less than if x_{l+1} and all of the memory were theirs alone: of any sequence of the class
+// for stages i.., what is left of it for stages p.. is one for these.
+double RotorFronts::limit(std::size_t i, std::size_t l) const {
+  const double besides = l + 1 == model_.stages() ? 0 : nograd_before_[l + 1] - nograd_before_[i] + least_from_[l + 1];
+  return longest_recompute_ - besides;
+}
+
 void RotorFronts::bound(Scratch& scratch) const {
   std::vector<double>& upper = scratch.upper;
-  std::fill(upper.begin(), upper.end(), infinite);
+  std::fill(upper.begin(), upper.end(), scratch.limit);
   std::int64_t high = cells_ + 1;  // from here on no later choice, with more forwards before its parts, is better
   for (const Choice& choice : scratch.choices) {
     while (high > 0 && upper[static_cast<std::size_t>(high - 1)] <= choice.nograd) --high;
@@ -255,21 +282,22 @@ double RotorFronts::time(const Choice& choice, std::int64_t bytes) {
 }
 
 Bytes RotorFronts::smallest_feasible() const {
-  const std::span<const Point> points = front(0, model_.stages() - 1).points;
+  const std::span<const Point> points = whole().points;
   return Bytes{base_ + (points.empty() ? range_ : points.front().bytes)};
 }
 
 std::vector<Bytes> RotorFronts::steps() const {
   std::vector<Bytes> budgets;
-  for (const Point& point : front(0, model_.stages() - 1).points) {
-    if (point.bytes < range_) budgets.push_back(Bytes{base_ + point.bytes});
+  for (const Point& point : whole().points) {
+    if (point.bytes < enough_) budgets.push_back(Bytes{base_ + point.bytes});
   }
   return budgets;
 }
 
 std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
-  if (budget.count - base_ >= range_) return Seconds{0};
-  const double seconds = time(front(0, model_.stages() - 1), budget.count - base_);
+  if (budget.count - base_ >= enough_) return Seconds{0};
+  EXPECTS(budget.count - base_ <= range_);
+  const double seconds = time(whole(), budget.count - base_);
   if (seconds == infinite) return std::nullopt;
   return Seconds{seconds};
 }
@@ -277,29 +305,29 @@ std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
 std::optional<ChainSequence> RotorFronts::solve(Bytes budget) const {
   EXPECTS(rounding_ == FrontRounding::up);
   if (!recompute(budget)) return std::nullopt;
-  if (budget.count - base_ >= range_) return store_all_sequence(model_.stages());
+  if (budget.count - base_ >= enough_) return store_all_sequence(model_.stages());
   ChainSequence sequence;
-  append(sequence, 0, model_.stages() - 1, budget.count - base_);
+  append(sequence, 0, model_.stages() - 1, Entry::saved, budget.count - base_);
   return sequence;
 }
 
 // The first choice that is as fast as the front; saving comes first, then the smallest j.
-void RotorFronts::append(ChainSequence& sequence, std::size_t i, std::size_t l, std::int64_t bytes) const {
+void RotorFronts::append(ChainSequence& sequence, std::size_t i, std::size_t l, Entry entry, std::int64_t bytes) const {
   using Kind = ChainStep::Kind;
   std::vector<Choice> choices;
-  find_choices(i, l, choices);
-  const double best = time(front(i, l), bytes);
+  find_choices(i, l, entry, choices);
+  const double best = time(front(i, l, entry), bytes);
   const auto choice = std::ranges::find_if(choices, [&](const Choice& c) { return time(c, bytes) <= best; });
   EXPECTS(choice != choices.end());
   if (choice->j == i) {
     sequence.push_back({Kind::forward_saving, i});
-    if (i < l) append(sequence, i + 1, l, bytes - choice->shift);
+    if (i < l) append(sequence, i + 1, l, Entry::saved, bytes - choice->shift);
     sequence.push_back({Kind::backward, i});
     return;
   }
   for (std::size_t k = i; k < choice->j; ++k) sequence.push_back({Kind::forward, k});
-  append(sequence, choice->j, l, bytes - choice->shift);
-  append(sequence, i, choice->j - 1, bytes);
+  append(sequence, choice->j, l, Entry::checkpoint, bytes - choice->shift);
+  append(sequence, i, choice->j - 1, entry, bytes);
 }
 
 }  // namespace plimsoll

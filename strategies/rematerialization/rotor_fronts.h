@@ -3,6 +3,7 @@
 // The recursion and its source: rotor_conditions.h.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,11 +20,18 @@ enum class FrontRounding : std::uint8_t {
   down,  ///< the faster times stay, at the smaller memory: no sequence is faster
 };
 
+/// What is asked of fronts: the less, the sooner they are there. Nothing in the window depends on it.
+struct FrontWindow {
+  Bytes most{std::numeric_limits<std::int64_t>::max()};                ///< no larger budget below store_all's peak
+  Seconds longest_recompute{std::numeric_limits<double>::infinity()};  ///< no slower sequence
+  std::vector<Seconds> least_from = {};  ///< by stage: a bound for what it and those behind it recompute; none if empty
+};
+
 /// Fronts of all sub-chains up to store_all's memory. Nothing is rounded while no front has more
 /// than `most_points`.
 class RotorFronts {
  public:
-  RotorFronts(ChainModel, FrontRounding, std::size_t most_points);
+  RotorFronts(ChainModel, FrontRounding, std::size_t most_points, const FrontWindow& = {});
 
   /// Least recompute time within `budget`; nothing where no sequence fits.
   std::optional<Seconds> recompute(Bytes budget) const;
@@ -31,7 +39,7 @@ class RotorFronts {
   /// The sequence that recompute() promises, where fronts are rounded up; store_all from its peak on.
   std::optional<ChainSequence> solve(Bytes budget) const;
 
-  /// The least budget that any sequence of rotor's class keeps; rounding does not move it.
+  /// The least budget in which a sequence within the window runs; rounding does not move it.
   Bytes smallest_feasible() const;
 
   /// The budgets at which the time falls, ascending, below store_all's peak.
@@ -62,8 +70,9 @@ class RotorFronts {
   struct Scratch;
 
   void build();
-  void find_choices(std::size_t i, std::size_t l, std::vector<Choice>&) const;
+  void find_choices(std::size_t i, std::size_t l, Entry, std::vector<Choice>&) const;
   Front combine(Scratch&);
+  double limit(std::size_t i, std::size_t l) const;
   void bound(Scratch&) const;
   void gather(Scratch&) const;
   void gather(const Choice&, std::int64_t first, std::int64_t end, Scratch&) const;
@@ -72,11 +81,15 @@ class RotorFronts {
   void round(std::vector<Point>&) const;
   Front store(std::span<const Point>);
 
-  const Front& front(std::size_t i, std::size_t l) const { return fronts_[l * (l + 1) / 2 + i]; }
+  static std::size_t at(std::size_t i, std::size_t l, Entry entry) {
+    return l * (l + 1) + 2 * i + (entry == Entry::checkpoint ? 1 : 0);
+  }
+  const Front& front(std::size_t i, std::size_t l, Entry entry) const { return fronts_[at(i, l, entry)]; }
+  const Front& whole() const { return front(0, model_.stages() - 1, Entry::saved); }
   static const Point* point_at(std::span<const Point>, std::int64_t bytes);
   static double time(const Front&, std::int64_t bytes);
   static double time(const Choice&, std::int64_t bytes);
-  void append(ChainSequence&, std::size_t i, std::size_t l, std::int64_t bytes) const;
+  void append(ChainSequence&, std::size_t i, std::size_t l, Entry, std::int64_t bytes) const;
 
   ChainModel model_;
   RotorConditions conditions_;
@@ -84,9 +97,14 @@ class RotorFronts {
   std::size_t most_points_;
   bool exact_ = true;
   std::int64_t cells_ = 0;
-  std::int64_t base_, range_, cell_;  // bytes: not counted by sub-problem (0, n - 1); the most it can use; of a cell
-  std::vector<Front> fronts_;         // (i, l) by l, then i
-  Front nothing_;                     // 0 s from 0 bytes on
+  // Bytes: not counted by sub-problem (0, n - 1); what it needs to repeat nothing; the most that is asked for; of a
+  // cell.
+  std::int64_t base_, enough_, range_, cell_;
+  double longest_recompute_;
+  std::vector<double> nograd_before_;  // of all stages before i
+  std::vector<double> least_from_;     // what stage i and those behind it repeat at least
+  std::vector<Front> fronts_;          // (i, l) by l, then i, then entry
+  Front nothing_;                      // 0 s from 0 bytes on
   std::vector<std::unique_ptr<Point[]>> point_blocks_;
   std::vector<std::unique_ptr<double[]>> edge_blocks_;
   Point* next_point_ = nullptr;

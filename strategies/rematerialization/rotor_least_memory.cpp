@@ -12,26 +12,28 @@ class NeedTable {
  public:
   explicit NeedTable(const ChainModel& model) : model_{model}, conditions_{model} {
     const std::size_t n = model.stages();
-    choices_.resize(n * (n + 1) / 2);
+    choices_.resize(n * (n + 1));
     for (std::size_t l = 0; l < n; ++l) {
-      for (std::size_t i = l + 1; i-- > 0;) choices_[l * (l + 1) / 2 + i] = least(i, l);
+      for (std::size_t i = l + 1; i-- > 0;) {
+        for (const Entry entry : {Entry::saved, Entry::checkpoint}) choices_[at(i, l, entry)] = least(i, l, entry);
+      }
     }
   }
 
-  Bytes need(std::size_t i, std::size_t l) const { return choice(i, l).need; }
+  Bytes need(std::size_t i, std::size_t l, Entry entry) const { return choices_[at(i, l, entry)].need; }
 
-  void append(ChainSequence& sequence, std::size_t i, std::size_t l) const {
+  void append(ChainSequence& sequence, std::size_t i, std::size_t l, Entry entry) const {
     using Kind = ChainStep::Kind;
-    const std::size_t j = choice(i, l).j;
+    const std::size_t j = choices_[at(i, l, entry)].j;
     if (j == i) {
       sequence.push_back({Kind::forward_saving, i});
-      if (i < l) append(sequence, i + 1, l);
+      if (i < l) append(sequence, i + 1, l, Entry::saved);
       sequence.push_back({Kind::backward, i});
       return;
     }
     for (std::size_t k = i; k < j; ++k) sequence.push_back({Kind::forward, k});
-    append(sequence, j, l);
-    append(sequence, i, j - 1);
+    append(sequence, j, l, Entry::checkpoint);
+    append(sequence, i, j - 1, entry);
   }
 
  private:
@@ -40,16 +42,19 @@ class NeedTable {
     std::size_t j;  // split before j; i stands for saving at i
   };
 
-  const Choice& choice(std::size_t i, std::size_t l) const { return choices_[l * (l + 1) / 2 + i]; }
+  static std::size_t at(std::size_t i, std::size_t l, Entry entry) {
+    return l * (l + 1) + 2 * i + (entry == Entry::checkpoint ? 1 : 0);
+  }
 
-  Choice least(std::size_t i, std::size_t l) const {
-    Choice best{conditions_.all(i, l), i};
+  Choice least(std::size_t i, std::size_t l, Entry entry) const {
+    Choice best{conditions_.all(i, l, entry), i};
     if (i == l) return best;
-    best.need = std::max(best.need, conditions_.kept(i) + need(i + 1, l));
+    best.need = std::max(best.need, conditions_.kept(i, entry) + need(i + 1, l, Entry::saved));
     Bytes run;
     for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
       run = std::max(run, conditions_.null_step(i, j - 1));
-      const Bytes split = std::max({conditions_.held(l) + run, model_.x[j] + need(j, l), need(i, j - 1)});
+      const Bytes split =
+          std::max({conditions_.held(l) + run, model_.x[j] + need(j, l, Entry::checkpoint), need(i, j - 1, entry)});
       if (split < best.need) best = {split, j};
     }
     return best;
@@ -57,7 +62,7 @@ class NeedTable {
 
   const ChainModel& model_;
   RotorConditions conditions_;
-  std::vector<Choice> choices_;  // (i, l) by l, then i
+  std::vector<Choice> choices_;  // (i, l) by l, then i, then entry
 };
 
 }  // namespace
@@ -65,10 +70,10 @@ class NeedTable {
 LeastMemory rotor_least_memory(const ChainModel& model) {
   const NeedTable table(model);
   LeastMemory result{evaluate(model, store_all_sequence(model.stages())).peak, store_all_sequence(model.stages())};
-  const Bytes least = model.resident + model.x[0] + table.need(0, model.stages() - 1);
+  const Bytes least = model.resident + model.x[0] + table.need(0, model.stages() - 1, Entry::saved);
   if (least >= result.budget) return result;
   result = {least, {}};
-  table.append(result.sequence, 0, model.stages() - 1);
+  table.append(result.sequence, 0, model.stages() - 1, Entry::saved);
   return result;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
-// rotor: which activations of a chain to keep, found by dynamic programming over (first stage, last stage, memory),
-// with memory counted in slots. One table answers every budget. The recursion and its source: rotor_conditions.h.
+// rotor as it was published: which activations of a chain to keep, found by dynamic programming over (first stage, last
+// stage, memory), with memory counted in slots. The recursion and its source: rotor_conditions.h.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,31 +13,25 @@
 
 namespace plimsoll {
 
-/// Which way sizes that stay live are rounded to whole slots.
-enum class SlotRounding : std::uint8_t {
-  up,    ///< every sequence keeps its budget
-  down,  ///< times are lower bounds, sequences may exceed the budget
-};
+/// The slot of the published implementation, a part of the budget: what is left beside parameters, divided by `slots`
+/// and rounded down; or the greatest common divisor of all sizes, where that is no smaller.
+Bytes slot_for(const ChainModel&, Bytes budget, std::int64_t slots);
 
-/// Sizes that stay live are rounded to whole slots, conditions are tested in bytes. A slot is the greatest common
-/// divisor of all sizes where `slots` of them reach what store_all needs (then the table is exact), else 1 / slots of
-/// that need. Optimal in its class but for this rounding.
+/// Sizes that stay live are rounded up to whole slots, conditions are tested in bytes. Optimal in its class but for
+/// this rounding, so exact where the slot divides all sizes.
 class RotorTable {
  public:
-  RotorTable(ChainModel, std::int64_t slots, SlotRounding = SlotRounding::up);
+  /// For budgets up to `most`. Sequences that repeat forwards for longer than `longest_recompute` are left out.
+  RotorTable(ChainModel, Bytes slot, Bytes most, Seconds longest_recompute = {std::numeric_limits<double>::infinity()});
 
   /// A sequence with a peak of at most `budget`, or nothing. From store_all's peak on it is store_all.
   std::optional<ChainSequence> solve(Bytes budget) const;
 
-  /// Least recompute time by this table; rounded down, no sequence of rotor's class is faster.
+  /// Least recompute time by this table.
   std::optional<Seconds> recompute(Bytes budget) const;
 
   /// The least budget that solve() answers.
   Bytes smallest_feasible() const;
-
-  Bytes store_all_peak() const { return store_all_peak_; }
-  Bytes slot() const { return Bytes{unit_}; }
-  bool exact() const { return exact_; }  ///< nothing was rounded
 
  private:
   using Slots = std::int32_t;
@@ -47,36 +42,41 @@ class RotorTable {
     const double* values = nullptr;
     Slots need = 0, enough = 0;
   };
+  // Rows of all sub-chains with one Entry, in the two orders in which they are read.
+  struct Rows {
+    std::vector<Row> late, early;  // (i, l) by l, then i; by i, then l
+  };
   struct Scratch;
 
   std::optional<Slots> slots_within(Bytes budget) const;
-  void choose_slot(std::int64_t slots);
   void build();
-  Row best_row(std::size_t i, std::size_t l, Scratch&);
-  void relax_splits(std::size_t i, std::size_t l, std::size_t end, Slots need, Slots high, Scratch&) const;
+  Row best_row(std::size_t i, std::size_t l, Entry, Scratch&);
+  void relax_splits(std::size_t i, std::size_t l, Entry, std::size_t end, Slots need, Slots high, Scratch&) const;
+  double limit(std::size_t i, std::size_t l) const;
   const double* store(const double* first, const double* last);
 
   Slots slots_for(Bytes need) const;
-  const Row& row(std::size_t i, std::size_t l) const { return rows_[l * (l + 1) / 2 + i]; }
-  const Row& early_row(std::size_t i, std::size_t l) const {
-    return early_rows_[i * model_.stages() - i * (i + 1) / 2 + l];
+  static std::size_t at(Entry entry) { return entry == Entry::saved ? 0 : 1; }
+  std::size_t early_at(std::size_t i, std::size_t l) const { return i * model_.stages() - i * (i + 1) / 2 + l; }
+  const Row& row(std::size_t i, std::size_t l, Entry entry) const { return rows_[at(entry)].late[l * (l + 1) / 2 + i]; }
+  const Row& early_row(std::size_t i, std::size_t l, Entry entry) const {
+    return rows_[at(entry)].early[early_at(i, l)];
   }
-  Row& early_row(std::size_t i, std::size_t l) { return early_rows_[i * model_.stages() - i * (i + 1) / 2 + l]; }
-  double time(std::size_t i, std::size_t l, Slots m) const;
-  void append(ChainSequence&, std::size_t i, std::size_t l, Slots m) const;
-  std::size_t split(std::size_t i, std::size_t l, Slots m) const;
+  void set(std::size_t i, std::size_t l, Entry entry, Row);
+  const Row& whole() const { return row(0, model_.stages() - 1, Entry::saved); }
+  double time(std::size_t i, std::size_t l, Entry, Slots m) const;
+  void append(ChainSequence&, std::size_t i, std::size_t l, Entry, Slots m) const;
+  std::size_t split(std::size_t i, std::size_t l, Entry, Slots m) const;
 
   ChainModel model_;
   RotorConditions conditions_;
-  SlotRounding rounding_;
   Bytes store_all_peak_, base_;  // base: what sub-problem (0, n - 1) does not count
-  std::int64_t unit_ = 1;
-  bool exact_ = false;
+  std::int64_t unit_;
+  double longest_recompute_;
   Slots capacity_ = 0;                             // the largest m
-  std::vector<Slots> x_, kept_;                    // in slots
-  std::vector<double> nograd_;                     // seconds
-  std::vector<Row> rows_;                          // (i, l) by l, then i
-  std::vector<Row> early_rows_;                    // the same by i, then l
+  std::vector<Slots> x_, kept_[2];                 // in slots; kept by entry
+  std::vector<double> nograd_, nograd_before_;     // seconds; of one stage, of all before it
+  Rows rows_[2];                                   // by entry
   std::vector<std::unique_ptr<double[]>> blocks_;  // what rows point into
   std::size_t block_left_ = 0;
 };

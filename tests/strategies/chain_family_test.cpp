@@ -27,7 +27,8 @@ TEST_CASE("rotor without slots is never slower than a chain strategy at any of i
   for (const std::string spec :
        {"chen_sqrt", "chen_greedy", "periodic", "full_recompute", "full_recompute(method=block,layers=auto)",
         "full_recompute(layers=auto)", "selective", "selective(every=auto,keep_every=auto)", "revolve",
-        "revolve_hetero", "revolve_hetero(slots=6)", "rockmate", "rockmate(block=2,options=3)"}) {
+        "revolve_hetero", "revolve_hetero(slots=6)", "rockmate", "rockmate(block=2,options=3)", "ap_greedy", "ap_sqrt",
+        "greedy_recompute"}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     for (std::uint64_t seed = 1; seed <= 120; ++seed) {
       const Problem problem = problem_of(persistent_chain(seed), gpus({}));

@@ -93,10 +93,12 @@ class Recursion {
  public:
   explicit Recursion(const ChainModel& model) : m{model} {}
 
-  double opt(std::size_t i, std::size_t l, std::int64_t memory) {
+  // `checkpoint`: x_i is not a part of what stage i - 1 saved; its backward will be run with another x_i.
+  double opt(std::size_t i, std::size_t l, std::int64_t memory, bool checkpoint) {
     if (memory < 0) return infinite;
-    if (const auto known = memo_.find({i, l, memory}); known != memo_.end()) return known->second;
-    return memo_[{i, l, memory}] = std::min(save(i, l, memory), split(i, l, memory));
+    const auto key = std::make_tuple(i, l, memory, checkpoint);
+    if (const auto known = memo_.find(key); known != memo_.end()) return known->second;
+    return memo_[key] = std::min(save(i, l, memory, checkpoint), split(i, l, memory, checkpoint));
   }
 
  private:
@@ -108,8 +110,8 @@ class Recursion {
   }
 
   // x_i is the caller's to count, so when it dies early its bytes come on top of `memory`.
-  double save(std::size_t i, std::size_t l, std::int64_t memory) {
-    const bool input_dies = i > 0 && !m.keeps_input[i] && !m.keeps_output[i - 1];
+  double save(std::size_t i, std::size_t l, std::int64_t memory, bool checkpoint) {
+    const bool input_dies = i > 0 && !m.keeps_input[i] && (checkpoint || !m.keeps_output[i - 1]);
     const std::int64_t extra = input_dies ? m.x[i].count : 0;
     const std::int64_t in_backward = m.saved[i].count - (m.keeps_output[i] ? 0 : m.x[i + 1].count);
     const std::int64_t forward = after(l) + m.saved[i].count + m.forward_workspace[i].count;
@@ -118,10 +120,10 @@ class Recursion {
     if (memory < forward || memory + extra < backward) return infinite;
     if (i == l) return m.forward[i].value + m.backward[i].value;
     return m.forward[i].value + m.backward[i].value +
-           opt(i + 1, l, memory - std::max<std::int64_t>(0, m.saved[i].count - extra));
+           opt(i + 1, l, memory - std::max<std::int64_t>(0, m.saved[i].count - extra), false);
   }
 
-  double split(std::size_t i, std::size_t l, std::int64_t memory) {
+  double split(std::size_t i, std::size_t l, std::int64_t memory, bool checkpoint) {
     double best = infinite;
     for (std::size_t j = i + 1; j <= l; ++j) {
       double time = 0;
@@ -133,13 +135,13 @@ class Recursion {
         if (!runs) time = infinite;
       }
       if (time == infinite) continue;
-      best = std::min(best, time + opt(j, l, memory - m.x[j].count) + opt(i, j - 1, memory));
+      best = std::min(best, time + opt(j, l, memory - m.x[j].count, true) + opt(i, j - 1, memory, checkpoint));
     }
     return best;
   }
 
   const ChainModel& m;
-  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, double> memo_;
+  std::map<std::tuple<std::size_t, std::size_t, std::int64_t, bool>, double> memo_;
 };
 
 }  // namespace
@@ -151,7 +153,7 @@ std::optional<double> persistent_optimum(const ChainModel& m, std::int64_t budge
     for (std::size_t i = 0; i < m.stages(); ++i) time += m.forward[i].value + m.backward[i].value;
     return time;
   }
-  const double time = Recursion(m).opt(0, m.stages() - 1, budget - m.resident.count - m.x[0].count);
+  const double time = Recursion(m).opt(0, m.stages() - 1, budget - m.resident.count - m.x[0].count, false);
   if (time == infinite) return std::nullopt;
   return time;
 }

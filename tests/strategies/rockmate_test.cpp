@@ -62,11 +62,27 @@ TEST_CASE("rockmate with blocks of one stage is rotor", "[rockmate][property]") 
     const ChainCost plain = evaluate(model, store_all_sequence(model.stages()));
     const Bytes base = model.resident + model.x[0];
     const BlockTable table(outer(solved), OptionUse::anywhere, plain.peak - base, 10'000);
-    const RotorTable rotor(model, 10'000);
+    const RotorTable rotor(model, Bytes{1}, plain.peak);
     for (std::int64_t memory = 0; memory < (plain.peak - base).count; ++memory) {
       CAPTURE(seed, memory);
       REQUIRE(table.extra(Bytes{memory}).value_or(Seconds{-1}).value ==
               rotor.recompute(base + Bytes{memory}).value_or(Seconds{-1}).value);
+    }
+  }
+}
+
+TEST_CASE("rockmate with blocks of any size is never slower than rotor's class on chains of few stages", "[rockmate]") {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const Problem problem = problem_of(seed == 1 ? even_chain(60) : random_small_chain(seed, 9 * seed), gpus({}));
+    const std::vector<Pass> rotor = parse_spec("rotor(slots=500)", "test"), rockmate = parse_spec("rockmate", "test");
+    std::vector<std::optional<Bytes>> budgets;
+    const std::vector<Bytes> front = front_budgets(problem, rotor);
+    for (std::size_t k = 0; k < front.size(); k += 1 + front.size() / 12) budgets.emplace_back(front[k]);
+    const std::vector<PlanOutcome> stages = plan(problem, rotor, budgets), blocks = plan(problem, rockmate, budgets);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      CAPTURE(seed, budgets[b]->count);
+      REQUIRE(std::holds_alternative<Plan>(blocks[b]));
+      CHECK(std::get<Plan>(blocks[b]).makespan.value <= std::get<Plan>(stages[b]).makespan.value * (1 + 1e-12));
     }
   }
 }

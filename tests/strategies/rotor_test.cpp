@@ -4,18 +4,26 @@
 #include "strategies/rematerialization/chen.h"
 #include "strategies/rematerialization/rotor_exact.h"
 #include "strategies/rematerialization/rotor_fronts.h"
+#include "strategies/rematerialization/rotor_grid.h"
 #include "strategies/rematerialization/rotor_least_memory.h"
+#include "strategies/rematerialization/rotor_slots.h"
 #include "strategies/rematerialization/rotor_table.h"
 #include "tests/strategies/chain_oracle.h"
+#include "tests/strategies/published_rotor.h"
 
 using namespace plimsoll;
 
 namespace {
 
-constexpr std::int64_t enough_slots = 100000;  // for the tests' small sizes: the table is exact
+constexpr std::size_t enough_points = 100000;  // for the tests' small sizes: no front is rounded
 
 Bytes store_all_peak(const ChainModel& model) {
   return evaluate(model, store_all_sequence(model.stages())).peak;
+}
+
+// Slots of a byte: nothing is rounded.
+RotorTable table_of_bytes(const ChainModel& model) {
+  return {model, Bytes{1}, store_all_peak(model)};
 }
 
 // The time of a legal sequence within its budget; -1 if there is none.
@@ -69,12 +77,11 @@ ChainModel uniform_chain(std::size_t stages, Bytes boundary, Bytes inner) {
 
 TEST_CASE("rotor gives the worked example's times at every budget", "[rotor]") {
   const ChainModel model = worked_example_model();
-  const RotorTable table(model, 500);
+  const RotorTable table = table_of_bytes(model);
   const RotorExact exact(model);
-  CHECK(table.exact());
   CHECK(table.smallest_feasible() == Bytes{20});
   CHECK(exact.smallest_feasible() == Bytes{20});
-  CHECK(table.store_all_peak() == Bytes{22});
+  CHECK(exact.store_all_peak() == Bytes{22});
   for (std::int64_t budget = 0; budget < 30; ++budget) {
     CAPTURE(budget);
     const double expected = budget >= 22 ? 7 : budget >= 20 ? 8 : -1;
@@ -87,10 +94,9 @@ TEST_CASE("rotor gives the worked example's times at every budget", "[rotor]") {
 TEST_CASE("rotor equals the recursion as written at every budget of small chains", "[rotor][property]") {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const ChainModel model = random_chain_model({.stages = 1 + seed % 9, .keeps_percent = 75}, seed);
-    const RotorTable table(model, enough_slots);
-    const RotorFronts fronts(model, FrontRounding::up, enough_slots);
+    const RotorTable table = table_of_bytes(model);
+    const RotorFronts fronts(model, FrontRounding::up, enough_points);
     const RotorExact exact(model);
-    REQUIRE(table.exact());
     REQUIRE(fronts.exact());
     double last = -1;
     std::optional<std::int64_t> least;
@@ -147,8 +153,7 @@ TEST_CASE("a table of few slots keeps its budgets, is never better than exact, a
     const ChainModel model =
         random_chain_model({.stages = 3 + seed % 20, .largest_size = 1000, .keeps_percent = 75}, seed);
     const std::int64_t slots = 5 + static_cast<std::int64_t>(seed % 60);
-    const RotorTable table(model, slots);
-    const RotorTable below(model, slots, SlotRounding::down);
+    const RotorTable table(model, slot_for(model, store_all_peak(model), slots), store_all_peak(model));
     const RotorExact exact(model);
     double last = 1e300;
     for (std::int64_t step = 0; step <= 40; ++step) {
@@ -158,22 +163,94 @@ TEST_CASE("a table of few slots keeps its budgets, is never better than exact, a
       const double best = time_within(model, exact.solve(budget), budget);
       const double base = evaluate(model, store_all_sequence(model.stages())).time.value;
       REQUIRE((slow < 0) == (budget < table.smallest_feasible()));
-      if (slow >= 0) {
-        REQUIRE(best >= 0);
-        REQUIRE(best <= slow);
-        REQUIRE(slow <= last);
-        REQUIRE(base + table.recompute(budget)->value == slow);
-        last = slow;
-      }
-      if (best >= 0) {
-        REQUIRE(below.recompute(budget));
-        REQUIRE(base + below.recompute(budget)->value <= best);
-        REQUIRE(budget >= below.smallest_feasible());
+      if (slow < 0) continue;
+      REQUIRE(best >= 0);
+      REQUIRE(best <= slow);
+      REQUIRE(slow <= last);
+      REQUIRE(base + table.recompute(budget)->value == slow);
+      last = slow;
+      const Seconds recompute = *table.recompute(budget);
+      const RotorTable limited(model, slot_for(model, store_all_peak(model), slots), budget, recompute);
+      REQUIRE(limited.recompute(budget) == recompute);
+      if (recompute > Seconds{0}) {
+        const RotorTable less(model, slot_for(model, store_all_peak(model), slots), budget, 0.999 * recompute);
+        REQUIRE(!less.recompute(budget));
       }
     }
     REQUIRE(table.solve(table.smallest_feasible()));
     REQUIRE(!table.solve(table.smallest_feasible() - Bytes{1}));
-    REQUIRE(!below.solve(below.smallest_feasible() - Bytes{1}));
+  }
+}
+
+TEST_CASE("with slots rotor is never slower than the published program, and neither is its table",
+          "[rotor][property]") {
+  int compared = 0, faster = 0;
+  for (std::uint64_t seed = 0; seed < 240; ++seed) {
+    const bool multiples = seed % 3 == 0;  // of a slot: the published program then rounds little
+    ChainModel model = random_chain_model({.stages = 2 + seed % 59,
+                                           .largest_size = multiples ? 6 : 1'000'000,
+                                           .largest_workspace = multiples ? 4 : 300'000,
+                                           .once_percent = 0},
+                                          seed);
+    const std::int64_t slots = 20 + static_cast<std::int64_t>(seed * 7 % 90);
+    const RotorSlots rotor(model, slots);
+    const Bytes most = store_all_peak(model);
+    for (std::int64_t step = 1; step < 8; ++step) {
+      const Bytes budget{most.count * (step + 2) / 10};
+      CAPTURE(seed, slots, budget.count);
+      const std::optional<double> published = published_rotor(model, budget.count, slots);
+      if (!published) continue;
+      REQUIRE(time_within(model, rotor.solve(budget), budget) <= *published * (1 + 1e-12));
+      const RotorTable table(model, slot_for(model, budget, slots), budget);
+      const double rounded = time_within(model, table.solve(budget), budget);
+      REQUIRE(rounded >= 0);
+      REQUIRE(rounded <= *published * (1 + 1e-12));
+      ++compared;
+      faster += rounded < *published * (1 - 1e-12) ? 1 : 0;
+    }
+  }
+  CHECK(compared > 500);
+  CHECK(faster < compared);  // where nothing is rounded they agree
+}
+
+TEST_CASE("a grid rounded down bounds every plan, and what follows an estimate keeps its budget to the byte",
+          "[rotor][property]") {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const ChainModel model =
+        random_chain_model({.stages = 1 + seed % 30, .largest_size = 1000, .keeps_percent = 75}, seed);
+    const GridPoints points{.inner = 1 + static_cast<std::int64_t>(seed % 13),
+                            .last = 1 + static_cast<std::int64_t>(seed * 5 % 71)};
+    const RotorGrid bound(model, GridRounding::down, points), estimate(model, GridRounding::nearest, points);
+    const RotorExact exact(model);
+    const double base = evaluate(model, store_all_sequence(model.stages())).time.value;
+    REQUIRE(std::min(bound.smallest_feasible(), exact.store_all_peak()) == exact.smallest_feasible());
+    for (std::int64_t step = 0; step <= 60; ++step) {
+      const Bytes least = exact.smallest_feasible();
+      const Bytes budget{least.count + (exact.store_all_peak() - least).count * step / 60};
+      if (budget >= exact.store_all_peak()) continue;
+      CAPTURE(seed, points.inner, points.last, budget.count);
+      const double best = time_within(model, exact.solve(budget), budget);
+      REQUIRE(bound.recompute(budget));
+      REQUIRE(base + bound.recompute(budget)->value <= best);
+      REQUIRE(time_within(model, std::optional(estimate.follow(budget)), budget) >= best * (1 - 1e-12));
+    }
+  }
+}
+
+TEST_CASE("a grid of single bytes is exact but for single precision", "[rotor][property]") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const ChainModel model = random_chain_model({.stages = 1 + seed % 12, .keeps_percent = 75}, seed);
+    const RotorGrid bound(model, GridRounding::down, {100'000, 100'000});
+    const RotorGrid estimate(model, GridRounding::nearest, {100'000, 100'000});
+    const double base = evaluate(model, store_all_sequence(model.stages())).time.value;
+    for (std::int64_t budget = 0; budget < store_all_peak(model).count; ++budget) {
+      CAPTURE(seed, budget);
+      const std::optional<double> best = persistent_optimum(model, budget);
+      REQUIRE(bound.recompute(Bytes{budget}).has_value() == best.has_value());
+      if (!best) continue;
+      REQUIRE(base + bound.recompute(Bytes{budget})->value == Approx(*best).epsilon(1e-4));
+      REQUIRE(time_within(model, std::optional(estimate.follow(Bytes{budget})), Bytes{budget}) == *best);
+    }
   }
 }
 
@@ -182,7 +259,7 @@ TEST_CASE("rounded fronts enclose the exact one", "[rotor][property]") {
     const ChainModel model =
         random_chain_model({.stages = 5 + seed % 20, .largest_size = 1000, .keeps_percent = 75}, seed);
     const std::size_t points = 2 + seed % 9;
-    const RotorFronts exact(model, FrontRounding::up, enough_slots);
+    const RotorFronts exact(model, FrontRounding::up, enough_points);
     const RotorFronts slow(model, FrontRounding::up, points);
     const RotorFronts fast(model, FrontRounding::down, points);
     const double base = evaluate(model, store_all_sequence(model.stages())).time.value;
@@ -205,7 +282,7 @@ TEST_CASE("rotor handles sizes of 0", "[rotor]") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const ChainModel model =
         random_chain_model({.stages = 6, .largest_size = 3, .zero_percent = 70, .keeps_percent = 75}, seed);
-    const RotorTable table(model, enough_slots);
+    const RotorTable table = table_of_bytes(model);
     for (std::int64_t budget = 0; budget <= store_all_peak(model).count; ++budget) {
       CAPTURE(seed, budget);
       REQUIRE(time_within(model, table.solve(Bytes{budget}), Bytes{budget}) ==
@@ -218,7 +295,7 @@ TEST_CASE("rotor handles sizes of 0", "[rotor]") {
                       &nothing.backward_workspace}) {
     sizes->assign(3, Bytes{0});
   }
-  CHECK(RotorTable(nothing, 500).solve(Bytes{0}) == store_all_sequence(3));
+  CHECK(table_of_bytes(nothing).solve(Bytes{0}) == store_all_sequence(3));
   CHECK(RotorExact(nothing).smallest_feasible() == Bytes{0});
 }
 
@@ -250,7 +327,7 @@ TEST_CASE("the forward of a saving stage counts the gradient of the sub-chain's 
   for (std::int64_t budget = 0; budget <= 40; ++budget) {
     CAPTURE(budget);
     const double expected = persistent_optimum(model, budget).value_or(-1);
-    CHECK(time_within(model, RotorTable(model, 500).solve(Bytes{budget}), Bytes{budget}) == expected);
+    CHECK(time_within(model, table_of_bytes(model).solve(Bytes{budget}), Bytes{budget}) == expected);
     CHECK(time_within(model, RotorExact(model).solve(Bytes{budget}), Bytes{budget}) == expected);
   }
 }
@@ -259,7 +336,7 @@ TEST_CASE("a budget below the network's input has no answer", "[rotor]") {
   ChainModel model = worked_example_model();
   model.resident = Bytes{100};
   for (const std::int64_t budget : {-5, 0, 3, 99, 100, 103}) {
-    CHECK(!RotorTable(model, 500).solve(Bytes{budget}));
+    CHECK(!table_of_bytes(model).solve(Bytes{budget}));
     CHECK(!RotorExact(model).solve(Bytes{budget}));
     CHECK(!RotorExact(model).lower_bound(Bytes{budget}));
   }
@@ -273,7 +350,7 @@ TEST_CASE("every forward of a run that keeps nothing is tested, not only the las
   model.nograd_workspace[1] = Bytes{30};
   for (std::int64_t budget = 0; budget <= store_all_peak(model).count; ++budget) {
     CAPTURE(budget);
-    CHECK(time_within(model, RotorTable(model, 500).solve(Bytes{budget}), Bytes{budget}) ==
+    CHECK(time_within(model, table_of_bytes(model).solve(Bytes{budget}), Bytes{budget}) ==
           persistent_optimum(model, budget).value_or(-1));
   }
 }
@@ -282,14 +359,15 @@ TEST_CASE("the base case counts the gradient of the first input", "[rotor]") {
   ChainModel model = worked_example_model();
   model.input_gradient[0] = Bytes{50};  // B0: x_0 4, saved 7, gradients 3 and 50, workspace 2
   CHECK(RotorExact(model).smallest_feasible() == Bytes{66});
-  CHECK(RotorTable(model, 500).smallest_feasible() == Bytes{66});
+  CHECK(table_of_bytes(model).smallest_feasible() == Bytes{66});
 }
 
 TEST_CASE("at store_all's peak nothing is recomputed, however few the slots", "[rotor]") {
   const ChainModel model = real_size_chain(30, 7);
-  const RotorTable table(model, 10);
-  CHECK(table.solve(table.store_all_peak()) == store_all_sequence(30));
-  CHECK(table.solve(2 * table.store_all_peak()) == store_all_sequence(30));
+  const Bytes peak = store_all_peak(model);
+  const RotorTable table(model, slot_for(model, peak, 10), peak);
+  CHECK(table.solve(peak) == store_all_sequence(30));
+  CHECK(table.solve(2 * peak) == store_all_sequence(30));
 }
 
 TEST_CASE("exact rotor is never worse than chen on uniform chains", "[rotor]") {
@@ -309,8 +387,8 @@ TEST_CASE("exact rotor is never worse than chen on uniform chains", "[rotor]") {
 TEST_CASE("large chains: budgets are kept, times fall, table and exact enclose the optimum", "[rotor][property]") {
   const std::size_t stages = GENERATE(std::size_t{40}, std::size_t{74}, std::size_t{120});
   const ChainModel model = real_size_chain(stages, stages);
-  const RotorTable table(model, 500);
-  const RotorTable below(model, 500, SlotRounding::down);
+  const RotorTable table(model, slot_for(model, store_all_peak(model), 500), store_all_peak(model));
+  const RotorGrid below(model, GridRounding::down, {64, 1024});
   const RotorExact exact(model);
   const double base = evaluate(model, store_all_sequence(stages)).time.value;
   const Bytes least = exact.smallest_feasible();
@@ -326,7 +404,7 @@ TEST_CASE("large chains: budgets are kept, times fall, table and exact enclose t
     REQUIRE(time >= base);
     REQUIRE(time <= last + 1e-9);
     REQUIRE(plan->gap() < 1e-12);
-    REQUIRE(base + below.recompute(budget)->value <= time + 1e-9);
+    if (step < 20) REQUIRE(base + below.recompute(budget)->value <= time + 1e-9);
     const double slots = time_within(model, table.solve(budget), budget);
     if (slots >= 0) REQUIRE(slots + 1e-9 >= time);
     last = time;
@@ -334,13 +412,15 @@ TEST_CASE("large chains: budgets are kept, times fall, table and exact enclose t
   CHECK(last == base);
 }
 
-TEST_CASE("very long chains are answered with a gap", "[rotor]") {
+TEST_CASE("chains too long to be solved exactly are answered within a proven part of the optimum", "[rotor]") {
   const ChainModel model = real_size_chain(longest_exact_chain + 1, 3);
   const RotorExact exact(model);
   const Bytes least = exact.smallest_feasible();
+  CHECK(least == rotor_least_memory(model).budget);
   CHECK(!exact.solve(least - Bytes{1}));
   CHECK(exact.steps().front() == least);
   CHECK(exact.steps().back() == exact.store_all_peak());
+  double last = 1e300;
   for (std::int64_t step = 0; step <= 10; ++step) {
     const Bytes budget{least.count + (exact.store_all_peak() - least).count * step / 10};
     CAPTURE(step);
@@ -348,6 +428,62 @@ TEST_CASE("very long chains are answered with a gap", "[rotor]") {
     REQUIRE(plan);
     REQUIRE(time_within(model, plan, budget) == plan->time.value);
     REQUIRE(plan->lower_bound <= plan->time);
-    CHECK(plan->gap() < 0.5);
+    CHECK(plan->gap() < (step == 0 ? 0.03 : 0.001));
+    CHECK(plan->time.value <= last);
+    last = plan->time.value;
+  }
+}
+
+TEST_CASE("a ladder's plans are near the exact ones, fall with the budget, and its steps say what a budget is answered",
+          "[rotor][property]") {
+  for (const std::size_t stages : {5, 23, 60, 100}) {
+    const ChainModel model = real_size_chain(stages, stages);
+    const RotorExact exact(model), ladder(model, {}, 0);
+    REQUIRE(ladder.smallest_feasible() == exact.smallest_feasible());
+    const std::vector<Bytes> steps = ladder.steps();
+    double last = 1e300;
+    for (std::size_t k = 0; k < steps.size(); k += 1 + steps.size() / 100) {
+      CAPTURE(stages, k, steps[k].count);
+      const double time = time_within(model, ladder.solve(steps[k]), steps[k]);
+      REQUIRE(time < last);
+      last = time;
+      const double best = time_within(model, exact.solve(steps[k]), steps[k]);
+      REQUIRE(time >= best * (1 - 1e-12));
+      REQUIRE(ladder.lower_bound(steps[k])->value <= best);
+      CHECK(time <= best * 1.003);
+      if (k + 1 == steps.size()) continue;
+      const Bytes between{(steps[k].count + steps[k + 1].count) / 2};
+      REQUIRE(time_within(model, ladder.solve(between), between) == time);
+    }
+  }
+}
+
+TEST_CASE("rotor asked for some budgets gives the sequences that it gives when it may be asked for any",
+          "[rotor][property]") {
+  for (const std::size_t stages : {6, 31, 75}) {
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      const ChainModel model = seed % 2 == 0
+                                   ? real_size_chain(stages, seed)
+                                   : random_chain_model({.stages = stages, .keeps_percent = 75}, seed);  // many ties
+      const RotorExact any(model);
+      const Bytes least = any.smallest_feasible();
+      std::vector<Bytes> budgets;
+      for (const std::int64_t percent : {0, 1, 7, 20, 45, 80, 99, 100}) {
+        budgets.push_back(least + Bytes{(any.store_all_peak() - least).count * percent / 100});
+      }
+      budgets.insert(budgets.end(), {least - Bytes{1}, any.store_all_peak() + Bytes{1}});
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        CAPTURE(stages, seed, budgets[b].count);
+        const std::optional<ExactPlan> expected = any.solve(budgets[b]);
+        const std::size_t more = std::min<std::size_t>(b % 3, budgets.size() - 1 - b);
+        const RotorExact some(model, std::span(budgets).subspan(b, 1 + more));
+        const std::optional<ExactPlan> plan = some.solve(budgets[b]);
+        REQUIRE(plan.has_value() == expected.has_value());
+        REQUIRE(some.smallest_feasible() == least);
+        if (!plan) continue;
+        REQUIRE(to_string(plan->sequence) == to_string(expected->sequence));
+        REQUIRE(plan->lower_bound.value == expected->lower_bound.value);
+      }
+    }
   }
 }
