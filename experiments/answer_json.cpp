@@ -74,6 +74,8 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   const auto count = [](Bytes bytes) { return bytes.count; };
   const auto of_metrics = [&](auto value) { return or_null(answer.metrics, value); };
   Json object = question_json(question, problem.times_rescaled, answer.budget, answer.feasible);
+  object["states"] = or_null(problem.states, [](States s) { return written(s); });
+  object["state_bytes"] = bytes_of_kind(problem.graph, TensorKind::optimizer_state).count;
   object["makespan_s"] = of_metrics([](const Metrics& m) { return m.makespan.value; });
   object["peak_bytes"] = of_metrics([](const Metrics& m) { return m.peak.count; });
   object["promised_makespan_s"] = answer.feasible ? Json(answer.promised_makespan.value) : Json(nullptr);

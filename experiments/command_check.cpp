@@ -108,7 +108,7 @@ int run_check(const CheckArguments& arguments) {
 int run_bounds(const QuestionArguments& words, bool json) {
   if (!words.strategy.empty()) parse_spec(words.strategy, "--strategy");
   const Problem problem = problem_of(question_of(words));
-  note_rescaled(problem);
+  note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
   const LowerBounds one = lower_bounds(problem, 1), all = lower_bounds(problem, devices);
   const std::string by = one.memory_by ? problem.graph[*one.memory_by].name : "(resident)";

@@ -72,7 +72,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   const bool front = arguments.question.memory == "front";
   const std::optional<Bytes> budget = front ? std::nullopt : budget_of(arguments.question);
   const Problem problem = problem_of(question);
-  note_rescaled(problem);
+  note_times(problem);
   if (front) return simulate_front(question, problem, arguments.json);
 
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
@@ -111,7 +111,7 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   parse_spec(question.strategy, "--strategy");
   const std::optional<Bytes> budget = budget_of(arguments.question);
   const Problem problem = problem_of(question);
-  note_rescaled(problem);
+  note_times(problem);
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible) {
     report_infeasible(question, made);

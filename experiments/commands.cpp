@@ -54,6 +54,12 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
       ->capture_default_str()
       ->type_name("NAME");
   command
+      .add_option("--states", words.states,
+                  "optimizer states: fp32 (with an fp32 copy of narrower parameters), as_parameters (as many bytes as\n"
+                  "the parameter each) or by_dtype: fp32 for parameters narrower than that, else as_parameters")
+      ->capture_default_str()
+      ->type_name("HOW");
+  command
       .add_option("--gradients", words.gradients,
                   "parameter gradients are new in this iteration, or existing before it")
       ->capture_default_str()
@@ -66,11 +72,15 @@ Question question_of(const QuestionArguments& words) {
     throw InputError(
         fmt::format("--micro-batches: expected a whole number from 1 to 1000000, found '{}'", words.micro_batches));
   }
+  if (words.states != written(States::by_dtype) && words.optimizer == written(Optimizer::none)) {
+    throw InputError(fmt::format("--states: {} of no --optimizer, which is none", words.states));
+  }
   return {.trace = words.trace,
           .platform = words.platform,
           .strategy = words.strategy,
           .micro_batches = static_cast<std::uint32_t>(count.value),
           .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
+          .states = understood<States>("--states", words.states),
           .gradients = understood<Gradients>("--gradients", words.gradients),
           .engine = understood<Engine>("--engine", words.engine),
           .allocator = understood<AllocatorKind>("--allocator", words.allocator)};
@@ -87,12 +97,18 @@ std::string made_by(const std::string& command_line) {
   return fmt::format("plimsoll {}: {}", PLIMSOLL_VERSION, command_line);
 }
 
-void note_rescaled(const Problem& problem) {
+void note_times(const Problem& problem) {
+  if (problem.view_time > Seconds{0}) {
+    std::cerr << fmt::format("note: views take no time; what '{}' gives for them, {}, is left out\n",
+                             problem.graph.name, format_seconds(problem.view_time));
+  }
   if (!problem.times_rescaled) return;
+  const std::string& device = problem.graph.source.device;
+  const std::string of = device.empty() ? "are of no device" : fmt::format("were measured on '{}'", device);
   std::cerr << fmt::format(
-      "note: times of '{}' were measured on '{}'; here they are re-scaled: max(flops / peak, bytes moved / memory "
-      "bandwidth) + launch overhead\n",
-      problem.graph.name, problem.graph.source.device);
+      "note: times of '{}' {}; here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth) + launch "
+      "overhead\n",
+      problem.graph.name, of);
 }
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ void add_describe_command(CLI::App&, int& exit_code, const std::string& command_
 /// A question as words of the command line, before they are understood.
 struct QuestionArguments {
   std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
-                                                 optimizer = "none", gradients = "new";
+                                                 optimizer = "none", states = "by_dtype", gradients = "new";
 };
 
 /// Which options a command takes beside --trace and --platform.
@@ -40,7 +40,7 @@ std::optional<Bytes> budget_of(const QuestionArguments&);
 /// `plimsoll 0.1.0: plimsoll simulate ...`, at the start of every file that is written.
 std::string made_by(const std::string& command_line);
 
-/// One line on stderr where times are not the trace's own.
-void note_rescaled(const Problem&);
+/// Lines on stderr where times are not the trace's own.
+void note_times(const Problem&);
 
 }  // namespace plimsoll

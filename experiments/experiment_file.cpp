@@ -126,6 +126,7 @@ constexpr ExperimentField experiment_fields[] = {
      [](Experiment& e, const YamlCursor& v) {
        e.optimizers = list_of<Optimizer>(v, [](const YamlCursor& o) { return one_of<Optimizer>(o); });
      }},
+    {"states", Need::optional, [](Experiment& e, const YamlCursor& v) { e.states = one_of<States>(v); }},
     {"gradients", Need::optional, [](Experiment& e, const YamlCursor& v) { e.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
     {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = one_of<AllocatorKind>(v); }},
@@ -212,6 +213,7 @@ Json to_json(const Experiment& experiment) {
             {"gradients", written(experiment.gradients)},
             {"engine", written(experiment.engine)},
             {"allocator", written(experiment.allocator)}};
+  if (experiment.states != States::by_dtype) json["states"] = written(experiment.states);
   if (experiment.timelines) json["timelines"] = true;
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;
   if (experiment.memory_limit) json["memory_limit_bytes"] = experiment.memory_limit->count;

@@ -40,6 +40,7 @@ struct Experiment {
   std::vector<std::uint32_t> micro_batches{1};
   std::vector<Optimizer> optimizers{Optimizer::none};
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
+  States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorKind allocator = AllocatorKind::exact;

@@ -119,6 +119,7 @@ ProblemOutcome problem_of(const Question& question, Trace trace, Platform platfo
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .budget = std::nullopt,
                                .optimizer = question.optimizer,
+                               .states = question.states,
                                .gradients = question.gradients,
                                .backward = Backward::whole};
   ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
@@ -144,6 +145,7 @@ Problem problem_of(const Schedule& schedule, const std::string& file, const std:
   question.strategy = schedule.strategy;
   question.micro_batches = schedule.micro_batches;
   question.optimizer = schedule.optimizer;
+  question.states = schedule.states;
   question.gradients = schedule.gradients;
   Problem problem = problem_of(question);
   if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {

@@ -26,6 +26,7 @@ struct Question {
   std::string trace, platform, strategy;
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
+  States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorKind allocator = AllocatorKind::exact;

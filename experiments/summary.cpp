@@ -61,6 +61,11 @@ std::string summary(const Question& question, const Problem& problem, const Answ
       fmt::format("  recomputing      {:>12}   {} steps\n", format_seconds(m.recompute), answer.schedule->steps.size());
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
                       format_bytes(answer.bounds.memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
+  if (problem.states) {
+    text += fmt::format("  optimizer states {:>12}   of {}, {}\n",
+                        format_bytes(bytes_of_kind(problem.graph, TensorKind::optimizer_state)),
+                        written(question.optimizer), written(*problem.states));
+  }
   if (question.allocator != AllocatorKind::exact) {
     text += fmt::format("  reserved         {:>12}   by the {} allocator\n",
                         format_bytes(*std::ranges::max_element(answer.peak_reserved)), written(question.allocator));

@@ -98,6 +98,7 @@ Question question_of(const Experiment& e, std::size_t group) {
           .strategy = e.strategies[group % e.strategies.size()],
           .micro_batches = e.micro_batches[at.micro_batches],
           .optimizer = e.optimizers[at.optimizer],
+          .states = e.states,
           .gradients = e.gradients,
           .engine = e.engine,
           .allocator = e.allocator};

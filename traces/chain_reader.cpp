@@ -56,6 +56,7 @@ const Field<ParameterDraft, JsonCursor> parameter_fields[] = {
     {"id", optional, [](ParameterDraft& d, JsonCursor c) { check_id(c, d.position); }},
     {"name", optional, [](ParameterDraft& d, JsonCursor c) { d.parameter.name = c.string(); }},
     {"bytes", required, [](ParameterDraft& d, JsonCursor c) { d.parameter.bytes = c.bytes(); }},
+    {"dtype", optional, [](ParameterDraft& d, JsonCursor c) { d.parameter.dtype = c.string(); }},
 };
 
 struct TensorDraft {

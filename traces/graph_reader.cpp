@@ -32,6 +32,7 @@ const Field<TensorDraft, JsonCursor> tensor_fields[] = {
     {"bytes", required, [](TensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
     {"shape", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
     {"dtype", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
+    {"gradient_of", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.gradient_of = TensorId{c.index()}; }},
     {"storage", optional, [](TensorDraft& d, JsonCursor c) { d.storage = c.index(); }},
 };
 

@@ -10,11 +10,6 @@
 namespace plimsoll {
 namespace {
 
-/// There before the iteration starts.
-bool is_given(TensorKind kind) {
-  return kind == TensorKind::input || kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
-}
-
 constexpr std::uint32_t nobody = 0xFFFFFFFF;
 
 class Rules {
@@ -26,13 +21,13 @@ class Rules {
     if (graph_.ops.empty()) document_.complain("ops", "expected at least one op");
     check_storages();
     check_references();
+    check_owners();
     check_colocation();
     document_.throw_if_any();  // the order is meaningful only among ops and tensors that exist
     check_work();
     find_producers();
     document_.throw_if_any();
     check_order();
-    check_overwriting();
   }
 
  private:
@@ -46,6 +41,21 @@ class Rules {
       document_.complain(below("tensors", t, "bytes"),
                          fmt::format("differs from '{}' of the same storage, expected {}, found {}", other.name,
                                      other.bytes.count, tensor.bytes.count));
+    }
+  }
+
+  /// Only parameter gradients are the gradient of a parameter.
+  void check_owners() {
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const std::optional<TensorId>& owner = graph_.tensors[t].gradient_of;
+      if (!owner) continue;
+      const std::string path = below("tensors", t, "gradient_of");
+      if (!check_index(document_, path, owner->index, graph_.tensors.size(), "tensor")) continue;
+      if (graph_.tensors[t].kind != TensorKind::parameter_gradient) {
+        document_.complain(path, fmt::format("'{}' is no parameter gradient", graph_.tensors[t].name));
+      } else if (graph_[*owner].kind != TensorKind::parameter) {
+        document_.complain(path, fmt::format("'{}' is no parameter", graph_[*owner].name));
+      }
     }
   }
 
@@ -197,32 +207,6 @@ class Rules {
     return {};
   }
 
-  /// What an op overwrites lives on as one of its outputs, and the old value is read by nobody later.
-  void check_overwriting() {
-    std::vector<std::uint32_t> overwritten_by(graph_.tensors.size(), nobody);
-    for (std::uint32_t i = 0; i < graph_.ops.size(); ++i) {
-      const Op& op = graph_.ops[i];
-      for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-        const std::uint32_t by = overwritten_by[op.inputs[k].index];
-        if (by == nobody) continue;
-        document_.complain(
-            below(below("ops", i, "inputs"), k),
-            fmt::format("'{}' was overwritten before, by op '{}'", graph_[op.inputs[k]].name, graph_.ops[by].name));
-      }
-      for (std::size_t k = 0; k < op.mutates.size(); ++k) {
-        const Tensor& old = graph_[op.mutates[k]];
-        if (is_given(old.kind)) continue;
-        overwritten_by[op.mutates[k].index] = i;
-        const bool lives_on = op.phase == Phase::update || std::ranges::any_of(op.outputs, [&](TensorId t) {
-                                return graph_[t].storage == old.storage;
-                              });
-        if (lives_on) continue;
-        document_.complain(below(below("ops", i, "mutates"), k),
-                           fmt::format("'{}' is overwritten, but no output shares its storage", old.name));
-      }
-    }
-  }
-
   JsonDocument& document_;
   const Graph& graph_;
   std::vector<std::uint32_t> producer_;  ///< of each tensor: the first op that makes it
@@ -232,6 +216,8 @@ class Rules {
 
 void check_graph(JsonDocument& document, const Graph& graph) {
   Rules(document, graph).check();
+  document.throw_if_any();
+  check_sharing(document, graph);
 }
 
 }  // namespace plimsoll

@@ -51,6 +51,7 @@ std::vector<Generator> generators(Settings& s) {
            {whole_option("layers", t.layers, 1, 100'000), whole_option("width", t.width, 1, 1 << 20),
             whole_option("heads", t.heads, 1, 1 << 16), whole_option("sequence", t.sequence, 1, 1 << 20),
             whole_option("batch", t.batch, 1, 1 << 20), whole_option("vocabulary", t.vocabulary, 1, 1 << 24),
+            word_option("dtype", t.dtype, {TransformerChain::dtypes.begin(), TransformerChain::dtypes.end()}),
             whole_option("dtype_bytes", t.dtype_bytes, 2, 4),
             quantity_option("rate", t.rate, parse_flops_rate, format_flops_rate)},
            [&t] { return transformer_chain(t); }}};

@@ -2,6 +2,7 @@
 // Chains made by rule or by formula: for tests, for teaching, and for models that nobody has measured yet.
 // On the command line: `uniform:16`, `random:stages=20,seed=3`, `transformer:layers=12,width=768,...`.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,7 +33,9 @@ Chain random_chain(const RandomChain&);
 /// vocabulary head and a loss behind them. Work and sizes follow from the shapes, times from a stated rate.
 struct TransformerChain {
   std::uint32_t layers = 12, width = 768, heads = 12, sequence = 1024, batch = 1, vocabulary = 50257;
-  std::uint32_t dtype_bytes = 2;  ///< of activations and parameters: 2 or 4
+  static constexpr std::array<std::string_view, 4> dtypes{"by_bytes", "bf16", "fp16", "fp32"};
+  std::uint32_t dtype = 0;        ///< of activations and parameters: which of `dtypes`
+  std::uint32_t dtype_bytes = 2;  ///< by bytes: 2 is bf16, 4 is fp32
   FlopsPerSecond rate{100e12};    ///< how fast the device is taken to compute
 };
 Chain transformer_chain(const TransformerChain&);

@@ -46,6 +46,17 @@ class Random {
   std::mt19937_64 engine_;
 };
 
+/// Of activations and parameters. The stated one, else bf16 or fp32, by the stated size.
+std::string dtype_of(const TransformerChain& shape) {
+  const std::string by_size = shape.dtype_bytes == 4 ? "fp32" : "bf16";
+  if (shape.dtype == 0) return by_size;
+  const std::string dtype(TransformerChain::dtypes[shape.dtype]);
+  if (dtype != "fp32" && by_size == "fp32") {
+    throw InputError(fmt::format("transformer: dtype_bytes: {} has 2, found 4", dtype));
+  }
+  return dtype;
+}
+
 }  // namespace
 
 Chain uniform_chain(const UniformChain& shape) {
@@ -101,12 +112,15 @@ Chain random_chain(const RandomChain& shape) {
 // Work, two operations a multiply-add: attention 8 s b h^2 + 4 s^2 b h, MLP 16 s b h^2, head 2 s b h V; backward twice
 // that. Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.1
 // (memory) and appendix A (operations). Memory traffic: parameters, input, saved and output once each in forward, twice
-// in backward.
+// in backward. The loss saves the log-probabilities sbV; for each it finds the maximum, subtracts it, takes the
+// exponential, sums and subtracts (5 operations); backward takes the exponential, subtracts and scales (3). It reads
+// one tensor of sbV and writes another, both ways.
 Chain transformer_chain(const TransformerChain& shape) {
   if (shape.width % shape.heads != 0) {
     throw InputError(fmt::format("transformer: heads: must divide width {}, found {}", shape.width, shape.heads));
   }
-  const auto element = static_cast<double>(shape.dtype_bytes);
+  const std::string dtype = dtype_of(shape);
+  const double element = dtype == "fp32" ? 4 : 2;
   const double s = shape.sequence, b = shape.batch, h = shape.width, a = shape.heads, v = shape.vocabulary;
   const double sbh = s * b * h;
   const auto bytes = [&](double elements) {
@@ -118,7 +132,7 @@ Chain transformer_chain(const TransformerChain& shape) {
 
   Chain chain;
   chain.name = "transformer";
-  chain.source.dtype = shape.dtype_bytes == 2 ? "bf16" : "fp32";
+  chain.source.dtype = dtype;
   chain.source.notes = {
       {"formula", "elements and operations of Korthikanti et al. 2022, section 4.1 and appendix A, without dropout"},
       {"times", "operations / " + format_flops_rate(shape.rate)}};
@@ -155,6 +169,12 @@ Chain transformer_chain(const TransformerChain& shape) {
   Stage loss = loss_stage(input);
   loss.saved = bytes(s * b * v);  // the log-probabilities
   loss.keeps_input = false;
+  loss.forward_flops = Flops{5 * s * b * v};
+  loss.backward_flops = Flops{3 * s * b * v};
+  loss.forward_bytes_moved = loss.backward_bytes_moved = 2 * loss.saved;
+  loss.forward = loss.forward_nograd = *loss.forward_flops / shape.rate;
+  loss.backward = *loss.backward_flops / shape.rate;
+  loss.has_backward_weight = true;  // it has no parameters
   chain.stages.push_back(std::move(loss));
   return chain;
 }

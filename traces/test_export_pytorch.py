@@ -339,6 +339,8 @@ class GraphTrace(WithFolder):
             made |= set(op["outputs"])
         self.assertEqual(len(made), len(trace["tensors"]))
         self.assertEqual(kinds.count("parameter_gradient"), 4)
+        self.assertEqual(sorted(t["gradient_of"] for t in trace["tensors"] if t["kind"] == "parameter_gradient"),
+                         [i for i, kind in enumerate(kinds) if kind == "parameter"])
         self.assertEqual([op["stage"] for op in trace["ops"]], sorted((o["stage"] for o in trace["ops"] if o["phase"] == "forward"))
                          + sorted((o["stage"] for o in trace["ops"] if o["phase"] == "backward"), reverse=True))
 

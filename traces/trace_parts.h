@@ -24,5 +24,7 @@ bool check_index(JsonDocument&, const std::string& path, std::uint32_t index, st
 
 /// What a graph must fulfil beyond its syntax; complains about what it does not.
 void check_graph(JsonDocument&, const Graph&);
+/// The part of it that is about storages with several tensors.
+void check_sharing(JsonDocument&, const Graph&);
 
 }  // namespace plimsoll

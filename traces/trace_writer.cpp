@@ -148,7 +148,9 @@ std::string text_of(const Chain& chain) {
   }
   if (!chain.boundaries.empty()) text.add("boundaries", chain.boundaries);
   text.add_lines("parameters", chain.parameters, [](const Parameter& parameter) {
-    return Json{{"name", parameter.name}, {"bytes", parameter.bytes.count}};
+    Json json = {{"name", parameter.name}, {"bytes", parameter.bytes.count}};
+    if (!parameter.dtype.empty()) json["dtype"] = parameter.dtype;
+    return json;
   });
   if (!chain.shared.empty()) {
     text.add_lines("shared", chain.shared, [](const SharedParameter& shared) {
@@ -172,6 +174,7 @@ std::string text_of(const Graph& graph) {
     json["storage"] = tensor.storage.index;
     if (!tensor.shape.empty()) json["shape"] = tensor.shape;
     if (!tensor.dtype.empty()) json["dtype"] = tensor.dtype;
+    if (tensor.gradient_of) json["gradient_of"] = tensor.gradient_of->index;
     return json;
   });
   text.add_lines("ops", graph.ops, op_json);

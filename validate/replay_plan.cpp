@@ -263,7 +263,9 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
   const Graph here =
-      problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer).graph : network.graph;
+      problem.index
+          ? chain_graph(with_loss(chain_of(network)), schedule.optimizer, Backward::whole, schedule.states).graph
+          : network.graph;
   const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
   try {

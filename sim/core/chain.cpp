@@ -16,6 +16,10 @@ bool knows_tensors(const Chain& chain) {
          std::ranges::all_of(chain.stages, [](const Stage& stage) { return stage.tensors.has_value(); });
 }
 
+const std::string& dtype_of(const Chain& chain, const Parameter& parameter) {
+  return parameter.dtype.empty() ? chain.source.dtype : parameter.dtype;
+}
+
 Bytes parameter_bytes(const Chain& chain) {
   Bytes sum;
   for (const Parameter& parameter : chain.parameters) sum += parameter.bytes;

@@ -50,7 +50,8 @@ struct Stage {
 struct Parameter {
   std::string name;
   Bytes bytes;
-  bool trained = true;  ///< has a gradient and optimizer states; false: frozen (sparse_update)
+  std::string dtype = {};  ///< empty: the source's
+  bool trained = true;     ///< has a gradient and optimizer states; false: frozen (sparse_update)
 
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };
@@ -93,6 +94,9 @@ Bytes boundary_bytes(const Chain&, std::size_t i);
 
 /// Whether every stage says what it does with each tensor of its boundaries.
 bool knows_tensors(const Chain&);
+
+/// The dtype of a parameter, else of the whole trace.
+const std::string& dtype_of(const Chain&, const Parameter&);
 
 /// All parameters, each counted once however many stages use it.
 Bytes parameter_bytes(const Chain&);

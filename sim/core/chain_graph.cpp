@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/shared_parameters.h"
 
 namespace plimsoll {
@@ -27,8 +28,8 @@ struct BackwardGradients {
 
 class Builder {
  public:
-  Builder(const Chain& chain, Optimizer optimizer)
-      : chain_(chain), optimizer_(optimizer), released_(released_workspaces(chain)) {
+  Builder(const Chain& chain, Optimizer optimizer, States states)
+      : chain_(chain), optimizer_(optimizer), states_(states), released_(released_workspaces(chain)) {
     made_.graph.name = chain.name;
     made_.graph.source = chain.source;
     add_boundaries();
@@ -136,6 +137,7 @@ class Builder {
   void add_parameters() {
     for (const Parameter& parameter : chain_.parameters) {
       parameters_.push_back(tensor(parameter.name, TensorKind::parameter, parameter.bytes));
+      made_.graph.tensors.back().dtype = parameter.dtype;
     }
     std::map<std::uint32_t, TensorId> gradient_of;
     for (const Stage& stage : chain_.stages) {
@@ -164,11 +166,11 @@ class Builder {
 
   void add_trained(std::vector<TensorId> parameters, TensorId gradient) {
     Trained trained{std::move(parameters), gradient, {}};
-    for (std::int64_t s = 0; s < optimizer_states(optimizer_); ++s) {
-      for (const TensorId parameter : trained.parameters) {
-        const Tensor of = made_.graph[parameter];
-        trained.states.push_back(
-            tensor("state " + std::to_string(s) + " of " + of.name, TensorKind::optimizer_state, of.bytes));
+    for (const TensorId parameter : trained.parameters) {
+      const Tensor of = made_.graph[parameter];
+      for (const Tensor& state : states_of(optimizer_, states_, of, dtype_of(made_.graph, of))) {
+        trained.states.push_back(tensor(state.name, state.kind, state.bytes));
+        made_.graph.tensors.back().dtype = state.dtype;
       }
     }
     trained_.push_back(std::move(trained));
@@ -306,34 +308,14 @@ class Builder {
 
   void add_update(const Trained& trained) {
     const Graph& graph = made_.graph;
-    Op update{.name = "update of " + graph[trained.gradient].name.substr(std::string("gradient of ").size()),
-              .kind = "optimizer",
-              .phase = Phase::update,
-              .stage = 0,
-              .duration = {},
-              .nograd_duration = {},
-              .flops = Flops{0},
-              .bytes_moved = Bytes{0},
-              .workspace = {},
-              .nograd_workspace = {},
-              .accumulate_workspace = {},
-              .inputs = trained.parameters,
-              .outputs = {},
-              .saved = {},
-              .mutates = trained.parameters,
-              .recomputable = false,
-              .attributes = {}};
-    for (const TensorId parameter : trained.parameters) {
-      update.bytes_moved = *update.bytes_moved + optimizer_moves(optimizer_) * graph[parameter].bytes;
-    }
-    update.inputs.push_back(trained.gradient);
-    update.inputs.insert(update.inputs.end(), trained.states.begin(), trained.states.end());
-    update.mutates.insert(update.mutates.end(), trained.states.begin(), trained.states.end());
-    made_.updates.push_back(op(std::move(update)));
+    const std::string of = graph[trained.gradient].name.substr(std::string("gradient of ").size());
+    made_.updates.push_back(
+        op(update_op(graph, states_, "update of " + of, trained.parameters, {trained.gradient}, trained.states)));
   }
 
   const Chain& chain_;
   Optimizer optimizer_;
+  States states_;
   std::vector<ReleasedWorkspaces> released_;  // by stage
   ChainGraph made_;
   std::vector<std::vector<TensorId>> x_;          // boundary i
@@ -349,9 +331,9 @@ class Builder {
 
 }  // namespace
 
-ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward) {
+ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward, States states) {
   EXPECTS(!chain.stages.empty() && chain.stages.back().output == Bytes{0});
-  return Builder(chain, optimizer).build(backward);
+  return Builder(chain, optimizer, states).build(backward);
 }
 
 Chain with_loss(Chain chain) {
@@ -374,24 +356,6 @@ Chain with_loss(Chain chain) {
   chain.stages.push_back(loss);
   if (!chain.boundaries.empty()) chain.boundaries.emplace_back();
   return chain;
-}
-
-std::int64_t optimizer_states(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::none:
-    case Optimizer::sgd:
-      return 0;
-    case Optimizer::momentum:
-      return 1;
-    case Optimizer::adam:
-      return 2;
-  }
-  return 0;
-}
-
-std::int64_t optimizer_moves(Optimizer optimizer) {
-  // Reads parameter, gradient and states; writes parameter and states.
-  return optimizer == Optimizer::none ? 0 : 3 + 2 * optimizer_states(optimizer);
 }
 
 }  // namespace plimsoll

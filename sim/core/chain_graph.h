@@ -26,14 +26,10 @@ struct ChainGraph {
 /// stage made, the inner tensors, and what the stage keeps of x_i and x_{i+1}. What passes a stage by is made and
 /// counted once, and so is its gradient. The network's input stays until the first stage's backward. Splitting needs
 /// `backward_weight` of every stage.
-ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole);
+ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole, States = States::by_dtype);
 
 /// The chain with a last stage that is a loss (output of 0 bytes): itself, or with a loss of no time and no memory
 /// beside its gradient appended, which hands the network's output gradient back.
 Chain with_loss(Chain);
-
-/// How many times the bytes of the parameters an optimizer keeps as state, and moves in one update.
-std::int64_t optimizer_states(Optimizer);
-std::int64_t optimizer_moves(Optimizer);
 
 }  // namespace plimsoll

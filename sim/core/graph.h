@@ -30,6 +30,7 @@ struct Tensor {
   StorageId storage;  ///< tensors that share one storage (views, in-place results) say so
   std::vector<std::int64_t> shape;
   std::string dtype;
+  std::optional<TensorId> gradient_of = {};  ///< of a parameter gradient: the parameter, where the trace says
 
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
@@ -37,6 +38,11 @@ struct Tensor {
 /// Parameters and optimizer states are one value for the whole iteration; everything else belongs to a micro-batch.
 constexpr bool per_micro_batch(TensorKind k) {
   return k == TensorKind::input || k == TensorKind::activation || k == TensorKind::gradient;
+}
+
+/// There before the iteration starts.
+constexpr bool is_given(TensorKind k) {
+  return k == TensorKind::input || k == TensorKind::parameter || k == TensorKind::optimizer_state;
 }
 
 /// Another implementation of an op: the same inputs and outputs, another time and workspace, whatever it saves.
@@ -70,6 +76,7 @@ struct Op {
   bool recomputable = true;
   std::vector<Alternative> alternatives;  ///< implementation k + 1 of the op; 0 is what the fields above say
   std::vector<std::pair<std::string, std::string>> attributes;
+  bool is_view = false;  ///< made only other names for what is there (core/views.h): is never run, takes nothing
 
   friend bool operator==(const Op&, const Op&) = default;
 };

@@ -56,16 +56,16 @@ std::optional<double> seconds_of_op(const Op& op, const Source& source, const De
   return keeps || !op.nograd_duration ? plain : in_proportion(plain, op.nograd_duration, op.duration);
 }
 
-/// The optimizer's passes over its parameters, at the rate of Adam's seven, and no faster than the host's memory.
-std::optional<double> seconds_on_host(const Graph& graph, const Op& op, const Memory& host, Optimizer optimizer) {
+/// What the update moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven times
+/// its fp32 parameters, and no faster than the host's memory.
+std::optional<double> seconds_on_host(const Graph& graph, const Op& op, const Memory& host) {
   if (!host.adam) return std::nullopt;
-  double bytes = 0;
-  for (const TensorId t : op.mutates) {
-    if (graph[t].kind == TensorKind::parameter) bytes += static_cast<double>(graph[t].bytes.count);
-  }
-  const double passes = optimizer == Optimizer::sgd ? 3 : optimizer == Optimizer::momentum ? 5 : 7;
-  const double computing = bytes * passes / (7 * host.adam->value);
-  return host.bandwidth ? std::max(computing, bytes * passes / host.bandwidth->value) : computing;
+  std::int64_t moved = 0;
+  for (const TensorId t : op.inputs) moved += graph[t].bytes.count;
+  for (const TensorId t : op.mutates) moved += graph[t].bytes.count;
+  const auto bytes = static_cast<double>(op.bytes_moved ? op.bytes_moved->count : moved);
+  const double computing = bytes / (7 * host.adam->value);
+  return host.bandwidth ? std::max(computing, bytes / host.bandwidth->value) : computing;
 }
 
 std::string written_seconds(std::optional<double> seconds) {
@@ -110,7 +110,7 @@ void Judge::judge_cost_of_update_on_host(StepId s) {
   if (op.phase != Phase::update) return report(Rule::wrong_place, s, text(s) + " is no update, but runs on a host");
   const std::optional<MemoryId> host = host_of(schedule_[step.stream].device);
   std::optional<double> seconds;
-  if (host) seconds = seconds_on_host(graph_, op, platform_[*host], schedule_.optimizer);
+  if (host) seconds = seconds_on_host(graph_, op, platform_[*host]);
   if (step.measured || same(step.work.seconds, seconds)) return;
   report(Rule::wrong_cost, s,
          text(s) + " states " + written_seconds(step.work.seconds.value) + ", but its time on the host is " +

@@ -25,6 +25,7 @@ bool cover(Ranges ranges, std::int64_t bytes) {
 void Judge::judge_completeness() {
   for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
     const Op& op = graph_.ops[o];
+    if (op.is_view) continue;
     const std::size_t runs =
         (op.phase == Phase::update ? 1 : std::size_t{schedule_.micro_batches}) * schedule_.replicas;
     for (std::size_t run = 0; run < runs && found_.size() < limit_; ++run) {

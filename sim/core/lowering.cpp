@@ -74,6 +74,7 @@ class Lowering {
     schedule.replicas = replicas();
     schedule.budget = problem_.budget;
     schedule.optimizer = problem_.optimizer;
+    schedule.states = problem_.states.value_or(States::by_dtype);
     schedule.gradients = problem_.gradients;
     return schedule;
   }

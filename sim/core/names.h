@@ -67,6 +67,12 @@ struct Names<Optimizer> {
 };
 
 template <>
+struct Names<States> {
+  static constexpr std::array all{std::pair{States::by_dtype, "by_dtype"}, std::pair{States::fp32, "fp32"},
+                                  std::pair{States::as_parameters, "as_parameters"}};
+};
+
+template <>
 struct Names<Gradients> {
   static constexpr std::array all{std::pair{Gradients::fresh, "new"}, std::pair{Gradients::existing, "existing"}};
 };

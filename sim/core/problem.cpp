@@ -1,9 +1,14 @@
 #include "sim/core/problem.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/graph_updates.h"
+#include "sim/core/optimizer.h"
+#include "sim/core/views.h"
 
 namespace plimsoll {
 namespace {
@@ -16,6 +21,39 @@ bool has_update(const Graph& graph) {
 bool have_same_rates(const Device& a, const Device& b) {
   return a.model == b.model && a.takes_trace_times == b.takes_trace_times && a.peak == b.peak &&
          a.memory_bandwidth == b.memory_bandwidth && a.launch_overhead == b.launch_overhead;
+}
+
+std::optional<std::string> no_states(const Chain& chain, const ProblemOptions& options) {
+  if (options.optimizer == Optimizer::none || options.states != States::fp32) return std::nullopt;
+  for (const Parameter& parameter : chain.parameters) {
+    const std::string& dtype = dtype_of(chain, parameter);
+    if (!bytes_of_dtype(dtype)) return no_fp32_states(parameter.name, dtype);
+  }
+  return std::nullopt;
+}
+
+States states_taken(const Graph& graph, States asked) {
+  std::vector<TensorId> updated;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::update) continue;
+    std::ranges::copy_if(op.mutates, std::back_inserter(updated),
+                         [&](TensorId t) { return graph[t].kind == TensorKind::parameter; });
+  }
+  return taken(asked, graph, updated);
+}
+
+/// Parameter gradients are whole after the last micro-batch only.
+std::optional<std::string> early_reader(const Problem& problem) {
+  if (problem.micro_batches == 1) return std::nullopt;
+  for (const Op& op : problem.graph.ops) {
+    if (op.phase == Phase::update) continue;
+    for (const TensorId t : op.inputs) {
+      if (problem.graph[t].kind != TensorKind::parameter_gradient) continue;
+      return "'" + op.name + "' reads '" + problem.graph[t].name +
+             "', which is a sum over all micro-batches: such a graph runs with one micro-batch";
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -39,18 +77,31 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
           return "stage '" + stage.name + "' gives no backward_weight_s to split backward by";
       }
     }
-    problem.index = chain_graph(whole, options.optimizer, options.backward);
+    if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
+    problem.index = chain_graph(whole, options.optimizer, options.backward, options.states);
     problem.graph = std::move(problem.index->graph);
     problem.index->graph = {};
+    if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
     ScaledChain scaled = scaled_to(std::move(whole), device);
     if (!scaled.refused.empty()) return std::move(scaled.refused);
     problem.chain = std::move(scaled.chain);
   } else {
-    problem.graph = std::move(std::get<Graph>(model));
-    if (options.optimizer != Optimizer::none && !has_update(problem.graph)) {
-      return "an optimizer needs update ops in a graph trace, and this one has none";
+    Graph& graph = std::get<Graph>(model);
+    if (has_update(graph) && options.states == States::fp32) {
+      return "the trace has updates of its own, whose states are as it says: states cannot be chosen";
     }
+    if (options.optimizer != Optimizer::none && !has_update(graph)) {
+      std::variant<UpdatedGraph, std::string> updated =
+          graph_with_updates(std::move(graph), options.optimizer, options.states);
+      if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
+      graph = std::move(std::get<UpdatedGraph>(updated).graph);
+      problem.states = std::get<UpdatedGraph>(updated).states;
+    }
+    WithoutViews named = without_views(std::move(graph));
+    problem.graph = std::move(named.graph);
+    problem.view_time = named.view_time;
   }
+  if (std::optional<std::string> why = early_reader(problem)) return std::move(*why);
   const Device* before = nullptr;
   for (const Device& each : problem.platform.devices) {
     if (before != nullptr && have_same_rates(*before, each)) continue;
@@ -76,13 +127,12 @@ Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving sav
 std::optional<Seconds> update_seconds_on_host(const Problem& problem, OpId op, MemoryId host) {
   const std::optional<BytesPerSecond> traffic = update_traffic(problem.platform[host]);
   if (!traffic) return std::nullopt;
-  Bytes parameters;
-  for (const TensorId t : problem.graph[op].mutates) {
-    if (problem.graph[t].kind == TensorKind::parameter) parameters += problem.graph[t].bytes;
+  const Op& update = problem.graph[op];
+  Bytes moved;
+  for (const auto* list : {&update.inputs, &update.mutates}) {
+    for (const TensorId t : *list) moved += problem.graph[t].bytes;
   }
-  const bool is_known = problem.optimizer != Optimizer::none;
-  const double moves = is_known ? static_cast<double>(optimizer_moves(problem.optimizer)) : adam_moves;
-  return Seconds{static_cast<double>(parameters.count) * moves / traffic->value};
+  return Seconds{static_cast<double>(update.bytes_moved.value_or(moved).count) / traffic->value};
 }
 
 }  // namespace plimsoll

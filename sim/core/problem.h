@@ -12,14 +12,16 @@
 namespace plimsoll {
 
 struct Problem {
-  Graph graph;                      ///< what is run; for a chain trace, its graph
+  Graph graph;                      ///< what is run: the trace's without views; for a chain trace, its graph
   std::optional<Chain> chain;       ///< for a chain trace: with a loss, and with the times it has on the devices
   std::optional<ChainGraph> index;  ///< for a chain trace: which op of `graph` is which stage's
   Platform platform;
   std::uint32_t micro_batches = 1;
   std::optional<Bytes> budget;  ///< of each device; unset: its capacity
   Optimizer optimizer = Optimizer::none;
+  std::optional<States> states;  ///< of updates that were made: what was taken; by_dtype where parameters differ
   Gradients gradients = Gradients::fresh;
+  Seconds view_time;            ///< what a graph trace gives for its views, which take none (core/views.h)
   bool times_rescaled = false;  ///< some durations are the roofline's, not the trace's
   bool transformed = false;     ///< the transforms of its pass pipeline have been applied
 };
@@ -28,12 +30,13 @@ struct ProblemOptions {
   std::uint32_t micro_batches = 1;
   std::optional<Bytes> budget;
   Optimizer optimizer = Optimizer::none;
+  States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
   Backward backward = Backward::whole;
 };
 
 /// The problem, or in one sentence why there is none: times that cannot be re-scaled to the platform's device, an
-/// optimizer for a graph without updates.
+/// optimizer for a graph of whose gradients it is not known which parameter's they are. A graph's own updates stay.
 std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
 
 /// The budget of a device: the stated one, else its memory's capacity, else none.
@@ -42,9 +45,9 @@ std::optional<Bytes> budget_of(const Problem&, DeviceId);
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
 
-/// How long the update takes alone on the host's processor: bytes of its parameters at the memory's Adam rate, less for
-/// optimizers that move fewer bytes, and no less than the memory takes to move them. Unset where the platform does not
-/// state the rate.
+/// How long the update takes alone on the host's processor: the memory's Adam rate is of fp32 parameters, seven times
+/// whose bytes an update moves; others in proportion to what they move, and no less than the memory takes to move them.
+/// Unset where the platform does not state the rate.
 std::optional<Seconds> update_seconds_on_host(const Problem&, OpId, MemoryId host);
 
 }  // namespace plimsoll

@@ -5,13 +5,25 @@
 namespace plimsoll {
 namespace {
 
+/// What else the device could compute in.
+std::string other_dtypes(const Device& device) {
+  if (device.peak.empty()) return "";
+  std::string known;
+  for (const auto& [dtype, rate] : device.peak) known += (known.empty() ? "" : ", ") + dtype;
+  return ", only for " + known + ": give the trace one of these (source.dtype; transformer:...,dtype=)";
+}
+
 std::string refusal(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
   const std::string device_name = device.model.empty() ? device.name : device.model;
-  std::string why = "times were measured on '" + source.device + "' and cannot be re-scaled to '" + device_name + "': ";
+  const std::string from =
+      source.device.empty() ? "times are of no device" : "times were measured on '" + source.device + "'";
+  std::string why = from + " and cannot be re-scaled to '" + device_name + "': ";
   if (!cost.flops || !cost.bytes_moved) {
     return why + "'" + op + "' has no " + (cost.flops ? "bytes moved" : "flops") + " in the trace";
   }
-  if (!device.peak.contains(source.dtype)) return why + "the platform gives no peak for " + source.dtype;
+  if (!device.peak.contains(source.dtype)) {
+    return why + "the platform gives no peak for " + source.dtype + other_dtypes(device);
+  }
   return why + "the platform gives no memory bandwidth";
 }
 

@@ -110,6 +110,9 @@ struct Collective {
 };
 
 enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };
+/// How large optimizer states are: `fp32` keeps them, and a copy of narrower parameters, in fp32 (mixed precision);
+/// `as_parameters` as many bytes as the parameter each. By dtype: fp32 for parameters narrower than that.
+enum class States : std::uint8_t { by_dtype, fp32, as_parameters };
 enum class Gradients : std::uint8_t { fresh, existing };  ///< appear at the first backward that makes them, or before
 
 struct Schedule {
@@ -118,6 +121,7 @@ struct Schedule {
   std::uint32_t replicas = 1;
   std::optional<Bytes> budget;  ///< of each device; unset: unlimited
   Optimizer optimizer = Optimizer::none;
+  States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
 
   std::vector<Stream> streams;

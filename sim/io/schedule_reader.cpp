@@ -138,6 +138,7 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"replicas", optional, [](Schedule& s, JsonCursor c) { read_count(s.replicas, c); }},
     {"memory_budget_bytes", optional, [](Schedule& s, JsonCursor c) { s.budget = c.bytes(); }},
     {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
+    {"states", optional, [](Schedule& s, JsonCursor c) { s.states = enumerator<States>(c); }},
     {"gradients", required, [](Schedule& s, JsonCursor c) { s.gradients = enumerator<Gradients>(c); }},
     {"streams", required, [](Schedule& s, JsonCursor c) { elements(c, stream_fields, s.streams); }},
     {"routes", optional, [](Schedule& s, JsonCursor c) { elements(c, route_fields, s.routes); }},
@@ -152,6 +153,7 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
 Schedule parse_schedule(std::string text, std::string file_name) {
   JsonDocument document(std::move(text), std::move(file_name));
   Schedule schedule;
+  schedule.states = States::as_parameters;  // of files from before there was a choice
   document.read([&](JsonCursor root) { read_fields(root, schedule_fields, schedule); });
   return schedule;
 }

@@ -62,6 +62,7 @@ Json header(const Schedule& schedule, const std::string& made_by) {
               {"replicas", schedule.replicas}};
   if (schedule.budget) object["memory_budget_bytes"] = schedule.budget->count;
   object["optimizer"] = written(schedule.optimizer);
+  if (schedule.optimizer != Optimizer::none) object["states"] = written(schedule.states);
   object["gradients"] = written(schedule.gradients);
   Json& streams = object["streams"] = Json::array();
   for (const Stream& stream : schedule.streams) {

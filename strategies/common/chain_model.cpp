@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "sim/core/chain_graph.h"
 #include "sim/core/expects.h"
+#include "sim/core/optimizer.h"
 
 namespace plimsoll {
 
@@ -15,10 +15,14 @@ struct NewGradients {
   std::vector<Bytes> bytes;
   std::vector<bool> any;         // whether the stage makes or adds to a gradient at all
   std::vector<bool> accumulate;  // all of its gradients are there already
-  Bytes trained;                 // parameters that have a gradient, and so optimizer states
+  Bytes states;                  // of the optimizer, for parameters that have a gradient
 };
 
-NewGradients new_gradients(const Chain& chain) {
+NewGradients new_gradients(const Chain& chain, const TrainingState& training) {
+  const auto states = [&](std::uint32_t p) {
+    const Parameter& parameter = chain.parameters[p];
+    return state_bytes(training.optimizer, training.states, parameter.bytes, dtype_of(chain, parameter));
+  };
   const std::size_t n = chain.stages.size();
   NewGradients result{std::vector<Bytes>(n), std::vector<bool>(n), std::vector<bool>(n), {}};
   std::vector<bool> made(chain.parameters.size());
@@ -34,7 +38,8 @@ NewGradients new_gradients(const Chain& chain) {
     if (stage.parameter_gradient && *stage.parameter_gradient != own) {
       result.bytes[i] = *stage.parameter_gradient;
       result.any[i] = *stage.parameter_gradient > Bytes{0};
-      if (result.any[i]) result.trained += own;
+      if (!result.any[i]) continue;
+      for (const std::uint32_t p : stage.parameters) result.states += states(p);
       continue;
     }
     result.any[i] = trains;
@@ -44,7 +49,7 @@ NewGradients new_gradients(const Chain& chain) {
       made[p] = true;
       result.accumulate[i] = false;
       result.bytes[i] += chain.parameters[p].bytes;
-      result.trained += chain.parameters[p].bytes;
+      result.states += states(p);
     }
   }
   return result;
@@ -54,12 +59,12 @@ NewGradients new_gradients(const Chain& chain) {
 
 ChainModel chain_model(const Chain& chain, const TrainingState& state) {
   EXPECTS(!chain.stages.empty());
-  const NewGradients fresh = new_gradients(chain);
+  const NewGradients fresh = new_gradients(chain, state);
   const bool existing = state.gradients == Gradients::existing;
   const bool mixed = !existing && state.micro_batches > 1;
 
   ChainModel model;
-  model.resident = parameter_bytes(chain) + optimizer_states(state.optimizer) * fresh.trained + state.also_resident;
+  model.resident = parameter_bytes(chain) + fresh.states + state.also_resident;
   model.x.push_back(chain.input);
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     const Stage& stage = chain.stages[i];

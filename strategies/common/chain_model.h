@@ -39,6 +39,7 @@ struct ChainModel {
 struct TrainingState {
   Gradients gradients = Gradients::fresh;
   Optimizer optimizer = Optimizer::none;
+  States states = States::by_dtype;
   std::uint32_t micro_batches = 1;
   Bytes also_resident = {};  ///< whatever else lives on the device throughout
 };

@@ -92,6 +92,7 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
 ChainModel chain_model(const Problem& problem, const ChainPart& part) {
   return chain_model(part.chain, {.gradients = problem.gradients,
                                   .optimizer = problem.optimizer,
+                                  .states = problem.states.value_or(States::by_dtype),
                                   .micro_batches = problem.micro_batches,
                                   .also_resident = {}});
 }

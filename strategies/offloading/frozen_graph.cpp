@@ -30,6 +30,7 @@ class Owners {
   }
 
   std::set<TensorId> of(TensorId gradient) const {
+    if (graph_[gradient].gradient_of) return {*graph_[gradient].gradient_of};
     const auto updated = updated_.find(gradient);
     if (updated != updated_.end()) return updated->second;
     constexpr std::string_view prefix = "gradient of ";
@@ -157,6 +158,9 @@ class Freezer {
       place[t] = id_at<TensorId>(made.graph.tensors.size());
       Tensor& tensor = made.graph.tensors.emplace_back(graph_.tensors[t]);
       tensor.storage = storages.try_emplace(tensor.storage, id_at<StorageId>(storages.size())).first->second;
+    }
+    for (Tensor& tensor : made.graph.tensors) {
+      if (tensor.gradient_of) tensor.gradient_of = place[tensor.gradient_of->index];
     }
     made.graph.storages = static_cast<std::uint32_t>(storages.size());
     for (Op& op : made.graph.ops) {

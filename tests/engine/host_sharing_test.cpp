@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/chain_graph.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/contention.h"
 #include "tests/engine/engines.h"
 #include "tests/engine/small_platform.h"

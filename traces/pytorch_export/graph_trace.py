@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
         for parameter in chain.parameters():
             index = self.present_value(parameter.grad) if parameter.grad is not None else None
             if index is not None:
-                self.tensors[index]["kind"] = "parameter_gradient"
+                self.tensors[index] |= {"kind": "parameter_gradient", "gradient_of": self.present_value(parameter)}
         read_in = {"forward": set(), "backward": set()}
         for op in self.ops:
             read_in[op["phase"]].update(op["inputs"])

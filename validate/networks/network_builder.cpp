@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/core/chain_graph.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/optimizer.h"
 
 namespace plimsoll {
 namespace {

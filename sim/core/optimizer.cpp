@@ -1,0 +1,136 @@
+#include "sim/core/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t bytes_of_fp32 = 4;
+
+/// Bytes of a state; of the parameter's own where it is not in fp32 or the numbers cannot be counted.
+Bytes bytes_of_state(States states, Bytes parameter, std::string_view dtype) {
+  const std::optional<std::int64_t> each = bytes_of_dtype(dtype);
+  if (!each || (states != States::fp32 && !has_fp32_copy(states, dtype))) return parameter;
+  return Bytes{parameter.count / *each * bytes_of_fp32};
+}
+
+}  // namespace
+
+std::optional<std::int64_t> bytes_of_dtype(std::string_view dtype) {
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 17> known{{{"fp64", 8},
+                                                                             {"float64", 8},
+                                                                             {"double", 8},
+                                                                             {"fp32", 4},
+                                                                             {"float32", 4},
+                                                                             {"float", 4},
+                                                                             {"tf32", 4},
+                                                                             {"bf16", 2},
+                                                                             {"bfloat16", 2},
+                                                                             {"fp16", 2},
+                                                                             {"float16", 2},
+                                                                             {"half", 2},
+                                                                             {"fp8", 1},
+                                                                             {"float8", 1},
+                                                                             {"float8_e4m3fn", 1},
+                                                                             {"float8_e5m2", 1},
+                                                                             {"fp8_e4m3", 1}}};
+  const auto* found = std::ranges::find(known, dtype, &std::pair<std::string_view, std::int64_t>::first);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+const std::string& dtype_of(const Graph& graph, const Tensor& tensor) {
+  return tensor.dtype.empty() ? graph.source.dtype : tensor.dtype;
+}
+
+bool has_fp32_copy(States states, std::string_view dtype) {
+  const std::optional<std::int64_t> each = bytes_of_dtype(dtype);
+  return states != States::as_parameters && each && *each < bytes_of_fp32;
+}
+
+std::vector<Tensor> states_of(Optimizer optimizer, States states, const Tensor& parameter, std::string_view dtype) {
+  const Bytes bytes = bytes_of_state(states, parameter.bytes, dtype);
+  const std::string own(bytes == parameter.bytes ? dtype : "fp32");
+  std::vector<Tensor> made;
+  const auto add = [&](const std::string& name) {
+    made.push_back({.name = name + " of " + parameter.name,
+                    .kind = TensorKind::optimizer_state,
+                    .bytes = bytes,
+                    .storage = {},
+                    .shape = {},
+                    .dtype = own});
+  };
+  if (has_fp32_copy(states, dtype)) add("fp32 copy");
+  for (std::int64_t s = 0; s < optimizer_states(optimizer); ++s) add("state " + std::to_string(s));
+  return made;
+}
+
+Bytes state_bytes(Optimizer optimizer, States states, Bytes parameter, std::string_view dtype) {
+  if (optimizer == Optimizer::none) return {};
+  const std::int64_t count = optimizer_states(optimizer) + (has_fp32_copy(states, dtype) ? 1 : 0);
+  return count * bytes_of_state(states, parameter, dtype);
+}
+
+Bytes update_bytes_moved(const Graph& graph, States states, const std::vector<TensorId>& parameters,
+                         const std::vector<TensorId>& gradients, const std::vector<TensorId>& kept) {
+  Bytes moved;
+  for (const TensorId t : gradients) moved += graph[t].bytes;
+  for (const TensorId t : kept) moved += 2 * graph[t].bytes;
+  for (const TensorId t : parameters) {
+    moved += (has_fp32_copy(states, dtype_of(graph, graph[t])) ? 1 : 2) * graph[t].bytes;
+  }
+  return moved;
+}
+
+Op update_op(const Graph& graph, States states, std::string name, const std::vector<TensorId>& parameters,
+             const std::vector<TensorId>& gradients, const std::vector<TensorId>& kept) {
+  Op update;
+  update.name = std::move(name);
+  update.kind = "optimizer";
+  update.phase = Phase::update;
+  update.flops = Flops{0};
+  update.bytes_moved = update_bytes_moved(graph, states, parameters, gradients, kept);
+  update.inputs = parameters;
+  update.inputs.insert(update.inputs.end(), gradients.begin(), gradients.end());
+  update.inputs.insert(update.inputs.end(), kept.begin(), kept.end());
+  update.mutates = parameters;
+  update.mutates.insert(update.mutates.end(), kept.begin(), kept.end());
+  update.recomputable = false;
+  return update;
+}
+
+States taken(States states, const Graph& graph, const std::vector<TensorId>& parameters) {
+  if (states != States::by_dtype) return states;
+  const auto copied = std::ranges::count_if(
+      parameters, [&](TensorId t) { return has_fp32_copy(States::by_dtype, dtype_of(graph, graph[t])); });
+  if (copied == 0) return States::as_parameters;
+  return copied == std::ssize(parameters) ? States::fp32 : States::by_dtype;
+}
+
+std::string no_fp32_states(const std::string& parameter, const std::string& dtype) {
+  return "states in fp32 need to know how many numbers '" + parameter + "' has, and its dtype '" + dtype +
+         "' is not a known one: states as_parameters take as many bytes as the parameter";
+}
+
+std::int64_t optimizer_states(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::none:
+    case Optimizer::sgd:
+      return 0;
+    case Optimizer::momentum:
+      return 1;
+    case Optimizer::adam:
+      return 2;
+  }
+  return 0;
+}
+
+std::int64_t optimizer_moves(Optimizer optimizer) {
+  // Reads parameter, gradient and states; writes parameter and states.
+  return optimizer == Optimizer::none ? 0 : 3 + 2 * optimizer_states(optimizer);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,49 @@
+#pragma once
+// What an optimizer keeps for each parameter, and what it moves in one update.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/graph.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// Bytes of one number: `bf16` or `bfloat16`, `fp32` or `float32`, ...; unset where the word is not one of a floating
+/// point type.
+std::optional<std::int64_t> bytes_of_dtype(std::string_view dtype);
+
+/// The dtype of a tensor, else of the whole trace.
+const std::string& dtype_of(const Graph&, const Tensor&);
+
+/// Whether the optimizer updates an fp32 copy of the parameter and rounds that to it.
+bool has_fp32_copy(States, std::string_view dtype);
+
+/// What is kept for one parameter: the fp32 copy, where there is one, then the states (sgd 0, momentum 1, adam 2).
+/// A dtype of unknown size has none in fp32.
+std::vector<Tensor> states_of(Optimizer, States, const Tensor& parameter, std::string_view dtype);
+Bytes state_bytes(Optimizer, States, Bytes parameter, std::string_view dtype);
+
+/// What one update moves: it reads the gradients, reads and writes all states, writes the parameters, and reads those
+/// that have no fp32 copy.
+Bytes update_bytes_moved(const Graph&, States, const std::vector<TensorId>& parameters,
+                         const std::vector<TensorId>& gradients, const std::vector<TensorId>& states);
+
+/// An update of the parameters and states in place.
+Op update_op(const Graph&, States, std::string name, const std::vector<TensorId>& parameters,
+             const std::vector<TensorId>& gradients, const std::vector<TensorId>& states);
+
+/// What `states` comes to for these parameters: `by_dtype` is the one that it is for all of them, where there is one.
+States taken(States, const Graph&, const std::vector<TensorId>& parameters);
+
+/// Why a parameter can have no states in fp32: nobody knows how many numbers it has.
+std::string no_fp32_states(const std::string& parameter, const std::string& dtype);
+
+/// How many states an optimizer keeps for a parameter, and how many times the bytes of fp32 parameters it moves.
+std::int64_t optimizer_states(Optimizer);
+std::int64_t optimizer_moves(Optimizer);
+
+}  // namespace plimsoll

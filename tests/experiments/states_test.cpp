@@ -1,0 +1,112 @@
+// Optimizer states and views through the whole program; synthetic transformers on every shipped platform.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/experiments/run_program.h"
+
+namespace plimsoll {
+namespace {
+
+nlohmann::json answer(const std::string& arguments) {
+  const ProgramRun run = plimsoll(arguments);
+  INFO(arguments << "\n" << run.err);
+  REQUIRE(run.exit_code == 0);
+  return nlohmann::json::parse(run.out);
+}
+
+// 2 layers of width 64, 32 words: numbers of parameters as its formulas have them.
+TEST_CASE("the states that were taken are in text, JSON and schedule file, and check rebuilds them", "[program]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "s.json").string(),
+                    model = "--trace transformer:layers=2,width=64,heads=2,sequence=32,vocabulary=32 --platform h200 ";
+  const std::string question = "simulate --strategy store_all --json --engine event " + model;
+  const nlohmann::json none = answer(question);
+  CHECK(none["states"].is_null());
+  CHECK(none["state_bytes"] == 0);
+  const nlohmann::json mixed = answer(question + "--optimizer adam --schedule-out " + file);
+  CHECK(mixed["states"] == "fp32");
+  const auto kept = mixed["state_bytes"].get<std::int64_t>();
+  CHECK(mixed["peak"]["bytes_by_kind"]["parameter"].get<std::int64_t>() * 6 == kept);  // 12 bytes for 2
+  CHECK(text_of(file).find("\"states\": \"fp32\"") != std::string::npos);
+  const nlohmann::json judged = answer("check --json --schedule " + file + " " + model);
+  CHECK(judged["legal"] == true);
+  CHECK(judged["peak_bytes"] == mixed["peak_bytes"]);
+  const nlohmann::json narrow = answer(question + "--optimizer adam --states as_parameters --schedule-out " + file);
+  CHECK(narrow["states"] == "as_parameters");
+  CHECK(narrow["state_bytes"].get<std::int64_t>() * 3 == kept);
+  CHECK(answer("check --json --schedule " + file + " " + model)["peak_bytes"] == narrow["peak_bytes"]);
+  const std::string summary = plimsoll("simulate --strategy store_all --optimizer adam --engine event " + model).out;
+  CHECK(summary.find("   of adam, fp32\n") != std::string::npos);
+  const ProgramRun without = plimsoll("simulate --strategy store_all --states fp32 " + model);
+  CHECK(without.exit_code == 2);
+  CHECK(without.err == "--states: fp32 of no --optimizer, which is none\n");
+}
+
+TEST_CASE("an op trace without updates is given them", "[program]") {
+  for (const std::string trace : {"gpt4_ops_w256_t128_b4_cpu", "resnet18_ops_b8_cpu"}) {
+    const nlohmann::json made = answer(
+        "simulate --strategy 'greedy_recompute|zero_offload' --platform cpu_host --json "
+        "--engine event --optimizer adam --trace " +
+        trace);
+    CHECK(made["states"] == "as_parameters");
+    const nlohmann::json plain = answer(
+        "simulate --strategy store_all --platform cpu_host --json --engine event "
+        "--optimizer adam --trace " +
+        trace);
+    CHECK(plain["peak"]["bytes_by_kind"]["optimizer_state"] == plain["state_bytes"]);
+    CHECK(plain["state_bytes"].get<std::int64_t>() ==
+          2 * plain["peak"]["bytes_by_kind"]["parameter"].get<std::int64_t>());  // nothing is frozen
+  }
+}
+
+TEST_CASE("a synthetic transformer runs on every shipped platform in a dtype that it has", "[program]") {
+  for (const auto& entry : std::filesystem::directory_iterator("platforms")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const std::string platform = entry.path().stem().string();
+    INFO(platform);
+    bool runs = false;
+    for (const std::string dtype : {"bf16", "fp16", "fp32"}) {
+      const ProgramRun run =
+          plimsoll("simulate --strategy store_all --engine event --trace transformer:layers=1,dtype=" + dtype +
+                   " --platform " + platform);
+      CHECK((run.exit_code == 0 || run.err.find("the platform gives no peak for " + dtype) != std::string::npos));
+      runs |= run.exit_code == 0;
+    }
+    CHECK(runs);
+  }
+  const ProgramRun refused =
+      plimsoll("simulate --strategy store_all --trace transformer:layers=1 --platform v100_pcie");
+  CHECK(refused.exit_code == 2);
+  CHECK(
+      refused.err ==
+      "trace 'transformer:layers=1' on platform 'v100_pcie': times are of no device and cannot be re-scaled to 'Tesla "
+      "V100-PCIE-16GB': the platform gives no peak for bf16, only for fp16, fp32: give the trace one of these "
+      "(source.dtype; transformer:...,dtype=)\n");
+  CHECK(plimsoll("simulate --strategy store_all --trace transformer:dtype=fp16,dtype_bytes=4 --platform h200").err ==
+        "transformer: dtype_bytes: fp16 has 2, found 4\n");
+}
+
+TEST_CASE("a trace with a view of its weight is planned, and its view takes no time", "[program]") {
+  const TemporaryFolder folder;
+  const std::string trace = (folder / "linear.json").string();
+  std::ofstream(trace) << R"({"format": "plimsoll.trace.v1", "kind": "graph", "name": "linear", "tensors": [
+    {"name": "x", "kind": "input", "bytes": 4}, {"name": "w", "kind": "parameter", "bytes": 8, "storage": 7},
+    {"name": "wt", "kind": "activation", "bytes": 8, "storage": 7}, {"name": "y", "kind": "activation", "bytes": 4},
+    {"name": "g", "kind": "parameter_gradient", "bytes": 8}], "ops": [
+    {"name": "t", "phase": "forward", "time_s": 0.5, "inputs": [1], "outputs": [2]},
+    {"name": "m", "phase": "forward", "time_s": 1, "inputs": [0, 2], "outputs": [3]},
+    {"name": "b", "phase": "backward", "time_s": 1, "inputs": [0, 3], "outputs": [4]}]})";
+  const ProgramRun run =
+      plimsoll("simulate --strategy store_all --engine event --json --platform ideal --trace " + trace);
+  CHECK(run.exit_code == 0);
+  CHECK(run.err == "note: views take no time; what 'linear' gives for them, 500.00 ms, is left out\n");
+  const nlohmann::json made = nlohmann::json::parse(run.out);
+  CHECK(made["makespan_s"] == 2.0);
+  CHECK(made["peak_bytes"] == 24);
+}
+
+}  // namespace
+}  // namespace plimsoll
