@@ -132,7 +132,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
   items.clear();
   for (const std::uint32_t g : saved_gaps(changed)) {
     const OffloadGap& gap = changed.gaps[g];
-    if (moved[gap.tensor.index] && gap.until > gap.from + 1) items.push_back({g, {}, gap.bytes});
+    if (moved[gap.tensor.index] && gap.holds_positions()) items.push_back({g, {}, gap.bytes});
   }
   add_plan(task, changed, starts_without_copies(changed), items, budget, passive, pool);
 }

@@ -52,7 +52,7 @@ class Chooser {
     std::unordered_map<std::uint32_t, std::uint32_t> storage_of;  // by tensor
     for (const ModelValue& value : ops_->values) storage_of[value.tensor.index] = value.storage;
     for (std::uint32_t g = 0; g < model_.gaps.size(); ++g) {
-      if (!saved(g) || model_.gaps[g].until == model_.gaps[g].from + 1) continue;
+      if (!saved(g) || !model_.gaps[g].holds_positions()) continue;
       const std::uint32_t storage = storage_of.at(model_.gaps[g].tensor.index);
       const auto again = [&](std::uint32_t v) { return can_evict(*ops_, v); };
       if (std::ranges::all_of(ops_->in_storage[storage], again)) recomputable_.emplace_back(storage, g);

@@ -13,6 +13,40 @@ struct Sweep {
   BytesPerSecond bandwidth;
 };
 
+Sweep sweep_of(const OffloadModel& model, Bytes budget) {
+  const std::size_t count = model.positions();
+  Sweep sweep{model.time, {}, std::vector(count, std::vector<Bytes>(count)), model.out.bandwidth};
+  for (const OffloadGap& gap : model.gaps) {
+    for (std::uint32_t p = gap.from + 1; p < gap.until; ++p) sweep.gaps[gap.made][p] += gap.bytes;
+  }
+  for (const Bytes memory : model.memory) sweep.away.push_back(memory - budget);
+  return sweep;
+}
+
+/// The same in time that runs backwards.
+Sweep reversed_sweep_of(const OffloadModel& model, Bytes budget) {
+  const std::size_t count = model.positions();
+  Sweep sweep{model.time, {}, std::vector(count, std::vector<Bytes>(count)), model.in.bandwidth};
+  for (const OffloadGap& gap : model.gaps) {
+    for (std::uint32_t p = gap.from + 1; p < gap.until; ++p) {
+      sweep.gaps[count - 1 - gap.until][count - 1 - p] += gap.bytes;
+    }
+  }
+  for (const Bytes memory : model.memory) sweep.away.push_back(memory - budget);
+  std::ranges::reverse(sweep.away);
+  std::ranges::reverse(sweep.time);
+  return sweep;
+}
+
+/// Whether no position needs more than all that can be away at it.
+bool can_be_enough(const OffloadModel& model, Bytes budget) {
+  std::vector<Bytes> needed = model.memory;
+  for (const OffloadGap& gap : model.gaps) {
+    for (std::uint32_t p = gap.from + 1; model.has_host && p < gap.until; ++p) needed[p] -= gap.bytes;
+  }
+  return std::ranges::all_of(needed, [&](Bytes bytes) { return bytes <= budget; });
+}
+
 /// The earliest start of every position.
 std::vector<Seconds> earliest_starts(const Sweep& sweep) {
   const std::size_t count = sweep.time.size();
@@ -39,38 +73,25 @@ std::optional<double> fluid_gap(const PartTask& task, const OffloadModel& model,
   if (model.positions() > most_positions || task.problem.micro_batches > 1) return std::nullopt;
   const std::optional<Seconds> once = fluid_bound(model, budget.value_or(largest_bytes));
   if (!once) return std::nullopt;
-  const Seconds bound = *once + updates(task);
-  if (bound <= Seconds{0}) return makespan <= Seconds{0} ? std::optional(0.0) : std::nullopt;
-  const double gap = makespan / bound - 1;
-  return gap <= 1e-12 ? 0.0 : gap;
+  return relative_gap(makespan, *once + updates(task));
 }
 
 }  // namespace
 
 std::optional<Seconds> fluid_bound(const OffloadModel& model, Bytes budget) {
-  const std::size_t count = model.positions();
-  Sweep forwards{model.time, {}, {}, model.out.bandwidth}, backwards{model.time, {}, {}, model.in.bandwidth};
-  forwards.gaps.assign(count, std::vector<Bytes>(count));
-  backwards.gaps = forwards.gaps;
-  std::vector<Bytes> available(count);
-  for (const OffloadGap& gap : model.gaps) {
-    for (std::uint32_t p = gap.from + 1; p < gap.until; ++p) {
-      available[p] += gap.bytes;
-      forwards.gaps[gap.made][p] += gap.bytes;
-      backwards.gaps[count - 1 - gap.until][count - 1 - p] += gap.bytes;
-    }
-  }
-  for (std::size_t p = 0; p < count; ++p) {
-    const Bytes away = model.memory[p] - budget;
-    if (away > Bytes{0} && (!model.has_host || away > available[p])) return std::nullopt;
-    forwards.away.push_back(away);
-  }
-  backwards.away.assign(forwards.away.rbegin(), forwards.away.rend());
-  std::ranges::reverse(backwards.time);
-  const std::vector<Seconds> starts = earliest_starts(forwards), rests = earliest_starts(backwards);
+  if (!can_be_enough(model, budget)) return std::nullopt;
+  const std::vector<Seconds> starts = earliest_starts(sweep_of(model, budget)), rests = fluid_rests(model, budget);
   Seconds bound;
-  for (std::size_t p = 0; p < count; ++p) bound = std::max(bound, starts[p] + model.time[p] + rests[count - 1 - p]);
+  for (std::size_t p = 0; p < model.positions(); ++p) bound = std::max(bound, starts[p] + rests[p]);
   return bound;
+}
+
+std::vector<Seconds> fluid_rests(const OffloadModel& model, Bytes budget) {
+  std::vector<Seconds> rests = earliest_starts(reversed_sweep_of(model, budget));
+  std::ranges::reverse(rests);
+  for (std::size_t p = 0; p < rests.size(); ++p) rests[p] = rests[p] + model.time[p];
+  rests.emplace_back();
+  return rests;
 }
 
 Seconds updates(const PartTask& task) {
@@ -82,6 +103,12 @@ Seconds updates(const PartTask& task) {
     }
   }
   return sum;
+}
+
+std::optional<double> relative_gap(Seconds makespan, Seconds bound) {
+  if (bound <= Seconds{0}) return makespan <= Seconds{0} ? std::optional(0.0) : std::nullopt;
+  const double gap = makespan / bound - 1;
+  return gap <= 1e-12 ? 0.0 : gap;
 }
 
 std::vector<TapeOutcome> with_fluid_gaps(const PartTask& task, const OffloadModel& model,

@@ -22,7 +22,7 @@ std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& mo
   }
   for (const std::uint32_t g : saved_gaps(model)) {
     const OffloadGap& gap = model.gaps[g];
-    if (gap.until == gap.from + 1) continue;
+    if (!gap.holds_positions()) continue;
     OffloadStage& stage = stages[task.problem.graph[model.computes[gap.made].op].stage];
     stage.gaps.push_back(g);
     stage.bytes += gap.bytes;

@@ -1,7 +1,7 @@
 #include "strategies/offloading/offload_exact.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include "strategies/common/op_sequence.h"
 #include "strategies/offloading/offload_bound.h"
@@ -12,23 +12,41 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::size_t most_rows = 50'000;  // of a search, some milliseconds to a second
+constexpr Seconds never{std::numeric_limits<double>::infinity()};
+
 /// The least budget: everything leaves as soon as it may and comes back when it is needed.
 Bytes least_memory(const OffloadModel& model, const std::vector<OffloadItem>& items) {
   return select_items(model, items, SelectionRule::first_made).peaks.back();
 }
 
+/// The fastest plan, where the search finds one that is faster than `known`, and a bound on what any takes.
 TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::vector<OffloadItem>& items,
-                    std::optional<Bytes> budget) {
+                    std::optional<Bytes> budget, TapeOutcome known) {
   const Bytes limit = budget.value_or(largest_bytes);
-  const std::optional<Seconds> bound = fluid_bound(model, limit);
-  const std::optional<BestMoves> best = bound ? best_moves(model, items, limit, *bound) : std::nullopt;
-  if (!best) return Infeasible{"no more than this can be offloaded", least_memory(model, items)};
-  std::optional<PlannedTape> made = planned_moves(task, model, best->moves);
-  if (!made) return Infeasible{"the host has too little memory", std::nullopt};
-  const Seconds alone = best->makespan + updates(task);
-  const bool as_searched = std::abs(made->makespan.value - alone.value) <= 1e-9 * alone.value;
-  if (as_searched && task.problem.micro_batches == 1) made->gap = 0;
-  return std::move(*made);
+  const std::optional<Seconds> fluid = fluid_bound(model, limit);
+  PlannedTape* best = std::get_if<PlannedTape>(&known);
+  if (!fluid || best == nullptr) return known;
+  const bool once = task.problem.micro_batches == 1;
+  const Seconds after = updates(task);
+  const auto search = [&](Dates dates) {
+    const Seconds least = once ? best->makespan - after : never;
+    return search_offloads(model, items, limit, dates, *fluid, least, most_rows);
+  };
+  if (!once || best->makespan > (1 + 1e-12) * (*fluid + after)) {
+    if (const OffloadSearch found = search(Dates::waited_for); found.tape) {
+      const std::optional<PlannedTape> made = simulated_tape(task, model, *found.tape);
+      const bool fits = made && made->peak <= limit;
+      if (fits && made->makespan < best->makespan) *best = *made;
+    }
+  }
+  if (!once) return known;
+  Seconds bound = *fluid;
+  if (best->makespan > (1 + 1e-12) * (*fluid + after)) {
+    bound = search(Dates::known).bound.value_or(best->makespan - after);
+  }
+  best->gap = relative_gap(best->makespan, bound + after);
+  return known;
 }
 
 bool too_many(const std::vector<OffloadItem>& items, const Options& options) {
@@ -48,9 +66,11 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   const std::vector<OffloadItem> items = model.has_host ? offload_items(model, 1) : std::vector<OffloadItem>{};
-  if (too_many(items, options)) return offload_greedy_tapes(task, greedy_options(), budgets, before);
-  std::vector<TapeOutcome> outcomes;
-  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(outcome(task, model, items, budget));
+  if (!model.has_host || too_many(items, options)) return offload_greedy_tapes(task, greedy_options(), budgets, before);
+  std::vector<TapeOutcome> outcomes = offload_greedy_tapes(task, greedy_options(), budgets, before);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    outcomes[b] = outcome(task, model, items, budgets[b], std::move(outcomes[b]));
+  }
   return outcomes;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// The strategy `offload_exact`: of all subsets of the saved values, and all moments at which their way back may begin,
-// the fastest. For short chains and graphs. Source: own search for the problem of Beaumont, Eyraud-Dubois, Shilova,
-// "Optimal GPU-CPU offloading strategies for deep neural network training", Euro-Par 2020, which is NP-hard in the
-// strong sense.
+// The strategy `offload_exact`: of all ways to take values to the host and back whole, between their uses, the fastest,
+// with a bound on what any such schedule takes. For short chains and graphs. Source: own search for the problem of
+// Beaumont, Eyraud-Dubois, Shilova, "Optimal GPU-CPU offloading strategies for deep neural network training", Euro-Par
+// 2020, which is NP-hard in the strong sense.
 
 #include <array>
 
@@ -24,7 +24,7 @@ inline constexpr std::array offload_exact_options{
 inline constexpr StrategyInfo offload_exact_strategy{
     .name = "offload_exact",
     .family = Family::offloading,
-    .summary = "the fastest of all choices of values to offload whole, first in first out, on short chains",
+    .summary = "the fastest of all ways to offload values whole, in any order, on short chains, with a proven gap",
     .source = "own; the problem is Beaumont, Eyraud-Dubois, Shilova's, Euro-Par 2020",
     .chains_only = false,
     .options = offload_exact_options,

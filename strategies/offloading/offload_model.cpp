@@ -34,6 +34,7 @@ class ModelBuilder {
     const auto backward = [&](const Action& action) { return graph_[action.op].phase != Phase::forward; };
     model_.turn = static_cast<std::uint32_t>(std::ranges::find_if(model_.computes, backward) - model_.computes.begin());
     std::ranges::stable_sort(model_.gaps, {}, &OffloadGap::from);
+    find_earlier_gaps();
     find_host();
   }
 
@@ -70,13 +71,14 @@ class ModelBuilder {
     const bool stays = graph_[life.tensor].kind == TensorKind::input || graph_[t].bytes == Bytes{0};
     if (here() > life.used && !stays) {
       model_.gaps.push_back({life.tensor, graph_[t].bytes, life.made, life.used, here()});
-      life.made = here();  // a later gap begins with what comes back now
     }
     life.used = here();
   }
 
   void compute(const Action& action) {
     const Op& op = graph_[action.op];
+    const bool again = problem_.micro_batches > 1;
+    model_.held.push_back(resident_ + (again ? all_gradients_ : gradients_) + live_);
     for (const TensorId t : op.inputs) {
       if (!per_micro_batch(graph_[t].kind)) continue;
       if (graph_[t].kind == TensorKind::input && !life_of(t).live) begin(t);
@@ -100,7 +102,7 @@ class ModelBuilder {
     const Bytes plain = workspace(op, action.saving, false, action.implementation);
     const Bytes accumulating = workspace(op, action.saving, makes_gradient, action.implementation);
     Bytes needed = resident_ + gradients_ + live_ + (new_gradient ? plain : accumulating);
-    if (problem_.micro_batches > 1) needed = std::max(needed, resident_ + all_gradients_ + live_ + accumulating);
+    if (again) needed = std::max(needed, resident_ + all_gradients_ + live_ + accumulating);
     model_.memory.push_back(needed);
     model_.time.push_back(duration_on(problem_, action.op, device_, action.saving, action.implementation));
     model_.computes.push_back(action);
@@ -113,6 +115,16 @@ class ModelBuilder {
     life.live = false;
     live_ -= graph_[t].bytes;
     model_.drops.back().push_back(t);
+  }
+
+  void find_earlier_gaps() {
+    std::vector<std::optional<std::uint32_t>> last(graph_.tensors.size());  // with positions, by tensor
+    for (std::uint32_t g = 0; g < model_.gaps.size(); ++g) {
+      OffloadGap& gap = model_.gaps[g];
+      std::optional<std::uint32_t>& before = last[gap.tensor.index];
+      if (before && model_.gaps[*before].until > gap.made) gap.earlier = before;
+      if (gap.holds_positions()) before = g;
+    }
   }
 
   void find_host() {
@@ -154,6 +166,13 @@ std::string no_host(const PartTask& task) {
   const Platform& platform = task.problem.platform;
   return "platform '" + platform.name + "' has no host memory that '" +
          platform[task.partition.parts[task.part.index].device].name + "' can reach";
+}
+
+std::uint32_t leaves_after(const OffloadModel& model, std::uint32_t gap, const std::vector<bool>& moved) {
+  for (std::optional<std::uint32_t> g = model.gaps[gap].earlier; g; g = model.gaps[*g].earlier) {
+    if (moved[*g]) return model.gaps[*g].until;
+  }
+  return model.gaps[gap].made;
 }
 
 std::vector<std::uint32_t> saved_gaps(const OffloadModel& model) {

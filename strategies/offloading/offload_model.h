@@ -16,8 +16,11 @@ namespace plimsoll {
 struct OffloadGap {
   TensorId tensor;  ///< stands for its storage
   Bytes bytes;
-  std::uint32_t made = 0;             ///< position that last changed it
-  std::uint32_t from = 0, until = 0;  ///< positions of the uses around the gap
+  std::uint32_t made = 0;                     ///< position that last changed it
+  std::uint32_t from = 0, until = 0;          ///< positions of the uses around the gap
+  std::optional<std::uint32_t> earlier = {};  ///< the gap before in which the same value, unchanged, may be away
+
+  bool holds_positions() const { return from + 1 < until; }
 };
 
 /// What a copy takes when nobody shares its links.
@@ -32,6 +35,7 @@ struct OffloadModel {
   std::vector<Action> computes;              ///< by position
   std::vector<Seconds> time;                 ///< of a position
   std::vector<Bytes> memory;                 ///< while a position runs, everything counted, nothing offloaded
+  std::vector<Bytes> held;                   ///< right before a position, likewise
   std::vector<std::vector<TensorId>> drops;  ///< after a position
   std::vector<OffloadGap> gaps;              ///< by `from`; the network's input is never among them
   bool has_host = false;                     ///< a host memory can be reached both ways
@@ -48,6 +52,9 @@ std::string no_host(const PartTask&);
 
 /// The model of the tape made by the pass before, or of plain training; or in one sentence why it cannot be offloaded.
 std::variant<OffloadModel, std::string> offload_model(const PartTask&, const Tape* before);
+
+/// The position after which a gap's value may begin to leave, if those of `moved` (by gap) are away in theirs.
+std::uint32_t leaves_after(const OffloadModel&, std::uint32_t gap, const std::vector<bool>& moved);
 
 /// Gaps between the forward, recomputation aside, and the backward: what autograd saves.
 std::vector<std::uint32_t> saved_gaps(const OffloadModel&);

@@ -12,7 +12,7 @@ namespace plimsoll {
 std::vector<OffloadItem> offload_items(const OffloadModel& model, std::uint32_t chunks) {
   std::vector<OffloadItem> items;
   for (std::uint32_t g = 0; g < model.gaps.size(); ++g) {
-    if (model.gaps[g].until == model.gaps[g].from + 1) continue;
+    if (!model.gaps[g].holds_positions()) continue;
     const Bytes bytes = model.gaps[g].bytes;
     const std::uint32_t count = bytes.count >= chunks ? chunks : 1;
     for (std::uint32_t c = 0; c < count; ++c) {
@@ -60,7 +60,11 @@ Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves)
 
 std::optional<PlannedTape> planned_moves(const PartTask& task, const OffloadModel& model,
                                          std::span<const OffloadMove> moves) {
-  PlannedTape planned{offload_tape(model, moves), {}, {}, std::nullopt};
+  return simulated_tape(task, model, offload_tape(model, moves));
+}
+
+std::optional<PlannedTape> simulated_tape(const PartTask& task, const OffloadModel& model, Tape tape) {
+  PlannedTape planned{std::move(tape), {}, {}, std::nullopt};
   const std::variant<Schedule, std::string> made = lower(task.problem, task.partition, std::span(&planned.tape, 1));
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   const Timeline timeline = simulate_event(std::get<Schedule>(made), task.problem.platform);

@@ -33,6 +33,7 @@ struct OffloadMove {
 Tape offload_tape(const OffloadModel&, std::span<const OffloadMove>);
 
 /// Lowered and simulated: the exact promise. Nothing where the host has too little memory for it.
+std::optional<PlannedTape> simulated_tape(const PartTask&, const OffloadModel&, Tape);
 std::optional<PlannedTape> planned_moves(const PartTask&, const OffloadModel&, std::span<const OffloadMove>);
 
 }  // namespace plimsoll

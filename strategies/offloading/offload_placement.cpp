@@ -15,6 +15,9 @@ class Placer {
   Placer(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
          std::span<const std::uint32_t> wanted)
       : model_(model), items_(items), budget_(budget), wanted_(wanted), back_(items.size()), gone_(items.size(), 0) {
+    std::vector<bool> moved(model.gaps.size(), false);
+    for (const OffloadItem& item : items) moved[item.gap] = true;
+    for (const OffloadItem& item : items) issue_.push_back(leaves_after(model, item.gap, moved));
     placement_.late.resize(items.size());
     for (std::uint32_t i = 0; i < items.size(); ++i) back_[i] = gap(i).from + 1;
   }
@@ -24,7 +27,7 @@ class Placer {
     for (const std::uint32_t i : order_) {
       if (gone_[i] == 0 || gone_[i] >= back_[i]) continue;
       placement_.moves.push_back(
-          {.item = items_[i], .issue = gap(i).made, .gone = gone_[i], .back = back_[i], .copied = {}, .arrived = {}});
+          {.item = items_[i], .issue = issue_[i], .gone = gone_[i], .back = back_[i], .copied = {}, .arrived = {}});
     }
     return std::move(placement_);
   }
@@ -81,7 +84,7 @@ class Placer {
 
   /// Finds gone_ and the makespan.
   bool walk_forwards() {
-    const Buckets made = by([&](std::uint32_t i) { return gap(i).made; });
+    const Buckets leaving = by([&](std::uint32_t i) { return issue_[i]; });
     const Buckets until = by([&](std::uint32_t i) { return gap(i).until; });
     Buckets back(model_.positions() + 1);
     for (const std::vector<std::uint32_t>& together : until) {
@@ -121,7 +124,7 @@ class Placer {
       for (const std::uint32_t i : until[p]) placement_.late[i] = std::max(Seconds{}, arrival[i] - now);
       for (const std::uint32_t i : until[p]) now = std::max(now, arrival[i]);
       now += model_.time[p];
-      for (const std::uint32_t i : made[p]) {
+      for (const std::uint32_t i : leaving[p]) {
         if (back_[i] <= gap(i).from + 1) continue;
         out_free = std::max(now, out_free) + model_.out.time(items_[i].bytes);
         copying.push_back({i, out_free});
@@ -136,6 +139,7 @@ class Placer {
   std::span<const OffloadItem> items_;
   Bytes budget_;
   std::span<const std::uint32_t> wanted_;
+  std::vector<std::uint32_t> issue_;        // by item: the position after which it may leave
   std::vector<std::uint32_t> back_, gone_;  // by item; gone 0: it stays
   std::vector<std::uint32_t> order_;        // items as they leave
   Placement placement_;

@@ -1,156 +1,375 @@
 #include "strategies/offloading/offload_search.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <queue>
+#include <unordered_map>
+
+#include "sim/core/expects.h"
+#include "strategies/offloading/offload_bound.h"
 
 namespace plimsoll {
 namespace {
 
-/// How far one walk has come.
-struct State {
-  Seconds now, link_back;
-  std::vector<Seconds> left, arrived;     ///< by item of the subset: end of the way there, of the way back
-  std::vector<std::uint32_t> gone, back;  ///< by item: positions; gone 0 as long as no position has waited for it
-  std::size_t asked = 0;                  ///< how many have been asked back
+constexpr std::size_t most_items = 20;
+constexpr Seconds never{std::numeric_limits<double>::infinity()};
+constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  bool dominates(const State& other) const {
-    if (now > other.now || link_back > other.link_back) return false;
-    return std::ranges::equal(left, other.left, std::ranges::less_equal{}) &&
-           std::ranges::equal(arrived, other.arrived, std::ranges::less_equal{});
-  }
+using Items = std::uint32_t;  // a set of items, one bit each
+
+enum class Kind : std::uint8_t { start, compute, leave, come_back };
+
+/// Decisions up to one of them.
+struct Row {
+  std::uint32_t before = none;
+  std::uint32_t position = 0;  ///< of the next compute
+  Items sent = 0, asked = 0;
+  Kind kind = Kind::start;
+  std::uint8_t item = 0;
+  Seconds begin;  ///< of the last compute, or when the last value asked back may come
+  Seconds clock;  ///< what is decided next begins no earlier, but for copies to the host
+  Seconds computed, out_free, in_begin, in_free;
+  Seconds idle_from, idle_until;  ///< when the way to the host last had nothing to do
+  /// By item: when it is made; once it was sent, when it has left; once it was asked back, when it arrives.
+  std::array<Seconds, most_items> date = {};
 };
 
-/// One subset of the items; `items` in the order in which they come back.
-class SubsetSearch {
+bool holds(Items items, std::size_t i) {
+  return ((items >> i) & 1U) != 0;
+}
+
+class Search {
  public:
-  SubsetSearch(const OffloadModel& model, std::vector<OffloadItem> items, Bytes budget, Seconds limit)
-      : model_(model), items_(std::move(items)), budget_(budget), limit_(limit), rest_(model.positions() + 1) {
-    for (std::size_t p = model.positions(); p-- > 0;) rest_[p] = rest_[p + 1] + model.time[p];
-    leaving_.resize(items_.size());
-    for (std::uint32_t i = 0; i < items_.size(); ++i) leaving_[i] = i;
-    std::ranges::stable_sort(leaving_, {}, [&](std::uint32_t i) { return gap(i).made; });
+  Search(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget, Dates dates, Seconds limit)
+      : model_(model), budget_(budget), dates_(dates), limit_(limit), rest_(fluid_rests(model, budget)) {
+    for (const OffloadItem& item : items) {
+      EXPECTS(item.chunk.count == 1);
+      if (matters(item)) items_.push_back(item);
+    }
+    EXPECTS(items_.size() <= most_items);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      for (std::size_t k = 0; k < items_.size(); ++k) {
+        if (gap(i).earlier == items_[k].gap) earlier_[i] = k;
+      }
+    }
   }
 
-  /// The best of its walks, if it is faster than the limit.
-  std::optional<BestMoves> run() {
-    State start;
-    start.left.resize(items_.size());
-    start.arrived.resize(items_.size());
-    start.gone.resize(items_.size(), 0);
-    start.back.resize(items_.size(), 0);
-    std::vector<State> states{start};
-    for (std::uint32_t p = 0; p < model_.positions(); ++p) {
-      std::vector<State> next;
-      for (const State& state : states) {
-        for (std::size_t asked = state.asked; asked <= items_.size() && may_ask(state, asked, p); ++asked) {
-          if (std::optional<State> after = step(state, asked, p)) keep(next, std::move(*after));
-        }
+  OffloadSearch run(Seconds enough, std::size_t most_rows) {
+    if (bound(Row{}) >= limit_) return {};
+    keep(Row{});
+    while (!open_.empty()) {
+      const Open next = open_.top();
+      open_.pop();
+      if (needless_[next.row]) continue;
+      if (rows_[next.row].position == model_.positions()) return found(next.row);
+      if (rows_.size() >= most_rows) {
+        OffloadSearch cut = best_ == none ? OffloadSearch{} : found(best_);
+        cut.bound = next.bound;
+        cut.complete = false;
+        return cut;
       }
-      states = std::move(next);
+      expand(next.row);
+      if (best_ != none && rows_[best_].computed <= (1 + 1e-12) * enough) return found(best_);
     }
-    const auto best = std::ranges::min_element(states, {}, &State::now);
-    if (best == states.end()) return std::nullopt;
-    BestMoves found{{}, best->now};
-    for (const std::uint32_t i : leaving_) {
-      found.moves.push_back({items_[i], gap(i).made, best->gone[i], best->back[i], {}, {}});
-    }
-    std::erase_if(found.moves, [](const OffloadMove& move) { return move.gone == 0; });
-    return found;
+    return {};
   }
 
  private:
-  const OffloadGap& gap(std::uint32_t i) const { return model_.gaps[items_[i].gap]; }
+  struct Open {
+    Seconds bound;
+    std::uint32_t position = 0, row = 0;
 
-  /// The last one asked for must be in its gap, after it could leave.
-  bool may_ask(const State& state, std::size_t asked, std::uint32_t p) const {
-    return asked == state.asked || gap(static_cast<std::uint32_t>(asked - 1)).from < p;
+    friend bool operator<(const Open& a, const Open& b) {  // the first to be expanded is the largest
+      return std::tuple(b.bound.value, a.position, a.row) < std::tuple(a.bound.value, b.position, b.row);
+    }
+  };
+
+  /// Whether memory is ever short in its gap.
+  bool matters(const OffloadItem& item) const {
+    const OffloadGap& gap = model_.gaps[item.gap];
+    const auto first = model_.memory.begin() + gap.from + 1, end = model_.memory.begin() + gap.until;
+    return std::any_of(first, end, [&](Bytes needed) { return needed > budget_; });
   }
 
-  static void keep(std::vector<State>& states, State made) {
-    const auto same = [&](const State& s) { return s.asked == made.asked; };
-    if (std::ranges::any_of(states, [&](const State& s) { return same(s) && s.dominates(made); })) return;
-    std::erase_if(states, [&](const State& s) { return same(s) && made.dominates(s); });
-    states.push_back(std::move(made));
+  const OffloadGap& gap(std::size_t i) const { return model_.gaps[items_[i].gap]; }
+
+  OffloadSearch found(std::uint32_t last) const {
+    OffloadSearch search{.tape = {}, .bound = rows_[last].computed, .makespan = rows_[last].computed, .complete = true};
+    if (dates_ == Dates::waited_for) search.tape = tape(last);
+    return search;
   }
 
-  /// Position p after asking back up to `asked`; nothing where memory is short, a value is missing or time is up.
-  std::optional<State> step(State state, std::size_t asked, std::uint32_t p) const {
-    for (std::size_t i = state.asked; i < asked; ++i) state.back[i] = p;
-    for (std::size_t i = asked; i < items_.size(); ++i) {
-      if (gap(static_cast<std::uint32_t>(i)).until <= p) return std::nullopt;
+  // --- memory
+
+  /// When the device's copy of a value that was sent is free, its last use before included.
+  Seconds free_date(const Row& row, std::size_t i) const {
+    return gap(i).from + 1 < row.position ? row.date[i] : std::max(row.date[i], row.computed);
+  }
+
+  bool away(const Row& row, std::size_t i) const {
+    return holds(row.sent & ~row.asked, i) && gap(i).from < row.position;
+  }
+
+  /// The first date from `now` on at which the next compute (none: what stands between it and the one before) and
+  /// `more` bytes fit.
+  std::optional<Seconds> fits_from(const Row& row, Seconds now, bool computes, Bytes more) const {
+    while (true) {
+      const std::size_t p = row.position;
+      Bytes needed = more + (computes ? model_.memory[p] : now < row.computed ? model_.memory[p - 1] : model_.held[p]);
+      std::optional<Seconds> next;
+      if (!computes && now < row.computed) next = row.computed;
+      for (std::size_t i = 0; i < items_.size(); ++i) {
+        if (!away(row, i)) continue;
+        const Seconds date = free_date(row, i);
+        if (date <= now) {
+          needed -= items_[i].bytes;
+        } else if (!next || date < *next) {
+          next = date;
+        }
+      }
+      if (needed <= budget_) return now;
+      if (!next) return std::nullopt;
+      now = *next;
     }
-    Bytes needed = model_.memory[p];
-    for (const std::uint32_t i : leaving_) {  // what has left stays away for nothing
-      if (i < asked || gap(i).from >= p) continue;
-      if (state.gone[i] == 0 && state.left[i] > state.now) continue;
-      if (state.gone[i] == 0) state.gone[i] = p;
-      needed -= items_[i].bytes;
+  }
+
+  // --- decisions
+
+  void expand(std::uint32_t from) {
+    const Row row = rows_[from];
+    // What begins after all that else may come next can be sent later.
+    Seconds last = compute(row, from);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (away(row, i)) last = std::max(last, come_back(row, from, i));
     }
-    for (const std::uint32_t i : leaving_) {
-      if (needed <= budget_) break;
-      if (i < asked || gap(i).from >= p || state.gone[i] > 0) continue;
-      state.now = std::max(state.now, state.left[i]);
-      state.gone[i] = p;
-      needed -= items_[i].bytes;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (can_leave(row, i)) send(row, from, i, last);
     }
-    if (needed > budget_) return std::nullopt;
-    for (std::size_t i = state.asked; i < asked; ++i) {
-      if (state.gone[i] == 0) return std::nullopt;  // it has never been away: another subset
-      state.link_back = std::max(state.now, state.link_back) + model_.in.time(items_[i].bytes);
-      state.arrived[i] = state.link_back;
+  }
+
+  static Row after(const Row& row, std::uint32_t index, Kind kind, std::size_t item) {
+    Row next = row;
+    next.before = index;
+    next.kind = kind;
+    next.item = static_cast<std::uint8_t>(item);
+    return next;
+  }
+
+  /// When it begins; never, where something must be decided before.
+  Seconds compute(const Row& row, std::uint32_t from) {
+    Row next = after(row, from, Kind::compute, 0);
+    const std::uint32_t p = next.position;
+    Seconds start = std::max(next.clock, next.computed);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (gap(i).until != p || !holds(next.sent, i)) continue;
+      if (!holds(next.asked, i)) return never;
+      start = std::max(start, next.date[i]);
     }
-    state.asked = asked;
-    for (std::uint32_t i = 0; i < items_.size(); ++i) {
-      if (gap(i).until == p) state.now = std::max(state.now, state.arrived[i]);
+    const std::optional<Seconds> fits = fits_from(next, start, true, Bytes{0});
+    if (!fits) return never;
+    // A copy back that begins behind it can be asked for behind it.
+    if (row.kind == Kind::come_back && row.in_begin >= *fits + model_.time[p]) return *fits;
+    next.begin = *fits;
+    next.computed = *fits + model_.time[p];
+    next.clock = dates_ == Dates::known ? *fits : next.computed;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (gap(i).made == p) next.date[i] = next.computed;
     }
-    state.now += model_.time[p];
-    if (state.now + rest_[p + 1] >= limit_) return std::nullopt;
-    Seconds busy;
-    for (const std::uint32_t i : leaving_) {
-      if (gap(i).made < p) busy = std::max(busy, state.left[i]);
-      if (gap(i).made == p) busy = state.left[i] = std::max(busy, state.now) + model_.out.time(items_[i].bytes);
+    ++next.position;
+    keep(next);
+    return *fits;
+  }
+
+  Seconds come_back(const Row& row, std::uint32_t from, std::size_t i) {
+    Row next = after(row, from, Kind::come_back, i);
+    Seconds begin = std::max(next.clock, free_date(next, i));
+    if (dates_ == Dates::known) begin = std::max(begin, next.in_free);
+    const std::optional<Seconds> fits = fits_from(next, begin, false, items_[i].bytes);
+    if (!fits) return never;
+    // Of two asked back together the one that is needed first comes first.
+    const bool together = row.kind == Kind::come_back && *fits == row.begin && dates_ == Dates::waited_for;
+    if (together && gap(i).until < gap(row.item).until) return *fits;
+    next.begin = next.clock = *fits;
+    next.in_begin = std::max(next.in_free, *fits);
+    next.in_free = next.date[i] = next.in_begin + model_.in.time(items_[i].bytes);
+    next.asked |= Items{1} << i;
+    keep(next);
+    return *fits;
+  }
+
+  /// The last earlier gap of the same value in which it leaves.
+  std::optional<std::size_t> sent_before(Items sent, std::size_t i) const {
+    std::optional<std::size_t> k = earlier_[i];
+    while (k && !holds(sent, *k)) k = earlier_[*k];
+    return k;
+  }
+
+  bool can_leave(const Row& row, std::size_t i) const {
+    if (holds(row.sent, i) || gap(i).made >= row.position || gap(i).until < row.position) return false;
+    for (std::size_t k = 0; k < items_.size(); ++k) {  // a later gap's copy stands for this one's too
+      for (std::optional<std::size_t> e = earlier_[k]; e && holds(row.sent, k); e = earlier_[*e]) {
+        if (*e == i) return false;
+      }
     }
-    return state;
+    const std::optional<std::size_t> earlier = sent_before(row.sent, i);
+    return !earlier || holds(row.asked, *earlier);
+  }
+
+  /// As soon as the way is free, and not where it could have been sent before the last decision, or before the copy
+  /// that it follows without holding that up.
+  void send(const Row& row, std::uint32_t from, std::size_t i, Seconds last) {
+    const std::optional<std::size_t> earlier = sent_before(row.sent, i);
+    const Seconds made = row.date[earlier.value_or(i)];
+    const Seconds begin = std::max(row.out_free, made), time = model_.out.time(items_[i].bytes);
+    if (begin < row.begin || begin >= last) return;
+    if (std::max(row.idle_from, made) + time <= row.idle_until) return;
+    Row next = after(row, from, Kind::leave, i);
+    if (begin > row.out_free) {
+      next.idle_from = row.out_free;
+      next.idle_until = begin;
+    }
+    next.out_free = next.date[i] = begin + time;
+    next.sent |= Items{1} << i;
+    keep(next);
+  }
+
+  // --- rows
+
+  /// The least makespan behind it, if what has not been sent yet could leave in pieces of any size, as if made.
+  Seconds bound(const Row& row) const {
+    Seconds now = std::max(row.clock, row.computed), least = now + rest_[row.position];
+    for (std::uint32_t p = row.position; p < model_.positions(); ++p) {
+      now = std::max(now, enough_away(row, p, now));
+      least = std::max(least, now + rest_[p]);
+      now += model_.time[p];
+    }
+    return least;
+  }
+
+  /// From when on as much as memory misses at a position can be away.
+  Seconds enough_away(const Row& row, std::uint32_t p, Seconds now) const {
+    Bytes missing = model_.memory[p] - budget_, unsent;
+    if (missing <= Bytes{0}) return now;
+    std::array<std::pair<Seconds, Bytes>, most_items> leaving;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (gap(i).from >= p || p >= gap(i).until || holds(row.asked, i)) continue;
+      if (!holds(row.sent, i)) {
+        unsent += items_[i].bytes;
+      } else {
+        leaving[count++] = {row.date[i], items_[i].bytes};
+      }
+    }
+    std::sort(leaving.begin(), leaving.begin() + static_cast<std::ptrdiff_t>(count));
+    Seconds best = never, date = now;
+    for (std::size_t k = 0; k <= count; ++k) {
+      if (missing <= Bytes{0}) return std::min(best, date);
+      if (missing <= unsent) best = std::min(best, std::max(date, row.out_free + missing / model_.out.bandwidth));
+      if (k == count) break;
+      date = std::max(date, leaving[k].first);
+      missing -= leaving[k].second;
+    }
+    return best;
+  }
+
+  /// Whether whatever follows `b` could follow `a` at the same dates.
+  bool no_later(const Row& a, const Row& b) const {
+    const auto no_later_than = [&](Seconds x, Seconds y) { return x <= std::max(y, b.clock); };
+    if (a.begin > b.begin || !no_later_than(a.clock, b.clock) || !no_later_than(a.computed, b.computed)) return false;
+    if (!no_later_than(a.out_free, b.out_free) || !no_later_than(a.in_free, b.in_free)) return false;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (gap(i).until >= a.position && !no_later_than(a.date[i], b.date[i])) return false;
+    }
+    return true;
+  }
+
+  void keep(const Row& row) {
+    const Seconds least = bound(row);
+    if (least >= limit_) return;
+    const std::uint64_t sets = (std::uint64_t{row.sent} << most_items) | row.asked;
+    std::vector<std::uint32_t>& same = same_[sets * (model_.positions() + 1) + row.position];
+    if (std::ranges::any_of(same, [&](std::uint32_t other) { return no_later(rows_[other], row); })) return;
+    const auto number = static_cast<std::uint32_t>(rows_.size());
+    std::erase_if(same, [&](std::uint32_t other) {
+      needless_[other] = no_later(row, rows_[other]);
+      return needless_[other];
+    });
+    same.push_back(number);
+    rows_.push_back(row);
+    needless_.push_back(false);
+    open_.push({least, row.position, number});
+    if (row.position < model_.positions()) return;
+    limit_ = row.computed;
+    best_ = number;
+  }
+
+  // --- the tape
+
+  Tape tape(std::uint32_t last) const {
+    std::vector<std::uint32_t> decided;
+    for (std::uint32_t r = last; r != none; r = rows_[r].before) decided.push_back(r);
+    std::vector<std::size_t> sent;
+    for (const std::uint32_t r : decided) {
+      if (rows_[r].kind == Kind::leave) sent.insert(sent.begin(), rows_[r].item);
+    }
+    Tape tape;
+    std::size_t issued = 0;
+    Items waited = 0;
+    const auto act = [&](ActionKind kind, std::size_t i) {
+      tape.actions.push_back(on_tensor(kind, model_.gaps[items_[i].gap].tensor));
+    };
+    for (std::size_t d = decided.size() - 1; d-- > 0;) {
+      const Row &row = rows_[decided[d]], &before = rows_[decided[d + 1]];
+      if (row.kind == Kind::leave) continue;
+      std::vector<std::size_t> free;
+      for (std::size_t i = 0; i < items_.size(); ++i) {
+        if (away(before, i) && !holds(waited, i) && free_date(before, i) <= row.begin) free.push_back(i);
+      }
+      std::ranges::stable_sort(free, {},
+                               [&](std::size_t i) { return std::pair(free_date(before, i), before.date[i]); });
+      for (const std::size_t i : free) {
+        waited |= Items{1} << i;
+        act(ActionKind::drop, i);
+        act(ActionKind::wait, i);
+      }
+      if (row.kind == Kind::come_back) {
+        act(ActionKind::prefetch, row.item);
+      } else {
+        tape.actions.push_back(model_.computes[before.position]);
+        for (const TensorId t : model_.drops[before.position]) tape.actions.push_back(on_tensor(ActionKind::drop, t));
+      }
+      for (; issued < sent.size() && is_there(row, rows_[last].sent, sent[issued]); ++issued)
+        act(ActionKind::offload, sent[issued]);
+    }
+    return tape;
+  }
+
+  /// Whether the copy to the host can be issued behind this row, if all those of `sent` leave.
+  bool is_there(const Row& row, Items sent, std::size_t i) const {
+    const std::optional<std::size_t> earlier = sent_before(sent, i);
+    return gap(i).made < row.position && (!earlier || holds(row.asked, *earlier));
   }
 
   const OffloadModel& model_;
   std::vector<OffloadItem> items_;
   Bytes budget_;
+  Dates dates_;
   Seconds limit_;
-  std::vector<Seconds> rest_;           // by position: of the computes from there on
-  std::vector<std::uint32_t> leaving_;  // items as they leave
+  std::vector<Seconds> rest_;                                        // by position: the least time from its begin on
+  std::array<std::optional<std::size_t>, most_items> earlier_ = {};  // by item
+  std::vector<Row> rows_;
+  std::vector<bool> needless_;                                          // by row
+  std::uint32_t best_ = none;                                           // the fastest row at the end
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> same_;  // rows by position, sent and asked
+  std::priority_queue<Open> open_;
 };
-
-/// Whether the subset can be enough at all.
-bool may_suffice(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget) {
-  std::vector<Bytes> needed = model.memory;
-  for (const OffloadItem& item : items) {
-    for (std::uint32_t p = model.gaps[item.gap].from + 1; p < model.gaps[item.gap].until; ++p) needed[p] -= item.bytes;
-  }
-  return std::ranges::all_of(needed, [&](Bytes bytes) { return bytes <= budget; });
-}
 
 }  // namespace
 
-std::optional<BestMoves> best_moves(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget,
-                                    Seconds enough) {
-  std::vector<OffloadItem> sorted = items;
-  std::ranges::stable_sort(sorted, {}, [&](const OffloadItem& item) { return model.gaps[item.gap].until; });
-  std::optional<BestMoves> best;
-  Seconds limit{std::numeric_limits<double>::infinity()};
-  for (std::uint64_t subset = 0; subset < std::uint64_t{1} << sorted.size(); ++subset) {
-    std::vector<OffloadItem> chosen;
-    for (std::size_t i = 0; i < sorted.size(); ++i) {
-      if ((subset >> i) & 1U) chosen.push_back(sorted[i]);
-    }
-    if (!may_suffice(model, chosen, budget)) continue;
-    if (std::optional<BestMoves> made = SubsetSearch(model, std::move(chosen), budget, limit).run()) {
-      limit = made->makespan;
-      best = std::move(made);
-      if (limit <= (1 + 1e-12) * enough) break;
-    }
-  }
-  return best;
+OffloadSearch search_offloads(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget,
+                              Dates dates, Seconds enough, Seconds limit, std::size_t most_rows) {
+  return Search(model, items, budget, dates, limit).run(enough, most_rows);
 }
 
 }  // namespace plimsoll

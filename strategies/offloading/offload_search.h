@@ -1,22 +1,34 @@
 #pragma once
-// The search of `offload_exact`. Class: every value between its uses leaves whole or stays; those that leave do so in
-// the order in which they were made, and come back in the order in which they are needed; copies begin as soon as they
-// may; a position waits for copies to the host only where memory needs it.
+// The search of `offload_exact`: a tape's computes in their order, values that leave whole and come back whole between
+// their uses, in any order, one copy at a time each way, copies to the host as soon as the one before them has ended.
 //
-// For each subset, a walk over the positions keeps what no other walk dominates, by how many values have been asked
-// back: now, when the link back is free, when each value arrives and when each copy to the host ends; a walk with all
-// of them no later is as good. Before each position some more values may be asked back.
+// Best first over rows of decisions: the next compute begins, a value is asked back, values that have been made are
+// sent behind each other. Each begins as early as the row before it and memory allow. Of two rows that have begun,
+// sent and asked back the same, one that is no later in anything makes the other needless; a row's bound is the date
+// that it has reached and the least time from there in pieces of any size (offload_bound.h).
+
+#include <cstdint>
+#include <optional>
 
 #include "strategies/offloading/offload_moves.h"
 
 namespace plimsoll {
 
-struct BestMoves {
-  std::vector<OffloadMove> moves;
-  Seconds makespan;  ///< of one micro-batch, if nobody shares the links
+/// What memory may be counted on that a copy to the host sets free.
+enum class Dates : std::uint8_t {
+  waited_for,  ///< what has been waited for: the budget holds whatever copies take, and a tape can say it
+  known,       ///< what is free at its date: no tape of this order of computes does better
 };
 
-/// Nothing where no subset is enough. `enough`: a makespan at which the search may stop.
-std::optional<BestMoves> best_moves(const OffloadModel&, const std::vector<OffloadItem>&, Bytes budget, Seconds enough);
+struct OffloadSearch {
+  std::optional<Tape> tape;         ///< the fastest, where one is faster than the limit and dates are waited for
+  std::optional<Seconds> bound;     ///< no schedule takes less; unset: none is faster than the limit
+  std::optional<Seconds> makespan;  ///< of the fastest, for one micro-batch, if nobody shares the links
+  bool complete = true;             ///< it did not end for its count of rows
+};
+
+/// Up to 20 items. `enough`: a makespan at which the search may stop. `most_rows` are kept at most.
+OffloadSearch search_offloads(const OffloadModel&, const std::vector<OffloadItem>&, Bytes budget, Dates, Seconds enough,
+                              Seconds limit, std::size_t most_rows);
 
 }  // namespace plimsoll

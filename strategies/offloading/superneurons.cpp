@@ -34,7 +34,7 @@ void add_plans(const PartTask& task, const OffloadModel& model, std::string_view
   std::vector<OffloadItem> items;
   for (const std::uint32_t g : saved_gaps(model)) {
     const OffloadGap& gap = model.gaps[g];
-    if (conv[gap.made] && gap.until > gap.from + 1) items.push_back({g, {}, gap.bytes});
+    if (conv[gap.made] && gap.holds_positions()) items.push_back({g, {}, gap.bytes});
   }
   const Selection selection = select_items(model, std::move(items), SelectionRule::first_made);
   for (const Bytes budget : memory_levels(selection.peaks.back(), selection.peaks.front(), levels, model.positions())) {
