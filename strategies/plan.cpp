@@ -48,37 +48,21 @@ bool must_be_transformed(const Problem& problem, std::span<const Pass> passes) {
 std::vector<TapeOutcome> offloaded(const PartTask&, std::span<const Pass> before, const Pass& offloading,
                                    std::span<const std::optional<Bytes>> budgets);
 
-/// What the passes make: each reads the tape of the one before.
-std::vector<TapeOutcome> tapes_of(const PartTask& task, std::span<const Pass> passes,
-                                  std::span<const std::optional<Bytes>> budgets) {
-  const Pass& last = passes.back();
-  if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
-  const std::span<const Pass> before = passes.first(passes.size() - 1);
-  if (last.strategy->family == Family::offloading) return offloaded(task, before, last, budgets);
-  std::vector<TapeOutcome> tapes = tapes_of(task, before, budgets);
-  for (std::size_t b = 0; b < budgets.size(); ++b) {
-    const PlannedTape* made = std::get_if<PlannedTape>(&tapes[b]);
-    if (made == nullptr) continue;
-    tapes[b] = last.strategy->tapes(task, last.options, budgets.subspan(b, 1), &made->tape).front();
-  }
-  return tapes;
-}
-
 /// Tapes of the passes before an offloading one, from the least memory they can do with to all they want: to offload
 /// from them may be faster than to do without.
 std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes, std::uint32_t levels) {
   const std::optional<Bytes> unlimited, nothing = Bytes{0};
   std::vector<PlannedTape> tapes;
-  const TapeOutcome free = tapes_of(task, passes, std::span(&unlimited, 1)).front();
+  const TapeOutcome free = tapes_of_passes(task, passes, std::span(&unlimited, 1)).front();
   if (const PlannedTape* tape = std::get_if<PlannedTape>(&free)) tapes.push_back(*tape);
-  const TapeOutcome none = tapes_of(task, passes, std::span(&nothing, 1)).front();
+  const TapeOutcome none = tapes_of_passes(task, passes, std::span(&nothing, 1)).front();
   const Infeasible* why = std::get_if<Infeasible>(&none);
   if (tapes.empty() || why == nullptr || !why->smallest) return tapes;
   std::vector<std::optional<Bytes>> budgets;
   for (std::uint32_t level = 0; level < levels; ++level) {
     budgets.emplace_back(*why->smallest + range_of(tapes[0].peak - *why->smallest, {level, levels}).offset);
   }
-  for (TapeOutcome& outcome : tapes_of(task, passes, budgets)) {
+  for (TapeOutcome& outcome : tapes_of_passes(task, passes, budgets)) {
     if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
   }
   return tapes;
@@ -116,7 +100,7 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> b
       if (is_better(made[b], best[b])) best[b] = std::move(made[b]);
     }
   }
-  std::vector<TapeOutcome> plain = tapes_of(task, before, budgets);
+  std::vector<TapeOutcome> plain = tapes_of_passes(task, before, budgets);
   if (best.empty()) return plain;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     const PlannedTape* tape = std::get_if<PlannedTape>(&plain[b]);
@@ -132,6 +116,21 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> b
 }
 
 }  // namespace
+
+std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
+                                         std::span<const std::optional<Bytes>> budgets) {
+  const Pass& last = passes.back();
+  if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
+  const std::span<const Pass> before = passes.first(passes.size() - 1);
+  if (last.strategy->family == Family::offloading) return offloaded(task, before, last, budgets);
+  std::vector<TapeOutcome> tapes = tapes_of_passes(task, before, budgets);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    const PlannedTape* made = std::get_if<PlannedTape>(&tapes[b]);
+    if (made == nullptr) continue;
+    tapes[b] = last.strategy->tapes(task, last.options, budgets.subspan(b, 1), &made->tape).front();
+  }
+  return tapes;
+}
 
 Problem transformed(const Problem& problem, std::span<const Pass> passes) {
   Problem changed = problem;
@@ -155,7 +154,7 @@ std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> pass
   judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   const PartTask task{problem, partition, PartId{0}, 1};
-  const std::vector<TapeOutcome> tapes = tapes_of(task, memory, budgets);
+  const std::vector<TapeOutcome> tapes = tapes_of_passes(task, memory, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (const Infeasible* none = std::get_if<Infeasible>(&tapes[b])) {

@@ -32,6 +32,10 @@ Problem transformed(const Problem&, std::span<const Pass>);
 /// (a chain strategy on a graph, a platform without a route that a copy needs).
 std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
 
+/// What memory strategies make of a part, one outcome a budget: each reads the tape of the one before.
+std::vector<TapeOutcome> tapes_of_passes(const PartTask&, std::span<const Pass>,
+                                         std::span<const std::optional<Bytes>> budgets);
+
 /// Budgets that give every point of the front of time against memory, ascending.
 std::vector<Bytes> front_budgets(const Problem&, std::span<const Pass>);
 

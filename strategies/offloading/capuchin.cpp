@@ -70,6 +70,15 @@ std::optional<Placement> place_with_feedback(const OffloadModel& model, std::spa
   return best;
 }
 
+/// For budgets that hold it whatever copies take, on faster links too.
+void add_placed(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts,
+                std::span<const OffloadItem> items, Bytes budget, TapePool& pool) {
+  const std::optional<Placement> placed = place_with_feedback(model, starts, items, budget);
+  if (!placed) return;
+  std::optional<PlannedTape> made = planned_moves(task, model, placed->moves);
+  if (made) pool.add(std::move(*made), std::max(made->peak, budget));
+}
+
 enum class Passive : std::uint8_t { not_yet, yes };
 
 /// Copies chosen ahead. Where the budget still does not hold, since recomputation takes memory too: more copies in
@@ -88,9 +97,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
   const Bytes most = needed.empty() ? Bytes{0} : *std::ranges::max_element(needed);
   constexpr std::size_t short_tape = 1000;
   if (most > budget && passive == Passive::not_yet && model.positions() <= short_tape) {
-    if (const std::optional<Placement> made = place_with_feedback(model, starts, items, most)) {
-      pool.add(planned_moves(task, model, made->moves));
-    }
+    add_placed(task, model, starts, items, most, pool);
   }
   if (most > budget) {
     std::vector<OffloadItem> others = offload_items(model, 1);
@@ -101,9 +108,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
     if (!more.needed(budget)) budget = more.peaks.back();
   }
   std::ranges::stable_sort(items, {}, &OffloadItem::gap);
-  if (const std::optional<Placement> made = place_with_feedback(model, starts, items, budget)) {
-    pool.add(planned_moves(task, model, made->moves));
-  }
+  add_placed(task, model, starts, items, budget, pool);
 }
 
 /// The first `count` evictions of a choice.
@@ -125,8 +130,10 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
   const std::optional<OpSequence> sequence = recompute_order(*ops, evicted);
   if (!sequence) return;
   const PlannedTape tape = planned_ops(task, *sequence);
-  const std::variant<OffloadModel, std::string> made = offload_model(task, &tape.tape);
-  const auto& changed = std::get<OffloadModel>(made);
+  std::variant<OffloadModel, std::string> made = offload_model(task, &tape.tape);
+  auto& changed = std::get<OffloadModel>(made);
+  changed.out = model.out;
+  changed.in = model.in;
   std::vector<bool> moved(task.problem.graph.tensors.size(), false);
   for (const OffloadItem& item : items) moved[model.gaps[item.gap].tensor.index] = true;
   items.clear();
@@ -135,6 +142,49 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
     if (moved[gap.tensor.index] && gap.holds_positions()) items.push_back({g, {}, gap.bytes});
   }
   add_plan(task, changed, starts_without_copies(changed), items, budget, passive, pool);
+}
+
+/// At each level of memory with as many evictions as it takes.
+void add_plans(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts, const OpModel* ops,
+               std::string_view levels, TapePool& pool) {
+  const CapuchinChoice choice = choose_evictions(model, starts, ops);
+  for (const Bytes budget : memory_levels(choice.peaks.back(), choice.peaks.front(), levels, model.positions())) {
+    const auto enough = std::ranges::find_if(choice.peaks, [&](Bytes peak) { return peak <= budget; });
+    const auto count = static_cast<std::size_t>(enough - choice.peaks.begin());
+    const Passive passive = count == choice.evictions.size() ? Passive::yes : Passive::not_yet;
+    add_plan(task, model, starts, ops, std::span(choice.evictions).first(count), budget, passive, pool);
+  }
+}
+
+/// The tape with links of the rates that plans are made for: fixed ones around that at which all that may leave could
+/// do so in one iteration, and of these only those that the links reach, but for the least.
+std::vector<OffloadModel> with_assumed_rates(const OffloadModel& model) {
+  Bytes may_leave;
+  Seconds time;
+  for (const std::uint32_t g : saved_gaps(model)) may_leave += model.gaps[g].bytes;
+  for (const Seconds position : model.time) time += position;
+  if (!model.has_host || may_leave == Bytes{0} || time == Seconds{0}) return {model};
+  constexpr std::size_t short_tape = 1000;
+  const bool is_short = model.positions() <= short_tape;
+  const double step = is_short ? 2 : 4;
+  const double least = static_cast<double>(may_leave.count) / time.value / (is_short ? 8.0 : 4.0);
+  const int steps = is_short ? 6 : 2;
+  const auto reached = [&](BytesPerSecond bandwidth, int most) {
+    double rate = least;
+    for (int k = 0; k < most && rate * step <= bandwidth.value; ++k) rate *= step;
+    return BytesPerSecond{rate};
+  };
+  std::vector<OffloadModel> models;
+  for (int k = 0; k <= steps; ++k) {
+    OffloadModel assumed = model;
+    assumed.out.bandwidth = reached(model.out.bandwidth, k);
+    assumed.in.bandwidth = reached(model.in.bandwidth, k);
+    const auto same = [&](const OffloadModel& other) {
+      return other.out.bandwidth == assumed.out.bandwidth && other.in.bandwidth == assumed.in.bandwidth;
+    };
+    if (std::ranges::none_of(models, same)) models.push_back(std::move(assumed));
+  }
+  return models;
 }
 
 TapePool plans(const PartTask& task, const Options& options, const Tape* before, const OffloadModel& model) {
@@ -147,15 +197,8 @@ TapePool plans(const PartTask& task, const Options& options, const Tape* before,
   std::vector<const OpModel*> may_run_again;
   if (model.has_host && (recompute != "on" || !ops)) may_run_again.push_back(nullptr);
   if (ops) may_run_again.push_back(&*ops);
-  for (const OpModel* again : may_run_again) {
-    const CapuchinChoice choice = choose_evictions(model, starts, again);
-    for (const Bytes budget :
-         memory_levels(choice.peaks.back(), choice.peaks.front(), options.text("levels"), model.positions())) {
-      const auto enough = std::ranges::find_if(choice.peaks, [&](Bytes peak) { return peak <= budget; });
-      const auto count = static_cast<std::size_t>(enough - choice.peaks.begin());
-      const Passive passive = count == choice.evictions.size() ? Passive::yes : Passive::not_yet;
-      add_plan(task, model, starts, again, std::span(choice.evictions).first(count), budget, passive, pool);
-    }
+  for (const OffloadModel& assumed : with_assumed_rates(model)) {
+    for (const OpModel* again : may_run_again) add_plans(task, assumed, starts, again, options.text("levels"), pool);
   }
   return pool;
 }

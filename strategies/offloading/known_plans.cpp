@@ -1,16 +1,22 @@
 #include "strategies/offloading/known_plans.h"
 
-#include "strategies/spec.h"
+#include "sim/core/expects.h"
+#include "strategies/plan.h"
 
 namespace plimsoll {
 
 std::vector<PlannedTape> tapes_of(std::string_view spec, const PartTask& task,
                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const Pass pass = parse_spec(spec, "a strategy's own plans").front();
+  const std::vector<Pass> passes = parse_spec(spec, "a strategy's own plans");
+  EXPECTS(before == nullptr || passes.size() == 1);
+  const auto made = [&](std::span<const std::optional<Bytes>> limits) {
+    if (before == nullptr) return tapes_of_passes(task, passes, limits);
+    return passes.front().strategy->tapes(task, passes.front().options, limits, before);
+  };
   std::vector<PlannedTape> tapes;
   std::optional<Bytes> smallest;
   const auto add = [&](std::span<const std::optional<Bytes>> limits) {
-    for (TapeOutcome& outcome : pass.strategy->tapes(task, pass.options, limits, before)) {
+    for (TapeOutcome& outcome : made(limits)) {
       if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
         tapes.push_back(std::move(*tape));
       } else {

@@ -7,8 +7,9 @@
 
 namespace plimsoll {
 
-/// The tapes of a strategy, given as on the command line, at these budgets; also at the least one that it can keep,
-/// where that is more than one of them. `before`: the tape that it reads, or null.
+/// The tapes of a strategy, or of several one after the other, given as on the command line, at these budgets; also at
+/// the least one that it can keep, where that is more than one of them. `before`: the tape that a single one reads, or
+/// null.
 std::vector<PlannedTape> tapes_of(std::string_view spec, const PartTask&, std::span<const std::optional<Bytes>> budgets,
                                   const Tape* before = nullptr);
 

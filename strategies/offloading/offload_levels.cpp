@@ -8,11 +8,13 @@
 
 namespace plimsoll {
 
-std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::string_view option, std::size_t positions) {
+std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::string_view option, std::size_t positions,
+                                 std::size_t fewest) {
   std::int64_t wanted = 0;
   if (option == "auto") {
     constexpr std::size_t effort = 24'000;
-    wanted = static_cast<std::int64_t>(std::clamp<std::size_t>(effort / std::max<std::size_t>(positions, 1), 8, 40));
+    wanted =
+        static_cast<std::int64_t>(std::clamp<std::size_t>(effort / std::max<std::size_t>(positions, 1), fewest, 40));
   } else {
     std::from_chars(option.data(), option.data() + option.size(), wanted);
   }

@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-/// `option` is "auto" or a number; auto is 40, fewer for tapes of more than 600 positions, down to 8.
-std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::string_view option, std::size_t positions);
+/// `option` is "auto" or a number; auto is 40, fewer for tapes of more than 600 positions, down to `fewest`.
+std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::string_view option, std::size_t positions,
+                                 std::size_t fewest = 8);
 
 bool is_auto_or_level_count(std::string_view);
 

@@ -17,18 +17,14 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
-constexpr std::size_t plans_tried = 4;     // of the program's best, at each level
-constexpr double slack = 1.05;             // copies in chunks and exact sizes may be faster than the program's times
-constexpr std::int64_t mixed_levels = 10;  // budgets of rotor whose tapes are offloaded from
+constexpr std::size_t plans_tried = 4;  // of the program's best, at each level
+constexpr double slack = 1.05;          // copies in chunks and exact sizes may be faster than the program's times
 
-/// What this one is never worse than: strategies that only recompute or only offload.
-constexpr std::array alone{std::string_view{"rotor"},
-                           std::string_view{"offload_greedy"},
-                           std::string_view{"offload_dp"},
-                           std::string_view{"offload_fractional"},
-                           std::string_view{"vdnn"},
-                           std::string_view{"superneurons(recompute=off)"},
-                           std::string_view{"capuchin(recompute=off)"}};
+/// What this one is never worse than: cheaper strategies, and the two that together do what it does.
+constexpr std::array others{
+    std::string_view{"rotor"},      std::string_view{"rotor|offload_greedy"}, std::string_view{"offload_greedy"},
+    std::string_view{"offload_dp"}, std::string_view{"offload_fractional"},   std::string_view{"save_on_cpu"},
+    std::string_view{"vdnn"},       std::string_view{"superneurons"},         std::string_view{"capuchin"}};
 
 double finite(BytesPerSecond bandwidth) {
   return std::min(bandwidth.value, 1e18);
@@ -52,13 +48,8 @@ class Planner {
   /// Plans whatever the budget, and those of other strategies at these budgets.
   TapePool plans(std::span<const std::optional<Bytes>> budgets) const {
     TapePool pool;
-    for (const std::string_view spec : alone) add(tapes_of(spec, task_, budgets), pool);
+    for (const std::string_view spec : others) add(tapes_of(spec, task_, budgets), pool);
     if (!plain_.has_host) return pool;
-    std::vector<std::optional<Bytes>> levels;
-    for (std::int64_t k = 1; k < mixed_levels; ++k) levels.emplace_back(level(k, mixed_levels));
-    for (const PlannedTape& recomputing : tapes_of("rotor", task_, levels)) {
-      add(tapes_of("offload_greedy", task_, budgets, &recomputing.tape), pool);
-    }
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
     const auto has_plan = [&](const std::optional<Bytes>& budget) { return pool.fastest_within(budget) != nullptr; };
     const Bytes largest =

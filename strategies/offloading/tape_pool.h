@@ -11,7 +11,12 @@ namespace plimsoll {
 class TapePool {
  public:
   /// Kept unless another tape is as fast within as little.
-  void add(PlannedTape);
+  void add(PlannedTape made) {
+    const Bytes needs = made.peak;
+    add(std::move(made), needs);
+  }
+  /// For budgets from `needs` on: more than its peak, where only the dates of copies make the peak less.
+  void add(PlannedTape, Bytes needs);
   void add(std::optional<PlannedTape> tape) {
     if (tape) add(std::move(*tape));
   }
@@ -22,10 +27,14 @@ class TapePool {
   /// The fastest tape for each budget; `reason` where none fits.
   std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const;
 
-  std::vector<Bytes> peaks() const;  ///< ascending
+  std::vector<Bytes> peaks() const;  ///< what its tapes need, ascending
 
  private:
-  std::vector<PlannedTape> tapes_;  ///< peaks rise, makespans fall
+  struct Kept {
+    Bytes needs;
+    PlannedTape tape;
+  };
+  std::vector<Kept> tapes_;  ///< needs rise, makespans fall
 };
 
 }  // namespace plimsoll

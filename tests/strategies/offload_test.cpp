@@ -185,5 +185,40 @@ TEST_CASE("without a way to a host nothing is offloaded", "[offload]") {
   CHECK(smallest(problem, "offload_greedy") == plain.peak);
 }
 
+TEST_CASE("long tapes leave little of a budget idle while they wait for copies", "[offload]") {
+  const Problem problem = problem_of(even_chain(1500), gpus({.to_host = BytesPerSecond{2}}));
+  const Plan plain = planned(problem, "store_all");
+  for (const std::int64_t percent : {40, 47, 55, 63, 71}) {
+    const Bytes budget{plain.peak.count * percent / 100};
+    const Plan made = planned(problem, "offload_greedy(chunks=1)", budget);
+    INFO(percent << " % of " << plain.peak.count << " bytes: " << made.peak.count);
+    REQUIRE(made.makespan > plain.makespan);
+    CHECK(10 * made.peak.count > 9 * budget.count);
+  }
+}
+
+TEST_CASE("capuchin is never slower with more bandwidth", "[offload]") {
+  for (std::uint64_t seed = 19; seed <= 33; ++seed) {
+    Random random(seed);
+    const Chain chain = random_small_chain(seed, random.between(3, 12));
+    const std::vector<Pass> passes = parse_spec(random.chance(0.7) ? "capuchin" : "capuchin(recompute=off)", "test");
+    std::vector<std::optional<double>> slower(6);
+    for (double bandwidth = 0.4; bandwidth < 40; bandwidth *= 1.6) {
+      const Problem problem = problem_of(chain, gpus({.to_host = BytesPerSecond{bandwidth}}));
+      const Bytes all = planned(problem, "store_all").peak;
+      std::vector<std::optional<Bytes>> budgets;
+      for (int percent = 95; percent > 47; percent -= 8) budgets.emplace_back(Bytes{all.count * percent / 100});
+      const std::vector<PlanOutcome> made = plan(problem, passes, budgets);
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        if (!std::holds_alternative<Plan>(made[b])) continue;
+        const double time = std::get<Plan>(made[b]).makespan.value;
+        INFO("seed " << seed << ", " << bandwidth << " B/s, budget " << budgets[b]->count);
+        CHECK(time <= slower[b].value_or(time) * (1 + 1e-9));
+        slower[b] = time;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

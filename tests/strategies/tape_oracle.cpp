@@ -17,6 +17,19 @@ bool touches(const Graph& graph, const Action& action, StorageId storage) {
   return std::ranges::any_of(op.inputs, is_it) || std::ranges::any_of(op.outputs, is_it);
 }
 
+/// Whether some other compute stands between two that use it.
+bool waits_for_a_use(const PartTask& task, const Tape& plain, StorageId storage) {
+  bool used = false, idle = false;
+  for (const Action& action : plain.actions) {
+    if (action.kind != ActionKind::compute) continue;
+    const bool uses = touches(task.problem.graph, action, storage);
+    if (uses && idle) return true;
+    used = used || uses;
+    idle = used && !uses;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<TensorId> movable_values(const PartTask& task, const Tape& plain) {
@@ -28,7 +41,7 @@ std::vector<TensorId> movable_values(const PartTask& task, const Tape& plain) {
       const Tensor& tensor = task.problem.graph[t];
       if (!per_micro_batch(tensor.kind) || tensor.bytes == Bytes{0} || seen[tensor.storage.index]) continue;
       seen[tensor.storage.index] = true;
-      values.push_back(t);
+      if (waits_for_a_use(task, plain, tensor.storage)) values.push_back(t);
     }
   }
   return values;

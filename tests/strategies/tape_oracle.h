@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// What ops make for later ops, and has bytes: all that an offloading of activations may move.
+/// What ops make and others do not use at once, with bytes: all that an offloading of activations may move.
 std::vector<TensorId> movable_values(const PartTask&, const Tape& plain);
 
 class TapeOracle {
