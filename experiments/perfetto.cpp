@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 /// `"text"` with what JSON wants escaped.
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   constexpr std::string_view hex = "0123456789abcdef";
   std::string json = "\"";
   for (const char c : text) {
@@ -83,13 +83,13 @@ class Writer {
     EXPECTS(timeline.steps.size() == schedule.steps.size());
     constexpr std::size_t characters_per_step = 480;  // a slice and about two counters
     text_.reserve(4096 + characters_per_step * schedule.steps.size());
-    for (const Op& op : graph_.ops) op_names_.push_back(quoted(op.name));
-    for (const Tensor& tensor : graph_.tensors) tensor_names_.push_back(quoted(tensor.name));
+    for (const Op& op : graph_.ops) op_names_.push_back(json_quoted(op.name));
+    for (const Tensor& tensor : graph_.tensors) tensor_names_.push_back(json_quoted(tensor.name));
   }
 
   std::string write(std::string_view made_by) {
-    text_ << "{\"otherData\":{\"made_by\":" << quoted(made_by) << ",\"trace\":" << quoted(schedule_.trace)
-          << ",\"platform\":" << quoted(schedule_.platform) << ",\"strategy\":" << quoted(schedule_.strategy)
+    text_ << "{\"otherData\":{\"made_by\":" << json_quoted(made_by) << ",\"trace\":" << json_quoted(schedule_.trace)
+          << ",\"platform\":" << json_quoted(schedule_.platform) << ",\"strategy\":" << json_quoted(schedule_.strategy)
           << ",\"times_rescaled\":" << (problem_.times_rescaled ? "true" : "false")
           << "},\n\"displayTimeUnit\":\"ms\",\n\"traceEvents\":[\n";
     names();
@@ -127,13 +127,13 @@ class Writer {
       const Device& device = platform_.devices[d];
       const std::string model = device.model.empty() ? "" : " (" + device.model + ")";
       const std::int64_t pid = process(id_at<DeviceId>(d));
-      metadata("process_name", pid, 0, "name", quoted(device.name + model));
+      metadata("process_name", pid, 0, "name", json_quoted(device.name + model));
       metadata("process_sort_index", pid, 0, "sort_index", std::to_string(pid));
     }
     for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
       if (platform_.memories[m].device) continue;
       const std::int64_t pid = process(id_at<MemoryId>(m));
-      metadata("process_name", pid, 0, "name", quoted(platform_.memories[m].name));
+      metadata("process_name", pid, 0, "name", json_quoted(platform_.memories[m].name));
       metadata("process_sort_index", pid, 0, "sort_index", std::to_string(pid));
     }
     for (std::size_t s = 0; s < schedule_.streams.size(); ++s) stream_name(id_at<StreamId>(s));
@@ -148,7 +148,7 @@ class Writer {
     }
     std::string name(written(stream.kind));
     if (same_before > 0) name += " " + std::to_string(same_before + 1);
-    metadata("thread_name", process(stream.device), thread(id), "name", quoted(name));
+    metadata("thread_name", process(stream.device), thread(id), "name", json_quoted(name));
     metadata("thread_sort_index", process(stream.device), thread(id), "sort_index", std::to_string(id.index));
   }
 
@@ -233,7 +233,7 @@ class Writer {
     for (std::size_t m = 0; m < used.size(); ++m) {
       for (std::size_t k = 0; k < memory_kinds; ++k) {
         const std::string comma = arguments[m].empty() ? "" : ",";
-        if (used[m][k]) arguments[m].push_back({k, comma + quoted(memory_kind_names[k]) + ":"});
+        if (used[m][k]) arguments[m].push_back({k, comma + json_quoted(memory_kind_names[k]) + ":"});
       }
     }
     return arguments;
@@ -242,7 +242,7 @@ class Writer {
   void counters() {
     std::vector<std::string> heads;
     for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
-      heads.push_back("{\"ph\":\"C\",\"name\":" + quoted(platform_.memories[m].name + " memory") +
+      heads.push_back("{\"ph\":\"C\",\"name\":" + json_quoted(platform_.memories[m].name + " memory") +
                       ",\"pid\":" + std::to_string(process(id_at<MemoryId>(m))) + ",\"ts\":");
     }
     const std::vector<std::vector<CounterArgument>> arguments = counter_arguments();
