@@ -51,6 +51,7 @@ class Judge {
   /// in one call, which repeats nothing.
   struct Callers {
     bool by_stage = true, in_one_call = true;
+    std::optional<std::uint32_t> first_micro_batch = {};  ///< whose backward comes first
   };
 
   struct Occupants {

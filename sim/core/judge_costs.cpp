@@ -123,7 +123,8 @@ Bytes Judge::workspace_of(const Step& step, bool keeps, bool in_one_call) const 
   const Op& op = graph_[step.op];
   if (step.implementation > 0) return op.alternatives[step.implementation - 1].workspace;
   bool makes_gradient = false,
-       is_there = in_one_call ? step.micro_batch > 0 || schedule_.gradients == Gradients::existing : true;
+       is_there = !in_one_call || schedule_.gradients == Gradients::existing ||
+                  step.micro_batch != callers_[schedule_[step.stream].device.index].first_micro_batch;
   for (const TensorId t : op.outputs) {
     if (graph_[t].kind != TensorKind::parameter_gradient) continue;
     makes_gradient = true;
@@ -162,6 +163,7 @@ void Judge::judge_cost_of_op(StepId s) {
   if (!may_keep && !may_drop) return report(Rule::wrong_output, s, text(s) + " makes only a part of what it saves");
   Callers& callers = callers_[stream.device.index];
   if (ran_[run_of(step)] > 0) callers.in_one_call = false;
+  if (is_backward(op.phase) && !callers.first_micro_batch) callers.first_micro_batch = step.micro_batch;
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
     if (!(keeps ? may_keep : may_drop)) continue;
@@ -171,7 +173,8 @@ void Judge::judge_cost_of_op(StepId s) {
     match.in_one_call |= step.workspace == workspace_of(step, keeps, true);
   }
   const Callers before = callers;
-  callers = {before.by_stage && match.by_stage, before.in_one_call && match.in_one_call};
+  callers.by_stage = before.by_stage && match.by_stage;
+  callers.in_one_call = before.in_one_call && match.in_one_call;
   if (callers.by_stage || callers.in_one_call) return;
   callers = before;
   const bool keeps = !may_drop;

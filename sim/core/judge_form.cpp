@@ -146,7 +146,9 @@ void Judge::judge_names(StepId s) {
 /// counted by them.
 void Judge::judge_counts() {
   std::uint64_t each = 0, once = 0;
-  for (const Op& op : graph_.ops) ++(op.phase == Phase::update ? once : each);
+  for (const Op& op : graph_.ops) {
+    if (!op.is_view) ++(op.phase == Phase::update ? once : each);
+  }
   const std::uint64_t steps = schedule_.steps.size(), batches = schedule_.micro_batches, replicas = schedule_.replicas;
   const bool few = batches <= steps && replicas <= steps && batches * replicas <= steps;
   if (few && (each == 0 || batches * replicas <= steps / each) && (once == 0 || replicas <= steps / once)) return;

@@ -15,6 +15,7 @@ namespace {
 /// A storage, or a chunk of it, of one micro-batch and replica in one memory.
 struct Key {
   std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0, chunk = 0;
+  bool arrived = false;  ///< another device's part of a gradient, beside the sum of those before it
   friend bool operator==(const Key&, const Key&) = default;
 };
 
@@ -22,7 +23,8 @@ struct KeyHash {
   std::size_t operator()(const Key& k) const {
     const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
     const std::uint64_t b = (std::uint64_t{k.replica} << 32U) ^ k.memory;
-    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b ^ (std::uint64_t{k.chunk} << 48U));
+    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b ^ (std::uint64_t{k.chunk} << 48U) ^
+                                      (k.arrived ? 1U : 0U));
   }
 };
 
@@ -557,7 +559,7 @@ class Lowering {
       sum.memory = memory_of(owner.device).index;
       if (!live_.contains(from) || !live_.contains(sum)) continue;  // elsewhere: check() misses the contributions
       Key arrived = sum;
-      arrived.micro_batch = 1;  // a gradient of all micro-batches has no such buffer
+      arrived.arrived = true;
       const std::vector<StepId> contributors = copy_of(from).users;
       const StepId sent =
           add_copy(gradient, from, arrived, part.device, StreamKind::peer, StepKind::send, owner.device.index);

@@ -154,7 +154,7 @@ struct HostDraft : Draft {
     steps.push_back({.kind = StepKind::update,
                      .stream = builder.stream(DeviceId{0}, StreamKind::host),
                      .op = update,
-                     .work = {.seconds = Seconds{1}},
+                     .work = {.seconds = Seconds{24.0 / (7 * 8)}},  // gradient read, weight read and written
                      .reads = {gradient_on_host},
                      .writes = {weight_on_host},
                      .waits = {StepId{6}}});

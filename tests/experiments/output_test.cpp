@@ -13,15 +13,15 @@
 namespace plimsoll {
 namespace {
 
-const std::string asked = " --trace uniform:6 --platform ideal --engine event ";
+const std::string of_six_stages = " --trace uniform:6 --platform ideal --engine event ";
 
 TEST_CASE("output that cannot be written ends with exit code 4", "[program]") {
   const TemporaryFolder folder;
-  write_text_file(folder / "s.json", plimsoll("plan" + asked + "--strategy store_all").out);
+  write_text_file(folder / "s.json", plimsoll("plan" + of_six_stages + "--strategy store_all").out);
   const std::vector<std::string> commands{
-      "plan" + asked + "--strategy store_all",
-      "simulate" + asked + "--strategy store_all",
-      "simulate --json" + asked + "--strategy store_all",
+      "plan" + of_six_stages + "--strategy store_all",
+      "simulate" + of_six_stages + "--strategy store_all",
+      "simulate --json" + of_six_stages + "--strategy store_all",
       std::string("list strategies"),
       std::string("describe rotor"),
       "bounds --trace uniform:6 --platform ideal",
@@ -39,10 +39,10 @@ TEST_CASE("output that cannot be written ends with exit code 4", "[program]") {
   }
   for (const std::string option : {"--schedule-out", "--timeline", "--memory-profile"}) {
     INFO(option);
-    const ProgramRun run = plimsoll("simulate" + asked + "--strategy store_all " + option + " /dev/full");
+    const ProgramRun run = plimsoll("simulate" + of_six_stages + "--strategy store_all " + option + " /dev/full");
     CHECK(run.exit_code == 4);
     CHECK(run.err == "/dev/full: cannot write: No space left on device\n");
-    CHECK(plimsoll("simulate" + asked + "--strategy store_all " + option + " /nowhere/x").exit_code == 4);
+    CHECK(plimsoll("simulate" + of_six_stages + "--strategy store_all " + option + " /nowhere/x").exit_code == 4);
   }
 }
 
