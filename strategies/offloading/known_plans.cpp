@@ -4,10 +4,20 @@
 #include "strategies/plan.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr std::string_view own_plans = "a strategy's own plans";  // where messages about a specification point to
+
+}  // namespace
+
+std::vector<TapeOutcome> outcomes_of(std::string_view spec, const PartTask& task,
+                                     std::span<const std::optional<Bytes>> budgets) {
+  return tapes_of_passes(task, parse_spec(spec, own_plans), budgets);
+}
 
 std::vector<PlannedTape> tapes_of(std::string_view spec, const PartTask& task,
                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::vector<Pass> passes = parse_spec(spec, "a strategy's own plans");
+  const std::vector<Pass> passes = parse_spec(spec, own_plans);
   EXPECTS(before == nullptr || passes.size() == 1);
   const auto made = [&](std::span<const std::optional<Bytes>> limits) {
     if (before == nullptr) return tapes_of_passes(task, passes, limits);

@@ -13,4 +13,8 @@ namespace plimsoll {
 std::vector<PlannedTape> tapes_of(std::string_view spec, const PartTask&, std::span<const std::optional<Bytes>> budgets,
                                   const Tape* before = nullptr);
 
+/// What they answer to each of these budgets.
+std::vector<TapeOutcome> outcomes_of(std::string_view spec, const PartTask&,
+                                     std::span<const std::optional<Bytes>> budgets);
+
 }  // namespace plimsoll

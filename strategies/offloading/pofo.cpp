@@ -45,23 +45,36 @@ class Planner {
         most_(evaluate(model_, store_all_sequence(model_.stages())).peak),
         slot_{std::max<std::int64_t>(1, ((most_ - base_).count + slots_ - 1) / slots_)} {}
 
-  /// Plans whatever the budget, and those of other strategies at these budgets.
-  TapePool plans(std::span<const std::optional<Bytes>> budgets) const {
+  /// Plans whatever the budget: of other strategies at the levels of memory, and own ones that may be faster.
+  TapePool plans() const {
     TapePool pool;
-    for (const std::string_view spec : others) add(tapes_of(spec, task_, budgets), pool);
+    std::vector<std::optional<Bytes>> budgets{std::nullopt};
+    for (std::int64_t k = 1; k <= levels_; ++k) budgets.emplace_back(level(k, levels_));
+    for (const std::string_view spec : others) {
+      for (PlannedTape& tape : tapes_of(spec, task_, budgets)) pool.add(std::move(tape));
+    }
     if (!plain_.has_host) return pool;
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
-    const auto has_plan = [&](const std::optional<Bytes>& budget) { return pool.fastest_within(budget) != nullptr; };
-    const Bytes largest =
-        std::ranges::max_element(budgets, {}, [](const auto& b) { return b.value_or(no_limit); })->value_or(no_limit);
     for (std::int64_t k = 1; k <= levels_; ++k) {
       const Bytes budget = level(k, levels_);
       const PlannedTape* fastest = pool.fastest_within(budget);
       if (fastest != nullptr && fastest->makespan <= work()) break;
-      if (budget > largest && std::ranges::all_of(budgets, has_plan)) break;  // else: the smallest feasible budget
       add_plans(blocks, budget, pool);
     }
     return pool;
+  }
+
+  /// For each budget the fastest of these plans and of what the others answer to just that budget: whatever else is
+  /// asked, the answer is the same.
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) const {
+    std::vector<TapeOutcome> best = plans().outcomes(budgets, "no recomputation and offloading of stages fits");
+    for (const std::string_view spec : others) {
+      std::vector<TapeOutcome> theirs = outcomes_of(spec, task_, budgets);
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        if (is_better(theirs[b], best[b])) best[b] = std::move(theirs[b]);
+      }
+    }
+    return best;
   }
 
   /// No schedule of the class takes less. Nothing where it is not known.
@@ -81,8 +94,16 @@ class Planner {
   }
 
  private:
-  static void add(std::vector<PlannedTape> tapes, TapePool& pool) {
-    for (PlannedTape& tape : tapes) pool.add(std::move(tape));
+  /// A plan, before none; the faster one, or as fast within less; of none the one that names the smaller budget.
+  static bool is_better(const TapeOutcome& one, const TapeOutcome& than) {
+    const auto* tape = std::get_if<PlannedTape>(&one);
+    const auto* other = std::get_if<PlannedTape>(&than);
+    if (tape != nullptr && other != nullptr) {
+      return std::pair(tape->makespan, tape->peak) < std::pair(other->makespan, other->peak);
+    }
+    if (tape != nullptr || other != nullptr) return tape != nullptr;
+    const std::optional<Bytes> smallest = std::get<Infeasible>(one).smallest;
+    return smallest && *smallest < std::get<Infeasible>(than).smallest;
   }
 
   /// Of an iteration that recomputes nothing and waits for nothing.
@@ -144,8 +165,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (const std::string* why = std::get_if<std::string>(&plain)) return refused(*why, budgets);
   const Planner planner(task, options, std::get<OffloadModel>(plain));
-  std::vector<TapeOutcome> outcomes =
-      planner.plans(budgets).outcomes(budgets, "no recomputation and offloading of stages fits");
+  std::vector<TapeOutcome> outcomes = planner.outcomes(budgets);
   const std::vector<std::optional<Seconds>> bounds = planner.bounds(budgets, outcomes);
   for (std::size_t b = 0; b < outcomes.size(); ++b) {
     auto* tape = std::get_if<PlannedTape>(&outcomes[b]);
@@ -159,8 +179,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options
 std::vector<Bytes> pofo_candidates(const PartTask& task, const Options& options) {
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(plain)) return {};
-  const std::array<std::optional<Bytes>, 1> all{};
-  return Planner(task, options, std::get<OffloadModel>(plain)).plans(all).peaks();
+  return Planner(task, options, std::get<OffloadModel>(plain)).plans().peaks();
 }
 
 }  // namespace plimsoll

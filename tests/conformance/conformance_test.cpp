@@ -2,6 +2,7 @@
 // within the budget or infeasible with the smallest feasible budget, monotone, and as promised.
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include <algorithm>
 
@@ -211,7 +212,7 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
   }
 }
 
-TEST_CASE("at store_all's own peak, rotor is store_all, whatever boundary tensors backward reads", "[conformance]") {
+TEST_CASE("at store_all's own peak, rotor is as store_all, whatever boundary tensors backward reads", "[conformance]") {
   const std::vector<Pass> store_all = parse_spec("store_all", "test");
   for (const std::string spec : {"rotor", "rotor(slots=500)"}) {
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -223,7 +224,15 @@ TEST_CASE("at store_all's own peak, rotor is store_all, whatever boundary tensor
       INFO(spec << ", seed " << seed);
       REQUIRE(std::holds_alternative<Plan>(outcome));
       CHECK(std::get<Plan>(outcome).makespan == stored.makespan);
-      CHECK(std::get<Plan>(outcome).peak == stored.peak);
+      // Stage by stage, what adds to the gradient of a shared parameter may take less room than in one call of
+      // autograd's.
+      std::set<std::uint32_t> seen;
+      bool shares = false;
+      for (const Stage& stage : problem.chain->stages) {
+        for (const std::uint32_t p : stage.parameters) shares |= !seen.insert(p).second;
+      }
+      CHECK(std::get<Plan>(outcome).peak <= stored.peak);
+      if (!shares) CHECK(std::get<Plan>(outcome).peak == stored.peak);
     }
   }
 }
