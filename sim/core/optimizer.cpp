@@ -52,6 +52,7 @@ bool has_fp32_copy(States states, std::string_view dtype) {
 }
 
 std::vector<Tensor> states_of(Optimizer optimizer, States states, const Tensor& parameter, std::string_view dtype) {
+  if (optimizer == Optimizer::none) return {};
   const Bytes bytes = bytes_of_state(states, parameter.bytes, dtype);
   const std::string own(bytes == parameter.bytes ? dtype : "fp32");
   std::vector<Tensor> made;

@@ -15,7 +15,8 @@ Tape plain_tape(const PartTask& task) {
     for (const OpId op : part.ops) tape.actions.push_back(compute(op));
     tape = with_drops(task.problem.graph, std::move(tape));
   }
-  if (task.partition.parts.size() == 1) tape.backprop = Backprop::in_one_call;
+  // The ops of a graph are what autograd runs: each adds to what is there.
+  if (task.problem.chain && task.partition.parts.size() == 1) tape.backprop = Backprop::in_one_call;
   return tape;
 }
 
