@@ -20,7 +20,7 @@ namespace {
 std::vector<Schedule> schedules(const Training& training) {
   std::vector<Schedule> made;
   for (const char* spec :
-       {"store_all", "full_recompute", "save_on_cpu", "vdnn", "zero_offload", "rotor|offload_greedy"}) {
+       {"store_all", "full_recompute", "save_on_cpu", "vdnn(mode=all)", "zero_offload", "rotor|offload_greedy"}) {
     PlanOutcome outcome = planned(training.problem, spec);
     REQUIRE(std::holds_alternative<Plan>(outcome));
     made.push_back(std::move(std::get<Plan>(outcome).schedule));
@@ -97,7 +97,7 @@ TEST_CASE("a step of another stream is issued before what is expected to end lat
   }
   CHECK(found[0] == 0);  // store_all has one stream
   CHECK(found[4] > 0);   // zero_offload updates on the host beside the backward
-  CHECK(found[3] + found[5] > 0);
+  CHECK(found[3] > 0);   // vdnn copies while layers run
 }
 
 TEST_CASE("dates that an engine made come back as they are, with its peaks", "[device]") {
