@@ -77,6 +77,7 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
   answer.promised_makespan = plan.makespan;
   answer.gap = plan.gap;
   answer.note = plan.note;
+  answer.candidates = plan.candidates;
   const double started = now_s();
   answer.timeline = simulate(plan.schedule, problem.platform, question.engine);
   answer.simulate_s = now_s() - started;

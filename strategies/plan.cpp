@@ -147,23 +147,27 @@ Problem transformed(const Problem& problem, std::span<const Pass> passes) {
   return changed;
 }
 
+std::vector<TapeOutcome> tapes(const PartTask& task, std::span<const Pass> passes,
+                               std::span<const std::optional<Bytes>> budgets) {
+  judge(task.problem, passes);
+  return tapes_of(task, passes, budgets);
+}
+
 std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
                               std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(!passes.empty());
   if (must_be_transformed(problem, passes)) return plan(transformed(problem, passes), passes, budgets);
   const std::vector<Pass> memory = memory_passes(passes);
-  judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
-  const PartTask task{problem, partition, PartId{0}, 1};
-  const std::vector<TapeOutcome> tapes = tapes_of(task, memory, budgets);
+  const std::vector<TapeOutcome> made_tapes = tapes({problem, partition, PartId{0}, 1}, memory, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
-    if (const Infeasible* none = std::get_if<Infeasible>(&tapes[b])) {
+    if (const Infeasible* none = std::get_if<Infeasible>(&made_tapes[b])) {
       outcomes.emplace_back(*none);
       continue;
     }
-    const auto& tape = std::get<PlannedTape>(tapes[b]);
-    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note};
+    const auto& tape = std::get<PlannedTape>(made_tapes[b]);
+    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note, tape.candidates};
     made.schedule.budget = budgets[b];
     outcomes.emplace_back(std::move(made));
   }

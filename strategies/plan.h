@@ -18,7 +18,8 @@ struct Plan {
   Bytes peak;  ///< of the fullest device
   Seconds makespan;
   std::optional<double> gap;
-  std::string note = {};  ///< as of PlannedTape
+  std::string note = {};                   ///< as of PlannedTape
+  std::vector<Candidate> candidates = {};  ///< of a strategy that chooses among others
 };
 
 using PlanOutcome = std::variant<Plan, Infeasible>;
@@ -31,6 +32,9 @@ Problem transformed(const Problem&, std::span<const Pass>);
 /// One outcome a budget, in order; unset: unlimited. Throws InputError where a strategy cannot treat the problem at all
 /// (a chain strategy on a graph, a platform without a route that a copy needs).
 std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
+
+/// The same as tapes of a part, without transforms.
+std::vector<TapeOutcome> tapes(const PartTask&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
 
 /// Budgets that give every point of the front of time against memory, ascending.
 std::vector<Bytes> front_budgets(const Problem&, std::span<const Pass>);
