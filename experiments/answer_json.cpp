@@ -40,6 +40,13 @@ Json peak_json(const Problem& problem, const Answer& answer) {
   return object;
 }
 
+Json candidate_json(const Candidate& candidate) {
+  return {{"strategy", candidate.strategy},
+          {"makespan_s", candidate.makespan ? Json(candidate.makespan->value) : Json(nullptr)},
+          {"reason", candidate.reason.empty() ? Json(nullptr) : Json(candidate.reason)},
+          {"taken", candidate.taken}};
+}
+
 Json device_json(const Answer& answer, std::size_t d) {
   const DeviceMetrics& device = answer.metrics->devices[d];
   return {{"name", device.name},
@@ -82,6 +89,10 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["promised_peak_bytes"] = answer.feasible ? Json(answer.promised_peak.count) : Json(nullptr);
   object["gap"] = or_null(answer.gap, [](double gap) { return gap; });
   object["note"] = answer.note.empty() ? Json(nullptr) : Json(answer.note);
+  if (!answer.candidates.empty()) {
+    object["candidates"] = Json::array();
+    for (const Candidate& each : answer.candidates) object["candidates"].push_back(candidate_json(each));
+  }
   object["lower_bound_s"] = answer.bounds.time().value;
   object["lower_bound_bytes"] = answer.bounds.memory.count;
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });

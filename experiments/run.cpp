@@ -103,6 +103,7 @@ Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& 
   answer.promised_makespan = plan.makespan;
   answer.gap = plan.gap;
   answer.note = plan.note;
+  answer.candidates = plan.candidates;
   answer.contention = contention_of(problem, plan.schedule);
   const std::vector<ReservedPeak> reserved =
       peak_reserved(plan.schedule, *answer.timeline, problem.platform, question.allocator);

@@ -15,6 +15,7 @@
 #include "sim/core/timeline.h"
 #include "sim/io/json.h"
 #include "sim/memory/allocator_kind.h"
+#include "strategies/strategy.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {
@@ -44,9 +45,10 @@ struct Answer {
   std::vector<Bytes> peak_reserved;  ///< by device, of the chosen allocator; live peaks for `exact`
   Bytes promised_peak;               ///< the planner's
   Seconds promised_makespan;
-  std::optional<double> gap;  ///< proven distance from the method's optimum, relative
-  std::string note;           ///< the planner's: which limit ended its search, if one did
-  Seconds contention;         ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
+  std::optional<double> gap;          ///< proven distance from the method's optimum, relative
+  std::string note;                   ///< the planner's: which limit ended its search, if one did
+  std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
+  Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;
 };

@@ -48,6 +48,21 @@ std::string at_peak_lines(const Problem& problem, const Answer& answer) {
   return lines;
 }
 
+/// Those that have a plan, the fastest first, then the others with their reasons.
+std::string candidate_lines(const Answer& answer) {
+  std::vector<Candidate> sorted = answer.candidates;
+  std::ranges::stable_sort(sorted, {}, [](const Candidate& c) { return std::pair(!c.taken, !c.makespan); });
+  const auto begin = std::ranges::find(sorted, false, &Candidate::taken);
+  const auto end = std::find_if(begin, sorted.end(), [](const Candidate& c) { return !c.makespan; });
+  std::ranges::stable_sort(begin, end, {}, [](const Candidate& c) { return *c.makespan; });
+  std::string lines = sorted.empty() ? "" : "strategies asked:\n";
+  for (const Candidate& each : sorted) {
+    const std::string gave = each.makespan ? format_seconds(*each.makespan) : each.reason;
+    lines += fmt::format("  {:<34}{:>12}{}\n", each.strategy, gave, each.taken ? "  taken" : "");
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string summary(const Question& question, const Problem& problem, const Answer& answer) {
@@ -85,7 +100,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   }
   text += fmt::format("  solved in        {:>12}   simulated in {}\n", format_seconds(Seconds{answer.solve_s}),
                       format_seconds(Seconds{answer.simulate_s}));
-  return text + at_peak_lines(problem, answer);
+  return text + candidate_lines(answer) + at_peak_lines(problem, answer);
 }
 
 std::string front_table(std::span<const Answer> front) {

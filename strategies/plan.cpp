@@ -146,15 +146,19 @@ Problem transformed(const Problem& problem, std::span<const Pass> passes) {
   return changed;
 }
 
+std::vector<TapeOutcome> judged_tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
+                                                std::span<const std::optional<Bytes>> budgets) {
+  judge(task.problem, passes);
+  return tapes_of_passes(task, passes, budgets);
+}
+
 std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
                               std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(!passes.empty());
   if (must_be_transformed(problem, passes)) return plan(transformed(problem, passes), passes, budgets);
   const std::vector<Pass> memory = memory_passes(passes);
-  judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
-  const PartTask task{problem, partition, PartId{0}, 1};
-  const std::vector<TapeOutcome> tapes = tapes_of_passes(task, memory, budgets);
+  const std::vector<TapeOutcome> tapes = judged_tapes_of_passes({problem, partition, PartId{0}, 1}, memory, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (const Infeasible* none = std::get_if<Infeasible>(&tapes[b])) {
@@ -162,7 +166,7 @@ std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> pass
       continue;
     }
     const auto& tape = std::get<PlannedTape>(tapes[b]);
-    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note};
+    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note, tape.candidates};
     made.schedule.budget = budgets[b];
     outcomes.emplace_back(std::move(made));
   }

@@ -18,7 +18,8 @@ struct Plan {
   Bytes peak;  ///< of the fullest device
   Seconds makespan;
   std::optional<double> gap;
-  std::string note = {};  ///< as of PlannedTape
+  std::string note = {};                   ///< as of PlannedTape
+  std::vector<Candidate> candidates = {};  ///< of a strategy that chooses among others
 };
 
 using PlanOutcome = std::variant<Plan, Infeasible>;
@@ -35,6 +36,10 @@ std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<c
 /// What memory strategies make of a part, one outcome a budget: each reads the tape of the one before.
 std::vector<TapeOutcome> tapes_of_passes(const PartTask&, std::span<const Pass>,
                                          std::span<const std::optional<Bytes>> budgets);
+
+/// The same; throws InputError where a pass cannot treat the problem at all.
+std::vector<TapeOutcome> judged_tapes_of_passes(const PartTask&, std::span<const Pass>,
+                                                std::span<const std::optional<Bytes>> budgets);
 
 /// Budgets that give every point of the front of time against memory, ascending.
 std::vector<Bytes> front_budgets(const Problem&, std::span<const Pass>);

@@ -107,10 +107,11 @@ class SpecReader {
     if (first.family == Family::transform && &first != &second) return;  // the problem is changed, then planned
     if (first.family == Family::baseline || second.family == Family::baseline) {
       const StrategyInfo& other = first.family == Family::baseline ? second : first;
-      fail(start_, "",
-           fmt::format("'{}' cannot be combined with '{}': store_all keeps everything, and every memory "
-                       "strategy starts from that anyway",
-                       first.name == other.name ? second.name : first.name, other.name));
+      const StrategyInfo& baseline = &other == &second ? first : second;
+      const std::string_view why = baseline.name == "store_all"
+                                       ? "store_all keeps everything, and every memory strategy starts from that anyway"
+                                       : "it combines the others by itself";
+      fail(start_, "", fmt::format("'{}' cannot be combined with '{}': {}", baseline.name, other.name, why));
     }
     if (first.family == Family::offloading && second.family == Family::offloading) return judge_moves(first, second);
     if (first.family == second.family) {

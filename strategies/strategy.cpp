@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "sim/core/expects.h"
+#include "strategies/baseline/portfolio.h"
 #include "strategies/baseline/store_all.h"
 #include "strategies/offloading/capuchin.h"
 #include "strategies/offloading/deep_optimizer_states.h"
@@ -49,6 +50,7 @@ namespace {
 
 // Explicit, since the linker drops self-registering statics from static libraries.
 constexpr std::array all_strategies{store_all_strategy,
+                                    portfolio_strategy,
                                     chen_sqrt_strategy,
                                     chen_greedy_strategy,
                                     periodic_strategy,

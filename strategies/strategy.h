@@ -54,6 +54,14 @@ struct PartTask {
   std::uint32_t in_flight = 1;  ///< micro-batches of this part that are alive together, the running one included
 };
 
+/// One of the strategies that another one chooses among, and what it gave.
+struct Candidate {
+  std::string strategy;             ///< as a pass pipeline
+  std::optional<Seconds> makespan;  ///< unset: none, for the reason
+  std::string reason;
+  bool taken = false;
+};
+
 /// A tape and what its maker promises of it, run alone: the peak of the device and the time of an iteration.
 struct PlannedTape {
   Tape tape;
@@ -61,12 +69,13 @@ struct PlannedTape {
   Seconds makespan;
   std::optional<double> gap;  ///< proven relative distance from the best of the strategy's class; 0: optimal there
   std::string note = {};      ///< how it was found, where that is not the whole method: the limit that ended a search
+  std::vector<Candidate> candidates = {};  ///< of a strategy that chooses among others
 };
 
 /// No tape within the budget.
 struct Infeasible {
   std::string reason;
-  std::optional<Bytes> smallest;  ///< the least budget for which there is one
+  std::optional<Bytes> smallest;   ///< the least budget for which there is one
   bool smallest_is_proven = true;  ///< false: there is one with that, and with less there may be, if a search went on
 };
 

@@ -78,6 +78,7 @@ Effort effort_for(const StrategyInfo& strategy) {
   if (strategy.name == "poet") return {.problems = 20, .stride = 9, .chain_stages = 2, .forward_ops = 3};
   if (strategy.name == "checkmate_lp") return {.problems = 40, .stride = 7, .chain_stages = 5, .forward_ops = 6};
   if (strategy.name == "offload_exact") return {.problems = 50, .stride = 7, .chain_stages = 4, .forward_ops = 6};
+  if (strategy.name == "portfolio") return {.problems = 5, .stride = 7, .chain_stages = 3, .forward_ops = 4};
   return {};
 }
 

@@ -1,0 +1,22 @@
+#pragma once
+// Which strategies a portfolio asks, as pass pipelines.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "strategies/spec.h"
+
+namespace plimsoll {
+
+struct Member {
+  std::string spec;
+  std::vector<Pass> passes;  ///< none: left out
+  std::string reason;        ///< why it is left out
+};
+
+/// Every registered strategy that leaves the problem as it is, and compositions; limits by the clock are replaced by
+/// limits in nodes and states. `size`: stages of a chain, else ops.
+std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t effort);
+
+}  // namespace plimsoll

@@ -1,0 +1,144 @@
+// A portfolio against each strategy that it asks, against all schedules, and its local moves.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/io/input_error.h"
+#include "strategies/baseline/portfolio_members.h"
+#include "strategies/baseline/portfolio_moves.h"
+#include "strategies/plan.h"
+#include "tests/generate/problems.h"
+#include "tests/strategies/graph_oracle.h"
+#include "tests/strategies/judged_plan.h"
+
+namespace plimsoll {
+namespace {
+
+/// Small chains and graphs, with a slow host and without one.
+Problem small_problem(std::uint64_t seed) {
+  const Gpus machine{.to_host = BytesPerSecond{seed % 3 == 0 ? 4.0 : 16.0}};
+  if (seed % 2 == 0) return problem_of(random_small_chain(seed, 2 + seed % 3), gpus(machine));
+  return problem_of(random_graph(seed, 2 + seed % 4), gpus(machine));
+}
+
+/// From what the portfolio needs at least up to plain training's peak.
+std::vector<std::optional<Bytes>> some_budgets(const Problem& problem) {
+  const Bytes least = smallest(problem, "portfolio"), most = planned(problem, "store_all").peak;
+  std::vector<std::optional<Bytes>> budgets;
+  for (const std::int64_t quarters : {0, 1, 2, 3, 4}) {
+    budgets.emplace_back(least + Bytes{(most - least).count * quarters / 4});
+  }
+  return budgets;
+}
+
+TEST_CASE("a portfolio is never slower than a strategy that it asks", "[portfolio]") {
+  std::size_t compared = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    const Problem problem = small_problem(seed);
+    const std::vector<std::optional<Bytes>> budgets = some_budgets(problem);
+    const std::vector<PlanOutcome> ours = plan(problem, parse_spec("portfolio", "test"), budgets);
+    const std::size_t size = problem.chain ? problem.chain->stages.size() : problem.graph.ops.size();
+    for (const Member& member : portfolio_members(problem.chain.has_value(), size, 1)) {
+      if (member.passes.empty()) continue;
+      std::vector<PlanOutcome> theirs;
+      try {
+        theirs = plan(problem, member.passes, budgets);
+      } catch (const InputError&) {  // not for this problem
+        continue;
+      }
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        const Plan* made = std::get_if<Plan>(&theirs[b]);
+        if (made == nullptr) continue;
+        INFO(member.spec << ", seed " << seed << ", " << budgets[b]->count << " B");
+        REQUIRE(std::holds_alternative<Plan>(ours[b]));
+        REQUIRE(std::get<Plan>(ours[b]).makespan.value <= made->makespan.value * (1 + 1e-12));
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared > 500);
+}
+
+TEST_CASE("a portfolio says what each strategy gave and which one it took", "[portfolio]") {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Problem problem = small_problem(seed);
+    for (const std::optional<Bytes>& budget : some_budgets(problem)) {
+      const Plan made = judged(problem, "portfolio", budget);
+      INFO("seed " << seed << ", " << budget->count << " B");
+      CHECK(made.candidates.size() + 1 >= strategies().size() - 2);  // all but itself and the transforms
+      CHECK(std::ranges::count(made.candidates, true, &Candidate::taken) == 1);
+      for (const Candidate& each : made.candidates) {
+        CHECK(each.makespan.has_value() == each.reason.empty());
+        if (each.makespan) CHECK(*each.makespan >= made.makespan);
+        if (each.taken) CHECK(each.makespan == made.makespan);
+      }
+      REQUIRE(made.gap);
+      CHECK(*made.gap >= 0);
+    }
+  }
+}
+
+Platform without_host() {
+  Platform platform = gpus({});
+  platform.links.clear();
+  return platform;
+}
+
+TEST_CASE("without a host a portfolio is as fast as the fastest of all schedules of small graphs", "[portfolio]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const Problem problem = problem_of(random_single_sink(seed, 6, 0.6), without_host());
+    const Bytes most = planned(problem, "store_all").peak;
+    const std::int64_t least = least_budget_of_graph(problem, most.count);
+    CHECK(smallest(problem, "portfolio").count == least);
+    for (std::int64_t budget = least; budget <= most.count; budget += 1 + (most.count - least) / 4) {
+      INFO("seed " << seed << ", " << budget << " B");
+      const Plan made = judged(problem, "portfolio", Bytes{budget});
+      CHECK(made.makespan.value == Approx(least_time_of_graph(problem, budget).value()));
+      CHECK(made.gap.value() == Approx(0).margin(1e-9));
+    }
+  }
+}
+
+TEST_CASE("local moves undo recomputations and copies that the budget does not ask for", "[portfolio]") {
+  std::size_t undone = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Problem problem = small_problem(2 * seed);
+    const Partition partition = one_device(problem.graph, 1, problem.platform.devices.size());
+    const PartTask task{problem, partition, PartId{0}, 1};
+    const Plan plain = planned(problem, "store_all");
+    for (const char* spec : {"chen_sqrt", "vdnn(mode=all)"}) {
+      const std::optional<Bytes> unlimited;
+      const auto start = std::get<PlannedTape>(
+          judged_tapes_of_passes(task, parse_spec(spec, "test"), std::span(&unlimited, 1)).front());
+      INFO(spec << ", seed " << seed);
+      CHECK(improved(task, start, plain.peak, 0).makespan == start.makespan);
+      const PlannedTape better = improved(task, start, std::max(start.peak, plain.peak), 1'000);
+      CHECK(better.makespan.value == Approx(plain.makespan.value));
+      undone += better.makespan < start.makespan ? 1 : 0;
+    }
+  }
+  CHECK(undone > 10);
+}
+
+TEST_CASE("effort is counted in work: more of it is never slower, and the clock has no say", "[portfolio]") {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Problem problem = small_problem(seed);
+    for (const std::optional<Bytes>& budget : some_budgets(problem)) {
+      const PlanOutcome none = plan_one(problem, "portfolio(effort=0)", budget);
+      const Plan more = planned(problem, "portfolio(effort=2)", budget);
+      if (const Plan* made = std::get_if<Plan>(&none)) CHECK(more.makespan.value <= made->makespan.value * (1 + 1e-12));
+    }
+  }
+  for (const Member& member : portfolio_members(true, 5, 1)) {
+    for (const Pass& pass : member.passes) {
+      for (const OptionInfo& option : pass.strategy->options) {
+        if (option.name == "time_limit") CHECK(pass.options.text("time_limit") == "86400");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
