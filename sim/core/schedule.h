@@ -87,11 +87,11 @@ struct Step {
   Work work;
   Bytes workspace;        ///< in the memory of the stream's device, from start to finish
   bool measured = false;  ///< `work` and `workspace` were measured: check() does not hold them against the model
-  Slice reads;      ///< buffers whose contents it needs
-  Slice writes;     ///< existing buffers that it changes (accumulation, update, in-place)
-  Slice allocates;  ///< buffers that become live when it starts and that it fills
-  Slice frees;      ///< buffers that die when it finishes
-  Slice waits;      ///< earlier steps that must have finished before it starts, beside its predecessor on the stream
+  Slice reads;            ///< buffers whose contents it needs
+  Slice writes;           ///< existing buffers that it changes (accumulation, update, in-place)
+  Slice allocates;        ///< buffers that become live when it starts and that it fills
+  Slice frees;            ///< buffers that die when it finishes
+  Slice waits;  ///< earlier steps that must have finished before it starts, beside its predecessor on the stream
 };
 
 /// From which memory to which; the engine finds the links in the platform.

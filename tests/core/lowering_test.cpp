@@ -121,8 +121,12 @@ TEST_CASE("a wait for an offloaded tensor that was dropped is also for the step 
   const Partition partition = one_device(problem.graph, 1, 1);
   Tape tape;
   const TensorId t1{1};
-  tape.actions = {compute(OpId{0}), on_tensor(ActionKind::offload, t1), compute(OpId{1}),
-                  on_tensor(ActionKind::drop, t1), on_tensor(ActionKind::wait, t1), compute(OpId{2})};
+  tape.actions = {compute(OpId{0}),
+                  on_tensor(ActionKind::offload, t1),
+                  compute(OpId{1}),
+                  on_tensor(ActionKind::drop, t1),
+                  on_tensor(ActionKind::wait, t1),
+                  compute(OpId{2})};
   const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
   REQUIRE(std::holds_alternative<Schedule>(made));
   const auto& schedule = std::get<Schedule>(made);

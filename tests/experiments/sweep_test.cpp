@@ -335,7 +335,7 @@ TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep]")
                       for (;;) all.emplace_back(1'000'000, 'x');
                     }
                     if (task == 2) {  // a library that does not look at what it is given
-          std::signal(SIGSEGV, SIG_DFL);
+                      std::signal(SIGSEGV, SIG_DFL);
                       for (;;) std::memset(std::malloc(1'000'000), 1, 1'000'000);
                     }
                     if (task == 3) pause();
