@@ -149,6 +149,7 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
     return list;
   };
   CHECK(names("strategies") == std::vector<std::string>{"store_all",
+                                                        "portfolio",
                                                         "chen_sqrt",
                                                         "chen_greedy",
                                                         "periodic",
