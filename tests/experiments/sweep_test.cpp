@@ -303,7 +303,7 @@ TEST_CASE("a trace and a platform that do not go together are results, and so is
   write_text_file(folder / "e.yaml",
                   "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6', 'random:stages=900,seed=1']\n"
                   "platforms: [ideal, h200]\nstrategies: [store_all, 'rotor(slots=exact)']\nengine: event\n"
-                  "memory: 400 MB\ntimeout: 700 ms\n");
+                  "memory: 400 MB\ntimeout: 2 s\n");
   REQUIRE(run(folder / "e.yaml", folder / "out", 2) == 0);
   const SweepContents contents = read_sweep(folder / "out");
   REQUIRE(contents.records.size() == 8);
@@ -316,7 +316,7 @@ TEST_CASE("a trace and a platform that do not go together are results, and so is
   CHECK(Json::parse(contents.records.at(0))["feasible"] == true);
   CHECK(reason(2) == reason(3));
   CHECK(reason(2).starts_with("trace 'uniform:6' on platform 'h200': times "));
-  CHECK(reason(5) == "stopped: took longer than its timeout of 700.00 ms");
+  CHECK(reason(5) == "stopped: took longer than its timeout of 2.00 s");
   const std::string before = results(folder / "out");
   REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
   CHECK(results(folder / "out") == before);
@@ -341,7 +341,7 @@ TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep]")
                     if (task == 3) pause();
                     reply(task);
                   },
-                  {.timeout = Seconds{2.0}, .memory = Bytes{300'000'000}});
+                  {.timeout = Seconds{5.0}, .memory = Bytes{300'000'000}});
   std::vector<Json> tasks;
   for (int t = 0; t < 5; ++t) tasks.emplace_back(t);
   std::vector<std::string> said(5);
@@ -354,7 +354,7 @@ TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep]")
                          .tick = [] {}}));
   CHECK(said == std::vector<std::string>{"0", "stopped: needed more than its memory limit of 300.00 MB",
                                          "stopped: needed more than its memory limit of 300.00 MB",
-                                         "stopped: took longer than its timeout of 2.00 s", "4"});
+                                         "stopped: took longer than its timeout of 5.00 s", "4"});
 }
 
 TEST_CASE("a case that is wrong stops a sweep before anything runs, and may then be corrected", "[sweep]") {
