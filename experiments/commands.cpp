@@ -72,7 +72,8 @@ Question question_of(const QuestionArguments& words) {
     throw InputError(
         fmt::format("--micro-batches: expected a whole number from 1 to 1000000, found '{}'", words.micro_batches));
   }
-  if (words.states != written(States::by_dtype) && words.optimizer == written(Optimizer::none)) {
+  const auto states = understood<States>("--states", words.states);
+  if (states != States::by_dtype && words.optimizer == written(Optimizer::none)) {
     throw InputError(fmt::format("--states: {} of no --optimizer, which is none", words.states));
   }
   return {.trace = words.trace,
@@ -80,7 +81,7 @@ Question question_of(const QuestionArguments& words) {
           .strategy = words.strategy,
           .micro_batches = static_cast<std::uint32_t>(count.value),
           .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
-          .states = understood<States>("--states", words.states),
+          .states = states,
           .gradients = understood<Gradients>("--gradients", words.gradients),
           .engine = understood<Engine>("--engine", words.engine),
           .allocator = understood<AllocatorKind>("--allocator", words.allocator)};

@@ -433,6 +433,19 @@ TEST_CASE("a worker that dies fails its task only", "[sweep]") {
   CHECK(codes == std::map<std::size_t, int>{{3, 3}, {4, 2}, {5, 3}});
 }
 
+TEST_CASE("what is appended after a torn line is a line of its own, whether the sweep comes to its end or not",
+          "[sweep]") {
+  const TemporaryFolder folder;
+  const Json identity{{"version", "1"}};
+  StoreDisk disk;
+  fs::create_directory(folder / "out");
+  write_json_file(folder / "out/manifest.json",
+                  {{"format", "plimsoll.sweep.v1"}, {"identity", identity}, {"cases", Json::array()}});
+  write_text_file(folder / "out/results.jsonl", "{\"point\":0}\n{\"poi");
+  SweepStore(folder / "out", {}, identity, disk).append(1, "{\"point\":1}");
+  CHECK(read_text_file(folder / "out/results.jsonl") == "{\"point\":0}\n{\"point\":1}\n");
+}
+
 TEST_CASE("a folder is written by one sweep at a time", "[sweep]") {
   const TemporaryFolder folder;
   const Json identity{{"version", "1"}};
