@@ -16,6 +16,7 @@ struct StageDraft {
   std::optional<Bytes> input_gradient, forward_nograd_workspace, backward_accumulate_workspace, parameter_bytes;
   std::optional<bool> keeps_input, keeps_output;
   std::optional<std::vector<std::uint32_t>> kept_tensors, gradient_tensors;
+  std::size_t position = 0;
 };
 
 struct ChainDraft {

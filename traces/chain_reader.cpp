@@ -10,6 +10,7 @@ namespace {
 using enum Need;
 
 const Field<StageDraft, JsonCursor> stage_fields[] = {
+    {"id", optional, [](StageDraft& d, JsonCursor c) { check_id(c, d.position); }},
     {"name", required, [](StageDraft& d, JsonCursor c) { d.stage.name = c.string(); }},
     {"forward_s", required, [](StageDraft& d, JsonCursor c) { d.stage.forward = c.seconds(); }},
     {"backward_s", required, [](StageDraft& d, JsonCursor c) { d.stage.backward = c.seconds(); }},
@@ -85,7 +86,12 @@ const Field<SharedParameter, JsonCursor> shared_fields[] = {
 };
 
 void read_stages(ChainDraft& draft, JsonCursor cursor) {
-  cursor.array([&](JsonCursor element) { read_fields(element, stage_fields, draft.stages.emplace_back()); });
+  cursor.array([&](JsonCursor element) {
+    StageDraft stage;
+    stage.position = draft.stages.size();
+    read_fields(element, stage_fields, stage);
+    draft.stages.push_back(std::move(stage));
+  });
 }
 
 void read_parameters(ChainDraft& draft, JsonCursor cursor) {

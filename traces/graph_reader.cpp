@@ -36,13 +36,18 @@ const Field<TensorDraft, JsonCursor> tensor_fields[] = {
     {"storage", optional, [](TensorDraft& d, JsonCursor c) { d.storage = c.index(); }},
 };
 
+struct OpDraft {
+  Op op;
+  std::size_t position = 0;
+};
+
 void read_tensor_ids(std::vector<TensorId>& ids, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) { ids.push_back({element.index()}); });
 }
 
-void read_attributes(Op& op, JsonCursor cursor) {
+void read_attributes(OpDraft& d, JsonCursor cursor) {
   cursor.object([&](std::string_view key, JsonCursor value) {
-    op.attributes.emplace_back(key, value.is_word() ? value.string() : value.compact());
+    d.op.attributes.emplace_back(key, value.is_word() ? value.string() : value.compact());
   });
 }
 
@@ -54,29 +59,30 @@ const Field<Alternative, JsonCursor> alternative_fields[] = {
     {"workspace_bytes", optional, [](Alternative& a, JsonCursor c) { a.workspace = c.bytes(); }},
 };
 
-void read_alternatives(Op& op, JsonCursor cursor) {
-  cursor.array([&](JsonCursor element) { read_fields(element, alternative_fields, op.alternatives.emplace_back()); });
+void read_alternatives(OpDraft& d, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) { read_fields(element, alternative_fields, d.op.alternatives.emplace_back()); });
 }
 
-const Field<Op, JsonCursor> op_fields[] = {
-    {"name", required, [](Op& op, JsonCursor c) { op.name = c.string(); }},
-    {"kind", optional, [](Op& op, JsonCursor c) { op.kind = c.string(); }},
-    {"phase", required, [](Op& op, JsonCursor c) { op.phase = one_of<Phase>(c); }},
-    {"stage", optional, [](Op& op, JsonCursor c) { op.stage = c.index(); }},
-    {"time_s", optional, [](Op& op, JsonCursor c) { op.duration = c.seconds(); }},
-    {"flops", optional, [](Op& op, JsonCursor c) { op.flops = c.flops(); }},
-    {"bytes", optional, [](Op& op, JsonCursor c) { op.bytes_moved = c.bytes(); }},
-    {"workspace_bytes", optional, [](Op& op, JsonCursor c) { op.workspace = c.bytes(); }},
-    {"inputs", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.inputs, c); }},
-    {"outputs", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.outputs, c); }},
-    {"saved", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.saved, c); }},
-    {"mutates", optional, [](Op& op, JsonCursor c) { read_tensor_ids(op.mutates, c); }},
+const Field<OpDraft, JsonCursor> op_fields[] = {
+    {"id", optional, [](OpDraft& d, JsonCursor c) { check_id(c, d.position); }},
+    {"name", required, [](OpDraft& d, JsonCursor c) { d.op.name = c.string(); }},
+    {"kind", optional, [](OpDraft& d, JsonCursor c) { d.op.kind = c.string(); }},
+    {"phase", required, [](OpDraft& d, JsonCursor c) { d.op.phase = one_of<Phase>(c); }},
+    {"stage", optional, [](OpDraft& d, JsonCursor c) { d.op.stage = c.index(); }},
+    {"time_s", optional, [](OpDraft& d, JsonCursor c) { d.op.duration = c.seconds(); }},
+    {"flops", optional, [](OpDraft& d, JsonCursor c) { d.op.flops = c.flops(); }},
+    {"bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.bytes_moved = c.bytes(); }},
+    {"workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.workspace = c.bytes(); }},
+    {"inputs", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.inputs, c); }},
+    {"outputs", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.outputs, c); }},
+    {"saved", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.saved, c); }},
+    {"mutates", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.mutates, c); }},
     {"attributes", optional, read_attributes},
-    {"nograd_time_s", optional, [](Op& op, JsonCursor c) { op.nograd_duration = c.seconds(); }},
-    {"nograd_workspace_bytes", optional, [](Op& op, JsonCursor c) { op.nograd_workspace = c.bytes(); }},
-    {"accumulate_workspace_bytes", optional, [](Op& op, JsonCursor c) { op.accumulate_workspace = c.bytes(); }},
+    {"nograd_time_s", optional, [](OpDraft& d, JsonCursor c) { d.op.nograd_duration = c.seconds(); }},
+    {"nograd_workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.nograd_workspace = c.bytes(); }},
+    {"accumulate_workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.accumulate_workspace = c.bytes(); }},
     {"alternatives", optional, read_alternatives},
-    {"recomputable", optional, [](Op& op, JsonCursor c) { op.recomputable = c.boolean(); }},
+    {"recomputable", optional, [](OpDraft& d, JsonCursor c) { d.op.recomputable = c.boolean(); }},
 };
 
 void read_tensors(Draft& draft, JsonCursor cursor) {
@@ -89,7 +95,11 @@ void read_tensors(Draft& draft, JsonCursor cursor) {
 }
 
 void read_ops(Draft& draft, JsonCursor cursor) {
-  cursor.array([&](JsonCursor element) { read_fields(element, op_fields, draft.graph.ops.emplace_back()); });
+  cursor.array([&](JsonCursor element) {
+    OpDraft op{{}, draft.graph.ops.size()};
+    read_fields(element, op_fields, op);
+    draft.graph.ops.push_back(std::move(op.op));
+  });
 }
 
 void read_colocate(Draft& draft, JsonCursor cursor) {

@@ -61,6 +61,37 @@ TEST_CASE("parameter_bytes is an anonymous parameter behind the listed ones", "[
   CHECK(chain_with(R"(, "parameter_bytes": 0)").parameters.empty());
 }
 
+TEST_CASE("every element of a list may say its index, and is held to it", "[traces]") {
+  // A list of each kind of trace, with the element at index 1 to be told which it is.
+  const std::vector<std::pair<std::string, std::string>> files{
+      {"chain",
+       R"("input_bytes": 1, "stages": [{"name": "a", "forward_s": 0, "backward_s": 0, "output_bytes": 1, "saved_bytes": 1},
+        {@"name": "b", "forward_s": 0, "backward_s": 0, "output_bytes": 0, "saved_bytes": 0}])"},
+      {"chain", R"("input_bytes": 1, "parameters": [{"bytes": 1}, {@"bytes": 1}],
+        "stages": [{"name": "a", "forward_s": 0, "backward_s": 0, "output_bytes": 0, "saved_bytes": 0, "parameters": [0, 1]}])"},
+      {"chain", R"("input_bytes": 2, "tensors": [{"bytes": 1}, {@"bytes": 1}], "boundaries": [[0, 1], []],
+        "stages": [{"name": "a", "forward_s": 0, "backward_s": 0, "output_bytes": 0, "saved_bytes": 0}])"},
+      {"graph",
+       R"("tensors": [{"name": "x", "kind": "input", "bytes": 1}, {@"name": "y", "kind": "activation", "bytes": 1}],
+        "ops": [{"name": "f", "phase": "forward", "time_s": 1, "inputs": [0], "outputs": [1]}])"},
+      {"graph",
+       R"("tensors": [{"name": "y", "kind": "activation", "bytes": 1}, {"name": "z", "kind": "activation", "bytes": 1}],
+        "ops": [{"name": "f", "phase": "forward", "time_s": 1, "outputs": [0]},
+        {@"name": "g", "phase": "forward", "time_s": 1, "inputs": [0], "outputs": [1]}])"}};
+  for (const auto& [kind, lists] : files) {
+    INFO(lists);
+    const auto complaint_with = [&](const std::string& id) {
+      std::string text = R"({"format": "plimsoll.trace.v1", "kind": ")" + kind + R"(", "name": "n", )" + lists + "}";
+      text.replace(text.find('@'), 1, id);
+      return complaint_of([&] { parse_trace(text, "t.json"); });
+    };
+    CHECK(complaint_with("") == "no complaint");
+    CHECK(complaint_with(R"("id": 1, )") == "no complaint");
+    CHECK(complaint_with(R"("id": 0, )").find(".id: expected 1, the place in the list, found 0") != std::string::npos);
+    CHECK(complaint_with(R"("id": "1", )").find(".id: expected ") != std::string::npos);
+  }
+}
+
 TEST_CASE("the order of keys and escapes in them do not matter", "[traces]") {
   const Trace trace = parse_trace(R"({"stages": [{"saved_bytes": 1, "output_bytes": 0, "backward_s": 0, "forward_s": 0,
     "n\u0061me": "\u00e9"}], "input_bytes": 1, "name": "n", "kind": "chain", "format": "plimsoll.trace.v1"})",
