@@ -1,0 +1,123 @@
+#pragma once
+// What lowering has issued so far: steps, the buffers that are live in each memory, who made them and who has used them
+// since. Copies between memories wait for makers, frees for all users.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sim/core/partition.h"
+#include "sim/core/problem.h"
+#include "sim/core/schedule_builder.h"
+#include "sim/core/tape.h"
+
+namespace plimsoll {
+
+/// A storage, or a chunk of it, of one micro-batch and replica in one memory.
+struct CopyKey {
+  std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0, chunk = 0;
+  bool arrived = false;  ///< another device's part of a gradient, beside the sum of those before it
+  friend bool operator==(const CopyKey&, const CopyKey&) = default;
+};
+
+struct CopyKeyHash {
+  std::size_t operator()(const CopyKey& k) const {
+    const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
+    const std::uint64_t b = (std::uint64_t{k.replica} << 32U) ^ k.memory;
+    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b ^ (std::uint64_t{k.chunk} << 48U) ^
+                                      (k.arrived ? 1U : 0U));
+  }
+};
+
+/// A live buffer, who made it and who has used it since.
+struct Copy {
+  BufferId buffer;
+  std::optional<StepId> maker;
+  std::vector<StepId> users;
+  std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
+
+  /// By a step that waits for all who used it before.
+  void overwritten(StepId by) {
+    maker = by;
+    users = {by};
+  }
+};
+
+/// The platform lacks a route that a tape needs.
+struct NoRoute {
+  std::string why;
+};
+
+class LiveCopies {
+ public:
+  LiveCopies(const Problem&, std::span<const Tape>);
+
+  MemoryId memory_of(DeviceId device) const { return problem_.platform[device].memory; }
+  CopyKey key(TensorId, std::uint32_t micro_batch, std::uint32_t replica, MemoryId) const;
+  CopyKey on_host(CopyKey, DeviceId) const;
+  CopyKey on_disk(CopyKey, DeviceId) const;
+  std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
+
+  bool contains(const CopyKey& k) const { return live_.contains(k); }
+  Copy* find(const CopyKey&);
+  Copy& operator[](const CopyKey&);  ///< which is live
+
+  /// What is there from the start, where the tapes say its home is.
+  void make_resident(TensorId, const Part&);
+
+  /// A new buffer that the step allocates.
+  Copy& made_by(NewStep&, TensorId, const CopyKey&);
+
+  /// What the step reads or changes; the network's input appears with its first reader.
+  Copy& read(TensorId, const CopyKey&, bool changes, NewStep&);
+
+  StepId copy(TensorId, const CopyKey& from, const CopyKey& to, DeviceId, StreamKind, StepKind label,
+              std::uint32_t index = 0);
+  void offload(TensorId, const CopyKey&, DeviceId);
+  void prefetch(TensorId, const CopyKey&, DeviceId);
+  void wait_for_copy(const CopyKey&, DeviceId);
+
+  /// The buffer dies with its last user, which waits for the last user on every other stream. Where that would hold
+  /// back a kernel until an offload ends, a step that does nothing else frees it.
+  void drop(const CopyKey&, DeviceId);
+
+  StreamId stream(DeviceId device, StreamKind kind) { return builder_.stream(device, kind); }
+  StepId add(const NewStep&, StreamKind);
+  StepId add_compute(const NewStep&, DeviceId);
+  void wait(StepId step, StepId earlier) { builder_.wait(step, earlier); }
+  Bytes bytes_of(const Copy& copy) const { return builder_[copy.buffer].bytes; }
+
+  /// What the device's next compute waits for, beside its makers; nothing more once it has been asked.
+  std::vector<StepId> take_waits(DeviceId device) { return std::exchange(waits_[device.index], {}); }
+  std::optional<StepId> last_compute(DeviceId device) const { return last_compute_[device.index]; }
+
+  Schedule finish() { return builder_.finish(); }
+
+ private:
+  struct StreamOfStep {
+    StreamId id;
+    StreamKind kind;
+  };
+
+  BufferId new_buffer(TensorId, const CopyKey&);
+  void make_resident(TensorId, const CopyKey&);
+  bool has_route(MemoryId from, MemoryId to);
+
+  const Problem& problem_;
+  const Graph& graph_;
+  std::vector<std::uint32_t> chunks_;  // by storage
+  std::vector<Home> homes_;            // by storage
+  ScheduleBuilder builder_;
+  std::unordered_map<CopyKey, Copy, CopyKeyHash> live_;
+  std::unordered_map<CopyKey, StepId, CopyKeyHash> released_;  // by which step, where that is its only work
+  std::unordered_map<CopyKey, bool, CopyKeyHash> reachable_;   // (from, to)
+  std::vector<std::vector<StepId>> waits_;                     // by device: what its next compute waits for
+  std::vector<std::optional<StepId>> last_compute_;            // by device
+  std::vector<StreamOfStep> streams_;                          // by step issued
+};
+
+}  // namespace plimsoll
