@@ -38,15 +38,19 @@ function(plimsoll_options target)
   endif()
 endfunction()
 
-# plimsoll_library(name folder... LINKS public... PRIVATE private...): library plimsoll_<name> from the folders' sources.
+# plimsoll_library(name folder... LINKS public... PRIVATE private... LATE file): library plimsoll_<name> from the folders'
+# sources, but for the one file that is a late library.
 function(plimsoll_library name)
-  cmake_parse_arguments(LIB "" "" "LINKS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(LIB "" "LATE" "LINKS;PRIVATE" ${ARGN})
   set(sources)
   foreach(folder ${LIB_UNPARSED_ARGUMENTS})
     file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
     list(FILTER found EXCLUDE REGEX "/main\\.cpp$")
     list(APPEND sources ${found})
   endforeach()
+  if(LIB_LATE)
+    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${LIB_LATE})
+  endif()
   if(NOT sources)
     message(WARNING "no sources for ${name} in ${LIB_UNPARSED_ARGUMENTS}")
     return()
@@ -61,6 +65,19 @@ function(plimsoll_library name)
     endif()
   endforeach()
   target_link_libraries(plimsoll_${name} PRIVATE ${LIB_PRIVATE})
+endfunction()
+
+# plimsoll_late_library(name source library... FOR user): libplimsoll_<name>.so in the build folder, which the user's library
+# loads when it first needs it (sim/engine/late_library.h).
+set(CMAKE_BUILD_RPATH "$ORIGIN;$ORIGIN/..;$ORIGIN/../..")  # from the program, the tests and the benchmarks
+function(plimsoll_late_library name source)
+  cmake_parse_arguments(LATE "" "FOR" "" ${ARGN})
+  add_library(plimsoll_late_${name} MODULE ${CMAKE_SOURCE_DIR}/${source} ${CMAKE_SOURCE_DIR}/sim/core/expects.cpp)
+  plimsoll_options(plimsoll_late_${name})
+  set_target_properties(plimsoll_late_${name} PROPERTIES OUTPUT_NAME plimsoll_${name}
+                                                         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_link_libraries(plimsoll_late_${name} PRIVATE ${LATE_UNPARSED_ARGUMENTS})
+  add_dependencies(plimsoll_${LATE_FOR} plimsoll_late_${name})
 endfunction()
 
 # Compiles the target's files in groups: CLI11, fmt and nlohmann-json are then read once a group. The files' anonymous

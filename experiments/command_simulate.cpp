@@ -70,10 +70,11 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   const Question question = question_of(arguments.question);
   parse_spec(question.strategy, "--strategy");  // what is wrong on the command line comes before what is in files
   const bool front = arguments.question.memory == "front";
-  const std::optional<Bytes> budget = front ? std::nullopt : budget_of(arguments.question);
+  const StatedBudget stated = front ? std::nullopt : budget_of(arguments.question);
   const Problem problem = problem_of(question);
   note_times(problem);
   if (front) return simulate_front(question, problem, arguments.json);
+  const std::optional<Bytes> budget = in_bytes(stated, question, problem);
 
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
   if (made.feasible) {
@@ -109,9 +110,10 @@ std::string verdict_on_plan(const Question& question, const Answer& made) {
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question question = question_of(arguments.question);
   parse_spec(question.strategy, "--strategy");
-  const std::optional<Bytes> budget = budget_of(arguments.question);
+  const StatedBudget stated = budget_of(arguments.question);
   const Problem problem = problem_of(question);
   note_times(problem);
+  const std::optional<Bytes> budget = in_bytes(stated, question, problem);
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible) {
     report_infeasible(question, made);
@@ -138,8 +140,8 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
   add_question_options(*command, arguments->question, Asks::strategy);
   command->get_option("--memory")
       ->description(
-          "budget of each device for all that a schedule keeps there, with its unit (default: its capacity); "
-          "or 'front': every best pair of time and memory");
+          "budget of each device for all that a schedule keeps there: a size, a share such as '50 %' of store_all's\n"
+          "peak, or 'front': every best pair of time and memory (default: the device's capacity)");
   command->add_option("--schedule-out", arguments->schedule_out, "write the schedule (JSON)")->type_name("FILE");
   command->add_option("--timeline", arguments->timeline, "write a timeline for ui.perfetto.dev")->type_name("FILE");
   command

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iostream>
 #include <memory>
 #include <thread>
 
@@ -15,7 +16,7 @@ namespace {
 
 struct SweepArguments {
   std::string experiment, folder, jobs = "1", shard = "1/1";
-  bool resume = false;
+  bool resume = false, dry_run = false;
 };
 
 std::uint32_t whole_number(std::string_view option, std::string_view word, std::int64_t least, std::int64_t most) {
@@ -45,7 +46,9 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
   CLI::App* command = app.add_subcommand("sweep", "run every point of an experiment, resumable, on several processes");
   command->footer(
       "Results are written one by one to DIR/results.jsonl, so an interruption (Ctrl-C, exit code 130) keeps what is\n"
-      "finished and --resume runs only the rest. Infeasible points are results. Shards may share one DIR:\n"
+      "finished and --resume runs only the rest, also of an experiment to which strategies or budgets were added.\n"
+      "Infeasible points are results. Shards may share one DIR:\n"
+      "  plimsoll sweep experiments/demo.yaml --dry-run\n"
       "  plimsoll sweep experiments/demo.yaml -o out/demo -j 0\n"
       "  plimsoll sweep big.yaml -o out/big --shard $SLURM_ARRAY_TASK_ID/64 --resume\n"
       "  plimsoll report out/demo");
@@ -53,22 +56,29 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
   command->add_option("experiment", arguments->experiment, "experiment file, see experiments/README.md")
       ->required()
       ->type_name("EXPERIMENT.yaml");
-  command->add_option("-o,--output", arguments->folder, "folder for the results, made where it is missing")
-      ->required()
+  command
+      ->add_option("-o,--output", arguments->folder,
+                   "folder for the results, made where it is missing; required but for --dry-run")
       ->type_name("DIR");
   command->add_option("-j,--jobs", arguments->jobs, "worker processes; 0: one a core. Results do not depend on it")
       ->capture_default_str()
       ->type_name("N");
-  command->add_flag("--resume", arguments->resume, "keep the results that DIR holds and run only what is missing");
+  command->add_flag("--resume", arguments->resume,
+                    "keep the results of this build that DIR holds, and run only what is missing");
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "list the points and their number, after a look at every name and file; plan nothing");
   command->add_option("--shard", arguments->shard, "run only share k of n (k from 1 to n)")
       ->capture_default_str()
       ->type_name("k/n");
   command->callback([arguments, &exit_code, &command_line] {
+    const Shard shard = shard_of(arguments->shard);
+    if (arguments->dry_run) return list_sweep(arguments->experiment, shard, std::cout);
+    if (arguments->folder.empty()) throw CLI::RequiredError("--output");
     exit_code = sweep({.experiment = arguments->experiment,
                        .folder = arguments->folder,
                        .jobs = jobs_of(arguments->jobs),
                        .resume = arguments->resume,
-                       .shard = shard_of(arguments->shard),
+                       .shard = shard,
                        .command_line = command_line});
   });
 }

@@ -4,6 +4,8 @@
 
 #include <iostream>
 
+#include "experiments/build_name.h"
+#include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
@@ -39,7 +41,8 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
         ->type_name("SPEC");
     command
         .add_option("-m,--memory", words.memory,
-                    "budget of each device for all that a schedule keeps there, with its unit (default: its capacity)")
+                    "budget of each device for all that a schedule keeps there: a size, or a share such as '50 %' of\n"
+                    "store_all's peak (default: the device's capacity)")
         ->type_name("SIZE");
     command.add_option("--engine", words.engine, "simgrid or event")->capture_default_str()->type_name("ENGINE");
     command
@@ -87,15 +90,30 @@ Question question_of(const QuestionArguments& words) {
           .allocator = understood<AllocatorKind>("--allocator", words.allocator)};
 }
 
-std::optional<Bytes> budget_of(const QuestionArguments& words) {
+StatedBudget budget_of(const QuestionArguments& words) {
   if (words.memory.empty()) return std::nullopt;
+  if (is_share(words.memory)) {
+    const Parsed<Share> share = parse_share(words.memory);
+    if (!share.fine()) throw InputError(fmt::format("--memory: {}", share.complaint));
+    return share.value;
+  }
   const Parsed<Bytes> budget = parse_bytes(words.memory);
   if (!budget.fine()) throw InputError(fmt::format("--memory: {}", budget.complaint));
   return budget.value;
 }
 
+std::optional<Bytes> in_bytes(const StatedBudget& budget, const Question& question, const Problem& problem) {
+  if (!budget) return std::nullopt;
+  if (const Bytes* bytes = std::get_if<Bytes>(&*budget)) return *bytes;
+  Question plain = question;
+  plain.strategy.clear();
+  const std::optional<Bytes> peak = smallest_feasible(problem.transformed ? problem_of(plain) : problem, "store_all");
+  EXPECTS(peak.has_value());  // it has one schedule
+  return of(std::get<Share>(*budget), *peak);
+}
+
 std::string made_by(const std::string& command_line) {
-  return fmt::format("plimsoll {}: {}", PLIMSOLL_VERSION, command_line);
+  return program_version() + ": " + command_line;
 }
 
 void note_times(const Problem& problem) {

@@ -3,9 +3,12 @@
 // leaves its exit code.
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
+#include <variant>
 
 #include "experiments/run.h"
+#include "experiments/share.h"
 
 namespace plimsoll {
 
@@ -34,10 +37,14 @@ void add_question_options(CLI::App&, QuestionArguments&, Asks);
 /// Throws InputError where a word is not understood.
 Question question_of(const QuestionArguments&);
 
-/// The budget that --memory states; unset: the device's capacity.
-std::optional<Bytes> budget_of(const QuestionArguments&);
+/// What --memory states; unset: the device's capacity.
+using StatedBudget = std::optional<std::variant<Bytes, Share>>;
+StatedBudget budget_of(const QuestionArguments&);
 
-/// `plimsoll 0.1.0: plimsoll simulate ...`, at the start of every file that is written.
+/// The same in bytes. A share is of the peak of store_all, on the model as it is without the strategy's transforms.
+std::optional<Bytes> in_bytes(const StatedBudget&, const Question&, const Problem&);
+
+/// `plimsoll 0.1.0 (3f2a1b9c0d1e): plimsoll simulate ...`, at the start of every file that is written.
 std::string made_by(const std::string& command_line);
 
 /// Lines on stderr where times are not the trace's own.

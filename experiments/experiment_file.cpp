@@ -69,14 +69,31 @@ Bytes size_or(const YamlCursor& value, const std::vector<std::string_view>& word
   return size.value;
 }
 
-std::optional<Bytes> budget(const YamlCursor& value) {
+/// A share, where that is what is meant.
+std::optional<Share> share(const YamlCursor& value) {
+  if (!value.is_scalar() || !is_share(value.string())) return std::nullopt;
+  const Parsed<Share> parsed = parse_share(value.string());
+  if (!parsed.fine()) value.complain(parsed.complaint);
+  return parsed.value;
+}
+
+BudgetList::value_type budget(const YamlCursor& value) {
   if (value.is_scalar() && value.string() == "capacity") return std::nullopt;
+  if (const std::optional<Share> part = share(value)) return *part;
   return size_or(value, {"capacity"});
 }
 
 BudgetEnd budget_end(const YamlCursor& value) {
   if (const auto mark = value.is_scalar() ? from_name<BudgetMark>(value.string()) : std::nullopt) return *mark;
+  if (const std::optional<Share> part = share(value)) return *part;
   return size_or(value, {written(BudgetMark::smallest), written(BudgetMark::store_all)});
+}
+
+/// Whether a range is known to end below its beginning, whatever the trace.
+bool is_backward(const BudgetRange& range) {
+  const Bytes *from = std::get_if<Bytes>(&range.from), *to = std::get_if<Bytes>(&range.to);
+  const Share *first = std::get_if<Share>(&range.from), *last = std::get_if<Share>(&range.to);
+  return (from != nullptr && to != nullptr && *from > *to) || (first != nullptr && last != nullptr && *first > *last);
 }
 
 using RangeField = Field<BudgetRange, const YamlCursor&>;
@@ -92,12 +109,10 @@ constexpr RangeField range_fields[] = {
 };
 
 std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
-  if (!value.is_object()) return list_of<std::optional<Bytes>>(value, budget);
+  if (!value.is_object()) return list_of<BudgetList::value_type>(value, budget);
   BudgetRange range;
   read_fields(value, range_fields, range);
-  const Bytes* from = std::get_if<Bytes>(&range.from);
-  const Bytes* to = std::get_if<Bytes>(&range.to);
-  if (from != nullptr && to != nullptr && *from > *to) value.complain("from is larger than to");
+  if (is_backward(range)) value.complain("from is larger than to");
   if (range.from == BudgetEnd(BudgetMark::store_all)) value.complain("store_all can only be the upper end, 'to'");
   if (range.to == BudgetEnd(BudgetMark::smallest)) value.complain("smallest can only be the lower end, 'from'");
   return range;
@@ -153,18 +168,14 @@ std::string beside(const fs::path& folder, const std::string& reference, std::st
   return reference;
 }
 
-Json to_json(const BudgetEnd& end) {
-  if (const BudgetMark* mark = std::get_if<BudgetMark>(&end)) return written(*mark);
-  return std::get<Bytes>(end).count;
-}
-
 Json to_json(const std::variant<BudgetList, BudgetRange>& memory) {
   if (const BudgetRange* range = std::get_if<BudgetRange>(&memory)) {
     return {{"from", to_json(range->from)}, {"to", to_json(range->to)}, {"count", range->count}};
   }
   Json list = Json::array();
-  for (const std::optional<Bytes>& b : std::get<BudgetList>(memory))
-    list.push_back(b ? Json(b->count) : Json("capacity"));
+  for (const BudgetList::value_type& b : std::get<BudgetList>(memory)) {
+    list.push_back(b ? std::visit([](auto end) { return to_json(BudgetEnd(end)); }, *b) : Json("capacity"));
+  }
   return list;
 }
 
@@ -197,7 +208,27 @@ ExperimentFile read_experiment(const fs::path& path) {
   const fs::path folder = path.parent_path();
   for (std::string& trace : experiment.traces) trace = beside(folder, trace, ".json");
   for (std::string& platform : experiment.platforms) platform = beside(folder, platform, ".yaml");
-  return {std::move(experiment), std::move(text)};
+  return {std::move(experiment), path.string(), std::move(text)};
+}
+
+std::string complaint_about(const ExperimentFile& file, std::string_view list, std::size_t element,
+                            const std::string& what) {
+  YamlDocument document(file.text, file.path);
+  document.root().object([&](std::string_view key, const YamlCursor& value) {
+    if (key == list) (value.is_scalar() ? value : value.elements().at(element)).complain(what);
+  });
+  try {
+    document.throw_if_any();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return what;
+}
+
+Json to_json(const BudgetEnd& end) {
+  if (const Bytes* bytes = std::get_if<Bytes>(&end)) return bytes->count;
+  if (const Share* part = std::get_if<Share>(&end)) return written(*part);
+  return written(std::get<BudgetMark>(end));
 }
 
 Json to_json(const Experiment& experiment) {
@@ -218,6 +249,11 @@ Json to_json(const Experiment& experiment) {
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;
   if (experiment.memory_limit) json["memory_limit_bytes"] = experiment.memory_limit->count;
   return json;
+}
+
+bool same_limits(const Json& a, const Json& b) {
+  const auto same = [&](const char* key) { return a.value(key, Json()) == b.value(key, Json()); };
+  return same("timeout_s") && same("memory_limit_bytes");
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiments/run.h"
+#include "experiments/share.h"
 #include "sim/core/units.h"
 #include "sim/io/json.h"
 
@@ -20,7 +21,7 @@ enum class BudgetMark : std::uint8_t {
   smallest,  ///< the least budget with which some strategy of the experiment is feasible
   store_all  ///< the peak of store_all, which needs no more
 };
-using BudgetEnd = std::variant<BudgetMark, Bytes>;
+using BudgetEnd = std::variant<BudgetMark, Bytes, Share>;
 
 /// `count` budgets, the ends included, at equal distances.
 struct BudgetRange {
@@ -31,7 +32,7 @@ struct BudgetRange {
 };
 
 /// Budgets as they stand; unset: the device's capacity.
-using BudgetList = std::vector<std::optional<Bytes>>;
+using BudgetList = std::vector<std::optional<std::variant<Bytes, Share>>>;
 
 /// Everything is combined with everything.
 struct Experiment {
@@ -62,13 +63,22 @@ Experiment parse_experiment(const std::string& text, std::string file);
 
 struct ExperimentFile {
   Experiment experiment;
-  std::string text;  ///< as it was read, once
+  std::string path, text;  ///< as it was read, once
 };
+
+/// `e.yaml:4:13: platforms[0]: what`: a complaint about an element of a list of the file.
+std::string complaint_about(const ExperimentFile&, std::string_view list, std::size_t element, const std::string& what);
 
 /// Traces and platforms that are paths are looked for beside the file first.
 ExperimentFile read_experiment(const std::filesystem::path&);
 
+/// As written in the file: `50 %`, whole bytes, or a word.
+Json to_json(const BudgetEnd&);
+
 /// With every default written out; equal exactly where the experiments are.
 Json to_json(const Experiment&);
+
+/// Whether two experiments, written so, may take as much time and memory.
+bool same_limits(const Json&, const Json&);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "experiments/build_name.h"
 #include "experiments/command_import.h"
 #include "experiments/command_replay.h"
 #include "experiments/command_report.h"
@@ -16,6 +17,7 @@
 #include "experiments/commands.h"
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
+#include "sim/engine/late_library.h"
 #include "sim/io/input_error.h"
 #include "sim/io/output_error.h"
 #include "sim/io/printable.h"
@@ -98,7 +100,7 @@ std::string readable(std::string_view message) {
 
 int run(int argc, char** argv) {
   CLI::App app{"Plimsoll: how deep may this GPU be loaded? Plans, simulates and compares memory-saving strategies."};
-  app.set_version_flag("--version", fmt::format("plimsoll {}", PLIMSOLL_VERSION));
+  app.set_version_flag("--version", program_version());
   app.require_subcommand(1);
   app.name("plimsoll");
   const std::string command_line = joined(argc, argv);
@@ -132,6 +134,9 @@ int run(int argc, char** argv) {
     std::cerr << readable(error.what());
     return exit_bad_input;
   } catch (const BackendError& error) {
+    std::cerr << readable(error.what());
+    return exit_no_result;
+  } catch (const LibraryMissing& error) {
     std::cerr << readable(error.what());
     return exit_no_result;
   } catch (const OutputError& error) {

@@ -19,8 +19,8 @@ std::string in_words(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::size_t points)
-    : points_(points), terminal_(isatty(STDERR_FILENO) == 1), started_(Clock::now()), last_(started_) {}
+Progress::Progress(std::size_t count, std::string_view what)
+    : what_(what), count_(count), terminal_(isatty(STDERR_FILENO) == 1), started_(Clock::now()), last_(started_) {}
 
 Progress::~Progress() {
   clear_line();
@@ -36,11 +36,11 @@ void Progress::show() {
   const Clock::time_point now = Clock::now();
   if (now - last_ < (terminal_ ? Clock::duration(150ms) : Clock::duration(5s))) return;
   last_ = now;
-  std::string line = fmt::format("{} of {} points", done_, points_);
+  std::string line = fmt::format("{} of {} {}", done_, count_, what_);
   if (infeasible_ > 0) line += fmt::format(", {} infeasible", infeasible_);
-  if (done_ > 0 && done_ < points_) {
+  if (done_ > 0 && done_ < count_) {
     const double elapsed = std::chrono::duration<double>(now - started_).count();
-    const double left = elapsed / static_cast<double>(done_) * static_cast<double>(points_ - done_);
+    const double left = elapsed / static_cast<double>(done_) * static_cast<double>(count_ - done_);
     line += fmt::format(", about {} left", in_words(left));
   }
   fmt::print(stderr, "{}{}", terminal_ ? "\r\033[K" : "", line);

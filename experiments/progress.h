@@ -4,17 +4,19 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string_view>
 
 namespace plimsoll {
 
 class Progress {
  public:
-  explicit Progress(std::size_t points);
+  /// `what` there are, in the plural.
+  explicit Progress(std::size_t count, std::string_view what = "points");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void add(bool feasible);
+  void add(bool feasible = true);
   void show();
 
   /// Makes room for a message on stderr.
@@ -23,7 +25,8 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::size_t points_, done_ = 0, infeasible_ = 0;
+  std::string_view what_;
+  std::size_t count_, done_ = 0, infeasible_ = 0;
   bool terminal_, shown_ = false;
   Clock::time_point started_, last_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "experiments/model.h"
 #include "platforms/platform_file.h"
@@ -13,9 +14,11 @@
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/engine/program.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/memory/replay.h"
+#include "strategies/common/same_tape.h"
 #include "strategies/plan.h"
 
 namespace plimsoll {
@@ -26,38 +29,40 @@ double now_s() {
 }
 
 /// The judge and a second count of memory, for every schedule that leaves this program. Returns the peaks counted.
-std::vector<Bytes> hold_to_promise(const Problem& problem, const Plan& plan, const Answer& answer) {
-  const std::vector<Violation> violations = check(plan.schedule, problem.graph, problem.platform, 1);
+std::vector<Bytes> judged_peaks(const Problem& problem, const Schedule& schedule, const Timeline& timeline) {
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform, 1);
   if (!violations.empty()) {
-    throw BrokenPromise(fmt::format("the schedule of '{}' breaks the rule {}: {}", plan.schedule.strategy,
+    throw BrokenPromise(fmt::format("the schedule of '{}' breaks the rule {}: {}", schedule.strategy,
                                     name_of(violations[0].rule), violations[0].what));
   }
-  std::vector<Bytes> counted = recount(plan.schedule, *answer.timeline, problem.platform);
+  std::vector<Bytes> counted = recount(schedule, timeline, problem.platform);
   for (std::size_t m = 0; m < counted.size(); ++m) {
-    if (counted[m] == answer.timeline->peaks[m].bytes) continue;
+    if (counted[m] == timeline.peaks[m].bytes) continue;
     throw BrokenPromise(fmt::format("memory '{}': the engine counts a peak of {} B, check() {} B",
-                                    problem.platform.memories[m].name, answer.timeline->peaks[m].bytes.count,
+                                    problem.platform.memories[m].name, timeline.peaks[m].bytes.count,
                                     counted[m].count));
-  }
-  if (answer.metrics->peak != plan.peak) {
-    throw BrokenPromise(fmt::format("'{}' promised a peak of {} B, the simulation has {} B", plan.schedule.strategy,
-                                    plan.peak.count, answer.metrics->peak.count));
-  }
-  const double promised = plan.makespan.value, simulated = answer.metrics->makespan.value;
-  if (!(std::abs(promised - simulated) <= 1e-9 * std::max(promised, simulated))) {
-    throw BrokenPromise(
-        fmt::format("'{}' promised {} s, the simulation takes {} s", plan.schedule.strategy, promised, simulated));
   }
   return counted;
 }
 
+void hold_to_promise(const std::string& strategy, const PlannedTape& promise, const Metrics& metrics) {
+  if (metrics.peak != promise.peak) {
+    throw BrokenPromise(fmt::format("'{}' promised a peak of {} B, the simulation has {} B", strategy,
+                                    promise.peak.count, metrics.peak.count));
+  }
+  const double promised = promise.makespan.value, simulated = metrics.makespan.value;
+  if (!(std::abs(promised - simulated) <= 1e-9 * std::max(promised, simulated))) {
+    throw BrokenPromise(fmt::format("'{}' promised {} s, the simulation takes {} s", strategy, promised, simulated));
+  }
+}
+
 /// Why a schedule does not fit a host or a disk. Planners answer for devices.
-std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Plan& plan,
+std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Schedule& schedule,
                                                const std::vector<Bytes>& peaks) {
-  for (const Overfull& memory : overfull(peaks, problem.platform, plan.schedule.budget)) {
+  for (const Overfull& memory : overfull(peaks, problem.platform, schedule.budget)) {
     const Memory& of = problem.platform[memory.memory];
     if (of.device) {
-      throw BrokenPromise(fmt::format("'{}' needs {} B of '{}', above its budget of {} B", plan.schedule.strategy,
+      throw BrokenPromise(fmt::format("'{}' needs {} B of '{}', above its budget of {} B", schedule.strategy,
                                       memory.peak.count, of.name, memory.limit.count));
     }
     return fmt::format("it needs {} B of '{}', which has {} B", memory.peak.count, of.name, memory.limit.count);
@@ -77,41 +82,122 @@ Seconds contention_of(const Problem& problem, const Schedule& schedule) {
   return shared - alone <= 1e-9 * shared ? Seconds{} : shared - alone;
 }
 
-Answer answer_of(const Question& question, const Problem& problem, PlanOutcome& outcome) {
+/// Lower bounds of one problem, each worked out once.
+class Bounds {
+ public:
+  explicit Bounds(const Problem& problem) : problem_(problem) {}
+
+  const LowerBounds& of(std::size_t devices, Stays stays) {
+    const auto [place, is_new] = known_.try_emplace({devices, stays});
+    if (is_new) place->second = lower_bounds(problem_, devices, stays);
+    return place->second;
+  }
+  const LowerBounds& of(const Schedule& schedule) {
+    return of(devices_used(schedule), stays_in(schedule, problem_.graph, problem_.platform));
+  }
+
+ private:
+  const Problem& problem_;
+  std::map<std::pair<std::size_t, Stays>, LowerBounds> known_;
+};
+
+Answer infeasible_answer(Bounds& bounds, const Infeasible& why) {
   Answer answer;
-  if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
-    answer.reason = none->reason;
-    answer.smallest_feasible = none->smallest;
-    answer.smallest_is_proven = none->smallest_is_proven;
-    return answer;
-  }
-  Plan& plan = std::get<Plan>(outcome);
-  plan.schedule.strategy = question.strategy;
-  const double started = now_s();
-  answer.timeline = simulate(plan.schedule, problem.platform, question.engine);
-  answer.simulate_s = now_s() - started;
-  answer.metrics = measure(problem, plan.schedule, *answer.timeline);
-  const std::vector<Bytes> peaks = hold_to_promise(problem, plan, answer);
-  if (const std::optional<std::string> why = beyond_host_or_disk(problem, plan, peaks)) {
-    Answer none;
-    none.reason = *why;
-    none.simulate_s = answer.simulate_s;
-    return none;
-  }
-  answer.feasible = true;
-  answer.promised_peak = plan.peak;
-  answer.promised_makespan = plan.makespan;
-  answer.gap = plan.gap;
-  answer.note = plan.note;
-  answer.candidates = plan.candidates;
-  answer.contention = contention_of(problem, plan.schedule);
-  const std::vector<ReservedPeak> reserved =
-      peak_reserved(plan.schedule, *answer.timeline, problem.platform, question.allocator);
-  for (const Device& device : problem.platform.devices) {
-    answer.peak_reserved.push_back(reserved[device.memory.index].reserved);
-  }
-  answer.schedule = std::move(plan.schedule);
+  answer.reason = why.reason;
+  answer.smallest_feasible = why.smallest;
+  answer.smallest_is_proven = why.smallest_is_proven;
+  answer.bounds = bounds.of(1, Stays::all);
   return answer;
+}
+
+/// The engine of a question, with one server for SimGrid's simulations, started when there is one.
+class Simulator {
+ public:
+  Simulator(Engine engine, const Platform& platform) : engine_(engine), platform_(platform) {}
+
+  Timeline simulate(const Schedule& schedule) try {
+    const Program program = flatten(schedule, platform_);
+    if (engine_ == Engine::event || !is_anything_shared(program)) return simulate_event(program);
+    if (!server_) server_.emplace();
+    return server_->simulate(program);
+  } catch (const SimulationInterrupted&) {
+    throw;
+  } catch (const EngineError& error) {
+    throw InputError(fmt::format("platform '{}': {}", platform_.name, error.what()));
+  }
+
+ private:
+  Engine engine_;
+  const Platform& platform_;
+  std::optional<SimgridForkserver> server_;
+};
+
+/// What a schedule comes to, whatever the budget: simulated and judged once.
+struct Judged {
+  Answer answer;             ///< as if it fitted
+  std::vector<Bytes> peaks;  ///< by memory
+};
+
+Judged judged(const Question& question, const Problem& problem, Bounds& bounds, Simulator& simulator,
+              Schedule schedule) {
+  Judged made;
+  Answer& answer = made.answer;
+  schedule.strategy = question.strategy;
+  const double started = now_s();
+  answer.timeline = simulator.simulate(schedule);
+  answer.simulate_s = now_s() - started;
+  answer.metrics = measure(problem, schedule, *answer.timeline);
+  made.peaks = judged_peaks(problem, schedule, *answer.timeline);
+  answer.feasible = true;
+  answer.contention = contention_of(problem, schedule);
+  answer.bounds = bounds.of(schedule);
+  answer.schedule = std::move(schedule);
+  return made;
+}
+
+std::vector<Bytes> reserved_by_device(const Problem& problem, const Answer& answer, AllocatorKind allocator) {
+  const std::vector<ReservedPeak> reserved =
+      peak_reserved(*answer.schedule, *answer.timeline, problem.platform, allocator);
+  std::vector<Bytes> peaks;
+  for (const Device& device : problem.platform.devices) peaks.push_back(reserved[device.memory.index].reserved);
+  return peaks;
+}
+
+/// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different, and
+/// with it what an allocator reserves that knows its limit.
+void answer_for(const Question& question, const Problem& problem, const PlannedTape& promise,
+                std::optional<Bytes> budget, Answer& answer) {
+  answer.schedule->budget = answer.budget = budget;
+  answer.promised_peak = promise.peak;
+  answer.promised_makespan = promise.makespan;
+  answer.gap = promise.gap;
+  answer.note = promise.note;
+  answer.candidates = promise.candidates;
+  if (answer.peak_reserved.empty() || question.allocator != AllocatorKind::exact) {
+    answer.peak_reserved = reserved_by_device(problem, answer, question.allocator);
+  }
+}
+
+/// Places of outcomes with the same tape, in order of the first of them; every infeasible one is alone.
+std::vector<std::vector<std::size_t>> together(const std::vector<TapeOutcome>& outcomes) {
+  std::vector<std::vector<std::size_t>> groups;
+  std::multimap<std::pair<Bytes, Seconds>, std::size_t> seen;  // by what they promise: indices of groups
+  for (std::size_t b = 0; b < outcomes.size(); ++b) {
+    const PlannedTape* tape = std::get_if<PlannedTape>(&outcomes[b]);
+    const auto of_group = [&](std::size_t g) { return std::get_if<PlannedTape>(&outcomes[groups[g].front()]); };
+    std::size_t group = groups.size();
+    if (tape != nullptr) {
+      const std::pair promise(tape->peak, tape->makespan);
+      const auto [begin, end] = seen.equal_range(promise);
+      const auto found =
+          std::find_if(begin, end, [&](const auto& entry) { return same(of_group(entry.second)->tape, tape->tape); });
+      if (found != end) group = found->second;
+      if (found == end) seen.emplace(promise, group);
+    }
+    if (group == groups.size()) groups.emplace_back();
+    groups[group].push_back(b);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -140,15 +226,13 @@ Problem problem_of(const Question& question) {
 
 Problem problem_of(const Schedule& schedule, const std::string& file, const std::string& trace,
                    const std::string& platform) {
-  Question question;
-  question.trace = trace;
-  question.platform = platform;
-  question.strategy = schedule.strategy;
-  question.micro_batches = schedule.micro_batches;
-  question.optimizer = schedule.optimizer;
-  question.states = schedule.states;
-  question.gradients = schedule.gradients;
-  Problem problem = problem_of(question);
+  Problem problem = problem_of({.trace = trace,
+                                .platform = platform,
+                                .strategy = schedule.strategy,
+                                .micro_batches = schedule.micro_batches,
+                                .optimizer = schedule.optimizer,
+                                .states = schedule.states,
+                                .gradients = schedule.gradients});
   if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
     throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", file, schedule.trace,
                                  schedule.platform, problem.graph.name, problem.platform.name));
@@ -157,34 +241,66 @@ Problem problem_of(const Schedule& schedule, const std::string& file, const std:
 }
 
 Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {
-  try {
-    return engine == Engine::simgrid ? simulate_simgrid(schedule, platform) : simulate_event(schedule, platform);
-  } catch (const SimulationInterrupted&) {
-    throw;
-  } catch (const EngineError& error) {
-    throw InputError(fmt::format("platform '{}': {}", platform.name, error.what()));
-  }
+  return Simulator(engine, platform).simulate(schedule);
 }
 
-std::vector<Answer> answer(const Question& question, const Problem& problem,
-                           std::span<const std::optional<Bytes>> budgets) {
+void answer(const Question& question, const Problem& problem, std::span<const std::optional<Bytes>> budgets,
+            const TakeAnswer& take) {
   const std::vector<Pass> passes = parse_spec(question.strategy, "--strategy");
   std::vector<std::optional<Bytes>> limits(budgets.begin(), budgets.end());
   for (std::optional<Bytes>& limit : limits) {
     if (!limit) limit = budget_of(problem, DeviceId{0});
   }
   const double started = now_s();
-  std::vector<PlanOutcome> outcomes = plan(problem, passes, limits);
-  const double solve_s = (now_s() - started) / static_cast<double>(budgets.size());
-  std::vector<Answer> answers;
-  for (std::size_t b = 0; b < budgets.size(); ++b) {
-    Answer& made = answers.emplace_back(answer_of(question, problem, outcomes[b]));
-    made.budget = limits[b];
-    made.solve_s = solve_s;
-    made.bounds = made.schedule ? lower_bounds(problem, devices_used(*made.schedule),
-                                               stays_in(*made.schedule, problem.graph, problem.platform))
-                                : lower_bounds(problem, 1);
+  const TapePlans plans = tape_plans(problem, passes, limits);
+  const double planned_s = (now_s() - started) / static_cast<double>(budgets.size());
+  Bounds bounds(problem);
+  Simulator simulator(question.engine, problem.platform);
+  for (const std::vector<std::size_t>& places : together(plans.outcomes)) {
+    if (const Infeasible* why = std::get_if<Infeasible>(&plans.outcomes[places.front()])) {
+      Answer answer = infeasible_answer(bounds, *why);
+      answer.budget = limits[places.front()];
+      answer.solve_s = planned_s;
+      take(places.front(), answer);
+      continue;
+    }
+    const auto of = static_cast<double>(places.size());
+    const auto promise = [&](std::size_t b) -> const PlannedTape& { return std::get<PlannedTape>(plans.outcomes[b]); };
+    const double before = now_s();
+    Schedule schedule = plan_of(problem, plans, promise(places.front()), limits[places.front()]).schedule;
+    const double lowered_s = now_s() - before;
+    Judged made = judged(question, problem, bounds, simulator, std::move(schedule));
+    made.answer.solve_s = planned_s + lowered_s / of;
+    made.answer.simulate_s /= of;
+    for (const std::size_t b : places) {
+      hold_to_promise(question.strategy, promise(b), *made.answer.metrics);
+      answer_for(question, problem, promise(b), limits[b], made.answer);
+      const std::optional<std::string> why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
+      if (!why) {
+        take(b, made.answer);
+        continue;
+      }
+      Answer unfit = infeasible_answer(bounds, {*why, std::nullopt});
+      unfit.budget = limits[b];
+      unfit.solve_s = made.answer.solve_s;
+      unfit.simulate_s = made.answer.simulate_s;
+      take(b, unfit);
+    }
   }
+}
+
+std::optional<Bytes> smallest_feasible(const Problem& problem, const std::string& strategy) {
+  constexpr std::optional<Bytes> nearly_nothing = Bytes{1};
+  const std::vector<PlanOutcome> outcomes =
+      plan(problem, parse_spec(strategy, "strategies"), std::span(&nearly_nothing, 1));
+  if (const Infeasible* why = std::get_if<Infeasible>(&outcomes.at(0))) return why->smallest;
+  return std::get<Plan>(outcomes[0]).peak;
+}
+
+std::vector<Answer> answer(const Question& question, const Problem& problem,
+                           std::span<const std::optional<Bytes>> budgets) {
+  std::vector<Answer> answers(budgets.size());
+  answer(question, problem, budgets, [&](std::size_t b, const Answer& made) { answers[b] = made; });
   return answers;
 }
 

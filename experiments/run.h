@@ -2,6 +2,7 @@
 // One question and its answer: a trace, a platform, a strategy and a budget become a schedule, a simulation and
 // metrics.
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -81,9 +82,18 @@ struct Names<AllocatorKind> {
                                   std::pair{AllocatorKind::cuda_expandable, "cuda-expandable"}};
 };
 
-/// Answers for every budget (unset: the device's capacity), in order; all are solved together (one table for all), then
-/// simulated one by one. Throws InputError for wrong input, BrokenPromise where check() or the engine contradicts the
-/// planner.
+/// The least budget of a strategy: what it answers to one that is surely too small. Nothing where it cannot tell.
+std::optional<Bytes> smallest_feasible(const Problem&, const std::string& strategy);
+
+/// Is told the answer for the budget at a place. It may be changed into the next one afterwards.
+using TakeAnswer = std::function<void(std::size_t place, const Answer&)>;
+
+/// Answers for every budget (unset: the device's capacity), in some order; all are solved together (one table for all).
+/// A schedule that answers several budgets is lowered, judged and simulated once, and one schedule is in memory at a
+/// time. Throws InputError for wrong input, BrokenPromise where check() or the engine contradicts the planner.
+void answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets, const TakeAnswer&);
+
+/// The same as a list, in the order of the budgets.
 std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.

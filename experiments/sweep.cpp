@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <set>
 
+#include "experiments/build_name.h"
+#include "experiments/point_numbers.h"
 #include "experiments/progress.h"
+#include "experiments/sweep_facts.h"
 #include "experiments/sweep_inputs.h"
+#include "experiments/sweep_listing.h"
 #include "experiments/sweep_store.h"
 #include "experiments/worker_pool.h"
 #include "sim/io/input_error.h"
@@ -23,20 +26,13 @@ namespace fs = std::filesystem;
 constexpr int interrupted_exit = 130;
 
 Json identity_of(const Experiment& e, const SweepInputs& inputs) {
-  return {{"version", "plimsoll " PLIMSOLL_VERSION}, {"experiment", to_json(e)}, {"inputs", inputs.digests()}};
+  return {{"version", program_version()}, {"experiment", to_json(e)}, {"inputs", inputs.digests()}};
 }
 
-Json budgets_json(const CaseFacts& facts) {
-  return to_json(facts)["budgets_bytes"];
-}
-
-/// What a worker does: a case's facts, or the wanted points of a group.
+/// What a worker does: facts, or the wanted points of a group.
 WorkerPool::Work worker_of(const Experiment& e, const SweepInputs& inputs) {
   return [&e, &inputs](const Json& task, const std::function<void(const Json&)>& reply) {
-    if (!task.contains("group")) {
-      reply(to_json(facts_of(e, inputs, task.at("case"))));
-      return;
-    }
+    if (!task.contains("group")) return reply(SweepFacts::plan(e, inputs, task));
     std::vector<std::optional<Bytes>> all;
     for (const Json& b : task.at("budgets_bytes")) {
       all.push_back(b.is_null() ? std::nullopt : std::optional(Bytes{b.get<std::int64_t>()}));
@@ -57,29 +53,36 @@ class Sweep {
         store_(options.folder, options.shard, identity_, options.disk != nullptr ? *options.disk : own_disk_),
         groups_(groups_of(experiment_, options.shard)),
         per_group_(budgets(experiment_)),
-        cases_(store_.before().cases) {
+        facts_(experiment_, groups_) {
+    try {
+      for (const Json& manifest : store_.manifests_that_hold()) facts_.reuse(manifest);
+    } catch (const Json::exception& error) {
+      throw InputError(located(options.folder.string(), {}, "", std::string("facts of a manifest: ") + error.what()));
+    }
     if (const fs::path aside = options.resume ? fs::path() : store_.start_afresh(); !aside.empty()) {
       fmt::print(stderr, "{}: starting afresh, the results so far are in {}; --resume would keep them\n",
                  printable(store_.results().string()), printable(aside.string()));
     }
-    for (const auto& [point, record] : store_.before().records) done_.insert(point);
   }
 
   int run() {
-    const std::vector<Json> missing_facts = cases_to_look_at();
     write_manifest("running");
     const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
     const Interruption interruption;
     WorkerPool pool(jobs, interruption, worker_of(experiment_, inputs_),
                     {.timeout = experiment_.timeout, .memory = experiment_.memory_limit});
-    if (!find_facts(pool, missing_facts)) return finish("interrupted", interrupted_exit);
+    if (!find_facts(pool)) return finish("interrupted", interrupted_exit);
     if (exit_code_ != 0) return finish("failed", exit_code_);  // wrong input is refused before anything runs
+    keep_what_is_there();
+    write_manifest("running");
     if (!answer_groups(pool)) return finish("interrupted", interrupted_exit);
     return finish(exit_code_ == 0 ? "complete" : "failed", exit_code_);
   }
 
  private:
-  std::size_t case_of(std::size_t group) const { return group / experiment_.strategies.size(); }
+  const CaseFacts& facts_of(std::size_t group) const {
+    return facts_.cases().at(group / experiment_.strategies.size());
+  }
 
   /// Budgets of the group's points that are not there yet, as places in the case's list.
   std::vector<std::size_t> missing(std::size_t group) const {
@@ -90,17 +93,6 @@ class Sweep {
     return places;
   }
 
-  std::vector<Json> cases_to_look_at() const {
-    std::set<std::size_t> wanted;
-    for (const std::size_t g : groups_) {
-      if (!cases_.contains(case_of(g))) wanted.insert(case_of(g));
-    }
-    std::vector<Json> tasks;
-    tasks.reserve(wanted.size());
-    for (const std::size_t c : wanted) tasks.push_back({{"case", c}});
-    return tasks;
-  }
-
   void fail(std::string what, const TaskFailure& failure) {
     exit_code_ = std::max(exit_code_, failure.exit_code);
     const std::string line = fmt::format("{}: {}: {}\n", options_.experiment.string(), what, failure.message);
@@ -108,23 +100,57 @@ class Sweep {
     failures_.push_back({{"what", std::move(what)}, {"message", failure.message}});
   }
 
-  bool find_facts(WorkerPool& pool, std::span<const Json> tasks) {
-    const bool all = pool.run(
-        tasks, {.record = [&](std::size_t t,
-                              std::string_view record) { cases_[tasks[t]["case"]] = case_facts(Json::parse(record)); },
-                .failed =
-                    [&](std::size_t t, const TaskFailure& failure) {
-                      const std::size_t c = tasks[t]["case"];
-                      if (failure.beyond_limits) {
-                        cases_[c] = impossible_case(experiment_, c, failure.message);
-                        return;
-                      }
-                      const Question q = question_of(experiment_, c * experiment_.strategies.size());
-                      fail(fmt::format("trace {} on {}", q.trace, q.platform), failure);
-                    },
-                .tick = [] {}});
-    write_manifest("running");
-    return all;
+  bool find_facts(WorkerPool& pool) {
+    const std::vector<Json> missing = facts_.missing_cases();
+    if (!plan_facts(pool, missing, "cases looked at")) return false;
+    if (exit_code_ == 0 && !plan_facts(pool, facts_.missing_smallest(), "least budgets found")) return false;
+    if (exit_code_ != 0) return true;
+    facts_.make_budgets([&](std::size_t index, const InputError& error) {
+      fail(facts_.name_of({{"case", index}}), {2, error.what()});
+    });
+    return true;
+  }
+
+  bool plan_facts(WorkerPool& pool, const std::vector<Json>& tasks, std::string_view what) {
+    Progress progress(tasks.size(), what);
+    return pool.run(tasks, {.record =
+                                [&](std::size_t t, std::string_view fact) {
+                                  facts_.take(tasks[t], Json::parse(fact));
+                                  progress.add();
+                                },
+                            .failed =
+                                [&](std::size_t t, const TaskFailure& failure) {
+                                  progress.clear_line();
+                                  progress.add();
+                                  if (failure.beyond_limits) {
+                                    return facts_.take_beyond_limits(tasks[t], failure.message);
+                                  }
+                                  fail(facts_.name_of(tasks[t]), failure);
+                                },
+                            .tick =
+                                [&] {
+                                  progress.show();
+                                  tell_how_far();
+                                }});
+  }
+
+  /// Of an earlier sweep into this folder.
+  void keep_what_is_there() {
+    if (store_.found() == 0) return;
+    const Kept kept = store_.keep(PointNumbers(identity_["experiment"], facts_.cases()));
+    done_ = kept.points;
+    if (kept.aside.empty()) return;
+    std::string what;
+    if (kept.of_other_builds > 0) {
+      what = fmt::format("{} results are of other builds of the program than {} and are run again",
+                         kept.of_other_builds, build_name());
+    }
+    if (kept.of_other_points > 0) {
+      what += fmt::format("{}{} are of no point of this experiment, or were stopped by other limits",
+                          what.empty() ? "" : "; ", kept.of_other_points);
+    }
+    fmt::print(stderr, "{}: {}; they are in {}\n", printable(store_.results().string()), what,
+               printable(kept.aside.string()));
   }
 
   bool answer_groups(WorkerPool& pool) {
@@ -133,20 +159,21 @@ class Sweep {
     std::size_t points = 0;
     for (const std::size_t g : groups_) {
       const std::vector<std::size_t> places = missing(g);
-      if (places.empty() || !cases_.contains(case_of(g))) continue;
+      if (places.empty()) continue;
       points += places.size();
-      if (!cases_.at(case_of(g)).impossible.empty()) {
+      if (!facts_of(g).impossible.empty()) {
         impossible.push_back(g);
         continue;
       }
-      tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", budgets_json(cases_.at(case_of(g)))}});
+      tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", to_json(facts_of(g))["budgets_bytes"]}});
     }
-    Progress progress(points);
-    for (const std::size_t g : impossible) keep_unanswered(g, cases_.at(case_of(g)).impossible, progress);
+    Progress progress(points, "points");
+    for (const std::size_t g : impossible) keep_unanswered(g, facts_of(g).impossible, progress);
     return pool.run(tasks, {.record =
                                 [&](std::size_t, std::string_view text) {
-                                  keep(Json::parse(text).at("point"), text);
-                                  progress.add(Json::parse(text).at("feasible"));
+                                  const Json record = Json::parse(text);
+                                  keep(record.at("point"), text);
+                                  progress.add(record.at("feasible"));
                                 },
                             .failed =
                                 [&](std::size_t t, const TaskFailure& failure) {
@@ -171,7 +198,7 @@ class Sweep {
 
   /// What is not to be had within the experiment's limits, or at all, is a result too.
   void keep_unanswered(std::size_t group, const std::string& reason, Progress& progress) {
-    const std::vector<std::optional<Bytes>>& budgets = cases_.at(case_of(group)).budgets;
+    const std::vector<std::optional<Bytes>>& budgets = facts_of(group).budgets;
     for (const std::size_t place : missing(group)) {
       const Json record = unanswered_point(experiment_, group, place, budgets.at(place), reason);
       keep(record["point"], json_text(record));
@@ -188,21 +215,15 @@ class Sweep {
   }
 
   std::size_t points_done() const {
-    std::size_t count = 0;
+    std::size_t count = store_.found();  // until they are looked at
     for (const std::size_t g : groups_) count += per_group_ - missing(g).size();
     return count;
   }
 
   void write_manifest(std::string_view status) {
     told_how_far_ = std::chrono::steady_clock::now();
-    Json cases_json = Json::array();
-    for (const auto& [index, facts] : cases_) {
-      Json one{{"case", index}};
-      one.update(to_json(facts));
-      cases_json.push_back(std::move(one));
-    }
     store_.write_manifest({{"format", "plimsoll.sweep.v1"},
-                           {"version", "plimsoll " PLIMSOLL_VERSION},
+                           {"version", program_version()},
                            {"command_line", options_.command_line},
                            {"status", status},
                            {"points", groups_.size() * per_group_},
@@ -212,7 +233,8 @@ class Sweep {
                            {"experiment_text", text_},
                            {"identity", identity_},
                            {"failures", failures_},
-                           {"cases", std::move(cases_json)}});
+                           {"cases", facts_.cases_json()},
+                           {"smallest", facts_.smallest_json()}});
   }
 
   int finish(std::string_view status, int exit_code) {
@@ -233,7 +255,7 @@ class Sweep {
   SweepStore store_;
   std::vector<std::size_t> groups_;
   std::size_t per_group_;
-  std::map<std::size_t, CaseFacts> cases_;
+  SweepFacts facts_;
   std::set<std::size_t> done_;
   std::set<std::string> told_;  ///< several cases may have the same trouble
   Json failures_ = Json::array();
@@ -245,8 +267,14 @@ class Sweep {
 
 int sweep(const SweepOptions& options) {
   const ExperimentFile file = read_experiment(options.experiment);
-  const SweepInputs inputs(file.experiment);
+  const SweepInputs inputs(file);
   return Sweep(options, file, inputs).run();
+}
+
+void list_sweep(const fs::path& experiment, Shard shard, std::ostream& out) {
+  const ExperimentFile file = read_experiment(experiment);
+  const SweepInputs inputs(file);
+  list_points(file.experiment, shard, out);
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <iosfwd>
 #include <string>
 
 #include "experiments/store_disk.h"
@@ -24,5 +25,8 @@ struct SweepOptions {
 /// together. Throws InputError where the experiment or the folder is wrong, OutputError where the folder cannot be
 /// written: what is there by then stays.
 int sweep(const SweepOptions&);
+
+/// Looks at every name and file of an experiment, as a sweep does before anything else, and lists its points.
+void list_sweep(const std::filesystem::path& experiment, Shard, std::ostream&);
 
 }  // namespace plimsoll

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "experiments/model.h"
 #include "platforms/platform_file.h"
+#include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "traces/trace_file.h"
+#include "validate/networks/networks.h"
 
 namespace plimsoll {
 namespace {
@@ -16,35 +20,66 @@ std::string digest(std::string_view text) {
   return fmt::format("{:016x}", hash);
 }
 
+/// A file's path and text.
+std::pair<std::string, std::string> read(const std::filesystem::path& path) {
+  return {path.string(), read_text_file(path)};
+}
+
+/// What is wrong with a name is told with its place in the experiment; what is wrong in a file, with its place there.
+template <class Find>
+auto found(const ExperimentFile& file, std::string_view list, std::size_t element, Find find) {
+  try {
+    return find();
+  } catch (const InputError& error) {
+    throw InputError(complaint_about(file, list, element, error.what()));
+  }
+}
+
+/// Calls `read` for every element, and then throws everything that was wrong.
+template <class Read>
+void read_all(std::size_t elements, std::string& complaints, Read read) {
+  for (std::size_t e = 0; e < elements; ++e) {
+    try {
+      read(e);
+    } catch (const InputError& error) {
+      complaints += (complaints.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+}
+
 }  // namespace
 
-SweepInputs::SweepInputs(const Experiment& e) {
-  for (const std::string& trace : e.traces) {
-    if (is_made_by_rule(trace)) continue;
-    const std::filesystem::path path = find_trace(trace);
-    traces_[trace] = {path.string(), read_text_file(path)};
+SweepInputs::SweepInputs(const ExperimentFile& file) {
+  std::string complaints;
+  read_all(file.experiment.traces.size(), complaints, [&](std::size_t t) { read_trace(file, t); });
+  read_all(file.experiment.platforms.size(), complaints, [&](std::size_t p) { read_platform(file, p); });
+  if (!complaints.empty()) throw InputError(complaints);
+}
+
+void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
+  const std::string& reference = file.experiment.traces[element];
+  if (is_network(reference)) {
+    found(file, "traces", element, [&] { return named_network(reference); });
+  } else if (is_made_by_rule(reference)) {
+    traces_.emplace(reference, found(file, "traces", element, [&] { return load_model(reference); }));
+  } else {
+    auto [path, text] = found(file, "traces", element, [&] { return read(find_trace(reference)); });
+    digests_[reference] = digest(text);
+    traces_.emplace(reference, parse_trace(std::move(text), path));
   }
-  for (const std::string& platform : e.platforms) {
-    const std::filesystem::path path = find_platform(platform);
-    platforms_[platform] = {path.string(), read_text_file(path)};
-  }
+}
+
+void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element) {
+  const std::string& reference = file.experiment.platforms[element];
+  const auto [path, text] = found(file, "platforms", element, [&] { return read(find_platform(reference)); });
+  digests_[reference] = digest(text);
+  platforms_.emplace(reference, parse_platform(text, path));
 }
 
 ProblemOutcome SweepInputs::problem(const Question& question) const {
   const auto trace = traces_.find(question.trace);
-  const ReadFile& platform = platforms_.at(question.platform);
-  return problem_of(
-      question,
-      trace == traces_.end() ? load_model(question.trace) : parse_trace(trace->second.text, trace->second.path),
-      parse_platform(platform.text, platform.path));
-}
-
-Json SweepInputs::digests() const {
-  Json inputs = Json::object();
-  for (const auto* files : {&traces_, &platforms_}) {
-    for (const auto& [reference, file] : *files) inputs[reference] = digest(file.text);
-  }
-  return inputs;
+  return problem_of(question, trace == traces_.end() ? load_model(question.trace) : trace->second,
+                    platforms_.at(question.platform));
 }
 
 }  // namespace plimsoll

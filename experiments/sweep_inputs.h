@@ -1,6 +1,6 @@
 #pragma once
-// The files that an experiment names, read once, before anything runs: what workers use is what the manifest's digests
-// are of, whatever happens to the files meanwhile.
+// The traces and platforms that an experiment names, read and understood once, before anything runs: what workers use
+// is what the manifest's digests are of, whatever happens to the files meanwhile.
 
 #include <map>
 #include <string>
@@ -13,21 +13,23 @@ namespace plimsoll {
 
 class SweepInputs {
  public:
-  /// Throws InputError where a trace or platform of the experiment is neither a file nor a shipped name, or a file
-  /// cannot be read.
-  explicit SweepInputs(const Experiment&);
+  /// Throws InputError with everything that is wrong: names of the experiment that are neither files nor shipped, with
+  /// their places in it, and files that cannot be read.
+  explicit SweepInputs(const ExperimentFile&);
 
-  /// The problem behind a question of the experiment; throws InputError where a file is wrong.
+  /// The problem behind a question of the experiment.
   ProblemOutcome problem(const Question&) const;
 
   /// A digest (FNV-1a) of each file's bytes, by the reference in the experiment.
-  Json digests() const;
+  const Json& digests() const { return digests_; }
 
  private:
-  struct ReadFile {
-    std::string path, text;
-  };
-  std::map<std::string, ReadFile> traces_, platforms_;  // by reference; not those that are made by rule
+  void read_trace(const ExperimentFile&, std::size_t);
+  void read_platform(const ExperimentFile&, std::size_t);
+
+  std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start
+  std::map<std::string, Platform> platforms_;
+  Json digests_ = Json::object();
 };
 
 }  // namespace plimsoll

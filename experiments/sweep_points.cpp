@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "experiments/build_name.h"
 #include "experiments/timeline_record.h"
 #include "sim/core/expects.h"
 #include "sim/core/lower_bounds.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
 #include "strategies/spec.h"
 
 namespace plimsoll {
@@ -30,39 +30,35 @@ CaseIndex case_at(const Experiment& e, std::size_t index) {
   return at;
 }
 
-/// The least budget of a strategy: what it answers to one that is surely too small.
-std::optional<Bytes> smallest_of(const Problem& problem, const std::string& strategy) {
-  constexpr std::optional<Bytes> nearly_nothing = Bytes{1};
-  const std::vector<PlanOutcome> outcomes =
-      plan(problem, parse_spec(strategy, "strategies"), std::span(&nearly_nothing, 1));
-  if (const Infeasible* none = std::get_if<Infeasible>(&outcomes.at(0))) return none->smallest;
-  return std::get<Plan>(outcomes[0]).peak;
-}
-
-bool begins_at_smallest(const Experiment& e) {
-  const BudgetRange* range = std::get_if<BudgetRange>(&e.memory);
-  return range != nullptr && range->from == BudgetEnd(BudgetMark::smallest);
-}
-
 Bytes resolved(const BudgetEnd& end, const CaseFacts& facts) {
   if (const Bytes* bytes = std::get_if<Bytes>(&end)) return *bytes;
+  if (const Share* share = std::get_if<Share>(&end)) {
+    if (facts.store_all) return of(*share, *facts.store_all);
+    throw InputError("memory: trace '" + facts.trace + "' on '" + facts.platform +
+                     "' has no peak of store_all to take " + written(*share) + " of");
+  }
   const std::optional<Bytes> found =
       std::get<BudgetMark>(end) == BudgetMark::smallest ? facts.smallest : facts.store_all;
   return found.value_or(facts.lower_bound_bytes);
 }
 
-std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFacts& facts) {
-  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) return *list;
-  const auto& range = std::get<BudgetRange>(e.memory);
-  const Bytes from = resolved(range.from, facts), to = resolved(range.to, facts);
-  if (from > to) {
-    throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform + "' the range begins at " +
-                     std::to_string(from.count) + " B and ends below, at " + std::to_string(to.count) + " B");
-  }
-  std::vector<std::optional<Bytes>> budgets;
-  for (const Bytes b : evenly(from, to, range.count)) budgets.emplace_back(b);
-  return budgets;
+/// What a transform changes is not the case's.
+Question question_of_case(const Experiment& e, std::size_t case_index) {
+  Question question = question_of(e, case_index * e.strategies.size());
+  question.strategy.clear();
+  return question;
 }
+
+/// How every record begins.
+Json head_of(const Experiment& e, std::size_t group, std::size_t place) {
+  return {{"point", group * budgets(e) + place}, {"case", group / e.strategies.size()}, {"build", build_name()}};
+}
+
+BudgetEnd end_of(const std::variant<Bytes, Share>& budget) {
+  return std::visit([](auto end) { return BudgetEnd(end); }, budget);
+}
+
+}  // namespace
 
 Json or_null(const std::optional<Bytes>& bytes) {
   return bytes ? Json(bytes->count) : Json(nullptr);
@@ -73,8 +69,6 @@ std::optional<Bytes> maybe_bytes(const Json& json) {
   return Bytes{json.get<std::int64_t>()};
 }
 
-}  // namespace
-
 std::size_t cases(const Experiment& e) {
   return e.traces.size() * e.platforms.size() * e.micro_batches.size() * e.optimizers.size();
 }
@@ -83,6 +77,29 @@ std::size_t groups(const Experiment& e) {
 }
 std::size_t points(const Experiment& e) {
   return groups(e) * budgets(e);
+}
+
+bool begins_at_smallest(const Experiment& e) {
+  const BudgetRange* range = std::get_if<BudgetRange>(&e.memory);
+  return range != nullptr && range->from == BudgetEnd(BudgetMark::smallest);
+}
+
+std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFacts& facts) {
+  std::vector<std::optional<Bytes>> budgets;
+  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) {
+    for (const BudgetList::value_type& each : *list) {
+      budgets.push_back(each ? std::optional(resolved(end_of(*each), facts)) : std::nullopt);
+    }
+    return budgets;
+  }
+  const auto& range = std::get<BudgetRange>(e.memory);
+  const Bytes from = resolved(range.from, facts), to = resolved(range.to, facts);
+  if (from > to) {
+    throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform + "' the range begins at " +
+                     std::to_string(from.count) + " B and ends below, at " + std::to_string(to.count) + " B");
+  }
+  for (const Bytes b : evenly(from, to, range.count)) budgets.emplace_back(b);
+  return budgets;
 }
 
 std::vector<std::size_t> groups_of(const Experiment& e, Shard shard) {
@@ -105,35 +122,31 @@ Question question_of(const Experiment& e, std::size_t group) {
 }
 
 CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index) {
-  Question question = question_of(e, case_index * e.strategies.size());
-  question.strategy.clear();  // what a transform changes is not the case's
+  const Question question = question_of_case(e, case_index);
   for (const std::string& strategy : e.strategies) parse_spec(strategy, "strategies");
   const ProblemOutcome made = inputs.problem(question);
   if (const std::string* why = std::get_if<std::string>(&made)) return impossible_case(e, case_index, *why);
   const Problem& problem = std::get<Problem>(made);
   const LowerBounds bounds = lower_bounds(problem, 1);
-  CaseFacts facts{.trace = question.trace,
-                  .platform = question.platform,
-                  .model = problem.graph.name,
-                  .machine = problem.platform.name,
-                  .micro_batches = question.micro_batches,
-                  .optimizer = std::string(written(question.optimizer)),
-                  .times_rescaled = problem.times_rescaled,
-                  .capacity = budget_of(problem, DeviceId{0}),
-                  .store_all = smallest_of(problem, "store_all"),
-                  .smallest = {},
-                  .lower_bound_bytes = bounds.memory,
-                  .lower_bound = bounds.time(),
-                  .budgets = {},
-                  .impossible = {}};
-  if (begins_at_smallest(e)) {
-    for (const std::string& strategy : e.strategies) {
-      const std::optional<Bytes> least = smallest_of(problem, strategy);
-      if (least && (!facts.smallest || *least < *facts.smallest)) facts.smallest = least;
-    }
-  }
-  facts.budgets = budgets_of(e, facts);
-  return facts;
+  return {.trace = question.trace,
+          .platform = question.platform,
+          .model = problem.graph.name,
+          .machine = problem.platform.name,
+          .micro_batches = question.micro_batches,
+          .optimizer = std::string(written(question.optimizer)),
+          .times_rescaled = problem.times_rescaled,
+          .capacity = budget_of(problem, DeviceId{0}),
+          .store_all = smallest_feasible(problem, "store_all"),
+          .smallest = {},
+          .lower_bound_bytes = bounds.memory,
+          .lower_bound = bounds.time(),
+          .budgets = {},
+          .impossible = {}};
+}
+
+std::optional<Bytes> smallest_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index,
+                                 const std::string& strategy) {
+  return smallest_feasible(std::get<Problem>(inputs.problem(question_of_case(e, case_index))), strategy);
 }
 
 CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std::string& reason) {
@@ -145,8 +158,13 @@ CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std
                   .micro_batches = question.micro_batches,
                   .optimizer = std::string(written(question.optimizer)),
                   .impossible = reason};
-  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) facts.budgets = *list;
   facts.budgets.resize(budgets(e));
+  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) {
+    for (std::size_t b = 0; b < list->size(); ++b) {
+      if (!(*list)[b]) continue;
+      if (const Bytes* bytes = std::get_if<Bytes>(&*(*list)[b])) facts.budgets[b] = *bytes;
+    }
+  }
   return facts;
 }
 
@@ -191,7 +209,7 @@ CaseFacts case_facts(const Json& json) {
 
 Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place, std::optional<Bytes> budget,
                       const std::string& reason) {
-  Json json{{"point", group * budgets(e) + place}, {"case", group / e.strategies.size()}};
+  Json json = head_of(e, group, place);
   json.update(unanswered_json(question_of(e, group), budget, reason));
   return json;
 }
@@ -206,15 +224,12 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
   const Problem& problem = std::get<Problem>(made);
   std::vector<std::optional<Bytes>> asked;
   for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
-  const std::vector<Answer> answers = answer(question, problem, asked);
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    Json json{{"point", group * all_budgets.size() + wanted[i]}, {"case", group / e.strategies.size()}};
-    json.update(to_json(question, problem, answers[i]));
-    if (e.timelines && answers[i].feasible) {
-      json["timeline"] = timeline_record(problem, *answers[i].schedule, *answers[i].timeline);
-    }
+  answer(question, problem, asked, [&](std::size_t place, const Answer& each) {
+    Json json = head_of(e, group, wanted[place]);
+    json.update(to_json(question, problem, each));
+    if (e.timelines && each.feasible) json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);
     record(json);
-  }
+  });
 }
 
 std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {

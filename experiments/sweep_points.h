@@ -42,15 +42,29 @@ struct CaseFacts {
   std::optional<Bytes> smallest;   ///< the least feasible budget of the strategies, if a range begins there
   Bytes lower_bound_bytes;
   Seconds lower_bound;
-  std::vector<std::optional<Bytes>> budgets;
-  std::string impossible;  ///< why there are no answers; then all the rest is unknown
+  std::vector<std::optional<Bytes>> budgets;  ///< empty: not known yet
+  std::string impossible;                     ///< why there are no answers; then all the rest is unknown
 };
 
-/// Throws InputError where some trace, platform or strategy of the case is wrong.
+/// Whether budgets begin at the least one of some strategy.
+bool begins_at_smallest(const Experiment&);
+
+/// All but `smallest` and `budgets`, which come of other plans. Throws InputError where some strategy is wrong.
 CaseFacts facts_of(const Experiment&, const SweepInputs&, std::size_t case_index);
+
+/// The least budget of a strategy for a case that is possible; nothing where it cannot tell.
+std::optional<Bytes> smallest_of(const Experiment&, const SweepInputs&, std::size_t case_index,
+                                 const std::string& strategy);
+
+/// The budgets of a case by all else that is known of it. Throws InputError where a range ends before it begins.
+std::vector<std::optional<Bytes>> budgets_of(const Experiment&, const CaseFacts&);
 
 /// What is known of a case that has no problem, or whose facts are not to be had within the experiment's limits.
 CaseFacts impossible_case(const Experiment&, std::size_t case_index, const std::string& reason);
+
+/// Bytes, or null.
+Json or_null(const std::optional<Bytes>&);
+std::optional<Bytes> maybe_bytes(const Json&);
 
 Json to_json(const CaseFacts&);
 CaseFacts case_facts(const Json&);

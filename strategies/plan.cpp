@@ -152,23 +152,33 @@ std::vector<TapeOutcome> judged_tapes_of_passes(const PartTask& task, std::span<
   return tapes_of_passes(task, passes, budgets);
 }
 
+TapePlans tape_plans(const Problem& problem, std::span<const Pass> passes,
+                     std::span<const std::optional<Bytes>> budgets) {
+  EXPECTS(!passes.empty() && !must_be_transformed(problem, passes));
+  TapePlans plans{one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()), {}};
+  plans.outcomes = judged_tapes_of_passes({problem, plans.partition, PartId{0}, 1}, memory_passes(passes), budgets);
+  return plans;
+}
+
+Plan plan_of(const Problem& problem, const TapePlans& plans, const PlannedTape& tape, std::optional<Bytes> budget) {
+  Plan made{
+      lowered(problem, plans.partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note, tape.candidates};
+  made.schedule.budget = budget;
+  return made;
+}
+
 std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
                               std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(!passes.empty());
   if (must_be_transformed(problem, passes)) return plan(transformed(problem, passes), passes, budgets);
-  const std::vector<Pass> memory = memory_passes(passes);
-  const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
-  const std::vector<TapeOutcome> tapes = judged_tapes_of_passes({problem, partition, PartId{0}, 1}, memory, budgets);
+  const TapePlans plans = tape_plans(problem, passes, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
-    if (const Infeasible* none = std::get_if<Infeasible>(&tapes[b])) {
+    if (const Infeasible* none = std::get_if<Infeasible>(&plans.outcomes[b])) {
       outcomes.emplace_back(*none);
-      continue;
+    } else {
+      outcomes.emplace_back(plan_of(problem, plans, std::get<PlannedTape>(plans.outcomes[b]), budgets[b]));
     }
-    const auto& tape = std::get<PlannedTape>(tapes[b]);
-    Plan made{lowered(problem, partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note, tape.candidates};
-    made.schedule.budget = budgets[b];
-    outcomes.emplace_back(std::move(made));
   }
   return outcomes;
 }

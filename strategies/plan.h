@@ -29,6 +29,18 @@ using PlanOutcome = std::variant<Plan, Infeasible>;
 /// it.
 Problem transformed(const Problem&, std::span<const Pass>);
 
+/// Tapes for every budget, which plan_of makes a schedule of one at a time.
+struct TapePlans {
+  Partition partition;
+  std::vector<TapeOutcome> outcomes;  ///< one a budget, in order
+};
+
+/// For a problem that the transforms among the passes have changed. Throws as plan does.
+TapePlans tape_plans(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
+
+/// The plan of a tape of these.
+Plan plan_of(const Problem&, const TapePlans&, const PlannedTape&, std::optional<Bytes> budget);
+
 /// One outcome a budget, in order; unset: unlimited. Throws InputError where a strategy cannot treat the problem at all
 /// (a chain strategy on a graph, a platform without a route that a copy needs).
 std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);

@@ -103,7 +103,8 @@ class Judge {
   void judge_compute(StepId s);
   /// The network's input appears where its first reader allocates it, once in every memory.
   void load_input(StepId s, const Op& op);
-  void judge_input(StepId s, TensorId t, const std::vector<BufferId>& given, std::size_t readable);
+  /// Of the buffers in `given_`.
+  void judge_input(StepId s, TensorId t);
   bool step_is_update(StepId s) const;
   void judge_outputs(StepId s, const Op& op);
   void judge_filled(StepId s, const Op& op);
@@ -160,13 +161,15 @@ class Judge {
   std::optional<HappensBefore> before_;
   std::vector<Held> held_;  // by buffer
   std::unordered_map<Place, Occupants, PlaceHash> places_;
-  std::vector<std::size_t> first_run_;                 // by op: index into ran_ of its first run
-  std::vector<std::uint32_t> ran_;                     // by run of an op: how often it was made
-  std::vector<std::vector<OpId>> makers_;              // by tensor: who makes a parameter gradient
-  std::set<std::pair<TensorId, std::uint32_t>> used_;  // by an update (.., replica)
-  std::vector<Callers> callers_;                       // by device
-  std::vector<Exchange> exchanges_;                    // by collective
-  std::vector<std::optional<MemoryId>> hosts_;         // by device; only those with streams
+  std::vector<std::size_t> first_run_;                         // by op: index into ran_ of its first run
+  std::vector<std::uint32_t> ran_;                             // by run of an op: how often it was made
+  std::vector<std::vector<OpId>> makers_;                      // by tensor: who makes a parameter gradient
+  std::set<std::pair<TensorId, std::uint32_t>> used_;          // by an update (.., replica)
+  std::vector<Callers> callers_;                               // by device
+  std::vector<Exchange> exchanges_;                            // by collective
+  std::vector<std::optional<MemoryId>> hosts_;                 // by device; only those with streams
+  std::vector<BufferId> given_;                                // what the compute step reads, writes and allocates
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // of an input, in those: offsets and lengths
   std::map<Endpoints, std::optional<Route>> routes_;
   RouteFinder route_finder_;
 };

@@ -1,6 +1,8 @@
 // Compute steps: an op reads exactly the values it needs and fills exactly what it makes.
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "sim/core/judge.h"
 
@@ -9,16 +11,15 @@ namespace plimsoll {
 void Judge::judge_compute(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
-  std::vector<BufferId> given;
+  given_.clear();
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
       if (schedule_[b].memory != own_memory(step)) report(Rule::wrong_place, s, b, "computes on another memory's");
-      given.push_back(b);
+      given_.push_back(b);
     }
   }
-  const std::size_t readable = step.reads.count + step.writes.count;
   load_input(s, op);
-  for (const TensorId t : op.inputs) judge_input(s, t, given, readable);
+  for (const TensorId t : op.inputs) judge_input(s, t);
   judge_outputs(s, op);
   const std::uint32_t times = ++ran_[run_of(step)];
   if (times > 1 && (op.phase == Phase::update || !op.recomputable)) {
@@ -43,14 +44,15 @@ void Judge::load_input(StepId s, const Op& op) {
   }
 }
 
-void Judge::judge_input(StepId s, TensorId t, const std::vector<BufferId>& given, std::size_t readable) {
+void Judge::judge_input(StepId s, TensorId t) {
   const Step& step = schedule_[s];
-  const std::string name = "'" + graph_[t].name + "'";
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  const std::size_t readable = step.reads.count + step.writes.count;
+  const auto name = [&] { return "'" + graph_[t].name + "'"; };
+  ranges_.clear();
   std::optional<BufferId> wrong;
-  std::string why;
-  for (std::size_t g = 0; g < given.size(); ++g) {
-    const BufferId b = given[g];
+  std::string_view why;
+  for (std::size_t g = 0; g < given_.size(); ++g) {
+    const BufferId b = given_[g];
     const Buffer& buffer = schedule_[b];
     if (graph_[buffer.tensor].storage != graph_[t].storage) continue;
     if (g >= readable && graph_[t].kind != TensorKind::input) continue;
@@ -71,21 +73,22 @@ void Judge::judge_input(StepId s, TensorId t, const std::vector<BufferId>& given
         report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
       }
       if (step_is_update(s)) used_.insert({t, step.replica});
-      ranges.emplace_back(buffer.range_offset.count, buffer.range_length.count);
+      ranges_.emplace_back(buffer.range_offset.count, buffer.range_length.count);
     }
   }
-  if (ranges.empty() && wrong) {
-    return report(Rule::wrong_value, s, wrong, text(s) + " needs " + name + " but reads " + text(*wrong) + " " + why);
+  if (ranges_.empty() && wrong) {
+    return report(Rule::wrong_value, s, wrong,
+                  text(s) + " needs " + name() + " but reads " + text(*wrong) + " " + std::string(why));
   }
-  if (ranges.empty()) return report(Rule::missing_input, s, text(s) + " does not read " + name + ", which it needs");
-  std::ranges::sort(ranges);
+  if (ranges_.empty()) return report(Rule::missing_input, s, text(s) + " does not read " + name() + ", which it needs");
+  std::ranges::sort(ranges_);
   std::int64_t covered = 0;
-  for (const auto& [offset, length] : ranges) {
+  for (const auto& [offset, length] : ranges_) {
     if (offset <= covered) covered = std::max(covered, offset + length);
   }
   if (covered < graph_[t].bytes.count) {
     report(Rule::missing_input, s,
-           text(s) + " reads only a part of " + name + ": bytes from " + std::to_string(covered) + " on are missing");
+           text(s) + " reads only a part of " + name() + ": bytes from " + std::to_string(covered) + " on are missing");
   }
 }
 
@@ -96,8 +99,6 @@ bool Judge::step_is_update(StepId s) const {
 void Judge::judge_outputs(StepId s, const Op& op) {
   const Step& step = schedule_[s];
   const auto writes = schedule_.buffers_in(step.writes);
-  std::vector<TensorId> made = op.outputs;
-  made.insert(made.end(), op.mutates.begin(), op.mutates.end());
   for (const auto list : {writes, schedule_.buffers_in(step.allocates)}) {
     for (const BufferId b : list) {
       const Buffer& buffer = schedule_[b];
@@ -105,7 +106,7 @@ void Judge::judge_outputs(StepId s, const Op& op) {
       const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !held_[b.index].makers.empty() &&
                          held_[b.index].makers.front() == s;
       if (loads) continue;
-      if (std::ranges::none_of(made, of_buffer)) {
+      if (std::ranges::none_of(op.outputs, of_buffer) && std::ranges::none_of(op.mutates, of_buffer)) {
         report(Rule::wrong_output, s, b, "does not make, but fills");
         continue;
       }
@@ -162,7 +163,7 @@ void Judge::fill_output(StepId s, const Op& op, BufferId b) {
   }
   const TensorKind kind = graph_[buffer.tensor].kind;
   if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
-  Held& held = fill(s, b, tensors);
+  Held& held = fill(s, b, std::move(tensors));
   const bool changed = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
   if (changed && ++held.version > 1) report(Rule::repeated, s, b, "updates again");
   if (kind == TensorKind::parameter_gradient && !held.sums.add(contribution(step, buffer.tensor))) {

@@ -1,6 +1,7 @@
 #include "sim/core/live_copies.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/core/expects.h"
 
@@ -103,13 +104,13 @@ Copy& LiveCopies::read(TensorId t, const CopyKey& k, bool changes, NewStep& step
 
 // --- steps
 
-StepId LiveCopies::add(const NewStep& step, StreamKind kind) {
+StepId LiveCopies::add(NewStep step, StreamKind kind) {
   streams_.push_back({step.stream, kind});
-  return builder_.add(step);
+  return builder_.add(std::move(step));
 }
 
-StepId LiveCopies::add_compute(const NewStep& step, DeviceId device) {
-  const StepId issued = add(step, StreamKind::compute);
+StepId LiveCopies::add_compute(NewStep step, DeviceId device) {
+  const StepId issued = add(std::move(step), StreamKind::compute);
   last_compute_[device.index] = issued;
   return issued;
 }

@@ -86,8 +86,8 @@ class LiveCopies {
   void drop(const CopyKey&, DeviceId);
 
   StreamId stream(DeviceId device, StreamKind kind) { return builder_.stream(device, kind); }
-  StepId add(const NewStep&, StreamKind);
-  StepId add_compute(const NewStep&, DeviceId);
+  StepId add(NewStep, StreamKind);
+  StepId add_compute(NewStep, DeviceId);
   void wait(StepId step, StepId earlier) { builder_.wait(step, earlier); }
   Bytes bytes_of(const Copy& copy) const { return builder_[copy.buffer].bytes; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "sim/core/expects.h"
 #include "sim/core/gradient_owners.h"
@@ -229,8 +230,12 @@ class Lowering {
     step.replica = here.replica;
     step.work.seconds = duration_on(problem_, id, here.device, saving, action.implementation);
     step.waits = copies_.take_waits(here.device);
+    step.reads.reserve(op.inputs.size());
+    step.allocates.reserve(op.outputs.size());
+    step.waits.reserve(step.waits.size() + op.inputs.size() + op.outputs.size());
 
     std::vector<Copy*> used;
+    used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
       CopyKey k = copies_.key(t, micro_batch, here.replica, memory);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
@@ -260,7 +265,7 @@ class Lowering {
     for (const Copy* copy : used) {
       if (copy->maker) step.waits.push_back(*copy->maker);
     }
-    const StepId issued = copies_.add_compute(step, here.device);
+    const StepId issued = copies_.add_compute(std::move(step), here.device);
     for (Copy* copy : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);

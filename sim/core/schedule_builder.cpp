@@ -51,7 +51,7 @@ CollectiveId ScheduleBuilder::collective(Collective collective) {
   return id_at<CollectiveId>(schedule_.collectives.size() - 1);
 }
 
-StepId ScheduleBuilder::add(const NewStep& step) {
+StepId ScheduleBuilder::add(NewStep step) {
   const auto id = id_at<StepId>(pending_.size());
   EXPECTS(step.stream.index < schedule_.streams.size());
   EXPECTS(std::ranges::all_of(step.waits, [id](StepId wait) { return wait < id; }));
@@ -60,7 +60,7 @@ StepId ScheduleBuilder::add(const NewStep& step) {
     life_[buffer.index] = Life::live;
     born_[buffer.index] = id.index;
   }
-  pending_.push_back({step, {}});
+  pending_.push_back({std::move(step), {}});
   return id;
 }
 

@@ -44,7 +44,7 @@ class ScheduleBuilder {
   CollectiveId collective(Collective);
 
   /// Issues a step.
-  StepId add(const NewStep&);
+  StepId add(NewStep);
 
   /// Lets `buffer` die when `step` finishes; `step` may have been issued before now.
   void free_after(StepId step, BufferId buffer);

@@ -390,6 +390,17 @@ Program flatten(const Schedule& schedule, const Platform& platform) {
   return Flattener(schedule, platform).flatten();
 }
 
+bool is_anything_shared(const Program& program) {
+  const auto is_slowed_down = [&](std::uint32_t device) {
+    const std::span<const double> speeds = program.speeds_of(device);
+    return std::ranges::any_of(speeds, [&](double speed) { return speed != speeds.front(); });
+  };
+  return std::ranges::any_of(program.steps, [&](const ProgramStep& step) {
+    if (step.kind == StepClass::transfer) return step.bytes > 0;
+    return step.kind == StepClass::kernel && !step.is_instant() && is_slowed_down(program.streams[step.stream].device);
+  });
+}
+
 std::vector<MemoryId> memories_that_may_bind(const Schedule& schedule, const Platform& platform) {
   Flattener flattener(schedule, platform);
   flattener.flatten();

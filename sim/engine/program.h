@@ -109,6 +109,10 @@ struct Program {
   }
 };
 
+/// Whether how long some step takes depends on what else runs: flows over links that others use, kernels on a device
+/// that transfers slow down. Where it is not, every engine has the same known dates.
+bool is_anything_shared(const Program&);
+
 /// Throws EngineError where the platform has no route for a transfer, or fewer compute streams on a device than the
 /// schedule uses there.
 Program flatten(const Schedule&, const Platform&);

@@ -63,6 +63,8 @@ std::string why_stopped(MilpResult::End, const MilpLimits&);
 /// `start` may be empty: a solution to begin with (values of whole variables suffice).
 MilpResult solve_milp(const LinearProgram&, std::span<const double> start, const MilpLimits&);
 
+class Simplex;
+
 /// The program without whole numbers, for several right-hand sides in a row: each begins where the last one ended.
 class Relaxation {
  public:
@@ -77,8 +79,7 @@ class Relaxation {
   std::optional<std::vector<double>> solve();
 
  private:
-  struct Solver;
-  std::unique_ptr<Solver> solver_;
+  std::unique_ptr<Simplex> simplex_;
 };
 
 }  // namespace plimsoll

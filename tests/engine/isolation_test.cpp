@@ -2,11 +2,17 @@
 
 #include <catch2/catch.hpp>
 
+#include <dlfcn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,7 +20,9 @@
 #include "sim/core/expects.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/isolated_run.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/engine/simgrid/simgrid_run.h"
 #include "tests/engine/engines.h"
 #include "tests/engine/small_platform.h"
 #include "tests/generate/random_schedule.h"
@@ -32,11 +40,67 @@ RandomSchedule some_schedule(std::uint64_t seed) {
   return random_schedule({.seed = seed, .most_devices = 8, .most_steps = 300});
 }
 
-/// Takes so long that its process can be interrupted.
+/// Takes SimGrid so long that its process can be interrupted.
 Schedule long_schedule() {
   Steps steps;
   for (int s = 0; s < 300'000; ++s) steps.compute(0, 1);
   return steps.builder.finish();
+}
+
+/// On which kernels are SimGrid's.
+Platform slowed_platform() {
+  return PlatformBuilder(1).slow_down(0, {1, 1.5});
+}
+
+/// By SimGrid, in a process of its own, whatever is shared.
+Timeline isolated(const Program& program) {
+  SharedMemory memory;
+  run_isolated(program, memory);
+  return read_timeline(memory, program.step_count(), program.resident.size());
+}
+
+/// Two devices that share a half-duplex uplink, one of them slowed down by copies; every seed has other durations.
+RandomSchedule sharing_schedule(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto seconds = [&] { return static_cast<double>(random() % 1000 + 1) / 7; };
+  Steps steps;
+  std::vector<StepId> last;
+  for (std::uint32_t device = 0; device < 2; ++device) {  // streams and routes in the same order for all seeds
+    steps.compute(device, 1);
+    steps.copy(device, StreamKind::device_to_host, device, 2, 1000);
+    steps.copy(device, StreamKind::host_to_device, 2, device, 1000);
+  }
+  for (int s = 0; s < 60; ++s) {
+    const auto device = static_cast<std::uint32_t>(random() % 2);
+    std::vector<StepId> waits;
+    if (!last.empty() && random() % 2 == 0) waits.push_back(last[random() % last.size()]);
+    const std::int64_t bytes = 700 + static_cast<std::int64_t>(random() % 300);
+    const bool out = random() % 2 == 0;
+    const auto kind = out ? StreamKind::device_to_host : StreamKind::host_to_device;
+    last.push_back(s % 3 == 0 ? steps.compute(device, seconds(), waits)
+                              : steps.copy(device, kind, out ? device : 2, out ? 2 : device, bytes, waits));
+  }
+  const Platform platform =
+      PlatformBuilder(2, 1, 1).link(0, 3, 40, 0.5).link(1, 3, 30, 0.25).link(3, 2, 35, 0, false).slow_down(0, {1, 1.5});
+  return {platform, steps.builder.finish()};
+}
+
+/// Whether this version of SimGrid exports its clock.
+bool clock_can_be_set_back() {
+  simgrid();
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/libsimgrid.so") == std::string::npos) continue;
+    void* const library = dlopen(line.substr(line.find('/')).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    return library != nullptr && dlsym(library, "_ZN8simgrid6kernel10EngineImpl4now_E") != nullptr;
+  }
+  return false;
+}
+
+/// The processes that a process has forked and that are still there.
+std::vector<int> children_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/task/" + process + "/children");
+  return {std::istream_iterator<int>(file), {}};
 }
 
 }  // namespace
@@ -59,6 +123,45 @@ TEST_CASE("a forkserver gives the bits of a simulation of its own", "[engine]") 
     CHECK(same_bits(server.simulate(random.schedule, random.platform),
                     simulate_simgrid(random.schedule, random.platform)));
   }
+}
+
+TEST_CASE("one process gives many simulations on one platform the bits of processes of their own", "[engine]") {
+  SimgridForkserver server;
+  const std::vector<int> mine = children_of(std::to_string(getpid()));
+  REQUIRE(mine.size() == 1);
+  std::set<int> simulating;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const RandomSchedule random = sharing_schedule(seed);
+    INFO("seed " << seed);
+    CHECK(same_bits(server.simulate(random.schedule, random.platform),
+                    isolated(flatten(random.schedule, random.platform))));
+    for (const int child : children_of(std::to_string(mine[0]))) simulating.insert(child);
+  }
+  CHECK(simulating.size() == (clock_can_be_set_back() ? 1 : 40));
+  // Another platform is for another process, and so is what comes after it.
+  const RandomSchedule other = some_schedule(3), again = sharing_schedule(3);
+  REQUIRE(is_anything_shared(flatten(other.schedule, other.platform)));
+  CHECK(same_bits(server.simulate(other.schedule, other.platform), isolated(flatten(other.schedule, other.platform))));
+  CHECK(same_bits(server.simulate(again.schedule, again.platform), isolated(flatten(again.schedule, again.platform))));
+}
+
+TEST_CASE("where nothing is shared SimGrid is not asked, and would give the same bits", "[engine]") {
+  std::size_t alone = 0;
+  for (std::uint64_t seed = 0; alone < 60; ++seed) {
+    REQUIRE(seed < 3000);
+    const RandomSchedule random =
+        random_schedule({.seed = seed, .most_devices = 2, .most_steps = 80, .all_scales = seed % 2 == 0});
+    const Program program = flatten(random.schedule, random.platform);
+    if (is_anything_shared(program)) continue;
+    ++alone;
+    INFO("seed " << seed);
+    CHECK(same_bits(simulate_simgrid(random.schedule, random.platform), isolated(program)));
+  }
+  rusage before{}, after{};
+  getrusage(RUSAGE_CHILDREN, &before);
+  static_cast<void>(simulate_simgrid(long_schedule(), PlatformBuilder(1)));
+  getrusage(RUSAGE_CHILDREN, &after);
+  CHECK(after.ru_minflt == before.ru_minflt);  // no process has ended
 }
 
 TEST_CASE("threads simulate at once, each with its forkserver", "[engine]") {
@@ -142,7 +245,7 @@ TEST_CASE("Ctrl-C ends the simulating process and is told apart from failure", "
       }
     }).detach();
     try {
-      static_cast<void>(simulate_simgrid(long_schedule(), PlatformBuilder(1)));
+      static_cast<void>(simulate_simgrid(long_schedule(), slowed_platform()));
     } catch (const SimulationInterrupted&) {
       _exit(3);
     } catch (...) {

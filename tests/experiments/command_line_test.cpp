@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/build_name.h"
 #include "tests/experiments/run_program.h"
 
 namespace plimsoll {
@@ -262,7 +263,39 @@ TEST_CASE("without a command, and with help, the program teaches the way", "[pro
   CHECK(plimsoll("help").exit_code == 0);
   CHECK(plimsoll("help simulate").out.find("--memory") != std::string::npos);
   CHECK(plimsoll("simulate --help").exit_code == 0);
-  CHECK(plimsoll("--version").out == "plimsoll " PLIMSOLL_VERSION "\n");
+  CHECK(plimsoll("--version").out == "plimsoll " PLIMSOLL_VERSION " (" + std::string(build_name()) + ")\n");
+}
+
+TEST_CASE("--memory may be a share of store_all's peak", "[command_line]") {
+  const std::string question = "simulate -t uniform:9 -p ideal --engine event --json -s ";
+  const auto asked = [&](const std::string& strategy_and_memory) {
+    return nlohmann::json::parse(plimsoll(question + strategy_and_memory).out);
+  };
+  const std::int64_t peak = asked("store_all")["peak_bytes"];
+  const nlohmann::json rotor = asked("rotor --memory '75 %'");
+  CHECK(rotor["memory_budget_bytes"] == (peak * 3 + 2) / 4);
+  CHECK(rotor["peak_bytes"] <= rotor["memory_budget_bytes"]);
+  CHECK(asked("store_all --memory 100%")["feasible"] == true);
+  CHECK(asked("store_all --memory 99%")["feasible"] == false);
+  CHECK(plimsoll(question + "rotor --memory 0%").err ==
+        "--memory: expected a share of the peak of store_all, above 0 % to 1000 %, such as 50 %, found '0%'\n");
+}
+
+TEST_CASE("the program runs without its late libraries until it needs one, and then names it", "[command_line]") {
+  const TemporaryFolder folder;
+  std::filesystem::copy(PLIMSOLL_PROGRAM, folder / "alone");
+  const auto alone = [&](const std::string& strategy) {
+    const std::string err = (folder / "err").string();
+    const int status =
+        std::system(((folder / "alone").string() + " simulate -t uniform:6 -p ideal --engine event -m '70 %' -s " +
+                     strategy + " >/dev/null 2>" + err)
+                        .c_str());
+    return std::pair(WEXITSTATUS(status), text_of(err));
+  };
+  CHECK(alone("rotor").first == 0);
+  const auto [exit_code, message] = alone("checkmate");
+  CHECK(exit_code == 1);
+  CHECK(message.starts_with("libplimsoll_coin.so belongs beside the program: "));
 }
 
 }  // namespace

@@ -144,5 +144,55 @@ TEST_CASE("a sweep survives every fault of its disk", "[sweep]") {
   }
 }
 
+TEST_CASE("a sweep of an experiment that has grown survives every fault of its disk", "[sweep]") {
+  const auto write = [](const fs::path& folder, const std::string& strategies, const std::string& memory) {
+    write_text_file(
+        folder / "e.yaml",
+        "format: plimsoll.experiment.v1\nname: small\ntraces: ['uniform:6']\nplatforms: ideal\nstrategies: [" +
+            strategies + "]\nmemory: [" + memory + "]\nengine: event\n");
+  };
+  const auto grow = [&](const fs::path& folder) { write(folder, "chen_sqrt, store_all, rotor", "5 kB, 1 MB, 10 kB"); };
+  const TemporaryFolder before, fresh, counted;
+  FaultyDisk fine(Fault::none, -1);
+  write(before.path, "store_all, rotor", "10 kB, 1 MB, 20 kB");  // one of the budgets goes, too
+  REQUIRE(run_in_child(before.path, false, fine) == 0);
+  grow(fresh.path);
+  REQUIRE(run_in_child(fresh.path, false, fine) == 0);
+  const std::string whole = rows_of(fresh.path);
+  fs::copy(before.path, counted.path, fs::copy_options::recursive);
+  grow(counted.path);
+  FaultyDisk counting(Fault::none, -1);
+  REQUIRE(sweep({.experiment = counted / "e.yaml",
+                 .folder = counted / "out",
+                 .jobs = 1,
+                 .resume = true,
+                 .shard = {},
+                 .command_line = "plimsoll sweep",
+                 .disk = &counting}) == 0);
+  REQUIRE(rows_of(counted.path) == whole);
+  REQUIRE(counting.calls() >= 5 + 5 * 3);  // five rows; what is set aside, the rest, the sorted results, two manifests
+
+  const Fault fault = GENERATE(Fault::no_space, Fault::half_a_write, Fault::killed_before, Fault::killed_after);
+  for (int at = 0; at < counting.calls(); ++at) {
+    INFO("fault " << static_cast<int>(fault) << " in call " << at);
+    const TemporaryFolder folder;
+    fs::copy(before.path, folder.path, fs::copy_options::recursive);
+    grow(folder.path);
+    FaultyDisk faulty(fault, at);
+    run_in_child(folder.path, true, faulty);
+    REQUIRE(run_in_child(folder.path, true, fine) == 0);
+    CHECK(rows_of(folder.path) == whole);
+    // What was there is there, by how long it took: as a result, or aside.
+    std::string there;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder / "out")) {
+      if (entry.path().filename().string().starts_with("results.")) there += read_text_file(entry.path());
+    }
+    for (const auto& [point, text] : read_sweep(before / "out").records) {
+      const std::string measured = text.substr(text.find("\"solve_s\""));
+      CHECK(there.find(measured) != std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <sstream>
 #include <string>
 
 #include "experiments/experiment_file.h"
@@ -359,14 +360,77 @@ TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep]")
 
 TEST_CASE("a case that is wrong stops a sweep before anything runs, and may then be corrected", "[sweep]") {
   const TemporaryFolder folder;
-  write_text_file(folder / "e.yaml", std::regex_replace(small_experiment, std::regex("ideal"), "ideel"));
-  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out") ==
-        "no file and no shipped platform is called 'ideel'; did you mean 'ideal'? (plimsoll list platforms)");
-  write_text_file(folder / "e.yaml", std::regex_replace(small_experiment, std::regex("uniform:6"), "uniform:0"));
-  CHECK(run(folder / "e.yaml", folder / "out") == 2);
-  CHECK(read_sweep(folder / "out").records.empty());
+  const std::string file = (folder / "e.yaml").string();
+  write_text_file(file, std::regex_replace(small_experiment, std::regex("ideal"), "ideel"));
+  CHECK(complaint_of_sweep(file, folder / "out") ==
+        file +
+            ":4:13: platforms[0]: no file and no shipped platform is called 'ideel'; did you mean 'ideal'? (plimsoll "
+            "list platforms)");
+  write_text_file(file, std::regex_replace(small_experiment, std::regex("uniform:6"), "uniform:0"));
+  CHECK(complaint_of_sweep(file, folder / "out").starts_with(file + ":3:10: traces[0]: "));
+  CHECK(!fs::exists(folder / "out"));
+  write_text_file(file, std::regex_replace(small_experiment, std::regex("platforms: \\[ideal\\]"),
+                                           "platforms: [ideel, ideal, missing/p.yaml]"));
+  const std::string both = complaint_of_sweep(file, folder / "out");
+  CHECK(both.find(file + ":4:13: platforms[0]: ") == 0);
+  CHECK(both.find("\n" + file + ":4:27: platforms[2]: ") != std::string::npos);
   write_text_file(folder / "e.yaml", small_experiment);
   CHECK(run(folder / "e.yaml", folder / "out") == 0);
+}
+
+TEST_CASE("every name and file is looked at before anything is planned, and a dry run does no more", "[sweep]") {
+  const TemporaryFolder folder;
+  write_text_file(folder / "bad.yaml", "format: plimsoll.platform.v1\nname: p\nsource: none\ndevices: none\n");
+  // Planning this would take minutes.
+  const std::string slow =
+      "format: plimsoll.experiment.v1\nname: slow\ntraces: ['random:stages=900,seed=1', 'uniform:6']\n"
+      "platforms: [ideal, PLATFORM]\nstrategies: [store_all, 'rotor(slots=exact)']\nmicro_batches: [1, 2]\n"
+      "memory: {from: smallest, to: store_all, count: 5}\n";
+  const auto asked_for = [&](const std::string& platform) {
+    write_text_file(folder / "e.yaml", std::regex_replace(slow, std::regex("PLATFORM"), platform));
+    std::ostringstream out;
+    list_sweep(folder / "e.yaml", {}, out);
+    return out.str();
+  };
+  const std::string listed = asked_for("h200");
+  CHECK(listed.starts_with(
+      "       0 to 4         random:stages=900,seed=1 on ideal  store_all  5 budgets from smallest to "
+      "store_all\n       5 to 9         random:stages=900,seed=1 on ideal  rotor(slots=exact)  5 "));
+  CHECK(listed.find("      10 to 14        random:stages=900,seed=1 on ideal, 2 micro-batches  store_all") !=
+        std::string::npos);
+  CHECK(listed.ends_with("slow: 80 points in 16 groups\n"));
+  CHECK_THROWS_WITH(asked_for("bad.yaml"),
+                    (folder / "bad.yaml").string() + ":4:10: devices: expected a list, found 'none'");
+  CHECK_THROWS_AS(asked_for("h2000"), InputError);
+  CHECK_THROWS_AS(run(folder / "e.yaml", folder / "out"), InputError);
+  CHECK(!fs::exists(folder / "out"));
+}
+
+TEST_CASE("budgets may be shares of the peak of store_all", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string head =
+      "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6', 'uniform:9']\nplatforms: ideal\n"
+      "strategies: [store_all, rotor]\nengine: event\n";
+  write_text_file(folder / "e.yaml", head + "memory: [50 %, 100 %, 62.5%, 1 GB]\n");
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  const SweepContents listed = read_sweep(folder / "out");
+  for (const auto& [index, facts] : listed.cases) {
+    const std::int64_t peak = facts.store_all->count;
+    CHECK(facts.budgets == std::vector<std::optional<Bytes>>{Bytes{(peak + 1) / 2}, Bytes{peak},
+                                                             Bytes{(peak * 5 + 4) / 8}, Bytes{1'000'000'000}});
+  }
+  CHECK(Json::parse(listed.records.at(1))["peak_bytes"] == listed.cases.at(0).store_all->count);
+  CHECK(Json::parse(listed.records.at(0))["feasible"] == false);
+  write_text_file(folder / "e.yaml", head + "memory: {from: 50 %, to: store_all, count: 3}\n");
+  REQUIRE(run(folder / "e.yaml", folder / "range") == 0);
+  const std::vector<std::optional<Bytes>> budgets = read_sweep(folder / "range").cases.at(0).budgets;
+  CHECK(budgets.front() == listed.cases.at(0).budgets[0]);
+  CHECK(budgets.back() == listed.cases.at(0).store_all);
+  const std::string expected = ": expected a share of the peak of store_all, above 0 % to 1000 %, such as 50 %, found ";
+  CHECK(complaint(head + "memory: [x %, 50 %, 50.0 %, 2000 %]\n") ==
+        "x.yaml:7:10: memory[0]" + expected + "'x %'\nx.yaml:7:21: memory[2]: is listed twice, found '50.0 %'\n" +
+            "x.yaml:7:29: memory[3]" + expected + "'2000 %'");
+  CHECK(complaint(head + "memory: {from: 70 %, to: 60 %, count: 3}\n") == "x.yaml:7:9: memory: from is larger than to");
 }
 
 TEST_CASE("a sweep that is interrupted keeps what is finished and leaves with 130", "[sweep]") {

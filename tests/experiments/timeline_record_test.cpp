@@ -111,7 +111,7 @@ TEST_CASE("a sweep keeps timelines where it is asked to, and the report shows th
 TEST_CASE("a case's facts are those of the whole model, a record's bounds those of what its transform leaves",
           "[timelines]") {
   Experiment experiment = parse_experiment(experiment_text, "x.yaml");
-  const SweepInputs inputs(experiment);
+  const SweepInputs inputs({experiment, "x.yaml", ""});
   const CaseFacts plain = facts_of(experiment, inputs, 0);
   experiment.strategies = {"sparse_update(train=last:2)", "store_all"};
   const CaseFacts transformed_first = facts_of(experiment, inputs, 0);

@@ -22,7 +22,7 @@ const std::map<std::string, std::set<std::string>> may_include{
     {"sim/memory", {"sim/memory", "sim/core"}},
     {"sim/engine", {"sim/engine", "sim/core"}},
     {"sim/engine/event", {"sim/engine/event", "sim/engine", "sim/core"}},
-    {"sim/engine/simgrid", {"sim/engine/simgrid", "sim/engine", "sim/core"}},
+    {"sim/engine/simgrid", {"sim/engine/simgrid", "sim/engine/event", "sim/engine", "sim/core"}},
     {"traces", {"traces", "sim/io", "sim/core"}},
     {"platforms", {"platforms", "sim/io", "sim/core"}},
     {"strategies", {"strategies", "sim/io", "sim/core", "sim/engine/event", "sim/engine"}},
@@ -45,7 +45,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^yaml-cpp/)"), {"sim/io/"}},
     {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
     {std::regex(R"(^CLI/)"), {"experiments/"}},
-    {std::regex(R"(^coin/)"), {"strategies/common/milp.cpp"}},
+    {std::regex(R"(^coin/)"), {"strategies/common/coin.cpp"}},
     {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},
     {std::regex(R"(^(cuda|cublas|cudnn))"), {"validate/cuda/"}},
 };

@@ -1,4 +1,3 @@
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,12 +7,15 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <system_error>
 
 #include "sim/engine/engine_error.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/child_process.h"
 #include "sim/engine/simgrid/isolated_run.h"
 #include "sim/engine/simgrid/shared_memory.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
@@ -97,35 +99,72 @@ void read_program(const Request& request, SharedMemory& memory, Program& program
   });
 }
 
-Reply reply_to(const Program& program, SharedMemory& memory) {
-  Reply reply;
-  std::string message;
-  try {
-    run_isolated(program, memory);
-  } catch (const SimulationInterrupted& interrupted) {
-    reply.outcome = Outcome::interrupted;
-    message = interrupted.what();
-  } catch (const std::exception& failure) {
-    reply.outcome = Outcome::error;
-    message = failure.what();
+/// The next request, which stays to be received.
+Request look_at_request(int socket) {
+  Request request;
+  while (true) {
+    const ssize_t seen = ::recv(socket, &request, sizeof request, MSG_WAITALL | MSG_PEEK);
+    if (seen < 0 && errno == EINTR) continue;
+    if (seen != sizeof request) throw Closed{};
+    return request;
   }
+}
+
+/// Answers one request after the other, as long as this process can: SimGrid has one platform a process. A request is
+/// taken off the socket once it is answered; any other is for the next process.
+[[noreturn]] void be_the_child(int socket, SharedMemory& memory) {
+  try {
+    Program program;
+    while (true) {
+      const Request request = look_at_request(socket);
+      read_program(request, memory, program);
+      if (!simgrid().can_run(program)) _exit(0);
+      write_timeline(simgrid().run(program), memory);
+      Request answered;
+      receive_all(socket, &answered, sizeof answered);
+      const Reply reply;
+      send_all(socket, &reply, sizeof reply);
+    }
+  } catch (const Closed&) {
+    _exit(0);
+  } catch (const std::exception& error) {
+    dprintf(STDERR_FILENO, "%s\n", error.what());
+  }
+  _exit(1);
+}
+
+/// In place of a child that ended before it had answered.
+void reply_with_failure(int socket, SharedMemory& memory, Outcome outcome, std::string message) {
+  Request unanswered;
+  receive_all(socket, &unanswered, sizeof unanswered);
+  memory.fit(unanswered.size);
   message.resize(std::min(message.size(), longest_message));
-  reply.message_size = message.size();
   MemoryWriter(memory.data()).put(message.data(), message.size());
-  return reply;
+  const Reply reply{outcome, message.size()};
+  send_all(socket, &reply, sizeof reply);
 }
 
 [[noreturn]] void be_the_server(int socket, SharedMemory& memory) {
   try {
-    prepare_simgrid();
+    simgrid().prepare();
     std::signal(SIGINT, SIG_IGN);
-    Program program;
+    const pid_t server = getpid();
     while (true) {
-      Request request;
-      receive_all(socket, &request, sizeof request);
-      read_program(request, memory, program);
-      const Reply reply = reply_to(program, memory);
-      send_all(socket, &reply, sizeof reply);
+      look_at_request(socket);
+      try {
+        const Messages messages;
+        const pid_t child = fork();
+        if (child < 0) throw EngineError("SimGrid simulation: fork: " + std::generic_category().message(errno));
+        if (child == 0) {
+          begin_child(server, messages);
+          be_the_child(socket, memory);
+        }
+        throw_if_failed(wait_for(child), messages);
+      } catch (const SimulationInterrupted& interrupted) {
+        reply_with_failure(socket, memory, Outcome::interrupted, interrupted.what());
+      } catch (const EngineError& failure) {
+        reply_with_failure(socket, memory, Outcome::error, failure.what());
+      }
     }
   } catch (const Closed&) {
     _exit(0);
@@ -137,6 +176,7 @@ Reply reply_to(const Program& program, SharedMemory& memory) {
 }  // namespace
 
 SimgridForkserver::SimgridForkserver() : memory_(std::make_unique<SharedMemory>()) {
+  simgrid();  // what is missing is told here, not by a server that is gone
   memory_->fit(longest_message);
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -168,6 +208,7 @@ Timeline SimgridForkserver::simulate(const Schedule& schedule, const Platform& p
 }
 
 Timeline SimgridForkserver::simulate(const Program& program) try {
+  if (!is_anything_shared(program)) return simulate_event(program);
   const std::lock_guard lock(one_at_a_time_);
   const Request request = write_program(program, *memory_);
   send_all(socket_, &request, sizeof request);
@@ -186,6 +227,7 @@ Timeline SimgridForkserver::simulate(const Program& program) try {
 
 Timeline simulate_simgrid(const Schedule& schedule, const Platform& platform) {
   const Program program = flatten(schedule, platform);
+  if (!is_anything_shared(program)) return simulate_event(program);
   SharedMemory memory;
   run_isolated(program, memory);
   return read_timeline(memory, program.step_count(), program.resident.size());

@@ -16,6 +16,7 @@ void run_isolated(const Program&, SharedMemory&);
 /// Bytes of a timeline in memory.
 std::size_t size_of_timeline(std::size_t steps, std::size_t memories);
 
+void write_timeline(const Timeline&, SharedMemory&);
 Timeline read_timeline(const SharedMemory&, std::size_t steps, std::size_t memories);
 
 }  // namespace plimsoll

@@ -17,21 +17,28 @@
 #include <csignal>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sim/core/expects.h"
 #include "sim/engine/dispatcher.h"
 #include "sim/engine/event_tree.h"
 
 #define SIMGRID_AT_LEAST(major, minor) \
   (SIMGRID_VERSION_MAJOR > (major) || (SIMGRID_VERSION_MAJOR == (major) && SIMGRID_VERSION_MINOR >= (minor)))
 
+/// SimGrid's clock, simgrid::kernel::EngineImpl::now_, which it has no function to set back. Null in versions that call
+/// it otherwise.
+extern double simgrid_clock __asm__("_ZN8simgrid6kernel10EngineImpl4now_E") __attribute__((weak));
+
 namespace plimsoll {
 namespace {
 
 namespace sg4 = simgrid::s4u;
+
 using simgrid::kernel::resource::Model;
 using simgrid::kernel::timer::Timer;
 
@@ -118,11 +125,12 @@ bool is_slowed_down(const Program& program, std::uint32_t device) {
 /// the rim of a star to itself, which is the route that SimGrid finds fastest.
 class Star {
  public:
-  Star(const Program& program, double byte_scale) : zone_(make_zone("platform")) {
+  explicit Star(const Program& program)
+      : shape_(shape_of(program)), byte_scale_(plimsoll::byte_scale(program)), zone_(make_zone("platform")) {
     for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) add_device(program, d);
     std::vector<sg4::Link*> links;
     for (const double bandwidth : program.links) {
-      links.push_back(make_link(*zone_, "link" + std::to_string(links.size()), byte_scale * bandwidth)->seal());
+      links.push_back(make_link(*zone_, "link" + std::to_string(links.size()), byte_scale_ * bandwidth)->seal());
     }
     for (std::uint32_t r = 0; r + 1 < program.routes.size(); ++r) add_route(program, r, links);
     zone_->seal();
@@ -132,8 +140,31 @@ class Star {
   /// Null where their speed never changes.
   sg4::Host* kernels(std::uint32_t device) const { return kernels_[device]; }
   sg4::Host* route(std::uint32_t route) const { return routes_[route]; }
+  double byte_scale() const { return byte_scale_; }
+
+  /// Whether it is that of another program too.
+  bool is_of(const Program& program) const {
+    return byte_scale_ == plimsoll::byte_scale(program) && shape_ == shape_of(program);
+  }
 
  private:
+  /// All that a star is made of, one behind the other.
+  static std::vector<double> shape_of(const Program& program) {
+    std::vector<double> shape;
+    const auto put = [&](const auto& list, auto value) {
+      shape.push_back(static_cast<double>(list.size()));
+      for (const auto& each : list) shape.push_back(static_cast<double>(value(each)));
+    };
+    const auto itself = [](auto value) { return value; };
+    put(program.devices, [](const ProgramDevice& device) { return device.first_speed; });
+    put(program.devices, [](const ProgramDevice& device) { return device.kernel_streams; });
+    put(program.speeds, itself);
+    put(program.links, itself);
+    put(program.routes, [](const ProgramRoute& route) { return route.first_link; });
+    put(program.route_links, itself);
+    return shape;
+  }
+
   /// Speed 1 means that flops are seconds; the other levels are pstates. One core a stream.
   void add_device(const Program& program, std::uint32_t device) {
     kernels_.push_back(nullptr);
@@ -156,6 +187,8 @@ class Star {
     add_loop(*zone_, *routes_.back(), crossed);
   }
 
+  std::vector<double> shape_;
+  double byte_scale_;
   sg4::NetZone* zone_;
   std::vector<sg4::Host*> kernels_;  ///< per device
   std::vector<sg4::Host*> routes_;   ///< null where no link of the route is limited
@@ -166,20 +199,22 @@ class Star {
 /// runs ahead of SimGrid's clock until a step wants something of it, and has that wait for its date by a timer.
 class SimgridLoop {
  public:
-  explicit SimgridLoop(const Program& program)
+  SimgridLoop(const Program& program, const Star& star)
       : program_(program),
-        byte_scale_(byte_scale(program)),
-        star_(program, byte_scale_),
+        star_(star),
         dispatcher_(program, *this),
         known_(program.streams.size()),
         running_(program.streams.size()),
         activity_(program.streams.size()) {
-    for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) runs_ahead_ &= star_.kernels(d) == nullptr;
+    for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) {
+      runs_ahead_ &= star_.kernels(d) == nullptr;
+      sg4::Host* const host = star_.kernels(d);
+      if (host != nullptr && host->get_pstate() != 0) host->set_pstate(0);
+    }
   }
 
   Timeline run() && {
     set_precision_until(precise_until_);
-    on_completion([this](const sg4::Activity& activity) { end(activity); });
     dispatcher_.begin();
     begin_flows();
     arm();
@@ -208,7 +243,7 @@ class SimgridLoop {
     if (sg4::Host* host = star_.kernels(device)) host->set_pstate(level);
   }
 
- private:
+  /// An activity of SimGrid's has ended.
   void end(const sg4::Activity& activity) {
     const double date = sg4::Engine::get_clock();
     if (date < now_) throw EngineError("SimGrid has a step end at a date that it had said nothing would happen before");
@@ -222,6 +257,7 @@ class SimgridLoop {
     arm();
   }
 
+ private:
   /// SimGrid fires the timers of a date first, then tells what has ended, one by one: the last is the one to go on
   /// with.
   bool all_are_told() const {
@@ -269,7 +305,7 @@ class SimgridLoop {
     for (const std::uint32_t id : flows_) {
       const ProgramStep& step = program_.steps[id];
       const sg4::CommPtr comm = sg4::Comm::sendto_init(star_.route(step.route), star_.route(step.route));
-      comm->set_payload_size(static_cast<std::uint64_t>(std::max(1.0, std::rint(byte_scale_ * step.bytes))));
+      comm->set_payload_size(static_cast<std::uint64_t>(std::max(1.0, std::rint(star_.byte_scale() * step.bytes))));
       begin_activity(step.stream, *comm);
     }
     flows_.clear();
@@ -326,8 +362,7 @@ class SimgridLoop {
   static void* data_of(const sg4::Activity& activity) { return activity.get_data<void>(); }
 
   const Program& program_;
-  double byte_scale_;
-  Star star_;
+  const Star& star_;
   Dispatcher<SimgridLoop> dispatcher_;
   const std::vector<Model*> models_ = sg4::Engine::get_instance()->get_all_models();
   EventTree known_;                         ///< ends of steps and of latencies
@@ -357,8 +392,6 @@ class SignalKept {
   struct sigaction before_ = {};
 };
 
-}  // namespace
-
 void prepare_simgrid() {
   if (sg4::Engine::has_instance()) return;
   const SignalKept interrupt(SIGINT), fault(SIGSEGV);
@@ -373,9 +406,47 @@ void prepare_simgrid() {
   }
 }
 
-Timeline run_simgrid(const Program& program) {
-  prepare_simgrid();
-  return SimgridLoop(program).run();
+/// What SimGrid has one of in a process: a platform, and who is told what ends.
+struct Simulations {
+  std::unique_ptr<Star> star;
+  SimgridLoop* running = nullptr;  ///< null after one that threw
+};
+Simulations& simulations() {
+  static Simulations of_this_process;
+  return of_this_process;
 }
 
+bool can_run(const Program& program) {
+  const Simulations& all = simulations();
+  return all.star == nullptr || (all.running != nullptr && &simgrid_clock != nullptr && all.star->is_of(program));
+}
+
+Timeline run_simgrid(const Program& program) {
+  EXPECTS(can_run(program));
+  prepare_simgrid();
+  Simulations& all = simulations();
+  if (all.star == nullptr) {
+    all.star = std::make_unique<Star>(program);
+    on_completion([&all](const sg4::Activity& activity) { all.running->end(activity); });
+  } else {
+    simgrid_clock = 0;
+  }
+  SimgridLoop loop(program, *all.star);
+  all.running = &loop;
+  Timeline timeline;
+  try {
+    timeline = std::move(loop).run();
+  } catch (...) {
+    all.running = nullptr;
+    throw;
+  }
+  return timeline;
+}
+
+}  // namespace
 }  // namespace plimsoll
+
+extern "C" {
+extern const plimsoll::SimgridRun plimsoll_simgrid;
+const plimsoll::SimgridRun plimsoll_simgrid{&plimsoll::prepare_simgrid, &plimsoll::can_run, &plimsoll::run_simgrid};
+}

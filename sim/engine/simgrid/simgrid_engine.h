@@ -1,6 +1,7 @@
 #pragma once
-// The reference engine: the same dispatcher over SimGrid. Every simulation has a process of its own, so that it starts
-// at date 0 with nothing behind it, gives the same bits every time, and cannot take this process down with it.
+// The reference engine: the same dispatcher over SimGrid, which runs in other processes, so that it cannot take this
+// one down with it. Every simulation starts at date 0 and gives the same bits every time. Where nothing is shared and
+// nothing slowed down every date is known: SimGrid would have nothing to do, and is not asked.
 
 #include <memory>
 #include <mutex>
@@ -19,9 +20,10 @@ class SharedMemory;
 /// prefer a SimgridForkserver started before them.
 Timeline simulate_simgrid(const Schedule&, const Platform&);
 
-/// A small process that forks one child per simulation: cheaper than forking this process once that is large, and safe
-/// while it has threads. One simulation at a time; a sweep starts one server per thread, before its threads.
-/// The server outlives Ctrl-C (its children do not) and ends with this object or with this process.
+/// A small process that forks a child, which simulates one program after the other as long as their platforms are the
+/// same to SimGrid; then it forks the next. Safe while this process has threads. One simulation at a time; a sweep
+/// starts one server per thread, before its threads. The server outlives Ctrl-C (its children do not) and ends with
+/// this object or with this process.
 class SimgridForkserver {
  public:
   SimgridForkserver();

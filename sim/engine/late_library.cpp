@@ -1,0 +1,15 @@
+#include "sim/engine/late_library.h"
+
+#include <dlfcn.h>
+
+namespace plimsoll {
+
+const void* exported_by_library(const std::string& name) {
+  const std::string file = "libplimsoll_" + name + ".so", symbol = "plimsoll_" + name;
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // found by the program's run path
+  const void* const exported = library == nullptr ? nullptr : dlsym(library, symbol.c_str());
+  if (exported == nullptr) throw LibraryMissing(file + " belongs beside the program: " + dlerror());
+  return exported;
+}
+
+}  // namespace plimsoll

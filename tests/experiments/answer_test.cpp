@@ -1,0 +1,71 @@
+// Answers for many budgets at once are those for each alone.
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "experiments/run.h"
+#include "sim/io/schedule_file.h"
+
+namespace plimsoll {
+namespace {
+
+/// All but what is measured.
+Json unmeasured(const Question& question, const Problem& problem, const Answer& answer) {
+  Json json = to_json(question, problem, answer);
+  json.erase("solve_s");
+  json.erase("simulate_s");
+  json["reserved"] = Json::array();
+  for (const Bytes peak : answer.peak_reserved) json["reserved"].push_back(peak.count);
+  json["schedule_budget"] = answer.schedule && answer.schedule->budget ? answer.schedule->budget->count : -1;
+  return json;
+}
+
+TEST_CASE("a schedule that answers several budgets is looked at once, and answers each as if it were alone",
+          "[answer]") {
+  const auto question = GENERATE(
+      Question{.trace = "uniform:9", .platform = "ideal", .strategy = "rotor", .engine = Engine::event},
+      Question{.trace = "uniform:9",
+               .platform = "ideal",
+               .strategy = "chen_sqrt",
+               .engine = Engine::event,
+               .allocator = AllocatorKind::cuda},
+      Question{.trace = "uniform:9",
+               .platform = "ideal",
+               .strategy = "rotor",
+               .engine = Engine::simgrid,
+               .allocator = AllocatorKind::cuda_expandable},
+      Question{.trace = "resnet50_b8_cpu",
+               .platform = "cpu_host",
+               .strategy = "rotor(slots=100)",
+               .engine = Engine::simgrid},  // on which SimGrid slows kernels down
+      Question{
+          .trace = "resnet50_b8_cpu", .platform = "cpu_host", .strategy = "offload_greedy", .engine = Engine::simgrid});
+  INFO(question.trace << " " << question.strategy << " on " << question.platform);
+  const Problem problem = problem_of(question);
+  const Bytes whole = *smallest_feasible(problem, "store_all"), least = *smallest_feasible(problem, question.strategy);
+  std::vector<std::optional<Bytes>> budgets{std::nullopt};
+  for (std::int64_t i = -2; i <= 8; ++i) budgets.emplace_back(least + Bytes{(whole - least).count / 7 * i});
+  budgets.push_back(budgets[4]);
+  const std::vector<Answer> together = answer(question, problem, budgets);
+  REQUIRE(together.size() == budgets.size());
+  std::set<double> simulated;
+  std::set<std::string> schedules;
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    const Answer alone = answer(question, problem, std::span(&budgets[b], 1)).front();
+    INFO("budget " << b);
+    CHECK(unmeasured(question, problem, together[b]).dump() == unmeasured(question, problem, alone).dump());
+    if (!alone.feasible) continue;
+    simulated.insert(together[b].simulate_s);  // no two simulations take the same time
+    Schedule schedule = *alone.schedule;
+    schedule.budget.reset();
+    schedules.insert(schedule_text(schedule, ""));
+  }
+  CHECK(simulated.size() <= schedules.size());
+  CHECK(schedules.size() < budgets.size() - 2);
+}
+
+}  // namespace
+}  // namespace plimsoll
