@@ -1,7 +1,10 @@
 #include "strategies/offloading/offload_exact.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "strategies/common/op_sequence.h"
 #include "strategies/offloading/offload_bound.h"
@@ -27,11 +30,14 @@ TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::
   const std::optional<Seconds> fluid = fluid_bound(model, limit);
   PlannedTape* best = std::get_if<PlannedTape>(&known);
   if (!fluid || best == nullptr) return known;
+  std::string stopped;
   const bool once = task.problem.micro_batches == 1;
   const Seconds after = updates(task);
   const auto search = [&](Dates dates) {
     const Seconds least = once ? best->makespan - after : never;
-    return search_offloads(model, items, limit, dates, *fluid, least, most_rows);
+    OffloadSearch found = search_offloads(model, items, limit, dates, *fluid, least, most_rows);
+    if (!found.complete) stopped = fmt::format("a search stopped after {} rows", most_rows);
+    return found;
   };
   if (!once || best->makespan > (1 + 1e-12) * (*fluid + after)) {
     if (const OffloadSearch found = search(Dates::waited_for); found.tape) {
@@ -40,12 +46,12 @@ TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::
       if (fits && made->makespan < best->makespan) *best = *made;
     }
   }
-  if (!once) return known;
   Seconds bound = *fluid;
-  if (best->makespan > (1 + 1e-12) * (*fluid + after)) {
+  if (once && best->makespan > (1 + 1e-12) * (*fluid + after)) {
     bound = search(Dates::known).bound.value_or(best->makespan - after);
   }
-  best->gap = relative_gap(best->makespan, bound + after);
+  best->note = stopped;
+  if (once) best->gap = relative_gap(best->makespan, bound + after);
   return known;
 }
 
@@ -66,8 +72,17 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   const std::vector<OffloadItem> items = model.has_host ? offload_items(model, 1) : std::vector<OffloadItem>{};
-  if (!model.has_host || too_many(items, options)) return offload_greedy_tapes(task, greedy_options(), budgets, before);
   std::vector<TapeOutcome> outcomes = offload_greedy_tapes(task, greedy_options(), budgets, before);
+  if (!model.has_host) return outcomes;
+  if (too_many(items, options)) {
+    for (TapeOutcome& outcome : outcomes) {
+      PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
+      if (tape == nullptr) continue;
+      tape->note = fmt::format("no search: {} values, more than values={}; the plan is that of offload_greedy",
+                               items.size(), options.integer("values"));
+    }
+    return outcomes;
+  }
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     outcomes[b] = outcome(task, model, items, budgets[b], std::move(outcomes[b]));
   }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "strategies/common/better_outcome.h"
 #include "strategies/common/chain_part.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
@@ -94,18 +95,6 @@ class Planner {
   }
 
  private:
-  /// A plan, before none; the faster one, or as fast within less; of none the one that names the smaller budget.
-  static bool is_better(const TapeOutcome& one, const TapeOutcome& than) {
-    const auto* tape = std::get_if<PlannedTape>(&one);
-    const auto* other = std::get_if<PlannedTape>(&than);
-    if (tape != nullptr && other != nullptr) {
-      return std::pair(tape->makespan, tape->peak) < std::pair(other->makespan, other->peak);
-    }
-    if (tape != nullptr || other != nullptr) return tape != nullptr;
-    const std::optional<Bytes> smallest = std::get<Infeasible>(one).smallest;
-    return smallest && *smallest < std::get<Infeasible>(than).smallest;
-  }
-
   /// Of an iteration that recomputes nothing and waits for nothing.
   Seconds work() const {
     return tape_cost(task_.problem, task_.partition.parts[task_.part.index], offload_tape(plain_, {})).makespan;

@@ -1,6 +1,10 @@
 #include "strategies/rematerialization/knapsack.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "strategies/common/op_sequence.h"
 #include "strategies/rematerialization/knapsack_solver.h"
@@ -20,16 +24,14 @@ KnapsackItem item_of(const OpModel& model, const ModelOp& op) {
   return {bytes, op.ways.front().time.value};
 }
 
-std::vector<Chosen> solutions(std::string_view solver, const std::vector<KnapsackItem>& items,
-                              const std::vector<std::int64_t>& capacities) {
-  if (solver == "greedy") return greedy_knapsack(items, capacities);
-  if (solver == "dp") return rounded_knapsack(items, capacities);
-  return exact_knapsack(items, capacities);
-}
+struct Plans {
+  PlanPool pool;
+  std::string stopped = {};  ///< the limit that ended searches, if one did
+};
 
-PlanPool plans(const PartTask& task, const Options& options) {
-  PlanPool pool(task);
-  pool.add(store_all_ops(task));
+Plans plans(const PartTask& task, const Options& options) {
+  Plans made{PlanPool(task)};
+  made.pool.add(store_all_ops(task));
   const OpModel model = op_model(task);
   const Banned anyway = banned_anyway(model);
   std::vector<std::size_t> free;
@@ -45,8 +47,18 @@ PlanPool plans(const PartTask& task, const Options& options) {
   const std::int64_t steps = options.integer("steps");
   std::vector<std::int64_t> capacities;
   for (std::int64_t k = 0; k <= steps; ++k) capacities.push_back(sum / steps * k + sum % steps * k / steps);
+  const auto solutions = [&]() -> std::vector<Chosen> {
+    if (options.text("solver") == "greedy") return greedy_knapsack(items, capacities);
+    if (options.text("solver") == "dp") return rounded_knapsack(items, capacities);
+    ExactKnapsack exact = exact_knapsack(items, capacities);
+    if (exact.cut_short > 0) {
+      made.stopped = fmt::format("{} of {} knapsacks stopped after {} nodes each", exact.cut_short, capacities.size(),
+                                 knapsack_nodes);
+    }
+    return std::move(exact.solutions);
+  };
   std::vector<Banned> tried{banned_with_compute(task, model)};  // PyTorch's own choice for a budget of 1
-  for (const Chosen& chosen : solutions(options.text("solver"), items, capacities)) {
+  for (const Chosen& chosen : solutions()) {
     Banned banned = anyway;
     for (std::size_t k = 0; k < free.size(); ++k) banned[free[k]] = chosen[k];
     if (banned != tried.back()) tried.push_back(std::move(banned));
@@ -54,9 +66,9 @@ PlanPool plans(const PartTask& task, const Options& options) {
   for (const Banned& banned : tried) {
     const std::optional<OpSequence> sequence =
         recompute_order(model, evicted_by_min_cut(model, banned, CutWeight::bytes));
-    if (sequence) pool.add(*sequence);
+    if (sequence) made.pool.add(*sequence);
   }
-  return pool;
+  return made;
 }
 
 }  // namespace
@@ -64,11 +76,23 @@ PlanPool plans(const PartTask& task, const Options& options) {
 std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return plans(task, options).outcomes(budgets, "no knapsack leaves less to save");
+  const Plans made = plans(task, options);
+  std::vector<TapeOutcome> outcomes = made.pool.outcomes(budgets, "no knapsack leaves less to save");
+  if (made.stopped.empty()) return outcomes;
+  for (TapeOutcome& outcome : outcomes) {
+    if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
+      tape->note = made.stopped;
+    } else {
+      auto& none = std::get<Infeasible>(outcome);
+      none.reason += "; " + made.stopped;
+      none.smallest_is_proven = false;
+    }
+  }
+  return outcomes;
 }
 
 std::vector<Bytes> knapsack_candidates(const PartTask& task, const Options& options) {
-  return plans(task, options).peaks();
+  return plans(task, options).pool.peaks();
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t cells = 10'000;
-constexpr std::int64_t most_nodes = 1'000'000;
 
 /// The most value per weight first; weightless ones before all.
 std::vector<std::size_t> by_density(const std::vector<KnapsackItem>& items) {
@@ -35,8 +34,12 @@ Chosen greedy(const std::vector<KnapsackItem>& items, const std::vector<std::siz
 
 class BranchAndBound {
  public:
-  BranchAndBound(const std::vector<KnapsackItem>& items, const std::vector<std::size_t>& order)
-      : items_{items}, order_{order}, best_(items.size(), false), taken_(items.size(), false) {}
+  BranchAndBound(const std::vector<KnapsackItem>& items, const std::vector<std::size_t>& order, std::int64_t most_nodes)
+      : items_{items},
+        order_{order},
+        nodes_left_{most_nodes},
+        best_(items.size(), false),
+        taken_(items.size(), false) {}
 
   Chosen solve(std::int64_t capacity) {
     best_ = greedy(items_, order_, capacity);
@@ -44,6 +47,8 @@ class BranchAndBound {
     branch(0, capacity, 0);
     return best_;
   }
+
+  bool is_cut_short() const { return cut_short_; }
 
  private:
   // Value of the relaxation, in which one item may be taken in part.
@@ -65,7 +70,9 @@ class BranchAndBound {
       best_value_ = value;
       best_ = taken_;
     }
-    if (k == order_.size() || ++nodes_ > most_nodes || value + bound(k, capacity) <= best_value_) return;
+    if (k == order_.size() || cut_short_) return;
+    cut_short_ = --nodes_left_ < 0;
+    if (cut_short_ || value + bound(k, capacity) <= best_value_) return;
     const std::size_t i = order_[k];
     if (items_[i].weight <= capacity) {
       taken_[i] = true;
@@ -77,9 +84,10 @@ class BranchAndBound {
 
   const std::vector<KnapsackItem>& items_;
   const std::vector<std::size_t>& order_;
+  std::int64_t nodes_left_;
   Chosen best_, taken_;
   double best_value_ = 0;
-  std::int64_t nodes_ = 0;
+  bool cut_short_ = false;
 };
 
 }  // namespace
@@ -128,13 +136,17 @@ std::vector<Chosen> rounded_knapsack(const std::vector<KnapsackItem>& items,
   return solutions;
 }
 
-std::vector<Chosen> exact_knapsack(const std::vector<KnapsackItem>& items,
-                                   const std::vector<std::int64_t>& capacities) {
+ExactKnapsack exact_knapsack(const std::vector<KnapsackItem>& items, const std::vector<std::int64_t>& capacities,
+                             std::int64_t most_nodes) {
   const std::vector<std::size_t> order = by_density(items);
-  std::vector<Chosen> solutions;
-  solutions.reserve(capacities.size());
-  for (const std::int64_t capacity : capacities) solutions.push_back(BranchAndBound(items, order).solve(capacity));
-  return solutions;
+  ExactKnapsack found;
+  found.solutions.reserve(capacities.size());
+  for (const std::int64_t capacity : capacities) {
+    BranchAndBound search(items, order, most_nodes);
+    found.solutions.push_back(search.solve(capacity));
+    if (search.is_cut_short()) ++found.cut_short;
+  }
+  return found;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #pragma once
 // 0/1 knapsack for every capacity of a list: the items of most value whose weights fit.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,9 +21,17 @@ std::vector<Chosen> greedy_knapsack(const std::vector<KnapsackItem>&, const std:
 /// Optimal for weights rounded up to 1/10000 of their sum, by dynamic programming over capacities.
 std::vector<Chosen> rounded_knapsack(const std::vector<KnapsackItem>&, const std::vector<std::int64_t>& capacities);
 
-/// The 0/1 program itself, by branch and bound with its relaxation as bound; at most a million nodes a capacity, after
+struct ExactKnapsack {
+  std::vector<Chosen> solutions;
+  std::size_t cut_short = 0;  ///< how many of the searches ended before they had proven theirs to be the best
+};
+
+inline constexpr std::int64_t knapsack_nodes = 1'000'000;  ///< of one search
+
+/// The 0/1 program itself, by branch and bound with its relaxation as bound; at most so many nodes a capacity, after
 /// which the best that was found stands. Source: Horowitz, Sahni, "Computing partitions with applications to the
 /// knapsack problem", Journal of the ACM 21(2), 1974.
-std::vector<Chosen> exact_knapsack(const std::vector<KnapsackItem>&, const std::vector<std::int64_t>& capacities);
+ExactKnapsack exact_knapsack(const std::vector<KnapsackItem>&, const std::vector<std::int64_t>& capacities,
+                             std::int64_t most_nodes = knapsack_nodes);
 
 }  // namespace plimsoll

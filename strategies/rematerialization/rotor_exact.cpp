@@ -1,7 +1,9 @@
 #include "strategies/rematerialization/rotor_exact.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <utility>
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/rotor_ladder.h"
@@ -16,32 +18,52 @@ constexpr std::size_t most_points = std::size_t{1} << 28;
 
 }  // namespace
 
-RotorExact::RotorExact(ChainModel model, std::span<const Bytes> budgets, std::size_t longest_exact)
+RotorExact::RotorExact(ChainModel model, std::span<const Bytes> budgets, std::size_t longest_exact,
+                       std::optional<GridPoints> points)
     : model_{std::move(model)}, store_all_{evaluate(model_, store_all_sequence(model_.stages()))} {
-  if (model_.stages() <= longest_exact) {
-    use_fronts(budgets.empty() ? FrontWindow{} : window(budgets));
+  if (model_.stages() > longest_exact) {
+    use_ladder(points.value_or(GridPoints::affordable(model_.stages())));
   } else {
-    use_ladder();
+    least_memory_ = rotor_least_memory(model_).budget;
+    use_fronts(budgets.empty() ? FrontWindow{} : window(budgets));
   }
 }
 
-// A grid of few points leads to a plan for the least of the budgets; what takes longer is of no use to any of them.
+// Most budgets are answered with little recomputation, and a grid for little is soon there.
 FrontWindow RotorExact::window(std::span<const Bytes> budgets) const {
-  constexpr GridPoints few{.inner = 64, .last = 2048};
-  const RotorGrid estimate(model_, GridRounding::nearest, few);
-  FrontWindow window{.most = estimate.smallest_feasible(), .longest_recompute = {}};
+  constexpr double little = 0.4;  // of all forwards
+  Seconds longest;
+  for (const Seconds s : model_.nograd) longest += little * s;
+  for (;;) {
+    std::variant<FrontWindow, Seconds> found = window(budgets, longest);
+    if (auto* window = std::get_if<FrontWindow>(&found)) return std::move(*window);
+    longest = std::get<Seconds>(found);
+  }
+}
+
+// A grid of few points leads to a plan for each budget; nothing slower is of use to it or to more memory. Where a plan
+// takes longer than `longest_recompute`, how long that is; where there is none, infinite.
+std::variant<FrontWindow, Seconds> RotorExact::window(std::span<const Bytes> budgets, Seconds longest_recompute) const {
+  const RotorGrid bound(model_, GridRounding::down, few_points, longest_recompute);
+  const auto [least, most] = std::ranges::minmax(budgets);
+  const Bytes high = std::min(most, store_all_.peak - Bytes{1});
+  std::vector<Bytes> from{std::max(least, least_memory_)};
   for (const Bytes budget : budgets) {
-    if (budget < estimate.smallest_feasible() || budget >= store_all_.peak) continue;
-    window.most = std::max(window.most, budget);
-    const Seconds time = evaluate(model_, estimate.follow(budget)).time;
-    window.longest_recompute = std::max(window.longest_recompute, time - store_all_.time);
+    if (budget > from.front() && budget <= high) from.push_back(budget);
   }
-  const RotorGrid bound(model_, GridRounding::down, few);
-  const Bytes memory = window.most - model_.resident - model_.x[0];
-  for (std::size_t i = 0; i < model_.stages(); ++i) {
-    window.least_from.push_back(bound.recompute_from(i, memory).value());
+  std::ranges::sort(from);
+  std::vector<RotorRegion::Known> known;
+  Seconds slowest;
+  for (std::size_t k = 0; k < from.size() && from[k] <= high; ++k) {
+    if (from[k] < bound.smallest_feasible()) return Seconds{std::numeric_limits<double>::infinity()};
+    const Bytes end = k + 1 < from.size() ? std::max(from[k], from[k + 1] - Bytes{1}) : high;
+    // The sum of the same durations in another order may be less.
+    const Seconds recompute = evaluate(model_, bound.follow(from[k])).time - store_all_.time;
+    slowest = std::max(slowest, recompute);
+    known.push_back({from[k], end, std::max(Seconds{0}, recompute) + 1e-12 * store_all_.time});
   }
-  return window;
+  if (slowest > longest_recompute) return slowest;
+  return FrontWindow{.most = std::max(high, least_memory_), .region = RotorRegion(bound, known)};
 }
 
 void RotorExact::use_fronts(const FrontWindow& window) {
@@ -50,14 +72,13 @@ void RotorExact::use_fronts(const FrontWindow& window) {
   const auto fast =
       slow->exact() ? slow
                     : std::make_shared<const RotorFronts>(model_, FrontRounding::down, most_points / fronts, window);
-  least_memory_ = rotor_least_memory(model_).budget;
   steps_ = [slow] { return slow->steps(); };
   recompute_bound_ = [fast](Bytes budget) { return fast->recompute(budget); };
   fastest_ = [slow](Bytes budget) { return slow->solve(budget).value(); };
 }
 
-void RotorExact::use_ladder() {
-  const auto ladder = std::make_shared<const RotorLadder>(model_, GridPoints::affordable(model_.stages()));
+void RotorExact::use_ladder(GridPoints points) {
+  const auto ladder = std::make_shared<const RotorLadder>(model_, points);
   least_memory_ = std::min(ladder->smallest_feasible(), store_all_.peak);
   steps_ = [ladder] { return ladder->steps(); };
   recompute_bound_ = [ladder](Bytes budget) { return ladder->least_recompute(budget); };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "strategies/common/chain_sequence.h"
@@ -14,6 +15,9 @@
 namespace plimsoll {
 
 inline constexpr std::size_t longest_exact_chain = 250;
+
+/// A grid of so few points leads to a plan, and to a bound, in a small part of the time that solving takes.
+inline constexpr GridPoints few_points{.inner = 64, .last = 2048};
 
 struct ExactPlan {
   ChainSequence sequence;
@@ -28,7 +32,9 @@ class RotorExact {
  public:
   /// Chains of up to `longest_exact` stages are solved exactly. Where `budgets` are given only these, or what is
   /// between them, will be asked for: the answers are the same, and for few budgets of a long chain there much sooner.
-  explicit RotorExact(ChainModel, std::span<const Bytes> budgets = {}, std::size_t longest_exact = longest_exact_chain);
+  /// Grids of longer ones have so many points, by default as many as are affordable.
+  explicit RotorExact(ChainModel, std::span<const Bytes> budgets = {}, std::size_t longest_exact = longest_exact_chain,
+                      std::optional<GridPoints> = {});
 
   /// One build answers every budget; nothing below smallest_feasible().
   std::optional<ExactPlan> solve(Bytes budget) const;
@@ -46,7 +52,8 @@ class RotorExact {
  private:
   void use_fronts(const FrontWindow&);
   FrontWindow window(std::span<const Bytes> budgets) const;
-  void use_ladder();
+  std::variant<FrontWindow, Seconds> window(std::span<const Bytes> budgets, Seconds longest_recompute) const;
+  void use_ladder(GridPoints);
 
   ChainModel model_;
   ChainCost store_all_;

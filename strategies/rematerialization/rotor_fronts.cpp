@@ -41,7 +41,7 @@ std::int64_t first_reaching(const double* upper, const double* late, const doubl
 // Memory is cut into cells. A first pass over all choices bounds the front at the cells' edges; only where a choice may
 // reach that bound inside a cell are its points gathered, sorted and reduced to the front.
 struct RotorFronts::Scratch {
-  double limit = infinite;  // slower points are not wanted
+  RotorRegion::Part used;  // what is asked for
   std::vector<Choice> choices;
   std::vector<double> upper;  // by cell: the limit, or no less than the best time at its lower edge
   std::vector<Point> points, sorted;
@@ -49,21 +49,17 @@ struct RotorFronts::Scratch {
   std::vector<std::uint32_t> begin;  // by cell: its first point in `sorted`
 };
 
-RotorFronts::RotorFronts(ChainModel model, FrontRounding rounding, std::size_t most_points, const FrontWindow& window)
+RotorFronts::RotorFronts(ChainModel model, FrontRounding rounding, std::size_t most_points, FrontWindow window)
     : model_{std::move(model)},
       conditions_{model_},
       rounding_{rounding},
       most_points_{most_points},
-      longest_recompute_{window.longest_recompute.value * (1 + 1e-9)} {
+      region_{std::move(window.region)} {
   EXPECTS(most_points > 1);
   const Bytes peak = evaluate(model_, store_all_sequence(model_.stages())).peak;
   base_ = (model_.resident + model_.x[0]).count;
   enough_ = peak.count - base_;
   range_ = std::clamp<std::int64_t>(std::min(peak, window.most).count - base_, 0, enough_);
-  least_from_.assign(model_.stages(), 0);
-  for (std::size_t i = 0; i < window.least_from.size(); ++i) least_from_[i] = window.least_from[i].value;
-  nograd_before_.push_back(0);
-  for (const Seconds s : model_.nograd) nograd_before_.push_back(nograd_before_.back() + s.value);
   const std::size_t most_cells = range_ < enough_ ? 256 : 1024;  // fewer points are left of a window
   cells_ = static_cast<std::int64_t>(std::clamp<std::size_t>(most_points, 128, most_cells));
   cell_ = range_ / cells_ + 1;
@@ -74,20 +70,29 @@ void RotorFronts::build() {
   const std::size_t n = model_.stages();
   const std::vector<Point> zero{{0, 0}};
   nothing_ = store(zero);
+  unused_ = store({});
   fronts_.resize(n * (n + 1));
   Scratch scratch;
   scratch.upper.resize(static_cast<std::size_t>(cells_) + 1);
   for (std::size_t l = 0; l < n; ++l) {
     for (std::size_t i = l + 1; i-- > 0;) {
-      scratch.limit = limit(i, l);
-      find_choices(i, l, Entry::saved, scratch.choices);
-      const Front saved = fronts_[at(i, l, Entry::saved)] = combine(scratch);
-      fronts_[at(i, l, Entry::checkpoint)] = saved;
-      if (!conditions_.entries_differ(i)) continue;
-      find_choices(i, l, Entry::checkpoint, scratch.choices);
-      fronts_[at(i, l, Entry::checkpoint)] = combine(scratch);
+      const Front saved = fronts_[at(i, l, Entry::saved)] = front_of(i, l, Entry::saved, scratch);
+      fronts_[at(i, l, Entry::checkpoint)] =
+          conditions_.entries_differ(i) ? front_of(i, l, Entry::checkpoint, scratch) : saved;
     }
   }
+}
+
+RotorRegion::Part RotorFronts::used(std::size_t i, std::size_t l, Entry entry) const {
+  if (!region_) return {0, range_, infinite};
+  return region_->part(i, l, conditions_.entries_differ(i) ? entry : Entry::saved);
+}
+
+RotorFronts::Front RotorFronts::front_of(std::size_t i, std::size_t l, Entry entry, Scratch& scratch) {
+  scratch.used = used(i, l, entry);
+  if (!scratch.used.is_used()) return unused_;
+  find_choices(i, l, entry, scratch.choices);
+  return combine(scratch);
 }
 
 void RotorFronts::find_choices(std::size_t i, std::size_t l, Entry entry, std::vector<Choice>& choices) const {
@@ -100,7 +105,7 @@ void RotorFronts::find_choices(std::size_t i, std::size_t l, Entry entry, std::v
   };
   const Front* const after = i == l ? &nothing_ : &front(i + 1, l, Entry::saved);
   add({i, i == l ? 0 : conditions_.kept(i, entry).count, conditions_.all(i, l, entry).count, 0, after, &nothing_});
-  const double most = limit(i, l);
+  const double most = used(i, l, entry).longest;
   double nograd = 0;
   Bytes run;
   for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
@@ -120,22 +125,16 @@ RotorFronts::Front RotorFronts::combine(Scratch& scratch) {
   return store(scratch.sorted);
 }
 
-// What sub-problem (i, l) may take. Unless it ends the chain its forwards have run before, and what the stages behind
-// it repeat besides is no less than if x_{l+1} and all of the memory were theirs alone: of any sequence of the class
-// for stages i.., what is left of it for stages p.. is one for these.
-double RotorFronts::limit(std::size_t i, std::size_t l) const {
-  const double besides = l + 1 == model_.stages() ? 0 : nograd_before_[l + 1] - nograd_before_[i] + least_from_[l + 1];
-  return longest_recompute_ - besides;
-}
-
 void RotorFronts::bound(Scratch& scratch) const {
   std::vector<double>& upper = scratch.upper;
-  std::fill(upper.begin(), upper.end(), scratch.limit);
-  std::int64_t high = cells_ + 1;  // from here on no later choice, with more forwards before its parts, is better
+  const std::int64_t low = scratch.used.low / cell_;
+  // From here on no later choice, with more forwards before its parts, is better.
+  std::int64_t high = scratch.used.high / cell_ + 1;
+  std::fill(upper.begin() + low, upper.begin() + high, scratch.used.longest);
   for (const Choice& choice : scratch.choices) {
-    while (high > 0 && upper[static_cast<std::size_t>(high - 1)] <= choice.nograd) --high;
+    while (high > low && upper[static_cast<std::size_t>(high - 1)] <= choice.nograd) --high;
     const std::int64_t back = choice.shift / cell_ + (choice.shift % cell_ != 0 ? 1 : 0);
-    const std::int64_t first = std::max(back, (choice.low + cell_ - 1) / cell_);
+    const std::int64_t first = std::max({low, back, (choice.low + cell_ - 1) / cell_});
     lower_to(upper.data() + first, choice.late->edges + (first - back), choice.early->edges + first, choice.nograd,
              high - first);
   }
@@ -145,10 +144,11 @@ void RotorFronts::gather(Scratch& scratch) const {
   scratch.points.clear();
   scratch.cell.clear();
   const double* const upper = scratch.upper.data();
-  std::int64_t high = cells_;
+  const auto [used_low, used_high, longest] = scratch.used;
+  std::int64_t high = used_high / cell_ + 1;
   for (const Choice& choice : scratch.choices) {
     while (high > 0 && upper[high - 1] < choice.nograd) --high;
-    std::int64_t c = choice.low / cell_;
+    std::int64_t c = std::max(choice.low, used_low) / cell_;
     if (c >= high) continue;
     // The best time within a cell is that at its upper edge; of the late part, which is shifted, one edge further on.
     const std::int64_t back = choice.shift / cell_;
@@ -158,7 +158,8 @@ void RotorFronts::gather(Scratch& scratch) const {
     for (c = 0; (c = first_reaching(upper + low, late, early, choice.nograd, c, count)) < count;) {
       const std::int64_t first = low + c;
       while (c < count && choice.nograd + late[c] + early[c] <= upper[low + c]) ++c;
-      gather(choice, std::max(choice.low, first * cell_), std::min((low + c) * cell_, range_ + 1), scratch);
+      gather(choice, std::max({choice.low, used_low, first * cell_}), std::min((low + c) * cell_, used_high + 1),
+             scratch);
     }
   }
 }

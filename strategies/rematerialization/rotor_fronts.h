@@ -11,6 +11,7 @@
 
 #include "strategies/common/chain_sequence.h"
 #include "strategies/rematerialization/rotor_conditions.h"
+#include "strategies/rematerialization/rotor_region.h"
 
 namespace plimsoll {
 
@@ -22,16 +23,15 @@ enum class FrontRounding : std::uint8_t {
 
 /// What is asked of fronts: the less, the sooner they are there. Nothing in the window depends on it.
 struct FrontWindow {
-  Bytes most{std::numeric_limits<std::int64_t>::max()};                ///< no larger budget below store_all's peak
-  Seconds longest_recompute{std::numeric_limits<double>::infinity()};  ///< no slower sequence
-  std::vector<Seconds> least_from = {};  ///< by stage: a bound for what it and those behind it recompute; none if empty
+  Bytes most{std::numeric_limits<std::int64_t>::max()};  ///< no larger budget below store_all's peak
+  std::optional<RotorRegion> region = std::nullopt;      ///< what fast sequences use; unset: everything
 };
 
 /// Fronts of all sub-chains up to store_all's memory. Nothing is rounded while no front has more
 /// than `most_points`.
 class RotorFronts {
  public:
-  RotorFronts(ChainModel, FrontRounding, std::size_t most_points, const FrontWindow& = {});
+  RotorFronts(ChainModel, FrontRounding, std::size_t most_points, FrontWindow = {});
 
   /// Least recompute time within `budget`; nothing where no sequence fits.
   std::optional<Seconds> recompute(Bytes budget) const;
@@ -72,7 +72,8 @@ class RotorFronts {
   void build();
   void find_choices(std::size_t i, std::size_t l, Entry, std::vector<Choice>&) const;
   Front combine(Scratch&);
-  double limit(std::size_t i, std::size_t l) const;
+  RotorRegion::Part used(std::size_t i, std::size_t l, Entry) const;
+  Front front_of(std::size_t i, std::size_t l, Entry, Scratch&);
   void bound(Scratch&) const;
   void gather(Scratch&) const;
   void gather(const Choice&, std::int64_t first, std::int64_t end, Scratch&) const;
@@ -100,11 +101,9 @@ class RotorFronts {
   // Bytes: not counted by sub-problem (0, n - 1); what it needs to repeat nothing; the most that is asked for; of a
   // cell.
   std::int64_t base_, enough_, range_, cell_;
-  double longest_recompute_;
-  std::vector<double> nograd_before_;  // of all stages before i
-  std::vector<double> least_from_;     // what stage i and those behind it repeat at least
-  std::vector<Front> fronts_;          // (i, l) by l, then i, then entry
-  Front nothing_;                      // 0 s from 0 bytes on
+  std::optional<RotorRegion> region_;
+  std::vector<Front> fronts_;  // (i, l) by l, then i, then entry
+  Front nothing_, unused_;     // 0 s from 0 bytes on; of sub-chains that are not asked for
   std::vector<std::unique_ptr<Point[]>> point_blocks_;
   std::vector<std::unique_ptr<double[]>> edge_blocks_;
   Point* next_point_ = nullptr;

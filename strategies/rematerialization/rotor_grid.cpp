@@ -70,7 +70,7 @@ GridPoints GridPoints::affordable(std::size_t stages) {
   return {.inner = points(most / pairs, 512), .last = points(most / 4 / std::max<std::size_t>(1, stages), 16384)};
 }
 
-RotorGrid::RotorGrid(ChainModel model, GridRounding rounding, GridPoints points)
+RotorGrid::RotorGrid(ChainModel model, GridRounding rounding, GridPoints points, Seconds longest_recompute)
     : model_{std::move(model)},
       conditions_{model_},
       rounding_{rounding},
@@ -85,10 +85,10 @@ RotorGrid::RotorGrid(ChainModel model, GridRounding rounding, GridPoints points)
     phases_[at(Entry::checkpoint)].push_back(next + conditions_.kept(i, Entry::checkpoint).count);
     phase = next;
   }
-  build();
+  build(longest_recompute);
 }
 
-void RotorGrid::build() {
+void RotorGrid::build(Seconds longest_recompute) {
   const std::size_t n = model_.stages();
   for (Rows& rows : rows_) {
     rows.late.resize(n * (n + 1) / 2);
@@ -96,12 +96,22 @@ void RotorGrid::build() {
   }
   const auto most = static_cast<std::size_t>(std::max(points_.inner, points_.last) + 2);
   Scratch scratch{std::vector<float>(most), std::vector<std::int64_t>(n)};
+  // A sub-chain that does not end the chain is run after its forwards have run before.
+  std::vector<double> nograd_before{0};
+  for (const Seconds s : model_.nograd) nograd_before.push_back(nograd_before.back() + s.value);
+  const auto is_left_out = [&](std::size_t i, std::size_t l) {
+    return l + 1 < n && nograd_before[l + 1] - nograd_before[i] > longest_recompute.value * (1 + 1e-9);
+  };
+  Row none;
+  none.need = none.enough = range_ + 1;
   for (std::size_t first = 0; first < n; first += last_stages_at_once) {
     const std::size_t end = std::min(n, first + last_stages_at_once);
     for (std::size_t i = end; i-- > 0;) {
       for (std::size_t l = std::max(first, i); l < end; ++l) {
-        const Row saved = best_row(i, l, Entry::saved, scratch);
-        const Row checkpoint = conditions_.entries_differ(i) ? best_row(i, l, Entry::checkpoint, scratch) : saved;
+        const bool left_out = is_left_out(i, l);
+        const Row saved = left_out ? none : best_row(i, l, Entry::saved, scratch);
+        const Row checkpoint =
+            !left_out && conditions_.entries_differ(i) ? best_row(i, l, Entry::checkpoint, scratch) : saved;
         rows_[at(Entry::saved)].late[late_at(i, l)] = rows_[at(Entry::saved)].early[early_at(i, l)] = saved;
         rows_[at(Entry::checkpoint)].late[late_at(i, l)] = rows_[at(Entry::checkpoint)].early[early_at(i, l)] =
             checkpoint;
@@ -267,22 +277,25 @@ float RotorGrid::time(const Row& row, std::int64_t bytes) const {
 }
 
 // A time is a sum of at most 4 n single-precision terms, each sum rounded.
+double RotorGrid::rounding_error() const {
+  return 4 * static_cast<double>(model_.stages()) * std::numeric_limits<float>::epsilon();
+}
+
 std::optional<Seconds> RotorGrid::seconds(float time) const {
   if (time == infinite) return std::nullopt;
-  const double rounding = 4 * static_cast<double>(model_.stages()) * std::numeric_limits<float>::epsilon();
-  return Seconds{static_cast<double>(time) * (rounding_ == GridRounding::down ? 1 - rounding : 1)};
+  return Seconds{static_cast<double>(time) * (rounding_ == GridRounding::down ? 1 - rounding_error() : 1)};
+}
+
+float RotorGrid::rounded_up(Seconds time) const {
+  return static_cast<float>(time.value * (1 + 2 * rounding_error()));
 }
 
 std::optional<Seconds> RotorGrid::recompute(Bytes budget) const {
   return seconds(time(whole_, (budget - base_).count));
 }
 
-std::optional<Seconds> RotorGrid::recompute_from(std::size_t i, Bytes memory) const {
-  return seconds(time(row(i, model_.stages() - 1, Entry::checkpoint), memory.count));
-}
-
 ChainSequence RotorGrid::follow(Bytes budget) const {
-  EXPECTS(rounding_ == GridRounding::nearest && budget >= smallest_feasible());
+  EXPECTS(budget >= smallest_feasible());
   ChainSequence sequence;
   append(sequence, 0, model_.stages() - 1, Entry::saved, (budget - base_).count);
   return sequence;

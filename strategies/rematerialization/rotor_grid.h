@@ -10,6 +10,7 @@
 // points.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -36,35 +37,48 @@ struct GridPoints {
 
 class RotorGrid {
  public:
-  RotorGrid(ChainModel, GridRounding, GridPoints);
+  /// Sub-chains that no sequence uses which repeats forwards for `longest_recompute` or less may be left out: the less
+  /// of that, the fewer are left.
+  RotorGrid(ChainModel, GridRounding, GridPoints,
+            Seconds longest_recompute = {std::numeric_limits<double>::infinity()});
 
   /// Least recompute time within `budget` by this grid, nothing below the least budget. Rounded down it is a bound.
   std::optional<Seconds> recompute(Bytes budget) const;
-
-  /// The same for stages i and on, x_i being a checkpoint that is not counted; not after drop_parts().
-  std::optional<Seconds> recompute_from(std::size_t i, Bytes memory) const;
 
   /// The sequence that at every choice does what the grid takes for the fastest. It keeps the budget, which must be
   /// feasible, to the byte, whatever the grid's rounding.
   ChainSequence follow(Bytes budget) const;
 
-  /// To the byte.
+  /// To the byte, of the sequences that are not left out.
   Bytes smallest_feasible() const { return base_ + Bytes{whole_.need}; }
 
   /// Frees what only follow() uses.
   void drop_parts();
 
- private:
-  // Least recompute time of a sub-chain: infinite below `need`, 0 from `enough` on, between them values[k] at `first` +
-  // k << shift. Before the first and behind the last value there is one more, the same and 0.
+  /// Least recompute time of a sub-chain: infinite below `need`, 0 from `enough` on, between them values[k] at `first`
+  /// + k << shift. Before the first and behind the last value there is one more, the same and 0.
   struct Row {
     const float* values = nullptr;
-    std::int64_t need = 0, enough = 0, first = 0;  // bytes
+    std::int64_t need = 0, enough = 0, first = 0;  ///< bytes
     std::int32_t count = 0, shift = 0;
 
     std::int64_t point(std::int64_t k) const { return first + (k << shift); }
-    std::int64_t at_or_above(std::int64_t bytes) const { return -((first - bytes) >> shift); }  // the point's number
+    std::int64_t at_or_above(std::int64_t bytes) const { return -((first - bytes) >> shift); }  ///< the point's number
   };
+  const Row& row(std::size_t i, std::size_t l, Entry entry) const { return rows_[at(entry)].late[late_at(i, l)]; }
+  /// The same, laid out by i, then l.
+  const Row& early(std::size_t i, std::size_t l, Entry entry) const { return rows_[at(entry)].early[early_at(i, l)]; }
+  float time(const Row&, std::int64_t bytes) const;
+
+  /// What a budget leaves for the whole chain as a sub-chain.
+  Bytes memory(Bytes budget) const { return budget - base_; }
+  /// No less than the time, nor than what times of the grid that should add up to it do.
+  float rounded_up(Seconds) const;
+
+  const ChainModel& model() const { return model_; }
+  const RotorConditions& conditions() const { return conditions_; }
+
+ private:
   struct Rows {
     std::vector<Row> late, early;  // (i, l) by l, then i; by i, then l
   };
@@ -79,7 +93,7 @@ class RotorGrid {
     std::vector<std::int64_t> low;  // by j: the least memory of split j
   };
 
-  void build();
+  void build(Seconds longest_recompute);
   Row best_row(std::size_t i, std::size_t l, Entry, Scratch&);
   std::size_t find_needs(std::size_t i, std::size_t l, Entry, Row&, Scratch&) const;
   void place(std::size_t i, std::size_t l, Entry, Row&) const;
@@ -92,10 +106,7 @@ class RotorGrid {
   static std::size_t at(Entry entry) { return entry == Entry::saved ? 0 : 1; }
   std::size_t late_at(std::size_t i, std::size_t l) const { return l * (l + 1) / 2 + i; }
   std::size_t early_at(std::size_t i, std::size_t l) const { return i * model_.stages() - i * (i + 1) / 2 + l; }
-  const Row& row(std::size_t i, std::size_t l, Entry entry) const { return rows_[at(entry)].late[late_at(i, l)]; }
-  const Row& early(std::size_t i, std::size_t l, Entry entry) const { return rows_[at(entry)].early[early_at(i, l)]; }
-
-  float time(const Row&, std::int64_t bytes) const;
+  double rounding_error() const;  // of a time, as a part of it
   std::optional<Seconds> seconds(float time) const;
   std::size_t choice(std::size_t i, std::size_t l, Entry, std::int64_t bytes) const;
   void append(ChainSequence&, std::size_t i, std::size_t l, Entry, std::int64_t bytes) const;

@@ -13,9 +13,14 @@ class NeedTable {
   explicit NeedTable(const ChainModel& model) : model_{model}, conditions_{model} {
     const std::size_t n = model.stages();
     choices_.resize(n * (n + 1));
+    early_.resize(n * (n + 1));
     for (std::size_t l = 0; l < n; ++l) {
       for (std::size_t i = l + 1; i-- > 0;) {
-        for (const Entry entry : {Entry::saved, Entry::checkpoint}) choices_[at(i, l, entry)] = least(i, l, entry);
+        for (const Entry entry : {Entry::saved, Entry::checkpoint}) {
+          const bool as_saved = entry == Entry::checkpoint && !conditions_.entries_differ(i);
+          choices_[at(i, l, entry)] = as_saved ? choices_[at(i, l, Entry::saved)] : least(i, l, entry);
+          early_[early_at(i, l, entry)] = need(i, l, entry);
+        }
       }
     }
   }
@@ -46,6 +51,12 @@ class NeedTable {
     return l * (l + 1) + 2 * i + (entry == Entry::checkpoint ? 1 : 0);
   }
 
+  // The same by entry, then i, then l, as the early parts of a sub-chain's splits are read.
+  std::size_t early_at(std::size_t i, std::size_t l, Entry entry) const {
+    const std::size_t n = model_.stages();
+    return (entry == Entry::checkpoint ? n * (n + 1) / 2 : 0) + i * n - i * (i + 1) / 2 + l;
+  }
+
   Choice least(std::size_t i, std::size_t l, Entry entry) const {
     Choice best{conditions_.all(i, l, entry), i};
     if (i == l) return best;
@@ -53,8 +64,8 @@ class NeedTable {
     Bytes run;
     for (std::size_t j = i + 1; j <= l && conditions_.recomputable(j - 1); ++j) {
       run = std::max(run, conditions_.null_step(i, j - 1));
-      const Bytes split =
-          std::max({conditions_.held(l) + run, model_.x[j] + need(j, l, Entry::checkpoint), need(i, j - 1, entry)});
+      const Bytes split = std::max(
+          {conditions_.held(l) + run, model_.x[j] + need(j, l, Entry::checkpoint), early_[early_at(i, j - 1, entry)]});
       if (split < best.need) best = {split, j};
     }
     return best;
@@ -63,6 +74,7 @@ class NeedTable {
   const ChainModel& model_;
   RotorConditions conditions_;
   std::vector<Choice> choices_;  // (i, l) by l, then i, then entry
+  std::vector<Bytes> early_;     // needs
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace plimsoll {
 
 RotorSlots::RotorSlots(const ChainModel& model, std::int64_t slots, std::span<const Bytes> budgets)
-    : model_{model}, slots_{slots}, unrounded_{model, budgets} {}
+    : model_{model}, slots_{slots}, unrounded_{model, budgets, longest_exact_chain, few_points} {}
 
 std::optional<ExactPlan> RotorSlots::solve(Bytes budget) const {
   std::optional<ExactPlan> plan = unrounded_.solve(budget);

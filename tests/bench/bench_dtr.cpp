@@ -71,6 +71,13 @@ BENCHMARK_CAPTURE(grown, linear_dtr_eq, linear_op_log, dtr_eq)
     ->Arg(6'000)
     ->Arg(24'000)
     ->Unit(benchmark::kMillisecond);
+void sizes_of_joined(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Arg(1'000)->Arg(2'000)->Arg(4'000)->Unit(benchmark::kMillisecond);
+}
+BENCHMARK_CAPTURE(grown, joined_dense_dtr, joined_dense_op_log, dtr)->Apply(sizes_of_joined);
+BENCHMARK_CAPTURE(grown, joined_dense_dtr_eq, joined_dense_op_log, dtr_eq)->Apply(sizes_of_joined);
+BENCHMARK_CAPTURE(grown, joined_recurrent_dtr, joined_recurrent_op_log, dtr)->Apply(sizes_of_joined);
+BENCHMARK_CAPTURE(grown, joined_recurrent_dtr_eq, joined_recurrent_op_log, dtr_eq)->Apply(sizes_of_joined);
 BENCHMARK_CAPTURE(dense, dtr, dtr)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, dtr_eq, dtr_eq)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(dense, local, local)->Unit(benchmark::kMillisecond);

@@ -3,10 +3,12 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "experiments/run.h"
+#include "platforms/platform_file.h"
 #include "strategies/plan.h"
 #include "tests/bad_input.h"
 #include "tests/experiments/run_program.h"
@@ -61,6 +63,49 @@ TEST_CASE("a smallest budget that no search has proven is called 'at most'", "[p
   const ProgramRun rotor = plimsoll(asked + " --strategy rotor");
   CHECK(rotor.err.find("at most") == std::string::npos);
   CHECK(rotor.out.find("\"smallest_is_proven\": true") != std::string::npos);
+}
+
+/// The V100's platform with another bandwidth between GPU and host.
+Problem behind_link(const std::string& trace, double gigabytes_per_second) {
+  Question asked;
+  asked.trace = trace;
+  asked.platform = "v100_pcie";
+  asked.strategy = "store_all";
+  Platform platform = read_platform("platforms/v100_pcie.yaml");
+  REQUIRE(platform.links.size() == 1);
+  platform.links.front().bandwidth = BytesPerSecond{1e9 * gigabytes_per_second};
+  return std::get<Problem>(problem_of(asked, read_trace("traces/data/" + trace + ".json"), platform));
+}
+
+TEST_CASE("capuchin on a V100 is never slower with a faster link", "[offload]") {
+  for (const std::string trace : {"resnet50_b8_cpu", "densenet121_b8_cpu", "gpt12_w768_t256_b4_cpu"}) {
+    const std::vector<Pass> capuchin = parse_spec("capuchin", "test");
+    std::vector<double> slower(8, std::numeric_limits<double>::infinity());
+    int plans = 0;
+    double fastest_gain = 0;
+    for (const double bandwidth : {6.0, 12.0, 18.0, 25.0, 35.0, 50.0, 64.0, 100.0, 450.0}) {
+      const Problem problem = behind_link(trace, bandwidth);
+      const Bytes all =
+          std::get<Plan>(
+              plan(problem, parse_spec("store_all", "test"), std::vector<std::optional<Bytes>>{std::nullopt}).front())
+              .peak;
+      std::vector<std::optional<Bytes>> budgets;
+      for (int percent = 95; percent > 55; percent -= 5) budgets.emplace_back(Bytes{all.count / 100 * percent});
+      const std::vector<PlanOutcome> made = plan(problem, capuchin, budgets);
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        INFO(trace << " at " << bandwidth << " GB/s within " << budgets[b]->count << " B");
+        const Plan* found = std::get_if<Plan>(&made[b]);
+        CHECK((found != nullptr || slower[b] == std::numeric_limits<double>::infinity()));
+        if (found == nullptr) continue;
+        CHECK(found->makespan.value <= slower[b] * (1 + 1e-9));
+        if (slower[b] < 1e300) fastest_gain = std::max(fastest_gain, 1 - found->makespan.value / slower[b]);
+        slower[b] = found->makespan.value;
+        ++plans;
+      }
+    }
+    CHECK(plans > 40);
+    CHECK(fastest_gain > 0.01);  // the link matters
+  }
 }
 
 TEST_CASE("min_cut saves memory on every shipped trace", "[min_cut]") {

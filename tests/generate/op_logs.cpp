@@ -184,9 +184,20 @@ OpLog random_op_log(std::uint64_t seed, std::size_t calls, std::uint32_t largest
   return program.finish();
 }
 
-OpLog dense_op_log(std::size_t calls) {
+namespace {
+
+enum class Joins : std::uint8_t { none, every_layer };
+
+/// `of`, seen as what has the shape of `like`.
+TensorId seen_as(Program& program, TensorId of, TensorId like) {
+  const TensorId view = program.alias(of);
+  program.call("view_as", 1'000, {of, like}, {view});
+  return view;
+}
+
+OpLog dense_log(std::size_t calls, Joins joins) {
   Random random(calls);
-  Program program("dense");
+  Program program(joins == Joins::none ? "dense" : "joined dense");
   std::vector<Layer> layers;
   TensorId first = program.constant(Bytes{50'000'000});
   constexpr std::size_t block = 12, mean_calls_per_layer = 7;
@@ -203,6 +214,7 @@ OpLog dense_op_log(std::size_t calls) {
     std::vector<TensorId> arguments = layer.inputs;
     arguments.push_back(layer.weight);
     layer.output = program.call(layer.nanoseconds, arguments, Bytes{random.between(1'000'000, 30'000'000)});
+    if (joins == Joins::every_layer) layer.output = seen_as(program, layer.output, in_block.front());
     in_block.push_back(layer.output);
     layers.push_back(layer);
   }
@@ -210,9 +222,9 @@ OpLog dense_op_log(std::size_t calls) {
   return program.finish();
 }
 
-OpLog recurrent_op_log(std::size_t calls) {
+OpLog recurrent_log(std::size_t calls, Joins joins) {
   Random random(calls);
-  Program program("recurrent");
+  Program program(joins == Joins::none ? "recurrent" : "joined recurrent");
   std::vector<Layer> layers;
   std::vector<TensorId> weights;
   constexpr std::size_t cell = 10;
@@ -227,12 +239,31 @@ OpLog recurrent_op_log(std::size_t calls) {
     std::vector<TensorId> arguments = layer.inputs;
     arguments.push_back(layer.weight);
     layer.output = program.call(layer.nanoseconds, arguments, Bytes{3'000'000 + random.between(0, 500'000)});
+    if (joins == Joins::every_layer) layer.output = seen_as(program, layer.output, state);
     before = state;
     state = layer.output;
     layers.push_back(layer);
   }
   add_backward(program, layers);
   return program.finish();
+}
+
+}  // namespace
+
+OpLog dense_op_log(std::size_t calls) {
+  return dense_log(calls, Joins::none);
+}
+
+OpLog recurrent_op_log(std::size_t calls) {
+  return recurrent_log(calls, Joins::none);
+}
+
+OpLog joined_dense_op_log(std::size_t calls) {
+  return dense_log(calls, Joins::every_layer);
+}
+
+OpLog joined_recurrent_op_log(std::size_t calls) {
+  return recurrent_log(calls, Joins::every_layer);
 }
 
 }  // namespace plimsoll

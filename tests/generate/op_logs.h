@@ -25,4 +25,9 @@ OpLog dense_op_log(std::size_t calls);
 /// The same of a recurrent network: cells of ten small calls in a row that share their weights.
 OpLog recurrent_op_log(std::size_t calls);
 
+/// The two with a view in every layer that has the shape of another value and so reads both (`view_as`): it joins
+/// storages that exist.
+OpLog joined_dense_op_log(std::size_t calls);
+OpLog joined_recurrent_op_log(std::size_t calls);
+
 }  // namespace plimsoll

@@ -4,8 +4,10 @@
 
 #include "strategies/plan.h"
 #include "strategies/rematerialization/knapsack_solver.h"
+#include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -55,7 +57,8 @@ TEST_CASE("knapsack: ilp is optimal, dp up to rounding, greedy fits", "[knapsack
     const std::vector<std::int64_t> capacities{0, all / 7, all / 3, all / 2, all - all / 9, all};
     const std::vector<Chosen> greedy = greedy_knapsack(items, capacities);
     const std::vector<Chosen> rounded = rounded_knapsack(items, capacities);
-    const std::vector<Chosen> exact = exact_knapsack(items, capacities);
+    const auto [exact, cut_short] = exact_knapsack(items, capacities);
+    REQUIRE(cut_short == 0);
     for (std::size_t c = 0; c < capacities.size(); ++c) {
       CAPTURE(seed, capacities[c]);
       const double best = best_value(items, capacities[c]);
@@ -70,6 +73,31 @@ TEST_CASE("knapsack: ilp is optimal, dp up to rounding, greedy fits", "[knapsack
       if (less >= 0) REQUIRE(sum_of(items, rounded[c]).value >= best_value(items, less));
     }
   }
+}
+
+TEST_CASE("knapsack: a search that its limit ends is counted and has what was found", "[knapsack]") {
+  // Greedy takes the first alone; the best are the other two.
+  const std::vector<KnapsackItem> items{{6, 7}, {5, 5}, {5, 5}};
+  const auto [solutions, cut_short] = exact_knapsack(items, {10, 16}, 1);
+  CHECK(cut_short == 1);  // at 16 everything fits, as the first node's bound proves
+  CHECK(sum_of(items, solutions[0]).value == 7);
+  CHECK(sum_of(items, solutions[1]).value == 17);
+  const auto [best, none] = exact_knapsack(items, {10, 16}, 20);
+  CHECK(none == 0);
+  CHECK(sum_of(items, best[0]).value == 10);
+}
+
+TEST_CASE("knapsack: the limit that ended a search is in the answer", "[knapsack][limits]") {
+  // Some 350 ops, of which many are as dense as others: no bound tells their combinations apart.
+  const Problem problem = problem_of(dense_graph({4, 4, 4, 4}), gpus({}));
+  const auto plan_of = [&](const std::string& spec, Bytes budget) { return plan_one(problem, spec, budget); };
+  const Bytes least = front_budgets(problem, parse_spec("knapsack(solver=ilp,steps=3)", "test")).front();
+  const auto made = std::get<Plan>(plan_of("knapsack(solver=ilp,steps=3)", least));
+  CHECK(made.note.find("of 4 knapsacks stopped after 1000000 nodes each") != std::string::npos);
+  const auto none = std::get<Infeasible>(plan_of("knapsack(solver=ilp,steps=3)", Bytes{1}));
+  CHECK(none.reason.find("of 4 knapsacks stopped after 1000000 nodes each") != std::string::npos);
+  CHECK(!none.smallest_is_proven);
+  CHECK(std::get<Plan>(plan_of("knapsack(steps=3)", least + least)).note.empty());
 }
 
 TEST_CASE("knapsack saves everything where there is room, and its peak falls to the least that a capacity gives",

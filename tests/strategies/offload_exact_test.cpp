@@ -96,6 +96,19 @@ TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offloa
 
 // Stage 0 makes x_1 (10 bytes) in its second; stage 1 reads it from 1 s to 2 s, and again from 2 s to 4 s, after a loss
 // that takes no time. vdnn takes x_1 away beside stage 1's forward.
+TEST_CASE("offload_exact says what ended its search, or that there was none", "[offload][limits]") {
+  const Problem problem = chain_at(3, 12, 0.5);
+  const Bytes all = planned(problem, "store_all").peak;
+  const Bytes least = std::get<Infeasible>(plan_one(problem, "offload_exact(values=20)", Bytes{1})).smallest.value();
+  const Bytes budget{(least.count + all.count) / 2};
+  CHECK(planned(problem, "offload_exact(values=20)", budget).note == "a search stopped after 50000 rows");
+  const Plan none = planned(problem, "offload_exact(values=1)", budget);
+  CHECK(none.note.starts_with("no search: "));
+  CHECK(none.note.ends_with(" values, more than values=1; the plan is that of offload_greedy"));
+  CHECK(none.makespan == planned(problem, "offload_greedy(chunks=1)", budget).makespan);
+  CHECK(planned(chain_at(3, 4, 0.5), "offload_exact(values=20)").note.empty());
+}
+
 TEST_CASE("a layer's input leaves while the layer reads it", "[offload]") {
   const Problem problem = problem_of(even_chain(2), gpus({.to_host = BytesPerSecond{10}}));
   const Partition partition = one_device(problem.graph, 1, 1);

@@ -90,6 +90,7 @@ TEST_CASE("200 stages at 40 %: with 500 slots as good as the published program, 
     WARN("seed " << seed << ": published " << *published / work << " in " << middle - start << " s, ours "
                  << ours->time.value / work << " in " << end - middle << " s");
     CHECK(ours->time.value <= *published);
+    CHECK(10 * (end - middle) < middle - start);  // CPU time: 13 to 16 times less on an idle machine
   }
 }
 
@@ -112,6 +113,7 @@ TEST_CASE("250 to 300 stages at 40 to 50 %: never behind the published program w
                   << "; with slots " << slots->time.value / work << " in " << end - middle << " s");
       CHECK(exact->time.value <= *published);
       CHECK(slots->time.value <= *published);
+      CHECK(exact->time <= slots->time);
     }
   }
 }
