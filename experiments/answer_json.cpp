@@ -85,8 +85,8 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["state_bytes"] = bytes_of_kind(problem.graph, TensorKind::optimizer_state).count;
   object["makespan_s"] = of_metrics([](const Metrics& m) { return m.makespan.value; });
   object["peak_bytes"] = of_metrics([](const Metrics& m) { return m.peak.count; });
-  object["promised_makespan_s"] = answer.feasible ? Json(answer.promised_makespan.value) : Json(nullptr);
-  object["promised_peak_bytes"] = answer.feasible ? Json(answer.promised_peak.count) : Json(nullptr);
+  object["promised_makespan_s"] = or_null(answer.promised_makespan, [](Seconds s) { return s.value; });
+  object["promised_peak_bytes"] = or_null(answer.promised_peak, count);
   object["gap"] = or_null(answer.gap, [](double gap) { return gap; });
   object["note"] = answer.note.empty() ? Json(nullptr) : Json(answer.note);
   if (!answer.candidates.empty()) {
@@ -98,7 +98,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
-  object["contention_s"] = answer.feasible ? Json(answer.contention.value) : Json(nullptr);
+  object["contention_s"] = answer.metrics ? Json(answer.contention.value) : Json(nullptr);
   object["upper_bounds_used"] = or_null(answer.schedule, [&](const Schedule& schedule) {
     Json used = Json::array();
     for (const HostBound& bound : host_bounds_used(schedule, problem.platform)) {
@@ -113,13 +113,14 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
     for (std::size_t d = 0; d < answer.metrics->devices.size(); ++d)
       object["devices"].push_back(device_json(answer, d));
     object["peak"] = peak_json(problem, answer);
+    if (!answer.feasible) object["reason"] = answer.reason;
   } else {
     object["peak"] = nullptr;
     object["reason"] = answer.reason;
     object["smallest_feasible_bytes"] = or_null(answer.smallest_feasible, count);
     object["smallest_is_proven"] = answer.smallest_feasible ? Json(answer.smallest_is_proven) : Json(nullptr);
   }
-  object["solve_s"] = answer.solve_s;
+  object["solve_s"] = answer.metrics && !answer.promised_peak ? Json(nullptr) : Json(answer.solve_s);
   object["simulate_s"] = answer.simulate_s;
   return object;
 }

@@ -90,7 +90,8 @@ Json json_of(const std::optional<Verdict>& verdict, const Schedule& schedule, co
 
 int run_check(const CheckArguments& arguments) {
   const Schedule schedule = read_schedule(arguments.schedule);
-  const Problem problem = problem_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
+  const Problem problem = problem_of(schedule, arguments.schedule,
+                                     question_of(schedule, arguments.schedule, arguments.trace, arguments.platform));
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
   std::optional<Verdict> verdict;
   if (violations.empty()) verdict = verdict_on(schedule, problem.platform);
@@ -99,9 +100,7 @@ int run_check(const CheckArguments& arguments) {
   } else if (verdict) {
     std::cout << text_of(*verdict, schedule, problem.platform);
   }
-  for (const Violation& violation : violations) {
-    std::cerr << fmt::format("{}: {}: {}\n", arguments.schedule, name_of(violation.rule), violation.what);
-  }
+  report_violations(arguments.schedule, violations);
   return verdict && verdict->over.empty() ? exit_fine : exit_no_result;
 }
 
@@ -146,9 +145,9 @@ void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
   CLI::App* command = app.add_subcommand("check", "judge a schedule: data-flow, residency, completeness, order, costs");
   auto arguments = std::make_shared<CheckArguments>();
   command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
-  command->add_option("-t,--trace", arguments->trace, "the trace it was made for")->required()->type_name("TRACE");
-  command->add_option("-p,--platform", arguments->platform, "the platform it was made for")
-      ->required()
+  command->add_option("-t,--trace", arguments->trace, "the trace it was made for (default: as it says)")
+      ->type_name("TRACE");
+  command->add_option("-p,--platform", arguments->platform, "the platform it was made for (default: as it says)")
       ->type_name("PLATFORM");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });

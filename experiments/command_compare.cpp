@@ -86,8 +86,8 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
   command->footer(
       "Both are timeline files (--timeline of simulate and replay); MEASURED may also be a trace of PyTorch's "
       "profiler:\n"
-      "  plimsoll simulate ... --schedule-out s.json --timeline simulated.json\n"
-      "  plimsoll replay --schedule s.json --trace T --backend cpu --timeline measured.json\n"
+      "  plimsoll simulate -t mlp:layers=8 -p ideal -s store_all --schedule-out s.json --timeline simulated.json\n"
+      "  plimsoll replay --schedule s.json --timeline measured.json\n"
       "  plimsoll compare simulated.json measured.json");
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("simulated", arguments->simulated, "timeline of a simulation")

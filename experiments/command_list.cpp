@@ -74,15 +74,38 @@ Json traces_json() {
   return list;
 }
 
+/// Rows in columns as wide as they need, two spaces between them; the last column ends where its text does.
+std::string in_columns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format("{:<{}}", row[c], widths[c] + 2);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 int run_list(const std::string& what, bool json) {
+  std::vector<std::vector<std::string>> rows;
   if (what == "strategies") {
     if (json) {
       std::cout << json_text({{"strategies", strategies_json()}}, 2) << '\n';
       return exit_fine;
     }
     for (const StrategyInfo& s : strategies()) {
-      std::cout << fmt::format("{:<20}{:<18}{}\n", s.name, name_of(s.family), s.summary);
+      rows.push_back({std::string(s.name), std::string(name_of(s.family)), std::string(s.summary)});
     }
+    std::cout << in_columns(rows);
   } else if (what == "platforms") {
     const Json list = platforms_json();
     if (json) {
@@ -91,10 +114,11 @@ int run_list(const std::string& what, bool json) {
     }
     for (const Json& p : list) {
       const Json& bytes = p["memory_bytes"];
-      std::cout << fmt::format("{:<20}{:>3} x {:<36}{:>12}\n", p["name"].get<std::string>(), p["devices"].get<int>(),
-                               p["model"].get<std::string>(),
-                               bytes.is_null() ? "unlimited" : format_bytes(Bytes{bytes.get<std::int64_t>()}));
+      const std::string model = text_of(p["model"]), count = text_of(p["devices"]);
+      rows.push_back({text_of(p["name"]), count + " x " + (model.empty() ? "any device" : model),
+                      bytes.is_null() ? "unlimited" : format_bytes(Bytes{bytes.get<std::int64_t>()})});
     }
+    std::cout << in_columns(rows);
   } else {
     const Json list = traces_json();
     if (json) {
@@ -102,10 +126,10 @@ int run_list(const std::string& what, bool json) {
       return exit_fine;
     }
     for (const Json& t : list) {
-      std::cout << fmt::format("{:<28}{:<7}{:>6} {:<8}{}\n", t["name"].get<std::string>(), t["kind"].get<std::string>(),
-                               t["size"].get<std::size_t>(), t["kind"] == "chain" ? "stages" : "ops",
-                               t["device"].get<std::string>());
+      rows.push_back({text_of(t["name"]), text_of(t["kind"]),
+                      text_of(t["size"]) + (t["kind"] == "chain" ? " stages" : " ops"), text_of(t["device"])});
     }
+    std::cout << in_columns(rows);
     std::cout << "synthetic:\n";
     for (const std::string& line : synthetic_help()) std::cout << "  " << line << '\n';
     std::cout << "networks that 'plimsoll replay' can run:\n";
@@ -128,15 +152,17 @@ void describe(const Platform& p) {
   const auto capacity = [](std::optional<Bytes> bytes) {
     return bytes ? format_bytes(*bytes) : std::string("unlimited");
   };
+  std::vector<std::vector<std::string>> rows;
   for (const Device& d : p.devices) {
-    std::cout << fmt::format("  device {:<10}{:<28}memory {}", d.name, d.model, capacity(p[d.memory].capacity));
-    if (d.memory_bandwidth) std::cout << " at " << format_bandwidth(*d.memory_bandwidth);
-    for (const auto& [dtype, rate] : d.peak) std::cout << fmt::format(", {} {}", dtype, format_flops_rate(rate));
-    std::cout << '\n';
+    std::string memory = "memory " + capacity(p[d.memory].capacity);
+    if (d.memory_bandwidth) memory += " at " + format_bandwidth(*d.memory_bandwidth);
+    for (const auto& [dtype, rate] : d.peak) memory += fmt::format(", {} {}", dtype, format_flops_rate(rate));
+    rows.push_back({"  device " + d.name, d.model.empty() ? "any device" : d.model, memory});
   }
+  std::cout << in_columns(rows);
   for (const Memory& m : p.memories) {
     if (m.device) continue;
-    std::cout << fmt::format("  memory {:<10}{}", m.name, capacity(m.capacity));
+    std::cout << fmt::format("  memory {:<10} {}", m.name, capacity(m.capacity));
     const auto rate = [](BytesPerSecond value, bool is_bound) {
       return format_bandwidth(value) + (is_bound ? " at most" : "");
     };
@@ -145,8 +171,8 @@ void describe(const Platform& p) {
     std::cout << '\n';
   }
   for (const Link& l : p.links) {
-    std::cout << fmt::format("  link {:<12}{} - {}: {}, {}{}\n", l.name, p.vertices[l.from].name, p.vertices[l.to].name,
-                             format_bandwidth(l.bandwidth), format_seconds(l.latency),
+    std::cout << fmt::format("  link {:<12} {} - {}: {}, {}{}\n", l.name, p.vertices[l.from].name,
+                             p.vertices[l.to].name, format_bandwidth(l.bandwidth), format_seconds(l.latency),
                              l.full_duplex ? "" : ", half duplex");
   }
 }
@@ -155,8 +181,8 @@ void describe(const Trace& trace) {
   const Source& source = source_of(trace);
   std::cout << fmt::format("{} ({}, {} {})\n", name_of(trace), kind_of(trace), size_of(trace),
                            kind_of(trace) == "chain" ? "stages" : "ops");
-  std::cout << fmt::format("  {} on '{}', {}\n", source.kind == Source::Kind::measured ? "measured" : "computed",
-                           source.device, source.dtype);
+  std::cout << fmt::format("  {}{}, {}\n", source.kind == Source::Kind::measured ? "measured" : "computed",
+                           source.device.empty() ? "" : " on '" + source.device + "'", source.dtype);
   for (const auto& [key, value] : source.notes) std::cout << fmt::format("  {}: {}\n", key, value);
   const Chain* chain = std::get_if<Chain>(&trace.model);
   if (chain == nullptr) return;

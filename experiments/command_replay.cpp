@@ -124,8 +124,8 @@ std::string answer_text(const Problem& problem, const Schedule& schedule, const 
 
 int run_replay(const ReplayArguments& arguments, const std::string& command_line) {
   const Schedule schedule = read_schedule(arguments.schedule);
-  Problem problem = problem_of(schedule, arguments.schedule, arguments.trace,
-                               arguments.platform.empty() ? schedule.platform : arguments.platform);
+  const Question question = question_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
+  Problem problem = problem_of(schedule, arguments.schedule, question);
   if (!arguments.memory.empty()) {
     const Parsed<Bytes> capacity = parse_bytes(arguments.memory);
     if (!capacity.fine()) throw InputError("--memory: " + capacity.complaint);
@@ -138,7 +138,7 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     throw InputError(
         fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
   }
-  const std::string reference = reference_of(problem, arguments.trace);
+  const std::string reference = reference_of(problem, question.trace);
   const ReplayOptions options = options_of(arguments, problem, schedule);
   const std::unique_ptr<Backend> backend = make_backend(reference, arguments.backend);
   const std::unique_ptr<RunnableNetwork> network = network_of(problem, schedule, reference, *backend);
@@ -172,13 +172,14 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
 void add_replay_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   CLI::App* command = app.add_subcommand("replay", "run a schedule with real tensors and kernels, and measure it");
   command->footer(
-      "  plimsoll simulate --trace mlp:layers=8 --platform ideal --strategy rotor --memory '4 MB' --schedule-out "
+      "  plimsoll simulate --trace gpt:layers=4 --platform ideal --strategy rotor --memory '18 MB' --schedule-out "
       "s.json\n"
-      "  plimsoll replay --schedule s.json --trace mlp:layers=8 --backend cpu");
+      "  plimsoll replay --schedule s.json --backend cpu");
   auto arguments = std::make_shared<ReplayArguments>();
   command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
-  command->add_option("-t,--trace", arguments->trace, "the trace it was made for, of a network such as mlp:layers=8")
-      ->required()
+  command
+      ->add_option("-t,--trace", arguments->trace,
+                   "the trace it was made for, of a network such as mlp:layers=8 (default: as it says)")
       ->type_name("TRACE");
   command->add_option("-p,--platform", arguments->platform, "the platform it was made for (default: as it says)")
       ->type_name("PLATFORM");

@@ -19,7 +19,7 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
       "trade-off of iteration time against memory as SVG, PDF and PNG (drawn by python3 with matplotlib). A sweep "
       "that\n"
       "is not finished is reported as far as it is. Prints a table a trace and platform, and the paths of the files.\n"
-      "  plimsoll report out/demo");
+      "  plimsoll sweep experiments/demo.yaml -o out/demo && plimsoll report out/demo");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("results", arguments->results, "folder of a sweep")->required()->type_name("DIR");
   command->add_option("-o,--output", arguments->folder, "folder for the report (default: the sweep's)")

@@ -10,7 +10,9 @@
 #include "experiments/host_bounds.h"
 #include "experiments/memory_profile_file.h"
 #include "experiments/perfetto.h"
+#include "experiments/planning_watch.h"
 #include "experiments/summary.h"
+#include "sim/core/check.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
@@ -23,7 +25,7 @@ namespace {
 
 struct SimulateArguments {
   QuestionArguments question;
-  std::string schedule_out, timeline, memory_profile;
+  std::string schedule, schedule_out, timeline, memory_profile;
   bool json = false;
 };
 
@@ -51,11 +53,21 @@ std::vector<Answer> front_of(std::vector<Answer> answers) {
   return front;
 }
 
+/// Answers, with a word now and then where they take long.
+std::vector<Answer> patient_answer(const Question& question, const Problem& problem,
+                                   std::span<const std::optional<Bytes>> budgets) {
+  const PlanningWatch watch("planning with " + question.strategy);
+  return answer(question, problem, budgets);
+}
+
 int simulate_front(const Question& question, const Problem& problem, bool json) {
   std::vector<std::optional<Bytes>> budgets;
-  for (const Bytes b : front_budgets(problem, parse_spec(question.strategy, "--strategy"))) budgets.emplace_back(b);
+  {
+    const PlanningWatch watch("looking for the budgets of " + question.strategy);
+    for (const Bytes b : front_budgets(problem, parse_spec(question.strategy, "--strategy"))) budgets.emplace_back(b);
+  }
   const std::vector<Answer> front =
-      budgets.empty() ? std::vector<Answer>{} : front_of(answer(question, problem, budgets));
+      budgets.empty() ? std::vector<Answer>{} : front_of(patient_answer(question, problem, budgets));
   if (json) {
     Json object{{"front", Json::array()}};
     for (const Answer& each : front) object["front"].push_back(to_json(question, problem, each));
@@ -66,7 +78,41 @@ int simulate_front(const Question& question, const Problem& problem, bool json) 
   return front.empty() ? exit_no_result : exit_fine;
 }
 
+void write_files(const SimulateArguments& arguments, const Problem& problem, const Answer& made,
+                 const std::string& command_line) {
+  const std::string by = made_by(command_line);
+  if (!arguments.schedule_out.empty()) write_schedule(arguments.schedule_out, *made.schedule, by);
+  if (!arguments.timeline.empty()) {
+    write_text_file(arguments.timeline, perfetto_timeline(problem, *made.schedule, *made.timeline, by));
+  }
+  if (!arguments.memory_profile.empty()) {
+    write_memory_profile(arguments.memory_profile, problem, *made.schedule, *made.timeline, by);
+  }
+}
+
+/// A schedule from a file, whoever made it: judged, then simulated as one that is planned here.
+int simulate_file(const SimulateArguments& arguments, const std::string& command_line) {
+  const QuestionArguments& words = arguments.question;
+  Schedule schedule = read_schedule(arguments.schedule);
+  Question question = question_of(schedule, arguments.schedule, words.trace, words.platform);
+  const Question options = question_of(words);
+  question.engine = options.engine;
+  question.allocator = options.allocator;
+  const Problem problem = problem_of(schedule, arguments.schedule, question);
+  note_times(problem);
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
+  report_violations(arguments.schedule, violations);
+  if (!violations.empty()) return exit_no_result;
+  const Answer made = answer(question, problem, std::move(schedule));
+  write_files(arguments, problem, made, command_line);
+  std::cout << (arguments.json ? json_text(to_json(question, problem, made), 2) + "\n"
+                               : summary(question, problem, made));
+  if (!made.feasible) std::cerr << fmt::format("{}: does not fit: {}\n", arguments.schedule, made.reason);
+  return made.feasible ? exit_fine : exit_no_result;
+}
+
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
+  if (!arguments.schedule.empty()) return simulate_file(arguments, command_line);
   const Question question = question_of(arguments.question);
   parse_spec(question.strategy, "--strategy");  // what is wrong on the command line comes before what is in files
   const bool front = arguments.question.memory == "front";
@@ -76,17 +122,8 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   if (front) return simulate_front(question, problem, arguments.json);
   const std::optional<Bytes> budget = in_bytes(stated, question, problem);
 
-  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
-  if (made.feasible) {
-    if (!arguments.schedule_out.empty()) write_schedule(arguments.schedule_out, *made.schedule, made_by(command_line));
-    if (!arguments.timeline.empty()) {
-      write_text_file(arguments.timeline,
-                      perfetto_timeline(problem, *made.schedule, *made.timeline, made_by(command_line)));
-    }
-    if (!arguments.memory_profile.empty()) {
-      write_memory_profile(arguments.memory_profile, problem, *made.schedule, *made.timeline, made_by(command_line));
-    }
-  }
+  const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
+  if (made.feasible) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
     std::cout << json_text(to_json(question, problem, made), 2) << '\n';
   } else if (made.feasible) {
@@ -114,7 +151,7 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   const Problem problem = problem_of(question);
   note_times(problem);
   const std::optional<Bytes> budget = in_bytes(stated, question, problem);
-  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
+  const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible) {
     report_infeasible(question, made);
     return exit_no_result;
@@ -131,6 +168,22 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   return exit_fine;
 }
 
+/// --schedule, which says itself what the other options ask.
+void add_schedule_option(CLI::App& command, std::string& schedule) {
+  CLI::Option* option = command.add_option("--schedule", schedule,
+                                           "simulate the schedule of this file instead of planning one: judged first, "
+                                           "for the trace, platform and budget that it names");
+  option->type_name("FILE");
+  std::vector<CLI::Option*> required;
+  for (const char* name : {"--trace", "--platform", "--strategy"}) required.push_back(command.get_option(name));
+  option->each([required](const std::string&) {
+    for (CLI::Option* each : required) each->required(false);
+  });
+  for (const char* name : {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--gradients"}) {
+    option->excludes(command.get_option(name));
+  }
+}
+
 }  // namespace
 
 void add_simulate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
@@ -142,6 +195,7 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
       ->description(
           "budget of each device for all that a schedule keeps there: a size, a share such as '50 %' of store_all's\n"
           "peak, or 'front': every best pair of time and memory (default: the device's capacity)");
+  add_schedule_option(*command, arguments->schedule);
   command->add_option("--schedule-out", arguments->schedule_out, "write the schedule (JSON)")->type_name("FILE");
   command->add_option("--timeline", arguments->timeline, "write a timeline for ui.perfetto.dev")->type_name("FILE");
   command

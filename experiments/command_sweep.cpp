@@ -50,8 +50,9 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
       "Infeasible points are results. Shards may share one DIR:\n"
       "  plimsoll sweep experiments/demo.yaml --dry-run\n"
       "  plimsoll sweep experiments/demo.yaml -o out/demo -j 0\n"
-      "  plimsoll sweep big.yaml -o out/big --shard $SLURM_ARRAY_TASK_ID/64 --resume\n"
-      "  plimsoll report out/demo");
+      "  plimsoll report out/demo\n"
+      "In a cluster's job array k is the task's number, such as $SLURM_ARRAY_TASK_ID:\n"
+      "  plimsoll sweep experiments/demo.yaml -o out/shards --shard 1/64 --resume");
   auto arguments = std::make_shared<SweepArguments>();
   command->add_option("experiment", arguments->experiment, "experiment file, see experiments/README.md")
       ->required()

@@ -116,6 +116,12 @@ std::string made_by(const std::string& command_line) {
   return program_version() + ": " + command_line;
 }
 
+void report_violations(const std::string& file, std::span<const Violation> violations) {
+  for (const Violation& violation : violations) {
+    std::cerr << fmt::format("{}: {}: {}\n", file, name_of(violation.rule), violation.what);
+  }
+}
+
 void note_times(const Problem& problem) {
   if (problem.view_time > Seconds{0}) {
     std::cerr << fmt::format("note: views take no time; what '{}' gives for them, {}, is left out\n",

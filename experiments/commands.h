@@ -4,11 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 
 #include "experiments/run.h"
 #include "experiments/share.h"
+#include "sim/core/check.h"
 
 namespace plimsoll {
 
@@ -46,6 +48,9 @@ std::optional<Bytes> in_bytes(const StatedBudget&, const Question&, const Proble
 
 /// `plimsoll 0.1.0 (3f2a1b9c0d1e): plimsoll simulate ...`, at the start of every file that is written.
 std::string made_by(const std::string& command_line);
+
+/// Lines on stderr: what is wrong with a schedule from a file.
+void report_violations(const std::string& file, std::span<const Violation>);
 
 /// Lines on stderr where times are not the trace's own.
 void note_times(const Problem&);

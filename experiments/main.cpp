@@ -11,7 +11,9 @@
 #include "experiments/build_name.h"
 #include "experiments/command_import.h"
 #include "experiments/command_replay.h"
+#include "experiments/command_replay_log.h"
 #include "experiments/command_report.h"
+#include "experiments/command_shell.h"
 #include "experiments/command_sweep.h"
 #include "experiments/command_validate.h"
 #include "experiments/commands.h"
@@ -33,13 +35,14 @@ std::string joined(int argc, char** argv) {
 }
 
 void add_help_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("help", "this page, or that of a command");
+  CLI::App* command = app.add_subcommand("help", "the list of commands, or the page of one");
   auto word = std::make_shared<std::string>();
   command->add_option("command", *word, "a command");
   command->callback([&app, word, &exit_code] {
     exit_code = exit_fine;
     if (word->empty()) {
-      std::cout << app.help();
+      // app.help() would be that of the command that was given, which is this one.
+      std::cout << app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
       return;
     }
     std::vector<std::string> names;
@@ -53,7 +56,25 @@ void add_help_command(CLI::App& app, int& exit_code) {
   });
 }
 
-/// CLI11's message, with a suggestion where a word was mistyped.
+/// The first word that begins like an option and is none of the command's, with what it may have been meant to be.
+std::optional<std::string> unknown_option(const CLI::App& command, int argc, char** argv) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) options.push_back("-" + name);
+  }
+  constexpr std::size_t longest = 200;
+  for (int a = 2; a < argc; ++a) {
+    const std::string given = argv[a], word = given.substr(0, given.find('='));
+    const bool is_short = word.size() == 2 && word[0] == '-' && word[1] != '-' && !(word[1] >= '0' && word[1] <= '9');
+    const bool is_long = word.size() > 2 && word.starts_with("--");
+    if ((!is_short && !is_long) || std::ranges::find(options, word) != options.end()) continue;
+    return fmt::format("unknown option '{}'{}", shortened(word, longest), is_long ? suggestion(word, options) : "");
+  }
+  return std::nullopt;
+}
+
+/// CLI11's message, or that there is no such command or option: it looks first at what is missing.
 int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const CLI::App* command = nullptr;
@@ -67,32 +88,23 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
     std::cerr << "'plimsoll help' lists the commands\n";
     return exit_bad_input;
   }
-  std::string hint;
-  if (command != nullptr) {
-    std::vector<std::string> options;
-    for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-    }
-    for (int a = 2; a < argc && hint.empty(); ++a) {
-      const std::string word = std::string(argv[a]).substr(0, std::string(argv[a]).find('='));
-      const bool known = std::ranges::find(options, word) != options.end();
-      if (word.starts_with("--") && !known) hint = suggestion(word, options);
-    }
-  }
-  std::cerr << fmt::format("plimsoll{}: {}{}\n", command != nullptr ? " " + command->get_name() : "", error.what(),
-                           hint);
+  std::string what = error.what();
+  if (command != nullptr) what = unknown_option(*command, argc, argv).value_or(what);
+  std::cerr << fmt::format("plimsoll{}: {}\n", command != nullptr ? " " + command->get_name() : "", what);
   std::cerr << fmt::format("'plimsoll help{}' shows how it is used\n",
                            command != nullptr ? " " + command->get_name() : "");
   return exit_bad_input;
 }
 
-/// Lines of a message, each cut where names in it are longer than anybody reads.
-std::string readable(std::string_view message) {
-  constexpr std::size_t most = 1000;
+/// Lines of a message, each cut where names in it are longer than anybody reads, and followed by its excerpt.
+std::string readable(std::string_view message, const std::vector<std::string>& excerpts = {}) {
+  constexpr std::size_t most = 900;
   std::string lines;
-  for (std::size_t begin = 0; begin <= message.size();) {
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin <= message.size(); ++number) {
     const std::size_t end = std::min(message.find('\n', begin), message.size());
     lines += shortened(message.substr(begin, end - begin), most) + "\n";
+    if (number < excerpts.size() && !excerpts[number].empty()) lines += excerpts[number] + "\n";
     begin = end + 1;
   }
   return lines;
@@ -118,7 +130,15 @@ int run(int argc, char** argv) {
   add_validate_command(app, exit_code, command_line);
   add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
+  add_replay_log_command(app, exit_code);
+  add_completion_command(app, exit_code);
+  add_man_command(app, exit_code);
   add_help_command(app, exit_code);
+  // Last: commands would inherit it.
+  app.footer(
+      "'plimsoll help COMMAND' shows how a command is used.\n"
+      "Exit codes: 0 fine, 1 no result (infeasible, illegal, no such device), 2 wrong input, 3 a defect of plimsoll,\n"
+      "4 cannot be written or too little memory, 130 interrupted.");
   if (argc == 1) {
     std::cerr << app.help();
     return exit_bad_input;
@@ -131,7 +151,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error, argc, argv);
   } catch (const InputError& error) {
-    std::cerr << readable(error.what());
+    std::cerr << readable(error.what(), error.excerpts());
     return exit_bad_input;
   } catch (const BackendError& error) {
     std::cerr << readable(error.what());

@@ -212,8 +212,16 @@ class Writer {
             << ",\"name\":\"transfer\",\"cat\":\"transfer\",";
       place(schedule_.steps[s]);
       text_ << ",\"ts\":";
-      text_.microseconds(nanoseconds(timeline_.steps[s].start)) << "}";
+      text_.microseconds(inside(timeline_.steps[s], starts)) << "}";
     }
+  }
+
+  /// A nanosecond inside of a slice, at its end or its beginning: where a slice ends the next one may begin, and a
+  /// viewer could tie the arrow to that.
+  static std::int64_t inside(const Interval& ran, bool at_end) {
+    const std::int64_t start = nanoseconds(ran.start), finish = nanoseconds(ran.finish);
+    if (finish - start < 2) return start;
+    return at_end ? finish - 1 : start + 1;
   }
 
   /// Which kinds a memory ever holds, each as `"kind":` with the comma it needs.

@@ -28,9 +28,11 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from plot_timelines import draw_timelines
 
-# Okabe and Ito's colours, which people with any colour vision tell apart, without yellow; report_page.html has the same.
+# Okabe and Ito's colours, which people with any colour vision tell apart, without yellow. A strategy's pair of colour and
+# marker is its own up to 49; report_page/values.js has the same.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "p", "*", "h", "<"]
+MARKERS = ["o", "s", "^", "D", "v", "p", "X"]
+PALE = 0.25  # of points that are dominated
 INK, GREY, SHADE = "#222222", "#6b7280", "#eceff3"
 
 matplotlib.rcParams.update({
@@ -47,9 +49,14 @@ matplotlib.rcParams.update({
 })
 
 
+def style_of(index):
+    """A strategy's colour and marker."""
+    return COLOURS[index % len(COLOURS)], MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+
+
 def memory_unit(largest):
-    """The largest binary unit that leaves at least 1."""
-    for name, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    """The largest unit that leaves at least 1: powers of 1000, as everywhere in Plimsoll."""
+    for name, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if largest >= size:
             return name, size
     return "B", 1
@@ -77,6 +84,47 @@ def title_of(figure):
     return what, ", ".join(details)
 
 
+def undominated(fronts):
+    """The points for which no strategy has one as fast within less memory, or faster within as much."""
+    best, least = set(), float("inf")
+    points = sorted({point for points in fronts.values() for point in points})
+    for peak in sorted({peak for peak, _ in points}):
+        fastest = min(time for p, time in points if p == peak)
+        if fastest < least:
+            best.add((peak, fastest))
+            least = fastest
+    return best
+
+
+def spans_a_decade(low, high):
+    return low > 0 and high > 10 * low
+
+
+def label_curves(canvas, axes, curves):
+    """Names beside curves, wherever there is room: none covers a point or another name. The legend has them all."""
+    canvas.canvas.draw()
+    inside, taken = axes.get_window_extent(), []
+    to_screen = axes.transData.transform
+    dots = [tuple(dot) for _, _, points in curves for dot in to_screen(points)]
+    height, gap = 9.5 * canvas.dpi / 72, 7 * canvas.dpi / 72
+    for name, colour, points in curves:
+        text = axes.text(0, 0, name, fontsize=8, color=colour, fontweight="bold", zorder=7)
+        width = text.get_window_extent().width
+        anchors = [points[0], points[-1]] + points[1:-1]
+        boxes = [(x + dx, y + dy) for x, y in to_screen(anchors) for dx, dy in (
+            (gap, -height / 2), (gap, gap / 2), (gap, -height - gap / 2), (-width - gap, -height / 2), (-width / 2, gap),
+            (-width / 2, -height - gap))]
+        place = next(((x, y) for x, y in boxes
+                      if inside.x0 <= x and x + width <= inside.x1 and inside.y0 <= y and y + height <= inside.y1
+                      and not any(x < u + w and u < x + width and y < v + height and v < y + height for u, v, w in taken)
+                      and not any(x - 3 <= u <= x + width + 3 and y - 3 <= v <= y + height + 3 for u, v in dots)), None)
+        if place is None:
+            text.remove()
+            continue
+        taken.append((*place, width))
+        text.set_position(axes.transData.inverted().transform(place))
+
+
 def draw_plimsoll_mark(axes, x):
     """The load line's mark, a circle crossed by a line, above the axes."""
     at = axes.get_xaxis_transform()
@@ -95,21 +143,29 @@ def draw(figure, strategies):
     low, high = min(peaks, default=0) / size, max(peaks, default=1) / size
     margin = 0.05 * (high - low) or 0.05 * high
 
-    height = max(4.7, 2.2 + 0.21 * len(strategies))  # the legend's rows
+    legend_rows = len(strategies) + 1 + 5  # the title, and the lines below
+    height = max(4.7, 1.1 + 0.245 * legend_rows)
     canvas, axes = plt.subplots(figsize=(8.6, height))
     canvas.subplots_adjust(left=0.085, right=0.655, top=0.835, bottom=0.125)
-    axes.set_xlim(low - margin, high + margin)
+    if spans_a_decade(low, high):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.set_xlim(low / 1.15, high * 1.15)
+    else:
+        axes.set_xlim(low - margin, high + margin)
+        axes.xaxis.set_major_locator(MaxNLocator(7))
+    left, right = axes.get_xlim()
     rows = []
 
     smallest = figure["smallest_feasible_bytes"]
-    if smallest and smallest / size > low - margin:
-        axes.axvspan(low - margin, smallest / size, facecolor=SHADE, edgecolor="#c5ccd6", hatch="///", linewidth=0, zorder=0)
+    if smallest and smallest / size > left:
+        axes.axvspan(left, smallest / size, facecolor=SHADE, edgecolor="#c5ccd6", hatch="///", linewidth=0, zorder=0)
         rows.append(Patch(facecolor=SHADE, edgecolor="#c5ccd6", hatch="///", linewidth=0, label="no strategy here fits"))
     if figure["lower_bound_bytes"]:
         rows.append(axes.axvline(figure["lower_bound_bytes"] / size, color=GREY, linestyle=":", linewidth=1.4, zorder=1,
                                  label="memory lower bound"))
     capacity = figure["capacity_bytes"]
-    if capacity and capacity / size < high + margin:
+    if capacity and capacity / size < right:
         rows.append(axes.axvline(capacity / size, color="#b91c1c", linewidth=1.2, zorder=1, label="device memory"))
     if figure["store_all_bytes"]:
         x = figure["store_all_bytes"] / size
@@ -118,10 +174,10 @@ def draw(figure, strategies):
     if not seconds_only:
         rows.append(axes.axhline(1, color=GREY, linestyle="-.", linewidth=1.1, zorder=1, label="time lower bound"))
 
-    series_rows = []
+    series_rows, curves, best = [], [], undominated(fronts)
     for index, strategy in enumerate(strategies):
         points = fronts.get(strategy, [])
-        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        colour, marker = style_of(index)
         # What takes the same memory whatever the budget is one point, large enough to show behind a curve's.
         style = dict(color=colour, marker=marker, markersize=6.5 if len(points) > 1 else 10, markeredgecolor="white",
                      markeredgewidth=0.7)
@@ -129,19 +185,23 @@ def draw(figure, strategies):
         series_rows.append(Line2D([], [], linewidth=1.6 if len(points) > 1 else 0, label=label, **style))
         x = [peak / size for peak, _ in points]
         y = [time / base for _, time in points]
-        axes.plot(x, y, drawstyle="steps-post", linewidth=1.6, zorder=3, color=colour)
-        axes.plot(x, y, linestyle="none", zorder=5 if len(points) > 1 else 4, **style)
+        is_best = [point in best for point in points]
+        axes.plot(x, y, drawstyle="steps-post", linewidth=1.6, zorder=3, color=colour, alpha=0.8 if any(is_best) else PALE)
+        for shown, alpha, zorder in ((True, 1, 5), (False, PALE, 4)):
+            xs, ys = ([v for v, b in zip(values, is_best) if b == shown] for values in (x, y))
+            axes.plot(xs, ys, linestyle="none", zorder=zorder - 0.5 * (len(points) == 1), alpha=alpha, **style)
+        if points:
+            curves.append((strategy, colour, list(zip(x, y))))
 
     times = [time / base for points in fronts.values() for _, time in points] + ([] if seconds_only else [1.0])
     fastest, slowest = min(times, default=0), max(times, default=1)
-    if fastest > 0 and slowest > 6 * fastest:
+    if spans_a_decade(fastest, slowest):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.set_ylim(fastest / 1.08, slowest * 1.15)
     else:
         room = 0.07 * (slowest - fastest) or 0.05 * slowest or 1
         axes.set_ylim(fastest - room, slowest + 1.4 * room)
-    axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.set_xlabel("peak memory (%s)" % unit)
     axes.set_ylabel("iteration time (s)" if seconds_only else "iteration time / lower bound")
     axes.grid(True, color="#e5e7eb", linewidth=0.7, zorder=0)
@@ -163,6 +223,7 @@ def draw(figure, strategies):
     what, details = title_of(figure)
     canvas.text(0.085, 0.948, what, fontsize=12.5, fontweight="bold")
     canvas.text(0.085, 0.903, details, fontsize=9, color=GREY)
+    label_curves(canvas, axes, curves)
     return canvas
 
 

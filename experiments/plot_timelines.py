@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch
 
-# What a lane does or moves, and what fills a memory; report_page.html has the same.
+# What a lane does or moves, and what fills a memory; report_page/timeline.js has the same.
 COLOURS = {
     "forward": "#0072B2", "backward": "#56B4E9", "recompute": "#E69F00", "update": "#009E73",
     "activation": "#CC79A7", "gradient": "#E3B7CF", "parameter": "#D55E00", "parameter_gradient": "#F2A977",

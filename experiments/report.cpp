@@ -48,6 +48,9 @@ Json point_of(const Json& record) {
                           "bytes_moved", "gap", "smallest_feasible_bytes"}) {
     point[key] = value_or_null(record, key);
   }
+  if (record.contains("peak") && record["peak"].contains("bytes_by_kind")) {
+    point["kinds"] = record["peak"]["bytes_by_kind"];
+  }
   return point;
 }
 
@@ -189,14 +192,38 @@ std::string results_csv(const SweepContents& contents, const std::string& made_b
   return csv;
 }
 
-std::string report_html(const Json& data) {
-  std::string page = read_text_file(shipped_file("report_page.html"));
-  constexpr std::string_view place = "\"@DATA@\"";
-  const std::size_t at = page.find(place);
-  EXPECTS(at != std::string::npos);
-  std::string text = json_text(data);
-  for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
-  return page.replace(at, place.size(), text);
+std::string report_timelines(const SweepContents& contents) {
+  constexpr std::size_t most = 64'000'000;  // bytes: a browser still opens the page
+  std::string lines;
+  for (const auto& [point, record] : contents.records) {
+    if (record.find("\"timeline\"") == std::string::npos) continue;
+    const Json parsed = parse_record(record, "results.jsonl", 0);
+    if (!parsed.contains("timeline")) continue;
+    const std::string line = fmt::format("{}\t{}\n", point, json_text(parsed["timeline"]));
+    if (lines.size() + line.size() > most) break;
+    lines += line;
+  }
+  return lines;
+}
+
+std::string report_html(const Json& data, std::string timelines) {
+  std::string page = read_text_file(shipped_file("report_page/page.html"));
+  const auto put = [&page](std::string_view place, std::string_view text) {
+    const std::size_t at = page.find(place);
+    EXPECTS(at != std::string::npos);
+    page.replace(at, place.size(), text);
+  };
+  const auto without_tags = [](std::string text) {
+    for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
+    return text;
+  };
+  for (const std::string name : {"page.css", "uplot.js", "values.js", "figure.js", "labels.js", "timeline.js",
+                                 "detail.js", "table.js", "page.js"}) {
+    put("@" + name + "@", read_text_file(shipped_file("report_page/" + name)));
+  }
+  put("@TIMELINES@", without_tags(std::move(timelines)));
+  put("\"@DATA@\"", without_tags(json_text(data)));
+  return page;
 }
 
 std::vector<fs::path> write_report(const fs::path& results, const fs::path& folder, const std::string& made_by) {
@@ -211,7 +238,7 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
   const Json data = report_data(contents, made_by);
   std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json"};
   write_text_file(files[0], results_csv(contents, made_by));
-  write_text_file(files[1], report_html(data));
+  write_text_file(files[1], report_html(data, report_timelines(contents)));
   write_json_file(files[2], data);
   draw(files[2], folder);
   for (const Json& figure : data["figures"]) {

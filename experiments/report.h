@@ -16,8 +16,11 @@ Json report_data(const SweepContents&, const std::string& made_by);
 /// One row a point, one column a value; nested values are left out.
 std::string results_csv(const SweepContents&, const std::string& made_by);
 
-/// A page that needs nothing but itself.
-std::string report_html(const Json& data);
+/// Of the points whose records keep one, a line `point TAB timeline`, as far as a page can hold them.
+std::string report_timelines(const SweepContents&);
+
+/// A page that needs nothing but itself, made of the parts in report_page/.
+std::string report_html(const Json& data, std::string timelines = "");
 
 /// Writes all of them and returns the paths. Throws InputError where `results` holds no sweep or the figures cannot be
 /// drawn; the table and the page are there by then.

@@ -143,6 +143,8 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   Judged made;
   Answer& answer = made.answer;
   schedule.strategy = question.strategy;
+  schedule.trace_from = question.trace;
+  schedule.platform_from = question.platform;
   const double started = now_s();
   answer.timeline = simulator.simulate(schedule);
   answer.simulate_s = now_s() - started;
@@ -224,15 +226,25 @@ Problem problem_of(const Question& question) {
   return std::move(std::get<Problem>(made));
 }
 
-Problem problem_of(const Schedule& schedule, const std::string& file, const std::string& trace,
-                   const std::string& platform) {
-  Problem problem = problem_of({.trace = trace,
-                                .platform = platform,
-                                .strategy = schedule.strategy,
-                                .micro_batches = schedule.micro_batches,
-                                .optimizer = schedule.optimizer,
-                                .states = schedule.states,
-                                .gradients = schedule.gradients});
+Question question_of(const Schedule& schedule, const std::string& file, const std::string& trace,
+                     const std::string& platform) {
+  const auto given_or = [&](const std::string& given, const std::string& from, const char* option) {
+    if (!given.empty()) return given;
+    if (from.empty()) throw InputError(fmt::format("{}: does not say which file it is for; give --{}", file, option));
+    return from;
+  };
+  const std::string& machine = schedule.platform_from.empty() ? schedule.platform : schedule.platform_from;
+  return {.trace = given_or(trace, schedule.trace_from, "trace"),
+          .platform = given_or(platform, machine, "platform"),
+          .strategy = schedule.strategy,
+          .micro_batches = schedule.micro_batches,
+          .optimizer = schedule.optimizer,
+          .states = schedule.states,
+          .gradients = schedule.gradients};
+}
+
+Problem problem_of(const Schedule& schedule, const std::string& file, const Question& question) {
+  Problem problem = problem_of(question);
   if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
     throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", file, schedule.trace,
                                  schedule.platform, problem.graph.name, problem.platform.name));
@@ -302,6 +314,23 @@ std::vector<Answer> answer(const Question& question, const Problem& problem,
   std::vector<Answer> answers(budgets.size());
   answer(question, problem, budgets, [&](std::size_t b, const Answer& made) { answers[b] = made; });
   return answers;
+}
+
+Answer answer(const Question& question, const Problem& problem, Schedule schedule) {
+  Problem within = problem;
+  within.budget = schedule.budget;
+  Bounds bounds(within);
+  Simulator simulator(question.engine, within.platform);
+  Judged made = judged(question, within, bounds, simulator, std::move(schedule));
+  Answer& answer = made.answer;
+  answer.budget = budget_of(within, DeviceId{0});
+  answer.peak_reserved = reserved_by_device(within, answer, question.allocator);
+  for (const Overfull& memory : overfull(made.peaks, within.platform, answer.schedule->budget)) {
+    answer.reason += fmt::format("{}{} B on '{}', over its {} B", answer.reason.empty() ? "it keeps " : ", ",
+                                 memory.peak.count, within.platform[memory.memory].name, memory.limit.count);
+  }
+  answer.feasible = answer.reason.empty();
+  return std::move(made.answer);
 }
 
 }  // namespace plimsoll

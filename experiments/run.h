@@ -43,9 +43,9 @@ struct Answer {
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;
-  std::vector<Bytes> peak_reserved;  ///< by device, of the chosen allocator; live peaks for `exact`
-  Bytes promised_peak;               ///< the planner's
-  Seconds promised_makespan;
+  std::vector<Bytes> peak_reserved;    ///< by device, of the chosen allocator; live peaks for `exact`
+  std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
+  std::optional<Seconds> promised_makespan;
   std::optional<double> gap;          ///< proven distance from the method's optimum, relative
   std::string note;                   ///< the planner's: which limit ended its search, if one did
   std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
@@ -65,8 +65,12 @@ ProblemOutcome problem_of(const Question&, Trace, Platform);
 /// their combination are wrong.
 Problem problem_of(const Question&);
 
+/// The question that a schedule, read from `file`, answers. A trace or platform that is not given is the one that the
+/// file names; throws InputError where it names none.
+Question question_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);
+
 /// The problem that a schedule, read from `file`, was made for; throws InputError where trace or platform are others.
-Problem problem_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);
+Problem problem_of(const Schedule&, const std::string& file, const Question&);
 
 /// The engine's timeline of a schedule.
 Timeline simulate(const Schedule&, const Platform&, Engine);
@@ -95,6 +99,10 @@ void answer(const Question&, const Problem&, std::span<const std::optional<Bytes
 
 /// The same as a list, in the order of the budgets.
 std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
+
+/// A legal schedule simulated and measured, wherever it is from: feasible where it fits, with nothing promised. Throws
+/// BrokenPromise where memory counted a second time is not the engine's.
+Answer answer(const Question&, const Problem&, Schedule);
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.
 Json to_json(const Question&, const Problem&, const Answer&);

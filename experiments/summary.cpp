@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/host_bounds.h"
 #include "sim/core/memory_profile.h"
@@ -13,7 +14,16 @@ namespace plimsoll {
 namespace {
 
 std::string percent_above(double value, double bound) {
-  return bound > 0 ? fmt::format("+{:.1f} %", 100 * (value / bound - 1)) : std::string("no bound");
+  if (!(bound > 0)) return "no bound";
+  const double percent = 100 * (value / bound - 1);
+  return fmt::format("{:+.1f} %", std::abs(percent) < 0.05 ? 0.0 : percent);  // no -0.0
+}
+
+/// Of a proven gap.
+std::string class_of(double gap) {
+  constexpr double least_shown = 5e-7;
+  if (gap == 0) return "optimal";
+  return gap < least_shown ? "within 0.0001 %" : fmt::format("within {:.4f} %", 100 * gap);
 }
 
 std::string at_peak_lines(const Problem& problem, const Answer& answer) {
@@ -58,7 +68,7 @@ std::string candidate_lines(const Answer& answer) {
   std::string lines = sorted.empty() ? "" : "strategies asked:\n";
   for (const Candidate& each : sorted) {
     const std::string gave = each.makespan ? format_seconds(*each.makespan) : each.reason;
-    lines += fmt::format("  {:<34}{:>12}{}\n", each.strategy, gave, each.taken ? "  taken" : "");
+    lines += fmt::format("  {:<34}  {:>12}{}\n", each.strategy, gave, each.taken ? "  taken" : "");
   }
   return lines;
 }
@@ -72,8 +82,8 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   const double bound = answer.bounds.time().value;
   text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
                       format_seconds(answer.bounds.time()), percent_above(m.makespan.value, bound));
-  text +=
-      fmt::format("  recomputing      {:>12}   {} steps\n", format_seconds(m.recompute), answer.schedule->steps.size());
+  text += fmt::format("  recomputing      {:>12}   {} of {} steps\n", format_seconds(m.recompute), m.recomputes,
+                      answer.schedule->steps.size());
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
                       format_bytes(answer.bounds.memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
   if (problem.states) {
@@ -91,15 +101,16 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         answer.contention > Seconds{0} ? ", contention " + format_seconds(answer.contention) : "");
   }
   if (answer.gap) {
-    text += fmt::format("  of its class     {:>12}\n",
-                        *answer.gap == 0 ? std::string("optimal") : fmt::format("within {:.4f} %", 100 * *answer.gap));
+    text += fmt::format("  of its class     {:>12}\n", class_of(*answer.gap));
   }
   if (!answer.note.empty()) text += fmt::format("  note: {}\n", answer.note);
   for (const HostBound& used : host_bounds_used(*answer.schedule, problem.platform)) {
     text += "  " + sentence(used) + "\n";
   }
-  text += fmt::format("  solved in        {:>12}   simulated in {}\n", format_seconds(Seconds{answer.solve_s}),
-                      format_seconds(Seconds{answer.simulate_s}));
+  const std::string simulated = format_seconds(Seconds{answer.simulate_s});
+  text += answer.promised_peak ? fmt::format("  solved in        {:>12}   simulated in {}\n",
+                                             format_seconds(Seconds{answer.solve_s}), simulated)
+                               : fmt::format("  simulated in     {:>12}\n", simulated);
   return text + candidate_lines(answer) + at_peak_lines(problem, answer);
 }
 

@@ -115,6 +115,12 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> b
   return best;
 }
 
+/// A gap that is nothing but the rounding of sums is none.
+std::optional<double> beyond_rounding(std::optional<double> gap) {
+  constexpr double rounding = 1e-12;
+  return gap && *gap < rounding ? 0 : gap;
+}
+
 }  // namespace
 
 std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
@@ -157,6 +163,9 @@ TapePlans tape_plans(const Problem& problem, std::span<const Pass> passes,
   EXPECTS(!passes.empty() && !must_be_transformed(problem, passes));
   TapePlans plans{one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()), {}};
   plans.outcomes = judged_tapes_of_passes({problem, plans.partition, PartId{0}, 1}, memory_passes(passes), budgets);
+  for (TapeOutcome& outcome : plans.outcomes) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->gap = beyond_rounding(tape->gap);
+  }
   return plans;
 }
 

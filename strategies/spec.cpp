@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "sim/io/excerpt.h"
 #include "sim/io/input_error.h"
 
 namespace plimsoll {
@@ -26,7 +27,8 @@ class SpecReader {
 
  private:
   [[noreturn]] void fail(std::size_t at, std::string_view key, std::string_view what) const {
-    throw InputError(located(where_, {1, static_cast<std::uint32_t>(at + 1)}, key, what));
+    const Position place{1, static_cast<std::uint32_t>(at + 1)};
+    throw InputError(located(where_, place, key, what), {excerpt(spec_, place)});
   }
 
   void skip_spaces() {

@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "sim/io/excerpt.h"
+
 namespace plimsoll {
 namespace {
 
@@ -31,9 +33,8 @@ LogLine::LogLine(std::string_view text, const std::string& file, std::uint32_t n
 }
 
 void LogLine::complain_at(std::size_t offset, std::string_view key, std::string_view what) const {
-  Position position = position_of(text_, offset);
-  position.line = number_;
-  throw InputError(located(file_, position, key, what));
+  const Position in_line = position_of(text_, offset);
+  throw InputError(located(file_, {number_, in_line.column}, key, what), {excerpt(text_, in_line)});
 }
 
 void LogLine::complain(std::string_view key, std::string_view what) const {

@@ -64,7 +64,9 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     } else {
       computing[device].emplace_back(ran.start.value, ran.finish.value);
     }
-    if (step.kind == StepKind::recompute) metrics.recompute += ran.finish - ran.start;
+    if (step.kind != StepKind::recompute) continue;
+    metrics.recompute += ran.finish - ran.start;
+    ++metrics.recomputes;
   }
   double busy = 0;
   for (std::size_t d = 0; d < platform.devices.size(); ++d) {

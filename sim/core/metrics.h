@@ -20,12 +20,13 @@ struct DeviceMetrics {
 
 struct Metrics {
   Seconds makespan;
-  Bytes peak;                ///< of the fullest device
-  Seconds recompute;         ///< sum of the durations of steps that repeat an op
-  Bytes moved;               ///< by all transfers
-  Seconds exposed_transfer;  ///< some transfer of a device runs while it computes nothing, summed over devices
-  double bubble = 0;         ///< share of (devices used x makespan) in which a device that is used computes nothing
-  bool fits = true;          ///< no device exceeds its budget
+  Bytes peak;                  ///< of the fullest device
+  Seconds recompute;           ///< sum of the durations of steps that repeat an op
+  std::size_t recomputes = 0;  ///< how many these are
+  Bytes moved;                 ///< by all transfers
+  Seconds exposed_transfer;    ///< some transfer of a device runs while it computes nothing, summed over devices
+  double bubble = 0;           ///< share of (devices used x makespan) in which a device that is used computes nothing
+  bool fits = true;            ///< no device exceeds its budget
   std::vector<DeviceMetrics> devices;
 };
 

@@ -117,6 +117,7 @@ enum class Gradients : std::uint8_t { fresh, existing };  ///< appear at the fir
 
 struct Schedule {
   std::string trace, platform, strategy;  ///< what it was made for
+  std::string trace_from, platform_from;  ///< what --trace and --platform were, paths included; empty: not known
   std::uint32_t micro_batches = 1;
   std::uint32_t replicas = 1;
   std::optional<Bytes> budget;  ///< of each device; unset: unlimited

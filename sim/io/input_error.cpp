@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/io/excerpt.h"
+
 namespace plimsoll {
 namespace {
 
@@ -80,6 +82,7 @@ void Complaints::add(Position at, std::string_view key, std::string_view what) {
   std::string line = located(file_, at, key, what);
   if (std::ranges::find(lines_, line) != lines_.end()) return;
   lines_.push_back(std::move(line));
+  excerpts_.push_back(excerpt(text_, at));
   if (lines_.size() < most) return;
   lines_.push_back(located(file_, {}, "", "too many errors, not looking further"));
   throw_now();
@@ -88,7 +91,7 @@ void Complaints::add(Position at, std::string_view key, std::string_view what) {
 void Complaints::throw_now() const {
   std::string text;
   for (const std::string& line : lines_) text.append(text.empty() ? "" : "\n").append(line);
-  throw InputError(text);
+  throw InputError(text, excerpts_);
 }
 
 void Complaints::throw_if_any() const {

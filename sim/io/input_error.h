@@ -22,6 +22,14 @@ struct Position {
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  /// `excerpts`: for each line of the message the text it is about (sim/io/excerpt.h), empty where there is none.
+  InputError(const std::string& message, std::vector<std::string> excerpts)
+      : std::runtime_error(message), excerpts_(std::move(excerpts)) {}
+
+  const std::vector<std::string>& excerpts() const { return excerpts_; }
+
+ private:
+  std::vector<std::string> excerpts_;
 };
 
 /// `file:line:column: key: what`; parts that are empty are left out.
@@ -40,7 +48,8 @@ std::string alternatives(std::span<const std::string_view> names);
 /// Gathers what is wrong with one file, so that one run of the program tells the user everything.
 class Complaints {
  public:
-  explicit Complaints(std::string file) : file_(std::move(file)) {}
+  /// `text` is the file's, which lives as long as this; without it complaints come without excerpts.
+  explicit Complaints(std::string file, std::string_view text = {}) : file_(std::move(file)), text_(text) {}
 
   /// After `most` complaints the error is thrown without waiting for more.
   void add(Position, std::string_view key, std::string_view what);
@@ -54,7 +63,8 @@ class Complaints {
 
  private:
   std::string file_;
-  std::vector<std::string> lines_;
+  std::string_view text_;
+  std::vector<std::string> lines_, excerpts_;
 };
 
 }  // namespace plimsoll

@@ -49,7 +49,7 @@ void append_utf8(std::string& text, unsigned code) {
 }  // namespace
 
 JsonScanner::JsonScanner(std::string text, std::string file)
-    : text_(std::move(text)), complaints_(std::move(file)), next_(text_.data()) {
+    : text_(std::move(text)), complaints_(std::move(file), text_), next_(text_.data()) {
   check_characters();
   if (text_.starts_with("\xEF\xBB\xBF")) next_ += 3;  // a byte order mark
   skip_space();

@@ -1,6 +1,7 @@
 #pragma once
 // Schedule files: JSON text <-> Schedule. The format is described key by key in sim/README.md. Indices of tensors and
-// ops are those of the trace's graph, of devices and memories those of the platform; check() judges them.
+// ops are those of the trace's graph, of devices and memories those of the platform; check() judges them. The files
+// that a schedule is from are named relative to its own, and by their paths once it is read.
 
 #include <filesystem>
 #include <string>
@@ -14,6 +15,6 @@ Schedule parse_schedule(std::string text, std::string file_name);
 
 /// `made_by` is the program's version and command line.
 void write_schedule(const std::filesystem::path&, const Schedule&, const std::string& made_by);
-std::string schedule_text(const Schedule&, const std::string& made_by);
+std::string schedule_text(const Schedule&, const std::string& made_by, const std::filesystem::path& folder = ".");
 
 }  // namespace plimsoll

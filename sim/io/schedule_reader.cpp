@@ -133,6 +133,8 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"made_by", optional, [](Schedule&, JsonCursor c) { c.string(); }},
     {"trace", required, [](Schedule& s, JsonCursor c) { s.trace = c.string(); }},
     {"platform", required, [](Schedule& s, JsonCursor c) { s.platform = c.string(); }},
+    {"trace_from", optional, [](Schedule& s, JsonCursor c) { s.trace_from = c.string(); }},
+    {"platform_from", optional, [](Schedule& s, JsonCursor c) { s.platform_from = c.string(); }},
     {"strategy", optional, [](Schedule& s, JsonCursor c) { s.strategy = c.string(); }},
     {"micro_batches", required, [](Schedule& s, JsonCursor c) { read_count(s.micro_batches, c); }},
     {"replicas", optional, [](Schedule& s, JsonCursor c) { read_count(s.replicas, c); }},
@@ -148,13 +150,22 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"steps", required, read_steps},
 };
 
+/// What begins with a dot is a path from the schedule's folder.
+void find_from(std::string& reference, const std::filesystem::path& schedule_file) {
+  if (!reference.starts_with("./") && !reference.starts_with("../")) return;
+  reference = (schedule_file.parent_path() / reference).lexically_normal().generic_string();
+}
+
 }  // namespace
 
 Schedule parse_schedule(std::string text, std::string file_name) {
+  const std::filesystem::path file(file_name);
   JsonDocument document(std::move(text), std::move(file_name));
   Schedule schedule;
   schedule.states = States::as_parameters;  // of files from before there was a choice
   document.read([&](JsonCursor root) { read_fields(root, schedule_fields, schedule); });
+  find_from(schedule.trace_from, file);
+  find_from(schedule.platform_from, file);
   return schedule;
 }
 

@@ -55,11 +55,23 @@ Json json_of(const Schedule& schedule, const Step& step) {
   return object;
 }
 
-Json header(const Schedule& schedule, const std::string& made_by) {
+/// A path as seen from the schedule's folder, beginning with a dot; names and what is absolute as they are.
+std::string seen_from(const std::filesystem::path& folder, const std::string& reference) {
+  const std::filesystem::path path(reference);
+  std::error_code error;
+  if (path.is_absolute() || !std::filesystem::is_regular_file(path, error)) return reference;
+  const std::string relative = std::filesystem::proximate(path, folder, error).generic_string();
+  if (error) return reference;
+  return relative.starts_with("../") ? relative : "./" + relative;
+}
+
+Json header(const Schedule& schedule, const std::string& made_by, const std::filesystem::path& folder) {
   Json object{{"format", "plimsoll.schedule.v1"}, {"made_by", made_by},
               {"trace", schedule.trace},          {"platform", schedule.platform},
               {"strategy", schedule.strategy},    {"micro_batches", schedule.micro_batches},
               {"replicas", schedule.replicas}};
+  if (!schedule.trace_from.empty()) object["trace_from"] = seen_from(folder, schedule.trace_from);
+  if (!schedule.platform_from.empty()) object["platform_from"] = seen_from(folder, schedule.platform_from);
   if (schedule.budget) object["memory_budget_bytes"] = schedule.budget->count;
   object["optimizer"] = written(schedule.optimizer);
   if (schedule.optimizer != Optimizer::none) object["states"] = written(schedule.states);
@@ -82,9 +94,9 @@ Json header(const Schedule& schedule, const std::string& made_by) {
 
 }  // namespace
 
-std::string schedule_text(const Schedule& schedule, const std::string& made_by) {
+std::string schedule_text(const Schedule& schedule, const std::string& made_by, const std::filesystem::path& folder) {
   // One line a buffer and a step: a diff of two schedules then reads well, and no tree of a million steps is built.
-  std::string text = json_text(header(schedule, made_by), 1);
+  std::string text = json_text(header(schedule, made_by, folder), 1);
   text.resize(text.size() - 2);  // "\n}"
   const auto add_list = [&text](const char* key, std::size_t count, auto&& element) {
     text += fmt::format(",\n \"{}\": [", key);
@@ -101,7 +113,8 @@ std::string schedule_text(const Schedule& schedule, const std::string& made_by) 
 }
 
 void write_schedule(const std::filesystem::path& path, const Schedule& schedule, const std::string& made_by) {
-  write_text_file(path, schedule_text(schedule, made_by));
+  const std::filesystem::path folder = path.parent_path();
+  write_text_file(path, schedule_text(schedule, made_by, folder.empty() ? "." : folder));
 }
 
 }  // namespace plimsoll

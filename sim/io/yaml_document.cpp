@@ -34,7 +34,24 @@ Position position(const YAML::Mark& mark) {
 }  // namespace
 
 struct YamlTree {
-  explicit YamlTree(std::string file) : complaints(std::move(file)) {}
+  YamlTree(const std::string& its_text, std::string file) : text(its_text), complaints(std::move(file), text) {}
+
+  /// yaml-cpp counts columns in bytes; ours are characters.
+  void complain(Position in_bytes, std::string_view key, std::string_view what) {
+    complaints.add(in_characters(in_bytes), key, what);
+  }
+
+  Position in_characters(Position in_bytes) const {
+    std::size_t line = 0;
+    for (std::uint32_t n = 1; n < in_bytes.line && line != std::string::npos; ++n) {
+      line = text.find('\n', line);
+      if (line != std::string::npos) ++line;
+    }
+    if (in_bytes.line == 0 || line == std::string::npos) return in_bytes;
+    return {in_bytes.line, position_of(std::string_view(text).substr(line), in_bytes.column - 1).column};
+  }
+
+  std::string text;
 
   std::vector<TreeNode> nodes;
   std::uint32_t root = 0;
@@ -86,7 +103,7 @@ class Builder : public YAML::EventHandler {
   };
 
   [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view what) {
-    tree_.complaints.add(position(mark), "", what);
+    tree_.complain(position(mark), "", what);
     tree_.complaints.throw_now();
   }
 
@@ -115,7 +132,7 @@ class Builder : public YAML::EventHandler {
     if (parent.shape == Shape::object) {
       const bool repeated = !open.keys.insert(*open.key).second;
       if (repeated) {
-        tree_.complaints.add(open.key_at, path(), "repeated key");
+        tree_.complain(open.key_at, path(), "repeated key");
       } else {
         parent.keys.push_back(*open.key);
         parent.key_at.push_back(open.key_at);
@@ -161,26 +178,26 @@ class Builder : public YAML::EventHandler {
 
 }  // namespace
 
-YamlDocument::YamlDocument(const std::string& text, std::string file) : tree_(new YamlTree(std::move(file))) {
+YamlDocument::YamlDocument(const std::string& text, std::string file) : tree_(new YamlTree(text, std::move(file))) {
   std::istringstream stream(text);
   try {
     YAML::Parser parser(stream);
     Builder builder(*tree_);
     if (!parser.HandleNextDocument(builder) || tree_->nodes.empty()) {
-      tree_->complaints.add({}, "", "the file is empty");
+      tree_->complain({}, "", "the file is empty");
       tree_->complaints.throw_now();
     }
     const std::size_t nodes = tree_->nodes.size();
     const std::uint32_t root = tree_->root;
     if (parser.HandleNextDocument(builder) && tree_->nodes.size() > nodes) {
-      tree_->complaints.add(tree_->nodes[nodes].at, "", "a second document; one file holds one");
+      tree_->complain(tree_->nodes[nodes].at, "", "a second document; one file holds one");
     }
     tree_->root = root;
   } catch (const YAML::Exception& error) {  // the library's own way to speak; turned into ours with its place
     const Position at = error.mark.is_null() ? Position{} : position(error.mark);
     // Newer versions add what the place shows: "the referenced anchor is not defined: name".
     const std::string what = error.msg.substr(0, error.msg.find(": "));
-    tree_->complaints.add(at, "", fmt::format("not valid YAML: {}", what));
+    tree_->complain(at, "", fmt::format("not valid YAML: {}", what));
   }
   tree_->complaints.throw_if_any();
 }
@@ -224,11 +241,11 @@ std::string YamlCursor::found() const {
 void YamlCursor::complain(std::string_view what) const {
   const TreeNode& node = tree_->nodes[node_];
   const bool is_absent = node.shape == Shape::null && key_at_.line > 0;  // a null's own place is that of what follows
-  tree_->complaints.add(is_absent ? key_at_ : node.at, path_, what);
+  tree_->complain(is_absent ? key_at_ : node.at, path_, what);
 }
 
 void YamlCursor::complain_unknown_key(const std::vector<std::string_view>& known) const {
-  tree_->complaints.add(key_at_, path_, "unknown key" + suggestion(key_, known));
+  tree_->complain(key_at_, path_, "unknown key" + suggestion(key_, known));
 }
 
 void YamlCursor::complain_missing_key(std::string_view key) const {

@@ -207,24 +207,29 @@ TEST_CASE("re-scaled times are announced in every output", "[program]") {
 TEST_CASE("wrong words on the command line exit with 2 and one line that says what to write", "[program]") {
   const std::string on_example = example;
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"simulate --strategy rotr " + on_example, "--strategy:1:1: unknown strategy 'rotr'; did you mean 'rotor'?\n"},
+      {"simulate --strategy rotr " + on_example,
+       "--strategy:1:1: unknown strategy 'rotr'; did you mean 'rotor'?\n  rotr\n  ^\n"},
       {"simulate --strategy 'rotor(slot=3)' " + on_example,
-       "--strategy:1:7: rotor.slot: unknown option; did you mean 'slots'?\n"},
+       "--strategy:1:7: rotor.slot: unknown option; did you mean 'slots'?\n  rotor(slot=3)\n        ^\n"},
       {"simulate --strategy 'rotor(slots=0)' " + on_example,
-       "--strategy:1:13: rotor.slots: expected exact or a whole number from 1 to 100000, found '0'\n"},
-      {"simulate --strategy 'rotor(slots=5,slots=6)' " + on_example, "--strategy:1:15: rotor.slots: given twice\n"},
-      {"simulate --strategy 'rotor(slots' " + on_example, "--strategy:1:12: rotor.slots: expected '=' and a value\n"},
+       "--strategy:1:13: rotor.slots: expected exact or a whole number from 1 to 100000, found '0'\n  rotor(slots=0)\n "
+       "             ^\n"},
+      {"simulate --strategy 'rotor(slots=5,slots=6)' " + on_example,
+       "--strategy:1:15: rotor.slots: given twice\n  rotor(slots=5,slots=6)\n                ^\n"},
+      {"simulate --strategy 'rotor(slots' " + on_example,
+       "--strategy:1:12: rotor.slots: expected '=' and a value\n  rotor(slots\n             ^\n"},
       {"simulate --strategy 'rotor(slots=5' " + on_example,
-       "--strategy:1:14: rotor: expected ',' or ')', found the end\n"},
-      {"simulate --strategy 'rotor)' " + on_example, "--strategy:1:6: expected '|' or the end, found ')'\n"},
+       "--strategy:1:14: rotor: expected ',' or ')', found the end\n  rotor(slots=5\n               ^\n"},
+      {"simulate --strategy 'rotor)' " + on_example,
+       "--strategy:1:6: expected '|' or the end, found ')'\n  rotor)\n       ^\n"},
       {"simulate --strategy 'rotor|' " + on_example,
-       "--strategy:1:7: expected the name of a strategy, found the end\n"},
+       "--strategy:1:7: expected the name of a strategy, found the end\n  rotor|\n        ^\n"},
       {"simulate --strategy 'chen_sqrt|rotor' " + on_example,
        "--strategy:1:11: 'rotor' cannot follow 'chen_sqrt': both are rematerialization strategies, and one part has "
-       "one\n"},
+       "one\n  chen_sqrt|rotor\n            ^\n"},
       {"simulate --strategy 'store_all|rotor' " + on_example,
        "--strategy:1:11: 'store_all' cannot be combined with 'rotor': store_all keeps everything, and every memory "
-       "strategy starts from that anyway\n"},
+       "strategy starts from that anyway\n  store_all|rotor\n            ^\n"},
       {"simulate --strategy rotor --memory 20 " + on_example,
        "--memory: missing unit, expected a size such as 80 GB or 64 MiB, found '20'\n"},
       {"simulate --strategy rotor --micro-batches 0 " + on_example,
@@ -257,10 +262,87 @@ TEST_CASE("a trace without flops is refused on a device it was not measured on",
       "re-scaled to 'NVIDIA H200': 'first' has no flops in the trace\n");
 }
 
+TEST_CASE("an option that does not exist is named, whatever else is missing", "[program]") {
+  const auto first_line = [](const std::string& arguments) {
+    const ProgramRun run = plimsoll(arguments);
+    CHECK(run.exit_code == 2);
+    return run.err.substr(0, run.err.find('\n'));
+  };
+  CHECK(first_line("simulate --trac x") == "plimsoll simulate: unknown option '--trac'; did you mean '--trace'?");
+  CHECK(first_line("simulate --trac=x") == "plimsoll simulate: unknown option '--trac'; did you mean '--trace'?");
+  CHECK(first_line("simulate -x 3") == "plimsoll simulate: unknown option '-x'");
+  CHECK(first_line("simulate --platform ideal") == "plimsoll simulate: --trace is required");
+  CHECK(first_line("sweep --jobz 3 e.yaml -o out") ==
+        "plimsoll sweep: unknown option '--jobz'; did you mean '--jobs'?");
+}
+
+TEST_CASE("columns of a list never run together", "[program]") {
+  for (const std::string what : {"strategies", "platforms", "traces"}) {
+    const nlohmann::json all = json_of("list " + what + " --json");
+    const std::string text = plimsoll("list " + what).out;
+    for (const nlohmann::json& entry : all[what]) {
+      const std::string name = entry["name"];
+      INFO(name);
+      CHECK(("\n" + text).find("\n" + name + "  ") != std::string::npos);
+      if (entry.contains("family"))
+        CHECK(text.find("  " + entry["family"].get<std::string>() + "  ") != std::string::npos);
+      if (entry.contains("model")) CHECK(text.find(" x  ") == std::string::npos);  // a device without a name has a word
+    }
+    CHECK(text.find(" \n") == std::string::npos);
+  }
+}
+
+TEST_CASE("a summary counts the steps that repeat an op, and its bounds have one sign", "[program]") {
+  const std::string question = "simulate --trace gpt12_w768_t256_b4_cpu --platform cpu_host --memory 1.5GB --strategy ";
+  const TemporaryFolder folder;
+  const std::string schedule = (folder / "s.json").string();
+  const std::string text = plimsoll(question + "rotor --schedule-out " + schedule).out;
+  std::size_t repeated = 0, steps = 0;
+  const nlohmann::json file = nlohmann::json::parse(text_of(schedule));
+  for (const nlohmann::json& step : file["steps"]) {
+    ++steps;
+    if (step["kind"] == "recompute") ++repeated;
+  }
+  CHECK(repeated > 0);
+  CHECK(text.find("   " + std::to_string(repeated) + " of " + std::to_string(steps) + " steps\n") != std::string::npos);
+  // On this chain the sum of the ops' times and the makespan are rounded differently.
+  for (const std::string trace : {"resnet50_b8_cpu", "densenet121_b8_cpu", "vgg16_b8_cpu", "gpt12_w768_t256_b4_cpu"}) {
+    for (const std::string strategy : {"store_all", "rotor", "portfolio"}) {
+      const std::string out = plimsoll("simulate --platform cpu_host --trace " + trace + " --strategy " + strategy).out;
+      CHECK(out.find("+-") == std::string::npos);
+      CHECK(out.find("-0.0") == std::string::npos);
+      CHECK(out.find("within 0.0000 %") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("what was computed of no device says so without quotes around nothing", "[program]") {
+  for (const std::string arguments : {"describe uniform:4", "describe transformer:layers=2", "list traces",
+                                      "simulate --trace transformer:layers=2 --platform h200 --strategy store_all",
+                                      "simulate --trace uniform:4 --platform h200 --strategy store_all"}) {
+    const ProgramRun run = plimsoll(arguments);
+    INFO(arguments);
+    CHECK((run.out + run.err).find("''") == std::string::npos);
+  }
+}
+
+TEST_CASE("gaps that are only rounding are none", "[program]") {
+  for (const std::string strategy : {"exact", "checkmate", "offload_exact", "poet", "monet", "portfolio"}) {
+    const nlohmann::json gap = json_of(
+        "simulate --json --trace gpt4_ops_w256_t128_b4_cpu --platform cpu_host --memory "
+        "120MB --strategy " +
+        strategy)["gap"];
+    INFO(strategy);
+    CHECK((gap.is_null() || gap == 0.0 || gap.get<double>() > 1e-12));
+  }
+}
+
 TEST_CASE("without a command, and with help, the program teaches the way", "[program]") {
   CHECK(plimsoll("").exit_code == 2);
   CHECK(plimsoll("").err.find("simulate") != std::string::npos);
   CHECK(plimsoll("help").exit_code == 0);
+  CHECK(plimsoll("help").out == plimsoll("--help").out);
+  CHECK(plimsoll("help").out == plimsoll("").err);
   CHECK(plimsoll("help simulate").out.find("--memory") != std::string::npos);
   CHECK(plimsoll("simulate --help").exit_code == 0);
   CHECK(plimsoll("--version").out == "plimsoll " PLIMSOLL_VERSION " (" + std::string(build_name()) + ")\n");

@@ -111,6 +111,17 @@ TEST_CASE("slices of a stream do not overlap, and what is copied has arrows", "[
     for (const Json& arrow : events(trace, "s")) starts.insert(arrow["id"].get<int>());
     for (const Json& arrow : events(trace, "f")) ends.insert(arrow["id"].get<int>());
     CHECK(starts == ends);
+    // Inside of the slice that they mean, not where another one may end or begin; an instant has no inside.
+    for (const char* end : {"s", "f"}) {
+      for (const Json& arrow : events(trace, end)) {
+        const auto holds = [&](const Json& slice) {
+          const double from = slice["ts"], length = slice["dur"], at = arrow["ts"];
+          if (slice["pid"] != arrow["pid"] || slice["tid"] != arrow["tid"]) return false;
+          return length < 1.5e-3 ? at == from : at > from && at < from + length;
+        };
+        CHECK(std::ranges::any_of(slices, holds));
+      }
+    }
   }
 }
 

@@ -1,0 +1,80 @@
+// The table of all points: sorted, searched, copied; only the rows in sight are in the page.
+const COLUMNS = [
+  ["model", r => r.figure.model], ["platform", r => r.figure.machine], ["micro-batches", r => r.figure.micro_batches],
+  ["optimizer", r => r.figure.optimizer], ["strategy", r => r.strategy],
+  ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes], ["time", r => r.p.makespan_s, seconds],
+  ["time / bound", r => (r.p.feasible && r.figure.lower_bound_s > 0 ? r.p.makespan_s / r.figure.lower_bound_s : null), v => (v === null ? "" : v.toFixed(4))],
+  ["recomputing", r => r.p.recompute_s, seconds], ["moved", r => r.p.bytes_moved, bytes],
+  ["fits from", r => (r.p.feasible ? null : r.p.smallest_feasible_bytes), bytes],
+];
+const ROW = 27;  // pixels, as in page.css
+const rows = report.figures.flatMap(figure => figure.series.flatMap(s => s.points.map(p => ({figure, strategy: s.strategy, p}))));
+for (const row of rows) row.text = [row.strategy, row.figure.model, row.figure.machine, row.figure.optimizer, row.p.feasible ? "" : "infeasible"].join(" ").toLowerCase();
+let columns = [], wanted = rows;
+
+function filterRows() {
+  const words = document.getElementById("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  wanted = rows.filter(row => !hidden.has(row.strategy) && words.every(word => row.text.includes(word)));
+  document.getElementById("count").textContent = `${wanted.length} of ${rows.length} points`;
+  document.getElementById("rows").scrollTop = 0;
+  fillRows();
+}
+
+function fillRows() {
+  const box = document.getElementById("rows"), body = box.querySelector("tbody");
+  const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 10), last = Math.min(wanted.length, first + Math.ceil(box.clientHeight / ROW) + 20);
+  const space = count => {
+    const tr = element("tr", {class: "space"});
+    tr.append(element("td", {colspan: columns.length, style: `height:${count * ROW}px`}));
+    return tr;
+  };
+  body.replaceChildren(space(first), ...wanted.slice(first, last).map(rowElement), space(wanted.length - last));
+}
+
+function rowElement(row) {
+  const tr = element("tr", row.p.feasible ? {} : {class: "infeasible"});
+  for (const [, value, format] of columns) {
+    const v = value(row);
+    tr.append(element("td", typeof v === "number" || format ? {class: "number"} : {}, format ? format(v) : String(v ?? "")));
+  }
+  tr.addEventListener("click", () => openDetail(row.figure, row.strategy, row.p));
+  return tr;
+}
+
+function sortRows(value, down) {
+  const sign = down ? -1 : 1;
+  rows.sort((a, b) => {
+    const [va, vb] = [value(a), value(b)];
+    if (va === null || vb === null) return (va === null) - (vb === null) || a.p.point - b.p.point;  // what is missing comes last
+    return sign * (typeof va === "number" ? va - vb : String(va).localeCompare(String(vb))) || a.p.point - b.p.point;
+  });
+}
+
+// Tab-separated, with plain numbers: as spreadsheets take it.
+function rowsAsText() {
+  const plain = value => String(value ?? "").replace(/[\t\n]/g, " ");
+  return [columns.map(([name]) => name).join("\t"), ...wanted.map(row => columns.map(([, value]) => plain(value(row))).join("\t"))].join("\n") + "\n";
+}
+
+function table() {
+  // Columns that say the same everywhere are left out.
+  columns = COLUMNS.filter(([name, value]) => !["micro-batches", "optimizer"].includes(name) || new Set(rows.map(value)).size > 1);
+  const head = document.querySelector("thead tr");
+  columns.forEach(([name, value, format]) => {
+    const th = element("th", {"aria-sort": "none", scope: "col", ...(format ? {class: "number"} : {})});
+    const button = element("button", {type: "button"}, name);
+    button.addEventListener("click", () => {
+      const down = th.getAttribute("aria-sort") === "ascending";
+      for (const other of head.children) other.setAttribute("aria-sort", "none");
+      th.setAttribute("aria-sort", down ? "descending" : "ascending");
+      sortRows(value, down);
+      filterRows();
+    });
+    th.append(button);
+    head.append(th);
+  });
+  document.getElementById("rows").addEventListener("scroll", () => requestAnimationFrame(fillRows));
+  document.getElementById("search").addEventListener("input", filterRows);
+  document.getElementById("copy").replaceWith(copyButton("Copy these rows", rowsAsText));
+  filterRows();
+}

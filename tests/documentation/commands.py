@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Runs what the documentation tells its readers to type: every command of every code block of every Markdown file, of the
+pages of `plimsoll help`, and of the demo's last words.
+
+    tests/documentation/commands.py PROGRAM           # all but those that set_aside.txt names
+    tests/documentation/commands.py PROGRAM --slow    # those that it calls slow
+
+Each block is run in order in a copy of the tree, with its own `out`. A line that begins with `$ ` shows what it prints, which
+is compared, times that were taken apart. set_aside.txt has a line a command that is not run with the others, and its reason;
+a line in it that no document has any more is an error, as is a command that ends with another exit code than 0.
+"""
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMANDS = ("./dev", "plimsoll ", "build/", "/usr/bin/python3 ", "python3 ", "apt-get ", "compute-sanitizer ", "eval ", "cmake ", "ctest ")
+CPU_LIMIT_S = 60.0
+ELAPSED = re.compile(r"[\d.]+ (ns|us|ms|s)\b(?=.*\bsimulated in|\s*$)|(?<=simulated in)\s+[\d.]+ \w+")
+
+
+def without_comment(line):
+    return re.split(r"\s{2,}#\s", line)[0].strip()
+
+
+def markdown_blocks(text):
+    """The fenced blocks without a language, or of a shell."""
+    for language, body in re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S):
+        if language in ("", "sh", "bash", "console"):
+            yield body.splitlines()
+
+
+def commands_of(lines):
+    """Pairs of a command and what it is said to print (None: nothing is said)."""
+    found, shown = [], None
+    for line in lines:
+        if line.startswith("$ "):
+            shown = []
+            found.append((line[2:].strip(), shown))
+        elif shown is not None:
+            shown.append(line)
+        elif line.strip().startswith(COMMANDS):
+            found.append((without_comment(line), None))
+        elif found and line.strip():
+            raise SystemExit(f"a block of commands has a line that is none: {line!r}")
+    return found
+
+
+def help_pages(program):
+    """By command, the lines of its page that are commands."""
+    def page(*words):
+        return subprocess.run([program, "help", *words], capture_output=True, text=True, check=True).stdout
+    front = page()
+    names = re.findall(r"^  ([a-z][a-z-]*) {2,}\S", front.split("Subcommands:")[1], re.M)
+    for name in names:
+        lines = page(name).splitlines()
+        yield f"plimsoll help {name}", [line for line in lines if line.startswith(("  plimsoll ", "  eval "))]
+
+
+def last_words(dev):
+    """What ./dev demo tells its readers to try next."""
+    return [line for line in dev.split("Try next:")[1].split("TXT")[0].splitlines() if line.strip()]
+
+
+def all_blocks(program):
+    for file in sorted(ROOT.rglob("*.md")):
+        place = file.relative_to(ROOT)
+        if place.parts[0].startswith(("build", "out", ".")):
+            continue
+        for number, lines in enumerate(markdown_blocks(file.read_text()), 1):
+            yield f"{place}, block {number}", commands_of(lines)
+    for place, lines in help_pages(program):
+        yield place, commands_of(lines)
+    yield "./dev demo", commands_of(last_words((ROOT / "dev").read_text()))
+
+
+def demo_rows():
+    """The rows of the demo's table that the first page shows."""
+    block = next(b for b in markdown_blocks((ROOT / "README.md").read_text()) if b[0].startswith("resnet50_b8_cpu on"))
+    return [line for line in block if line.strip()]
+
+
+def set_aside():
+    """By command: (`slow` or `elsewhere`, reason)."""
+    table = {}
+    for line in (ROOT / "tests/documentation/set_aside.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            kind, command, reason = (part.strip() for part in line.split(" :: "))
+            assert kind in ("slow", "elsewhere") and reason and command not in table, line
+            table[command] = (kind, reason)
+    return table
+
+
+def masked(text):
+    """Lines without the times that planning and simulating took."""
+    return [ELAPSED.sub("TIME", re.sub(r" +", " ", line)).rstrip() if "in" in line.split()[:2] else line.rstrip()
+            for line in text.strip().splitlines()]
+
+
+def copy_of_tree(into, program):
+    ignore = shutil.ignore_patterns("build*", "out", ".git", "__pycache__", "*.unfinished-*")
+    shutil.copytree(ROOT, into, ignore=ignore, symlinks=True)
+    (into / "build").mkdir()
+    (into / "build/plimsoll").symlink_to(program)
+
+
+def run(command, folder, program):
+    environment = {"PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main():
+    program, slow = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] == ["--slow"]
+    aside, seen, failures, total, printed = set_aside(), set(), [], 0.0, ""
+    for place, commands in all_blocks(program):
+        wanted = [c for c, _ in commands if aside.get(c, ("fast",))[0] == ("slow" if slow else "fast")]
+        seen.update(c for c, _ in commands)
+        if not wanted:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch) / "tree"
+            copy_of_tree(folder, program)
+            for command, shown in commands:
+                # A slow command may need what the block's fast ones made.
+                if command in aside and command not in wanted:
+                    continue
+                done, cpu = run(command, folder, program)
+                total += cpu
+                printed += done.stdout
+                print(f"{cpu:7.2f} s  {place}: {command}", flush=True)
+                if done.returncode != 0:
+                    failures.append(f"{place}: exit code {done.returncode} of: {command}\n{done.stderr[-2000:]}")
+                elif shown is not None and masked("\n".join(shown)) != masked(done.stdout):
+                    failures.append(f"{place}: does not print what is shown: {command}\n{done.stdout}")
+    if not slow:
+        rows = [line for line in demo_rows() if line not in printed]
+        failures += [f"README.md shows of the demo what no report prints: {line}" for line in rows]
+    failures += [f"set_aside.txt: nobody is told to type: {command}" for command in aside if command not in seen]
+    if not slow and total > CPU_LIMIT_S:
+        failures.append(f"{total:.1f} s of CPU, allowed {CPU_LIMIT_S:g}: set the slowest aside")
+    print(f"{total:.1f} s of CPU, {len(failures)} failures")
+    print("\n".join(failures), file=sys.stderr)
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()
