@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The report's figures and its page: styles, dominated points, units; and, where Chromium is, the page itself in use.
+
+    tests/experiments/report_page_test.py        # from anywhere; what is not installed is said to be skipped
+"""
+import json
+import pathlib
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PARTS = ROOT / "experiments/report_page"
+SCRIPTS = ("values.js", "figure.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
+sys.path.insert(0, str(ROOT / "experiments"))
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+try:
+    import plot
+except SystemExit:  # its word for: no matplotlib
+    plot = None
+
+
+def page_of(report, timelines="", script=""):
+    """The page as report.cpp makes it, with a script of ours at its end."""
+    page = (PARTS / "page.html").read_text()
+    for name in ("page.css", "uplot.js", *SCRIPTS):
+        page = page.replace(f"@{name}@", (PARTS / name).read_text(), 1)
+    page = page.replace("@TIMELINES@", timelines, 1).replace('"@DATA@"', json.dumps(report), 1)
+    return page.replace("</body>", f"<script>{script}</script></body>")
+
+
+def made_up_report(strategies, points):
+    """Curves one above the other; the last point of each is infeasible."""
+    series = [{"strategy": f"strategy{s}", "points": [
+        {"point": s * points + k, "memory_budget_bytes": 10**6 * (k + 1), "feasible": k + 1 < points, "peak_bytes": 10**6 * (k + 1),
+         "makespan_s": 1 + 0.1 * s + (points - k) / points, "recompute_s": 0.1, "bytes_moved": 0, "gap": None,
+         "smallest_feasible_bytes": None, "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]
+    figure = {"trace": "t", "platform": "p", "model": "model", "machine": "machine", "micro_batches": 1, "optimizer": "none",
+              "times_rescaled": True, "lower_bound_s": 1.0, "lower_bound_bytes": 10**6, "smallest_feasible_bytes": 10**6,
+              "store_all_bytes": 10**6 * points, "capacity_bytes": None, "file": "f", "series": series}
+    return {"experiment": {"name": "made up", "strategies": [s["strategy"] for s in series]}, "made_by": "a test", "results_by": "a test",
+            "figures": [figure], "impossible": []}
+
+
+def browse(page):
+    """The page's elements after its scripts have run, and the CPU time it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "page.html"
+        file.write_text(page)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
+                              "--virtual-time-budget=3000", "--dump-dom", f"file://{file}"], capture_output=True, text=True, timeout=300)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return run.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@unittest.skipIf(plot is None, "python3-matplotlib is not here")
+class Figures(unittest.TestCase):
+    def test_thirty_strategies_have_thirty_pairs_of_colour_and_marker(self):
+        self.assertEqual(len({plot.style_of(i) for i in range(30)}), 30)
+        values = (PARTS / "values.js").read_text()
+        self.assertEqual(re.findall(r"#[0-9A-F]{6}", re.search(r"COLOURS = \[(.*)\]", values)[1], re.I), plot.COLOURS)
+        shapes = values[values.index("SHAPES = ["):].split("\n];")[0]
+        self.assertEqual(shapes.count("r => `"), len(plot.MARKERS))
+
+    def test_dominated_points_are_those_that_another_beats(self):
+        random.seed(1)
+        for _ in range(200):
+            fronts = {s: [(random.randint(1, 9), random.randint(1, 9)) for _ in range(random.randint(0, 6))] for s in range(4)}
+            points = {p for f in fronts.values() for p in f}
+            beaten = {(m, t) for m, t in points if any((n <= m and u <= t) and (n, u) != (m, t) for n, u in points)}
+            self.assertEqual(plot.undominated(fronts), points - beaten)
+
+    def test_units_are_decimal(self):
+        self.assertEqual([plot.memory_unit(b) for b in (999, 10**3, 10**6, 10**9, 10**12)],
+                         [("B", 1), ("kB", 10**3), ("MB", 10**6), ("GB", 10**9), ("TB", 10**12)])
+        for part in PARTS.iterdir():
+            self.assertNotRegex(part.read_text(), r"\b[KMGT]iB\b")
+
+    def test_names_and_legends_cover_nothing(self):
+        report = made_up_report(22, 12)
+        figure = report["figures"][0]
+        for series in figure["series"][::2]:
+            for point in series["points"]:
+                point["makespan_s"] *= 20
+        canvas = plot.draw(figure, report["experiment"]["strategies"])
+        canvas.canvas.draw()
+        axes = canvas.axes[0]
+        self.assertEqual(axes.get_yscale(), "log")
+        self.assertEqual(axes.get_xscale(), "log")
+        labels = [t.get_window_extent() for t in axes.texts]
+        self.assertGreater(len(labels), 5)
+        boxes = labels + [legend.get_window_extent() for legend in canvas.legends]
+        for i, box in enumerate(boxes):
+            for other in boxes[:i]:
+                self.assertFalse(box.overlaps(other))
+        dots = [axes.transData.transform(p) for line in axes.lines if line.get_marker() in plot.MARKERS for p in line.get_xydata()
+                if line.get_transform() == axes.transData]
+        for box in labels:
+            self.assertFalse(any(box.contains(*dot) for dot in dots))
+
+
+@unittest.skipIf(CHROMIUM is None, "chromium is not here")
+class Page(unittest.TestCase):
+    def test_ten_thousand_points_open_within_three_seconds(self):
+        empty = browse("<html></html>")[1]
+        dom, cpu = browse(page_of(made_up_report(25, 400)))
+        self.assertIn("10000 of 10000 points", dom)
+        self.assertLess(dom.count("<tr"), 200)  # of the table only what is in sight
+        self.assertLess(cpu - empty, 3)
+
+    def test_a_click_on_a_point_opens_its_timeline_and_memory(self):
+        timeline = {"lanes": [{"name": "compute", "spans": [[0, 1, "forward"], [1, 2, "backward"]]}],
+                    "memory_kinds": ["activation"], "memory": [[0, 500000], [1, 1000000]]}
+        click = """requestAnimationFrame(() => requestAnimationFrame(() => {
+            const plot = document.querySelector(".plot").plot, d = plot.points.find(d => d.p.point === 3), r = plot.over.getBoundingClientRect();
+            const at = {bubbles: true, clientX: r.left + (d.left - plot.bbox.left) / devicePixelRatio,
+                        clientY: r.top + (d.top - plot.bbox.top) / devicePixelRatio};
+            for (const what of ["mousemove", "mousedown", "mouseup", "click"]) plot.over.dispatchEvent(new MouseEvent(what, at)); }));"""
+        dom, _ = browse(page_of(made_up_report(2, 6), f"3\t{json.dumps(timeline)}\n", click))
+        detail = dom[dom.index('class="detail"'):]
+        self.assertIn("--strategy strategy0 --memory '4000000 B'", detail)
+        self.assertIn('aria-label="timeline of strategy0', detail)
+        self.assertIn("In memory at the peak", detail)
+
+    def test_buttons_and_search_filter_the_table(self):
+        one = 'document.querySelector(\'[data-strategy="strategy1"]\').click();'
+        self.assertIn("12 of 18 points", browse(page_of(made_up_report(3, 6), script=one))[0])
+        search = one + 'const s = document.getElementById("search"); s.value = "STRATEGY2 machine"; s.dispatchEvent(new Event("input"));'
+        dom, _ = browse(page_of(made_up_report(3, 6), script=search))
+        self.assertIn("6 of 18 points", dom)
+        self.assertNotIn("<td>strategy0</td>", dom)
+
+    def test_rows_are_copied_as_text_and_the_page_goes_dark(self):
+        script = 'document.body.dataset.copied = rowsAsText(); document.getElementById("theme").click();'
+        dom, _ = browse(page_of(made_up_report(1, 3), script=script))
+        self.assertIn('data-theme="dark"', dom)
+        copied = re.search(r'data-copied="([^"]*)"', dom)[1].splitlines()
+        self.assertEqual(copied[0].split("\t")[:4], ["model", "platform", "strategy", "budget"])
+        self.assertEqual(len(copied), 4)
+        self.assertEqual(copied[1].split("\t")[:4], ["model", "machine", "strategy0", "1000000"])
+
+
+if __name__ == "__main__":
+    unittest.main()
