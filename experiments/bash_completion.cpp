@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-std::string joined(const std::vector<std::string>& words) {
+std::string with_spaces(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
@@ -43,12 +43,12 @@ std::string values_of(const CLI::Option& option) {
     std::ranges::replace(words, ',', ' ');
     return words;
   }
-  if (type == "TRACE") return joined(shipped_traces());
-  if (type == "PLATFORM") return joined(shipped_platforms());
+  if (type == "TRACE") return with_spaces(shipped_traces());
+  if (type == "PLATFORM") return with_spaces(shipped_platforms());
   if (type != "SPEC") return "";
   std::vector<std::string> names;
   for (const StrategyInfo& strategy : strategies()) names.emplace_back(strategy.name);
-  return joined(names);
+  return with_spaces(names);
 }
 
 /// `--trace -t`, as they are typed.
@@ -79,7 +79,7 @@ std::string case_of(const CLI::App& command) {
   const std::string following =
       cases.empty() ? "" : "      case \"$before\" in\n" + cases + "        *) takes=no ;;\n      esac\n";
   return fmt::format("    {})\n      options=\"{}\"\n      words=\"{}\"\n{}      ;;\n", command.get_name(),
-                     joined(options), words, following.empty() ? "      takes=no\n" : following);
+                     with_spaces(options), words, following.empty() ? "      takes=no\n" : following);
 }
 
 std::string bash_script(const CLI::App& app) {
@@ -89,7 +89,7 @@ std::string bash_script(const CLI::App& app) {
     commands.push_back(command->get_name());
     cases += case_of(*command);
   }
-  const std::string all = joined(commands);
+  const std::string all = with_spaces(commands);
   return fmt::format(R"(# bash completion of plimsoll {}, made by: plimsoll completion bash
 _plimsoll() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" options="" words="" takes=yes
