@@ -19,8 +19,8 @@
 namespace plimsoll {
 
 struct JsonText {
-  JsonText(std::string text, std::string file)
-      : scanner(std::move(text), std::move(file)), complaints(scanner.complaints()), root(scanner.next()) {}
+  JsonText(std::string text, std::string file, Position origin)
+      : scanner(std::move(text), std::move(file), origin), complaints(scanner.complaints()), root(scanner.next()) {}
 
   JsonScanner scanner;
   Complaints& complaints;
@@ -61,10 +61,24 @@ class Keys {
   std::unordered_set<std::string_view> many_;
 };
 
+/// What a number's text says; infinity where that is too large for a double.
+double real(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_tiny = text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos;
+  if (error == std::errc::result_out_of_range) value = is_tiny ? 0 : std::numeric_limits<double>::infinity();
+  return value;
+}
+
 }  // namespace
 
 bool JsonCursor::is_word() const {
   return *at_ == '"';
+}
+
+bool JsonCursor::is_whole() const {
+  const std::string_view word = text_->scanner.word_at(at_);
+  return word.find_first_not_of("-0123456789") == std::string_view::npos && !word.empty();
 }
 
 bool JsonCursor::is_object() const {
@@ -126,12 +140,32 @@ std::string_view JsonCursor::written_number(std::string_view expected) const {
 double JsonCursor::number() const {
   const std::string_view text = written_number("a number");
   if (text.empty()) return 0;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_tiny = text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos;
-  if (error == std::errc::result_out_of_range) value = is_tiny ? 0 : std::numeric_limits<double>::infinity();
+  const double value = real(text);
   if (value >= 0 && std::isfinite(value)) return value;
   complain(fmt::format("{}, {}", *at_ == '-' ? "must not be negative" : "absurdly large", found()));
+  return 0;
+}
+
+std::int64_t JsonCursor::thousandths() const {
+  constexpr std::int64_t most = 4'000'000'000'000'000'000;  // the sum of two still fits
+  const std::string_view text = written_number("a number");
+  if (text.empty()) return 0;
+  std::int64_t value = 0;
+  const std::size_t point = text.find('.');
+  const bool is_plain = text.find_first_of("eE") == std::string_view::npos;
+  std::string digits(text.substr(0, point));
+  for (std::size_t i = 1; i <= 3; ++i) {
+    const bool written = point != std::string_view::npos && point + i < text.size();
+    digits += written ? text[point + i] : '0';
+  }
+  if (!is_plain) {
+    const double number = real(text);
+    if (std::abs(number) <= static_cast<double>(most) / 1000) return std::llround(number * 1000);
+  } else if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc() && value >= -most &&
+             value <= most) {
+    return value;
+  }
+  complain(fmt::format("absurdly large, {}", found()));
   return 0;
 }
 
@@ -267,7 +301,10 @@ bool JsonCursor::each_element(ElementVisitor visit, void* context) const {
 }
 
 JsonDocument::JsonDocument(std::string text, std::string file)
-    : text_(new JsonText(std::move(text), std::move(file))) {}
+    : text_(new JsonText(std::move(text), std::move(file), {1, 1})) {}
+
+JsonDocument::JsonDocument(std::string text, std::string file, const Within& within)
+    : text_(new JsonText(std::move(text), std::move(file), within.origin)), root_path_(within.path) {}
 
 JsonDocument::~JsonDocument() = default;
 

@@ -24,14 +24,16 @@ class JsonCursor {
  public:
   std::string string() const;
   bool boolean() const;
-  double number() const;         ///< at least zero
-  std::uint32_t index() const;   ///< of something in a list, or a count
-  std::int64_t integer() const;  ///< any 64-bit whole number
-  Bytes bytes() const;           ///< 0 to largest_bytes; also adds to the file's sum, which must stay below 2^62
-  Seconds seconds() const;       ///< 0 to longest_seconds
+  double number() const;             ///< at least zero
+  std::int64_t thousandths() const;  ///< a number, of either sign, times 1000: exact to there, unlike a double
+  std::uint32_t index() const;       ///< of something in a list, or a count
+  std::int64_t integer() const;      ///< any 64-bit whole number
+  Bytes bytes() const;               ///< 0 to largest_bytes; also adds to the file's sum, which must stay below 2^62
+  Seconds seconds() const;           ///< 0 to longest_seconds
   Flops flops() const;
   std::string compact() const;  ///< any value as JSON without spaces
   bool is_word() const;         ///< a string
+  bool is_whole() const;        ///< a number without fraction and exponent
   bool is_object() const;
 
   /// each(std::string_view key, JsonCursor value); complains about repeated keys; false where this is no object.
@@ -79,6 +81,13 @@ class JsonDocument {
  public:
   /// Throws where the text is not UTF-8 or begins neither an object nor a list.
   JsonDocument(std::string text, std::string file);
+
+  /// A text out of a larger one: where it begins there, and under which path; the path's parents live longer than this.
+  struct Within {
+    Position origin;
+    KeyPath path;
+  };
+  JsonDocument(std::string text, std::string file, const Within&);
   ~JsonDocument();
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;

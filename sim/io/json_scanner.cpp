@@ -48,13 +48,23 @@ void append_utf8(std::string& text, unsigned code) {
 
 }  // namespace
 
-JsonScanner::JsonScanner(std::string text, std::string file)
-    : text_(std::move(text)), complaints_(std::move(file), text_), next_(text_.data()) {
+JsonScanner::JsonScanner(std::string text, std::string file, Position origin, Root root)
+    : text_(std::move(text)),
+      origin_(origin),
+      complaints_(std::move(file), origin == Position{1, 1} ? std::string_view(text_) : ""),
+      next_(text_.data()) {
   check_characters();
   if (text_.starts_with("\xEF\xBB\xBF")) next_ += 3;  // a byte order mark
   skip_space();
   if (at_end()) invalid(text_.data(), "the file is empty");
+  if (root == Root::any) return;
   if (peek() != '{' && peek() != '[') invalid(next_, "expected an object, which begins with '{'");
+}
+
+Position JsonScanner::position(const char* at) const {
+  const Position within = position_of(text_, static_cast<std::size_t>(at - text_.data()));
+  if (within.line > 1) return {origin_.line + within.line - 1, within.column};
+  return {origin_.line, origin_.column + within.column - 1};
 }
 
 void JsonScanner::check_characters() {

@@ -11,8 +11,11 @@ namespace plimsoll {
 
 class JsonScanner {
  public:
-  /// Throws where the text is empty or not UTF-8.
-  JsonScanner(std::string text, std::string file);
+  /// What a text may be: a document, or any value.
+  enum class Root { object_or_list, any };
+
+  /// Throws where the text is empty, not UTF-8 or no such root. `origin` is where the text stands in the file.
+  JsonScanner(std::string text, std::string file, Position origin = {1, 1}, Root = Root::object_or_list);
 
   JsonScanner(const JsonScanner&) = delete;
   JsonScanner& operator=(const JsonScanner&) = delete;
@@ -47,7 +50,7 @@ class JsonScanner {
   std::string_view word_at(const char*) const;
 
   [[noreturn]] void invalid(const char* at, std::string_view what);
-  Position position(const char* at) const { return position_of(text_, static_cast<std::size_t>(at - text_.data())); }
+  Position position(const char*) const;
   Complaints& complaints() { return complaints_; }
   const char* begin() const { return text_.data(); }
   bool at_end() const { return next_ == text_.data() + text_.size(); }
@@ -63,6 +66,7 @@ class JsonScanner {
   unsigned take_hexadecimal();
 
   std::string text_;
+  Position origin_;
   Complaints complaints_;
   const char* next_;
   std::string unescaped_;  ///< of the string that was taken last

@@ -7,10 +7,10 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "experiments/timeline_kinds.h"
 #include "tests/experiments/run_program.h"
 
 namespace plimsoll {
@@ -130,22 +130,29 @@ TEST_CASE("compare holds two timelines against each other, kind by kind", "[prog
   CHECK(plimsoll("compare " + simulated + " " + schedule).exit_code == 2);
 }
 
-TEST_CASE("compare reads a PyTorch profiler's trace: kernels by who launched them, copies by direction", "[program]") {
-  const ProgramRun run = plimsoll("compare --json tests/experiments/kineto.json tests/experiments/kineto.json");
+TEST_CASE("compare reads a recording of PyTorch's profiler: kinds, steps, what it did not count", "[program]") {
+  const std::string recording = "tests/experiments/profiler/recording_torch113_cpu.json.gz";
+  const ProgramRun run = plimsoll("compare --json " + recording + " " + recording);
   REQUIRE(run.exit_code == 0);
   const nlohmann::json json = nlohmann::json::parse(run.out);
-  const auto microseconds = [&](const std::string& kind) {
-    for (const nlohmann::json& row : json["kinds"]) {
-      if (row["kind"] == kind) return row["measured_s"].get<double>() * 1e6;
-    }
-    return -1.0;
-  };
-  CHECK(microseconds("forward") == Approx(100));
-  CHECK(microseconds("backward") == Approx(200));
-  CHECK(microseconds("update") == Approx(50));
-  CHECK(microseconds("offload") == Approx(30));
-  CHECK(microseconds("prefetch") == Approx(40));
-  CHECK(microseconds("whole") == Approx(352));
+  std::map<std::string, double> milliseconds;
+  for (const nlohmann::json& row : json["kinds"]) {
+    milliseconds[row["kind"]] = row["measured_s"].get<double>() * 1e3;
+    CHECK(row["measured_least_s"].get<double>() <= row["measured_s"].get<double>());
+    CHECK(row["measured_most_s"].get<double>() >= row["measured_s"].get<double>());
+    CHECK(row["error"] == 0.0);
+  }
+  REQUIRE(milliseconds.size() == 6);
+  CHECK(milliseconds["whole"] == Approx(33.4765));
+  CHECK(milliseconds["forward"] == Approx(8.737).epsilon(0.001));
+  CHECK(milliseconds["recompute"] == Approx(4.004).epsilon(0.001));  // the checkpoint's, of its two convolutions
+  CHECK(milliseconds["backward"] == Approx(19.41).epsilon(0.001));
+  CHECK(milliseconds["update"] == Approx(0.211).epsilon(0.002));
+  CHECK(milliseconds["zero_grad"] == Approx(0.003));
+  CHECK(json["measured_iterations"] == 4);
+  CHECK(json["measured_notes"] == nlohmann::json{"median of 4 steps, ProfilerStep#2 to #5; without #1 (the first)",
+                                                 "no work of devices in it: times are those of operators on the host"});
+  CHECK(plimsoll("compare " + recording + " " + recording).out.find("least to most measured") != std::string::npos);
 }
 
 TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program]") {
@@ -212,9 +219,19 @@ TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finishe
 }
 
 TEST_CASE("a timeline that is none is refused with its place", "[compare]") {
-  CHECK_THROWS_WITH(kinds_of_timeline("[\n {]", "t.json"), "t.json:2:3: not valid JSON");
-  CHECK_THROWS_WITH(kinds_of_timeline(R"([{"ph": 1, "name": 2}])", "t.json"),
-                    "t.json: no steps of Plimsoll's and no operators of a profiler's in it");
+  const TemporaryFolder folder;
+  const std::string file = (folder / "t.json").string();
+  const auto refusal = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    const ProgramRun run = plimsoll("compare " + file + " " + file);
+    CHECK(run.exit_code == 2);
+    return run.err;
+  };
+  CHECK(refusal("[\n {]") == file + ":2:3: not valid JSON: expected a string, found ]\n");
+  CHECK(refusal(R"([{"ph": 1, "name": 2}])") ==
+        file + ": no steps of Plimsoll's and no operators or kernels of a profiler's in it\n");
+  CHECK(refusal(R"([{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1e400}])") ==
+        file + ":1:61: [0].dur: absurdly large, found 1e400\n");
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ const std::map<std::string, std::set<std::string>> may_include{
     {"strategies", {"strategies", "sim/io", "sim/core", "sim/engine/event", "sim/engine"}},
     {"validate", {"validate", "validate/networks", "validate/cpu", "sim/io", "sim/core", "sim/memory"}},
     {"validate/networks", {"validate/networks", "sim/io", "sim/core"}},
+    {"validate/profiler", {"validate/profiler", "sim/io", "sim/core"}},
     {"validate/reference", {"validate/reference", "validate/networks", "sim/core"}},
     {"validate/device", {"validate/device", "validate", "sim/memory", "sim/core"}},
     {"validate/cpu", {"validate/cpu", "validate/reference", "validate/networks", "validate", "sim/core"}},
@@ -36,7 +37,8 @@ const std::map<std::string, std::set<std::string>> may_include{
       "sim/core"}},
     {"experiments",
      {"experiments", "strategies", "traces", "platforms", "sim/io", "sim/core", "sim/memory", "sim/engine",
-      "sim/engine/event", "sim/engine/simgrid", "validate", "validate/networks", "validate/cpu", "validate/cuda"}},
+      "sim/engine/event", "sim/engine/simgrid", "validate", "validate/networks", "validate/profiler", "validate/cpu",
+      "validate/cuda"}},
 };
 
 /// Third parties that only some files may name.
@@ -44,6 +46,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^(simgrid|xbt)/)"), {"sim/engine/simgrid/simgrid_engine.cpp"}},
     {std::regex(R"(^yaml-cpp/)"), {"sim/io/"}},
     {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
+    {std::regex(R"(^zlib)"), {"sim/io/byte_source.cpp"}},
     {std::regex(R"(^CLI/)"), {"experiments/"}},
     {std::regex(R"(^coin/)"), {"strategies/common/coin.cpp"}},
     {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},

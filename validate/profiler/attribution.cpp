@@ -1,0 +1,222 @@
+#include "validate/profiler/attribution.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+/// What the open ranges of a thread say together.
+struct Context {
+  Activity activity = Activity::forward;
+  bool in_operator = false;
+
+  Context within(RangeRole role) const {
+    switch (role) {
+      case RangeRole::op:
+        return {activity, true};
+      case RangeRole::recorded_op:
+        return {activity == Activity::backward ? Activity::recompute : activity, true};
+      case RangeRole::backward:
+        return {Activity::backward, true};
+      case RangeRole::checkpoint_backward:
+        return {Activity::recompute, true};
+      case RangeRole::update:
+        return {Activity::update, in_operator};
+      case RangeRole::zero_grad:
+        return {Activity::zero_grad, in_operator};
+      case RangeRole::communication:
+        return {Activity::collective, true};
+      case RangeRole::label:
+        return *this;
+    }
+    return *this;
+  }
+};
+
+/// Walks along a thread whose ranges come by start, outer ones first, and knows which are open.
+class OpenRanges {
+ public:
+  using Segment = std::function<void(Context, Nanoseconds from, Nanoseconds to)>;
+
+  explicit OpenRanges(Segment segment) : segment_(std::move(segment)) {}
+
+  void open(const HostRange& range) {
+    go_to(range.start);
+    stack_.push_back({range.end, now().within(range.role)});
+  }
+
+  /// Closes what has ended; a range that outlives the one around it is still within it.
+  void go_to(Nanoseconds date) {
+    while (!stack_.empty() && stack_.back().end <= date) {
+      pass(stack_.back().end);
+      stack_.pop_back();
+    }
+    pass(date);
+  }
+
+  Context now() const { return stack_.empty() ? Context{} : stack_.back().context; }
+
+ private:
+  struct Open {
+    Nanoseconds end;
+    Context context;
+  };
+
+  void pass(Nanoseconds date) {
+    if (date <= at_) return;
+    if (segment_ && !stack_.empty()) segment_(now(), at_, date);
+    at_ = date;
+  }
+
+  Segment segment_;
+  std::vector<Open> stack_;
+  Nanoseconds at_ = std::numeric_limits<Nanoseconds>::min();
+};
+
+/// Calls each(ranges of one thread).
+template <class Each>
+void for_each_thread(std::span<const HostRange> ranges, Each each) {
+  for (std::size_t first = 0; first < ranges.size();) {
+    std::size_t last = first;
+    while (last < ranges.size() && ranges[last].thread == ranges[first].thread) ++last;
+    each(ranges.subspan(first, last - first));
+    first = last;
+  }
+}
+
+/// A launch whose kernel's activity is asked for.
+struct Asked {
+  std::uint32_t thread;
+  Nanoseconds date;
+  std::size_t work;
+  bool of_graph;
+};
+
+class Attribution {
+ public:
+  Attribution(Recording& recording, const std::function<void(const Spent&)>& spend)
+      : recording_(recording), spend_(spend) {
+    std::ranges::sort(recording.ranges, {}, [](const HostRange& r) { return std::tuple(r.thread, r.start, -r.end); });
+    std::ranges::sort(recording.launches, {}, [](const Launch& l) { return std::tuple(l.correlation, l.date); });
+  }
+
+  Unmatched run() {
+    if (recording_.work.empty()) {
+      spend_operators();
+    } else {
+      spend_work();
+    }
+    return unmatched_;
+  }
+
+ private:
+  void spend_operators() {
+    for_each_thread(recording_.ranges, [&](std::span<const HostRange> ranges) {
+      OpenRanges open([&](Context context, Nanoseconds from, Nanoseconds to) {
+        if (context.in_operator) spend_({from, from, to, context.activity});
+      });
+      for (const HostRange& range : ranges) open.open(range);
+      open.go_to(std::numeric_limits<Nanoseconds>::max());
+    });
+  }
+
+  void spend_work() {
+    std::vector<Asked> asked;
+    for (std::size_t w = 0; w < recording_.work.size(); ++w) {
+      const DeviceWork& work = recording_.work[w];
+      const bool communicates = work.activity == Activity::collective || work.activity == Activity::send;
+      if (!communicates) unmatched_.of += seconds(work.duration);
+      const Launch* const launch = launch_of(work);
+      if (!work.is_kernel) {
+        if (work.activity == Activity::unmatched) unmatched_.direction_unknown += seconds(work.duration);
+        spend(work, launch == nullptr ? work.start : launch->date, work.activity);
+        continue;
+      }
+      if (launch == nullptr) {
+        unmatched_.launch_missing += seconds(work.duration);
+        spend(work, work.start, Activity::unmatched);
+      } else if (const std::optional<std::uint32_t> thread = thread_of(*launch)) {
+        asked.push_back({*thread, launch->date, w, launch->of_graph});
+      } else {
+        unmatched_.thread_unknown += seconds(work.duration);
+        spend(work, launch->date, Activity::unmatched);
+      }
+    }
+    answer(asked);
+  }
+
+  void answer(std::vector<Asked>& asked) {
+    std::ranges::sort(asked, {}, [](const Asked& a) { return std::tuple(a.thread, a.date, a.work); });
+    auto next = asked.begin();
+    for_each_thread(recording_.ranges, [&](std::span<const HostRange> ranges) {
+      OpenRanges open(nullptr);
+      auto range = ranges.begin();
+      for (; next != asked.end() && next->thread == ranges.front().thread; ++next) {
+        for (; range != ranges.end() && range->start <= next->date; ++range) open.open(*range);
+        open.go_to(next->date);
+        answer(*next, open.now());
+      }
+    });
+    EXPECTS(next == asked.end());
+  }
+
+  void answer(const Asked& asked, Context context) {
+    const DeviceWork& work = recording_.work[asked.work];
+    const bool is_unknown = asked.of_graph && !context.in_operator && context.activity == Activity::forward;
+    if (is_unknown) unmatched_.of_whole_graph += seconds(work.duration);
+    spend(work, asked.date, is_unknown ? Activity::unmatched : context.activity);
+  }
+
+  void spend(const DeviceWork& work, Nanoseconds launched, Activity activity) {
+    spend_({launched, work.start, work.start + work.duration, activity});
+  }
+
+  /// The last launch of that correlation before the work began, or the first where clocks are that far apart.
+  const Launch* launch_of(const DeviceWork& work) const {
+    const auto same = std::ranges::equal_range(recording_.launches, work.correlation, {}, &Launch::correlation);
+    if (same.empty()) return nullptr;
+    const auto after = std::ranges::upper_bound(same, work.start, {}, &Launch::date);
+    return after == same.begin() ? &*after : &*std::prev(after);
+  }
+
+  /// The launch's own thread; where nothing else was recorded there (profilers have named threads in two ways), that of
+  /// the operator with its external id, if that ran at the time.
+  std::optional<std::uint32_t> thread_of(const Launch& launch) {
+    const auto same = std::ranges::equal_range(recording_.ranges, launch.thread, {}, &HostRange::thread);
+    if (!same.empty()) return launch.thread;
+    if (launch.external_id < 0 || launch.external_id == launch.correlation) return std::nullopt;
+    for (const std::uint32_t r : ranges_by_external_id(launch.external_id)) {
+      const HostRange& range = recording_.ranges[r];
+      if (range.start <= launch.date && launch.date <= range.end) return range.thread;
+    }
+    return std::nullopt;
+  }
+
+  std::span<const std::uint32_t> ranges_by_external_id(std::int64_t id) {
+    const auto id_of = [&](std::uint32_t r) { return recording_.ranges[r].external_id; };
+    if (by_external_id_.empty()) {
+      by_external_id_.resize(recording_.ranges.size());
+      for (std::uint32_t r = 0; r < by_external_id_.size(); ++r) by_external_id_[r] = r;
+      std::ranges::sort(by_external_id_, {}, [&](std::uint32_t r) { return std::pair(id_of(r), r); });
+    }
+    const auto same = std::ranges::equal_range(by_external_id_, id, {}, id_of);
+    return {same.begin(), same.end()};
+  }
+
+  Recording& recording_;
+  const std::function<void(const Spent&)>& spend_;
+  Unmatched unmatched_;
+  std::vector<std::uint32_t> by_external_id_;
+};
+
+}  // namespace
+
+Unmatched attribute(Recording& recording, const std::function<void(const Spent&)>& spend) {
+  return Attribution(recording, spend).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,122 @@
+#include "validate/profiler/chrome_trace.h"
+
+#include <unordered_map>
+
+#include "sim/io/json_list.h"
+
+namespace plimsoll {
+namespace {
+
+/// A process's or thread's id, whether written as a number or as a word.
+std::string id_text(JsonCursor value) {
+  return value.is_word() ? value.string() : value.compact();
+}
+
+void read_slice_argument(std::string_view key, JsonCursor value, TraceSlice& slice) {
+  std::optional<std::int64_t>* place = nullptr;
+  if (key == "correlation") place = &slice.correlation;
+  if (key == "External id" || key == "external id") place = &slice.external_id;
+  if (key == "Sequence number") place = &slice.sequence_number;
+  if (key == "Fwd thread id") place = &slice.forward_thread;
+  if (place != nullptr && value.is_whole()) *place = value.integer();
+}
+
+Nanoseconds not_negative(JsonCursor value) {
+  const Nanoseconds time = value.thousandths();
+  if (time < 0) value.complain("must not be negative, " + value.found());
+  return time;
+}
+
+class Reader {
+ public:
+  explicit Reader(const TraceVisitor& visitor) : visitor_(visitor) {}
+
+  void operator()(JsonDocument& event) {
+    const std::optional<std::string> phase = event.peek_string("ph");
+    if (phase == "X") {
+      event.read([&](JsonCursor root) { read_slice(root); });
+    } else if ((phase == "i" || phase == "I") && event.peek_string("name") == "[memory]") {
+      event.read([&](JsonCursor root) { read_memory(root); });
+    } else if (phase == "C" && is_first_counter(event.peek_string("name").value_or(""))) {
+      event.read([&](JsonCursor root) { read_counter(root); });
+    } else {  // names, arrows and the like
+      event.read([](JsonCursor root) { root.object([](std::string_view, JsonCursor) {}); });
+    }
+  }
+
+ private:
+  void read_slice(JsonCursor root) {
+    TraceSlice slice;
+    std::string thread;
+    bool has_start = false, has_duration = false;
+    root.object([&](std::string_view key, JsonCursor value) {
+      if (key == "name") slice.name = value.string();
+      if (key == "cat") slice.category = value.string();
+      if (key == "pid") slice.process = id_text(value);
+      if (key == "tid") thread = id_text(value);
+      if (key == "ts") {
+        has_start = true;
+        slice.start = not_negative(value);
+      }
+      if (key == "dur") {
+        has_duration = true;
+        slice.duration = not_negative(value);
+      }
+      if (key == "args" && value.is_object()) {
+        value.object([&](std::string_view name, JsonCursor argument) { read_slice_argument(name, argument, slice); });
+      }
+    });
+    if (!has_start) root.complain_missing_key("ts");
+    if (!has_duration) root.complain_missing_key("dur");
+    const auto number = static_cast<std::uint32_t>(threads_.size());
+    slice.thread = threads_.try_emplace(slice.process + '\n' + thread, number).first->second;
+    visitor_.slice(slice);
+  }
+
+  void read_memory(JsonCursor root) {
+    MemorySample sample;
+    bool has_total = false;
+    root.object([&](std::string_view key, JsonCursor value) {
+      if (key == "ts") sample.date = not_negative(value);
+      if (key != "args" || !value.is_object()) return;
+      value.object([&](std::string_view name, JsonCursor argument) {
+        if (name == "Device Type") sample.device_type = argument.integer();
+        if (name == "Device Id") sample.device = argument.integer();
+        if (name != "Total Allocated") return;
+        has_total = true;
+        sample.total = argument.bytes();
+      });
+    });
+    if (has_total) visitor_.memory(sample);  // before torch 1.11 only changes were recorded
+  }
+
+  bool is_first_counter(const std::string& name) {
+    if (!first_counter_) first_counter_ = name;
+    return first_counter_ == name;
+  }
+
+  void read_counter(JsonCursor root) {
+    CounterSample sample;
+    root.object([&](std::string_view key, JsonCursor value) {
+      if (key == "ts") sample.date = not_negative(value);
+      if (key != "args" || !value.is_object()) return;
+      value.object([&](std::string_view, JsonCursor argument) {
+        if (argument.is_whole()) sample.sum += argument.bytes();
+      });
+    });
+    visitor_.counter(sample);
+  }
+
+  const TraceVisitor& visitor_;
+  std::unordered_map<std::string, std::uint32_t> threads_;
+  std::optional<std::string> first_counter_;
+};
+
+}  // namespace
+
+void read_chrome_trace(const std::filesystem::path& file, const TraceVisitor& visitor) {
+  Reader reader(visitor);
+  read_json_list(file, "traceEvents", [&](JsonDocument& event) { reader(event); });
+}
+
+}  // namespace plimsoll

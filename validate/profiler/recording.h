@@ -1,0 +1,72 @@
+#pragma once
+// What of a timeline counts: who ran when on the host, what was launched, what devices did. Names are understood while
+// the file is read and not kept: a trace of a gigabyte holds millions of them.
+
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "validate/profiler/activity.h"
+#include "validate/profiler/chrome_trace.h"
+
+namespace plimsoll {
+
+/// What a range of a host's thread says about the work that is launched in it.
+enum class RangeRole : std::uint8_t {
+  op,
+  recorded_op,          ///< an operator that autograd recorded for a backward pass to come
+  backward,             ///< autograd runs a node
+  checkpoint_backward,  ///< autograd runs a node that first runs its segment's forward again
+  update,
+  zero_grad,
+  communication,  ///< of a host, which waits in it
+  label,          ///< says nothing
+};
+
+struct HostRange {
+  Nanoseconds start = 0, end = 0;
+  std::int64_t external_id = -1;
+  std::uint32_t thread = 0;
+  RangeRole role = RangeRole::op;
+};
+
+struct Launch {
+  std::int64_t correlation = 0, external_id = -1;
+  Nanoseconds date = 0;
+  std::uint32_t thread = 0;
+  bool of_graph = false;  ///< one launch, many kernels
+};
+
+/// A kernel, a copy or a memset.
+struct DeviceWork {
+  Nanoseconds start = 0, duration = 0;
+  std::int64_t correlation = -1;
+  bool is_kernel = false;  ///< whose activity is that of its launch; else `activity` is known by its name
+  Activity activity = Activity::unmatched;
+};
+
+/// One `ProfilerStep#number`.
+struct RecordedStep {
+  std::int64_t number = 0;
+  Nanoseconds start = 0, end = 0;
+};
+
+struct Recording {
+  std::vector<HostRange> ranges;
+  std::vector<Launch> launches;
+  std::vector<DeviceWork> work;
+  std::vector<RecordedStep> steps;  ///< by start
+  std::vector<MemorySample> memory;
+  std::size_t updates = 0;  ///< how many times `Optimizer.step` ran
+
+  // Of a timeline of ours, which says what each of its steps is.
+  std::map<Activity, Seconds> own_steps;
+  std::vector<CounterSample> own_memory;
+
+  Nanoseconds begin = 0, end = 0;  ///< of all that counts
+};
+
+/// Throws InputError where the file is no timeline.
+Recording read_recording(const std::filesystem::path&);
+
+}  // namespace plimsoll
