@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
-
 namespace plimsoll {
 namespace {
 
@@ -15,7 +13,8 @@ void tell(const std::string& text) {
 
 }  // namespace
 
-PlanningWatch::PlanningWatch(std::string what) : what_(std::move(what)), thread_([this] { run(); }) {}
+PlanningWatch::PlanningWatch(std::string what, std::chrono::milliseconds first, std::chrono::milliseconds pause)
+    : what_(std::move(what)), first_(first), pause_(pause), thread_([this] { run(); }) {}
 
 PlanningWatch::~PlanningWatch() {
   {
@@ -32,9 +31,9 @@ void PlanningWatch::run() {
   const steady_clock::time_point started = steady_clock::now();
   bool shown = false;
   std::unique_lock lock(mutex_);
-  for (seconds next = 5s; !ends_.wait_until(lock, started + next, [this] { return over_; });
-       next += terminal ? 1s : 10s) {
-    const std::string line = fmt::format("{}: {} s so far", what_, next.count());
+  for (milliseconds next = first_; !ends_.wait_until(lock, started + next, [this] { return over_; });
+       next += terminal ? milliseconds(1s) : pause_) {
+    const std::string line = fmt::format("{}: {} s so far", what_, duration_cast<seconds>(next).count());
     tell(terminal ? "\r\033[K" + line : line + "\n");
     shown = true;
   }

@@ -1,6 +1,7 @@
 #pragma once
 // A word on stderr now and then, while something takes long that cannot say how far it is.
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -8,11 +9,12 @@
 
 namespace plimsoll {
 
-/// `planning with rotor|offmate: 20 s so far`, as long as this lives: first after 5 s, on a terminal one line that is
-/// rewritten every second, else a line every 10 s.
+/// `planning with rotor|offmate: 20 s so far`, as long as this lives and from `first` on: on a terminal one line that
+/// is rewritten every second, else a line after every `pause`.
 class PlanningWatch {
  public:
-  explicit PlanningWatch(std::string what);
+  explicit PlanningWatch(std::string what, std::chrono::milliseconds first = std::chrono::seconds(5),
+                         std::chrono::milliseconds pause = std::chrono::seconds(10));
   ~PlanningWatch();
   PlanningWatch(const PlanningWatch&) = delete;
   PlanningWatch& operator=(const PlanningWatch&) = delete;
@@ -21,6 +23,7 @@ class PlanningWatch {
   void run();
 
   std::string what_;
+  std::chrono::milliseconds first_, pause_;
   std::mutex mutex_;
   std::condition_variable ends_;
   bool over_ = false;
