@@ -60,7 +60,20 @@ StepId ScheduleBuilder::add(NewStep step) {
     life_[buffer.index] = Life::live;
     born_[buffer.index] = id.index;
   }
-  pending_.push_back({std::move(step), {}});
+  pending_.push_back({.step = {.kind = step.kind,
+                               .stream = step.stream,
+                               .op = step.op,
+                               .implementation = step.implementation,
+                               .micro_batch = step.micro_batch,
+                               .replica = step.replica,
+                               .collective = step.collective,
+                               .work = step.work,
+                               .workspace = step.workspace,
+                               .measured = step.measured,
+                               .reads = append(schedule_.buffer_list, step.reads),
+                               .writes = append(schedule_.buffer_list, step.writes),
+                               .allocates = append(schedule_.buffer_list, step.allocates)},
+                      .waits = std::move(step.waits)});
   return id;
 }
 
@@ -73,33 +86,21 @@ void ScheduleBuilder::free_after(StepId step, BufferId buffer) {
 
 void ScheduleBuilder::wait(StepId step, StepId earlier) {
   EXPECTS(earlier < step && step.index < pending_.size());
-  pending_[step.index].step.waits.push_back(earlier);
+  pending_[step.index].waits.push_back(earlier);
 }
 
 Schedule ScheduleBuilder::finish() {
   std::vector<std::optional<StepId>> last_on_stream(schedule_.streams.size());
   schedule_.steps.reserve(pending_.size());
   for (Pending& pending : pending_) {
-    NewStep& from = pending.step;
-    std::optional<StepId>& predecessor = last_on_stream[from.stream.index];
-    std::ranges::sort(from.waits);
-    from.waits.erase(std::unique(from.waits.begin(), from.waits.end()), from.waits.end());
-    std::erase_if(from.waits, [&](StepId wait) { return wait == predecessor; });
-    schedule_.steps.push_back({.kind = from.kind,
-                               .stream = from.stream,
-                               .op = from.op,
-                               .implementation = from.implementation,
-                               .micro_batch = from.micro_batch,
-                               .replica = from.replica,
-                               .collective = from.collective,
-                               .work = from.work,
-                               .workspace = from.workspace,
-                               .measured = from.measured,
-                               .reads = append(schedule_.buffer_list, from.reads),
-                               .writes = append(schedule_.buffer_list, from.writes),
-                               .allocates = append(schedule_.buffer_list, from.allocates),
-                               .frees = append(schedule_.buffer_list, pending.frees),
-                               .waits = append(schedule_.wait_list, from.waits)});
+    std::vector<StepId>& waits = pending.waits;
+    std::optional<StepId>& predecessor = last_on_stream[pending.step.stream.index];
+    std::ranges::sort(waits);
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+    std::erase_if(waits, [&](StepId wait) { return wait == predecessor; });
+    pending.step.frees = append(schedule_.buffer_list, pending.frees);
+    pending.step.waits = append(schedule_.wait_list, waits);
+    schedule_.steps.push_back(pending.step);
     predecessor = id_at<StepId>(schedule_.steps.size() - 1);
   }
   Schedule done = std::move(schedule_);

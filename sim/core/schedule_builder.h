@@ -59,8 +59,10 @@ class ScheduleBuilder {
   Schedule finish();
 
  private:
+  /// Reads, writes and allocations are in the schedule's list already; what may still grow is not.
   struct Pending {
-    NewStep step;
+    Step step;
+    std::vector<StepId> waits;
     std::vector<BufferId> frees;
   };
 

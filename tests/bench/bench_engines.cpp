@@ -2,31 +2,17 @@
 
 #include <benchmark/benchmark.h>
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdint>
 
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "tests/bench/cpu_seconds.h"
 #include "tests/generate/train_workload.h"
 
 namespace {
 
 using namespace plimsoll;
-
-double cpu_seconds(int who) {
-  rusage usage{};
-  getrusage(who, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double cpu_seconds() {
-  return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN);
-}
 
 /// About this many steps: whole iterations of 50 layers, or fewer layers of one.
 TrainWorkload workload(std::int64_t gpus, std::int64_t steps) {

@@ -2,7 +2,6 @@
 
 #include <benchmark/benchmark.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cstdint>
@@ -12,19 +11,11 @@
 #include <vector>
 
 #include "experiments/run.h"
+#include "tests/bench/cpu_seconds.h"
 
 namespace {
 
 using namespace plimsoll;
-
-double cpu_seconds(int who) {
-  rusage usage{};
-  getrusage(who, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 /// Chains of 50 random stages with 14 micro-batches: 1,428 to 2,128 steps a schedule, all different.
 void point(benchmark::State& state, const std::string& strategy) {

@@ -363,6 +363,16 @@ TEST_CASE("--memory may be a share of store_all's peak", "[command_line]") {
         "--memory: expected a share of the peak of store_all, above 0 % to 1000 %, such as 50 %, found '0%'\n");
 }
 
+TEST_CASE("starting the program loads neither SimGrid nor COIN-OR", "[command_line]") {
+  const TemporaryFolder folder;
+  const std::string list = (folder / "list").string();
+  REQUIRE(std::system(("LD_TRACE_LOADED_OBJECTS=1 " PLIMSOLL_PROGRAM " >" + list).c_str()) == 0);
+  const std::string loaded = text_of(list);
+  CHECK(loaded.find("libstdc++") != std::string::npos);
+  for (const char* late : {"libsimgrid", "libCbc", "libClp", "libopenblas"})
+    CHECK(loaded.find(late) == std::string::npos);
+}
+
 TEST_CASE("the program runs without its late libraries until it needs one, and then names it", "[command_line]") {
   const TemporaryFolder folder;
   std::filesystem::copy(PLIMSOLL_PROGRAM, folder / "alone");

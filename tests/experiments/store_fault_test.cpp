@@ -13,6 +13,7 @@
 #include "experiments/sweep_store.h"
 #include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
+#include "tests/experiments/sweep_run.h"
 #include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
@@ -93,8 +94,7 @@ int run_in_child(const fs::path& folder, bool resume, FaultyDisk& disk) {
 }
 
 std::string rows_of(const fs::path& folder) {
-  const std::regex measured("\"solve_s\":[^,}]*,\"simulate_s\":[^,}]*");
-  return std::regex_replace(read_text_file(folder / "out" / "results.jsonl"), measured, "");
+  return results_of(folder / "out");
 }
 
 void write_experiment(const fs::path& folder) {

@@ -2,7 +2,6 @@
 
 #include "experiments/sweep.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "experiments/worker_pool.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "tests/experiments/sweep_run.h"
 #include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
@@ -41,38 +41,9 @@ const std::string small_experiment =
     "micro_batches: [1, 2]\n"
     "engine: event\n";
 
-/// No messages on stderr while this lives.
-class Quiet {
- public:
-  Quiet() : before_(dup(STDERR_FILENO)) {
-    std::fflush(stderr);
-    const Descriptor nowhere(open("/dev/null", O_WRONLY));
-    dup2(nowhere.fd(), STDERR_FILENO);
-  }
-  ~Quiet() { dup2(before_.fd(), STDERR_FILENO); }
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
-
- private:
-  Descriptor before_;
-};
-
 int run(const fs::path& experiment, const fs::path& folder, std::size_t jobs = 1, bool resume = false, Shard shard = {},
         StoreDisk* disk = nullptr) {
-  const Quiet quiet;
-  return sweep({.experiment = experiment,
-                .folder = folder,
-                .jobs = jobs,
-                .resume = resume,
-                .shard = shard,
-                .command_line = "plimsoll sweep",
-                .disk = disk});
-}
-
-/// The results of a folder without the two keys that are measured.
-std::string results(const fs::path& folder, const std::string& name = "results.jsonl") {
-  const std::regex measured("\"solve_s\":[^,}]*,\"simulate_s\":[^,}]*");
-  return std::regex_replace(read_text_file(folder / name), measured, "");
+  return run_sweep(experiment, folder, {.resume = resume, .shard = shard, .jobs = jobs, .disk = disk});
 }
 
 std::string complaint(const std::string& text) {
@@ -155,7 +126,7 @@ TEST_CASE("a sweep has the same results however many processes run it, sorted by
   write_text_file(folder / "e.yaml", small_experiment);
   REQUIRE(run(folder / "e.yaml", folder / "one", 1) == 0);
   REQUIRE(run(folder / "e.yaml", folder / "three", 3) == 0);
-  CHECK(results(folder / "one") == results(folder / "three"));
+  CHECK(results_of(folder / "one") == results_of(folder / "three"));
   const SweepContents contents = read_sweep(folder / "one");
   CHECK(contents.records.size() == 48);
   CHECK(contents.cases.size() == 4);
@@ -276,7 +247,7 @@ TEST_CASE("a sweep's inputs are read once: what happens to the files meanwhile d
   DiskThatChangesInputs disk(
       {{folder / "t.json", trace_text(load_trace("uniform:9"))}, {folder / "e.yaml", "no experiment at all"}});
   REQUIRE(run(folder / "e.yaml", folder / "changed", 1, false, {}, &disk) == 0);
-  CHECK(results(folder / "changed") == results(folder / "calm"));
+  CHECK(results_of(folder / "changed") == results_of(folder / "calm"));
   const Json calm = Json::parse(read_text_file(folder / "calm" / "manifest.json"));
   const Json changed = Json::parse(read_text_file(folder / "changed" / "manifest.json"));
   CHECK(changed["identity"] == calm["identity"]);
@@ -318,9 +289,9 @@ TEST_CASE("a trace and a platform that do not go together are results, and so is
   CHECK(reason(2) == reason(3));
   CHECK(reason(2).starts_with("trace 'uniform:6' on platform 'h200': times "));
   CHECK(reason(5) == "stopped: took longer than its timeout of 2.00 s");
-  const std::string before = results(folder / "out");
+  const std::string before = results_of(folder / "out");
   REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
-  CHECK(results(folder / "out") == before);
+  CHECK(results_of(folder / "out") == before);
   const Json report = report_data(contents, "test");
   CHECK(report["figures"].size() == 2);
   CHECK(report["impossible"].size() == 2);
