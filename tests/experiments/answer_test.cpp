@@ -38,6 +38,11 @@ TEST_CASE("a schedule that answers several budgets is looked at once, and answer
                .engine = Engine::simgrid,
                .allocator = AllocatorKind::cuda_expandable},
       Question{.trace = "resnet50_b8_cpu",
+               .platform = "ideal",
+               .strategy = "chen_sqrt",
+               .engine = Engine::event,
+               .allocator = AllocatorKind::cuda},  // which reserves less where it has less
+      Question{.trace = "resnet50_b8_cpu",
                .platform = "cpu_host",
                .strategy = "rotor(slots=100)",
                .engine = Engine::simgrid},  // on which SimGrid slows kernels down

@@ -382,13 +382,14 @@ TEST_CASE("budgets may be shares of the peak of store_all", "[sweep]") {
   const std::string head =
       "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6', 'uniform:9']\nplatforms: ideal\n"
       "strategies: [store_all, rotor]\nengine: event\n";
-  write_text_file(folder / "e.yaml", head + "memory: [50 %, 100 %, 62.5%, 1 GB]\n");
+  write_text_file(folder / "e.yaml", head + "memory: [50 %, 100 %, 11.11111%, 1 GB]\n");
   REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
   const SweepContents listed = read_sweep(folder / "out");
   for (const auto& [index, facts] : listed.cases) {
     const std::int64_t peak = facts.store_all->count;
     CHECK(facts.budgets == std::vector<std::optional<Bytes>>{Bytes{(peak + 1) / 2}, Bytes{peak},
-                                                             Bytes{(peak * 5 + 4) / 8}, Bytes{1'000'000'000}});
+                                                             Bytes{(peak * 1'111'111 + 5'000'000) / 10'000'000},
+                                                             Bytes{1'000'000'000}});
   }
   CHECK(Json::parse(listed.records.at(1))["peak_bytes"] == listed.cases.at(0).store_all->count);
   CHECK(Json::parse(listed.records.at(0))["feasible"] == false);
