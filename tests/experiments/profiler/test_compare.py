@@ -102,7 +102,7 @@ class Compare(unittest.TestCase):
             got = kinds(compare(trace)[0], "measured_recorded_s")
             sums = (got["forward"] + got.get("zero_grad", 0), got["backward"] + got.get("collective", 0), got["update"])
             for ms, expected in zip(sums, known.pop(name)):
-                self.assertAlmostEqual(ms * 1e3, expected, delta=0.5)
+                self.assertAlmostEqual(ms * 1e3, expected, delta=0.5 + 0.001 * expected)  # whole ms, and who has the borders
         self.assertEqual(known, {})
 
     def memory_of_comparing(self, trace):
