@@ -26,8 +26,9 @@ std::string line(const std::string& what, const MeasuredRate& rate, double unit,
 }
 
 std::string comments(const MachineRates& r, const MeasuredBy& by) {
-  std::string text = fmt::format("# {}\n# Measured on {}, on {}.\n# Medians (where half of the samples lie):\n",
-                                 by.made_by, by.date, by.device);
+  std::string text =
+      fmt::format("# {}\n# Measured on {}, on {}, with {}.\n# Medians (where half of the samples lie):\n", by.made_by,
+                  by.date, by.device, by.library);
   constexpr double giga = 1e9, micro = 1e-6;
   text += line("copy to host", r.to_host, giga, "GB/s") + line("copy to device", r.to_device, giga, "GB/s");
   text += line("copy while another runs", r.both_ways, giga, "GB/s");
@@ -36,11 +37,22 @@ std::string comments(const MachineRates& r, const MeasuredBy& by) {
   for (std::size_t k = 1; k < r.slowdown.size(); ++k) {
     text += line(k == 1 ? "slow-down, 1 copy" : "slow-down, 2 copies", r.slowdown[k], 1, "times");
   }
-  text += line(fmt::format("product {} x {}", r.product, r.product), r.flops, giga, "GFLOPS");
+  for (const MeasuredPeak& peak : r.peaks) {
+    text += line(fmt::format("product {} x {}, {}", peak.rows, peak.rows, peak.dtype), peak.flops, giga, "GFLOPS");
+  }
   text += line("traffic of Adam's update", r.update_traffic, giga, "GB/s");
   if (r.host_update_traffic) text += line("the same on the host", *r.host_update_traffic, giga, "GB/s");
   text += line("launch of an empty kernel", r.launch, micro, "us");
   return text + line("block of the pool", r.allocation, micro, "us");
+}
+
+/// What the kernels can compute in: a dtype that is missing cannot be re-scaled to.
+std::string peaks(const MachineRates& r) {
+  std::string list;
+  for (const MeasuredPeak& peak : r.peaks) {
+    list += fmt::format("{}{}: {:.4g} GFLOPS", list.empty() ? "" : ", ", peak.dtype, peak.flops.median / 1e9);
+  }
+  return list;
 }
 
 /// Never below 1: a kernel that seems faster beside copies is noise.
@@ -95,17 +107,17 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
   text += fmt::format("source: \"measured on {} on {} by plimsoll calibrate, in the shape of {}\"\n", by.date,
                       by.device, shape.name);
   text += fmt::format(
-      "devices:\n  - name: {}\n    model: \"{}\"\n    memory: {}\n    peak: {{fp32: {:.4g} GFLOPS}}\n"
+      "devices:\n  - name: {}\n    model: \"{}\"\n    memory: {}\n    peak: {{{}}}\n"
       "    memory_bandwidth: {:.4g} GBps  # that of Adam's update\n    launch_overhead: {:.4g} us\n"
       "    overlap_slowdown: [{}]\n",
-      device.name, by.device, capacity(shape[device.memory].capacity), rates.flops.median / 1e9,
-      rates.update_traffic.median / 1e9, rates.launch.median * 1e6, slowdowns(rates));
+      device.name, by.device, capacity(shape[device.memory].capacity), peaks(rates), rates.update_traffic.median / 1e9,
+      rates.launch.median * 1e6, slowdowns(rates));
   const MeasuredRate host_updates = rates.host_update_traffic.value_or(rates.update_traffic);
   text += fmt::format("memories:\n  - name: {}\n    size: {}\n    bandwidth: {:.4g} GBps\n    adam: {:.4g} GBps\n",
                       host.name, capacity(host.capacity), host_updates.median / 1e9, host_updates.median / 7e9);
   // A copy's time is latency + bytes / bandwidth: the bandwidth without the latency that was measured with it.
-  constexpr double measured_bytes = 8 << 20;
-  const double lone = measured_bytes / std::max(measured_bytes / bandwidth - latency, 1e-9);
+  const auto copied = static_cast<double>(rates.copied.count);
+  const double lone = copied / std::max(copied / bandwidth - latency, 1e-9);
   text += fmt::format(
       "links:\n  - name: {}\n    between: [{}, {}]\n    bandwidth: {:.4g} GBps\n    latency: {:.4g} us\n    duplex: "
       "{}\n",
@@ -124,6 +136,7 @@ Trace calibrated_trace(Trace trace, const Problem& problem, const OpTimes& times
   source.kind = Source::Kind::measured;
   source.device = by.device;
   std::erase_if(source.notes, [](const auto& note) { return note.first == "times"; });
+  source.notes.emplace_back("library", by.library);
   source.notes.emplace_back("clock", "from one op's end to the next one's, in place");
   source.notes.emplace_back("repetitions", std::to_string(times.samples()));
   source.notes.emplace_back("spread",

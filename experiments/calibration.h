@@ -13,7 +13,8 @@ namespace plimsoll {
 
 /// How a measurement was made, for the head of every file.
 struct MeasuredBy {
-  std::string made_by, date, device;
+  std::string made_by, date;
+  std::string device, library;  ///< as Backend has them
 };
 
 /// `2026-11-21`, in UTC.

@@ -85,7 +85,7 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
   const std::optional<MachineRates> rates =
       backend->measure(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
   if (!rates) return exit_interrupted;
-  const MeasuredBy by{made_by(command_line), today(), backend->device()};
+  const MeasuredBy by{made_by(command_line), today(), backend->device(), backend->library()};
   const std::string name = std::filesystem::path(arguments.output).stem();
   const std::string text = calibrated_platform(shape, name, *rates, by);
   write_text_file(arguments.output, text);

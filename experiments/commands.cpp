@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "experiments/build_name.h"
+#include "sim/core/device_name.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
@@ -134,6 +135,14 @@ void note_times(const Problem& problem) {
       "note: times of '{}' {}; here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth) + launch "
       "overhead\n",
       problem.graph.name, of);
+  for (const Device& here : problem.platform.devices) {
+    if (!seems_same_device(device, here.model)) continue;
+    std::cerr << fmt::format(
+        "note: '{}' of platform '{}' seems to be that hardware under another name; if it is, let its model be '{}' and "
+        "the times hold\n",
+        here.model, problem.platform.name, device);
+    break;
+  }
 }
 
 }  // namespace plimsoll

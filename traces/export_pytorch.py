@@ -230,19 +230,18 @@ def versions():
 
 
 def device_names(device):
-    """`device` must read as in platform files: what torch.cuda reports, or the model name of /proc/cpuinfo."""
+    """`device` reads as in platform files: what torch.cuda reports, or the model name of /proc/cpuinfo."""
     import torch
+    from pytorch_export.device_name import device_name, this_processor
     if device == "cuda":
-        return {"device": torch.cuda.get_device_name()}
+        return {"device": device_name(torch.cuda.get_device_name())}
     facts = {}
     if os.path.exists("/proc/cpuinfo"):
         for line in open("/proc/cpuinfo", encoding="utf-8"):
             key, _, value = line.partition(":")
             facts.setdefault(key.strip(), value.strip())
-    if "model name" not in facts:
-        return {"device": platform.processor() or platform.machine()}
-    detail = ", ".join(f"{key} {facts[key]}" for key in ("cpu family", "model", "stepping") if key in facts)
-    return {"device": facts["model name"], "device_detail": f"{detail}, {os.cpu_count()} processors"}
+    details = [f"{key} {facts[key]}" for key in ("cpu family", "model", "stepping") if key in facts]
+    return {"device": this_processor(), "device_detail": ", ".join([*details, f"{os.cpu_count()} processors"])}
 
 
 def report_graph(trace, options, say):

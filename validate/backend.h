@@ -53,8 +53,8 @@ class Backend {
   virtual std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
                                               const Proceed&) = 0;
 
-  virtual std::string device() const = 0;   ///< as traces and platforms name it: hardware and libraries
-  virtual std::string library() const = 0;  ///< what computes, and how
+  virtual std::string device() const = 0;   ///< the hardware, as traces and platforms name it (sim/core/device_name.h)
+  virtual std::string library() const = 0;  ///< what computes on it, and how
 };
 
 std::unique_ptr<Backend> cpu_backend();

@@ -29,21 +29,26 @@ ErrorSummary summary_of(const std::vector<double>& relative_errors) {
   return summary;
 }
 
-double tau_b(const std::vector<double>& predicted, const std::vector<WithSpread>& measured) {
+Ranking ranking_of(const std::vector<double>& predicted, const std::vector<WithSpread>& measured) {
   EXPECTS(predicted.size() == measured.size());
+  Ranking ranking;
   double balance = 0, ranked_predicted = 0, ranked_measured = 0;
   for (std::size_t a = 0; a < predicted.size(); ++a) {
     for (std::size_t b = a + 1; b < predicted.size(); ++b) {
       const double p = predicted[b] - predicted[a], m = measured[b].value - measured[a].value;
       const double spread = std::max(measured[a].spread, measured[b].spread);
       const bool differ_predicted = std::abs(p) > spread, differ_measured = std::abs(m) > spread;
+      ++ranking.pairs;
+      ranking.outside_noise += differ_measured ? 1 : 0;
+      ranking.ranked_right += differ_measured && p * m > 0 ? 1 : 0;
       ranked_predicted += differ_predicted ? 1 : 0;
       ranked_measured += differ_measured ? 1 : 0;
       if (differ_predicted && differ_measured) balance += (p > 0) == (m > 0) ? 1 : -1;
     }
   }
   const double ranked = std::sqrt(ranked_predicted * ranked_measured);
-  return ranked == 0 ? 1 : balance / ranked;
+  if (ranked > 0) ranking.tau_b = balance / ranked;
+  return ranking;
 }
 
 }  // namespace plimsoll

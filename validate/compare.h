@@ -24,9 +24,16 @@ struct WithSpread {
   double value = 0, spread = 0;
 };
 
+struct Ranking {
+  double tau_b = 1;
+  std::size_t pairs = 0;
+  std::size_t outside_noise = 0;  ///< pairs whose measured values differ by more than the larger of their spreads
+  std::size_t ranked_right = 0;   ///< of these, predicted in the same order
+};
+
 // Kendall's tau-b: (concordant - discordant) / sqrt((pairs - ties in x) (pairs - ties in y)). Two schedules are tied in
 // either, predicted or measured, where they differ by at most the larger of their measured spreads. Source: Kendall,
 // "The Treatment of Ties in Ranking Problems", 1945. 1 where nothing is left to rank.
-double tau_b(const std::vector<double>& predicted, const std::vector<WithSpread>& measured);
+Ranking ranking_of(const std::vector<double>& predicted, const std::vector<WithSpread>& measured);
 
 }  // namespace plimsoll

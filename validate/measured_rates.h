@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "sim/core/units.h"
 
 namespace plimsoll {
 
@@ -14,12 +17,19 @@ struct MeasuredRate {
   double median = 0, lower_quartile = 0, upper_quartile = 0;
 };
 
+/// What products of square matrices reach, by what their numbers are: as in a platform's `peak`.
+struct MeasuredPeak {
+  std::string dtype;
+  std::int64_t rows = 0;
+  MeasuredRate flops;
+};
+
 struct MachineRates {
+  Bytes copied;                                     ///< by each of the large copies
   MeasuredRate to_host, to_device, both_ways;       ///< bytes a second of large copies; of one direction while both run
   MeasuredRate to_host_latency, to_device_latency;  ///< seconds of a copy of 64 bytes
   std::vector<MeasuredRate> slowdown;               ///< of kernels while 0, 1, 2 copies run; the first is 1
-  MeasuredRate flops;                               ///< a second, of a product of square matrices
-  std::int64_t product = 0;                         ///< their rows
+  std::vector<MeasuredPeak> peaks;                  ///< in what the backend's kernels can compute, fp32 first
   MeasuredRate update_traffic;                      ///< bytes a second that Adam's update moves, seven a parameter byte
   std::optional<MeasuredRate> host_update_traffic;  ///< the same of the host; unset: it is the device
   MeasuredRate launch;                              ///< seconds that a kernel of next to no work takes
@@ -44,11 +54,6 @@ MeasuredRate repeated(std::size_t repetitions, Sample sample) {
 /// `work` operations in the seconds measured, as a rate.
 inline MeasuredRate per_second(double work, const MeasuredRate& seconds) {
   return {work / seconds.median, work / seconds.upper_quartile, work / seconds.lower_quartile};
-}
-
-/// How much longer than `alone`.
-inline MeasuredRate times_of(const MeasuredRate& beside, const MeasuredRate& alone) {
-  return {beside.median / alone.median, beside.lower_quartile / alone.median, beside.upper_quartile / alone.median};
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/platform.h"
 #include "sim/core/timeline.h"
 
 namespace plimsoll {
@@ -13,7 +14,10 @@ namespace plimsoll {
 enum class Pace : std::uint8_t { links, memcpy };  ///< copies take at least their time on the links, or what they take
 
 struct ReplayOptions {
-  Pace pace = Pace::links;    ///< of the CPU backend; a GPU's copies take what they take
+  Pace pace = Pace::links;  ///< of the CPU backend; a GPU's copies take what they take
+  /// Whose links copies are held to, in the shape of the problem's platform; unset: that platform's. A measured one has
+  /// the delays of copies that were held back in it, which would come twice.
+  const Platform* links = nullptr;
   bool poisons = false;       ///< fills what is new or freed with a pattern that spoils every result made of it
   bool keeps_values = false;  ///< hands back what is in memory at the end
   /// The dates at which steps are expected. A GPU's host issues them in that order, and gives memory from what is

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/core/device_name.h"
+
 namespace plimsoll {
 namespace {
 
@@ -14,10 +16,12 @@ std::string other_dtypes(const Device& device) {
 }
 
 std::string refusal(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
-  const std::string device_name = device.model.empty() ? device.name : device.model;
+  const std::string called = device.model.empty() ? device.name : device.model;
   const std::string from =
       source.device.empty() ? "times are of no device" : "times were measured on '" + source.device + "'";
-  std::string why = from + " and cannot be re-scaled to '" + device_name + "': ";
+  const bool seems_same = seems_same_device(source.device, device.model);
+  std::string why = from + " and cannot be re-scaled to '" + called + "'" +
+                    (seems_same ? " (which seems to be that hardware under another name)" : "") + ": ";
   if (!cost.flops || !cost.bytes_moved) {
     return why + "'" + op + "' has no " + (cost.flops ? "bytes moved" : "flops") + " in the trace";
   }

@@ -158,13 +158,15 @@ TEST_CASE("the machine's rates are numbers above zero", "[cuda]") {
   const auto backend = cuda_backend({});
   const auto rates = backend->measure({}, {}, 3, [](const std::string&) { return true; });
   REQUIRE(rates);
-  for (const MeasuredRate& rate :
-       {rates->to_host, rates->to_device, rates->both_ways, rates->to_host_latency, rates->to_device_latency,
-        rates->flops, rates->update_traffic, rates->launch, rates->allocation}) {
+  for (const MeasuredRate& rate : {rates->to_host, rates->to_device, rates->both_ways, rates->to_host_latency,
+                                   rates->to_device_latency, rates->update_traffic, rates->launch, rates->allocation}) {
     CHECK(rate.lower_quartile > 0);
     CHECK(rate.median >= rate.lower_quartile);
   }
   CHECK(rates->slowdown.size() == 3);
+  REQUIRE(rates->peaks.size() >= 2);
+  for (const MeasuredPeak& peak : rates->peaks) CHECK(peak.flops.lower_quartile > 1e11);
+  CHECK(rates->peaks.back().flops.median > rates->peaks.front().flops.median);  // fp16 on tensor cores above fp32
 }
 
 }  // namespace

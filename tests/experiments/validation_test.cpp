@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -199,7 +200,33 @@ TEST_CASE("validate writes a row a schedule and a summary over all", "[program]"
           Approx(row["predicted_relative"].get<double>() / row["measured_relative"].get<double>() - 1));
   }
   CHECK(json["rows"][0]["predicted_peak_bytes"] == json["rows"][0]["measured_peak_bytes"]);
-  CHECK(json["summary"]["all"]["schedules"] == 3);
+  double guess = 0;  // that every schedule is as fast as store_all
+  for (const nlohmann::json& row : json["rows"]) {
+    const std::int64_t measured = row["measured_peak_bytes"];
+    CHECK(row["legal_peaks_bytes"][0] <= measured);
+    CHECK(row["legal_peaks_bytes"][1] >= measured);
+    CHECK(row["legal_peaks_bytes"][0] <= row["predicted_peak_bytes"]);
+    CHECK(row["legal_peaks_bytes"][1] >= row["predicted_peak_bytes"]);
+    guess += std::abs(1 / row["measured_relative"].get<double>() - 1) / 3;
+  }
+  const nlohmann::json& all = json["summary"]["all"];
+  CHECK(all["schedules"] == 3);
+  CHECK(all["guess_error_mean"].get<double>() == Approx(guess));
+  CHECK(all["pairs"] == 1);  // two schedules of one network, one of another
+  CHECK(all["pairs_outside_noise"] <= all["pairs"]);
+  CHECK(all["pairs_ranked_right"] <= all["pairs_outside_noise"]);
+  CHECK(json["summary"]["bars_held"]["peak_error"] == true);
+  const std::string table = text_of(folder / "out/validation.txt");
+  CHECK(table.find("always guessing store_all's time: mean ") != std::string::npos);
+  CHECK(table.find(" of 1 pairs differ by more than the noise, ") != std::string::npos);
+  const ProgramRun less = plimsoll("validate " + file + " --rounds 1 --first 1 -o " + (folder / "less").string());
+  CHECK(less.exit_code == 0);
+  const nlohmann::json first = nlohmann::json::parse(text_of(folder / "less/validation.json"));
+  CHECK(first["rounds"] == 1);
+  CHECK(first["rows"].size() == 2);
+  const ProgramRun none = plimsoll("validate " + file + " --rounds 0 -o " + out);
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("--rounds: expected a whole number from 1 to 10000, found '0'") != std::string::npos);
   std::ofstream(file, std::ios::app) << "netwrks: []\n";
   const ProgramRun wrong = plimsoll("validate " + file + " -o " + out);
   CHECK(wrong.exit_code == 2);

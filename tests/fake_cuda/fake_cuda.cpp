@@ -41,8 +41,10 @@ struct State {
   Machine machine;
   std::mt19937_64 random;
   std::vector<CUstream_st*> streams;
+  std::vector<std::unique_ptr<CUevent_st>> destroyed;
   std::map<void*, Allocation> device, host;
-  int current = 0, records = 0;
+  int current = 0, records = 0, early_frees = 0;
+  std::string issued;
   float clock = 0;
 };
 
@@ -127,6 +129,18 @@ std::size_t device_bytes() {
   return sum;
 }
 
+int early_frees() {
+  return state().early_frees;
+}
+
+std::string& issued() {
+  return state().issued;
+}
+
+const Machine& machine() {
+  return state().machine;
+}
+
 }  // namespace fake
 
 }  // namespace plimsoll
@@ -170,6 +184,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 9;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
   *can = 1;
   return cudaSuccess;
@@ -205,7 +223,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
+  state().destroyed.emplace_back(event);  // streams that wait for it still do
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -215,6 +233,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->done = true;
     event->date = state().clock;
   });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  while (!event->done) {
+    if (!plimsoll::run_one()) return cudaErrorLaunchTimeout;
+  }
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
@@ -238,6 +262,8 @@ cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* address) {
+  const auto is_busy = [](const CUstream_st* s) { return !s->queue.empty(); };
+  if (std::ranges::any_of(state().streams, is_busy)) ++state().early_frees;
   plimsoll::drain();
   state().host.erase(address);
   return cudaSuccess;
@@ -257,6 +283,7 @@ cudaError_t cudaMemset(void* address, int value, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (bytes >= plimsoll::fake::large_copy) state().issued += 'C';
   plimsoll::fake::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
@@ -269,6 +296,7 @@ cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
+  if (!state().machine.has_pools) return cudaErrorNotSupported;
   *pool = new CUmemPoolHandle_st{properties->location.id, 0, 0};
   return cudaSuccess;
 }

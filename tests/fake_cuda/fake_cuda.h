@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 namespace plimsoll::fake {
 
@@ -15,15 +16,26 @@ struct Machine {
   int gpus = 1;
   std::size_t memory = std::size_t{1} << 30;  ///< bytes of each GPU
   std::optional<int> record_that_fails = {};  ///< counted over all cudaEventRecord
+  bool has_pools = true;
+  std::size_t convolution_workspace = 192;  ///< bytes that cuDNN's best algorithm takes
 };
 
 /// A new machine with nothing on it.
 void begin(const Machine&);
+const Machine& machine();
+
+inline constexpr std::size_t large_copy = 4096;  ///< bytes
 
 /// Work for a stream, as a kernel would be.
 void enqueue(cudaStream_t, std::function<void()>);
 
 /// What all GPUs together hold.
 std::size_t device_bytes();
+
+/// What went against CUDA's contracts without an error of its own: host memory freed while streams may still use it.
+int early_frees();
+
+/// Products and large copies in the order in which they were issued: 'P', 'C'; a product of zeros is '0'.
+std::string& issued();
 
 }  // namespace plimsoll::fake

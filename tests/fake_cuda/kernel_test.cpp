@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/placed_values.h"
 #include "tests/training/op_cases.h"
 #include "validate/cuda/cuda_kernel.h"
 #include "validate/cuda/cuda_machine.h"
@@ -22,25 +23,27 @@ TEST_CASE("every kind of op does what the CPU's kernel does, within its scratch"
     REQUIRE(kernel);
     OpValues values = random_values(c, seed++);
     const OpValues expected = on_cpu(c, values);
-    const auto scratch_bytes = static_cast<std::size_t>(kernel->scratch.count);
-    std::vector<double> scratch(scratch_bytes / sizeof(double) + 9, 1.25);  // what is behind it must stay as it is
-    KernelArguments arguments;
-    for (std::vector<float>& input : values.inputs) arguments.inputs.push_back(input.data());
-    for (std::vector<float>& output : values.outputs) arguments.outputs.push_back(output.data());
-    arguments.scratch = scratch.data();
+    ScratchPiece scratch(kernel->scratch, 1 + seed % 4);
+    PlacedValues placed(values);
+    KernelArguments arguments = placed.arguments();
+    arguments.scratch = scratch.address();
     if (!values.statistics.empty()) arguments.statistics = values.statistics.data();
+    fake::issued().clear();
     {
       const OwnedStream stream = new_stream();
       kernel->run(arguments, {*stream, nullptr, nullptr});
-    }                                                         // is drained
-    for (std::size_t i = 0; i < values.inputs.size(); ++i) {  // updates change them, to the CPU's bits
+    }  // is drained
+    placed.read_back(values);
+    const auto products = std::ranges::count_if(fake::issued(), [](char each) { return each != 'C'; });
+    CHECK(products <= (c.op.kind == "attention_qkv_gradient" ? 3 : 1));  // however many pictures and heads
+    for (std::size_t i = 0; i < values.inputs.size(); ++i) {             // updates change them, to the CPU's bits
       if (c.op.kind == "optimizer") CHECK(values.inputs[i] == expected.inputs[i]);
     }
     for (std::size_t o = 0; o < values.outputs.size(); ++o) {
       CHECK(difference(values.outputs[o], expected.outputs[o]) <= 1e-5);
     }
     CHECK(difference(values.statistics, expected.statistics) <= 1e-5);
-    CHECK(std::all_of(scratch.end() - 8, scratch.end(), [](double untouched) { return untouched == 1.25; }));
+    CHECK(scratch.is_untouched_behind());
   }
 }
 

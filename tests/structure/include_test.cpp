@@ -50,7 +50,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^CLI/)"), {"experiments/"}},
     {std::regex(R"(^coin/)"), {"strategies/common/coin.cpp"}},
     {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},
-    {std::regex(R"(^(cuda|cublas|cudnn))"), {"validate/cuda/"}},
+    {std::regex(R"(^(cuda|cublas|cudnn|nvtx3))"), {"validate/cuda/"}},
 };
 
 std::string row_of(const std::string& path) {

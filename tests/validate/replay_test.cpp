@@ -104,5 +104,23 @@ TEST_CASE("copies take their time on the platform's links", "[validate]") {
   CHECK(copies > 1);
 }
 
+TEST_CASE("copies are held to the links of another platform where one is named", "[validate]") {
+  const Training training = training_of("mlp:layers=3,width=64,batch=256,classes=4", one_gpu());
+  const Platform slow = gpus({.to_host = BytesPerSecond{20e6}});
+  const PlanOutcome outcome = planned(training.problem, "save_on_cpu");
+  const Schedule& schedule = std::get<Plan>(outcome).schedule;
+  BlockPool pool;
+  const auto ran = replay(training.problem, schedule, training.network, pool, {.links = &slow});
+  REQUIRE(std::holds_alternative<Replayed>(ran));
+  const Timeline& timeline = std::get<Replayed>(ran).timeline;
+  std::size_t copies = 0;
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    if (!schedule.steps[s].work.is_transfer()) continue;
+    ++copies;
+    CHECK(timeline.steps[s].finish - timeline.steps[s].start >= schedule.steps[s].work.bytes / BytesPerSecond{20e6});
+  }
+  CHECK(copies > 1);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "validate/backend.h"
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/machine_rates.h"
@@ -31,7 +29,7 @@ class CpuBackend : public Backend {
                                       const Proceed& proceed) override {
     return measure_machine(to_host, to_device, repetitions, proceed);
   }
-  std::string device() const override { return fmt::format("{}, one core, {}", processor_name(), kernel_library()); }
+  std::string device() const override { return this_processor(); }
   std::string library() const override { return kernel_library() + ", one thread a stream"; }
 
  private:

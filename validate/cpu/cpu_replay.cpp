@@ -59,7 +59,8 @@ class CpuReplay {
         steps_of_(schedule.streams.size()),
         wakes_(schedule.streams.size()) {
     for (const Memory& memory : platform_.memories) ledgers_.emplace_back(memory.capacity);
-    for (const Endpoints& ends : schedule.routes) paces_.push_back(pace_of(platform_, ends));
+    const Platform& links = options.links == nullptr ? platform_ : *options.links;
+    for (const Endpoints& ends : schedule.routes) paces_.push_back(pace_of(links, ends));
     measured_.timeline.steps.resize(schedule.steps.size());
     depend();
   }

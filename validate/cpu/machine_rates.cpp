@@ -1,12 +1,19 @@
 #include "validate/cpu/machine_rates.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <sstream>
 #include <thread>
 
+#include "sim/core/device_name.h"
 #include "sim/core/expects.h"
 #include "validate/cpu/block_pool.h"
 #include "validate/cpu/kernel.h"
@@ -41,22 +48,71 @@ class CopyThread {
   std::jthread thread_;  // last: it uses the blocks
 };
 
+/// Copies in a thread of its own when asked, as a stream of the replay does: what a step waits that needs the copy,
+/// both threads' waking up included.
+class CopyStream {
+ public:
+  explicit CopyStream(LinkPace pace) : from_(large), to_(large), pace_(pace), thread_([this] { work(); }) {}
+  ~CopyStream() { ask(std::nullopt); }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+
+  double seconds(std::size_t bytes) {
+    return seconds_of([&] {
+      ask(bytes);
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return !asked_; });
+    });
+  }
+
+ private:
+  void ask(std::optional<std::size_t> bytes) {
+    const std::lock_guard lock(mutex_);
+    asked_ = true;
+    bytes_ = bytes;
+    wake_.notify_all();
+  }
+
+  void work() {
+    sleep_precisely();
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return asked_; });
+      if (!bytes_) return;
+      lock.unlock();
+      paced_copy(to_.data(), from_.data(), Bytes{static_cast<std::int64_t>(*bytes_)}, pace_);
+      lock.lock();
+      asked_ = false;
+      wake_.notify_all();
+    }
+  }
+
+  Block from_, to_;
+  LinkPace pace_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  bool asked_ = false;
+  std::optional<std::size_t> bytes_;  ///< unset: the thread is to end
+  std::jthread thread_;               // last: it uses the others
+};
+
 /// A kernel with memory of its own.
 class Bench {
  public:
   explicit Bench(const ProbeOp& probe) : kernel_(make_kernel(probe.graph, probe.op).value_or(Kernel{})) {
     EXPECTS(kernel_.run);
-    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(block(probe.graph[t].bytes));
-    for (const TensorId t : probe.op.outputs) arguments_.outputs.push_back(block(probe.graph[t].bytes));
-    arguments_.scratch = block(kernel_.scratch);
+    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(block(probe.graph[t].bytes, probe.signs));
+    for (const TensorId t : probe.op.outputs) arguments_.outputs.push_back(block(probe.graph[t].bytes, probe.signs));
+    arguments_.scratch = block(kernel_.scratch, probe.signs);
   }
   double seconds() const {
     return seconds_of([&] { kernel_.run(arguments_); });
   }
 
  private:
-  void* block(Bytes bytes) {
-    return blocks_.emplace_back(std::make_unique<Block>(static_cast<std::size_t>(bytes.count) + 64))->data();
+  void* block(Bytes bytes, Signs signs) {
+    Block values = probe_values(bytes + Bytes{64}, NumberFormat::fp32, signs);
+    return blocks_.emplace_back(std::make_unique<Block>(std::move(values)))->data();
   }
 
   Kernel kernel_;
@@ -71,23 +127,23 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   use_one_thread();
   sleep_precisely();
   MachineRates rates;
-  Block a(large), b(large);
-  const auto copy = [&](std::size_t bytes, LinkPace pace) {
-    return seconds_of([&] { paced_copy(a.data(), b.data(), Bytes{static_cast<std::int64_t>(bytes)}, pace); });
+  rates.copied = Bytes{large};
+  CopyStream out(to_host), in(to_device);
+  const auto rate = [&](CopyStream& stream) {
+    return repeated(repetitions, [&] { return static_cast<double>(large) / stream.seconds(large); });
   };
-  const auto rate = [&](LinkPace pace) {
-    return repeated(repetitions, [&] { return static_cast<double>(large) / copy(large, pace); });
+  const auto latency = [&](CopyStream& stream) {
+    return repeated(10 * repetitions, [&] { return stream.seconds(small); });
   };
-  const auto latency = [&](LinkPace pace) { return repeated(repetitions, [&] { return copy(small, pace); }); };
   if (!proceed("copies one way")) return std::nullopt;
-  rates.to_host = rate(to_host);
-  rates.to_device = rate(to_device);
-  rates.to_host_latency = latency(to_host);
-  rates.to_device_latency = latency(to_device);
+  rates.to_host = rate(out);
+  rates.to_device = rate(in);
+  rates.to_host_latency = latency(out);
+  rates.to_device_latency = latency(in);
   if (!proceed("copies both ways")) return std::nullopt;
   {
     const CopyThread other(to_device);
-    rates.both_ways = rate(to_host);
+    rates.both_ways = rate(out);
   }
   if (!proceed("kernels alone and beside copies")) return std::nullopt;
   const Bench product(product_probe(512));
@@ -104,8 +160,7 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
       slowdowns[copies.size() - 1].push_back(product.seconds() / alone.back());
     }
   }
-  rates.product = 512;
-  rates.flops = per_second(2.0 * 512 * 512 * 512, rate_of(alone));
+  rates.peaks = {{"fp32", 512, per_second(2.0 * 512 * 512 * 512, rate_of(alone))}};
   rates.slowdown = {{1, 1, 1}, rate_of(slowdowns[0]), rate_of(slowdowns[1])};
   if (!proceed("updates, launches and allocations")) return std::nullopt;
   constexpr std::int64_t parameters = 1 << 20;
@@ -124,14 +179,13 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   return rates;
 }
 
-std::string processor_name() {
+std::string this_processor() {
   std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("model name")) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
+  std::ostringstream text;
+  text << info.rdbuf();
+  utsname machine{};
+  uname(&machine);
+  return processor_name(text.str(), machine.machine);
 }
 
 }  // namespace plimsoll

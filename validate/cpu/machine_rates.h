@@ -15,6 +15,6 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
                                             const std::function<bool(const std::string& next)>& proceed);
 
 /// The processor's name as it says, from /proc/cpuinfo.
-std::string processor_name();
+std::string this_processor();
 
 }  // namespace plimsoll

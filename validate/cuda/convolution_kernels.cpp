@@ -74,8 +74,8 @@ struct Layer {
                          from.shape[2], from.shape[3], weights_of.shape[0], weights_of.shape[1])) {}
 };
 
-/// The first of cuDNN's algorithms, in its order of speed, that gives the same bits every time, keeps to the limit and
-/// says how large its workspace is.
+/// The first of cuDNN's algorithms, in its order of speed, that gives the same bits every time and keeps to the limit;
+/// where none keeps to it, the one with the smallest workspace.
 template <class Algorithm, std::size_t count, class Size>
 std::pair<Algorithm, Bytes> chosen(const auto& perfs, int found, const std::array<Algorithm, count>& usual, Size size,
                                    const std::string& text) {
@@ -86,12 +86,15 @@ std::pair<Algorithm, Bytes> chosen(const auto& perfs, int found, const std::arra
     if (fine) order.push_back(perf.algo);
   }
   order.insert(order.end(), usual.begin(), usual.end());
+  std::optional<std::pair<Algorithm, Bytes>> smallest;
   for (const Algorithm algorithm : order) {
     std::size_t bytes = 0;
     if (size(algorithm, &bytes) != CUDNN_STATUS_SUCCESS) continue;
     const Bytes workspace{static_cast<std::int64_t>(bytes)};
-    if (workspace <= scratch_limit) return {algorithm, workspace};
+    if (workspace <= workspace_limit) return {algorithm, workspace};
+    if (!smallest || workspace < smallest->second) smallest = {algorithm, workspace};
   }
+  if (smallest) return *smallest;
   throw CudaError("cuDNN has no deterministic algorithm for a " + text);
 }
 
@@ -101,8 +104,9 @@ void use(const Queue& queue) {
 
 constexpr float one = 1, zero = 0;
 
-std::byte* bytes_of(void* scratch, Bytes offset = {}) {
-  return static_cast<std::byte*>(scratch) + offset.count;
+/// Behind the transposed weights.
+void* workspace_of(const KernelArguments& a, const Layer& layer) {
+  return workspace_in(static_cast<std::byte*>(a.scratch) + layer.weights.count);
 }
 
 CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& libraries) {
@@ -123,10 +127,10 @@ CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& librar
             launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
             use(queue);
             CUDA_CHECK(cudnnConvolutionForward(queue.dnn, &one, *layer->x, a.in(0), *layer->weight, turned,
-                                               *layer->convolution, algorithm, bytes_of(a.scratch, layer->weights),
+                                               *layer->convolution, algorithm, workspace_of(a, *layer),
                                                static_cast<std::size_t>(workspace.count), &zero, *layer->y, a.out()));
           },
-          layer->weights + workspace};
+          layer->weights + scratch_for(workspace)};
 }
 
 /// inputs: gradient, weight.
@@ -143,16 +147,15 @@ CudaKernel convolution_input_gradient(const Graph& graph, const Op& op, const Li
   };
   const std::array usual{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};
   const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
-  return {
-      [layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
-        auto* turned = static_cast<float*>(a.scratch);
-        launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
-        use(queue);
-        CUDA_CHECK(cudnnConvolutionBackwardData(queue.dnn, &one, *layer->weight, turned, *layer->y, a.in(0),
-                                                *layer->convolution, algorithm, bytes_of(a.scratch, layer->weights),
-                                                static_cast<std::size_t>(workspace.count), &zero, *layer->x, a.out()));
-      },
-      layer->weights + workspace};
+  return {[layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
+            auto* turned = static_cast<float*>(a.scratch);
+            launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
+            use(queue);
+            CUDA_CHECK(cudnnConvolutionBackwardData(
+                queue.dnn, &one, *layer->weight, turned, *layer->y, a.in(0), *layer->convolution, algorithm,
+                workspace_of(a, *layer), static_cast<std::size_t>(workspace.count), &zero, *layer->x, a.out()));
+          },
+          layer->weights + scratch_for(workspace)};
 }
 
 /// inputs: x, gradient.
@@ -174,11 +177,10 @@ CudaKernel convolution_weight_gradient(const Graph& graph, const Op& op, const L
             use(queue);
             CUDA_CHECK(cudnnConvolutionBackwardFilter(
                 queue.dnn, &one, *layer->x, a.in(0), *layer->y, a.in(1), *layer->convolution, algorithm,
-                bytes_of(a.scratch, layer->weights), static_cast<std::size_t>(workspace.count), &zero, *layer->weight,
-                turned));
+                workspace_of(a, *layer), static_cast<std::size_t>(workspace.count), &zero, *layer->weight, turned));
             launch::transpose(turned, 1, layer->outputs, layer->inputs, a.out(), queue.stream);
           },
-          layer->weights + workspace};
+          layer->weights + scratch_for(workspace)};
 }
 
 struct PoolingLayer {

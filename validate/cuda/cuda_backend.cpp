@@ -51,11 +51,13 @@ class CudaBackend : public Backend {
   }
   /// Copies take what they take: the paces are not kept to.
   std::optional<MachineRates> measure(LinkPace, LinkPace, std::size_t repetitions, const Proceed& proceed) override {
-    return told([&] { return measure_gpu(machine_, libraries_of(machine_, options_), repetitions, proceed); });
+    return told([&] { return measure_gpu(machine_, libraries_of(machine_, options_), {}, repetitions, proceed); });
   }
-  std::string device() const override { return told(gpu_name) + (options_.tf32 ? ", TF32" : ""); }
+  std::string device() const override { return told(gpu_name); }
   std::string library() const override {
-    return options_.allocation == Allocation::caching ? "caching allocation" : "stream-ordered allocation";
+    const bool caching = options_.allocation == Allocation::caching;
+    return told(gpu_libraries) + (options_.tf32 ? ", TF32" : "") +
+           (caching ? ", caching allocation" : ", stream-ordered allocation");
   }
 
  private:

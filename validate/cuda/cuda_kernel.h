@@ -2,11 +2,14 @@
 // One op of a network as a GPU runs it: cuBLASLt for products, cuDNN for convolution and max pooling, own kernels for
 // the rest. The same bits every time on the same kind of GPU.
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
 #include "validate/cuda/cuda_objects.h"
 #include "validate/networks/kernel_arguments.h"
+#include "validate/networks/packing.h"
 
 namespace plimsoll {
 
@@ -37,7 +40,22 @@ std::optional<CudaKernel> cuda_product_kernel(const Graph&, const Op&, const Lib
 std::optional<CudaKernel> cuda_convolution_kernel(const Graph&, const Op&, const Libraries&);
 std::optional<CudaKernel> own_cuda_kernel(const Graph&, const Op&);
 
-/// Scratch of one call of a library is not larger than this.
-inline constexpr Bytes scratch_limit{8 << 20};
+/// Algorithms are chosen among those whose workspace is not larger than this, where there is one: what cuBLASLt wants
+/// on Hopper.
+inline constexpr Bytes workspace_limit{32 << 20};
+
+/// A library's workspace begins at a multiple of this many bytes; scratch only at one of `alignment` (packing.h).
+inline constexpr std::int64_t library_alignment = 256;
+
+/// Scratch in which the workspace fits wherever it begins.
+constexpr Bytes scratch_for(Bytes workspace) {
+  return workspace == Bytes{0} ? workspace : workspace + Bytes{library_alignment - alignment};
+}
+
+/// The first place in the scratch where a library's workspace may begin.
+inline void* workspace_in(void* scratch) {
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch);
+  return static_cast<std::byte*>(scratch) + (library_alignment - address % library_alignment) % library_alignment;
+}
 
 }  // namespace plimsoll

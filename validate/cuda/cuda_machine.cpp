@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/core/device_name.h"
 #include "validate/backend.h"
 #include "validate/cuda/load_libraries.h"
 
@@ -30,7 +31,7 @@ cudnnHandle_t new_dnn() {
   return made;
 }
 
-cudaMemPool_t new_pool(int ordinal) {
+OwnedPool new_pool(int ordinal) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;  // the one kind there is: it does not move
   properties.location = {};
@@ -38,7 +39,7 @@ cudaMemPool_t new_pool(int ordinal) {
   properties.location.id = ordinal;
   cudaMemPool_t made = nullptr;
   CUDA_CHECK(cudaMemPoolCreate(&made, &properties));
-  return made;
+  return OwnedPool(made);
 }
 
 int selected(int ordinal) {
@@ -108,14 +109,24 @@ std::byte* PinnedSegments::take(Bytes bytes) {
 }
 
 void PinnedSegments::give_back(std::byte* address, Bytes) {
+  wait_();
   static_cast<void>(cudaFreeHost(address));
 }
 
-Gpu::Gpu(int number)
-    : ordinal(selected(number)), segments(number), blas(new_blas()), dnn(new_dnn()), pool(new_pool(number)) {
-  // What is freed stays in the pool, however much it is.
-  std::uint64_t all = ~std::uint64_t{0};
-  CUDA_CHECK(cudaMemPoolSetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &all));
+Gpu::Gpu(int number) : ordinal(selected(number)), segments(number), blas(new_blas()), dnn(new_dnn()) {}
+
+cudaMemPool_t Gpu::pool() {
+  if (*pool_ == nullptr) {
+    pool_ = new_pool(ordinal);
+    // What is freed stays in the pool, however much it is.
+    std::uint64_t all = ~std::uint64_t{0};
+    CUDA_CHECK(cudaMemPoolSetAttribute(*pool_, cudaMemPoolAttrReleaseThreshold, &all));
+  }
+  return *pool_;
+}
+
+void Gpu::trim_pool() {
+  if (*pool_ != nullptr) static_cast<void>(cudaMemPoolTrimTo(*pool_, 0));
 }
 
 CudaMachine::CudaMachine() {
@@ -156,20 +167,32 @@ void CudaMachine::release() {
   for (const std::unique_ptr<Gpu>& gpu : gpus_) {
     if (!gpu) continue;
     gpu->segments.release();
-    static_cast<void>(cudaMemPoolTrimTo(*gpu->pool, 0));
+    gpu->trim_pool();
+  }
+}
+
+void CudaMachine::wait() const {
+  for (const std::unique_ptr<Gpu>& gpu : gpus_) {
+    if (!gpu) continue;
+    static_cast<void>(cudaSetDevice(gpu->ordinal));
+    static_cast<void>(cudaDeviceSynchronize());
   }
 }
 
 std::string gpu_name() {
   cudaDeviceProp properties{};
   CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  return device_name(properties.name);
+}
+
+std::string gpu_libraries() {
   int runtime = 0, driver = 0;
   CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   CUDA_CHECK(cudaDriverGetVersion(&driver));
   const std::size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();
-  return fmt::format("{}, CUDA {} (driver for {}), cuBLASLt {}.{}.{}, cuDNN {}.{}.{}", properties.name,
-                     version(runtime, 1000, 10), version(driver, 1000, 10), blas / 10000, blas / 100 % 100, blas % 100,
-                     dnn / 10000, dnn / 100 % 100, dnn % 100);
+  return fmt::format("CUDA {} (driver for {}), cuBLASLt {}.{}.{}, cuDNN {}.{}.{}", version(runtime, 1000, 10),
+                     version(driver, 1000, 10), blas / 10000, blas / 100 % 100, blas % 100, dnn / 10000,
+                     dnn / 100 % 100, dnn % 100);
 }
 
 }  // namespace plimsoll

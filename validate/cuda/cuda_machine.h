@@ -2,9 +2,11 @@
 // This machine's GPUs and the host memory that they reach: opened once, kept from run to run, so that after a warm-up
 // nothing is new.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "validate/cuda/cuda_kernel.h"
@@ -30,11 +32,16 @@ class DeviceSegments : public SegmentSource {
   Bytes kept_;
 };
 
-/// cudaHostAlloc: memory of the host that copies reach at full speed.
+/// cudaHostAlloc: memory of the host that copies reach at full speed. `wait` returns when no GPU uses any of it.
 class PinnedSegments : public SegmentSource {
  public:
+  explicit PinnedSegments(std::function<void()> wait) : wait_(std::move(wait)) {}
+
   std::byte* take(Bytes) override;
   void give_back(std::byte*, Bytes) override;
+
+ private:
+  std::function<void()> wait_;
 };
 
 /// One GPU with its libraries.
@@ -45,7 +52,14 @@ struct Gpu {
   DeviceSegments segments;
   OwnedBlas blas;
   OwnedDnn dnn;
-  OwnedPool pool;  ///< of stream-ordered allocation
+
+  /// Of stream-ordered allocation: made when first asked for, as not every GPU has one.
+  cudaMemPool_t pool();
+  /// What a pool only keeps goes back to the device.
+  void trim_pool();
+
+ private:
+  OwnedPool pool_;
 };
 
 class CudaMachine {
@@ -59,20 +73,26 @@ class CudaMachine {
   KeptBlocks& host(MemoryId);
   /// Inputs wait here until a step loads them.
   KeptBlocks& staging() { return staging_; }
+  PinnedSegments& pinned() { return pinned_; }
 
   /// Everything that is only kept goes back.
   void release();
 
  private:
+  /// Until the GPUs that are open have done everything. What went wrong on them has been told, or will be.
+  void wait() const;
+
   std::size_t count_ = 0;
-  std::vector<std::unique_ptr<Gpu>> gpus_;
-  PinnedSegments pinned_;  // before what takes from it
+  std::vector<std::unique_ptr<Gpu>> gpus_;     // before what waits for them
+  PinnedSegments pinned_{[this] { wait(); }};  // before what takes from it
   std::map<MemoryId, std::unique_ptr<KeptBlocks>> hosts_;
   KeptBlocks staging_{pinned_};
 };
 
-/// Of GPU 0 and what computes on it: "NVIDIA H200, CUDA 13.0 (driver for 13.0), cuBLASLt 13.1.0, cuDNN 9.19.0".
+/// Of GPU 0, as traces and platforms name it (sim/core/device_name.h): "NVIDIA H200".
 std::string gpu_name();
+/// "CUDA 13.0 (driver for 13.0), cuBLASLt 13.1.0, cuDNN 9.19.0".
+std::string gpu_libraries();
 
 /// Calls of this thread go to the GPU.
 void set_gpu(std::size_t ordinal);

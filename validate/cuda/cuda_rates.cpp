@@ -1,15 +1,19 @@
 #include "validate/cuda/cuda_rates.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "sim/core/expects.h"
+#include "validate/cuda/matrix_product.h"
 #include "validate/networks/probe_ops.h"
+#include "validate/networks/probe_values.h"
 #include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr Bytes large{64 << 20}, small{64}, lead{4 << 20};
+constexpr Bytes small{64};
 
 /// Memory that is given back at the end.
 class Piece {
@@ -22,6 +26,10 @@ class Piece {
   Piece& operator=(const Piece&) = delete;
 
   std::byte* operator*() const { return address_; }
+  void fill(NumberFormat format, Signs signs) const {
+    const std::vector<std::byte> values = probe_values(bytes_, format, signs);
+    CUDA_CHECK(cudaMemcpy(address_, values.data(), values.size(), cudaMemcpyDefault));
+  }
 
  private:
   SegmentSource& source_;
@@ -45,20 +53,28 @@ double seconds_of(cudaStream_t stream, Work work) {
 /// Copies one way, on a stream of their own.
 class Copies {
  public:
-  Copies(Gpu& gpu, PinnedSegments& pinned, bool to_host)
-      : device_(gpu.segments, large), host_(pinned, large), to_host_(to_host), stream_(new_stream()) {}
+  Copies(Gpu& gpu, PinnedSegments& pinned, const ProbeSizes& sizes, bool to_host)
+      : sizes_(sizes),
+        device_(gpu.segments, sizes.copied),
+        host_(pinned, sizes.copied),
+        to_host_(to_host),
+        stream_(new_stream()) {
+    device_.fill(NumberFormat::fp32, Signs::both);
+    host_.fill(NumberFormat::fp32, Signs::both);
+  }
 
   double seconds(Bytes bytes) const {
     return seconds_of(*stream_, [&] { issue(bytes); });
   }
+  double rate() const { return static_cast<double>(sizes_.copied.count) / seconds(sizes_.copied); }
 
   /// Keeps the link busy for a while; what follows on `other` begins when the copies have begun.
   void keep_busy(cudaStream_t other) const {
     constexpr int copies = 4;
     const OwnedEvent going = new_event();
-    issue(lead);
+    issue(sizes_.lead);
     CUDA_CHECK(cudaEventRecord(*going, *stream_));
-    for (int c = 0; c < copies; ++c) issue(large);
+    for (int c = 0; c < copies; ++c) issue(sizes_.copied);
     CUDA_CHECK(cudaStreamWaitEvent(other, *going, 0));
   }
 
@@ -75,6 +91,7 @@ class Copies {
     }
   }
 
+  ProbeSizes sizes_;
   Piece device_, host_;
   bool to_host_;
   OwnedStream stream_;
@@ -86,9 +103,10 @@ class Bench {
   Bench(const ProbeOp& probe, Gpu& gpu, const Libraries& libraries)
       : kernel_(make_cuda_kernel(probe.graph, probe.op, libraries).value_or(CudaKernel{})), stream_(new_stream()) {
     EXPECTS(kernel_.run);
-    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(piece(gpu, probe.graph[t].bytes));
-    for (const TensorId t : probe.op.outputs) arguments_.outputs.push_back(piece(gpu, probe.graph[t].bytes));
-    arguments_.scratch = piece(gpu, std::max(kernel_.scratch, Bytes{1}));
+    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(piece(gpu, probe.graph[t].bytes, probe.signs));
+    for (const TensorId t : probe.op.outputs)
+      arguments_.outputs.push_back(piece(gpu, probe.graph[t].bytes, probe.signs));
+    arguments_.scratch = piece(gpu, std::max(kernel_.scratch, Bytes{4}), probe.signs);
     queue_ = {*stream_, libraries.blas, libraries.dnn};
   }
 
@@ -102,10 +120,10 @@ class Bench {
   cudaStream_t stream() const { return *stream_; }
 
  private:
-  void* piece(Gpu& gpu, Bytes bytes) {
-    std::byte* address = *pieces_.emplace_back(std::make_unique<Piece>(gpu.segments, bytes)).operator*();
-    CUDA_CHECK(cudaMemset(address, 0, static_cast<std::size_t>(bytes.count)));  // no numbers that slow arithmetic down
-    return address;
+  void* piece(Gpu& gpu, Bytes bytes, Signs signs) {
+    const Piece& made = *pieces_.emplace_back(std::make_unique<Piece>(gpu.segments, bytes));
+    made.fill(NumberFormat::fp32, signs);
+    return *made;
   }
 
   CudaKernel kernel_;
@@ -116,18 +134,73 @@ class Bench {
 };
 
 MeasuredRate copy_rate(const Copies& copies, std::size_t repetitions) {
-  return repeated(repetitions, [&] { return static_cast<double>(large.count) / copies.seconds(large); });
+  return repeated(repetitions, [&] { return copies.rate(); });
+}
+
+/// What a dtype's products reach, in numbers that are not zero.
+MeasuredPeak measured_peak(const std::string& dtype, cudaDataType_t numbers, std::int64_t rows, Gpu& gpu,
+                           Libraries libraries, std::size_t repetitions) {
+  const bool half = numbers != CUDA_R_32F;
+  const NumberFormat format = !half                    ? NumberFormat::fp32
+                              : numbers == CUDA_R_16BF ? NumberFormat::bf16
+                                                       : NumberFormat::fp16;
+  libraries.tf32 = dtype == "tf32";
+  const StoredMatrix square{rows, rows, rows};
+  const MatrixProduct product({.a = square, .b = square, .c = square, .numbers = numbers}, libraries);
+  const Bytes bytes = (half ? 2 : 4) * Bytes{rows * rows};
+  const Piece a(gpu.segments, bytes), b(gpu.segments, bytes), c(gpu.segments, bytes);
+  const Piece scratch(gpu.segments, std::max(product.scratch(), Bytes{4}));
+  a.fill(format, Signs::both);
+  b.fill(format, Signs::both);
+  const OwnedStream stream = new_stream();
+  const Queue queue{*stream, libraries.blas, libraries.dnn};
+  const auto n = static_cast<double>(rows);
+  return {dtype, rows, repeated(repetitions, [&] {
+            return 2 * n * n * n / seconds_of(*stream, [&] { product.run(*a, *b, *c, nullptr, *scratch, queue); });
+          })};
+}
+
+/// Turing computes fp16 on tensor cores, Ampere and later tf32 and bf16 too.
+std::vector<MeasuredPeak> measured_peaks(const ProbeSizes& sizes, Gpu& gpu, const Libraries& libraries,
+                                         std::size_t repetitions) {
+  int major = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu.ordinal));
+  const auto peak = [&](const char* dtype, cudaDataType_t numbers, std::int64_t rows) {
+    return measured_peak(dtype, numbers, rows, gpu, libraries, repetitions);
+  };
+  std::vector<MeasuredPeak> peaks{peak("fp32", CUDA_R_32F, sizes.peak_product)};
+  if (major >= 8) peaks.push_back(peak("tf32", CUDA_R_32F, sizes.peak_product));
+  if (major >= 8) peaks.push_back(peak("bf16", CUDA_R_16BF, sizes.half_product));
+  peaks.push_back(peak("fp16", CUDA_R_16F, sizes.half_product));
+  return peaks;
+}
+
+/// By turns alone and beside one and two copies: clocks follow the temperature meanwhile.
+std::vector<MeasuredRate> slowdowns(const Bench& product, const std::vector<const Copies*>& copies, std::size_t turns) {
+  std::vector<std::vector<double>> times(copies.size());
+  product.seconds();
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    const double alone = product.seconds();
+    for (std::size_t busy = 1; busy <= copies.size(); ++busy) {
+      for (std::size_t c = 0; c < busy; ++c) copies[c]->keep_busy(product.stream());
+      times[busy - 1].push_back(product.seconds() / alone);
+      for (std::size_t c = 0; c < busy; ++c) copies[c]->wait();
+    }
+  }
+  std::vector<MeasuredRate> rates{{1, 1, 1}};
+  for (std::vector<double>& samples : times) rates.push_back(rate_of(std::move(samples)));
+  return rates;
 }
 
 /// Host seconds of a block that the caching allocator gives and takes back.
-double seconds_of_a_block(CachingMemory& memory) {
+double seconds_of_a_block(CachingMemory& memory, Bytes bytes) {
   using Clock = std::chrono::steady_clock;
   constexpr int takes = 1000;
   const Clock::time_point began = Clock::now();
   for (int i = 0; i < takes; ++i) {
-    const std::optional<Grant> grant = memory.take(large, StreamId{});
+    const std::optional<Grant> grant = memory.take(bytes, StreamId{});
     if (!grant) throw CudaError("out of memory while measuring");
-    memory.give_back(grant->address, large, {});
+    memory.give_back(grant->address, bytes, {});
   }
   return std::chrono::duration<double>(Clock::now() - began).count() / takes;
 }
@@ -136,7 +209,10 @@ double seconds_of_a_block(CachingMemory& memory) {
 MeasuredRate host_update_traffic(std::size_t repetitions) {
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t parameters = 1 << 20;
-  std::vector<float> w(parameters), g(parameters, 0.5F), m(parameters), v(parameters);
+  const std::vector<std::byte> values = probe_values(4 * Bytes{parameters}, NumberFormat::fp32, Signs::positive);
+  std::vector<float> w(parameters);
+  std::memcpy(w.data(), values.data(), values.size());
+  std::vector<float> g = w, m = w, v = w;
   return repeated(repetitions, [&] {
     const Clock::time_point began = Clock::now();
     plain::adam(w.data(), g.data(), m.data(), v.data(), parameters);
@@ -146,13 +222,13 @@ MeasuredRate host_update_traffic(std::size_t repetitions) {
 
 }  // namespace
 
-std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& libraries, std::size_t repetitions,
-                                        const Proceed& proceed) {
+std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& libraries, const ProbeSizes& sizes,
+                                        std::size_t repetitions, const Proceed& proceed) {
   set_gpu(0);
   Gpu& gpu = machine.gpu(0);
-  PinnedSegments pinned;
   MachineRates rates;
-  const Copies to_host(gpu, pinned, true), to_device(gpu, pinned, false);
+  rates.copied = sizes.copied;
+  const Copies to_host(gpu, machine.pinned(), sizes, true), to_device(gpu, machine.pinned(), sizes, false);
   if (!proceed("copies one way")) return std::nullopt;
   rates.to_host = copy_rate(to_host, repetitions);
   rates.to_device = copy_rate(to_device, repetitions);
@@ -161,37 +237,24 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   if (!proceed("copies both ways")) return std::nullopt;
   rates.both_ways = repeated(repetitions, [&] {
     to_device.keep_busy(to_host.stream());
-    const double rate = static_cast<double>(large.count) / to_host.seconds(large);
+    const double rate = to_host.rate();
     to_device.wait();
     return rate;
   });
   if (!proceed("kernels alone and beside copies")) return std::nullopt;
-  rates.product = 2048;
-  const Bench product(product_probe(rates.product), gpu, libraries);
-  const MeasuredRate alone = repeated(3 * repetitions, [&] { return product.seconds(); });
-  const auto n = static_cast<double>(rates.product);
-  rates.flops = per_second(2 * n * n * n, alone);
-  rates.slowdown = {{1, 1, 1}};
-  std::vector<const Copies*> busy;
-  for (const Copies* copies : {&to_host, &to_device}) {
-    busy.push_back(copies);
-    const MeasuredRate beside = repeated(3 * repetitions, [&] {
-      for (const Copies* each : busy) each->keep_busy(product.stream());
-      const double seconds = product.seconds();
-      for (const Copies* each : busy) each->wait();
-      return seconds;
-    });
-    rates.slowdown.push_back(times_of(beside, alone));
-  }
+  const Bench product(product_probe(sizes.product), gpu, libraries);
+  rates.slowdown = slowdowns(product, {&to_host, &to_device}, 3 * repetitions);
+  if (!proceed("peaks of products")) return std::nullopt;
+  rates.peaks = measured_peaks(sizes, gpu, libraries, repetitions);
   if (!proceed("updates, launches and allocations")) return std::nullopt;
-  constexpr std::int64_t parameters = 1 << 24;
-  const Bench adam(adam_probe(parameters), gpu, libraries);
-  rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
+  const Bench adam(adam_probe(sizes.parameters), gpu, libraries);
+  const double moved = 7.0 * 4 * static_cast<double>(sizes.parameters);
+  rates.update_traffic = repeated(repetitions, [&] { return moved / adam.seconds(); });
   rates.host_update_traffic = host_update_traffic(repetitions);
   const Bench tiny(tiny_probe(), gpu, libraries);
   rates.launch = repeated(repetitions, [&] { return tiny.seconds(100); });
   CachingMemory memory(gpu.segments, std::nullopt);
-  rates.allocation = repeated(repetitions, [&] { return seconds_of_a_block(memory); });
+  rates.allocation = repeated(repetitions, [&] { return seconds_of_a_block(memory, sizes.copied); });
   return rates;
 }
 

@@ -10,6 +10,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/cuda/launch.h"
+#include "validate/cuda/step_range.h"
 #include "validate/cuda/stream_ordered_memory.h"
 #include "validate/device/issue_order.h"
 #include "validate/networks/initial_values.h"
@@ -288,6 +289,7 @@ class CudaReplay {
     if (options_.poisons) {
       for (const Stain& stain : stains) poison(stain, s);
     }
+    const StepRange range(text(s));
     CUDA_CHECK(cudaEventRecord(*starts_[s.index], stream_of(s)));
     issue(s);
     CUDA_CHECK(cudaEventRecord(finish_of(s), stream_of(s)));

@@ -4,6 +4,16 @@
 #include "validate/cuda/launch.h"
 
 namespace plimsoll::launch {
+namespace {
+
+/// Where number i of (batch, heads, sequence, size) lies among the rows.
+__device__ std::int64_t place_in_rows(const HeadRows& r, std::int64_t i) {
+  const std::int64_t d = i % r.size, t = i / r.size % r.sequence;
+  const std::int64_t h = i / (r.size * r.sequence) % r.heads, b = i / (r.size * r.sequence * r.heads);
+  return (b * r.sequence + t) * r.leading + r.offset + h * r.size + d;
+}
+
+}  // namespace
 
 void relu(const float* x, float* y, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { y[i] = x[i] > 0 ? x[i] : 0; });
@@ -40,6 +50,16 @@ void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t 
     const std::int64_t i = k % a, j = k / a % b, o = k / (a * b);
     y[k] = x[(o * a + i) * b + j];
   });
+}
+
+void gather_heads(const float* x, const HeadRows& r, float* heads, cudaStream_t stream) {
+  for_each(r.batch * r.heads * r.sequence * r.size, stream,
+           [=] __device__(std::int64_t i) { heads[i] = x[place_in_rows(r, i)]; });
+}
+
+void scatter_heads(const float* heads, const HeadRows& r, float* x, cudaStream_t stream) {
+  for_each(r.batch * r.heads * r.sequence * r.size, stream,
+           [=] __device__(std::int64_t i) { x[place_in_rows(r, i)] = heads[i]; });
 }
 
 void sgd(float* w, const float* g, std::int64_t n, cudaStream_t stream) {

@@ -8,6 +8,16 @@
 #include "validate/reference/layers.h"
 #include "validate/reference/normalization.h"
 
+namespace plimsoll {
+
+/// Attention's query, key or value, or what has their shape, of all heads side by side: number d of head h of a row
+/// lies at `offset + h size + d` of the row, which has `leading` numbers.
+struct HeadRows {
+  std::int64_t batch, sequence, heads, size, leading, offset;
+};
+
+}  // namespace plimsoll
+
 namespace plimsoll::launch {
 
 // --- elementwise.cu
@@ -19,6 +29,9 @@ void add(const float* a, const float* b, float* sum, std::int64_t n, cudaStream_
 void accumulate(float* sum, const float* part, std::int64_t n, cudaStream_t);
 void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence, cudaStream_t);
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y, cudaStream_t);
+/// `heads` is (batch, heads, sequence, size).
+void gather_heads(const float* x, const HeadRows&, float* heads, cudaStream_t);
+void scatter_heads(const float* heads, const HeadRows&, float* x, cudaStream_t);
 void sgd(float* w, const float* g, std::int64_t n, cudaStream_t);
 void momentum(float* w, const float* g, float* v, std::int64_t n, cudaStream_t);
 void adam(float* w, const float* g, float* m, float* v, std::int64_t n, cudaStream_t);
@@ -53,8 +66,9 @@ void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pix
                            cudaStream_t);
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes&,
                float* y, cudaStream_t);
-void embedding_weight_gradient(const std::int32_t* token, const float* dy, const plain::EmbeddingSizes&, float* dtable,
-                               float* dpositions, cudaStream_t);
+std::int64_t embedding_gradient_scratch(const plain::EmbeddingSizes&);
+void embedding_weight_gradient(const std::int32_t* token, const float* dy, const plain::EmbeddingSizes&, void* scratch,
+                               float* dtable, float* dpositions, cudaStream_t);
 void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, float* dlogits,
                             cudaStream_t);
 void lstm_cell(const float* gates, const float* state, std::int64_t batch, std::int64_t width, float* next,

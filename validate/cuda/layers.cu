@@ -5,6 +5,79 @@
 #include "validate/cuda/launch.h"
 
 namespace plimsoll::launch {
+namespace {
+
+constexpr int digit_bits = 4;
+constexpr unsigned digits = 1U << digit_bits;
+
+int digits_below(std::int64_t words) {
+  int count = 1;
+  while (words > std::int64_t{1} << count * digit_bits) ++count;
+  return count;
+}
+
+/// One block sorts the rows by their words, a digit a pass from the lowest one; rows of equal digits keep their order.
+/// Pass 0 writes to `even`, pass 1 to `odd`, and so on.
+__global__ void sort_rows_kernel(const std::int32_t* token, std::int64_t rows, int passes, std::int32_t* even,
+                                 std::int32_t* odd) {
+  __shared__ std::int32_t place[digits * block_threads];  // by digit, then thread: how many, then where the next goes
+  __shared__ std::int32_t sums[block_threads];
+  const unsigned own = threadIdx.x;
+  const std::int64_t share = (rows + block_threads - 1) / block_threads;
+  const std::int64_t first = own * share, last = first + share < rows ? first + share : rows;
+  for (int pass = 0; pass < passes; ++pass) {
+    const std::int32_t* from = pass % 2 == 0 ? odd : even;
+    std::int32_t* to = pass % 2 == 0 ? even : odd;
+    const auto row_at = [=](std::int64_t i) { return pass == 0 ? static_cast<std::int32_t>(i) : from[i]; };
+    const auto digit_of = [=](std::int32_t row) {
+      return (static_cast<unsigned>(token[row]) >> static_cast<unsigned>(pass * digit_bits)) & (digits - 1);
+    };
+    for (unsigned d = 0; d < digits; ++d) place[d * block_threads + own] = 0;
+    for (std::int64_t i = first; i < last; ++i) ++place[digit_of(row_at(i)) * block_threads + own];
+    __syncthreads();
+    // Running sums: each thread adds up `digits` neighbours, one thread the sums of all.
+    std::int32_t sum = 0;
+    for (unsigned k = 0; k < digits; ++k) sum += place[own * digits + k];
+    sums[own] = sum;
+    __syncthreads();
+    if (own == 0) {
+      std::int32_t before = 0;
+      for (unsigned t = 0; t < block_threads; ++t) {
+        const std::int32_t here = sums[t];
+        sums[t] = before;
+        before += here;
+      }
+    }
+    __syncthreads();
+    std::int32_t before = sums[own];
+    for (unsigned k = 0; k < digits; ++k) {
+      const std::int32_t here = place[own * digits + k];
+      place[own * digits + k] = before;
+      before += here;
+    }
+    __syncthreads();
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int32_t row = row_at(i);
+      to[place[digit_of(row) * block_threads + own]++] = row;
+    }
+    __syncthreads();
+  }
+}
+
+/// All rows, those of a word together and in their order: a part of the scratch.
+const std::int32_t* rows_by_word(const std::int32_t* token, const plain::EmbeddingSizes& s, std::int32_t* scratch,
+                                 cudaStream_t stream) {
+  const int passes = digits_below(s.vocabulary);
+  std::int32_t *even = scratch, *odd = scratch + s.tokens;
+  launch_blocks(sort_rows_kernel, 1, block_threads, stream, token, s.tokens, passes, even, odd);
+  return passes % 2 == 0 ? odd : even;
+}
+
+}  // namespace
+
+std::int64_t embedding_gradient_scratch(const plain::EmbeddingSizes& s) {
+  return 2 * s.tokens * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
 
 /// Every pixel asks the windows over it, in order, whether it is their largest.
 void max_pool_gradient(const float* x, const float* dy, const PoolSizes& s, float* dx, cudaStream_t stream) {
@@ -51,16 +124,18 @@ void embedding(const std::int32_t* token, const float* table, const float* posit
   });
 }
 
-/// Every number of the table asks all tokens, in order, whether they are its word.
+/// Rows are sorted by their words; the first row of a word adds up all of them, in their order.
 void embedding_weight_gradient(const std::int32_t* token, const float* dy, const plain::EmbeddingSizes& s,
-                               float* dtable, float* dpositions, cudaStream_t stream) {
-  for_each(s.vocabulary * s.width, stream, [=] __device__(std::int64_t i) {
-    const std::int64_t word = i / s.width, j = i % s.width;
+                               void* scratch, float* dtable, float* dpositions, cudaStream_t stream) {
+  const std::int32_t* order = rows_by_word(token, s, static_cast<std::int32_t*>(scratch), stream);
+  for_each(s.vocabulary * s.width, stream, [=] __device__(std::int64_t i) { dtable[i] = 0; });
+  for_each(s.tokens * s.width, stream, [=] __device__(std::int64_t i) {
+    const std::int64_t place = i / s.width, j = i % s.width;
+    const std::int32_t word = token[order[place]];
+    if (place > 0 && token[order[place - 1]] == word) return;
     float sum = 0;
-    for (std::int64_t row = 0; row < s.tokens; ++row) {
-      if (token[row] == word) sum += dy[row * s.width + j];
-    }
-    dtable[i] = sum;
+    for (std::int64_t p = place; p < s.tokens && token[order[p]] == word; ++p) sum += dy[order[p] * s.width + j];
+    dtable[word * s.width + j] = sum;
   });
   for_each(s.sequence * s.width, stream, [=] __device__(std::int64_t i) {
     float sum = 0;

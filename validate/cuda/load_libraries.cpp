@@ -1,10 +1,13 @@
 #include "validate/cuda/load_libraries.h"
 
+#include <cublasLt.h>
+#include <cudnn.h>
 #include <dlfcn.h>
 
 #include <string>
 
 #include "validate/backend.h"
+#include "validate/cuda/library_places.h"
 
 // Each function is a jump to where its library has it. The address comes from dlsym; arguments pass through untouched.
 #if defined(__x86_64__)
@@ -27,12 +30,6 @@
 namespace plimsoll {
 namespace {
 
-void* opened(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw BackendError(std::string("no library for the CUDA backend: ") + dlerror());
-  return library;
-}
-
 void* found(void* library, const char* name) {
   void* address = dlsym(library, name);
   if (address == nullptr) throw BackendError(std::string("no library for the CUDA backend: ") + dlerror());
@@ -42,8 +39,10 @@ void* found(void* library, const char* name) {
 }  // namespace
 
 void load_libraries() {
-  void* const cublas = opened(PLIMSOLL_CUBLASLT);
-  void* const cudnn = opened(PLIMSOLL_CUDNN);
+  // PyTorch's packages for CUDA 12 will do too: what is called here is the same in both.
+  void* const cublas =
+      open_library({"libcublasLt.so", {CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR - 1}, PLIMSOLL_CUBLASLT}, this_environment());
+  void* const cudnn = open_library({"libcudnn.so", {CUDNN_MAJOR}, PLIMSOLL_CUDNN}, this_environment());
 #define PLIMSOLL_FUNCTION(library, name) name##_address = found(library, #name);
 #include "validate/cuda/library_functions.def"
 #undef PLIMSOLL_FUNCTION

@@ -27,7 +27,7 @@ Preference preference_of(const ProductShape& shape) {
   cublasLtMatmulPreference_t made = nullptr;
   CUDA_CHECK(cublasLtMatmulPreferenceCreate(&made));
   Preference preference(made);
-  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(scratch_limit.count));
+  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_limit.count));
   // Partial sums in the workspace, added in a step of their own: the same bits every time.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(shape.b.alignment));
@@ -40,21 +40,21 @@ Preference preference_of(const ProductShape& shape) {
 }  // namespace
 
 /// cuBLASLt stores column after column: what we store is the transpose of what it sees.
-MatrixProduct::Layout MatrixProduct::layout_of(const StoredMatrix& m, std::int64_t batch) {
+MatrixProduct::Layout MatrixProduct::layout_of(const StoredMatrix& m, const ProductShape& shape) {
   cublasLtMatrixLayout_t made = nullptr;
-  CUDA_CHECK(cublasLtMatrixLayoutCreate(&made, CUDA_R_32F, static_cast<std::uint64_t>(m.columns),
+  CUDA_CHECK(cublasLtMatrixLayoutCreate(&made, shape.numbers, static_cast<std::uint64_t>(m.columns),
                                         static_cast<std::uint64_t>(m.rows), m.leading));
   Layout layout(made);
-  set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
+  set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(shape.batch));
   set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, m.stride);
   return layout;
 }
 
 /// c = a b by rows is c^T = b^T a^T by columns: its first factor is our second.
 MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& libraries)
-    : a_(layout_of(shape.a, shape.batch)),
-      b_(layout_of(shape.b, shape.batch)),
-      c_(layout_of(shape.c, shape.batch)),
+    : a_(layout_of(shape.a, shape)),
+      b_(layout_of(shape.b, shape)),
+      c_(layout_of(shape.c, shape)),
       alpha_(shape.alpha),
       has_bias_(shape.has_bias) {
   cublasLtMatmulDesc_t made = nullptr;
@@ -85,12 +85,12 @@ MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& librari
                   std::to_string(shape.c.columns) + " numbers");
 }
 
-void MatrixProduct::run(const float* a, const float* b, float* c, const float* bias, void* workspace,
+void MatrixProduct::run(const void* a, const void* b, void* c, const float* bias, void* scratch,
                         const Queue& queue) const {
   if (has_bias_) set(*desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
   const float beta = 0;
-  CUDA_CHECK(cublasLtMatmul(queue.blas, *desc_, &alpha_, b, *b_, a, *a_, &beta, c, *c_, c, *c_, &algorithm_, workspace,
-                            static_cast<std::size_t>(workspace_.count), queue.stream));
+  CUDA_CHECK(cublasLtMatmul(queue.blas, *desc_, &alpha_, b, *b_, a, *a_, &beta, c, *c_, c, *c_, &algorithm_,
+                            workspace_in(scratch), static_cast<std::size_t>(workspace_.count), queue.stream));
 }
 
 }  // namespace plimsoll

@@ -17,21 +17,22 @@ struct ProductShape {
   StoredMatrix a, b, c;  ///< c = alpha a b
   std::int64_t batch = 1;
   float alpha = 1;
-  bool has_bias = false;  ///< a row that is added to every row of c
+  bool has_bias = false;                ///< a row that is added to every row of c
+  cudaDataType_t numbers = CUDA_R_32F;  ///< of a, b and c; sums are fp32
 };
 
 class MatrixProduct {
  public:
   MatrixProduct(const ProductShape&, const Libraries&);
 
-  void run(const float* a, const float* b, float* c, const float* bias, void* workspace, const Queue&) const;
-  Bytes workspace() const { return workspace_; }
+  void run(const void* a, const void* b, void* c, const float* bias, void* scratch, const Queue&) const;
+  Bytes scratch() const { return scratch_for(workspace_); }
 
  private:
   using Desc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
   using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 
-  static Layout layout_of(const StoredMatrix&, std::int64_t batch);
+  static Layout layout_of(const StoredMatrix&, const ProductShape&);
 
   Desc desc_;
   Layout a_, b_, c_;

@@ -143,9 +143,11 @@ std::optional<CudaKernel> ends_and_cells(const Graph& graph, const Op& op) {
   }
   if (op.kind == "embedding_weight_gradient") {
     const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.outputs[0]], graph[op.outputs[1]]);
-    return plain_kernel([e](const Arguments& a, cudaStream_t s) {
-      launch::embedding_weight_gradient(tokens(a), a.in(1), e, a.out(0), a.out(1), s);
-    });
+    return plain_kernel(
+        [e](const Arguments& a, cudaStream_t s) {
+          launch::embedding_weight_gradient(tokens(a), a.in(1), e, a.scratch, a.out(0), a.out(1), s);
+        },
+        Bytes{launch::embedding_gradient_scratch(e)});
   }
   if (op.kind != "lstm_cell" && op.kind != "lstm_cell_gradient") return std::nullopt;
   const bool forward = op.kind == "lstm_cell";

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "validate/cuda/launch.h"
 #include "validate/cuda/matrix_product.h"
@@ -28,7 +31,7 @@ CudaKernel linear(const Graph& graph, const Op& op, const Libraries& libraries) 
   return {[product](const KernelArguments& a, const Queue& queue) {
             product->run(a.in(0), a.in(1), a.out(), a.in(2), a.scratch, queue);
           },
-          product->workspace()};
+          product->scratch()};
 }
 
 /// dx = dy W^T; dx may lie in rows of `leading` numbers.
@@ -45,7 +48,7 @@ CudaKernel linear_input_gradient(const Graph& graph, const Op& op, const Librari
   return {[product](const KernelArguments& a, const Queue& queue) {
             product->run(a.in(0), a.in(1), a.out(), nullptr, a.scratch, queue);
           },
-          product->workspace()};
+          product->scratch()};
 }
 
 /// dW = x^T dy, db = column sums of dy. x may have more columns than W has rows: then the first are meant.
@@ -58,7 +61,7 @@ CudaKernel linear_weight_gradient(const Graph& graph, const Op& op, const Librar
             product->run(a.in(0), a.in(1), a.out(0), nullptr, a.scratch, queue);
             launch::column_sums(a.in(1), {rows, n}, a.scratch, a.out(1), queue.stream);  // after the product is done
           },
-          std::max(product->workspace(), Bytes{launch::column_sums_scratch({rows, n})})};
+          std::max(product->scratch(), Bytes{launch::column_sums_scratch({rows, n})})};
 }
 
 /// Hidden half: dgates W^T; cell half: what reaches the new cell, times the forget gate.
@@ -69,29 +72,28 @@ CudaKernel lstm_state_gradient(const Graph& graph, const Op& op, const Libraries
             product->run(a.in(0), a.in(1), a.out(), nullptr, a.scratch, queue);
             launch::lstm_cell_half(a.in(2), a.in(3), a.in(4), batch, width, a.out(), queue.stream);
           },
-          product->workspace()};
+          product->scratch()};
 }
 
 // --- attention: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence, ...)
 
 using Attention = AttentionSizes;
 
-/// A matrix for every picture of the batch and every head, in one of the op's tensors.
+/// A matrix for every picture of the batch and every head, in one of the op's tensors. A square lies behind the other;
+/// rows of heads lie side by side, which no one stride describes.
 struct HeadMatrices {
   std::size_t tensor = 0;
-  std::int64_t rows = 0, columns = 0, leading = 0;
-  std::int64_t offset = 0, of_batch = 0, of_head = 0;  ///< in numbers
+  std::optional<HeadRows> rows;  ///< unset: a square, sequence x sequence
   bool transposed = false;
 };
 
 /// Query, key or value, or what has their shape, in rows of `leading` numbers.
 HeadMatrices rows_in(const Attention& s, std::size_t tensor, std::int64_t leading, std::int64_t offset = 0) {
-  return {tensor, s.sequence, s.size, leading, offset, s.sequence * leading, s.size};
+  return {tensor, HeadRows{s.batch, s.sequence, s.heads, s.size, leading, offset}};
 }
 
-HeadMatrices squares_in(const Attention& s, std::size_t tensor) {
-  const std::int64_t square = s.sequence * s.sequence;
-  return {tensor, s.sequence, s.sequence, s.sequence, 0, s.heads * square, square};
+HeadMatrices squares_in(std::size_t tensor) {
+  return {tensor, std::nullopt};
 }
 
 HeadMatrices transposed(HeadMatrices m) {
@@ -99,45 +101,49 @@ HeadMatrices transposed(HeadMatrices m) {
   return m;
 }
 
-/// What is fewer, heads or batch, is looped over; the other is one strided batch.
-struct HeadProduct {
-  SharedProduct product;
-  HeadMatrices a, b, c;
-  std::int64_t loops;
-  bool loops_over_batch;
-
+/// One strided batch over batch and heads: rows of heads are gathered in the scratch first, and scattered from there.
+class HeadProduct {
+ public:
   HeadProduct(const Attention& s, const HeadMatrices& first, const HeadMatrices& second, const HeadMatrices& result,
               float alpha, const Libraries& libraries)
-      : a(first), b(second), c(result), loops(std::min(s.batch, s.heads)), loops_over_batch(s.batch <= s.heads) {
-    const auto stored = [this](const HeadMatrices& m) {
-      constexpr std::int64_t number = 4;
-      const std::int64_t stride = loops_over_batch ? m.of_head : m.of_batch;
-      return StoredMatrix{m.rows,
-                          m.columns,
-                          m.leading,
-                          m.transposed,
-                          stride,
-                          std::gcd(std::gcd(std::int64_t{alignment}, number * m.offset),
-                                   std::gcd(number * m.of_head, number * m.of_batch))};
+      : a_(first), b_(second), c_(result), gathered_(aligned(Bytes{4 * s.batch * s.heads * s.sequence * s.size})) {
+    const auto stored = [&s](const HeadMatrices& m) {
+      const std::int64_t columns = m.rows ? s.size : s.sequence, numbers = s.sequence * columns;
+      return StoredMatrix{s.sequence,   columns, columns,
+                          m.transposed, numbers, std::gcd(std::int64_t{alignment}, 4 * numbers)};
     };
-    const ProductShape shape{stored(a), stored(b), stored(c), std::max(s.batch, s.heads), alpha, false};
-    product = std::make_shared<const MatrixProduct>(shape, libraries);
+    const ProductShape shape{stored(a_), stored(b_), stored(c_), s.batch * s.heads, alpha, false};
+    product_ = std::make_shared<const MatrixProduct>(shape, libraries);
   }
 
+  /// No product has more than two matrices that are rows.
+  Bytes scratch() const { return 2 * gathered_ + product_->scratch(); }
+
   void run(const KernelArguments& arguments, const Queue& queue) const {
-    const auto at = [this](const HeadMatrices& m, std::int64_t i) {
-      return m.offset + i * (loops_over_batch ? m.of_batch : m.of_head);
+    auto* free = static_cast<std::byte*>(arguments.scratch);
+    const auto room = [&] { return reinterpret_cast<float*>(std::exchange(free, free + gathered_.count)); };
+    const auto gathered = [&](const HeadMatrices& m) {
+      const float* lies = arguments.in(m.tensor);
+      if (!m.rows) return lies;
+      float* heads = room();
+      launch::gather_heads(lies, *m.rows, heads, queue.stream);
+      return static_cast<const float*>(heads);
     };
-    for (std::int64_t i = 0; i < loops; ++i) {
-      product->run(arguments.in(a.tensor) + at(a, i), arguments.in(b.tensor) + at(b, i),
-                   arguments.out(c.tensor) + at(c, i), nullptr, arguments.scratch, queue);
-    }
+    const float *a = gathered(a_), *b = gathered(b_);
+    float* c = c_.rows ? room() : arguments.out(c_.tensor);
+    product_->run(a, b, c, nullptr, static_cast<std::byte*>(arguments.scratch) + 2 * gathered_.count, queue);
+    if (c_.rows) launch::scatter_heads(c, *c_.rows, arguments.out(c_.tensor), queue.stream);
   }
+
+ private:
+  HeadMatrices a_, b_, c_;
+  Bytes gathered_;  ///< rows of heads, one head behind the other
+  SharedProduct product_;
 };
 
 CudaKernel products(const std::vector<HeadProduct>& all) {
   CudaKernel kernel;
-  for (const HeadProduct& each : all) kernel.scratch = std::max(kernel.scratch, each.product->workspace());
+  for (const HeadProduct& each : all) kernel.scratch = std::max(kernel.scratch, each.scratch());
   kernel.run = [all](const KernelArguments& arguments, const Queue& queue) {
     for (const HeadProduct& each : all) each.run(arguments, queue);
   };
@@ -148,7 +154,7 @@ CudaKernel products(const std::vector<HeadProduct>& all) {
 CudaKernel attention_scores(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[0]], op);
   const HeadMatrices query = rows_in(s, 0, 3 * s.width), key = rows_in(s, 0, 3 * s.width, s.width);
-  CudaKernel kernel = products({{s, query, transposed(key), squares_in(s, 0), s.scale(), libraries}});
+  CudaKernel kernel = products({{s, query, transposed(key), squares_in(0), s.scale(), libraries}});
   kernel.run = [all = kernel.run, s](const KernelArguments& a, const Queue& queue) {
     all(a, queue);
     launch::mask_scores(a.out(), s.batch * s.heads * s.sequence, s.sequence, queue.stream);
@@ -160,21 +166,21 @@ CudaKernel attention_scores(const Graph& graph, const Op& op, const Libraries& l
 CudaKernel attention_values(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[1]], op);
   const HeadMatrices value = rows_in(s, 1, 3 * s.width, 2 * s.width);
-  return products({{s, squares_in(s, 0), value, rows_in(s, 0, s.width), 1, libraries}});
+  return products({{s, squares_in(0), value, rows_in(s, 0, s.width), 1, libraries}});
 }
 
 /// Of the weights: dmixed v^T.
 CudaKernel attention_values_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[1]], op);
   const HeadMatrices value = rows_in(s, 1, 3 * s.width, 2 * s.width);
-  return products({{s, rows_in(s, 0, s.width), transposed(value), squares_in(s, 0), 1, libraries}});
+  return products({{s, rows_in(s, 0, s.width), transposed(value), squares_in(0), 1, libraries}});
 }
 
 /// dq = dscores k / sqrt(size), dk = dscores^T q / sqrt(size), dv = weights^T dmixed.
 CudaKernel attention_qkv_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[3]], op);
   const std::int64_t wide = 3 * s.width;
-  const HeadMatrices dscores = squares_in(s, 0), weights = squares_in(s, 1);
+  const HeadMatrices dscores = squares_in(0), weights = squares_in(1);
   return products({{s, dscores, rows_in(s, 3, wide, s.width), rows_in(s, 0, wide), s.scale(), libraries},
                    {s, transposed(dscores), rows_in(s, 3, wide), rows_in(s, 0, wide, s.width), s.scale(), libraries},
                    {s, transposed(weights), rows_in(s, 2, s.width), rows_in(s, 0, wide, 2 * s.width), 1, libraries}});

@@ -20,10 +20,10 @@ Bytes attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
 StreamOrderedMemory::StreamOrderedMemory(Gpu& gpu, std::optional<Bytes> capacity, RunEvents events)
     : gpu_(gpu), capacity_(capacity), events_(std::move(events)), release_(stream_on(gpu)) {
   CUDA_CHECK(cudaDeviceSynchronize());
-  CUDA_CHECK(cudaMemPoolTrimTo(*gpu_.pool, 0));
+  CUDA_CHECK(cudaMemPoolTrimTo(gpu_.pool(), 0));
   for (const cudaMemPoolAttr high : {cudaMemPoolAttrReservedMemHigh, cudaMemPoolAttrUsedMemHigh}) {
     std::uint64_t reset = 0;
-    CUDA_CHECK(cudaMemPoolSetAttribute(*gpu_.pool, high, &reset));
+    CUDA_CHECK(cudaMemPoolSetAttribute(gpu_.pool(), high, &reset));
   }
 }
 
@@ -39,7 +39,7 @@ std::optional<Grant> StreamOrderedMemory::take(Bytes bytes, StreamId stream) {
   if (capacity_ && live_ + bytes > *capacity_) return std::nullopt;
   void* made = nullptr;
   const cudaError_t status =
-      cudaMallocFromPoolAsync(&made, static_cast<std::size_t>(bytes.count), *gpu_.pool, events_.stream(stream));
+      cudaMallocFromPoolAsync(&made, static_cast<std::size_t>(bytes.count), gpu_.pool(), events_.stream(stream));
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
     return std::nullopt;
@@ -65,8 +65,8 @@ void StreamOrderedMemory::give_back(std::byte* address, Bytes bytes, std::span<c
 }
 
 std::optional<AllocatorPeaks> StreamOrderedMemory::peaks() const {
-  return AllocatorPeaks{attribute(*gpu_.pool, cudaMemPoolAttrReservedMemHigh),
-                        attribute(*gpu_.pool, cudaMemPoolAttrUsedMemHigh)};
+  return AllocatorPeaks{attribute(gpu_.pool(), cudaMemPoolAttrReservedMemHigh),
+                        attribute(gpu_.pool(), cudaMemPoolAttrUsedMemHigh)};
 }
 
 }  // namespace plimsoll

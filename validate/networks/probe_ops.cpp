@@ -34,6 +34,7 @@ ProbeOp product_probe(std::int64_t n) {
 ProbeOp adam_probe(std::int64_t n) {
   ProbeOp made = probe("optimizer", {{n}, {n}, {n}, {n}}, {});
   made.op.attributes = {{"optimizer", "adam"}};
+  made.signs = Signs::positive;
   return made;
 }
 

@@ -4,12 +4,14 @@
 #include <cstdint>
 
 #include "sim/core/graph.h"
+#include "validate/networks/probe_values.h"
 
 namespace plimsoll {
 
 struct ProbeOp {
   Graph graph;
   Op op;
+  Signs signs = Signs::both;  ///< of its numbers: Adam's second moments are never negative
 };
 
 ProbeOp product_probe(std::int64_t n);  ///< `linear` of n x n matrices

@@ -1,5 +1,5 @@
-// cuBLASLt and cuDNN as far as the backend uses them, as plain loops on made-up streams: what is tested is which
-// matrices and pictures they are told of.
+// cuDNN as far as the backend uses it, as plain loops on made-up streams: what is tested is which pictures it is told
+// of.
 
 #include <algorithm>
 #include <cstring>
@@ -8,36 +8,6 @@
 #include "validate/cuda/library_error.h"
 #include "validate/cuda/load_libraries.h"
 #include "validate/reference/formulas.h"
-
-namespace {
-
-struct Product {
-  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
-  bool has_bias = false;
-  const float* bias = nullptr;
-};
-
-struct Layout {
-  std::uint64_t rows = 0, columns = 0;
-  std::int64_t leading = 0, stride = 0;
-  std::int32_t batch = 1;
-};
-
-constexpr std::size_t workspace_bytes = 192;
-
-template <class Fake, class Opaque>
-Fake& real(Opaque* opaque) {
-  return *reinterpret_cast<Fake*>(opaque);
-}
-
-/// Column after column, as cuBLAS has it.
-float at(const float* matrix, const Layout& layout, cublasOperation_t operation, std::int64_t row,
-         std::int64_t column) {
-  if (operation == CUBLAS_OP_T) std::swap(row, column);
-  return matrix[column * layout.leading + row];
-}
-
-}  // namespace
 
 struct cudnnTensorStruct {
   int n = 0, c = 0, h = 0, w = 0;
@@ -72,6 +42,11 @@ void every_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const
 
 cudaStream_t dnn_stream = nullptr;
 
+/// The algorithm that is right takes the machine's workspace, all others twice that.
+std::size_t size_of(bool is_right) {
+  return (is_right ? 1 : 2) * plimsoll::fake::machine().convolution_workspace;
+}
+
 /// The fastest is not the same every time, the next fails: the third is what must be taken.
 template <class Perf, class Algorithm>
 cudnnStatus_t offer(int* count, Perf* perfs, Algorithm algorithm) {
@@ -92,109 +67,6 @@ void load_libraries() {}
 }  // namespace plimsoll
 
 extern "C" {
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  *handle = nullptr;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-const char* cublasLtGetStatusName(cublasStatus_t) {
-  return "";
-}
-size_t cublasLtGetVersion() {
-  return 0;
-}
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t, cudaDataType_t) {
-  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
-  delete &real<Product>(desc);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
-                                              const void* value, size_t size) {
-  auto& product = real<Product>(desc);
-  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) std::memcpy(&product.a, value, size);
-  if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) std::memcpy(&product.b, value, size);
-  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) product.has_bias = true;
-  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) std::memcpy(&product.bias, value, size);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType, uint64_t rows, uint64_t columns,
-                                          int64_t leading) {
-  *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{rows, columns, leading, 0, 1});
-  return static_cast<std::int64_t>(rows) <= leading ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-}
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  delete &real<Layout>(layout);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
-                                                size_t size) {
-  auto& own = real<Layout>(layout);
-  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) std::memcpy(&own.batch, value, size);
-  if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) std::memcpy(&own.stride, value, size);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = new cublasLtMatmulPreferenceOpaque_t{};
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete preference;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* results,
-                                              int* found) {
-  *found = 2;
-  results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
-  results[1].workspaceSize = workspace_bytes;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
-                              size_t workspace_size, cudaStream_t stream) {
-  const Product product = real<Product>(desc);
-  const Layout la = real<Layout>(a_layout), lb = real<Layout>(b_layout), ld = real<Layout>(d_layout);
-  const float scale = *static_cast<const float*>(alpha);
-  const std::uint64_t inner = product.a == CUBLAS_OP_T ? la.rows : la.columns;
-  const std::uint64_t rows = product.a == CUBLAS_OP_T ? la.columns : la.rows;
-  const std::uint64_t other = product.b == CUBLAS_OP_T ? lb.columns : lb.rows;
-  const std::uint64_t columns = product.b == CUBLAS_OP_T ? lb.rows : lb.columns;
-  const bool fits = inner == other && rows == ld.rows && columns == ld.columns && la.batch == ld.batch &&
-                    lb.batch == ld.batch && workspace_size == workspace_bytes;
-  if (!fits || *static_cast<const float*>(beta) != 0) return CUBLAS_STATUS_INVALID_VALUE;
-  plimsoll::fake::enqueue(stream, [=] {
-    std::memset(workspace, 0xFF, workspace_bytes);
-    for (std::int64_t m = 0; m < ld.batch; ++m) {
-      const float *one = static_cast<const float*>(a) + m * la.stride,
-                  *two = static_cast<const float*>(b) + m * lb.stride;
-      float* made = static_cast<float*>(d) + m * ld.stride;
-      for (std::int64_t j = 0; j < static_cast<std::int64_t>(columns); ++j) {
-        for (std::int64_t i = 0; i < static_cast<std::int64_t>(rows); ++i) {
-          double sum = 0;
-          for (std::int64_t k = 0; k < static_cast<std::int64_t>(inner); ++k) {
-            sum += double{at(one, la, product.a, i, k)} * double{at(two, lb, product.b, k, j)};
-          }
-          made[j * ld.leading + i] = scale * static_cast<float>(sum) + (product.has_bias ? product.bias[i] : 0);
-        }
-      }
-    }
-  });
-  return CUBLAS_STATUS_SUCCESS;
-}
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = nullptr;
@@ -288,22 +160,22 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, cudnn
 }
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
                                                       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
-                                                      cudnnConvolutionFwdAlgo_t, size_t* bytes) {
-  *bytes = workspace_bytes;
+                                                      cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
+  *bytes = size_of(algorithm == CUDNN_CONVOLUTION_FWD_ALGO_GEMM);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t,
                                                            cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
-                                                           cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,
-                                                           size_t* bytes) {
-  *bytes = workspace_bytes;
+                                                           cudnnTensorDescriptor_t,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
+  *bytes = size_of(algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t,
                                                              cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
-                                                             cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t,
-                                                             size_t* bytes) {
-  *bytes = workspace_bytes;
+                                                             cudnnFilterDescriptor_t,
+                                                             cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
+  *bytes = size_of(algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT);
   return CUDNN_STATUS_SUCCESS;
 }
 
