@@ -417,6 +417,60 @@ class WrongUsage(WithFolder):
             self.assertIn(word, done.stdout)
 
 
+@unittest.skipIf(torch is None, NO_TORCH)
+class MeasuredTraining(WithFolder):
+    def test_three_ways_train_alike_and_checkpointing_runs_the_forwards_twice(self):
+        import measure_training
+        calls = []
+        output = os.path.join(self.folder.name, "training.json")
+        options = export_pytorch.command_line().parse_args(
+            ["--model", "mlp", "--layers", "3", "--width", "8", "--batch", "4", "--repetitions", "2", "-o", output])
+        plain = torch.nn.Linear.forward
+        torch.nn.Linear.forward = lambda *arguments: calls.append(1) or plain(*arguments)
+        counts = {}
+        try:
+            from pytorch_export.models import chain_for
+            chain = chain_for(options)
+            for way in (measure_training.plain, measure_training.checkpointed, measure_training.offloaded):
+                calls.clear()
+                measure_training.iteration(chain, way, options)
+                counts[way.__name__] = len(calls)
+        finally:
+            torch.nn.Linear.forward = plain
+        self.assertEqual(counts, {"plain": 3, "checkpointed": 6, "offloaded": 3})
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(measure_training.main(["--model", "mlp", "--layers", "3", "--width", "8", "--batch", "4",
+                                                    "--repetitions", "2", "-o", output]), 0)
+        with open(output, encoding="utf-8") as file:
+            measured = json.load(file)
+        self.assertEqual(list(measured["ways"]), ["plain", "checkpointed", "offloaded"])
+        self.assertEqual(len({way["loss"] for way in measured["ways"].values()}), 1)
+        self.assertTrue(all(way["iteration_s"] > 0 for way in measured["ways"].values()))
+        from pytorch_export.device_name import this_processor
+        self.assertEqual(measured["device"], this_processor())
+
+    def test_what_is_offloaded_goes_through_the_hooks_that_copy_it(self):
+        import measure_training
+        packed = []
+        options = export_pytorch.command_line().parse_args(["--model", "mlp", "--layers", "2", "--width", "8", "-o", "none.json"])
+        from pytorch_export.models import chain_for
+        chain = chain_for(options)
+        usual = torch.autograd.graph.save_on_cpu.__init__
+
+        def counted(hooks, *arguments, **named):
+            usual(hooks, *arguments, **named)
+            pack = hooks.pack_hook
+            hooks.pack_hook = lambda tensor: packed.append(tensor.shape) or pack(tensor)
+        torch.autograd.graph.save_on_cpu.__init__ = counted
+        try:
+            measure_training.iteration(chain, measure_training.plain, options)
+            self.assertEqual(packed, [])
+            measure_training.iteration(chain, measure_training.offloaded, options)
+        finally:
+            torch.autograd.graph.save_on_cpu.__init__ = usual
+        self.assertGreaterEqual(len(packed), 4)  # inputs and outputs of two layers
+
+
 if __name__ == "__main__":
     if torch is None:
         print(f"most tests are skipped: {NO_TORCH}", file=sys.stderr)
