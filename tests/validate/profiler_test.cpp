@@ -102,13 +102,14 @@ TEST_CASE("a forward pass that runs again inside backward is recomputation", "[p
   trace.recorded("aten::mm", 2, 1, 9).kernel(2, 5, 1);
   trace.op(std::string(evaluate) + "MmBackward0", 2, 20, 10).op("aten::mm", 2, 21, 5).kernel(2, 22, 2);
   trace.recorded("aten::add", 2, 40, 5).kernel(2, 41, 4);
+  trace.op("aten::copy_", 2, 46, 3).kernel(2, 47, 32);  // not recorded, and no node of its own
   // By hooks: a node unpacks what it saved, which runs recorded operators; its own follow.
   trace.op(std::string(evaluate) + "MulBackward0", 2, 60, 30);
   trace.slice("cpu_op", "MulBackward0", 2, 61, 28, "\"Sequence number\": 3, \"Fwd thread id\": 1");
   trace.recorded("aten::linear", 2, 62, 10).op("aten::addmm", 2, 63, 8).kernel(2, 64, 8);
   trace.op("aten::mul", 2, 75, 10).kernel(2, 76, 16);
   const TimelineSummary got = summary(trace.text());
-  CHECK(microseconds(got, Activity::recompute) == Approx(1 + 4 + 8));
+  CHECK(microseconds(got, Activity::recompute) == Approx(1 + 4 + 8 + 32));
   CHECK(microseconds(got, Activity::backward) == Approx(2 + 16));
   CHECK(microseconds(got, Activity::forward) == 0);
 }
@@ -139,7 +140,10 @@ TEST_CASE("AMD's launches, drivers' and graphs' within operators are launches to
   trace.op(std::string(evaluate) + "MmBackward0", 2, 0, 50).op("aten::mm", 2, 1, 40);
   trace.kernel(2, 5, 1, "gemm", "hipLaunchKernel").kernel(2, 6, 2, "gemm", "hipExtModuleLaunchKernel");
   trace.kernel(2, 7, 4, "gemm", "cuLaunchKernel").kernel(2, 8, 8, "gemm", "cudaGraphLaunch");
-  CHECK(microseconds(summary(trace.text()), Activity::backward) == Approx(15));
+  trace.op("Graphed", 1, 0, 10).kernel(1, 5, 16, "gemm", "cudaGraphLaunch");
+  const TimelineSummary got = summary(trace.text());
+  CHECK(microseconds(got, Activity::backward) == Approx(15));
+  CHECK(microseconds(got, Activity::forward) == Approx(16));
 }
 
 TEST_CASE("the words of 2021's profiler: other categories, threads that have two names", "[profiler]") {
