@@ -26,7 +26,7 @@ std::vector<Event> events_of(const Schedule& schedule, const Timeline& timeline)
   for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
     const Interval& ran = timeline.steps[s];
-    const bool works = step.workspace > Bytes{0};
+    const bool works = step.workspace != Bytes{0};
     if (works || step.allocates.count > 0) events.push_back({ran.start, ran.start_round, 2 * s + 1});
     if (works || step.frees.count > 0) events.push_back({ran.finish, ran.finish_round, 2 * s});
   }
@@ -83,7 +83,7 @@ class Walk {
     const bool starts = (event.step_and_start & 1U) != 0;
     const std::int64_t sign = starts ? 1 : -1;
     for (const BufferId b : schedule_.buffers_in(starts ? step.allocates : step.frees)) add(b, sign);
-    if (step.workspace > Bytes{0}) {
+    if (step.workspace != Bytes{0}) {
       change(platform_[schedule_[step.stream].device].memory, workspace_kind, sign * step.workspace.count);
     }
   }

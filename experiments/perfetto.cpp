@@ -179,7 +179,7 @@ class Writer {
     text_ << ",\"micro_batch\":" << step.micro_batch;
     if (schedule_.replicas > 1) text_ << ",\"replica\":" << step.replica;
     if (step.work.is_transfer()) text_ << ",\"bytes\":" << step.work.bytes.count;
-    if (step.workspace > Bytes{0}) text_ << ",\"workspace_bytes\":" << step.workspace.count;
+    if (step.workspace != Bytes{0}) text_ << ",\"workspace_bytes\":" << step.workspace.count;
     text_ << "}}";
   }
 
@@ -235,7 +235,8 @@ class Writer {
       used[buffer.memory.index][memory_kind(graph_[buffer.tensor].kind)] = true;
     }
     for (const Step& step : schedule_.steps) {
-      if (step.workspace > Bytes{0}) used[platform_[schedule_[step.stream].device].memory.index][workspace_kind] = true;
+      if (step.workspace != Bytes{0})
+        used[platform_[schedule_[step.stream].device].memory.index][workspace_kind] = true;
     }
     std::vector<std::vector<CounterArgument>> arguments(used.size());
     for (std::size_t m = 0; m < used.size(); ++m) {

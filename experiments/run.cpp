@@ -158,9 +158,15 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
 }
 
 std::vector<Bytes> reserved_by_device(const Problem& problem, const Answer& answer, AllocatorKind allocator) {
+  std::vector<Bytes> peaks;
+  if (allocator == AllocatorKind::exact) {
+    for (const Device& device : problem.platform.devices) {
+      peaks.push_back(answer.timeline->peaks[device.memory.index].bytes);
+    }
+    return peaks;
+  }
   const std::vector<ReservedPeak> reserved =
       peak_reserved(*answer.schedule, *answer.timeline, problem.platform, allocator);
-  std::vector<Bytes> peaks;
   for (const Device& device : problem.platform.devices) peaks.push_back(reserved[device.memory.index].reserved);
   return peaks;
 }

@@ -49,7 +49,7 @@ std::string at_peak_lines(const Problem& problem, const Answer& answer) {
     }
     if (sum > Bytes{0}) lines += fmt::format("  {:<20}{:>12}  in {} buffers\n", name, format_bytes(sum), count);
   }
-  if (peak.workspace > Bytes{0}) lines += fmt::format("  {:<20}{:>12}\n", "workspace", format_bytes(peak.workspace));
+  if (peak.workspace != Bytes{0}) lines += fmt::format("  {:<20}{:>12}\n", "workspace", format_bytes(peak.workspace));
   for (std::size_t b = 0; b < std::min<std::size_t>(3, peak.buffers.size()); ++b) {
     const Buffer& buffer = (*answer.schedule)[peak.buffers[b]];
     lines += fmt::format("  {} {:<10}{:>12}  '{}'\n", b == 0 ? "largest:" : "        ", "", format_bytes(buffer.bytes),

@@ -14,6 +14,7 @@ Times are medians, memory is exact storage bytes; traces/README.md says how each
 
 import argparse
 import datetime
+import json
 import os
 import platform
 import shlex
@@ -87,6 +88,9 @@ def command_line():
     how.add_argument("--memory-counter", choices=("auto", "malloc", "sweep"), default="auto",
                      help="on a CPU: malloc preloads a small C library and is exact (needs cc and glibc), "
                           "sweep is portable; auto takes malloc where it can")
+    how.add_argument("--bytes-of", metavar="TRACE",
+                     help="measure bytes only, and write TRACE, which must be of the same chain, with these bytes and its own "
+                          "times and work")
     how.add_argument("--no-identity-check", action="store_true",
                      help="write the trace even where live bytes do not follow from what autograd saves")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the trace to write")
@@ -96,6 +100,8 @@ def command_line():
 def main(arguments):
     try:
         options = command_line().parse_args(arguments)
+        if options.graph and options.bytes_of:
+            raise UsageError("--bytes-of is for chains; leave --graph out")
         folder = os.path.dirname(os.path.abspath(options.output))
         if not os.path.isdir(folder):
             raise UsageError(f"--output {options.output}: no folder {folder}")
@@ -177,6 +183,8 @@ def export(options):
     clock, counter = clock_for(options.device, options.threads), counter_for(options.device)
     say = lambda text: print(f"{chain.name}: {text}", file=sys.stderr)
     load = os.getloadavg()
+    if options.bytes_of:
+        return export_bytes(options, chain, counter, say)
     if options.graph:
         trace = measure_graph(chain, clock, counter, options.repetitions, options.warm_up, say)
     else:
@@ -187,6 +195,34 @@ def export(options):
     report_graph(trace, options, say) if options.graph else report_chain(trace, options, say)
 
 
+def export_bytes(options, chain, counter, say):
+    """Bytes do not depend on what else the machine does, so they may be measured where times would be noise."""
+    from pytorch_export.chain_trace import measure_chain_again
+    from pytorch_export.json_text import json_text
+
+    before = trace_in(options.bytes_of)
+    trace = measure_chain_again(chain, before, counter, options.warm_up, say, not options.no_identity_check)
+    trace["source"] |= {"memory_counter": counter.name, "bytes": {
+        "measured_again": "all bytes, kept tensors, flags and peaks; times and work are of the command above",
+        **device_names(options.device), "versions": versions(), **when_and_how()}}
+    with open(options.output, "w", encoding="utf-8") as file:
+        file.write(json_text(trace))
+    report_bytes(trace, options, say)
+
+
+def trace_in(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--bytes-of {path}: {error}") from error
+
+
+def when_and_how():
+    return {"date": datetime.date.today().isoformat(),
+            "command": "python3 traces/export_pytorch.py " + shlex.join(sys.argv[1:])}
+
+
 def origin(options, clock, counter, load):
     return {
         "kind": "measured",
@@ -194,8 +230,7 @@ def origin(options, clock, counter, load):
         "framework": "PyTorch",
         "versions": versions(),
         "dtype": options.dtype,
-        "date": datetime.date.today().isoformat(),
-        "command": "python3 traces/export_pytorch.py " + shlex.join(sys.argv[1:]),
+        **when_and_how(),
         "repetitions": options.repetitions,
         "warm_up": options.warm_up,
         "threads": options.threads,
@@ -252,6 +287,14 @@ def report_graph(trace, options, say):
 
 
 def report_chain(trace, options, say):
+    report_bytes(trace, options, say)
+    source = trace["source"]
+    check = source["check"]
+    say(f"{len(trace['stages'])} stages, sum of stage times {check['sum_of_stage_times_s']:.4f} s, plain iteration "
+        f"{check['plain_iteration_s']:.4f} s, whole-pass spread {source['spread']['whole_pass']:.1%}")
+
+
+def report_bytes(trace, options, say):
     source = trace["source"]
     check = source["check"]
     if check["identity"] != "exact on all stages":
@@ -263,8 +306,8 @@ def report_chain(trace, options, say):
     for key in ("outputs_that_share_a_storage_with_what_was_there", "saved_but_alive_before_and_not_counted_bytes"):
         if key in source:
             say(f"warning: {key.replace('_', ' ')}: {source[key]}")
-    say(f"{len(trace['stages'])} stages, sum of stage times {check['sum_of_stage_times_s']:.4f} s, plain iteration "
-        f"{check['plain_iteration_s']:.4f} s, whole-pass spread {source['spread']['whole_pass']:.1%}; wrote {options.output}")
+    say(f"peaks of plain training {check['plain_iteration_peak_bytes']} B, stage by stage {check['stagewise_peak_bytes']} B; "
+        f"wrote {options.output}")
 
 
 if __name__ == "__main__":

@@ -130,6 +130,14 @@ class Rules {
   }
 
   /// Where a read comes too early, either the ops are merely in the wrong order or no order exists at all.
+  /// A graph recorded while gradients existed reads them.
+  static std::string_view reason_of(TensorKind kind) {
+    if (kind != TensorKind::parameter_gradient) return "";
+    return ": parameter gradients begin with the iteration; an op that adds to one that exists before it has the "
+           "gradient "
+           "as an output only (and --gradients existing says that it exists)";
+  }
+
   void check_order() {
     bool too_early = false;
     const std::vector<std::uint32_t> cycle = find_cycle();
@@ -142,7 +150,8 @@ class Rules {
         const bool accumulates = producer == i && tensor.kind == TensorKind::parameter_gradient;
         if (accumulates) continue;
         if (producer == nobody) {
-          document_.complain(below(below("ops", i, "inputs"), k), fmt::format("'{}' is never produced", tensor.name));
+          document_.complain(below(below("ops", i, "inputs"), k),
+                             fmt::format("'{}' is never produced{}", tensor.name, reason_of(tensor.kind)));
         } else if (cycle.empty()) {
           document_.complain(below(below("ops", i, "inputs"), k),
                              fmt::format("'{}' is read before it is produced, by op '{}' (ops[{}])", tensor.name,

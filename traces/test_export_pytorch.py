@@ -254,7 +254,8 @@ class ChainTrace(WithFolder):
         self.assertEqual((trace["format"], trace["kind"], trace["source"]["kind"]), ("plimsoll.trace.v1", "chain", "measured"))
         for stage in trace["stages"]:
             self.assertGreaterEqual(stage["saved_bytes"], stage["output_bytes"])
-            self.assertTrue(all(stage[key] >= 0 for key in stage if key.endswith(("_s", "_bytes", "_flops", "_moved"))))
+            self.assertTrue(all(stage[key] >= 0 for key in stage if key.endswith(("_s", "_bytes", "_flops", "_moved"))
+                                and "_released_" not in key))
         self.assertEqual(trace["stages"][-1]["output_bytes"], 0)
         self.assertEqual(trace["boundaries"], [[0], [1], [2], []])
         self.assertEqual([t["bytes"] for t in trace["tensors"]], [120, 240, 60])
@@ -314,6 +315,34 @@ class ChainTrace(WithFolder):
         if not trace["source"]["workspaces_clamped_to_zero"]:
             self.assertEqual(promised, measured)
 
+    def test_bytes_measured_again_leave_times_and_work_as_they_were(self):
+        before = json.loads(json.dumps(self.trace("small")))
+        truth = json.loads(json.dumps(before["stages"]))
+        for stage in before["stages"]:
+            stage["backward_s"] += 1
+            stage["saved_bytes"] += 4
+            stage["kept_tensors"] = [0]
+            del stage["backward_released_workspace_bytes"]
+        old, new = (os.path.join(self.folder.name, name) for name in ("old.json", "new.json"))
+        with open(old, "w", encoding="utf-8") as file:
+            json.dump(before, file)
+        self.measure("--model", f"{self.model}:small", "--memory-counter", "sweep", "--bytes-of", old, "-o", new)
+        with open(new, encoding="utf-8") as file:
+            after = json.load(file)
+        for stage, expected, stated in zip(after["stages"], truth, before["stages"]):
+            self.assertEqual(stage, expected | {"backward_s": stated["backward_s"]})
+        self.assertEqual(after["source"]["command"], before["source"]["command"])
+        self.assertIn("times and work are of the command above", after["source"]["bytes"]["measured_again"])
+
+    def test_bytes_of_another_chain_are_refused(self):
+        old = os.path.join(self.folder.name, "of_small.json")
+        with open(old, "w", encoding="utf-8") as file:
+            json.dump(self.trace("small") | {"name": "tied"}, file)
+        with self.assertRaises(UsageError) as raised:
+            self.measure("--model", f"{self.model}:tied", "--bytes-of", old, "-o", os.path.join(self.folder.name, "none.json"))
+        self.assertIn("--bytes-of: the trace is of another chain: stages: ['first', 'second', 'loss'] in the trace, "
+                      "['stage0', 'stage1', 'stage2', 'loss'] in the model", str(raised.exception))
+
     def test_tensors_hidden_from_autograd_break_the_identity_and_no_trace_is_written(self):
         output = os.path.join(self.folder.name, "hidden.json")
         arguments = ("--model", f"{self.model}:hidden", "--repetitions", "2", "-o", output)
@@ -366,6 +395,9 @@ class ShippedTraces(unittest.TestCase):
                 self.assertGreaterEqual(promised, measured)
                 if not trace["source"]["workspaces_clamped_to_zero"]:
                     self.assertEqual(promised, measured)
+                check = trace["source"]["check"]
+                self.assertEqual(plain_peak(trace, True), check["plain_iteration_peak_bytes"])
+                self.assertEqual(plain_peak(trace, False), check["plain_accumulate_peak_bytes"])
 
 
 class WrongUsage(WithFolder):
@@ -382,6 +414,7 @@ class WrongUsage(WithFolder):
         self.refused("unrecognized arguments: --bach 8", "--model", "mlp", "--bach", "8", "-o", output)
         self.refused("expected a positive integer, found '-1'", "--model", "mlp", "--batch", "-1", "-o", output)
         self.refused("invalid choice: 'tpu'", "--model", "mlp", "--device", "tpu", "-o", output)
+        self.refused("--bytes-of is for chains", "--model", "mlp", "--graph", "--bytes-of", output, "-o", output)
         self.refused("no folder", "--model", "mlp", "-o", "/no/such/folder/trace.json")
         self.assertFalse(os.path.exists(output))
 

@@ -37,7 +37,8 @@ void GradientOwners::sum_at_owner(TensorId gradient, const Part& part) {
     CopyKey from = first, sum = first;
     from.chunk = sum.chunk = chunk;
     sum.memory = copies_.memory_of(owner.device).index;
-    if (!copies_.contains(from) || !copies_.contains(sum)) continue;  // elsewhere: check() misses the contributions
+    refuse_unless_there(gradient, from, part);
+    refuse_unless_there(gradient, sum, owner);
     CopyKey arrived = sum;
     arrived.arrived = true;
     const std::vector<StepId> contributors = copies_[from].users;
@@ -48,6 +49,14 @@ void GradientOwners::sum_at_owner(TensorId gradient, const Part& part) {
     copies_.drop(arrived, owner.device);
     if (problem_.gradients == Gradients::fresh) copies_.drop(from, part.device);
   }
+}
+
+/// Sums are made on devices: a tape that has moved the gradient away, to update its parameter on the host, cannot be.
+void GradientOwners::refuse_unless_there(TensorId gradient, const CopyKey& k, const Part& part) const {
+  if (copies_.contains(k)) return;
+  throw CannotLower{"'" + graph_[gradient].name + "' is not on '" + problem_.platform[part.device].name +
+                    "' when the parts on several devices that share its parameter sum it there: updates on the host "
+                    "need a parameter that one device trains"};
 }
 
 void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part& owner) {

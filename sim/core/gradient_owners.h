@@ -31,6 +31,7 @@ class GradientOwners {
 
  private:
   void sum_at_owner(TensorId gradient, const Part&);
+  void refuse_unless_there(TensorId gradient, const CopyKey&, const Part&) const;
   void add_up(const CopyKey& from, const CopyKey& sum, const Part& owner);
 
   const Problem& problem_;

@@ -78,6 +78,9 @@ void Judge::judge_cost(StepId s) {
   const Step& step = schedule_[s];
   const bool moves = step.work.is_transfer();
   if (!moves && step.work.bytes != Bytes{0}) report(Rule::malformed, s, text(s) + " moves bytes without a route");
+  if (step.measured && step.workspace < Bytes{0}) {
+    return report(Rule::wrong_cost, s, text(s) + " declares as measured a workspace below 0, which only a model has");
+  }
   if (step.op != no_op) return judge_cost_of_op(s);
   if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
   if (step.measured) return;

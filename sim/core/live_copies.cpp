@@ -30,8 +30,8 @@ CopyKey LiveCopies::key(TensorId t, std::uint32_t micro_batch, std::uint32_t rep
 CopyKey LiveCopies::on_host(CopyKey k, DeviceId device) const {
   const std::optional<MemoryId> host = host_memory(problem_.platform, device);
   if (!host) {
-    throw NoRoute{"platform '" + problem_.platform.name + "' has no host memory that '" +
-                  problem_.platform[device].name + "' can reach"};
+    throw CannotLower{"platform '" + problem_.platform.name + "' has no host memory that '" +
+                      problem_.platform[device].name + "' can reach"};
   }
   k.memory = host->index;
   return k;
@@ -40,8 +40,8 @@ CopyKey LiveCopies::on_host(CopyKey k, DeviceId device) const {
 CopyKey LiveCopies::on_disk(CopyKey k, DeviceId device) const {
   const std::optional<MemoryId> disk = disk_memory(problem_.platform, device);
   if (!disk) {
-    throw NoRoute{"platform '" + problem_.platform.name + "' has no disk behind the host of '" +
-                  problem_.platform[device].name + "'"};
+    throw CannotLower{"platform '" + problem_.platform.name + "' has no disk behind the host of '" +
+                      problem_.platform[device].name + "'"};
   }
   k.memory = disk->index;
   return k;
@@ -119,8 +119,8 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, Devi
                         StepKind label, std::uint32_t index) {
   const MemoryId source_memory{from.memory}, target_memory{to.memory};
   if (!has_route(source_memory, target_memory)) {
-    throw NoRoute{"platform '" + problem_.platform.name + "' has no route from '" +
-                  problem_.platform[source_memory].name + "' to '" + problem_.platform[target_memory].name + "'"};
+    throw CannotLower{"platform '" + problem_.platform.name + "' has no route from '" +
+                      problem_.platform[source_memory].name + "' to '" + problem_.platform[target_memory].name + "'"};
   }
   Copy& source = (*this)[from];
   NewStep step;

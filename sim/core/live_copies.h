@@ -47,8 +47,9 @@ struct Copy {
   }
 };
 
-/// The platform lacks a route that a tape needs.
-struct NoRoute {
+/// Why there is no schedule: the platform lacks a route that a tape needs, or a partial gradient is not where it is
+/// summed.
+struct CannotLower {
   std::string why;
 };
 

@@ -29,8 +29,8 @@ class Lowering {
       make_resident();
       if (!issue_turns()) return "the devices' orders wait for each other in a circle";
       issue_ends();
-    } catch (const NoRoute& none) {
-      return none.why;
+    } catch (const CannotLower& cannot) {
+      return cannot.why;
     }
     Schedule schedule = copies_.finish();
     schedule.trace = graph_.name;

@@ -22,7 +22,7 @@ std::vector<Event> events_of(const Schedule& schedule, const Timeline& timeline,
   std::vector<Event> events;
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
-    const bool works = step.workspace > Bytes{0} && platform[schedule[step.stream].device].memory == memory;
+    const bool works = step.workspace != Bytes{0} && platform[schedule[step.stream].device].memory == memory;
     const Interval& ran = timeline.steps[s];
     if (works || inside(step.allocates)) events.push_back({ran.start, ran.start_round, true, id_at<StepId>(s)});
     if (works || inside(step.frees)) events.push_back({ran.finish, ran.finish_round, false, id_at<StepId>(s)});

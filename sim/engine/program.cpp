@@ -285,7 +285,7 @@ class Flattener {
 
   /// Without what a transfer's route adds: which links bound it is known when all users of the links are.
   void add_step(const Step& step, ProgramStep& flat, LastStep& previous) {
-    EXPECTS(is_duration(step.work.seconds.value) && step.work.bytes >= Bytes{0} && step.workspace >= Bytes{0});
+    EXPECTS(is_duration(step.work.seconds.value) && step.work.bytes >= Bytes{0});
     flat.seconds = step.work.seconds.value;
     flat.stream = step.stream.index;
     if (step.work.is_transfer()) {
@@ -326,10 +326,10 @@ class Flattener {
     }
   }
 
-  /// One entry a memory: the buffers', and the workspace in the stream's own.
+  /// One entry a memory: the buffers', and the workspace in the stream's own. That of plain training may be below 0.
   void add_changes(std::vector<MemoryChange>& changes, Slice buffers, const Step& step) const {
     const std::size_t first = changes.size();
-    if (step.workspace > Bytes{0}) changes.push_back({own_memory_[step.stream.index], step.workspace.count});
+    if (step.workspace != Bytes{0}) changes.push_back({own_memory_[step.stream.index], step.workspace.count});
     if (buffers.count == 0) return;
     EXPECTS(std::size_t{buffers.first} + buffers.count <= schedule_.buffer_list.size());
     for (const BufferId id : schedule_.buffers_in(buffers)) {

@@ -199,12 +199,27 @@ Bytes JsonCursor::bytes() const {
                        : fmt::format("absurdly large, expected at most {} bytes, {}", largest_bytes.count, found()));
     return {};
   }
-  if (text_->total_bytes > largest_total - value) {
+  add_to_sum(value);
+  return {value};
+}
+
+Bytes JsonCursor::signed_bytes() const {
+  const std::int64_t value = whole("a whole number of bytes");
+  if (value < -largest_bytes.count || value > largest_bytes.count) {
+    complain(
+        fmt::format("absurdly large, expected {} to {} bytes, {}", -largest_bytes.count, largest_bytes.count, found()));
+    return {};
+  }
+  add_to_sum(value < 0 ? -value : value);
+  return {value};
+}
+
+void JsonCursor::add_to_sum(std::int64_t bytes) const {
+  if (text_->total_bytes > largest_total - bytes) {
     complain("absurdly large: the sum of all sizes so far does not fit 62 bits");
     text_->complaints.throw_now();
   }
-  text_->total_bytes += value;
-  return {value};
+  text_->total_bytes += bytes;
 }
 
 Seconds JsonCursor::seconds() const {

@@ -29,6 +29,7 @@ class JsonCursor {
   std::uint32_t index() const;       ///< of something in a list, or a count
   std::int64_t integer() const;      ///< any 64-bit whole number
   Bytes bytes() const;               ///< 0 to largest_bytes; also adds to the file's sum, which must stay below 2^62
+  Bytes signed_bytes() const;        ///< -largest_bytes to largest_bytes; its size adds to the file's sum too
   Seconds seconds() const;           ///< 0 to longest_seconds
   Flops flops() const;
   std::string compact() const;  ///< any value as JSON without spaces
@@ -69,6 +70,7 @@ class JsonCursor {
   bool each_element(ElementVisitor, void*) const;
   std::string_view written_number(std::string_view expected) const;
   std::int64_t whole(std::string_view expected) const;
+  void add_to_sum(std::int64_t bytes) const;
   void complain_type(std::string_view expected) const;
 
   JsonText* text_;

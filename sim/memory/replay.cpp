@@ -111,7 +111,7 @@ class Replay {
   void start(StepId id) {
     const Step& step = schedule_[id];
     for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(b, id);
-    if (step.workspace == Bytes{0}) return;
+    if (step.workspace <= Bytes{0}) return;  // below 0: blocks freed early, which no step of the schedule frees
     workspaces_[id.index] = workspace_memory(step).allocate(step.workspace, step.stream, id);
   }
 

@@ -45,6 +45,7 @@ class Walk {
         case ActionKind::receive:
         case ActionKind::prefetch:
           make(action.tensor);
+          peak_ = std::max(peak_, live_);
           break;
         case ActionKind::drop:
           drop(action.tensor);
@@ -82,7 +83,6 @@ class Walk {
     if (alive_[graph_[t].storage.index]) return;
     alive_[graph_[t].storage.index] = true;
     live_ += graph_[t].bytes;
-    peak_ = std::max(peak_, live_);
   }
 
   void drop(TensorId t) {

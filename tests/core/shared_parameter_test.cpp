@@ -70,6 +70,25 @@ TEST_CASE("two devices that share a parameter sum its gradient at the first, whi
   CHECK(states == (optimizer == Optimizer::adam ? 2 : 0));
 }
 
+TEST_CASE("a partial gradient that a tape has moved to the host is refused with the reason", "[lowering]") {
+  Tied made = tied({.optimizer = Optimizer::adam});
+  made.problem.platform = gpus({.count = 2, .to_host = BytesPerSecond{100}, .to_peers = BytesPerSecond{100}});
+  const Graph& graph = made.problem.graph;
+  TensorId gradient;
+  for (const TensorId t : graph[made.problem.index->backward[1]].outputs) {
+    if (graph[t].kind == TensorKind::parameter_gradient) gradient = t;
+  }
+  const auto device = GENERATE(0u, 1u);
+  made.tapes[device].actions.push_back(on_tensor(ActionKind::offload, gradient));
+  made.tapes[device].actions.push_back(on_tensor(ActionKind::drop, gradient));
+  const std::variant<Schedule, std::string> refused = lower(made.problem, made.partition, made.tapes);
+  REQUIRE(std::holds_alternative<std::string>(refused));
+  CHECK(std::get<std::string>(refused) ==
+        "'gradient of w' is not on 'gpu" + std::to_string(device) +
+            "' when the parts on several devices that share its parameter sum it there: updates on the host need a "
+            "parameter that one device trains");
+}
+
 TEST_CASE("one micro-batch of a parameter on two devices takes its ops and what is sent, one after the other",
           "[lowering]") {
   const Tied made = tied({.optimizer = Optimizer::adam});

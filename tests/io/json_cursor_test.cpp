@@ -73,6 +73,10 @@ TEST_CASE("JSON numbers out of range are refused", "[io]") {
   const auto bytes = [](JsonCursor c) { c.bytes(); };
   const auto number = [](JsonCursor c) { c.number(); };
   CHECK(json_complaint("-1", bytes) == "t:1:7: x: must not be negative, found -1");
+  const auto signed_bytes = [](JsonCursor c) { CHECK(c.signed_bytes() == Bytes{-7}); };
+  CHECK(json_complaint("-7", signed_bytes) == "no complaint");
+  CHECK(json_complaint("-4503599627370497", [](JsonCursor c) { c.signed_bytes(); }) ==
+        "t:1:7: x: absurdly large, expected -4503599627370496 to 4503599627370496 bytes, found -4503599627370497");
   CHECK(json_complaint("1.0", bytes) == "t:1:7: x: expected a whole number of bytes, found 1.0");
   CHECK(json_complaint("9223372036854775808", bytes) == "t:1:7: x: absurdly large, found 9223372036854775808");
   CHECK(json_complaint("1e999", number) == "t:1:7: x: absurdly large, found 1e999");

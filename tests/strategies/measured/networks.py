@@ -1,10 +1,12 @@
-"""Small networks with several tensors at a stage's boundary: skip connections in tuples, state and outputs in dicts and lists.
+"""Small networks: skip connections in tuples, state and outputs in dicts and lists, shared weights, a gradient made late.
 
   for m in unet lstm encoder_decoder dicts; do
     /usr/bin/python3 traces/export_pytorch.py --model tests/strategies/measured/networks.py:$m --batch 2 --repetitions 3 \
       --memory-counter malloc -o tests/strategies/measured/$m.json; done
   /usr/bin/python3 traces/export_pytorch.py --model gpt --layers 2 --width 64 --heads 4 --sequence 32 --vocabulary 3000 \
     --batch 2 --repetitions 3 --memory-counter malloc -o tests/strategies/measured/tied_gpt.json
+  /usr/bin/python3 traces/export_pytorch.py --model tests/strategies/measured/networks.py:late_gradient --batch 64 --repetitions 3 \
+    --memory-counter malloc -o tests/strategies/measured/late_gradient.json
 """
 
 import torch
@@ -196,3 +198,17 @@ def dicts(batch=2):
     stages = [("linear", nn.Linear(width, width)), ("open", Open())]
     stages += [(f"step{i}", Step(width, reads=i % 2 == 1, adds=i == 1)) for i in range(4)]
     return stages + [("close", Close())], lambda y: y.pow(2).mean(), torch.randn(64 * batch, width)
+
+
+# --- a large weight below many activations: their backward has let go of them when its gradient is made ---------------------
+
+def activations():
+    return [layer for _ in range(4) for layer in (nn.SiLU(), nn.Tanh(), nn.Sigmoid())]
+
+
+def late_gradient(batch=64):
+    narrow, wide = 128, 1024
+    stages = [("first", nn.Sequential(nn.Linear(narrow, narrow), nn.Tanh())),
+              ("wide", nn.Sequential(nn.Linear(narrow, wide), *activations(), nn.Linear(wide, wide), *activations())),
+              ("last", nn.Linear(wide, 10))]
+    return stages, lambda y: y.logsumexp(-1).mean(), torch.randn(batch, narrow)

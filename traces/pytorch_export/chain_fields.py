@@ -1,0 +1,269 @@
+"""Puts what was measured of a chain together as a plimsoll.trace.v1 chain."""
+
+import dataclasses
+import statistics
+
+from .errors import UsageError
+from .memory import SavedProbe
+from .storages import storage_bytes, tensors_in
+
+
+@dataclasses.dataclass
+class ByteFacts:
+    """All that is counted in bytes, and the checks of it."""
+
+    saved: SavedProbe
+    memory: dict
+    checkpoints: str
+    deviations: list
+    in_place: bool  # autograd's sums of a shared parameter's contributions
+
+
+def assemble(chain, facts, work, times):
+    stages = []
+    for k, (own, bytes_) in enumerate(zip(chain.stages, byte_fields(chain, facts))):
+        stages.append({"name": own.name} | time_fields(chain, k, times) | bytes_ | work_fields(k, work))
+    return {
+        "format": "plimsoll.trace.v1",
+        "kind": "chain",
+        "name": chain.name,
+        "source": evidence(chain, times, byte_evidence(chain, facts)),
+        **chain_bytes(chain, facts),
+        **shared_groups(stages, facts.in_place),
+        "stages": stages,
+    }
+
+
+def with_bytes(trace, chain, facts):
+    """The trace with the bytes of `facts`; times and work stay as they were."""
+    refuse_unless_same_chain(trace, chain)
+    unstated = dict.fromkeys(("backward_released_workspace_bytes", "backward_accumulate_released_workspace_bytes",
+                              "kept_tensors", "gradient_tensors", "parameter_gradient_bytes"))
+    stages = []
+    for before, bytes_ in zip(trace["stages"], byte_fields(chain, facts)):
+        stages.append({key: value for key, value in (before | unstated | bytes_).items() if value is not None})
+    evidence_now = byte_evidence(chain, facts)
+    check = trace["source"].get("check", {}) | evidence_now.pop("check")
+    made = trace | {"source": trace["source"] | {"check": check} | evidence_now, **chain_bytes(chain, facts)}
+    made.pop("shared", None)
+    del made["stages"]
+    return made | shared_groups(stages, facts.in_place) | {"stages": stages}
+
+
+def refuse_unless_same_chain(trace, chain):
+    """Times of one chain beside bytes of another would be nobody's."""
+    def refuse(what, expected, found):
+        raise UsageError(f"--bytes-of: the trace is of another chain: {what}: {expected} in the trace, {found} in the model")
+
+    if trace.get("kind") != "chain":
+        raise UsageError(f"--bytes-of: expected a trace of kind chain, found {trace.get('kind')!r}")
+    for what, expected, found in (
+            ("name", trace["name"], chain.name),
+            ("stages", [stage["name"] for stage in trace["stages"]], [stage.name for stage in chain.stages]),
+            ("input_bytes", trace["input_bytes"], sum(storage_bytes(tensors_in(chain.input)).values())),
+            ("parameters", trace["parameters"], parameter_list(chain))):
+        if expected != found:
+            refuse(what, expected, found)
+
+
+def chain_bytes(chain, facts):
+    return {
+        "input_bytes": sum(storage_bytes(tensors_in(chain.input)).values()),
+        "tensors": tensor_list(facts.saved),
+        "boundaries": facts.saved.boundaries[:-1] + [[]],
+        "parameters": parameter_list(chain),
+    }
+
+
+def byte_fields(chain, facts):
+    """By stage: all that is counted in bytes, and which tensors and parameters the stage touches."""
+    numbers = {id(p): i for i, p in enumerate(chain.parameters())}
+    released = released_workspaces(chain, facts.saved, facts.memory)
+    stages = [stage_bytes(chain, k, facts, numbers) | released[k] for k in range(len(chain.stages))]
+    if has_several_tensors(facts.saved):
+        for stage, of in zip(stages, facts.saved.stages):
+            stage |= {"kept_tensors": of["kept"], "gradient_tensors": of["gradient_tensors"]}
+    return stages
+
+
+def has_several_tensors(saved):
+    """Whether some boundary is not one tensor of its own."""
+    ids = [tensor for boundary in saved.boundaries[:-1] for tensor in boundary]
+    return len(set(ids)) < len(ids) or any(len(boundary) != 1 for boundary in saved.boundaries[:-1])
+
+
+def tensor_list(saved):
+    tensors, plain = [], not has_several_tensors(saved)
+    for number, tensor in enumerate(saved.tensors[:len(saved.tensors) - len(set(saved.boundaries[-1]))]):
+        j, first = tensor["boundary"], saved.boundaries[tensor["boundary"]][0]
+        name = f"x{j}" + ("" if number == first else f".{number - first}")
+        fields = {"name": name, "bytes": tensor["bytes"], "shape": tensor["shape"], "dtype": tensor["dtype"]}
+        gradient = saved.gradient_bytes.get(number, 0)
+        tensors.append(fields if plain or gradient == tensor["bytes"] else fields | {"gradient_bytes": gradient})
+    return tensors
+
+
+def shared_groups(stages, in_place):
+    """Parameters of several stages, with the stages in the order in which they contribute to the gradient."""
+    users = {}
+    for k, stage in reversed(list(enumerate(stages))):
+        for parameter in stage["parameters"]:
+            users.setdefault(parameter, []).append(k)
+    rule = "in_place" if in_place else "out_of_place"
+    groups = [{"parameter": parameter, "stages": of, "sum": rule} for parameter, of in sorted(users.items()) if len(of) > 1]
+    return {"shared": groups} if groups else {}
+
+
+def released_workspaces(chain, saved, memory):
+    """Peak of each stage's backward in a plain iteration, less what the trace's other fields say is alive in it: below 0
+    where autograd lets go of more than it makes before the peak."""
+    fields = [{} for _ in chain.stages]
+    for key, kind, new in (("backward_released_workspace_bytes", "plain", True),
+                           ("backward_accumulate_released_workspace_bytes", "plain_accumulate", False)):
+        peaks, live = memory[f"{kind}_by_stage"].peak, live_before_backwards(chain, saved, memory["new"], new)
+        for k in range(len(chain.stages)):
+            if k not in peaks:
+                continue  # autograd never enters it: left to the default
+            made = saved.stages[k]["new_gradient"] + (memory["new"].new_gradients["backward", k] if new else 0)
+            fields[k][key] = peaks[k] - live[k] - made
+    return fields
+
+
+def live_before_backwards(chain, saved, live, new_gradients):
+    """What the fields say is alive before each backward when nothing is dropped that a backward needs."""
+    inner = [facts["inner"] + (facts["output"] if k == len(saved.stages) - 1 else 0) for k, facts in enumerate(saved.stages)]
+    size = [tensor["bytes"] for tensor in saved.tensors]
+    result, gradients, parameter_gradients = {}, set(), 0
+    for k in reversed(range(len(chain.stages))):
+        kept = {tensor for facts in saved.stages[:k + 1] for tensor in facts["kept"]} - set(saved.boundaries[0])
+        if k == len(chain.stages) - 1:
+            kept -= set(saved.boundaries[-1])
+        result[k] = (sum(inner[:k + 1]) + sum(size[tensor] for tensor in kept)
+                     + sum(saved.gradient_bytes[tensor] for tensor in gradients) + parameter_gradients)
+        gradients |= set(saved.stages[k]["gradient_tensors"])
+        gradients &= set(saved.boundaries[k])
+        parameter_gradients += live.new_gradients["backward", k] if new_gradients else 0
+    return result
+
+
+def parameter_list(chain):
+    """In the order of chain.parameters(); a tied parameter has the name of its first stage."""
+    names = {}
+    for stage in chain.stages:
+        for name, parameter in stage.module.named_parameters():
+            names.setdefault(id(parameter), f"{stage.name}.{name}")
+    return [{"name": names[id(p)], "bytes": p.numel() * p.element_size()} for p in chain.parameters()]
+
+
+def time_fields(chain, k, times):
+    backward = times["training"].median("backward", k)
+    inputs_only = times["inputs_only"].median("backward", k)
+    has_parameters = any(True for _ in chain.stages[k].module.parameters())
+    return {
+        "forward_s": times["training"].median("forward", k),
+        "backward_s": backward,
+        "forward_nograd_s": times["no_grad"].median("forward", k),
+        "backward_weight_s": max(0.0, backward - inputs_only) if has_parameters else 0.0,
+    }
+
+
+def stage_bytes(chain, k, facts, numbers):
+    of, last, own = facts.saved.stages[k], k == len(chain.stages) - 1, list(chain.stages[k].module.parameters())
+    workspaces, _ = stage_workspaces(chain, k, facts)
+    fields = {
+        "output_bytes": 0 if last else of["output"],
+        # The loss itself is a few bytes that live until its backward: an inner tensor, since nothing is handed on.
+        "saved_bytes": of["inner"] + of["output"],
+        "input_gradient_bytes": facts.saved.input_gradient(k),
+        **workspaces,
+        "parameters": [numbers[id(p)] for p in own],
+        "keeps_input": of["keeps_input"],
+        "keeps_output": of["keeps_output"] and not last,
+    }
+    if any(not p.requires_grad for p in own):
+        fields["parameter_gradient_bytes"] = sum(p.numel() * p.element_size() for p in own if p.requires_grad)
+    return fields
+
+
+def stage_workspaces(chain, k, facts):
+    """Of a stage that a caller runs, and those of them that would be below 0: there the promised peak is too high."""
+    of, last, memory = facts.saved.stages[k], k == len(chain.stages) - 1, facts.memory
+    made = of["inner"] + (of["output"] if last else of["new_output"])
+    new_gradients = memory["new"].new_gradients["backward", k]
+    measured = {
+        "forward_workspace_bytes": ("forward", memory["new"].peak["forward", k] - made),
+        "forward_nograd_workspace_bytes":
+            ("no-grad forward", memory["no_grad"].peak["forward", k] - (0 if last else of["new_output"])),
+        "backward_workspace_bytes": ("backward", memory["new"].peak["backward", k] - of["new_gradient"] - new_gradients),
+        "backward_accumulate_workspace_bytes":
+            ("accumulating backward", memory["accumulate"].peak["backward", k] - of["new_gradient"]),
+    }
+    return ({key: max(0, value) for key, (_, value) in measured.items()},
+            [f"{chain.stages[k].name} {what}: {value}" for what, value in measured.values() if value < 0])
+
+
+def work_fields(k, work):
+    """What is unknown is left out: an operation without a formula, or a backward that the mode did not see."""
+    fields = {}
+    for phase in ("forward", "backward"):
+        flops, bytes_moved, operations = work[phase, k]
+        if operations == 0 and phase == "backward":
+            continue
+        if flops is not None:
+            fields[f"{phase}_flops"] = flops
+        fields[f"{phase}_bytes_moved"] = bytes_moved
+    return fields
+
+
+def evidence(chain, times, bytes_):
+    """What the reader needs to judge the numbers."""
+    worst = max(((times["training"].spread(phase, k), f"{chain.stages[k].name} {phase}")
+                 for phase, k in times["training"].samples), default=(0.0, ""))
+    spreads = [times["training"].spread(*key) for key in times["training"].samples]
+    quartiles = [times["training"].quartile_spread(*key) for key in times["training"].samples]
+    passes = times["training"].passes()
+    plain = times["plain"].samples["iteration", 0]
+    plain_median = statistics.median(plain)
+    return {
+        "model": chain.description,
+        "spread": {
+            "meaning": "(largest - smallest) / median over the repetitions",
+            "stage_median": round(statistics.median(spreads), 4),
+            "stage_median_between_quartiles": round(statistics.median(quartiles), 4),
+            "stage_worst": round(worst[0], 4),
+            "stage_worst_is": worst[1],
+            "whole_pass": round((max(passes) - min(passes)) / statistics.median(passes), 4),
+        },
+        **bytes_,
+        "check": {
+            "sum_of_stage_times_s": sum(times["training"].median(*key) for key in times["training"].samples),
+            "plain_iteration_s": plain_median,
+            "plain_iteration_spread": round((max(plain) - min(plain)) / plain_median, 4),
+            **bytes_["check"],
+        },
+    }
+
+
+def byte_evidence(chain, facts):
+    saved, memory = facts.saved, facts.memory
+    found = {
+        "check": {
+            "plain_iteration_peak_bytes": memory["plain"].highest,
+            "plain_accumulate_peak_bytes": memory["plain_accumulate"].highest,
+            "stagewise_peak_bytes": memory["new"].highest,
+            "store_all_peak_bytes": memory["store_all"].highest,
+            "checkpointed_peak_bytes": memory["checkpointed"].highest,
+            "checkpointed_sequence": facts.checkpoints,
+            "peaks_are_above": "parameters, buffers and input",
+            "identity": "exact on all stages" if not facts.deviations else facts.deviations,
+        },
+        "workspaces_clamped_to_zero": [text for k in range(len(chain.stages)) for text in stage_workspaces(chain, k, facts)[1]],
+        "buffer_bytes": sum(storage_bytes(chain.buffers()).values()),
+    }
+    elsewhere = {stage.name: f["elsewhere"] for stage, f in zip(chain.stages, saved.stages) if f["elsewhere"]}
+    if elsewhere:
+        found["saved_but_alive_before_and_not_counted_bytes"] = elsewhere
+    shared = [stage.name for stage, f in zip(chain.stages[:-1], saved.stages) if f["new_output"] + f["passed"] != f["output"]]
+    if shared:
+        found["outputs_that_share_a_storage_with_what_was_there"] = shared
+    return found
