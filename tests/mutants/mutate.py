@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Plants the bugs of bugs.txt one at a time in a copy of the sources and says which of them no test notices.
+
+    ./dev mutate [NAME...]      all, or those whose names contain a word
+    ./dev mutate --quick [...]  only by the tests that each bug names
+    ./dev mutate --check        only whether every bug still has its place in the sources
+
+A bug is noticed where a test fails, crashes, or takes more than ten minutes. First the tests that it names are run;
+one that they do not notice is held against all test programs. Exit code 1: fewer than 95 % are noticed, or one has no
+place in the sources any more. Needs build-mutate/ to itself; the sources are never touched.
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+root = pathlib.Path(__file__).resolve().parents[2]
+work = root / "build-mutate"
+tree = work / "tree"
+longest_s = 600
+programs = ["core", "io", "engine", "memory", "traces", "platforms", "validate", "experiments", "conformance",
+            "strategies"]
+enough = 0.95
+
+
+class Bug:
+    def __init__(self, name, what, line):
+        self.name, self.what, self.line = name, what, line
+        self.file, self.tests, self.old, self.new, self.survives = "", [], [], [], ""
+
+    def place(self, text):
+        """The text with the bug in it; an error where the old lines do not stand there exactly once."""
+        old = "".join(line + "\n" for line in self.old)
+        new = "".join(line + "\n" for line in self.new)
+        count = text.count(old)
+        if count != 1:
+            raise ValueError(f"bugs.txt:{self.line}: {self.name}: {self.file} has its lines {count} times, not once")
+        return text.replace(old, new)
+
+
+def read_bugs():
+    bugs = []
+    path = pathlib.Path(__file__).with_name("bugs.txt")
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith("#") or not line.strip():
+            continue
+        if line.startswith("== "):
+            name, what = line[3:].split(": ", 1)
+            bugs.append(Bug(name, what, number))
+        elif line.startswith("in "):
+            bugs[-1].file = line[3:]
+        elif line.startswith("tests "):
+            bugs[-1].tests = line[6:].split(" | ")
+        elif line.startswith("- "):
+            bugs[-1].old.append(line[2:])
+        elif line.startswith("+ "):
+            bugs[-1].new.append(line[2:])
+        elif line.startswith("survives because "):
+            bugs[-1].survives = line[len("survives because "):]
+        else:
+            sys.exit(f"bugs.txt:{number}: not a line of a bug: {line}")
+    names = [bug.name for bug in bugs]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        sys.exit(f"bugs.txt: named twice: {', '.join(sorted(twice))}")
+    return bugs
+
+
+def check(bugs):
+    """Messages of the bugs that have no place in the sources."""
+    messages = []
+    for bug in bugs:
+        try:
+            bug.place((root / bug.file).read_text())
+        except (OSError, ValueError) as error:
+            messages.append(str(error))
+    return messages
+
+
+def copy_sources():
+    """Tracked and new files as they are now; the dates of those that are the same stay, and with them what is built."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, check=True,
+                            capture_output=True).stdout.decode().split("\0")
+    files = {name for name in listed if name and (root / name).is_file()}
+    for name in files:
+        source, copy = root / name, tree / name
+        if copy.is_file() and copy.read_bytes() == source.read_bytes():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, copy)
+        copy.touch()
+    for copy in [path for path in tree.rglob("*") if path.is_file()]:
+        name = str(copy.relative_to(tree))
+        if name not in files and not name.startswith(("build/", "out/")):
+            copy.unlink()
+
+
+def build(targets):
+    """None, or the compiler's last words."""
+    made = subprocess.run(["cmake", "--build", "build", "--target", *targets], cwd=tree, capture_output=True, text=True)
+    return None if made.returncode == 0 else made.stdout[-1500:]
+
+
+def target_of(test):
+    return "test_" + test.split()[0]
+
+
+def notices(test):
+    """Whether the test program, or those of its cases that have the tag or name, fails."""
+    program, _, cases = test.partition(" ")
+    command = [f"build/tests/test_{program}", "--abort"] + ([cases] if cases else [])
+    try:
+        ran = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=longest_s)
+    except subprocess.TimeoutExpired:
+        return True
+    return ran.returncode != 0
+
+
+def who_notices(bug, quick):
+    """The first test that notices, None where none does."""
+    for test in bug.tests + ([] if quick else [p for p in programs if p not in bug.tests]):
+        failed = build([target_of(test)] + (["plimsoll"] if test.startswith("experiments") else []))
+        if failed:
+            raise ValueError(f"bugs.txt:{bug.line}: {bug.name} does not compile:\n{failed}")
+        if notices(test):
+            return test
+    return None
+
+
+def try_bug(bug, quick):
+    path = tree / bug.file
+    right = path.read_text()
+    path.write_text(bug.place(right))
+    try:
+        return who_notices(bug, quick)
+    finally:
+        path.write_text(right)
+
+
+def main():
+    quick = "--quick" in sys.argv
+    words = [word for word in sys.argv[1:] if word != "--quick"]
+    bugs = read_bugs()
+    misplaced = check(bugs)
+    for message in misplaced:
+        print(message)
+    if words == ["--check"]:
+        print(f"{len(bugs) - len(misplaced)} of {len(bugs)} bugs have their place")
+        sys.exit(1 if misplaced else 0)
+    if misplaced:
+        sys.exit(1)
+    chosen = [bug for bug in bugs if not words or any(word in bug.name for word in words)]
+    if not chosen:
+        sys.exit(f"no bug's name contains {' or '.join(words)}")
+    copy_sources()
+    subprocess.run(["cmake", "--preset", "release", "-DPLIMSOLL_BENCH=OFF"], cwd=tree, check=True,
+                   stdout=subprocess.DEVNULL)
+    print("building the sources as they are", flush=True)
+    failed = build(["plimsoll"] + ["test_" + program for program in programs])
+    if failed:
+        sys.exit(failed)
+    began, survivors = time.monotonic(), []
+    for number, bug in enumerate(chosen, 1):
+        by = try_bug(bug, quick)
+        if by is None:
+            survivors.append(bug)
+        minutes = (time.monotonic() - began) / 60
+        print(f"{number:3}/{len(chosen)}  {minutes:5.1f} min  {'SURVIVES' if by is None else 'noticed by ' + by:32}"
+              f"{bug.name}: {bug.what}", flush=True)
+    counted = [bug for bug in chosen if not bug.survives]
+    unexplained = [bug for bug in survivors if not bug.survives]
+    print(f"{len(counted) - len(unexplained)} of {len(counted)} bugs noticed")
+    for bug in survivors:
+        print(f"survives: {bug.name} ({bug.file}): {bug.survives or 'not explained'}")
+    sys.exit(0 if len(unexplained) <= (1 - enough) * len(counted) else 1)
+
+
+if __name__ == "__main__":
+    main()
