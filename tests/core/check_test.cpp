@@ -100,6 +100,30 @@ TEST_CASE("check names a part of an input that is missing", "[check]") {
   CHECK(found.at(0).what == "step 3 ('b', micro-batch 1) reads only a part of 'a': bytes from 5 on are missing");
 }
 
+TEST_CASE("check names a part in the middle of an input that is missing", "[check]") {
+  Draft draft;
+  const auto part = [&](std::int64_t offset, std::int64_t length) {
+    return draft.builder.buffer({.tensor = Draft::a,
+                                 .micro_batch = 1,
+                                 .memory = MemoryId{0},
+                                 .bytes = Bytes{length},
+                                 .range_offset = Bytes{offset}});
+  };
+  const BufferId middle = part(3, 2), end = part(5, 3);
+  draft.steps[2].allocates.insert(draft.steps[2].allocates.end(), {middle, end});
+  draft.steps[3].reads.push_back(end);
+  const auto judged = [&draft] {
+    Schedule schedule = draft.schedule();
+    schedule.buffers[draft.a1.index].bytes = schedule.buffers[draft.a1.index].range_length = Bytes{3};
+    return check(schedule, draft.graph, draft.platform);
+  };
+  const std::vector<Violation> found = judged();
+  CHECK(reports(found, Rule::missing_input, 3));
+  CHECK(found.at(0).what == "step 3 ('b', micro-batch 1) reads only a part of 'a': bytes from 3 on are missing");
+  draft.steps[3].reads.push_back(middle);
+  CHECK(!reports(judged(), Rule::missing_input));
+}
+
 TEST_CASE("check names a value of the wrong micro-batch", "[check]") {
   Draft draft;
   draft.steps[5].reads = {draft.a1, draft.x0};
