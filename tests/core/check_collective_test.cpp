@@ -3,7 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <functional>
+#include <string>
 
 #include "sim/core/check.h"
 #include "sim/core/collective.h"
@@ -182,6 +184,21 @@ TEST_CASE("a collective of another kind than its ranks compute is named", "[chec
       CHECK_FALSE(h.judged().empty());
     }
   }
+}
+
+TEST_CASE("an all-reduce or a broadcast that fills other bytes than it reads is named", "[check]") {
+  const CollectiveKind kind = GENERATE(CollectiveKind::all_reduce, CollectiveKind::broadcast);
+  Ranks ranks(2);
+  const std::vector<BufferId> half{ranks.part(gradient, 0, 0, 4), ranks.part(gradient, 1, 0, 4)};
+  const CollectiveId id = ranks.collective(kind, ranks.g, half);
+  ranks.flow(id, 0, 1, ranks.g[0], half[1], 8);
+  ranks.flow(id, 1, 0, ranks.g[1], half[0], 8);
+  const std::vector<Violation> found = ranks.judged();
+  const auto is_of_other_bytes = [](const Violation& v) {
+    return v.rule == Rule::collective &&
+           v.what.find("inputs and outputs are all of the same bytes") != std::string::npos;
+  };
+  CHECK(std::ranges::any_of(found, is_of_other_bytes));
 }
 
 TEST_CASE("each false flow of a collective is named", "[check]") {

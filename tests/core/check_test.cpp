@@ -20,6 +20,8 @@ TEST_CASE("check names a wait that is not for an earlier step", "[check]") {
   const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
   CHECK(reports(found, Rule::malformed, 1));
   CHECK(found.at(0).what == "step 1 names a wait for step 5, which is not earlier");
+  schedule.wait_list[schedule.steps[1].waits.first] = StepId{1};
+  CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::malformed, 1));
 }
 
 TEST_CASE("check names indices beyond the lists instead of reading them", "[check]") {
