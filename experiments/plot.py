@@ -24,7 +24,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from plot_timelines import draw_timelines
 
@@ -100,6 +100,12 @@ def spans_a_decade(low, high):
     return low > 0 and high > 10 * low
 
 
+def make_logarithmic(axis):
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: "%g" % value))
+
+
 def label_curves(canvas, axes, curves):
     """Names beside curves, wherever there is room: none covers a point or another name. The legend has them all."""
     canvas.canvas.draw()
@@ -108,11 +114,11 @@ def label_curves(canvas, axes, curves):
     dots = [tuple(dot) for _, _, points in curves for dot in to_screen(points)]
     height, gap = 9.5 * canvas.dpi / 72, 7 * canvas.dpi / 72
     for name, colour, points in curves:
-        text = axes.text(0, 0, name, fontsize=8, color=colour, fontweight="bold", zorder=7)
+        text = axes.text(0, 0, name, fontsize=8, color=colour, fontweight="bold", va="bottom", zorder=7)
         width = text.get_window_extent().width
         anchors = [points[0], points[-1]] + points[1:-1]
         boxes = [(x + dx, y + dy) for x, y in to_screen(anchors) for dx, dy in (
-            (gap, -height / 2), (gap, gap / 2), (gap, -height - gap / 2), (-width - gap, -height / 2), (-width / 2, gap),
+            (gap, gap / 2), (gap, -height / 2), (gap, -height - gap / 2), (-width - gap, -height / 2), (-width / 2, gap),
             (-width / 2, -height - gap))]
         place = next(((x, y) for x, y in boxes
                       if inside.x0 <= x and x + width <= inside.x1 and inside.y0 <= y and y + height <= inside.y1
@@ -149,7 +155,7 @@ def draw(figure, strategies):
     canvas.subplots_adjust(left=0.085, right=0.655, top=0.835, bottom=0.125)
     if spans_a_decade(low, high):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(ScalarFormatter())
+        make_logarithmic(axes.xaxis)
         axes.set_xlim(low / 1.15, high * 1.15)
     else:
         axes.set_xlim(low - margin, high + margin)
@@ -197,7 +203,7 @@ def draw(figure, strategies):
     fastest, slowest = min(times, default=0), max(times, default=1)
     if spans_a_decade(fastest, slowest):
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(ScalarFormatter())
+        make_logarithmic(axes.yaxis)
         axes.set_ylim(fastest / 1.08, slowest * 1.15)
     else:
         room = 0.07 * (slowest - fastest) or 0.05 * slowest or 1
@@ -212,7 +218,10 @@ def draw(figure, strategies):
         scale = base * (1e3 if milli else 1)
         right = axes.secondary_yaxis("right", functions=(lambda v: v * scale, lambda v: v / scale))
         right.set_ylabel("iteration time (%s)" % ("ms" if milli else "s"))
-        right.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+        if spans_a_decade(fastest, slowest):
+            make_logarithmic(right.yaxis)
+        else:
+            right.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
         right.spines["right"].set_color("#9ca3af")
 
     # Of the figure, not of the axes, whose second legend would not count where the figure is cut to what is in it.

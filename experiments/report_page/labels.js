@@ -20,7 +20,7 @@ function label(u, series) {
     const name = list[0].strategy, w = ctx.measureText(name).width + 6 * scale, gap = 9 * scale;
     const best = list.filter(d => !d.dominated), among = best.length ? best : list;
     const anchors = [among[0], among[among.length - 1], ...among.filter((_, k) => k % Math.ceil(among.length / 12) === 0)];
-    const places = anchors.flatMap(d => [[gap, -high / 2], [gap, -high - gap / 2], [gap, gap / 2], [-w - gap, -high / 2],
+    const places = anchors.flatMap(d => [[gap, -high - gap / 2], [gap, -high / 2], [gap, gap / 2], [-w - gap, -high / 2],
       [-w / 2, -high - gap], [-w / 2, gap], [-w - gap, gap / 2], [-w - gap, -high - gap / 2]].map(([dx, dy]) => ({x: d.left + dx, y: d.top + dy, w, h: high})));
     const box = places.find(isFree);
     if (!box) continue;  // the buttons below name it
