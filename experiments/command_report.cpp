@@ -26,7 +26,7 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
       ->type_name("DIR");
   command->callback([arguments, &exit_code, &command_line] {
     const std::string& folder = arguments->folder.empty() ? arguments->results : arguments->folder;
-    std::cout << report_table(read_sweep(arguments->results)) << '\n';
+    std::cout << report_table(read_results(arguments->results)) << '\n';
     for (const auto& path : write_report(arguments->results, folder, made_by(command_line))) {
       std::cout << path.string() << '\n';
     }

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <new>
+#include <system_error>
 
 #include "experiments/build_name.h"
 #include "experiments/command_import.h"
@@ -165,6 +166,9 @@ int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::cerr << "plimsoll: not enough memory\n";
     return exit_no_room;
+  } catch (const std::system_error& error) {  // no thread, no process, no shared memory, no folder to be had
+    std::cerr << readable(fmt::format("plimsoll: {}", error.what()));
+    return exit_no_room;
   } catch (const SimulationInterrupted&) {
     return exit_interrupted;
   } catch (const std::exception& error) {
@@ -177,7 +181,8 @@ int run(int argc, char** argv) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an output that cannot be written
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an output that cannot be written,
+  std::signal(SIGXFSZ, SIG_IGN);  // and so is a file that would be larger than the shell allows
   const plimsoll::PrintableOutput out(std::cout), messages(std::cerr);
   return plimsoll::run(argc, argv);
 }

@@ -3,7 +3,7 @@
 python3 plot.py report.json FOLDER    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json, and
                                       FOLDER/<file>-timelines.svg, .pdf and .png
 
-The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing.
+The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing; 43: a figure cannot be written.
 """
 
 import json
@@ -236,11 +236,22 @@ def draw(figure, strategies):
     return canvas
 
 
+def write(canvas, path, **how):
+    """Written beside and renamed: readers see the old figure or the new one."""
+    unfinished = "%s.unfinished-%d" % (path, os.getpid())
+    try:
+        # Long names of strategies widen the figure.
+        canvas.savefig(unfinished, format=path.rpartition(".")[2], bbox_inches="tight", pad_inches=0.12, **how)
+        os.replace(unfinished, path)
+    finally:
+        if os.path.exists(unfinished):
+            os.remove(unfinished)
+
+
 def save(canvas, stem):
-    tight = dict(bbox_inches="tight", pad_inches=0.12)  # long names of strategies widen the figure
-    canvas.savefig(stem + ".svg", metadata={"Date": None, "Creator": "plimsoll report"}, **tight)
-    canvas.savefig(stem + ".pdf", metadata={"CreationDate": None, "Creator": "plimsoll report", "Producer": None}, **tight)
-    canvas.savefig(stem + ".png", dpi=160, metadata={"Software": None}, **tight)
+    write(canvas, stem + ".svg", metadata={"Date": None, "Creator": "plimsoll report"})
+    write(canvas, stem + ".pdf", metadata={"CreationDate": None, "Creator": "plimsoll report", "Producer": None})
+    write(canvas, stem + ".png", dpi=160, metadata={"Software": None})
     plt.close(canvas)
 
 
@@ -257,4 +268,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:
+        print(error, file=sys.stderr)
+        sys.exit(43)

@@ -11,9 +11,11 @@
 #include <set>
 
 #include "experiments/csv.h"
+#include "experiments/record_check.h"
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
+#include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -117,13 +119,13 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
 
 std::vector<Json> parsed(const Records& records) {
   std::vector<Json> list;
-  for (const auto& [point, record] : records) list.push_back(parse_record(record, "results.jsonl", 0));
+  for (const auto& [point, record] : records) list.push_back(Json::parse(record));
   return list;
 }
 
 /// Draws the figures; the paths are those that plot.py is known to write.
 void draw(const fs::path& data, const fs::path& folder) {
-  constexpr int no_matplotlib = 42, cannot_run = 127;
+  constexpr int no_matplotlib = 42, cannot_write = 43, cannot_run = 127;
   const std::string python = "/usr/bin/python3", script = shipped_file("plot.py");
   const std::string words[] = {python, script, data.string(), folder.string()};
   std::vector<char*> arguments;
@@ -139,13 +141,37 @@ void draw(const fs::path& data, const fs::path& folder) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (code == cannot_run) throw InputError("figures need " + python + ": apt-get install python3 python3-matplotlib");
   if (code == no_matplotlib) throw InputError("figures need matplotlib: apt-get install python3-matplotlib");
+  if (code == cannot_write) throw OutputError("figures: cannot be written, see above");
   throw InputError(fmt::format("figures: {} {} failed, see above", python, script));
+}
+
+/// The experiment as the manifest has it.
+const Json& experiment_of(const SweepContents& contents) {
+  const Json& identity = contents.identity;
+  const bool is_known = identity.is_object() && identity.contains("version") && identity.contains("experiment") &&
+                        identity["experiment"].is_object() && identity["experiment"].contains("strategies");
+  const Json strategies = is_known ? identity["experiment"]["strategies"] : Json();
+  if (!strategies.is_array() || !std::ranges::all_of(strategies, &Json::is_string)) {
+    throw InputError(
+        "manifest.json: identity: expected the version and the experiment, with a list of the names of its strategies");
+  }
+  return identity["experiment"];
 }
 
 }  // namespace
 
+SweepContents read_results(const fs::path& folder) {
+  SweepContents contents = read_sweep(folder);
+  for (const auto& [point, text] : contents.records) {
+    const std::optional<std::string> wrong = wrong_in_record(Json::parse(text));
+    if (!wrong) continue;
+    throw InputError(located(folder.string(), {}, "", fmt::format("results, point {}: {}", point, *wrong)));
+  }
+  return contents;
+}
+
 Json report_data(const SweepContents& contents, const std::string& made_by) {
-  const Json& experiment = contents.identity.at("experiment");
+  const Json& experiment = experiment_of(contents);
   std::map<std::size_t, std::vector<Json>> by_case;
   for (Json& record : parsed(contents.records)) {
     const std::size_t of = record.value("case", std::size_t{0});
@@ -229,12 +255,12 @@ std::string report_html(const Json& data, std::string timelines) {
 std::vector<fs::path> write_report(const fs::path& results, const fs::path& folder, const std::string& made_by) {
   std::error_code error;
   if (!fs::is_directory(results, error)) throw InputError(located(results.string(), {}, "", "is not a folder"));
-  const SweepContents contents = read_sweep(results);
+  const SweepContents contents = read_results(results);
   if (contents.identity.is_null())
     throw InputError(located(results.string(), {}, "", "holds no sweep (no manifest.json)"));
   if (contents.records.empty()) throw InputError(located(results.string(), {}, "", "holds no results yet"));
   fs::create_directories(folder, error);
-  if (error) throw InputError(located(folder.string(), {}, "", "cannot make the folder: " + error.message()));
+  if (error) throw OutputError(located(folder.string(), {}, "", "cannot make the folder: " + error.message()));
   const Json data = report_data(contents, made_by);
   std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json"};
   write_text_file(files[0], results_csv(contents, made_by));

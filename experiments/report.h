@@ -10,6 +10,9 @@
 
 namespace plimsoll {
 
+/// What a sweep has left in its folder. Throws InputError where a record lacks what reports take from it.
+SweepContents read_results(const std::filesystem::path& folder);
+
 /// Everything the figures and the page show; null where a point is infeasible.
 Json report_data(const SweepContents&, const std::string& made_by);
 

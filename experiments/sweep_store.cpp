@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "experiments/build_name.h"
+#include "experiments/record_check.h"
 #include "sim/io/input_error.h"
 #include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
@@ -81,12 +82,21 @@ std::string joined(const Records& records) {
   return text;
 }
 
+/// What of a manifest's identity is looked into: a version, and the names of the strategies.
+bool is_identity(const Json& identity) {
+  if (!identity.is_object() || !identity.value("version", Json("")).is_string()) return false;
+  const Json experiment = identity.value("experiment", Json::object());
+  if (!experiment.is_object()) return false;
+  const Json strategies = experiment.value("strategies", Json::array());
+  return strategies.is_array() && std::ranges::all_of(strategies, &Json::is_string);
+}
+
 Json read_manifest(const fs::path& path) {
   Json manifest = Json::parse(read_text_file(path), nullptr, false);
   constexpr const char* keys[] = {"format", "identity", "cases"};
   const bool whole = manifest.is_object() &&
                      std::ranges::all_of(keys, [&](auto key) { return manifest.contains(key); }) &&
-                     manifest["identity"].is_object() && manifest["cases"].is_array();
+                     is_identity(manifest["identity"]) && manifest["cases"].is_array();
   if (!whole || manifest["format"] != "plimsoll.sweep.v1") {
     throw InputError(located(path.string(), {}, "", "is not the manifest of a sweep"));
   }
@@ -165,6 +175,9 @@ Json parse_record(std::string_view line, const fs::path& path, std::size_t line_
   if (!record.is_object() || !record.contains("point") || !record["point"].is_number_unsigned()) {
     throw InputError(located(path.string(), {static_cast<std::uint32_t>(line_number), 1}, "",
                              "is not a record of a sweep (a JSON object with a 'point')"));
+  }
+  if (const std::optional<std::string> wrong = wrong_type_in_record(record)) {
+    throw InputError(located(path.string(), {static_cast<std::uint32_t>(line_number), 1}, "", *wrong));
   }
   return record;
 }

@@ -18,6 +18,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
+#include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
 #include "sim/memory/replay.h"
 #include "strategies/plan.h"
@@ -68,7 +69,9 @@ class Validator {
       : request_(request), asked_(request.validation), backend_(backend_of(request)) {}
 
   int run() {
-    std::filesystem::create_directories(request_.folder);
+    std::error_code error;
+    std::filesystem::create_directories(request_.folder, error);
+    if (error) throw OutputError(located(request_.folder, {}, "", "cannot make the folder: " + error.message()));
     write_text_file(rows_file(), "");
     int exit_code = exit_fine;
     try {
@@ -212,6 +215,7 @@ class Validator {
       rows_.push_back(row_of(subject, times, plain, candidate));
       rows << json_text(to_json(rows_.back())) << '\n';
     }
+    if (!rows.flush()) throw OutputError(located(rows_file().string(), {}, "", "cannot write"));
     const Trace trace = calibrated_trace(subject.plain, subject.problem, times, by_);
     const std::string file = fmt::format("trace_{}.json", ++networks_done_);
     write_trace(std::filesystem::path(request_.folder) / file, trace);

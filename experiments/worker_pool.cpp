@@ -138,8 +138,10 @@ WorkerPool::Worker WorkerPool::start() {
   for (const Worker& other : workers_) close(other.socket.fd());
   sigprocmask(SIG_SETMASK, &interruption_.mask_before(), nullptr);
   if (limits_.memory) {
-    const auto most = static_cast<rlim_t>(limits_.memory->count);
-    const rlimit data{most, most};
+    rlimit data{};  // no more than the system grants already
+    if (getrlimit(RLIMIT_DATA, &data) != 0) _exit(1);
+    data.rlim_max = std::min(data.rlim_max, static_cast<rlim_t>(limits_.memory->count));
+    data.rlim_cur = data.rlim_max;
     if (setrlimit(RLIMIT_DATA, &data) != 0) _exit(1);
   }
   serve(ends[1]);
@@ -157,6 +159,8 @@ void WorkerPool::serve(int socket) const {
       end = failure_line(2, error.what());
     } catch (const std::bad_alloc&) {
       end = failure_line(4, "not enough memory");
+    } catch (const std::system_error& error) {  // no process, no shared memory to be had
+      end = failure_line(4, error.what());
     } catch (const std::exception& error) {
       end = failure_line(3, error.what());
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sim/io/fields.h"
+#include "sim/io/quantity.h"
 #include "sim/io/text_file.h"
 #include "traces/trace_parts.h"
 
@@ -27,10 +28,19 @@ struct Draft {
   std::vector<std::pair<std::string, std::string>> notes;
 };
 
+constexpr double seconds_of_cost = 1e-6;
+
+double cost(const JsonCursor& cursor) {
+  constexpr double most = longest_seconds.value / seconds_of_cost;
+  const double value = cursor.number();
+  if (value > most) cursor.complain(fmt::format("absurdly large, expected at most {:.0f}, {}", most, cursor.found()));
+  return value;
+}
+
 const Field<Node, JsonCursor> node_fields[] = {
     {"name", required, [](Node& n, JsonCursor c) { n.name = c.string(); }},
     {"bytes", required, [](Node& n, JsonCursor c) { n.bytes = c.bytes(); }},
-    {"cost", required, [](Node& n, JsonCursor c) { n.cost = c.number(); }},
+    {"cost", required, [](Node& n, JsonCursor c) { n.cost = cost(c); }},
     {"backward", required, [](Node& n, JsonCursor c) { n.backward = c.boolean(); }},
 };
 
@@ -57,8 +67,6 @@ const Field<Draft, JsonCursor> graph_fields[] = {
      [](Draft& d, JsonCursor c) { keep_note(d, "largest_working_set_bytes", c.integer()); }},
     {"total_cost", optional, [](Draft& d, JsonCursor c) { keep_note(d, "total_cost", c.number()); }},
 };
-
-constexpr double seconds_of_cost = 1e-6;
 
 Graph graph_of(JsonDocument& document, Draft& draft) {
   Graph graph;

@@ -202,19 +202,27 @@ Parsed<Seconds> parse_seconds(std::string_view text) {
   return parse_rounded<Seconds>(text, times, longest_seconds.value);
 }
 
+namespace {
+
+/// A rate below 1 a second is a slip, and what takes its time by it takes longer than numbers reach.
+template <class Rate>
+Parsed<Rate> at_least_one(const Parsed<Rate>& parsed, std::string_view text, std::string_view least) {
+  if (!parsed.fine() || parsed.value.value >= 1) return parsed;
+  if (parsed.value.value <= 0) return {{}, fmt::format("must be more than zero, {}", found(text))};
+  return {{}, fmt::format("absurdly small, expected at least {}, {}", least, found(text))};
+}
+
+}  // namespace
+
 Parsed<BytesPerSecond> parse_bandwidth(std::string_view text) {
   if (trimmed(text) == "unlimited") return {unlimited_bandwidth, ""};
   constexpr double largest = 1e18;
-  Parsed<BytesPerSecond> parsed = parse_rounded<BytesPerSecond>(text, bandwidths, largest);
-  if (parsed.fine() && parsed.value.value <= 0) return {{}, fmt::format("must be more than zero, {}", found(text))};
-  return parsed;
+  return at_least_one(parse_rounded<BytesPerSecond>(text, bandwidths, largest), text, "1 B/s");
 }
 
 Parsed<FlopsPerSecond> parse_flops_rate(std::string_view text) {
   constexpr double largest = 1e21;
-  Parsed<FlopsPerSecond> parsed = parse_rounded<FlopsPerSecond>(text, rates, largest);
-  if (parsed.fine() && parsed.value.value <= 0) return {{}, fmt::format("must be more than zero, {}", found(text))};
-  return parsed;
+  return at_least_one(parse_rounded<FlopsPerSecond>(text, rates, largest), text, "1 FLOPS");
 }
 
 Parsed<std::optional<Bytes>> parse_capacity(std::string_view text) {

@@ -118,8 +118,9 @@ std::vector<std::vector<double>> messages_in(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(sizeof count);
     if (bytes.size() / sizeof(double) < count) break;
     std::vector<double>& message = messages.emplace_back(count);
-    std::memcpy(message.data(), bytes.data(), count * sizeof(double));
-    bytes = bytes.subspan(count * sizeof(double));
+    const std::span<const std::byte> numbers = bytes.first(count * sizeof(double));
+    std::ranges::copy(numbers, std::as_writable_bytes(std::span(message)).begin());  // also of none
+    bytes = bytes.subspan(numbers.size());
   }
   return messages;
 }

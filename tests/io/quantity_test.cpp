@@ -103,6 +103,7 @@ TEST_CASE("bandwidths count bytes, or bits where the b is small", "[io]") {
   }
   CHECK(parse_bandwidth("unlimited").value == unlimited_bandwidth);
   CHECK(parse_bandwidth("0 GBps").complaint == "must be more than zero, found '0 GBps'");
+  CHECK(parse_bandwidth("0.5 B/s").complaint == "absurdly small, expected at least 1 B/s, found '0.5 B/s'");
   CHECK(parse_bandwidth("25").complaint ==
         "missing unit, expected a bandwidth such as 25 GB/s or 400 Gbps, found '25'");
   CHECK(parse_bandwidth("25 GBs").complaint ==
@@ -114,6 +115,8 @@ TEST_CASE("rates count operations", "[io]") {
   CHECK(parse_flops_rate("989 TFLOPS").value == FlopsPerSecond{989e12});
   CHECK(parse_flops_rate("312Tf").value == FlopsPerSecond{312e12});
   CHECK(parse_flops_rate("19.5 TFLOP/s").value == FlopsPerSecond{19.5e12});
+  CHECK(parse_flops_rate("1e-300 FLOPS").complaint == "absurdly small, expected at least 1 FLOPS, found '1e-300 FLOPS'");
+  CHECK(parse_flops_rate("1 FLOPS").value == FlopsPerSecond{1});
   CHECK(parse_flops_rate("1").complaint == "missing unit, expected a rate such as 989 TFLOPS, found '1'");
   CHECK(parse_flops_rate("1 TFLOP").complaint ==
         "unknown unit 'TFLOP', expected a rate such as 989 TFLOPS; did you mean 'TFLOPS'?");

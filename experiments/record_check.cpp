@@ -1,0 +1,125 @@
+#include "experiments/record_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "experiments/memory_by_kind.h"
+
+namespace plimsoll {
+namespace {
+
+/// What is allowed as a value, in words and as a rule.
+struct RecordType {
+  std::string_view words;
+  bool (*fits)(const Json&);
+};
+
+bool is_record_amount(const Json& value) {
+  return value.is_number() && value.get<double>() >= 0;
+}
+bool is_record_count(const Json& value) {
+  return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<std::int64_t>::max();
+}
+
+constexpr RecordType a_text{"a text", [](const Json& v) { return v.is_string(); }};
+constexpr RecordType a_flag{"true or false", [](const Json& v) { return v.is_boolean(); }};
+constexpr RecordType a_count{"a whole number from 1 to 1000000",
+                             [](const Json& v) { return is_record_count(v) && v >= 1 && v <= 1'000'000; }};
+constexpr RecordType an_index{"a whole number of at least 0", is_record_count};
+constexpr RecordType some_seconds{"a number of at least 0", is_record_amount};
+constexpr RecordType bytes_or_null{"a whole number of at least 0, or null",
+                                   [](const Json& v) { return v.is_null() || is_record_count(v); }};
+constexpr RecordType amount_or_null{"a number of at least 0, or null",
+                                    [](const Json& v) { return v.is_null() || is_record_amount(v); }};
+
+struct RecordKey {
+  std::string_view name;
+  RecordType type;
+};
+
+constexpr RecordKey in_every_record[] = {
+    {"point", an_index},        {"trace", a_text},     {"platform", a_text},
+    {"strategy", a_text},       {"optimizer", a_text}, {"micro_batches", a_count},
+    {"times_rescaled", a_flag}, {"feasible", a_flag},  {"memory_budget_bytes", bytes_or_null},
+};
+/// Of those that are feasible, beside `in_every_record`.
+constexpr RecordKey in_answered_records[] = {
+    {"makespan_s", some_seconds}, {"peak_bytes", an_index}, {"lower_bound_s", some_seconds}};
+constexpr RecordKey in_some_records[] = {
+    {"case", an_index},
+    {"makespan_s", amount_or_null},
+    {"peak_bytes", bytes_or_null},
+    {"lower_bound_s", amount_or_null},
+    {"lower_bound_bytes", bytes_or_null},
+    {"recompute_s", amount_or_null},
+    {"bytes_moved", bytes_or_null},
+    {"gap", amount_or_null},
+    {"smallest_feasible_bytes", bytes_or_null},
+};
+
+std::optional<std::string> wrong_in_key(const Json& value, const RecordKey& key) {
+  if (key.type.fits(value)) return std::nullopt;
+  return fmt::format("{}: expected {}, found {}", key.name, key.type.words, value.type_name());
+}
+
+bool is_record_span(const Json& span) {
+  return span.is_array() && span.size() == 3 && is_record_amount(span[0]) && is_record_amount(span[1]) &&
+         span[0] <= span[1] && span[2].is_string();
+}
+bool is_record_lane(const Json& lane) {
+  return lane.is_object() && lane.contains("name") && lane["name"].is_string() && lane.contains("spans") &&
+         lane["spans"].is_array() && std::ranges::all_of(lane["spans"], is_record_span);
+}
+bool is_record_kind(const Json& kind) {
+  return kind.is_string() &&
+         std::ranges::find(memory_kind_names, kind.get_ref<const std::string&>()) != memory_kind_names.end();
+}
+
+/// A list of this name whose elements all are as they should be.
+template <class IsElement>
+bool is_record_list(const Json& object, const char* name, IsElement is_element) {
+  return object.contains(name) && object[name].is_array() && std::ranges::all_of(object[name], is_element);
+}
+
+bool is_record_timeline(const Json& timeline) {
+  if (!timeline.is_object() || !is_record_list(timeline, "lanes", is_record_lane) ||
+      !is_record_list(timeline, "memory_kinds", is_record_kind)) {
+    return false;
+  }
+  const std::size_t columns = timeline["memory_kinds"].size() + 1;
+  return is_record_list(timeline, "memory", [&](const Json& row) {
+    return row.is_array() && row.size() == columns && std::ranges::all_of(row, is_record_amount);
+  });
+}
+
+}  // namespace
+
+std::optional<std::string> wrong_type_in_record(const Json& record) {
+  for (const std::span<const RecordKey> keys : {std::span<const RecordKey>(in_every_record), {in_some_records}}) {
+    for (const RecordKey& key : keys) {
+      if (!record.contains(key.name)) continue;
+      if (const auto wrong = wrong_in_key(record[key.name], key)) return wrong;
+    }
+  }
+  if (!record.contains("timeline") || is_record_timeline(record["timeline"])) return std::nullopt;
+  return "timeline: expected lanes with spans, the kinds of memory, and a row of as many numbers a date";
+}
+
+std::optional<std::string> wrong_in_record(const Json& record) {
+  for (const RecordKey& key : in_every_record) {
+    if (!record.contains(key.name)) return fmt::format("missing key '{}'", key.name);
+  }
+  if (const auto wrong = wrong_type_in_record(record)) return wrong;
+  if (!record["feasible"].get<bool>()) return std::nullopt;
+  for (const RecordKey& key : in_answered_records) {
+    if (!record.contains(key.name)) return fmt::format("missing key '{}'", key.name);
+    if (const auto wrong = wrong_in_key(record[key.name], key)) return wrong;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

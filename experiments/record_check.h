@@ -1,0 +1,17 @@
+#pragma once
+// Whether a record of a sweep has what reports take from it, in their types: results files are edited, merged and torn.
+
+#include <optional>
+#include <string>
+
+#include "sim/io/json.h"
+
+namespace plimsoll {
+
+/// The first key of another type, as `key: what is expected, what was found`; unset: all that are there are fine.
+std::optional<std::string> wrong_type_in_record(const Json& record);
+
+/// The same, or the first key that is missing.
+std::optional<std::string> wrong_in_record(const Json& record);
+
+}  // namespace plimsoll

@@ -1,0 +1,230 @@
+"""What the program reads: for each reader its files, how they are changed, and the commands that read them.
+
+{file} in a command is the changed file, {folder} a new folder for what it writes, {made} the folder of what prepare() made.
+"""
+
+import os
+import shlex
+import subprocess
+
+import mutations
+
+# Takes every trace's times; has what a strategy may need: a host that updates, a disk behind it.
+MACHINE = """format: plimsoll.platform.v1
+name: machine
+source: "made for a test"
+devices:
+  - {name: gpu, memory: unlimited, launch_overhead: 0 s, times: trace}
+memories:
+  - {name: host, size: 1 TB, bandwidth: 20 GBps, adam: 2 GBps}
+  - {name: disk, size: 1 TB, bandwidth: 5 GBps}
+links:
+  - {name: copy, between: [gpu, host], bandwidth: 10 GBps, latency: 0 s}
+  - {name: disk, between: [host, disk], bandwidth: 5 GBps, latency: 0 s}
+"""
+# Without memory_limit: AddressSanitizer reserves more addresses than any limit.
+EXPERIMENT = """format: plimsoll.experiment.v1
+name: small
+traces: [uniform:3, "random:stages=4,seed=2"]
+platforms: [ideal]
+strategies: [store_all, 'chen_sqrt(segments=2)']
+memory: {from: smallest, to: store_all, count: 2}
+micro_batches: [1, 2]
+optimizer: [none, adam]
+states: by_dtype
+gradients: new
+engine: event
+allocator: cuda
+timelines: true
+timeout: 5 s
+"""
+
+SWEPT = """format: plimsoll.experiment.v1
+name: swept
+traces: uniform:3
+platforms: ideal
+strategies: [store_all, chen_sqrt]
+memory: [9 MB, capacity]
+engine: event
+timelines: true
+"""
+
+# A platform that is nowhere: the file is read to its end, and nothing is measured.
+VALIDATION = """format: plimsoll.validation.v1
+name: small
+platform: nowhere.yaml
+rounds: 1
+between: 0.4
+optimizer: adam
+networks:
+  - mlp:layers=2,width=8,batch=4
+  - gpt:layers=1,width=8,heads=1,sequence=4,batch=2,vocabulary=8,view=graph,updates=adam
+chain_strategies: [chen_sqrt, 'periodic(every=2)']
+graph_strategies: [ap_sqrt]
+"""
+
+CHECKMATE = """{"name": "two layers", "nodes": [
+  {"name": "a", "bytes": 40, "cost": 2, "backward": false},
+  {"name": "b", "bytes": 20, "cost": 3, "backward": false},
+  {"name": "b grad", "bytes": 20, "cost": 6, "backward": true},
+  {"name": "a grad", "bytes": 40, "cost": 4.5, "backward": true}],
+ "edges": [[0, 1], [1, 2], [0, 3], [2, 3]], "total_cost": 15.5, "largest_working_set_bytes": 100}
+"""
+
+DTR_LOG = """{"INSTRUCTION":"RELEASE","NAME":"of before"}
+{"ANNOTATION":"START","INSTRUCTION":"ANNOTATE"}
+{"INSTRUCTION":"CONSTANT","NAME":"w"}
+{"INSTRUCTION":"MEMORY","MEMORY":"8","NAME":"w"}
+{"DST":"w2","INSTRUCTION":"COPY","SRC":"w"}
+{"ARGS":["w2"],"INSTRUCTION":"CALL","NAME":"f","RESULT":["x"],"TIME":"1000"}
+{"INSTRUCTION":"MEMORY","MEMORY":"100","NAME":"x"}
+{"ALIAS":"-1","INSTRUCTION":"ALIAS","NAME":"x"}
+{"ARGS":["x"],"INSTRUCTION":"CALL","NAME":"view","RESULT":["v"],"TIME":"5"}
+{"INSTRUCTION":"MEMORY","MEMORY":"100","NAME":"v"}
+{"ALIAS":"0","INSTRUCTION":"ALIAS","NAME":"v"}
+{"ARGS":["x"],"INSTRUCTION":"MUTATE","MUTATE":[0],"NAME":"relu_","TIME":"20"}
+{"INSTRUCTION":"RELEASE","NAME":"v"}
+{"ANNOTATION":"BACKWARD","INSTRUCTION":"ANNOTATE"}
+{"ARGS":["x","w"],"INSTRUCTION":"CALL","NAME":"b","RESULT":["dw"],"TIME":"7000"}
+{"INSTRUCTION":"MEMORY","MEMORY":"8","NAME":"dw"}
+{"ALIAS":"-1","INSTRUCTION":"ALIAS","NAME":"dw"}
+{"DST":"w2","INSTRUCTION":"COPY_FROM","SRC":"dw"}
+{"INSTRUCTION":"RELEASE","NAME":"x"}
+"""
+
+KINETO = """{"traceEvents": [
+  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 5, "args": {"External id": 1}},
+  {"ph": "X", "cat": "cpu_op", "name": "autograd::engine::evaluate_function: MmBackward0", "ts": 10, "dur": 9},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 11, "dur": 5, "args": {"External id": 2}},
+  {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 20, "dur": 9},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::add_", "ts": 21, "dur": 5, "args": {"External id": 3}},
+  {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 2, "dur": 100, "args": {"External id": 1, "correlation": 7}},
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 1, "args": {"External id": 1, "correlation": 7}},
+  {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 102, "dur": 200, "args": {"External id": 2}},
+  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "ts": 110, "dur": 30},
+  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "ts": 150, "dur": 40},
+  {"ph": "C", "name": "memory", "ts": 150, "args": {"live": 40}}]}
+"""
+
+NETWORK = "mlp:layers=2,width=8,batch=4"
+
+# Schedules, a timeline and a sweep's folder to start from.
+MADE = [
+    "plan --trace uniform:4 --platform ideal --strategy store_all -o {made}/plain.json",
+    "plan --trace uniform:6 --platform ideal --strategy rotor --memory 5MB -o {made}/recomputing.json",
+    f"plan --trace {NETWORK} --platform validate/cpu_link.yaml --strategy 'save_on_cpu|zero_offload' --optimizer adam -o {{made}}/offloading.json",
+    f"plan --trace {NETWORK} --platform validate/cpu_link.yaml --strategy chen_sqrt -o {{made}}/network.json",
+    "simulate --trace uniform:4 --platform ideal --engine event --strategy store_all --timeline {made}/timeline.json",
+    "sweep {made}/swept.yaml -o {made}/sweep",
+]
+
+ON_CHAINS = ["store_all", "rotor", "chen_sqrt", "periodic", "selective", "revolve", "offload_greedy", "offload_dp", "save_on_cpu",
+             "pofo", "zero_offload --optimizer adam", "twinflow --optimizer momentum", "demand_layering --optimizer sgd",
+             "'sparse_update(train=last:1)|store_all' --optimizer adam"]
+ON_GRAPHS = ["store_all", "ap_sqrt", "min_cut", "knapsack", "dtr", "greedy_recompute", "exact", "checkmate", "monet", "vdnn",
+             "superneurons", "capuchin", "offload_greedy", "poet", "zero_offload --optimizer adam"]
+
+
+def simulations(strategies):
+    """Commands that read a trace."""
+    answers = [f"simulate --json --trace {{file}} --platform {{made}}/machine.yaml --engine event --strategy {strategy} {more}".strip()
+               for strategy in strategies
+               for more in ("", "--memory front", "--memory 80B --allocator cuda", "--micro-batches 2 --gradients existing")]
+    return answers + ["describe {file}", "bounds --json --trace {file} --platform ideal --optimizer adam",
+                      "plan --trace {file} --platform ideal --strategy store_all",
+                      "simulate --json --trace {file} --platform h200 --strategy store_all",
+                      "simulate --trace {file} --platform ideal --strategy store_all --timeline {folder}/t.json "
+                      "--memory-profile {folder}/m.csv --schedule-out {folder}/s.json"]
+
+
+class Reader:
+    """`beside`: what lies in {folder}, unchanged, beside the changed file."""
+
+    def __init__(self, name, seeds, mutated, commands, weight=1.0, beside=()):
+        self.name, self.seeds, self.mutated, self.commands = name, seeds, mutated, commands
+        self.weight, self.beside = weight, beside
+
+
+TRANSFORMER = "transformer:layers=1,width=64,heads=4,sequence=32,vocabulary=100,dtype=fp32"  # its times can be had on every device
+ON_PLATFORMS = ["describe {file}", f"bounds --trace {TRANSFORMER} --platform {{file}} --json",
+                *[f"simulate --json --trace {TRANSFORMER} --platform {{file}} {more}" for more in (
+                    "--engine event --strategy store_all", "--strategy offload_greedy --memory 1MB",
+                    "--engine event --strategy zero_offload --optimizer adam",
+                    "--engine event --strategy zero_infinity --optimizer adam", "--engine event --strategy periodic --memory 1MB")]]
+LARGE = ["platforms/h100_sxm_8.yaml", "platforms/ib_2x8_h100.yaml"]
+# calibrate refuses all but one device, one host and one link before it measures.
+CALIBRATE = ["calibrate {file} -o {folder}/measured.yaml"]
+
+READERS = [
+    Reader("chain", ["tests/program/chain.json"], mutations.mutated_json, simulations(ON_CHAINS), 4),
+    Reader("graph", ["tests/program/graph.json"], mutations.mutated_json, simulations(ON_GRAPHS), 4),
+    Reader("trace", ["tests/fuzz/corpus/trace/chain.json", "tests/fuzz/corpus/trace/graph.json", "traces/data/resnet50_b8_cpu.json"],
+           mutations.mutated_json, ["describe {file}"]),
+    Reader("platform", ["platforms/cpu_host.yaml", "platforms/h200.yaml", "platforms/rtx_4090_pcie4.yaml", "{made}/machine.yaml"],
+           mutations.mutated_lines, ON_PLATFORMS, 3),
+    Reader("platform", ["platforms/ideal.yaml", "tests/fuzz/corpus/platform/all_keys.yaml"], mutations.mutated_lines, ["describe {file}"]),
+    Reader("platform", LARGE, mutations.mutated_lines, ON_PLATFORMS + CALIBRATE),
+    Reader("experiment", ["{made}/small.yaml"], mutations.mutated_lines, ["sweep {file} -o {folder}/out -j 2"], 2),
+    Reader("results", ["{made}/sweep/results.jsonl"], mutations.mutated_json_lines,
+           ["sweep {made}/swept.yaml -o {folder} --resume", "report {folder} -o {folder}/report"], beside=["{made}/sweep/manifest.json"]),
+    Reader("manifest", ["{made}/sweep/manifest.json"], mutations.mutated_json,
+           ["sweep {made}/swept.yaml -o {folder} --resume", "report {folder} -o {folder}/report"], beside=["{made}/sweep/results.jsonl"]),
+    Reader("schedule", ["{made}/plain.json"], mutations.mutated_json, ["check --json --schedule {file} --trace uniform:4 --platform ideal"]),
+    Reader("schedule", ["{made}/recomputing.json"], mutations.mutated_json, ["check --schedule {file} --trace uniform:6 --platform ideal"]),
+    Reader("schedule", ["{made}/offloading.json"], mutations.mutated_json,
+           [f"check --json --schedule {{file}} --trace {NETWORK} --platform validate/cpu_link.yaml"]),
+    Reader("replay", ["{made}/network.json"], mutations.mutated_json,
+           [f"replay --json --schedule {{file}} --trace {NETWORK} --platform validate/cpu_link.yaml --backend cpu --pace memcpy "
+            "--repetitions 1"]),
+    Reader("timeline", ["{made}/kineto.json", "{made}/timeline.json"], mutations.mutated_json,
+           ["compare --json {file} {made}/timeline.json", "compare {made}/timeline.json {file} --within 5"], 1.5),
+    Reader("checkmate graph", ["{made}/checkmate.json"], mutations.mutated_json, ["import checkmate-graph {file} -o {folder}/trace.json"]),
+    Reader("DTR log", ["{made}/dtr.log"], mutations.mutated_json_lines, ["import dtr-log {file} -o {folder}/trace.json",
+           "replay-log {file} --json --memory '60 %'", "simulate --trace {file} --platform ideal --strategy store_all"]),
+    Reader("validation", ["{made}/validation.yaml"], mutations.mutated_lines, ["validate {file} --backend cpu -o {folder}/out"]),
+]
+
+# Words on the command line: each {} is one of them, or one of mutations' own.
+REFERENCES = ["uniform:{}", "uniform:stages={}", "uniform:3,activation={}", "uniform:3,forward={}", "random:stages={}", "random:stages=3,seed={}",
+              "transformer:layers={}", "transformer:layers=1,rate={}", "transformer:layers=1,width={}", "transformer:layers=1,heads={}",
+              "transformer:layers=1,dtype={}", "transformer:layers=1,batch={}", "transformer:layers=1,{}=1", "{}", "{}:3",
+              "mlp:layers={}", "mlp:layers=1,rate={}", "mlp:layers=1,width={}", "gpt:layers=1,heads={}", "resnet:blocks={}",
+              "lstm:steps={},width=8,batch=2", "mlp:layers=1,view={}", "mlp:layers=1,kernels={}"]
+SPECS = ["{}", "rotor(slots={})", "rotor({}=1)", "chen_greedy(b={})", "chen_sqrt(segments={})", "periodic(every={})", "revolve(slots={})",
+         "selective(every={})", "twinflow(share={})", "sparse_update(train=last:{})|store_all", "sparse_update(train={})|store_all",
+         "store_all|{}", "{}|store_all", "rotor|offload_greedy(chunks={})", "dtr(heuristic={})", "rockmate(block={})", "offmate(steps={})",
+         "pofo(slots={})", "offload_fractional(chunk={})", "knapsack(solver={})", "checkmate(nodes={})"]
+OPTIONS = ["--memory", "--micro-batches", "--optimizer", "--states", "--gradients", "--allocator", "--engine", "--platform", "{}"]
+
+
+def word(random):
+    return random.choice(random.choice([mutations.NUMBERS, mutations.QUANTITIES, mutations.WORDS, ["1", "2", "4", "1 MB", "2 GFLOPS"]]))
+
+
+def command_line(random):
+    """A command with a word that is hard to take."""
+    words = ["simulate", "--trace", "uniform:3", "--platform", "ideal", "--strategy", "store_all", "--engine", "event"]
+    kind = random.choice(["trace", "trace", "strategy", "strategy", "option", "bounds", "describe", "list"])
+    if kind == "trace":
+        words[2] = random.choice(REFERENCES).format(word(random))
+    elif kind == "strategy":
+        words[6] = random.choice(SPECS).format(word(random))
+    elif kind == "option":
+        words += [random.choice(OPTIONS).format(word(random)), word(random)]
+    elif kind == "bounds":
+        words = ["bounds", "--trace", random.choice(REFERENCES).format(word(random)), "--platform", "ideal", "--json"]
+    elif kind == "describe":
+        words = ["describe", random.choice(REFERENCES).format(word(random))]
+    else:
+        words = [random.choice(["list", "help", "describe", word(random)]), word(random)]
+    return [w.replace("\x00", "").encode("latin-1" if random.random() < 0.3 else "utf-8", "replace") for w in words]
+
+
+def prepare(program, made):
+    """Files to start from, those that the program itself makes included."""
+    for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
+                       ("kineto.json", KINETO)):
+        with open(os.path.join(made, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    for command in MADE:
+        subprocess.run([program, *shlex.split(command.format(made=made))], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

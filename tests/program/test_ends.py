@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Where the program cannot write, has no memory, or is given what is hard to take: every command, every reader.
+
+    tests/program/test_ends.py build/plimsoll
+"""
+
+import csv
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import program as runs
+import readers
+
+PROGRAM = ""
+SMALL = "--trace uniform:6 --platform ideal --engine event --strategy store_all"
+NETWORK = f"--trace {readers.NETWORK} --platform validate/cpu_link.yaml"
+
+# What each command prints, {made} being the folder of readers.prepare().
+PRINTING = {
+    "simulate": f"simulate --json {SMALL}", "plan": f"plan {SMALL}", "bounds": "bounds --trace uniform:6 --platform ideal",
+    "check": "check --trace uniform:4 --platform ideal --schedule {made}/plain.json", "list": "list traces",
+    "describe": "describe h200", "report": "report {made}/sweep -o {folder}/report",
+    "replay": f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1",
+    "calibrate": "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {folder}/mine.yaml",
+    "compare": "compare {made}/timeline.json {made}/timeline.json", "help": "help plan",
+    "import": "import checkmate-graph {made}/checkmate.json -o {folder}/t.json", "man": "man", "completion": "completion bash",
+    "replay-log": "replay-log {made}/dtr.log",
+}
+PRINTING_NOTHING = {"sweep", "validate"}  # what validate prints comes after minutes of measuring, by the same stream
+
+# Files that a command writes, {out}.
+WRITING = [
+    f"simulate {SMALL} --schedule-out {{out}}", f"simulate {SMALL} --timeline {{out}}", f"simulate {SMALL} --memory-profile {{out}}",
+    f"plan {SMALL} -o {{out}}", "import checkmate-graph {made}/checkmate.json -o {out}", "import dtr-log {made}/dtr.log -o {out}",
+    f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1 --timeline {{out}}",
+    f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1 --memory-profile {{out}}",
+    "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {out}",
+]
+FOLDERS = ["sweep {made}/swept.yaml -o {out}", "report {made}/sweep -o {out}", "validate {made}/validation.yaml --backend cpu -o {out}"]
+
+# Every reader, {file} being what it reads.
+READING = [
+    "describe {file}", "bounds --trace {file} --platform ideal", "simulate --trace {file} --platform ideal --strategy store_all",
+    "plan --trace {file} --platform ideal --strategy store_all", "bounds --trace uniform:3 --platform {file}",
+    "check --schedule {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
+    "compare {file} {made}/timeline.json", "compare {made}/timeline.json {file}", "import checkmate-graph {file} -o {folder}/t.json",
+    "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "sweep {file} -o {folder}/out", "validate {file} --backend cpu -o {folder}/out",
+    "calibrate {file} --backend cpu -o {folder}/mine.yaml",
+]
+
+
+class Program(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.made_folder = tempfile.TemporaryDirectory(prefix="plimsoll_made_")
+        cls.made = cls.made_folder.name
+        readers.prepare(PROGRAM, cls.made)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.made_folder.cleanup()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="plimsoll_ends_")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        data = text if isinstance(text, bytes) else text.encode()
+        with open(os.path.join(os.fsencode(self.folder), os.fsencode(name)), "wb") as file:
+            file.write(data)
+        return self.path(name)
+
+    def end(self, command, limits="", into="/dev/null", **places):
+        """Exit code and standard error of a command, under `limits` of a shell."""
+        places = {"made": self.made, "folder": self.folder, **places}
+        words = [word.format(**places) for word in shlex.split(command)]
+        with open(into, "wb") as out:
+            run = subprocess.run(["/bin/sh", "-c", f'{limits or ":"}; exec "$@"', "sh", PROGRAM, *words], stdout=out,
+                                 stderr=subprocess.PIPE, timeout=300)
+        return run.returncode, run.stderr.decode()
+
+    def expect(self, code, message, command, **how):
+        with self.subTest(command=command, **how):
+            found, said = self.end(command, **how)
+            self.assertEqual(found, code, said)
+            if message:
+                self.assertRegex(said, message)
+
+
+class NoRoom(Program):
+    def test_standard_output(self):
+        named = re.findall(r"^  ([a-z]\S*)   ", subprocess.run([PROGRAM, "--help"], capture_output=True, text=True).stdout, re.MULTILINE)
+        self.assertEqual(set(named), set(PRINTING) | PRINTING_NOTHING, "each command has a line above")
+        for command in PRINTING.values():
+            self.expect(4, "cannot write to the standard output", command, into="/dev/full")
+
+    def test_files(self):
+        for command in WRITING:
+            self.expect(4, "^(.*\n)*/dev/full: cannot write: No space left on device\n$", command, out="/dev/full")
+            self.expect(4, "cannot write: Is a directory\n$", command, out=self.folder)
+            self.expect(4, "cannot write: No such file or directory\n$", command, out=self.path("nowhere/x"))
+
+    def test_folders(self):
+        self.write("file", "")
+        for command in FOLDERS:
+            self.expect(4, "(cannot make the folder|Not a directory)", command, out=self.path("file/x"))
+
+    def test_what_was_there_stays(self):
+        """A file that may have 512 bytes only: a full disk."""
+        for command in WRITING:
+            out = self.write("out", "as it was")
+            self.expect(4, "cannot write: File too large\n$", command, limits="ulimit -f 1", out=out)
+            with open(out, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "as it was")
+            self.assertEqual([name for name in os.listdir(self.folder) if "unfinished" in name], [])
+
+    def test_figures(self):
+        """Room for the table and the page, none for a figure."""
+        self.expect(4, "File too large.*\nfigures: cannot be written, see above\n$", "report {made}/sweep -o {folder}/report",
+                    limits="ulimit -f 120")
+        written = os.listdir(self.path("report"))
+        self.assertIn("report.html", written)
+        self.assertEqual([name for name in written if "unfinished" in name], [])
+
+    def test_sweep(self):
+        self.expect(4, "cannot write: File too large\n", "sweep {made}/swept.yaml -o {folder}/out", limits="ulimit -f 1")
+
+    def test_memory(self):
+        """Every reader, and a planner that needs much."""
+        large = self.write("large", " " * 60_000_000)
+        for command in READING:
+            self.expect(4, "^plimsoll: not enough memory\n$", command, limits="ulimit -d 40000", file=large)
+        with open(os.path.join(self.made, "sweep", "manifest.json"), "rb") as file:
+            manifest = file.read()
+        os.mkdir(self.path("sweep"))
+        self.write("sweep/manifest.json", manifest)
+        self.write("sweep/results.jsonl", " " * 60_000_000)
+        self.expect(4, "^plimsoll: not enough memory\n$", "report {folder}/sweep", limits="ulimit -d 40000")
+        self.expect(4, "^plimsoll: not enough memory\n$", "sweep {made}/swept.yaml -o {folder}/sweep --resume", limits="ulimit -d 40000")
+        many = "simulate --trace random:stages=1000,seed=1 --platform ideal --strategy 'rotor(slots=500)' --memory 300MB"
+        for engine in ("event", "simgrid"):
+            self.expect(4, "^plimsoll: not enough memory\n$", f"{many} --engine {engine}", limits="ulimit -d 40000")
+
+    def test_no_thread(self):
+        """Memory for the program, none for a thread's stack."""
+        self.expect(4, "^plimsoll: ", PRINTING["replay"], limits="ulimit -s 1000000; ulimit -d 100000")
+
+    def test_a_sweep_within_less_than_it_may_have(self):
+        experiment = self.write("e.yaml", readers.SWEPT + "memory_limit: 8 GB\n")
+        self.expect(0, "complete, 4 of 4 points", "sweep {file} -o {folder}/out", limits="ulimit -d 500000", file=experiment)
+
+
+class Inputs(Program):
+    def test_an_input_twice_and_tied_parameters_are_ordinary(self):
+        for strategy in ("store_all", "dtr", "checkmate"):
+            self.expect(0, "", f"simulate --trace tests/program/graph.json --platform ideal --strategy {strategy} --optimizer adam")
+
+    def test_times_that_no_device_takes(self):
+        self.expect(2, "rate", "simulate --trace 'transformer:rate=1e-300 FLOPS' --platform ideal --strategy store_all")
+        self.expect(2, "rate", "describe 'mlp:rate=1e-300 FLOPS'")
+
+    def test_results_with_a_wrong_type(self):
+        with open(os.path.join(self.made, "sweep", "results.jsonl"), encoding="utf-8") as file:
+            records = [json.loads(line) for line in file]
+        with open(os.path.join(self.made, "sweep", "manifest.json"), "rb") as file:
+            manifest = file.read()
+        keys = ["trace", "platform", "strategy", "optimizer", "micro_batches", "times_rescaled", "feasible", "memory_budget_bytes",
+                "makespan_s", "peak_bytes", "lower_bound_s", "lower_bound_bytes", "recompute_s", "bytes_moved", "gap", "case",
+                "timeline"]
+        for n, key in enumerate(keys):
+            folder = f"s{n}"
+            os.mkdir(self.path(folder))
+            self.write(f"{folder}/manifest.json", manifest)
+            changed = {**records[0], key: [1]}
+            self.write(f"{folder}/results.jsonl", "".join(json.dumps(record) + "\n" for record in [changed, *records[1:]]))
+            for command in ("report {folder}/%s -o {folder}/report", "sweep {made}/swept.yaml -o {folder}/%s --resume"):
+                self.expect(2, f"results.jsonl:1:1: {key}: expected ", command % folder)
+
+    def test_numbers_beyond_the_counters(self):
+        """Schedules, platforms, logs and graphs: 2^63 and more, and durations below 0."""
+        with open(os.path.join(self.made, "plain.json"), encoding="utf-8") as file:
+            schedule = file.read()
+        for number in ("9223372036854775808", "18446744073709551616", "1e400", "-1"):
+            for key in ("bytes", "micro_batches", "work_s", "micro_batch", "op", "workspace_bytes"):
+                text, count = re.subn(f'"{key}": *[0-9.e-]+', f'"{key}": {number}', schedule, count=1)
+                if count == 0 or (number[0] != "-" and number != "1e400" and key == "work_s"):
+                    continue
+                file = self.write("s.json", text)
+                self.expect(2, f"s.json:[0-9]+:[0-9]+: .*{key}", "check --schedule {file} --trace uniform:4 --platform ideal", file=file)
+            for what, text, old in (("import dtr-log", readers.DTR_LOG, '"TIME":"1000"'), ("import dtr-log", readers.DTR_LOG, '"MEMORY":"100"'),
+                                    ("import checkmate-graph", readers.CHECKMATE, '"bytes": 40'),
+                                    ("import checkmate-graph", readers.CHECKMATE, '"cost": 2')):
+                key, value = old.rsplit(":", 1)
+                new = key + (f':"{number}"' if value[0] == '"' else f": {number}")
+                file = self.write("f", text.replace(old, new, 1))
+                self.expect(2, "f:[0-9]+:[0-9]+: ", what + " {file} -o {folder}/t.json", file=file)
+            for key, unit in (("memory", "B"), ("bandwidth", "B/s"), ("latency", "s"), ("launch_overhead", "s"), ("size", "B")):
+                with open("platforms/ideal.yaml", encoding="utf-8") as file:
+                    text = re.sub(f"{key}: (unlimited|0 s)", f"{key}: {number} {unit}", file.read(), count=1)
+                file = self.write("p.yaml", text)
+                found, said = self.end("describe {file}", file=file)
+                self.assertEqual(found, 2, f"{key}: {number}: {said}")
+                self.assertRegex(said, f"p.yaml:[0-9]+:[0-9]+: .*{key}")
+
+    def test_files_of_any_name(self):
+        """Paths are bytes, and messages about them are UTF-8."""
+        for what, source, command in (
+                ("trace", "tests/fuzz/corpus/trace/graph.json", "describe {file}"), ("platform", "platforms/h200.yaml", "describe {file}"),
+                ("schedule", f"{self.made}/plain.json", "check --schedule {file} --trace uniform:4 --platform ideal"),
+                ("experiment", f"{self.made}/swept.yaml", "sweep {file} -o {folder}/out"),
+                ("timeline", f"{self.made}/timeline.json", "compare {file} {file}"),
+                ("log", f"{self.made}/dtr.log", "import dtr-log {file} -o {file}.json"),
+                ("graph", f"{self.made}/checkmate.json", "import checkmate-graph {file} -o {file}.json")):
+            with open(source, "rb") as file:
+                data = file.read()
+            suffix = os.path.splitext(source)[1]
+            path = self.write(os.fsdecode(b"caf\xe9 \x1b[2J" + what.encode() + suffix.encode()), data)
+            self.expect(0, "", command, file=path)
+            code, said = self.end(command, file=path + ".missing.json" if what == "trace" else path + ".missing" + suffix)
+            self.assertEqual(code, 2, said)
+            self.assertIn("caf\\xE9", said)
+            self.assertNotIn("\x1b", said)
+
+    def test_comments_and_names_that_are_no_utf8(self):
+        with open("platforms/h200.yaml", "rb") as file:
+            platform = file.read()
+        for what, data in (("comment", b"# caf\xe9\n" + platform), ("name", platform.replace(b"name: gpu", b"name: caf\xe9").replace(b"[gpu,", b"[caf\xe9,"))):
+            path = self.write(what + ".yaml", data)
+            code, said = self.end("describe {file}", file=path)
+            self.assertIn(code, (0, 2), said)
+        swept = self.write("e.yaml", b"# caf\xe9\n" + readers.SWEPT.replace("swept", "caf\u00e9").encode("latin-1"))
+        self.assertIn(self.end("sweep {file} -o {folder}/out", file=swept)[0], (0, 2))
+
+    def test_spreadsheets_take_no_names_for_formulas(self):
+        """Every CSV file, every column of text."""
+        for name in ("=1+1", "+1", "-1", "@SUM(A1)"):
+            path = self.write("t.json", json.dumps({"format": "plimsoll.trace.v1", "kind": "chain", "name": name, "input_bytes": 1, "stages": [
+                {"name": name, "forward_s": 1, "backward_s": 1, "output_bytes": 0, "saved_bytes": 1}]}))
+            with open("platforms/ideal.yaml", encoding="utf-8") as file:
+                platform = self.write("p.yaml", file.read().replace("name: gpu", f"name: '{name}'").replace("[gpu,", f"['{name}',"))
+            self.expect(0, "", "simulate --trace {trace} --platform {platform} --strategy store_all --memory-profile {folder}/m.csv",
+                        trace=path, platform=platform)
+            self.write("e.yaml", readers.SWEPT.replace("uniform:3", path).replace("ideal", platform).replace("chen_sqrt", "'chen_sqrt(segments=1)'"))
+            self.expect(0, "", f"sweep {{folder}}/e.yaml -o {{folder}}/sweep{ord(name[0])}")
+            self.expect(0, "", f"report {{folder}}/sweep{ord(name[0])}")
+            for file in ("m.csv", f"sweep{ord(name[0])}/results.csv"):
+                with open(self.path(file), encoding="utf-8", newline="") as lines:
+                    rows = [row for row in csv.reader(lines) if not row[0].startswith("#")]
+                self.assertGreater(len(rows), 2)
+                for row in rows:
+                    for cell in row:
+                        self.assertFalse(cell[:1] in "=+-@" and cell[:1] and not re.fullmatch(r"-?[0-9.e+-]+", cell), (file, cell))
+
+    def test_control_characters(self):
+        """Names from every reader that reach a terminal."""
+        bad = "a\x1b[2J\x07\u202eb"
+        graph = self.write("c.json", readers.CHECKMATE.replace('"a"', json.dumps(bad)))
+        self.expect(0, "", "import checkmate-graph {file} -o {folder}/t.json", file=graph)
+        log = self.write("d.log", readers.DTR_LOG.replace('"f"', f'"{bad}"'))
+        self.expect(0, "", "import dtr-log {file} -o {folder}/l.json", file=log)
+        platform = self.write("p.yaml", readers.SWEPT.replace("swept", json.dumps(bad)))
+        for command in ("describe {folder}/t.json", "describe {folder}/l.json", "sweep {folder}/p.yaml -o {folder}/out",
+                        "report {folder}/out -o {folder}/out", "simulate --trace {folder}/t.json --platform ideal --strategy store_all",
+                        "check --schedule {folder}/c.json --trace {folder}/t.json --platform ideal"):
+            with self.subTest(command=command):
+                run = runs.run(PROGRAM, [w.format(folder=self.folder, made=self.made) for w in shlex.split(command)], self.folder)
+                self.assertEqual([w for w in runs.complaints(run) if "CPU" not in w], [], platform)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
