@@ -92,7 +92,7 @@ bool clock_can_be_set_back() {
   for (std::string line; std::getline(maps, line);) {
     if (line.find("/libsimgrid.so") == std::string::npos) continue;
     void* const library = dlopen(line.substr(line.find('/')).c_str(), RTLD_NOW | RTLD_NOLOAD);
-    return library != nullptr && dlsym(library, "_ZN8simgrid6kernel10EngineImpl4now_E") != nullptr;
+    return library != nullptr && dlsym(library, "_ZN7simgrid6kernel10EngineImpl4now_E") != nullptr;
   }
   return false;
 }

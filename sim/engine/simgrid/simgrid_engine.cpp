@@ -32,7 +32,7 @@
 
 /// SimGrid's clock, simgrid::kernel::EngineImpl::now_, which it has no function to set back. Null in versions that call
 /// it otherwise.
-extern double simgrid_clock __asm__("_ZN8simgrid6kernel10EngineImpl4now_E") __attribute__((weak));
+extern double simgrid_clock __asm__("_ZN7simgrid6kernel10EngineImpl4now_E") __attribute__((weak));
 
 namespace plimsoll {
 namespace {
