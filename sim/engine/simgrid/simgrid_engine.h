@@ -21,7 +21,7 @@ class SharedMemory;
 Timeline simulate_simgrid(const Schedule&, const Platform&);
 
 /// A small process that forks a child, which simulates one program after the other as long as their platforms are the
-/// same to SimGrid and its clock can be set back, today none but the first; then it forks the next. Safe while this process has threads. One simulation at a time; a sweep
+/// same to SimGrid; then it forks the next. Safe while this process has threads. One simulation at a time; a sweep
 /// starts one server per thread, before its threads. The server outlives Ctrl-C (its children do not) and ends with
 /// this object or with this process.
 class SimgridForkserver {
