@@ -10,15 +10,22 @@ trap 'rm -rf "$work"' EXIT
 root=$work/plimsoll-gpu
 mkdir -p "$root"/{bin,lib,validate,traces}
 
+list_libraries() { # FILE: "NAME => FILE (ADDRESS)" of each library, and the loader's own line; one that is missing ends this
+  if ldd "$1" | grep 'not found' >&2; then exit 1; fi
+  ldd "$1" | awk '$2 == "=>" {print $3} $1 ~ /^\// {print $1}' >>"$work/libraries"
+}
+
 programs=(plimsoll test_cuda)
 for program in "${programs[@]}"; do
   file=$build/$program
   [ -x "$file" ] || file=$build/tests/$program
   strip -o "$root/bin/$program" "$file"
-  # "NAME => FILE (ADDRESS)" of each library, and the loader's own line; a library that is missing ends this.
-  if ldd "$file" | grep 'not found' >&2; then exit 1; fi
-  ldd "$file" | awk '$2 == "=>" {print $3} $1 ~ /^\// {print $1}' >>"$work/libraries"
+  list_libraries "$file"
   cp "$source/validate/gpu_pack/start.sh" "$root/$program"
+done
+for library in "$build"/libplimsoll_*.so; do # what the program loads when it first needs it
+  echo "$library" >>"$work/libraries"
+  list_libraries "$library"
 done
 # The C library's parts that programs of another machine may be linked with: the driver and CUDA's libraries.
 libc=$(awk '/\/libc\.so\.6$/ {print; exit}' "$work/libraries")
