@@ -100,7 +100,8 @@ KINETO = """{"traceEvents": [
   {"ph": "X", "cat": "cpu_op", "name": "aten::add_", "ts": 21, "dur": 5, "args": {"External id": 3}},
   {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 2, "dur": 100, "args": {"External id": 1, "correlation": 7}},
   {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 1, "args": {"External id": 1, "correlation": 7}},
-  {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 102, "dur": 200, "args": {"External id": 2}},
+  {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 102, "dur": 200, "args": {"External id": 2, "correlation": 8}},
+  {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 12, "dur": 1, "args": {"External id": 2, "correlation": 8}},
   {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "ts": 110, "dur": 30},
   {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "ts": 150, "dur": 40},
   {"ph": "C", "name": "memory", "ts": 150, "args": {"live": 40}}]}
@@ -180,7 +181,7 @@ READERS = [
            ["compare --json {file} {made}/timeline.json", "compare {made}/timeline.json {file} --within 5"], 1.5),
     Reader("checkmate graph", ["{made}/checkmate.json"], mutations.mutated_json, ["import checkmate-graph {file} -o {folder}/trace.json"]),
     Reader("DTR log", ["{made}/dtr.log"], mutations.mutated_json_lines, ["import dtr-log {file} -o {folder}/trace.json",
-           "replay-log {file} --json --memory '60 %'", "simulate --trace {file} --platform ideal --strategy store_all"]),
+           "replay-log {file} --json --memory '60 %'"]),
     Reader("validation", ["{made}/validation.yaml"], mutations.mutated_lines, ["validate {file} --backend cpu -o {folder}/out"]),
 ]
 
