@@ -92,7 +92,8 @@ bool is_record_timeline(const Json& timeline) {
   }
   const std::size_t columns = timeline["memory_kinds"].size() + 1;
   return is_record_list(timeline, "memory", [&](const Json& row) {
-    return row.is_array() && row.size() == columns && std::ranges::all_of(row, is_record_amount);
+    const auto is_number = [](const Json& value) { return value.is_number(); };  // a workspace may be below 0
+    return row.is_array() && row.size() == columns && is_record_amount(row[0]) && std::ranges::all_of(row, is_number);
   });
 }
 

@@ -83,6 +83,8 @@ def main(arguments):
     errors = []
     if "--shipped" in arguments:
         for file in sorted(os.listdir(os.path.join(HERE, "data"))):
+            if not file.endswith(".json"):
+                continue
             path = os.path.join(HERE, "data", file)
             with open(path, encoding="utf-8") as opened:
                 trace = json.load(opened)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strategies/common/chain_pass.h"
 #include "strategies/common/fullest_moment.h"
 #include "strategies/common/op_sequence.h"
 
@@ -116,11 +117,13 @@ void add_greedy_recompute(PlanPool& pool, const OpModel& model) {
 std::vector<TapeOutcome> greedy_recompute_tapes(const PartTask& task, const Options&,
                                                 std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return plans(task).outcomes(budgets, "nothing more can be evicted");
+  return or_plain_training(task, budgets, plans(task).outcomes(budgets, "nothing more can be evicted"));
 }
 
 std::vector<Bytes> greedy_recompute_candidates(const PartTask& task, const Options&) {
-  return plans(task).peaks();
+  std::vector<Bytes> budgets = plans(task).peaks();
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

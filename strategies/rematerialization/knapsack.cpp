@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/rematerialization/knapsack_solver.h"
 #include "strategies/rematerialization/min_cut.h"
@@ -77,7 +78,8 @@ std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& opt
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   const Plans made = plans(task, options);
-  std::vector<TapeOutcome> outcomes = made.pool.outcomes(budgets, "no knapsack leaves less to save");
+  std::vector<TapeOutcome> outcomes =
+      or_plain_training(task, budgets, made.pool.outcomes(budgets, "no knapsack leaves less to save"));
   if (made.stopped.empty()) return outcomes;
   for (TapeOutcome& outcome : outcomes) {
     if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
@@ -92,7 +94,9 @@ std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& opt
 }
 
 std::vector<Bytes> knapsack_candidates(const PartTask& task, const Options& options) {
-  return plans(task, options).pool.peaks();
+  std::vector<Bytes> budgets = plans(task, options).pool.peaks();
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
 
 namespace plimsoll {
@@ -51,11 +52,13 @@ Banned banned_with_compute(const PartTask& task, const OpModel& model) {
 std::vector<TapeOutcome> min_cut_tapes(const PartTask& task, const Options& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return plans(task, options).outcomes(budgets, "the cut saves more");
+  return or_plain_training(task, budgets, plans(task, options).outcomes(budgets, "the cut saves more"));
 }
 
 std::vector<Bytes> min_cut_candidates(const PartTask& task, const Options& options) {
-  return plans(task, options).peaks();
+  std::vector<Bytes> budgets = plans(task, options).peaks();
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "strategies/common/best_of_sequences.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/rematerialization/greedy_recompute.h"
 #include "strategies/rematerialization/rockmate_blocks.h"
@@ -75,13 +76,18 @@ PlanPool graph_plans(const PartTask& task, const Options& options) {
 
 std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  if (task.problem.chain) return best_of_sequences(task, family(task, options), budgets);
+  if (task.problem.chain) {
+    return or_plain_training(task, budgets, best_of_sequences(task, family(task, options), budgets));
+  }
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   return graph_plans(task, options).outcomes(budgets, "no combination of the blocks' options fits");
 }
 
 std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& options) {
-  return task.problem.chain ? budgets_of_sequences(task, family(task, options)) : graph_plans(task, options).peaks();
+  if (!task.problem.chain) return graph_plans(task, options).peaks();
+  std::vector<Bytes> budgets = budgets_of_sequences(task, family(task, options));
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
 }
 
 }  // namespace plimsoll

@@ -222,7 +222,6 @@ TEST_CASE("malformed schedules are broken promises", "[engine]") {
   fails([](Schedule& s) { s.steps[0].work.seconds = {-1}; });
   fails([](Schedule& s) { s.steps[0].work.seconds = {0.0 / 0.0}; });
   fails([](Schedule& s) { s.steps[0].work.route = {0}; });
-  fails([](Schedule& s) { s.steps[0].workspace = {-1}; });
   fails([](Schedule& s) { s.steps[0].allocates = {0, 1}; });
   fails([](Schedule& s) { s.resident = {BufferId{0}}; });
   fails([](Schedule& s) {

@@ -2,6 +2,7 @@
 
 #include "experiments/report.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <sstream>
@@ -113,14 +114,22 @@ TEST_CASE("a report draws the same figures every time", "[report]") {
     return;
   }
   const TemporaryFolder folder;
-  const SweepContents made = contents();
+  SweepContents made = contents();
+  made.cases.at(0).budgets = {Bytes{19}, Bytes{20}, Bytes{22}};
   Json manifest{{"format", "plimsoll.sweep.v1"}, {"identity", made.identity}, {"cases", Json::array()}};
   manifest["cases"].push_back({{"case", 0}});
   manifest["cases"][0].update(to_json(made.cases.at(0)));
   write_json_file(folder.path / "manifest.json", manifest);
   std::string lines;
-  for (const auto& [point, text] : made.records) {
+  constexpr std::array points{0, 2, 4, 5, 8};  // of three strategies at three budgets
+  for (const auto& [place, text] : made.records) {
     Json record = Json::parse(text);
+    record.update({{"point", points.at(place)},
+                   {"trace", "t"},
+                   {"platform", "p"},
+                   {"micro_batches", 1},
+                   {"times_rescaled", false},
+                   {"optimizer", "none"}});
     if (record["feasible"]) {
       record["timeline"] = {
           {"lanes", {{{"name", "compute"}, {"spans", {{0.0, 3.0, "forward"}, {3.0, 7.0, "backward"}}}}}},
