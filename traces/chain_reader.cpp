@@ -60,18 +60,18 @@ const Field<ParameterDraft, JsonCursor> parameter_fields[] = {
     {"dtype", optional, [](ParameterDraft& d, JsonCursor c) { d.parameter.dtype = c.string(); }},
 };
 
-struct TensorDraft {
+struct ChainTensorDraft {
   BoundaryTensor tensor;
   std::size_t position = 0;
 };
 
-const Field<TensorDraft, JsonCursor> tensor_fields[] = {
-    {"id", optional, [](TensorDraft& d, JsonCursor c) { check_id(c, d.position); }},
-    {"name", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
-    {"bytes", required, [](TensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
-    {"gradient_bytes", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.gradient = c.bytes(); }},
-    {"shape", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
-    {"dtype", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
+const Field<ChainTensorDraft, JsonCursor> tensor_fields[] = {
+    {"id", optional, [](ChainTensorDraft& d, JsonCursor c) { check_id(c, d.position); }},
+    {"name", optional, [](ChainTensorDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
+    {"bytes", required, [](ChainTensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
+    {"gradient_bytes", optional, [](ChainTensorDraft& d, JsonCursor c) { d.tensor.gradient = c.bytes(); }},
+    {"shape", optional, [](ChainTensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
+    {"dtype", optional, [](ChainTensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
 };
 
 const Field<SharedParameter, JsonCursor> shared_fields[] = {
@@ -103,9 +103,9 @@ void read_parameters(ChainDraft& draft, JsonCursor cursor) {
   });
 }
 
-void read_tensors(ChainDraft& draft, JsonCursor cursor) {
+void read_chain_tensors(ChainDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) {
-    TensorDraft tensor{{"tensor" + std::to_string(draft.chain.tensors.size()), {}}, draft.chain.tensors.size()};
+    ChainTensorDraft tensor{{"tensor" + std::to_string(draft.chain.tensors.size()), {}}, draft.chain.tensors.size()};
     read_fields(element, tensor_fields, tensor);
     draft.chain.tensors.push_back(std::move(tensor.tensor));
   });
@@ -126,7 +126,7 @@ const Field<ChainDraft, JsonCursor> chain_fields[] = {
     {"name", required, [](ChainDraft& d, JsonCursor c) { d.chain.name = c.string(); }},
     {"source", optional, [](ChainDraft& d, JsonCursor c) { d.chain.source = read_source(c); }},
     {"input_bytes", required, [](ChainDraft& d, JsonCursor c) { d.chain.input = c.bytes(); }},
-    {"tensors", optional, read_tensors},
+    {"tensors", optional, read_chain_tensors},
     {"boundaries", optional, read_boundaries},
     {"parameters", optional, read_parameters},
     {"shared", optional, read_shared},

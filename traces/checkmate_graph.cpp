@@ -21,7 +21,7 @@ struct Node {
   bool backward = false;
 };
 
-struct Draft {
+struct CheckmateDraft {
   std::string name;
   std::vector<Node> nodes;
   std::vector<std::vector<std::uint32_t>> edges;
@@ -44,31 +44,31 @@ const Field<Node, JsonCursor> node_fields[] = {
     {"backward", required, [](Node& n, JsonCursor c) { n.backward = c.boolean(); }},
 };
 
-void read_nodes(Draft& draft, JsonCursor cursor) {
+void read_nodes(CheckmateDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) { read_fields(element, node_fields, draft.nodes.emplace_back()); });
 }
 
-void read_edges(Draft& draft, JsonCursor cursor) {
+void read_edges(CheckmateDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) { draft.edges.push_back(read_indices(element)); });
 }
 
 template <class Fact>
-void keep_note(Draft& draft, const char* key, Fact fact) {
+void keep_note(CheckmateDraft& draft, const char* key, Fact fact) {
   draft.notes.emplace_back(key, fmt::format("{}", fact));
 }
 
-const Field<Draft, JsonCursor> graph_fields[] = {
-    {"name", required, [](Draft& d, JsonCursor c) { d.name = c.string(); }},
+const Field<CheckmateDraft, JsonCursor> graph_fields[] = {
+    {"name", required, [](CheckmateDraft& d, JsonCursor c) { d.name = c.string(); }},
     {"nodes", required, read_nodes},
     {"edges", required, read_edges},
     {"peak_without_recomputation_bytes", optional,
-     [](Draft& d, JsonCursor c) { keep_note(d, "peak_without_recomputation_bytes", c.integer()); }},
+     [](CheckmateDraft& d, JsonCursor c) { keep_note(d, "peak_without_recomputation_bytes", c.integer()); }},
     {"largest_working_set_bytes", optional,
-     [](Draft& d, JsonCursor c) { keep_note(d, "largest_working_set_bytes", c.integer()); }},
-    {"total_cost", optional, [](Draft& d, JsonCursor c) { keep_note(d, "total_cost", c.number()); }},
+     [](CheckmateDraft& d, JsonCursor c) { keep_note(d, "largest_working_set_bytes", c.integer()); }},
+    {"total_cost", optional, [](CheckmateDraft& d, JsonCursor c) { keep_note(d, "total_cost", c.number()); }},
 };
 
-Graph graph_of(JsonDocument& document, Draft& draft) {
+Graph graph_of(JsonDocument& document, CheckmateDraft& draft) {
   Graph graph;
   graph.name = draft.name;
   graph.source.notes.emplace_back("imported_from", "a graph of nodes with costs: a cost of 1 became 1 us");
@@ -118,7 +118,7 @@ Graph graph_of(JsonDocument& document, Draft& draft) {
 
 Graph parse_checkmate_graph(std::string text, std::string file_name) {
   JsonDocument document(std::move(text), std::move(file_name));
-  Draft draft;
+  CheckmateDraft draft;
   document.read([&](JsonCursor root) { read_fields(root, graph_fields, draft); });
   Graph graph = graph_of(document, draft);
   document.throw_if_any();

@@ -13,27 +13,27 @@ namespace {
 
 using enum Need;
 
-struct Draft {
+struct GraphDraft {
   Graph graph;
   std::vector<std::optional<std::uint32_t>> storages;  ///< as the file numbers them; unset: the tensor's own
   bool has_ops = false;
 };
 
-struct TensorDraft {
+struct GraphTensorDraft {
   Tensor tensor;
   std::optional<std::uint32_t> storage;
   std::size_t position = 0;
 };
 
-const Field<TensorDraft, JsonCursor> tensor_fields[] = {
-    {"id", optional, [](TensorDraft& d, JsonCursor c) { check_id(c, d.position); }},
-    {"name", required, [](TensorDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
-    {"kind", required, [](TensorDraft& d, JsonCursor c) { d.tensor.kind = one_of<TensorKind>(c); }},
-    {"bytes", required, [](TensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
-    {"shape", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
-    {"dtype", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
-    {"gradient_of", optional, [](TensorDraft& d, JsonCursor c) { d.tensor.gradient_of = TensorId{c.index()}; }},
-    {"storage", optional, [](TensorDraft& d, JsonCursor c) { d.storage = c.index(); }},
+const Field<GraphTensorDraft, JsonCursor> graph_tensor_fields[] = {
+    {"id", optional, [](GraphTensorDraft& d, JsonCursor c) { check_id(c, d.position); }},
+    {"name", required, [](GraphTensorDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
+    {"kind", required, [](GraphTensorDraft& d, JsonCursor c) { d.tensor.kind = one_of<TensorKind>(c); }},
+    {"bytes", required, [](GraphTensorDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
+    {"shape", optional, [](GraphTensorDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
+    {"dtype", optional, [](GraphTensorDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
+    {"gradient_of", optional, [](GraphTensorDraft& d, JsonCursor c) { d.tensor.gradient_of = TensorId{c.index()}; }},
+    {"storage", optional, [](GraphTensorDraft& d, JsonCursor c) { d.storage = c.index(); }},
 };
 
 struct OpDraft {
@@ -85,16 +85,16 @@ const Field<OpDraft, JsonCursor> op_fields[] = {
     {"recomputable", optional, [](OpDraft& d, JsonCursor c) { d.op.recomputable = c.boolean(); }},
 };
 
-void read_tensors(Draft& draft, JsonCursor cursor) {
+void read_graph_tensors(GraphDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) {
-    TensorDraft tensor{{}, {}, draft.graph.tensors.size()};
-    read_fields(element, tensor_fields, tensor);
+    GraphTensorDraft tensor{{}, {}, draft.graph.tensors.size()};
+    read_fields(element, graph_tensor_fields, tensor);
     draft.graph.tensors.push_back(std::move(tensor.tensor));
     draft.storages.push_back(tensor.storage);
   });
 }
 
-void read_ops(Draft& draft, JsonCursor cursor) {
+void read_ops(GraphDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor element) {
     OpDraft op{{}, draft.graph.ops.size()};
     read_fields(element, op_fields, op);
@@ -102,25 +102,25 @@ void read_ops(Draft& draft, JsonCursor cursor) {
   });
 }
 
-void read_colocate(Draft& draft, JsonCursor cursor) {
+void read_colocate(GraphDraft& draft, JsonCursor cursor) {
   cursor.array([&](JsonCursor group) {
     std::vector<OpId>& ops = draft.graph.colocate.emplace_back();
     group.array([&](JsonCursor element) { ops.push_back({element.index()}); });
   });
 }
 
-const Field<Draft, JsonCursor> graph_fields[] = {
-    {"format", required, [](Draft&, JsonCursor) {}},
-    {"kind", required, [](Draft&, JsonCursor) {}},
-    {"name", required, [](Draft& d, JsonCursor c) { d.graph.name = c.string(); }},
-    {"source", optional, [](Draft& d, JsonCursor c) { d.graph.source = read_source(c); }},
-    {"tensors", required, read_tensors},
+const Field<GraphDraft, JsonCursor> own_graph_fields[] = {
+    {"format", required, [](GraphDraft&, JsonCursor) {}},
+    {"kind", required, [](GraphDraft&, JsonCursor) {}},
+    {"name", required, [](GraphDraft& d, JsonCursor c) { d.graph.name = c.string(); }},
+    {"source", optional, [](GraphDraft& d, JsonCursor c) { d.graph.source = read_source(c); }},
+    {"tensors", required, read_graph_tensors},
     {"ops", required, read_ops},
     {"colocate", optional, read_colocate},
 };
 
 /// Storages numbered 0, 1, ... without holes: as the file does where it does so for all, else in order of appearance.
-void number_storages(Draft& draft) {
+void number_storages(GraphDraft& draft) {
   Graph& graph = draft.graph;
   std::vector<bool> used(graph.tensors.size(), false);
   bool dense = true;
@@ -150,8 +150,8 @@ void number_storages(Draft& draft) {
 }  // namespace
 
 Graph read_graph(JsonDocument& document) {
-  Draft draft;
-  document.read([&](JsonCursor root) { read_fields(root, graph_fields, draft); });
+  GraphDraft draft;
+  document.read([&](JsonCursor root) { read_fields(root, own_graph_fields, draft); });
   number_storages(draft);
   check_graph(document, draft.graph);
   document.throw_if_any();

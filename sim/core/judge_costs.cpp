@@ -9,10 +9,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr double rounding = 1e-9;  // relative: the same sum, added in another order and written as text
+constexpr double cost_rounding = 1e-9;  // relative: the same sum, added in another order and written as text
 
 bool same(Seconds stated, std::optional<double> seconds) {
-  return seconds && std::abs(stated.value - *seconds) <= rounding * std::abs(*seconds);
+  return seconds && std::abs(stated.value - *seconds) <= cost_rounding * std::abs(*seconds);
 }
 
 /// An op, or another implementation of it, without what it is called.

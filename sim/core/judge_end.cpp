@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
+using FinalRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
 
-bool cover(Ranges ranges, std::int64_t bytes) {
+bool cover(FinalRanges ranges, std::int64_t bytes) {
   std::ranges::sort(ranges);
   std::int64_t covered = 0;
   for (const auto& [from, to] : ranges) {
@@ -39,7 +39,7 @@ void Judge::judge_completeness() {
 }
 
 void Judge::judge_final_gradients() {
-  std::map<std::pair<TensorId, std::uint32_t>, Ranges> complete_ranges;  // by gradient and replica
+  std::map<std::pair<TensorId, std::uint32_t>, FinalRanges> complete_ranges;  // by gradient and replica
   for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
     const Buffer& buffer = schedule_.buffers[b];
     if (makers_[buffer.tensor.index].empty() || buffer.packed || held_[b].life != Life::live) continue;

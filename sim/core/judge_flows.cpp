@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double rounding = 1e-9;
+constexpr double flow_rounding = 1e-9;
 
 }  // namespace
 
@@ -130,7 +130,7 @@ std::optional<std::string> Exchange::next_in_ring(const Finished& finished) {
   const auto k = static_cast<std::size_t>(std::ranges::lower_bound(sent, judged_) - sent.begin());
   const Step& step = schedule_[flow.step];
   const auto takes_rounds = [&](double rounds) {
-    return step.measured || step.work.seconds.value >= (rounds - 1) * flow.latency.value * (1 - rounding);
+    return step.measured || step.work.seconds.value >= (rounds - 1) * flow.latency.value * (1 - flow_rounding);
   };
   const bool stands_for_all = sent.size() == 1 || (flow.latency > Seconds{0} && takes_rounds(rounds_));
   carries_all_ = stands_for_all;

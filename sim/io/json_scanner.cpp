@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-bool is_digit(char c) {
+bool is_json_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
@@ -155,7 +155,7 @@ unsigned JsonScanner::take_hexadecimal() {
   for (int i = 0; i < 4; ++i, ++next_) {
     const char c = *next_;
     unsigned digit = 16;
-    if (is_digit(c)) digit = static_cast<unsigned>(c - '0');
+    if (is_json_digit(c)) digit = static_cast<unsigned>(c - '0');
     if (c >= 'a' && c <= 'f') digit = static_cast<unsigned>(c - 'a') + 10;
     if (c >= 'A' && c <= 'F') digit = static_cast<unsigned>(c - 'A') + 10;
     if (digit == 16) invalid(next_, "a bad escape in a string");
@@ -165,14 +165,14 @@ unsigned JsonScanner::take_hexadecimal() {
 }
 
 void JsonScanner::take_digits() {
-  if (!is_digit(*next_)) invalid(next_, "expected a digit");
-  while (is_digit(*next_)) ++next_;
+  if (!is_json_digit(*next_)) invalid(next_, "expected a digit");
+  while (is_json_digit(*next_)) ++next_;
 }
 
 std::string_view JsonScanner::take_number() {
   const char* const start = next_;
   if (*next_ == '-') ++next_;
-  if (*next_ == '0' && is_digit(next_[1])) invalid(start, "a number must not begin with 0");
+  if (*next_ == '0' && is_json_digit(next_[1])) invalid(start, "a number must not begin with 0");
   take_digits();
   if (*next_ == '.') {
     ++next_;
@@ -224,7 +224,7 @@ const char* JsonScanner::find(const char* container, std::string_view part) {
 void JsonScanner::skip_value(int depth) {
   if (peek() == '"') {
     take_string();
-  } else if (peek() == '-' || is_digit(peek())) {
+  } else if (peek() == '-' || is_json_digit(peek())) {
     take_number();
   } else if (peek() == 't' || peek() == 'f' || peek() == 'n') {
     take_literal(peek() == 't' ? "true" : peek() == 'f' ? "false" : "null");

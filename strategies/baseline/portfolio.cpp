@@ -16,10 +16,10 @@ namespace {
 
 using Budgets = std::span<const std::optional<Bytes>>;
 
-constexpr std::int64_t rungs = 4;              // fixed budgets whose best plans are improved
+constexpr std::int64_t portfolio_rungs = 4;    // fixed budgets whose best plans are improved
 constexpr std::int64_t trials_at_effort = 40;  // simulations a rung
 constexpr std::int64_t front_points = 32;
-constexpr double rounding = 1e-12;
+constexpr double portfolio_rounding = 1e-12;
 
 bool host_is_there(const PartTask& task) {
   return host_memory(task.problem.platform, task.partition.parts[task.part.index].device).has_value();
@@ -37,8 +37,9 @@ std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
   const TapeOutcome plain = store_all_tapes(task, Options({}, {}), std::span(&unlimited, 1), nullptr).front();
   const Bytes least = bounds_of(task).memory, most = std::get<PlannedTape>(plain).peak;
   std::vector<std::optional<Bytes>> budgets;
-  for (std::uint32_t k = 0; k < rungs && least < most; ++k) {
-    budgets.emplace_back(most - range_of(most - least, {k, rungs}).offset - range_of(most - least, {k, rungs}).length);
+  for (std::uint32_t k = 0; k < portfolio_rungs && least < most; ++k) {
+    budgets.emplace_back(most - range_of(most - least, {k, portfolio_rungs}).offset -
+                         range_of(most - least, {k, portfolio_rungs}).length);
   }
   return budgets;
 }
@@ -79,7 +80,7 @@ class Portfolio {
   };
 
   /// Nobody can be faster.
-  bool is_settled(const Row& row) const { return row.best && row.best->makespan <= (1 + rounding) * bound_; }
+  bool is_settled(const Row& row) const { return row.best && row.best->makespan <= (1 + portfolio_rounding) * bound_; }
 
   void ask(const Member& member) {
     std::vector<std::size_t> open;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t any_size = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t any_member_size = std::numeric_limits<std::size_t>::max();
 
 /// Those that are not listed answer at any size that they accept.
 struct SizeLimit {
@@ -56,7 +56,7 @@ std::string limits_of(const StrategyInfo& strategy, std::int64_t effort) {
 
 std::size_t limit_of(const StrategyInfo& strategy, bool chain, std::int64_t effort) {
   const auto* const found = std::ranges::find(size_limits, strategy.name, &SizeLimit::strategy);
-  if (found == size_limits.end()) return any_size;
+  if (found == size_limits.end()) return any_member_size;
   return (chain ? found->stages : found->ops) * static_cast<std::size_t>(effort);
 }
 

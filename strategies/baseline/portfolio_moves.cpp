@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-class Search {
+class MoveSearch {
  public:
-  Search(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials)
+  MoveSearch(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials)
       : task_(task), graph_(task.problem.graph), best_(std::move(start)), budget_(budget), trials_(trials) {
     std::vector<std::uint32_t> tensors(graph_.storages, 0);
     for (const Tensor& tensor : graph_.tensors) ++tensors[tensor.storage.index];
@@ -225,7 +225,7 @@ class Search {
 }  // namespace
 
 PlannedTape improved(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials) {
-  return Search(task, std::move(start), budget, trials).run();
+  return MoveSearch(task, std::move(start), budget, trials).run();
 }
 
 }  // namespace plimsoll

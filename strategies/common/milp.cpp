@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-using End = MilpResult::End;
+using SearchEnd = MilpResult::End;
 
 const Coin& coin() {
   static const Coin& library = late_library<Coin>("coin");
@@ -21,16 +21,16 @@ const Coin& coin() {
 
 }  // namespace
 
-std::string why_stopped(End end, const MilpLimits& limits) {
+std::string why_stopped(SearchEnd end, const MilpLimits& limits) {
   switch (end) {
-    case End::optimal:
-    case End::infeasible:
+    case SearchEnd::optimal:
+    case SearchEnd::infeasible:
       return {};
-    case End::out_of_time:
+    case SearchEnd::out_of_time:
       return fmt::format("the integer program stopped after {} s (time_limit)", limits.seconds);
-    case End::out_of_nodes:
+    case SearchEnd::out_of_nodes:
       return fmt::format("the integer program stopped after {} nodes (nodes)", limits.nodes);
-    case End::out_of_memory:
+    case SearchEnd::out_of_memory:
       return fmt::format("the integer program stopped at {} MB of memory", limits.memory.count / 1'000'000);
   }
   EXPECTS(false && "every end is named");
@@ -51,11 +51,11 @@ MilpResult solve_milp(const LinearProgram& program, std::span<const double> star
   });
   if (process.end != ProcessResult::End::finished) {
     const bool late = process.end == ProcessResult::End::out_of_time;
-    return {late ? End::out_of_time : End::out_of_memory, {}, 0, -unbounded};
+    return {late ? SearchEnd::out_of_time : SearchEnd::out_of_memory, {}, 0, -unbounded};
   }
   EXPECTS(process.messages.size() == 2 && process.messages[0].size() == 3);
   const std::vector<double>& head = process.messages[0];
-  return {static_cast<End>(static_cast<int>(head[0])), process.messages[1], head[1], head[2]};
+  return {static_cast<SearchEnd>(static_cast<int>(head[0])), process.messages[1], head[1], head[2]};
 }
 
 Relaxation::Relaxation(const LinearProgram& program, double seconds) : simplex_(coin().simplex(program, seconds)) {}

@@ -5,9 +5,9 @@
 namespace plimsoll {
 namespace {
 
-class Walk {
+class OrderWalk {
  public:
-  Walk(const OpModel& model, const Evicted& evicted, const Evicted& forgotten)
+  OrderWalk(const OpModel& model, const Evicted& evicted, const Evicted& forgotten)
       : model_(model), forgotten_(forgotten), there_(model.values.size(), false), evict_after_(model.ops.size()) {
     const std::size_t turn = last_forward(model);
     for (std::uint32_t v = 0; v < model.values.size(); ++v) {
@@ -105,7 +105,7 @@ bool can_evict(const OpModel& model, std::uint32_t value) {
 }
 
 std::optional<OpSequence> recompute_order(const OpModel& model, const Evicted& evicted, const Evicted& forgotten) {
-  return Walk(model, evicted, forgotten).run();
+  return OrderWalk(model, evicted, forgotten).run();
 }
 
 }  // namespace plimsoll

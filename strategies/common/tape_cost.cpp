@@ -8,9 +8,9 @@
 namespace plimsoll {
 namespace {
 
-class Walk {
+class TapeWalk {
  public:
-  Walk(const Problem& problem, const Part& part)
+  TapeWalk(const Problem& problem, const Part& part)
       : problem_(problem), graph_(problem.graph), part_(part), alive_(graph_.storages, false) {
     if (holds_first_op(part)) {
       for (const TensorId t : unread_parameters(graph_)) make(t);
@@ -126,7 +126,7 @@ class Walk {
 }  // namespace
 
 TapeCost tape_cost(const Problem& problem, const Part& part, const Tape& tape) {
-  Walk walk(problem, part);
+  TapeWalk walk(problem, part);
   walk.run(tape);
   const Seconds once = walk.time();
   if (problem.micro_batches > 1) walk.run(tape);

@@ -187,7 +187,7 @@ std::vector<OffloadModel> with_assumed_rates(const OffloadModel& model) {
   return models;
 }
 
-TapePool plans(const PartTask& task, const Options& options, const Tape* before, const OffloadModel& model) {
+TapePool capuchin_plans(const PartTask& task, const Options& options, const Tape* before, const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
   const std::vector<Seconds> starts = measured_starts(task, model);
@@ -209,14 +209,14 @@ std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const Options& opt
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  return plans(task, options, before, std::get<OffloadModel>(model))
+  return capuchin_plans(task, options, before, std::get<OffloadModel>(model))
       .outcomes(budgets, "no more than this can be offloaded or recomputed");
 }
 
 std::vector<Bytes> capuchin_candidates(const PartTask& task, const Options& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
+  return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
 }
 
 }  // namespace plimsoll

@@ -32,7 +32,7 @@ std::vector<UpdateGroup> interleaved(const std::vector<std::vector<OpId>>& group
   return placed;
 }
 
-TapePool pool_of(const PartTask& task, const Options& options, const Tape* before) {
+TapePool strided_pool(const PartTask& task, const Options& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, deep_optimizer_states_strategy.name, false);
   const bool each = options.text("subgroup") == "auto";
   const Bytes size = each ? Bytes{0} : parse_bytes(options.text("subgroup")).value;
@@ -66,11 +66,11 @@ bool is_auto_or_stride(std::string_view text) {
 std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const Options& options,
                                                      std::span<const std::optional<Bytes>> budgets,
                                                      const Tape* before) {
-  return pool_of(task, options, before).outcomes(budgets, "no stride of updates on the device needs so little");
+  return strided_pool(task, options, before).outcomes(budgets, "no stride of updates on the device needs so little");
 }
 
 std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const Options& options) {
-  return pool_of(task, options, nullptr).peaks();
+  return strided_pool(task, options, nullptr).peaks();
 }
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ std::vector<std::uint32_t> leads(const Options& options, std::size_t positions) 
   return list;
 }
 
-TapePool pool_of(const PartTask& task, const Options& options, const Tape* before) {
+TapePool layering_pool(const PartTask& task, const Options& options, const Tape* before) {
   const bool from_disk = options.text("from") == "disk";
   const Tape tape = tape_to_update(task, before, demand_layering_strategy.name, from_disk);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), from_disk ? UpdateSite::disk : UpdateSite::host};
@@ -43,11 +43,11 @@ TapePool pool_of(const PartTask& task, const Options& options, const Tape* befor
 
 std::vector<TapeOutcome> demand_layering_tapes(const PartTask& task, const Options& options,
                                                std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return pool_of(task, options, before).outcomes(budgets, "not even one layer's parameters at a time fit");
+  return layering_pool(task, options, before).outcomes(budgets, "not even one layer's parameters at a time fit");
 }
 
 std::vector<Bytes> demand_layering_candidates(const PartTask& task, const Options& options) {
-  return pool_of(task, options, nullptr).peaks();
+  return layering_pool(task, options, nullptr).peaks();
 }
 
 }  // namespace plimsoll

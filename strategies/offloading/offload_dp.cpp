@@ -30,7 +30,7 @@ std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& mo
   return stages;
 }
 
-TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+TapePool offload_dp_plans(const PartTask& task, const Options& options, const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
@@ -56,11 +56,11 @@ TapePool plans(const PartTask& task, const Options& options, const OffloadModel&
 
 std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const Options& options,
                                           std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return best_plans(task, options, budgets, before, plans);
+  return best_plans(task, options, budgets, before, offload_dp_plans);
 }
 
 std::vector<Bytes> offload_dp_candidates(const PartTask& task, const Options& options) {
-  return peaks_of_plans(task, options, plans);
+  return peaks_of_plans(task, options, offload_dp_plans);
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-TapePool plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+TapePool offload_fractional_plans(const PartTask& task, const Options& options, const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
@@ -29,11 +29,11 @@ TapePool plans(const PartTask& task, const Options& options, const OffloadModel&
 
 std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Options& options,
                                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return best_plans(task, options, budgets, before, plans);
+  return best_plans(task, options, budgets, before, offload_fractional_plans);
 }
 
 std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const Options& options) {
-  return peaks_of_plans(task, options, plans);
+  return peaks_of_plans(task, options, offload_fractional_plans);
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,7 @@ std::optional<Placement> best_placement(const OffloadModel& model, std::span<con
 }
 
 /// A placement at a level of memory, and what it takes at least.
-struct Candidate {
+struct PlacedLevel {
   Bytes level;
   Placement placement;
   std::optional<PlannedTape> plan = {};  ///< once simulated; nothing where the host has too little memory
@@ -37,9 +37,9 @@ struct Candidate {
 /// Chunks leave room sooner; whole values are fewer copies, each with its latency. Levels are the same for every
 /// budget, so that more memory is never slower; for a budget those up to it are tried in the order of the time that
 /// they take if nobody shares the links, as long as that may be the fastest.
-class Planner {
+class OffloadPlanner {
  public:
-  Planner(const PartTask& task, const OffloadModel& model, const Options& options, std::optional<Bytes> most)
+  OffloadPlanner(const PartTask& task, const OffloadModel& model, const Options& options, std::optional<Bytes> most)
       : task_(task), model_(model) {
     const Bytes full = model.memory.empty() ? Bytes{0} : *std::ranges::max_element(model.memory);
     candidates_.push_back({full, {}});
@@ -48,12 +48,12 @@ class Planner {
     const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
     add(1, options.text("levels"), most);
     if (chunks > 1) add(chunks, options.text("levels"), most);
-    std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.placement.makespan; });
+    std::ranges::stable_sort(candidates_, {}, [](const PlacedLevel& c) { return c.placement.makespan; });
   }
 
   TapeOutcome within(std::optional<Bytes> budget) {
     const PlannedTape* best = nullptr;
-    for (Candidate& candidate : candidates_) {
+    for (PlacedLevel& candidate : candidates_) {
       if (budget && candidate.level > *budget) continue;
       if (best != nullptr && best->makespan <= takes_at_least(candidate)) break;
       const std::optional<PlannedTape>& plan = simulated(candidate);
@@ -65,7 +65,7 @@ class Planner {
 
   std::vector<Bytes> levels() const {
     std::vector<Bytes> levels;
-    for (const Candidate& candidate : candidates_) levels.push_back(candidate.level);
+    for (const PlacedLevel& candidate : candidates_) levels.push_back(candidate.level);
     std::ranges::sort(levels);
     return levels;
   }
@@ -87,12 +87,12 @@ class Planner {
   }
 
   /// Of an iteration; several micro-batches may overlap at their ends.
-  Seconds takes_at_least(const Candidate& candidate) const {
+  Seconds takes_at_least(const PlacedLevel& candidate) const {
     if (task_.problem.micro_batches > 1) return Seconds{0};
     return (1 - 1e-12) * (candidate.placement.makespan + updates(task_));
   }
 
-  const std::optional<PlannedTape>& simulated(Candidate& candidate) {
+  const std::optional<PlannedTape>& simulated(PlacedLevel& candidate) {
     if (!candidate.simulated) candidate.plan = planned_moves(task_, model_, candidate.placement.moves);
     candidate.simulated = true;
     return candidate.plan;
@@ -101,7 +101,7 @@ class Planner {
   /// The least level at which there is a plan.
   std::optional<Bytes> smallest() {
     std::optional<Bytes> least;
-    for (Candidate& candidate : candidates_) {
+    for (PlacedLevel& candidate : candidates_) {
       if ((!least || candidate.level < *least) && simulated(candidate)) least = candidate.level;
     }
     return least;
@@ -110,7 +110,7 @@ class Planner {
   const PartTask& task_;
   const OffloadModel& model_;
   Bytes least_;
-  std::vector<Candidate> candidates_;  // the fastest first, if nobody shares the links
+  std::vector<PlacedLevel> candidates_;  // the fastest first, if nobody shares the links
 };
 
 }  // namespace
@@ -125,7 +125,7 @@ std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Option
   for (const std::optional<Bytes>& budget : budgets) {
     if (most) most = budget ? std::optional(std::max(*most, *budget)) : std::nullopt;
   }
-  Planner planner(task, model, options, most);
+  OffloadPlanner planner(task, model, options, most);
   std::vector<TapeOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(planner.within(budget));
   return with_fluid_gaps(task, model, budgets, std::move(outcomes));
@@ -134,7 +134,7 @@ std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Option
 std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const Options& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return Planner(task, std::get<OffloadModel>(model), options, std::nullopt).levels();
+  return OffloadPlanner(task, std::get<OffloadModel>(model), options, std::nullopt).levels();
 }
 
 }  // namespace plimsoll

@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-class ModelBuilder {
+class OffloadModelBuilder {
  public:
-  ModelBuilder(const PartTask& task, const Tape& tape)
+  OffloadModelBuilder(const PartTask& task, const Tape& tape)
       : problem_(task.problem),
         graph_(problem_.graph),
         device_(task.partition.parts[task.part.index].device),
@@ -153,13 +153,13 @@ class ModelBuilder {
 
 std::variant<OffloadModel, std::string> offload_model(const PartTask& task, const Tape* before) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) return "activations are offloaded on one device only";
-  if (before == nullptr) return ModelBuilder(task, planned_ops(task, store_all_ops(task)).tape).build();
+  if (before == nullptr) return OffloadModelBuilder(task, planned_ops(task, store_all_ops(task)).tape).build();
   for (const Action& action : before->actions) {
     if (action.kind != ActionKind::compute && action.kind != ActionKind::drop) {
       return "the pass before moves values itself";
     }
   }
-  return ModelBuilder(task, *before).build();
+  return OffloadModelBuilder(task, *before).build();
 }
 
 std::string no_host(const PartTask& task) {

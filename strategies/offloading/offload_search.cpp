@@ -13,8 +13,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t most_items = 20;
-constexpr Seconds never{std::numeric_limits<double>::infinity()};
-constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+constexpr Seconds never_copied{std::numeric_limits<double>::infinity()};
+constexpr std::uint32_t no_row = std::numeric_limits<std::uint32_t>::max();
 
 using Items = std::uint32_t;  // a set of items, one bit each
 
@@ -22,7 +22,7 @@ enum class Kind : std::uint8_t { start, compute, leave, come_back };
 
 /// Decisions up to one of them.
 struct Row {
-  std::uint32_t before = none;
+  std::uint32_t before = no_row;
   std::uint32_t position = 0;  ///< of the next compute
   Items sent = 0, asked = 0;
   Kind kind = Kind::start;
@@ -39,9 +39,9 @@ bool holds(Items items, std::size_t i) {
   return ((items >> i) & 1U) != 0;
 }
 
-class Search {
+class DateSearch {
  public:
-  Search(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget, Dates dates, Seconds limit)
+  DateSearch(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget, Dates dates, Seconds limit)
       : model_(model), budget_(budget), dates_(dates), limit_(limit), rest_(fluid_rests(model, budget)) {
     for (const OffloadItem& item : items) {
       EXPECTS(item.chunk.count == 1);
@@ -64,13 +64,13 @@ class Search {
       if (needless_[next.row]) continue;
       if (rows_[next.row].position == model_.positions()) return found(next.row);
       if (rows_.size() >= most_rows) {
-        OffloadSearch cut = best_ == none ? OffloadSearch{} : found(best_);
+        OffloadSearch cut = best_ == no_row ? OffloadSearch{} : found(best_);
         cut.bound = next.bound;
         cut.complete = false;
         return cut;
       }
       expand(next.row);
-      if (best_ != none && rows_[best_].computed <= (1 + 1e-12) * enough) return found(best_);
+      if (best_ != no_row && rows_[best_].computed <= (1 + 1e-12) * enough) return found(best_);
     }
     return {};
   }
@@ -163,11 +163,11 @@ class Search {
     Seconds start = std::max(next.clock, next.computed);
     for (std::size_t i = 0; i < items_.size(); ++i) {
       if (gap(i).until != p || !holds(next.sent, i)) continue;
-      if (!holds(next.asked, i)) return never;
+      if (!holds(next.asked, i)) return never_copied;
       start = std::max(start, next.date[i]);
     }
     const std::optional<Seconds> fits = fits_from(next, start, true, Bytes{0});
-    if (!fits) return never;
+    if (!fits) return never_copied;
     // A copy back that begins behind it can be asked for behind it.
     if (row.kind == Kind::come_back && row.in_begin >= *fits + model_.time[p]) return *fits;
     next.begin = *fits;
@@ -186,7 +186,7 @@ class Search {
     Seconds begin = std::max(next.clock, free_date(next, i));
     if (dates_ == Dates::known) begin = std::max(begin, next.in_free);
     const std::optional<Seconds> fits = fits_from(next, begin, false, items_[i].bytes);
-    if (!fits) return never;
+    if (!fits) return never_copied;
     // Of two asked back together the one that is needed first comes first.
     const bool together = row.kind == Kind::come_back && *fits == row.begin && dates_ == Dates::waited_for;
     if (together && gap(i).until < gap(row.item).until) return *fits;
@@ -262,7 +262,7 @@ class Search {
       }
     }
     std::sort(leaving.begin(), leaving.begin() + static_cast<std::ptrdiff_t>(count));
-    Seconds best = never, date = now;
+    Seconds best = never_copied, date = now;
     for (std::size_t k = 0; k <= count; ++k) {
       if (missing <= Bytes{0}) return std::min(best, date);
       if (missing <= unsent) best = std::min(best, std::max(date, row.out_free + missing / model_.out.bandwidth));
@@ -308,7 +308,7 @@ class Search {
 
   Tape tape(std::uint32_t last) const {
     std::vector<std::uint32_t> decided;
-    for (std::uint32_t r = last; r != none; r = rows_[r].before) decided.push_back(r);
+    for (std::uint32_t r = last; r != no_row; r = rows_[r].before) decided.push_back(r);
     std::vector<std::size_t> sent;
     for (const std::uint32_t r : decided) {
       if (rows_[r].kind == Kind::leave) sent.insert(sent.begin(), rows_[r].item);
@@ -360,7 +360,7 @@ class Search {
   std::array<std::optional<std::size_t>, most_items> earlier_ = {};  // by item
   std::vector<Row> rows_;
   std::vector<bool> needless_;                                          // by row
-  std::uint32_t best_ = none;                                           // the fastest row at the end
+  std::uint32_t best_ = no_row;                                         // the fastest row at the end
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> same_;  // rows by position, sent and asked
   std::priority_queue<Open> open_;
 };
@@ -369,7 +369,7 @@ class Search {
 
 OffloadSearch search_offloads(const OffloadModel& model, const std::vector<OffloadItem>& items, Bytes budget,
                               Dates dates, Seconds enough, Seconds limit, std::size_t most_rows) {
-  return Search(model, items, budget, dates, limit).run(enough, most_rows);
+  return DateSearch(model, items, budget, dates, limit).run(enough, most_rows);
 }
 
 }  // namespace plimsoll

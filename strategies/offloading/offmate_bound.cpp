@@ -15,7 +15,7 @@ constexpr std::size_t most_cells = 4000;  // groups x computes
 constexpr double seconds_for_one = 60;
 
 /// Parameters with the same uses, whose gradients are complete at the same position.
-struct Group {
+struct BoundGroup {
   double parameters = 0, states = 0, gradients = 0;  ///< bytes
   double on_device = 0, on_host = 0;                 ///< seconds that their updates take there
   bool trained = false;
@@ -91,7 +91,7 @@ struct OffmateBound::Program {
     computes.actions = model.computes;
     for (const OpId op : updates_by_gradient(problem, computes)) {
       std::vector<TensorId> parameters, gradients;
-      Group added{.trained = true};
+      BoundGroup added{.trained = true};
       for (const TensorId t : graph[op].inputs) {
         const auto bytes = static_cast<double>(graph[t].bytes.count);
         if (graph[t].kind == TensorKind::parameter) {
@@ -116,8 +116,8 @@ struct OffmateBound::Program {
     }
   }
 
-  void join(const Places& places, const Group& added) {
-    Group& group = groups[places];
+  void join(const Places& places, const BoundGroup& added) {
+    BoundGroup& group = groups[places];
     group.parameters += added.parameters;
     group.states += added.states;
     group.gradients += added.gradients;
@@ -158,7 +158,7 @@ struct OffmateBound::Program {
     memory.resize(model.positions());
   }
 
-  void add_group(const Places& places, const Group& group) {
+  void add_group(const Places& places, const BoundGroup& group) {
     const std::size_t resident = variable(1), updated = variable(1);  // r and d
     const double bytes = group.parameters / unit_bytes;
     for (std::size_t p = 0; p < model.positions(); ++p) {
@@ -209,7 +209,7 @@ struct OffmateBound::Program {
   }
 
   /// 1 - d of the gradient leaves and is updated on the host.
-  void add_departure(std::size_t updated, const Places& places, const Group& group) {
+  void add_departure(std::size_t updated, const Places& places, const BoundGroup& group) {
     const double bytes = group.gradients / unit_bytes;
     const bool counts = places.counts && problem.gradients == Gradients::fresh;
     LinearProgram::Terms left{{updated, 1}}, done{{updated, 1}};
@@ -273,7 +273,7 @@ struct OffmateBound::Program {
   const Graph& graph;
   OffloadModel model;
   bool overlaps_backward;
-  std::map<Places, Group> groups;
+  std::map<Places, BoundGroup> groups;
   std::size_t slots = 0;
   double unit_bytes = 1, unit_time = 0;
   LinearProgram program;

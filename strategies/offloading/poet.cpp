@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
+constexpr Bytes no_poet_limit{std::numeric_limits<std::int64_t>::max() / 4};
 constexpr int mixed_levels = 4;  // budgets of greedy_recompute whose tapes are offloaded from
 
 struct PricedTape {
@@ -23,9 +23,9 @@ struct PricedTape {
   double price;  // seconds, or joules
 };
 
-class Planner {
+class PoetPlanner {
  public:
-  Planner(const PartTask& task, const Options& options, const OffloadModel& plain)
+  PoetPlanner(const PartTask& task, const Options& options, const OffloadModel& plain)
       : task_(task),
         plain_(plain),
         model_(op_model(task)),
@@ -46,10 +46,10 @@ class Planner {
   std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) {
     find_known(budgets);
     std::vector<Asked> asked;
-    for (const std::optional<Bytes>& budget : budgets) asked.push_back(ask(budget.value_or(no_limit)));
+    for (const std::optional<Bytes>& budget : budgets) asked.push_back(ask(budget.value_or(no_poet_limit)));
     std::vector<TapeOutcome> outcomes;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      outcomes.push_back(cheapest_within(budgets[b].value_or(no_limit), asked[b]));
+      outcomes.push_back(cheapest_within(budgets[b].value_or(no_poet_limit), asked[b]));
     }
     return outcomes;
   }
@@ -199,7 +199,7 @@ std::vector<TapeOutcome> poet_tapes(const PartTask& task, const Options& options
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (const std::string* why = std::get_if<std::string>(&plain)) return refused(*why, budgets);
-  return Planner(task, options, std::get<OffloadModel>(plain)).outcomes(budgets);
+  return PoetPlanner(task, options, std::get<OffloadModel>(plain)).outcomes(budgets);
 }
 
 }  // namespace plimsoll

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
+constexpr Bytes no_pofo_limit{std::numeric_limits<std::int64_t>::max() / 4};
 constexpr std::size_t plans_tried = 4;  // of the program's best, at each level
 constexpr double slack = 1.05;          // copies in chunks and exact sizes may be faster than the program's times
 
@@ -31,9 +31,9 @@ double finite(BytesPerSecond bandwidth) {
   return std::min(bandwidth.value, 1e18);
 }
 
-class Planner {
+class PofoPlanner {
  public:
-  Planner(const PartTask& task, const Options& options, const OffloadModel& plain)
+  PofoPlanner(const PartTask& task, const Options& options, const OffloadModel& plain)
       : task_(task),
         plain_(plain),
         part_(chain_part(task.problem, task.partition.parts[task.part.index])),
@@ -88,7 +88,7 @@ class Planner {
       const auto* tape = std::get_if<PlannedTape>(&outcomes[b]);
       if (tape == nullptr) continue;
       const Seconds after = updates(task_);
-      const Bytes budget = std::min(budgets[b].value_or(no_limit), most_);
+      const Bytes budget = std::min(budgets[b].value_or(no_pofo_limit), most_);
       bounds[b] = pofo_bound(blocks, links_, budget, tape->makespan - after) + after;
     }
     return bounds;
@@ -153,7 +153,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options
   if (before != nullptr) return refused("pofo chooses recomputation and offloading together, itself", budgets);
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (const std::string* why = std::get_if<std::string>(&plain)) return refused(*why, budgets);
-  const Planner planner(task, options, std::get<OffloadModel>(plain));
+  const PofoPlanner planner(task, options, std::get<OffloadModel>(plain));
   std::vector<TapeOutcome> outcomes = planner.outcomes(budgets);
   const std::vector<std::optional<Seconds>> bounds = planner.bounds(budgets, outcomes);
   for (std::size_t b = 0; b < outcomes.size(); ++b) {
@@ -168,7 +168,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options
 std::vector<Bytes> pofo_candidates(const PartTask& task, const Options& options) {
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(plain)) return {};
-  return Planner(task, options, std::get<OffloadModel>(plain)).plans().peaks();
+  return PofoPlanner(task, options, std::get<OffloadModel>(plain)).plans().peaks();
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double infinite_block = std::numeric_limits<double>::infinity();
 constexpr double tolerance = 1e-9;  // of a slot
 
 double as_double(Bytes bytes) {
@@ -42,7 +42,7 @@ PofoBlocks::PofoBlocks(ChainModel model, double bytes_per_second, Bytes slot, st
     std::vector<double>& run = run_.emplace_back(1, 0.0);
     for (std::size_t k = i; k < n; ++k) {
       run.push_back(conditions_.recomputable(k) ? std::max(run.back(), as_double(conditions_.null_step(i, k)))
-                                                : infinite);
+                                                : infinite_block);
     }
   }
   times_.resize(n * (n + 1) / 2);
@@ -70,7 +70,7 @@ double PofoBlocks::idle(double bytes) const {
 }
 
 double PofoBlocks::at(std::size_t i, std::size_t l, Cell c) const {
-  if (c.memory < c.returning) return infinite;
+  if (c.memory < c.returning) return infinite_block;
   return times_[l * (l + 1) / 2 + i][static_cast<std::size_t>(c.memory) * static_cast<std::size_t>(c.memory + 1) / 2 +
                                      static_cast<std::size_t>(c.returning)];
 }
@@ -84,11 +84,11 @@ PofoBlocks::Cell PofoBlocks::inside_save(std::size_t i, Cell c) const {
 double PofoBlocks::save(std::size_t i, std::size_t l, Cell c) const {
   const double memory = bytes(c.memory), backward = as_double(conditions_.backward(i));
   const double forward = as_double(conditions_.held(l) + conditions_.forward(i));
-  if (backward > memory || forward > memory) return infinite;
+  if (backward > memory || forward > memory) return infinite_block;
   double seconds = model_.backward[i].value + idle(backward + bytes(c.returning) - memory);
   if (i < l) {
     const Cell inside = inside_save(i, c);
-    if (inside.memory < 0) return infinite;
+    if (inside.memory < 0) return infinite_block;
     seconds += at(i + 1, l, inside);
   }
   const double there = std::max(0.0, bytes(c.returning) - bandwidth_ * seconds);
@@ -102,9 +102,9 @@ PofoBlocks::Cell PofoBlocks::late_part(std::size_t i, std::size_t j, Cell c) con
 double PofoBlocks::split(std::size_t i, std::size_t j, std::size_t l, Cell c) const {
   const double memory = bytes(c.memory), need = as_double(conditions_.held(l)) + run_[i][j - i];
   const double early = at(i, j - 1, c);
-  if (need > memory || early == infinite) return infinite;
+  if (need > memory || early == infinite_block) return infinite_block;
   const Cell late = late_part(i, j, c);
-  if (late.memory < 0) return infinite;
+  if (late.memory < 0) return infinite_block;
   const double seconds = early + at(j, l, late);
   const double there = std::max(0.0, bytes(c.returning) - bandwidth_ * seconds);
   return seconds + idle(need + there - memory) + nograd_before_[j] - nograd_before_[i];
@@ -132,7 +132,7 @@ PofoBlocks::Cell PofoBlocks::cell(double memory, double returning) const {
 
 double PofoBlocks::time(std::size_t i, std::size_t l, double memory, double returning) const {
   const Cell c = cell(memory, returning);
-  return c.memory < 0 ? infinite : at(i, l, c);
+  return c.memory < 0 ? infinite_block : at(i, l, c);
 }
 
 void PofoBlocks::append(ChainSequence& sequence, std::size_t i, std::size_t l, double memory, double returning) const {
@@ -141,7 +141,7 @@ void PofoBlocks::append(ChainSequence& sequence, std::size_t i, std::size_t l, d
 
 void PofoBlocks::append(ChainSequence& sequence, std::size_t i, std::size_t l, Cell c) const {
   const auto [seconds, j] = best(i, l, c);
-  EXPECTS(seconds < infinite);
+  EXPECTS(seconds < infinite_block);
   if (j == i) {
     sequence.push_back({ChainStep::Kind::forward_saving, i});
     if (i < l) append(sequence, i + 1, l, inside_save(i, c));

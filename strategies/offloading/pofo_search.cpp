@@ -9,32 +9,32 @@
 namespace plimsoll {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+constexpr double infinite_time = std::numeric_limits<double>::infinity();
+constexpr std::uint32_t no_entry = std::numeric_limits<std::uint32_t>::max();
 // Seconds of the rounded blocks are kept in single precision.
 constexpr double precision = 1e-6;
 
-double as_double(Bytes bytes) {
+double search_as_double(Bytes bytes) {
   return static_cast<double>(bytes.count);
 }
 
 /// Before stage `stage`: what the stages before it, the last of them group [first, stage), have decided.
 struct Label {
   double kept = 0, leaving = 0, returning = 0, seconds = 0;  // A, dF, dB
-  std::uint32_t parent = none;
+  std::uint32_t parent = no_entry;
   std::uint32_t first = 0, stage = 0;
   bool saves = false;                           ///< the group is one stage that saves, not a block
   bool x_leaves = false, inner_leaves = false;  ///< what the group's input is made of
 };
 
-class Search {
+class PofoSearch {
  public:
-  Search(const PofoBlocks& blocks, const PofoLinks& links, Bytes budget, Seconds limit)
+  PofoSearch(const PofoBlocks& blocks, const PofoLinks& links, Bytes budget, Seconds limit)
       : blocks_(blocks),
         model_(blocks.model()),
         conditions_(blocks.conditions()),
         links_(links),
-        memory_(as_double(budget - model_.resident - model_.x[0])),
+        memory_(search_as_double(budget - model_.resident - model_.x[0])),
         limit_(limit.value),
         down_(blocks.rounding() == SlotRounding::down),
         open_(2 * model_.stages()),
@@ -64,7 +64,7 @@ class Search {
 
   PofoPlan plan(std::uint32_t final) const {
     std::vector<std::uint32_t> groups;
-    for (std::uint32_t label = final; labels_[label].parent != none; label = labels_[label].parent) {
+    for (std::uint32_t label = final; labels_[label].parent != no_entry; label = labels_[label].parent) {
       groups.push_back(label);
     }
     PofoPlan plan{.sequence = {},
@@ -84,8 +84,8 @@ class Search {
       if (group.saves) {
         plan.sequence.push_back({ChainStep::Kind::backward, group.first});
       } else {
-        const Fate fate = Search::fate(before, group.x_leaves, group.inner_leaves, x(group.first),
-                                       before.saves ? inner(group.first) : 0);
+        const Fate fate = PofoSearch::fate(before, group.x_leaves, group.inner_leaves, x(group.first),
+                                           before.saves ? inner(group.first) : 0);
         blocks_.append(plan.sequence, group.first, group.stage - 1, fate.room(memory_), fate.returning);
       }
     }
@@ -96,10 +96,10 @@ class Search {
   using Open = std::unordered_map<std::uint64_t, std::uint32_t>;  // label by its slots
 
   /// Bytes of what stage i reads; the network's input is not counted.
-  double x(std::size_t i) const { return i == 0 ? 0 : as_double(model_.x[i]); }
+  double x(std::size_t i) const { return i == 0 ? 0 : search_as_double(model_.x[i]); }
 
   /// What the stage before i saves beside it.
-  double inner(std::size_t i) const { return as_double(model_.saved[i - 1] - model_.x[i]); }
+  double inner(std::size_t i) const { return search_as_double(model_.saved[i - 1] - model_.x[i]); }
 
   std::uint64_t slots(const Label& label) const {
     const auto whole = [&](double bytes) { return static_cast<std::uint64_t>(bytes / blocks_.slot()); };
@@ -157,7 +157,7 @@ class Search {
     const Label label = labels_[from];
     const std::size_t i = label.stage;
     const double x = this->x(i), inner = saved ? this->inner(i) : 0;
-    const double dead = saved ? as_double(conditions_.dead_input(i)) : 0;
+    const double dead = saved ? search_as_double(conditions_.dead_input(i)) : 0;
     Label next = label;
     next.parent = from;
     next.first = label.stage;
@@ -175,8 +175,8 @@ class Search {
   void save(Label next, const Fate& fate, double dead, std::vector<std::uint32_t>& finals) {
     const std::size_t i = next.first;
     const double room = fate.room(memory_);
-    const double forward = as_double(conditions_.forward(i)) + dead;
-    const double backward = as_double(conditions_.backward(i)) + dead;
+    const double forward = search_as_double(conditions_.forward(i)) + dead;
+    const double backward = search_as_double(conditions_.backward(i)) + dead;
     if (forward > room || backward > room) return;
     const double out = std::max(0.0, forward + fate.leaving - room);
     const double in = std::max(0.0, backward + fate.returning - room);
@@ -198,7 +198,7 @@ class Search {
     next.saves = false;
     double forwards = 0, out = 0;  // seconds; bytes that must drain before them
     for (std::size_t j = i; j + 1 < model_.stages() && conditions_.recomputable(j); ++j) {
-      const double need = as_double(conditions_.null_step(i, j));
+      const double need = search_as_double(conditions_.null_step(i, j));
       if (need > room) break;
       out = std::max(out, need - forwards * links_.out + fate.leaving - room);
       forwards += model_.nograd[j].value;
@@ -220,7 +220,7 @@ class Search {
       return std::tuple(label.seconds, label.kept, label.leaving, label.returning, k);
     });
     const auto size = static_cast<std::size_t>(memory_ / blocks_.slot()) + 2;
-    std::vector<double> least(size * size, infinite);  // kept, by slots of leaving and returning or less
+    std::vector<double> least(size * size, infinite_time);  // kept, by slots of leaving and returning or less
     std::vector<std::uint32_t> left;
     for (const std::uint32_t k : labels) {
       const Label& label = labels_[k];
@@ -252,7 +252,7 @@ class Search {
 std::vector<PofoPlan> pofo_plans(const PofoBlocks& blocks, const PofoLinks& links, Bytes budget, Seconds limit,
                                  std::size_t most) {
   EXPECTS(blocks.rounding() == SlotRounding::up);
-  Search search(blocks, links, budget, limit);
+  PofoSearch search(blocks, links, budget, limit);
   std::vector<PofoPlan> plans;
   for (const std::uint32_t final : search.run()) {
     if (plans.size() == most) break;
@@ -263,7 +263,7 @@ std::vector<PofoPlan> pofo_plans(const PofoBlocks& blocks, const PofoLinks& link
 
 Seconds pofo_bound(const PofoBlocks& blocks, const PofoLinks& links, Bytes budget, Seconds limit) {
   EXPECTS(blocks.rounding() == SlotRounding::down);
-  Search search(blocks, links, budget, limit);
+  PofoSearch search(blocks, links, budget, limit);
   const std::vector<std::uint32_t> finals = search.run();
   return finals.empty() ? limit : Seconds{std::min(limit.value, search.seconds(finals.front()))};
 }

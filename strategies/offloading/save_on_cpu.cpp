@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<OffloadMove> moves_of(const OffloadModel& model) {
+std::vector<OffloadMove> saved_moves(const OffloadModel& model) {
   std::vector<OffloadMove> moves;
   for (const std::uint32_t g : saved_gaps(model)) {
     const OffloadGap& gap = model.gaps[g];
@@ -33,7 +33,7 @@ std::vector<TapeOutcome> save_on_cpu_tapes(const PartTask& task, const Options&,
   const auto& model = std::get<OffloadModel>(made);
   if (!model.has_host) return refused(no_host(task), budgets);
   TapePool pool;
-  pool.add(planned_moves(task, model, moves_of(model)));
+  pool.add(planned_moves(task, model, saved_moves(model)));
   if (pool.empty()) return refused("the host has too little memory", budgets);
   return pool.outcomes(budgets, "save_on_cpu has one schedule, whatever the budget");
 }

@@ -32,9 +32,9 @@ std::size_t number_in(std::string_view term) {
 }
 
 /// What a choice can name of a problem.
-class Choice {
+class SparseChoice {
  public:
-  explicit Choice(const Problem& problem) : problem_(problem) {
+  explicit SparseChoice(const Problem& problem) : problem_(problem) {
     for (const Op& op : problem.graph.ops) {
       if (op.phase != Phase::forward) continue;
       for (const TensorId t : op.inputs) {
@@ -170,7 +170,7 @@ class FrozenChain {
 }  // namespace
 
 std::variant<Problem, std::string> sparse_update(const Problem& problem, const Options& options) {
-  const Choice choice(problem);
+  const SparseChoice choice(problem);
   if (!choice.has_parameters()) return "'" + problem.graph.name + "' has no parameters that could be trained";
   std::vector<bool> trained(problem.graph.tensors.size(), false);
   for (const std::string_view term : terms(options.text("train"))) {

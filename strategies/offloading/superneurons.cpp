@@ -27,7 +27,7 @@ std::vector<std::uint32_t> at_convolution_before(const OffloadModel& model, cons
 
 /// From a tape: at each level of memory what convolutions made leaves in the order in which it was made, no more than
 /// must.
-void add_plans(const PartTask& task, const OffloadModel& model, std::string_view levels, TapePool& pool) {
+void add_superneurons_plans(const PartTask& task, const OffloadModel& model, std::string_view levels, TapePool& pool) {
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return;
   const std::vector<bool> conv = conv_positions(task, model);
@@ -95,11 +95,12 @@ class Segments {
   Bytes largest_layer_;
 };
 
-TapePool plans(const PartTask& task, const Options& options, const Tape* before, const OffloadModel& model) {
+TapePool superneurons_plans(const PartTask& task, const Options& options, const Tape* before,
+                            const OffloadModel& model) {
   TapePool pool;
   const std::string_view recompute = options.text("recompute"), levels = options.text("levels");
   const bool alone = before == nullptr;
-  if (recompute == "off" || recompute == "auto" || !alone) add_plans(task, model, levels, pool);
+  if (recompute == "off" || recompute == "auto" || !alone) add_superneurons_plans(task, model, levels, pool);
   if (recompute == "off" || !alone) return pool;
   const OpModel ops = op_model(task);
   const Segments segments(task, model, ops);
@@ -110,9 +111,9 @@ TapePool plans(const PartTask& task, const Options& options, const Tape* before,
     const std::optional<OpSequence> sequence = segments.sequence(mode);
     if (!sequence) continue;
     const PlannedTape tape = planned_ops(task, *sequence);
-    add_plans(task, std::get<OffloadModel>(offload_model(task, &tape.tape)), levels, pool);
+    add_superneurons_plans(task, std::get<OffloadModel>(offload_model(task, &tape.tape)), levels, pool);
   }
-  if (pool.empty()) add_plans(task, model, levels, pool);
+  if (pool.empty()) add_superneurons_plans(task, model, levels, pool);
   return pool;
 }
 
@@ -122,14 +123,14 @@ std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const Options&
                                             std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  return plans(task, options, before, std::get<OffloadModel>(model))
+  return superneurons_plans(task, options, before, std::get<OffloadModel>(model))
       .outcomes(budgets, "no more than this can be offloaded or recomputed");
 }
 
 std::vector<Bytes> superneurons_candidates(const PartTask& task, const Options& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
+  return superneurons_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
 }
 
 }  // namespace plimsoll

@@ -28,7 +28,7 @@ std::vector<UpdateGroup> split(const Problem& problem, const std::vector<OpId>& 
   return groups;
 }
 
-TapePool pool_of(const PartTask& task, const Options& options, const Tape* before) {
+TapePool twinflow_pool(const PartTask& task, const Options& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, twinflow_strategy.name, false);
   const std::vector<OpId> updates = updates_by_gradient(task.problem, tape);
   const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on"};
@@ -56,11 +56,11 @@ bool is_auto_or_percentage(std::string_view text) {
 
 std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return pool_of(task, options, before).outcomes(budgets, "no share of the updates on the host needs so little");
+  return twinflow_pool(task, options, before).outcomes(budgets, "no share of the updates on the host needs so little");
 }
 
 std::vector<Bytes> twinflow_candidates(const PartTask& task, const Options& options) {
-  return pool_of(task, options, nullptr).peaks();
+  return twinflow_pool(task, options, nullptr).peaks();
 }
 
 }  // namespace plimsoll

@@ -43,7 +43,7 @@ void prefetch_ahead(const OffloadModel& model, const std::vector<bool>& conv, st
   }
 }
 
-std::vector<OffloadMove> moves_of(const OffloadModel& model, const std::vector<bool>& conv, bool all) {
+std::vector<OffloadMove> vdnn_moves(const OffloadModel& model, const std::vector<bool>& conv, bool all) {
   std::vector<OffloadMove> moves;
   for (const std::uint32_t g : saved_gaps(model)) {
     if (all || conv[model.gaps[g].from]) moves.push_back(leaving(model, g));
@@ -53,13 +53,13 @@ std::vector<OffloadMove> moves_of(const OffloadModel& model, const std::vector<b
   return moves;
 }
 
-TapePool plans(const PartTask& task, const OffloadModel& model, std::string_view mode) {
+TapePool vdnn_plans(const PartTask& task, const OffloadModel& model, std::string_view mode) {
   const std::vector<bool> conv = conv_positions(task, model);
   TapePool pool;
   if (mode == "dyn") pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
-  if (mode != "all") pool.add(planned_moves(task, model, moves_of(model, conv, false)));
-  if (mode != "conv") pool.add(planned_moves(task, model, moves_of(model, conv, true)));
+  if (mode != "all") pool.add(planned_moves(task, model, vdnn_moves(model, conv, false)));
+  if (mode != "conv") pool.add(planned_moves(task, model, vdnn_moves(model, conv, true)));
   return pool;
 }
 
@@ -69,7 +69,7 @@ std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const Options& options
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  const TapePool pool = plans(task, std::get<OffloadModel>(model), options.text("mode"));
+  const TapePool pool = vdnn_plans(task, std::get<OffloadModel>(model), options.text("mode"));
   if (pool.empty()) return refused(no_host(task), budgets);
   return pool.outcomes(budgets, "vdnn does not offload more");
 }
@@ -77,7 +77,7 @@ std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const Options& options
 std::vector<Bytes> vdnn_candidates(const PartTask& task, const Options& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return plans(task, std::get<OffloadModel>(model), options.text("mode")).peaks();
+  return vdnn_plans(task, std::get<OffloadModel>(model), options.text("mode")).peaks();
 }
 
 }  // namespace plimsoll

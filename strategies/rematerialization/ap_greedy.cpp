@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-PlanPool plans(const PartTask& task, const OpModel& model, const Options& options) {
+PlanPool ap_greedy_plans(const PartTask& task, const OpModel& model, const Options& options) {
   PlanPool pool(task);
   pool.add(store_all_ops(task));
   add_greedy_segments(pool, model, points_of(options.text("points")));
@@ -38,11 +38,11 @@ void add_greedy_segments(PlanPool& pool, const OpModel& model, Points points) {
 std::vector<TapeOutcome> ap_greedy_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return plans(task, op_model(task), options).outcomes(budgets, "no segment size fits");
+  return ap_greedy_plans(task, op_model(task), options).outcomes(budgets, "no segment size fits");
 }
 
 std::vector<Bytes> ap_greedy_candidates(const PartTask& task, const Options& options) {
-  return plans(task, op_model(task), options).peaks();
+  return ap_greedy_plans(task, op_model(task), options).peaks();
 }
 
 }  // namespace plimsoll

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-CheckmateSolver solver(const PartTask& task, const Options& options) {
+CheckmateSolver checkmate_solver(const PartTask& task, const Options& options) {
   OpModel model = op_model(task);
   PlanPool known(task);
   known.add(store_all_ops(task));
@@ -76,14 +76,14 @@ std::vector<TapeOutcome> with_cheaper(const PartTask& task, std::span<const std:
 std::vector<TapeOutcome> checkmate_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  CheckmateSolver checkmate = solver(task, options);
+  CheckmateSolver checkmate = checkmate_solver(task, options);
   std::vector<TapeOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(checkmate.solve(budget));
   return with_cheaper(task, budgets, std::move(outcomes));
 }
 
 std::vector<Bytes> checkmate_candidates(const PartTask& task, const Options& options) {
-  return solver(task, options).candidates();
+  return checkmate_solver(task, options).candidates();
 }
 
 }  // namespace plimsoll

@@ -39,12 +39,12 @@ void add_random(PlanPool& pool, const OpModel& model, const std::vector<std::vec
   if (const auto sequence = least_runs(model, std::move(whole))) pool.add(*sequence);
 }
 
-struct Plans {
+struct RoundedPlans {
   PlanPool pool;
   std::string stopped;  ///< by which limit, if by one
 };
 
-Plans plans(const PartTask& task, const Options& options) {
+RoundedPlans checkmate_lp_plans(const PartTask& task, const Options& options) {
   const OpModel model = op_model(task);
   PlanPool pool(task);
   pool.add(store_all_ops(task));
@@ -110,7 +110,7 @@ std::string add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffo
 std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  const auto [pool, stopped] = plans(task, options);
+  const auto [pool, stopped] = checkmate_lp_plans(task, options);
   std::vector<TapeOutcome> outcomes = pool.outcomes(budgets, "no rounded plan fits");
   if (stopped.empty()) return outcomes;
   for (TapeOutcome& outcome : outcomes) {
@@ -121,7 +121,7 @@ std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options&
 }
 
 std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const Options& options) {
-  return plans(task, options).pool.peaks();
+  return checkmate_lp_plans(task, options).pool.peaks();
 }
 
 }  // namespace plimsoll

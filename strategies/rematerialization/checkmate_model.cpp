@@ -11,7 +11,7 @@ namespace {
 
 using Terms = LinearProgram::Terms;
 
-bool contains(const std::vector<std::uint32_t>& list, std::uint32_t v) {
+bool contains_value(const std::vector<std::uint32_t>& list, std::uint32_t v) {
   return std::ranges::find(list, v) != list.end();
 }
 
@@ -20,7 +20,7 @@ Terms times(double factor, Terms terms) {
   return terms;
 }
 
-void append(Terms& terms, const Terms& more) {
+void append_values(Terms& terms, const Terms& more) {
   terms.insert(terms.end(), more.begin(), more.end());
 }
 
@@ -140,7 +140,7 @@ Terms CheckmateModel::made(std::size_t stage, std::uint32_t v) const {
   const std::optional<std::size_t> maker = first_user(value);
   if (!maker || *maker > stage || !runs_[stage][*maker]) return {};
   if (!value.maker) return *maker == stage ? Terms{{*runs_[stage][stage], 1}} : Terms{};
-  const bool only_saved = saves_[stage][*maker] && !contains(model_.ops[*maker].ways.back().makes, v);
+  const bool only_saved = saves_[stage][*maker] && !contains_value(model_.ops[*maker].ways.back().makes, v);
   return {{only_saved ? *saves_[stage][*maker] : *runs_[stage][*maker], 1}};
 }
 
@@ -164,7 +164,7 @@ void CheckmateModel::add_dependencies(std::size_t t) {
 /// The op that overwrites the value with one of its own outputs, if one does.
 std::optional<std::size_t> CheckmateModel::overwriter(std::uint32_t v) const {
   for (const std::uint32_t reader : model_.values[v].readers) {
-    if (contains(model_.ops[reader].ways.front().clears, v)) return reader;
+    if (contains_value(model_.ops[reader].ways.front().clears, v)) return reader;
   }
   return std::nullopt;
 }
@@ -173,7 +173,7 @@ std::optional<std::size_t> CheckmateModel::overwriter(std::uint32_t v) const {
 bool CheckmateModel::replaces_input(std::size_t op, std::uint32_t v) const {
   return std::ranges::any_of(model_.ops[op].reads, [&](std::uint32_t read) {
     return model_.values[read].storage == model_.values[v].storage &&
-           contains(model_.ops[op].ways.front().clears, read);
+           contains_value(model_.ops[op].ways.front().clears, read);
   });
 }
 
@@ -212,11 +212,12 @@ void CheckmateModel::add_memory(std::size_t t, Bytes budget, Formulation formula
     if (!runs_[t][k]) continue;
     const ModelOp& op = model_.ops[k];
     for (const std::uint32_t v : op.ways.front().makes) {
-      if (!replaces_input(k, v)) append(change, times(scaled(model_.storages[model_.values[v].storage]), made(t, v)));
+      if (!replaces_input(k, v))
+        append_values(change, times(scaled(model_.storages[model_.values[v].storage]), made(t, v)));
     }
     for (const std::uint32_t v : op.reads) {
       const bool loaded = !model_.values[v].maker && k == t;
-      if (loaded) append(change, times(scaled(model_.storages[model_.values[v].storage]), made(t, v)));
+      if (loaded) append_values(change, times(scaled(model_.storages[model_.values[v].storage]), made(t, v)));
     }
     const std::size_t now = program_.variable({.cost = 0, .lower = 0, .upper = unbounded, .whole = false});
     if (used) change.emplace_back(*used, 1);
@@ -286,7 +287,7 @@ void CheckmateModel::add_hazards(std::size_t t, std::uint32_t v, std::size_t op,
   }
   if (keeps_[t + 1][v]) hazards.emplace_back(*keeps_[t + 1][v], 1);
   const double kappa = 1 + static_cast<double>(hazards.size());
-  append(hazards, op == model_.values[v].maker ? times(-1, made(t, v)) : Terms{{*runs_[t][op], -1}});
+  append_values(hazards, op == model_.values[v].maker ? times(-1, made(t, v)) : Terms{{*runs_[t][op], -1}});
   Terms most = hazards;
   hazards.emplace_back(free, 1);
   program_.row(std::move(hazards), 0, unbounded);

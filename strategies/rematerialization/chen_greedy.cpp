@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::size_t most_parameters = 1000;
 
-struct Planner {
+struct ChenGreedy {
   ChainModel model;
   std::vector<Bytes> parameters;
 };
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily chen_greedy_family(const PartTask& task, const Options& options) {
   const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
-  Planner planner{chain_model(task.problem, part), {}};
+  ChenGreedy planner{chain_model(task.problem, part), {}};
   planner.parameters = options.text("b") == "auto" ? greedy_parameters(planner.model)
                                                    : std::vector{parse_bytes(options.text("b")).value};
-  const auto shared = std::make_shared<const Planner>(std::move(planner));
+  const auto shared = std::make_shared<const ChenGreedy>(std::move(planner));
   return {.name = chen_greedy_strategy.name, .count = shared->parameters.size(), .sequence = [shared](std::size_t k) {
             return segments_sequence(greedy_segments(shared->model, shared->parameters[k]).segments);
           }};
@@ -57,11 +57,11 @@ std::vector<Bytes> greedy_parameters(const ChainModel& model) {
 
 std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const Options& options,
                                            std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return best_of_sequences(task, chen_greedy_family(task, options), budgets);
 }
 
 std::vector<Bytes> chen_greedy_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return budgets_of_sequences(task, chen_greedy_family(task, options));
 }
 
 }  // namespace plimsoll

@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-class Runtime {
+class BanishingRuntime {
  public:
-  Runtime(const OpLog& log, const DtrOptions& options)
+  BanishingRuntime(const OpLog& log, const DtrOptions& options)
       : log_(log),
         options_(options),
         budget_(options.budget.value_or(Bytes{std::numeric_limits<std::int64_t>::max() / 2}).count),
@@ -279,7 +279,7 @@ class Runtime {
 
 DtrRun run_dtr_banishing(const OpLog& log, const DtrOptions& options) {
   EXPECTS(can_banish(options.heuristic));
-  return Runtime(log, options).run();
+  return BanishingRuntime(log, options).run();
 }
 
 }  // namespace plimsoll

@@ -11,7 +11,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Two roundings of the key and two of the product, each at most 2^-53 of the value, with room to spare.
-constexpr double rounding = 2e-15;
+constexpr double key_rounding = 2e-15;
 
 }  // namespace
 
@@ -106,7 +106,7 @@ bool DtrPool::offer(std::uint32_t slot, std::int64_t clock, Best& best) const {
   if (exact <= best.cost) {
     best.slot = slot;
     best.cost = exact;
-    best.limit = exact + std::abs(exact) * rounding;
+    best.limit = exact + std::abs(exact) * key_rounding;
   }
   return exact == 0;
 }

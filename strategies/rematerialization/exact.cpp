@@ -22,7 +22,7 @@ namespace {
 
 using End = SearchResult::End;
 
-constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
+constexpr Bytes no_exact_limit{std::numeric_limits<std::int64_t>::max() / 4};
 
 class Exact {
  public:
@@ -50,7 +50,7 @@ class Exact {
     std::vector<Searched> searched;
     std::vector<std::optional<Bytes>> open;
     for (const std::optional<Bytes>& budget : budgets) {
-      searched.push_back(search(budget.value_or(no_limit)));
+      searched.push_back(search(budget.value_or(no_exact_limit)));
       if (!searched.back().ended) open.push_back(budget);
     }
     const std::vector<CheaperPlan> cheaper = ask_cheaper(open);

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily full_recompute_family(const PartTask& task, const Options& options) {
   const std::size_t stages = chain_part(task.problem, task.partition.parts[task.part.index]).chain.stages.size();
   const RecomputeMethod method = options.text("method") == "block" ? RecomputeMethod::block : RecomputeMethod::uniform;
   const bool any = options.text("layers") == "auto";
@@ -36,11 +36,11 @@ std::vector<Segment> full_recompute_segments(std::size_t stages, RecomputeMethod
 
 std::vector<TapeOutcome> full_recompute_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return best_of_sequences(task, full_recompute_family(task, options), budgets);
 }
 
 std::vector<Bytes> full_recompute_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return budgets_of_sequences(task, full_recompute_family(task, options));
 }
 
 }  // namespace plimsoll

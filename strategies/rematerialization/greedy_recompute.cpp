@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 /// A value that is there but idle while memory is fullest.
-struct Candidate {
+struct IdleValue {
   std::uint32_t value = 0;
   Bytes bytes;
   double cost = 0;  ///< seconds
@@ -52,18 +52,18 @@ class Greedy {
  private:
   /// The best candidates until more than `enough` bytes are gone; false if there are none.
   bool evict_some(const FullestMoment& moment, Bytes enough) {
-    std::vector<Candidate> candidates;
+    std::vector<IdleValue> candidates;
     for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
       const std::uint32_t storage = model_.values[v].storage;
       if (evicted_[v] || !can_evict(model_, v) || !moment.there[storage]) continue;
       if (last_use_[v] >= moment.turn || next_use_[v] <= moment.turn || model_.storages[storage] == Bytes{0}) continue;
       candidates.push_back({v, model_.storages[storage], cost_of(v, moment)});
     }
-    std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
+    std::ranges::stable_sort(candidates, [](const IdleValue& a, const IdleValue& b) {
       return static_cast<double>(a.bytes.count) * b.cost > static_cast<double>(b.bytes.count) * a.cost;
     });
     Bytes freed;
-    for (const Candidate& candidate : candidates) {
+    for (const IdleValue& candidate : candidates) {
       evicted_[candidate.value] = true;
       freed += candidate.bytes;
       if (freed > enough) break;
@@ -96,7 +96,7 @@ class Greedy {
   std::uint64_t marks_ = 0;
 };
 
-PlanPool plans(const PartTask& task) {
+PlanPool greedy_recompute_plans(const PartTask& task) {
   PlanPool pool(task);
   pool.add(store_all_ops(task));
   add_greedy_recompute(pool, op_model(task));
@@ -117,11 +117,12 @@ void add_greedy_recompute(PlanPool& pool, const OpModel& model) {
 std::vector<TapeOutcome> greedy_recompute_tapes(const PartTask& task, const Options&,
                                                 std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return or_plain_training(task, budgets, plans(task).outcomes(budgets, "nothing more can be evicted"));
+  return or_plain_training(task, budgets,
+                           greedy_recompute_plans(task).outcomes(budgets, "nothing more can be evicted"));
 }
 
 std::vector<Bytes> greedy_recompute_candidates(const PartTask& task, const Options&) {
-  std::vector<Bytes> budgets = plans(task).peaks();
+  std::vector<Bytes> budgets = greedy_recompute_plans(task).peaks();
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

@@ -30,7 +30,7 @@ struct Plans {
   std::string stopped = {};  ///< the limit that ended searches, if one did
 };
 
-Plans plans(const PartTask& task, const Options& options) {
+Plans knapsack_plans(const PartTask& task, const Options& options) {
   Plans made{PlanPool(task)};
   made.pool.add(store_all_ops(task));
   const OpModel model = op_model(task);
@@ -77,7 +77,7 @@ Plans plans(const PartTask& task, const Options& options) {
 std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  const Plans made = plans(task, options);
+  const Plans made = knapsack_plans(task, options);
   std::vector<TapeOutcome> outcomes =
       or_plain_training(task, budgets, made.pool.outcomes(budgets, "no knapsack leaves less to save"));
   if (made.stopped.empty()) return outcomes;
@@ -94,7 +94,7 @@ std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& opt
 }
 
 std::vector<Bytes> knapsack_candidates(const PartTask& task, const Options& options) {
-  std::vector<Bytes> budgets = plans(task, options).pool.peaks();
+  std::vector<Bytes> budgets = knapsack_plans(task, options).pool.peaks();
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-PlanPool plans(const PartTask& task, const Options& options) {
+PlanPool min_cut_plans(const PartTask& task, const Options& options) {
   PlanPool pool(task);
   const OpModel model = op_model(task);
   const CutWeight weight = options.text("distance") == "on" ? CutWeight::bytes_by_distance : CutWeight::bytes;
@@ -52,11 +52,11 @@ Banned banned_with_compute(const PartTask& task, const OpModel& model) {
 std::vector<TapeOutcome> min_cut_tapes(const PartTask& task, const Options& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  return or_plain_training(task, budgets, plans(task, options).outcomes(budgets, "the cut saves more"));
+  return or_plain_training(task, budgets, min_cut_plans(task, options).outcomes(budgets, "the cut saves more"));
 }
 
 std::vector<Bytes> min_cut_candidates(const PartTask& task, const Options& options) {
-  std::vector<Bytes> budgets = plans(task, options).peaks();
+  std::vector<Bytes> budgets = min_cut_plans(task, options).peaks();
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

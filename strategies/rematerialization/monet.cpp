@@ -71,7 +71,7 @@ void add_levels(PlanPool& pool, const OpModel& model, const OpSequence& sequence
   }
 }
 
-CheckmateSolver solver(const PartTask& task, const Options& options) {
+CheckmateSolver monet_solver(const PartTask& task, const Options& options) {
   const OpModel plain = op_model(task);
   OpModel model = with_alternatives(plain, task);
   PlanPool base(task);
@@ -96,14 +96,14 @@ CheckmateSolver solver(const PartTask& task, const Options& options) {
 std::vector<TapeOutcome> monet_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  CheckmateSolver monet = solver(task, options);
+  CheckmateSolver monet = monet_solver(task, options);
   std::vector<TapeOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(monet.solve(budget));
   return outcomes;
 }
 
 std::vector<Bytes> monet_candidates(const PartTask& task, const Options& options) {
-  return solver(task, options).candidates();
+  return monet_solver(task, options).candidates();
 }
 
 }  // namespace plimsoll

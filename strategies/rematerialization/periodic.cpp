@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily periodic_family(const PartTask& task, const Options& options) {
   const std::size_t stages = chain_part(task.problem, task.partition.parts[task.part.index]).chain.stages.size();
   const auto sequence_of = [stages](std::size_t every) { return segments_sequence(segments_of(stages, every)); };
   if (options.text("every") == "auto") {
@@ -26,11 +26,11 @@ SequenceFamily family(const PartTask& task, const Options& options) {
 
 std::vector<TapeOutcome> periodic_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return best_of_sequences(task, periodic_family(task, options), budgets);
 }
 
 std::vector<Bytes> periodic_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return budgets_of_sequences(task, periodic_family(task, options));
 }
 
 }  // namespace plimsoll

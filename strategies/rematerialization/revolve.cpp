@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t most_slots = 1000;
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily revolve_family(const PartTask& task, const Options& options) {
   const std::size_t stages = chain_part(task.problem, task.partition.parts[task.part.index]).chain.stages.size();
   const std::size_t useful = std::min(stages, most_slots);
   const bool any = options.text("slots") == "auto";
@@ -26,11 +26,11 @@ SequenceFamily family(const PartTask& task, const Options& options) {
 
 std::vector<TapeOutcome> revolve_tapes(const PartTask& task, const Options& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return best_of_sequences(task, revolve_family(task, options), budgets);
 }
 
 std::vector<Bytes> revolve_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return budgets_of_sequences(task, revolve_family(task, options));
 }
 
 }  // namespace plimsoll

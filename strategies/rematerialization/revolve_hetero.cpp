@@ -26,7 +26,7 @@ ChainSequence sequence_of(const std::vector<BlockStep>& steps) {
   return sequence;
 }
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily revolve_hetero_family(const PartTask& task, const Options& options) {
   const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
   ChainModel model = chain_model(task.problem, part);
   model.recomputable.assign(model.stages(), true);  // stages that may run once are seen to afterwards
@@ -66,11 +66,11 @@ std::vector<Block> revolve_blocks(const ChainModel& model) {
 
 std::vector<TapeOutcome> revolve_hetero_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return best_of_sequences(task, revolve_hetero_family(task, options), budgets);
 }
 
 std::vector<Bytes> revolve_hetero_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return budgets_of_sequences(task, revolve_hetero_family(task, options));
 }
 
 }  // namespace plimsoll

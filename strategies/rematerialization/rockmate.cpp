@@ -37,7 +37,7 @@ std::vector<ChainSequence> plans_of_single_stages(const ChainModel& model, const
   return plans;
 }
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily rockmate_family(const PartTask& task, const Options& options) {
   const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
   const ChainModel model = chain_model(task.problem, part);
   const std::size_t stages = model.stages();
@@ -77,7 +77,7 @@ PlanPool graph_plans(const PartTask& task, const Options& options) {
 std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (task.problem.chain) {
-    return or_plain_training(task, budgets, best_of_sequences(task, family(task, options), budgets));
+    return or_plain_training(task, budgets, best_of_sequences(task, rockmate_family(task, options), budgets));
   }
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   return graph_plans(task, options).outcomes(budgets, "no combination of the blocks' options fits");
@@ -85,7 +85,7 @@ std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& opt
 
 std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& options) {
   if (!task.problem.chain) return graph_plans(task, options).peaks();
-  std::vector<Bytes> budgets = budgets_of_sequences(task, family(task, options));
+  std::vector<Bytes> budgets = budgets_of_sequences(task, rockmate_family(task, options));
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

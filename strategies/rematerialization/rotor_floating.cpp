@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily floating_family(const PartTask& task, const Options& options) {
   const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
   const ChainModel model = chain_model(task.problem, part);
   if (model.stages() > longest_floating_chain) {
@@ -40,12 +40,12 @@ Options rotor_unrounded() {
 
 std::vector<TapeOutcome> rotor_floating_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return faster_outcomes(best_of_sequences(task, family(task, options), budgets),
+  return faster_outcomes(best_of_sequences(task, floating_family(task, options), budgets),
                          rotor_tapes(task, rotor_unrounded(), budgets, nullptr));
 }
 
 std::vector<Bytes> rotor_floating_candidates(const PartTask& task, const Options& options) {
-  std::vector<Bytes> budgets = budgets_of_sequences(task, family(task, options));
+  std::vector<Bytes> budgets = budgets_of_sequences(task, floating_family(task, options));
   const std::vector<Bytes> more = rotor_candidates(task, rotor_unrounded());
   budgets.insert(budgets.end(), more.begin(), more.end());
   std::ranges::sort(budgets);

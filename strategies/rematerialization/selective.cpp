@@ -74,7 +74,7 @@ std::vector<SelectivePolicy> policies(const Options& options, std::size_t layers
   return list;
 }
 
-SequenceFamily family(const PartTask& task, const Options& options) {
+SequenceFamily selective_family(const PartTask& task, const Options& options) {
   const std::string patterns(options.text("stages"));
   const Chain& whole = *task.problem.chain;
   if (std::ranges::none_of(whole.stages, [&](const Stage& stage) { return matches(patterns, stage.name); })) {
@@ -114,11 +114,11 @@ std::vector<bool> selected(const std::vector<std::string>& names, std::string_vi
 
 std::vector<TapeOutcome> selective_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, family(task, options), budgets);
+  return best_of_sequences(task, selective_family(task, options), budgets);
 }
 
 std::vector<Bytes> selective_candidates(const PartTask& task, const Options& options) {
-  return budgets_of_sequences(task, family(task, options));
+  return budgets_of_sequences(task, selective_family(task, options));
 }
 
 }  // namespace plimsoll

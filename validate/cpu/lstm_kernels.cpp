@@ -7,17 +7,17 @@
 namespace plimsoll {
 namespace {
 
-struct Sizes {
+struct LstmSizes {
   std::int64_t batch, width;
-  explicit Sizes(const Tensor& gates) : batch(gates.shape[0]), width(gates.shape[1] / 4) {}
+  explicit LstmSizes(const Tensor& gates) : batch(gates.shape[0]), width(gates.shape[1] / 4) {}
 };
 
-Kernel cell(const Sizes& s) {
+Kernel cell(const LstmSizes& s) {
   return {[s](const KernelArguments& a) { plain::lstm_cell(a.in(0), a.in(1), s.batch, s.width, a.out()); }, {}};
 }
 
 /// inputs: gradient of the next state, gates, state.
-Kernel cell_gradients(const Sizes& s) {
+Kernel cell_gradients(const LstmSizes& s) {
   return {[s](const KernelArguments& a) {
             plain::lstm_cell_gradient(a.in(0), a.in(1), a.in(2), s.batch, s.width, a.out());
           },
@@ -25,7 +25,7 @@ Kernel cell_gradients(const Sizes& s) {
 }
 
 /// inputs: gradient of the gates, weight, gradient of the next state, gates, state. Hidden half: dgates W^T.
-Kernel state_gradient(const Sizes& s) {
+Kernel state_gradient(const LstmSizes& s) {
   const dnnl::memory::desc from = dense({s.batch, 4 * s.width}),
                            weight = strided({4 * s.width, s.width}, {1, 4 * s.width}),
                            to = strided({s.batch, s.width}, {2 * s.width, 1});
@@ -43,9 +43,9 @@ Kernel state_gradient(const Sizes& s) {
 }  // namespace
 
 std::optional<Kernel> lstm_kernel(const Graph& graph, const Op& op) {
-  if (op.kind == "lstm_cell") return cell(Sizes(graph[op.inputs[0]]));
-  if (op.kind == "lstm_cell_gradient") return cell_gradients(Sizes(graph[op.inputs[1]]));
-  if (op.kind == "lstm_state_gradient") return state_gradient(Sizes(graph[op.inputs[0]]));
+  if (op.kind == "lstm_cell") return cell(LstmSizes(graph[op.inputs[0]]));
+  if (op.kind == "lstm_cell_gradient") return cell_gradients(LstmSizes(graph[op.inputs[1]]));
+  if (op.kind == "lstm_state_gradient") return state_gradient(LstmSizes(graph[op.inputs[0]]));
   return std::nullopt;
 }
 

@@ -22,16 +22,16 @@
 namespace plimsoll {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using RatesClock = std::chrono::steady_clock;
 using Block = std::vector<std::byte>;
 
 constexpr std::size_t large = std::size_t{8} << 20U, small = 64;
 
 template <class Work>
 double seconds_of(Work work) {
-  const Clock::time_point began = Clock::now();
+  const RatesClock::time_point began = RatesClock::now();
   work();
-  return std::chrono::duration<double>(Clock::now() - began).count();
+  return std::chrono::duration<double>(RatesClock::now() - began).count();
 }
 
 /// Copies in a thread of its own, without end, while this lives.
@@ -166,8 +166,8 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   constexpr std::int64_t parameters = 1 << 20;
   const Bench adam(adam_probe(parameters));
   rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
-  const Bench tiny(tiny_probe());
-  rates.launch = repeated(10 * repetitions, [&] { return tiny.seconds(); });
+  const Bench least(tiny_probe());
+  rates.launch = repeated(10 * repetitions, [&] { return least.seconds(); });
   BlockPool pool;
   constexpr int takes = 1000;
   rates.allocation = repeated(repetitions, [&] {

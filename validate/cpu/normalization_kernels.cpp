@@ -12,22 +12,22 @@ namespace {
 
 using dnnl::memory;
 constexpr float epsilon = norm_epsilon;
-using Sizes = RowSizes;
+using NormSizes = RowSizes;
 
 float* floats(const KernelArguments& a, Bytes offset = {}) {
   return static_cast<float*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + offset.count));
 }
 
 /// x is (batch, height, width, channels).
-memory::desc picture(const Tensor& x) {
+memory::desc norm_picture(const Tensor& x) {
   const std::int64_t h = x.shape[1], w = x.shape[2], c = x.shape[3];
   return strided({x.shape[0], c, h, w}, {h * w * c, 1, w * c, c});
 }
 
 /// Scratch: mean and variance of the channels, then oneDNN's.
 Kernel batch_norm(const Graph& graph, const Op& op) {
-  const Sizes s = row_sizes(graph[op.inputs[0]]);
-  const memory::desc all = picture(graph[op.inputs[0]]);
+  const NormSizes s = row_sizes(graph[op.inputs[0]]);
+  const memory::desc all = norm_picture(graph[op.inputs[0]]);
   const auto desc = batch_norm_layer(all, epsilon);
   const memory::desc row = dense({s.columns}), scratch = desc.scratchpad_desc();
   const Bytes statistics = aligned(Bytes{8 * s.columns});
@@ -48,19 +48,19 @@ Kernel batch_norm(const Graph& graph, const Op& op) {
 }
 
 /// Mean and variance, computed anew from x, and the double sums they take.
-Bytes statistics_bytes(const Sizes& s) {
+Bytes statistics_bytes(const NormSizes& s) {
   return aligned(Bytes{8 * s.columns}) + aligned(Bytes{8 * s.columns});
 }
 
-double* sums_of(const KernelArguments& a, const Sizes& s) {
+double* sums_of(const KernelArguments& a, const NormSizes& s) {
   const Bytes behind = aligned(Bytes{8 * s.columns});
   return static_cast<double*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + behind.count));
 }
 
 /// inputs: x, scale, gradient. oneDNN also makes the gradients of scale and shift; they stay in the scratch.
 Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
-  const Sizes s = row_sizes(graph[op.inputs[0]]);
-  const memory::desc all = picture(graph[op.inputs[0]]), row = dense({s.columns});
+  const NormSizes s = row_sizes(graph[op.inputs[0]]);
+  const memory::desc all = norm_picture(graph[op.inputs[0]]), row = dense({s.columns});
   const auto desc = batch_norm_gradient_layer(all, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const dnnl::batch_normalization_backward primitive(desc);
@@ -83,7 +83,7 @@ Kernel batch_norm_input_gradient(const Graph& graph, const Op& op) {
 
 /// inputs: x, gradient; outputs: of scale, of shift.
 Kernel batch_norm_weight_gradient(const Graph& graph, const Op& op) {
-  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const NormSizes s = row_sizes(graph[op.inputs[0]]);
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.columns;
             plain::column_statistics(a.in(0), s, sums_of(a, s), mean, variance);
@@ -96,7 +96,7 @@ Kernel batch_norm_weight_gradient(const Graph& graph, const Op& op) {
 
 /// Scratch: mean and variance of the rows, then oneDNN's.
 Kernel layer_norm(const Graph& graph, const Op& op) {
-  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const NormSizes s = row_sizes(graph[op.inputs[0]]);
   const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
   const auto desc = layer_norm_layer(all, column, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
@@ -115,7 +115,7 @@ Kernel layer_norm(const Graph& graph, const Op& op) {
 }
 
 Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
-  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const NormSizes s = row_sizes(graph[op.inputs[0]]);
   const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
   const auto desc = layer_norm_gradient_layer(all, column, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
@@ -139,7 +139,7 @@ Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
 }
 
 Kernel layer_norm_weight_gradient(const Graph& graph, const Op& op) {
-  const Sizes s = row_sizes(graph[op.inputs[0]]);
+  const NormSizes s = row_sizes(graph[op.inputs[0]]);
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.rows;
             plain::row_statistics(a.in(0), s, mean, variance);

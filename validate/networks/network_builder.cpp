@@ -12,7 +12,7 @@ namespace {
 
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
-double product(const std::vector<std::int64_t>& shape) {
+double product_of(const std::vector<std::int64_t>& shape) {
   double all = 1;
   for (const std::int64_t n : shape) all *= static_cast<double>(n);
   return all;
@@ -36,7 +36,7 @@ std::int64_t NetworkBuilder::elements(TensorId t) const {
 
 TensorId NetworkBuilder::tensor(std::string name, TensorKind kind, Shape shape, std::string dtype) {
   Graph& graph = network_.graph;
-  const auto bytes = static_cast<std::int64_t>(product(shape)) * 4;  // fp32 and int32
+  const auto bytes = static_cast<std::int64_t>(product_of(shape)) * 4;  // fp32 and int32
   graph.tensors.push_back({.name = std::move(name),
                            .kind = kind,
                            .bytes = Bytes{bytes},
@@ -92,7 +92,7 @@ TensorId NetworkBuilder::parameter(const std::string& name, Shape shape) {
 TensorId NetworkBuilder::linear(const std::string& name, TensorId x, TensorId weight, TensorId bias) {
   Shape result = shape(x);
   result.back() = shape(weight)[1];
-  const Flops work{2 * product(result) * static_cast<double>(shape(weight)[0])};
+  const Flops work{2 * product_of(result) * static_cast<double>(shape(weight)[0])};
   return forward("linear", name, {x, weight, bias}, std::move(result), work);
 }
 
@@ -106,7 +106,7 @@ TensorId NetworkBuilder::convolution(const std::string& name, TensorId x, std::i
   const Shape from = shape(x);
   const TensorId weight = parameter(name + ".weight", {kernel, kernel, from[3], channels});
   Shape result{from[0], halved(from[1], stride), halved(from[2], stride), channels};
-  const Flops work{2 * product(result) * static_cast<double>(kernel * kernel * from[3])};
+  const Flops work{2 * product_of(result) * static_cast<double>(kernel * kernel * from[3])};
   return forward("convolution", name, {x, weight}, std::move(result), work, {{"stride", std::to_string(stride)}});
 }
 
