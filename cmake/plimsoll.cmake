@@ -27,7 +27,8 @@ function(plimsoll_options target)
       # Instrumented code hides from GCC that an empty optional's value is never read; plain builds keep the warning.
       target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
     endif()
-    target_link_options(${target} PUBLIC -fsanitize=address,undefined)
+    # What a sanitizer's dlopen() looks for is found by the program's old kind of run path only.
+    target_link_options(${target} PUBLIC -fsanitize=address,undefined -Wl,--disable-new-dtags)
   endif()
   if(PLIMSOLL_COVERAGE)
     target_compile_options(${target} PUBLIC --coverage)

@@ -115,7 +115,7 @@ std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options&
   if (stopped.empty()) return outcomes;
   for (TapeOutcome& outcome : outcomes) {
     if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->note = stopped;
-    if (Infeasible* none = std::get_if<Infeasible>(&outcome)) none->reason += "; " + stopped;
+    if (Infeasible* refusal = std::get_if<Infeasible>(&outcome)) refusal->reason += "; " + stopped;
   }
   return outcomes;
 }
