@@ -115,7 +115,8 @@ TEST_CASE("rates count operations", "[io]") {
   CHECK(parse_flops_rate("989 TFLOPS").value == FlopsPerSecond{989e12});
   CHECK(parse_flops_rate("312Tf").value == FlopsPerSecond{312e12});
   CHECK(parse_flops_rate("19.5 TFLOP/s").value == FlopsPerSecond{19.5e12});
-  CHECK(parse_flops_rate("1e-300 FLOPS").complaint == "absurdly small, expected at least 1 FLOPS, found '1e-300 FLOPS'");
+  CHECK(parse_flops_rate("1e-300 FLOPS").complaint ==
+        "absurdly small, expected at least 1 FLOPS, found '1e-300 FLOPS'");
   CHECK(parse_flops_rate("1 FLOPS").value == FlopsPerSecond{1});
   CHECK(parse_flops_rate("1").complaint == "missing unit, expected a rate such as 989 TFLOPS, found '1'");
   CHECK(parse_flops_rate("1 TFLOP").complaint ==
