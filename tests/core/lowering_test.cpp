@@ -62,6 +62,42 @@ TEST_CASE("two devices whose ops alternate wait for each other action by action"
   CHECK(timeline.peaks[1].bytes == Bytes{8});
 }
 
+TEST_CASE("a parameter's new value waits for those who still read the old one on another device", "[lowering]") {
+  Graph graph;
+  graph.name = "read elsewhere";
+  const auto tensor = [&](const char* name, TensorKind kind) {
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{8}, .storage = id_at<StorageId>(graph.storages++)});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId x = tensor("x", TensorKind::input), w = tensor("w", TensorKind::parameter);
+  const TensorId a = tensor("a", TensorKind::activation), g = tensor("gradient of w", TensorKind::parameter_gradient);
+  const TensorId c = tensor("c", TensorKind::activation);
+  graph.ops.push_back({.name = "f", .phase = Phase::forward, .duration = Seconds{1}, .inputs = {x, w}, .outputs = {a}});
+  graph.ops.push_back({.name = "b", .phase = Phase::backward, .duration = Seconds{1}, .inputs = {a}, .outputs = {g}});
+  graph.ops.push_back(
+      {.name = "looks", .phase = Phase::forward, .duration = Seconds{10}, .inputs = {x, w}, .outputs = {c}});
+  graph.ops.push_back({.name = "update of w",
+                       .phase = Phase::update,
+                       .duration = Seconds{1},
+                       .inputs = {w, g},
+                       .mutates = {w},
+                       .recomputable = false});
+  const Problem problem = problem_of(graph, gpus({.count = 2, .to_peers = BytesPerSecond{8}}));
+  Partition partition;
+  partition.parts = {{.ops = {OpId{0}, OpId{1}}, .device = DeviceId{0}}, {.ops = {OpId{2}}, .device = DeviceId{1}}};
+  partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
+  std::vector<Tape> tapes(2);
+  tapes[0].actions = {compute(OpId{0}), compute(OpId{1})};
+  tapes[1].actions = {compute(OpId{2})};
+  for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{10 + 1});  // then 8 bytes at 8 B/s
+}
+
 TEST_CASE("devices whose orders wait for each other in a circle are refused", "[lowering]") {
   const Problem problem = problem_of(row_of_ops(4), gpus({.count = 2}));
   Partition partition;

@@ -102,7 +102,7 @@ TEST_CASE("without a host a portfolio is as fast as the fastest of all schedules
 }
 
 TEST_CASE("local moves undo recomputations and copies that the budget does not ask for", "[portfolio]") {
-  std::size_t undone = 0;
+  std::size_t undone = 0, tight = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const Problem problem = small_problem(2 * seed);
     const Partition partition = one_device(problem.graph, 1, problem.platform.devices.size());
@@ -117,9 +117,12 @@ TEST_CASE("local moves undo recomputations and copies that the budget does not a
       const PlannedTape better = improved(task, start, std::max(start.peak, plain.peak), 1'000);
       CHECK(better.makespan.value == Approx(plain.makespan.value));
       undone += better.makespan < start.makespan ? 1 : 0;
+      CHECK(improved(task, start, start.peak, 1'000).peak <= start.peak);
+      tight += start.peak < plain.peak && plain.makespan < start.makespan ? 1 : 0;
     }
   }
   CHECK(undone > 10);
+  CHECK(tight > 5);  // where to undo all would not fit
 }
 
 TEST_CASE("effort is counted in work: more of it is never slower, and the clock has no say", "[portfolio]") {
