@@ -39,13 +39,17 @@ function(plimsoll_options target)
   endif()
 endfunction()
 
-# plimsoll_library(name folder... LINKS public... PRIVATE private... LATE file): library plimsoll_<name> from the folders'
-# sources, but for the one file that is a late library.
+# plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file): library plimsoll_<name> from the
+# sources in the folders, RECURSE: and below them, but for the one file that is a late library.
 function(plimsoll_library name)
-  cmake_parse_arguments(LIB "" "LATE" "LINKS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(LIB "RECURSE" "LATE" "LINKS;PRIVATE" ${ARGN})
   set(sources)
+  set(glob GLOB)
+  if(LIB_RECURSE)
+    set(glob GLOB_RECURSE)
+  endif()
   foreach(folder ${LIB_UNPARSED_ARGUMENTS})
-    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+    file(${glob} found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
     list(FILTER found EXCLUDE REGEX "/main\\.cpp$")
     list(APPEND sources ${found})
   endforeach()

@@ -11,7 +11,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
-#include "strategies/rematerialization/dtr_banishing.h"
+#include "strategies/rematerialization/dtr/dtr_banishing.h"
 #include "traces/dtr_log.h"
 
 namespace plimsoll {

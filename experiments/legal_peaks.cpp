@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "strategies/common/max_flow.h"
+#include "strategies/solvers/max_flow.h"
 
 namespace plimsoll {
 namespace {

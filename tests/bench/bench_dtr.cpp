@@ -3,7 +3,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "strategies/rematerialization/dtr_runtime.h"
+#include "strategies/rematerialization/dtr/dtr_runtime.h"
 #include "tests/generate/op_logs.h"
 
 namespace {

@@ -5,9 +5,9 @@
 
 #include <random>
 
-#include "strategies/rematerialization/rotor_exact.h"
-#include "strategies/rematerialization/rotor_slots.h"
-#include "strategies/rematerialization/rotor_table.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
+#include "strategies/rematerialization/rotor/rotor_slots.h"
+#include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/strategies/published_rotor.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
 #include "strategies/common/chain_part.h"
-#include "strategies/rematerialization/chen.h"
+#include "strategies/rematerialization/cuts/chen.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 

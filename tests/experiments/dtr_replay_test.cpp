@@ -7,7 +7,7 @@
 
 #include "experiments/command_import.h"
 #include "sim/io/text_file.h"
-#include "strategies/rematerialization/dtr_runtime.h"
+#include "strategies/rematerialization/dtr/dtr_runtime.h"
 #include "tests/bad_input.h"
 #include "tests/generate/dtr_oracle.h"
 #include "traces/dtr_log.h"

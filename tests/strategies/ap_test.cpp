@@ -5,7 +5,7 @@
 
 #include "strategies/common/op_model.h"
 #include "strategies/plan.h"
-#include "strategies/rematerialization/ap_points.h"
+#include "strategies/rematerialization/cuts/ap_points.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/graph_oracle.h"

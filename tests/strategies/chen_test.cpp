@@ -1,4 +1,4 @@
-#include "strategies/rematerialization/chen.h"
+#include "strategies/rematerialization/cuts/chen.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "strategies/rematerialization/dtr_banishing.h"
-#include "strategies/rematerialization/dtr_runtime.h"
+#include "strategies/rematerialization/dtr/dtr_banishing.h"
+#include "strategies/rematerialization/dtr/dtr_runtime.h"
 #include "tests/generate/dtr_oracle.h"
 #include "tests/generate/op_logs.h"
 #include "tests/generate/random.h"

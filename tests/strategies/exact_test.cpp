@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/plan.h"
-#include "strategies/rematerialization/exact_search.h"
+#include "strategies/rematerialization/exact/exact_search.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/graph_oracle.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/plan.h"
-#include "strategies/rematerialization/knapsack_solver.h"
+#include "strategies/rematerialization/saving/knapsack_solver.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "strategies/common/limited_process.h"
+#include "strategies/solvers/limited_process.h"
 #include "tests/strategies/wall_time.h"
 
 namespace plimsoll {

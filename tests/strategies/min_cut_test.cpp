@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/common/max_flow.h"
 #include "strategies/plan.h"
-#include "strategies/rematerialization/min_cut.h"
+#include "strategies/rematerialization/saving/min_cut.h"
+#include "strategies/solvers/max_flow.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 

@@ -8,8 +8,8 @@
 
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/op_sequence.h"
-#include "strategies/offloading/offload_bound.h"
-#include "strategies/offloading/offload_moves.h"
+#include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -7,7 +7,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
-#include "strategies/offloading/offload_model.h"
+#include "strategies/offloading/activations/offload_model.h"
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -6,7 +6,7 @@
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/chain_pass.h"
-#include "strategies/rematerialization/rotor.h"
+#include "strategies/rematerialization/rotor/rotor.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

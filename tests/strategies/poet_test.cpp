@@ -5,9 +5,9 @@
 #include <map>
 
 #include "strategies/common/op_model.h"
-#include "strategies/offloading/offload_model.h"
+#include "strategies/offloading/activations/offload_model.h"
 #include "strategies/plan.h"
-#include "strategies/rematerialization/checkmate_model.h"
+#include "strategies/rematerialization/programs/checkmate_model.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"

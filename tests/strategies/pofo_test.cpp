@@ -7,8 +7,8 @@
 
 #include "sim/core/lower_bounds.h"
 #include "strategies/common/chain_part.h"
-#include "strategies/offloading/offload_selection.h"
-#include "strategies/offloading/pofo_search.h"
+#include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/offloading/pofo/pofo_search.h"
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -7,9 +7,9 @@
 #include <map>
 #include <tuple>
 
-#include "strategies/rematerialization/revolve_hetero.h"
-#include "strategies/rematerialization/revolve_schedule.h"
-#include "strategies/rematerialization/rotor_exact.h"
+#include "strategies/rematerialization/revolve/revolve_hetero.h"
+#include "strategies/rematerialization/revolve/revolve_schedule.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "tests/strategies/chain_oracle.h"
 
 namespace plimsoll {

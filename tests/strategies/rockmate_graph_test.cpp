@@ -6,9 +6,9 @@
 
 #include "strategies/common/fullest_moment.h"
 #include "strategies/plan.h"
-#include "strategies/rematerialization/checkmate_rounding.h"
-#include "strategies/rematerialization/graph_options.h"
-#include "strategies/rematerialization/rockmate_graph.h"
+#include "strategies/rematerialization/programs/checkmate_rounding.h"
+#include "strategies/rematerialization/rockmate/graph_options.h"
+#include "strategies/rematerialization/rockmate/rockmate_graph.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

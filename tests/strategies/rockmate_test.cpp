@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/plan.h"
-#include "strategies/rematerialization/rockmate_blocks.h"
-#include "strategies/rematerialization/rotor_exact.h"
-#include "strategies/rematerialization/rotor_table.h"
+#include "strategies/rematerialization/rockmate/rockmate_blocks.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
+#include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/chain_oracle.h"
 

@@ -4,8 +4,8 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/plan.h"
-#include "strategies/rematerialization/floating_table.h"
-#include "strategies/rematerialization/rotor_table.h"
+#include "strategies/rematerialization/rotor/floating_table.h"
+#include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/chain_oracle.h"
 

@@ -1,13 +1,13 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "strategies/rematerialization/chen.h"
-#include "strategies/rematerialization/rotor_exact.h"
-#include "strategies/rematerialization/rotor_fronts.h"
-#include "strategies/rematerialization/rotor_grid.h"
-#include "strategies/rematerialization/rotor_least_memory.h"
-#include "strategies/rematerialization/rotor_slots.h"
-#include "strategies/rematerialization/rotor_table.h"
+#include "strategies/rematerialization/cuts/chen.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
+#include "strategies/rematerialization/rotor/rotor_fronts.h"
+#include "strategies/rematerialization/rotor/rotor_grid.h"
+#include "strategies/rematerialization/rotor/rotor_least_memory.h"
+#include "strategies/rematerialization/rotor/rotor_slots.h"
+#include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/strategies/chain_oracle.h"
 #include "tests/strategies/published_rotor.h"
 

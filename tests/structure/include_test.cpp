@@ -48,7 +48,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
     {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
     {std::regex(R"(^zlib)"), {"sim/io/byte_source.cpp"}},
     {std::regex(R"(^CLI/)"), {"experiments/"}},
-    {std::regex(R"(^coin/)"), {"strategies/common/coin.cpp"}},
+    {std::regex(R"(^coin/)"), {"strategies/solvers/coin.cpp"}},
     {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},
     {std::regex(R"(^(cuda|cublas|cudnn|nvtx3))"), {"validate/cuda/"}},
 };

@@ -5,7 +5,7 @@
 #include "sim/core/check.h"
 #include "sim/core/lowering.h"
 #include "strategies/common/chain_pass.h"
-#include "strategies/rematerialization/rotor.h"
+#include "strategies/rematerialization/rotor/rotor.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 

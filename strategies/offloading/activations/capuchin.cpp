@@ -1,0 +1,222 @@
+#include "strategies/offloading/activations/capuchin.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/core/expects.h"
+#include "sim/core/lowering.h"
+#include "sim/engine/event/event_engine.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/activations/capuchin_choice.h"
+#include "strategies/offloading/activations/offload_placement.h"
+#include "strategies/offloading/activations/tape_pool.h"
+
+namespace plimsoll {
+namespace {
+
+/// The measured iteration: when each position begins, and when the last one ends.
+std::vector<Seconds> measured_starts(const PartTask& task, const OffloadModel& model) {
+  const Tape tape = offload_tape(model, {});
+  const std::variant<Schedule, std::string> made = lower(task.problem, task.partition, std::span(&tape, 1));
+  EXPECTS(std::holds_alternative<Schedule>(made));
+  const Timeline timeline = simulate_event(std::get<Schedule>(made), task.problem.platform);
+  std::vector<Seconds> starts;
+  for (std::size_t p = 0; p < model.positions(); ++p) starts.push_back(timeline.steps[p].start);
+  starts.push_back(model.positions() > 0 ? timeline.steps[model.positions() - 1].finish : Seconds{});
+  return starts;
+}
+
+/// When the copies back must begin, one at a time in the order in which they are needed.
+std::vector<Seconds> swap_in_starts(const OffloadModel& model, std::span<const Seconds> starts,
+                                    std::span<const OffloadItem> items) {
+  const auto until = [&](std::size_t i) { return model.gaps[items[i].gap].until; };
+  std::vector<std::size_t> order(items.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, until);
+  std::vector<Seconds> begin(items.size());
+  Seconds busy = starts.back();
+  for (const std::size_t i : order) {
+    busy = begin[i] = std::min(busy, starts[until(i)]) - model.in.time(items[i].bytes);
+  }
+  return begin;
+}
+
+/// Prefetches begin at the last access before they must; one that comes too late begins 5 % of its copy earlier in the
+/// next iteration. The fastest iteration counts.
+std::optional<Placement> place_with_feedback(const OffloadModel& model, std::span<const Seconds> starts,
+                                             std::span<const OffloadItem> items, Bytes budget) {
+  std::vector<Seconds> begin = swap_in_starts(model, starts, items);
+  std::optional<Placement> best;
+  constexpr int most_iterations = 20;
+  for (int iteration = 0; iteration < most_iterations; ++iteration) {
+    std::vector<std::uint32_t> wanted;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const OffloadGap& gap = model.gaps[items[i].gap];
+      const auto after = std::upper_bound(starts.begin() + gap.from + 1, starts.begin() + gap.until, begin[i]);
+      const auto at = static_cast<std::uint32_t>(after - starts.begin() - 1);
+      wanted.push_back(std::clamp(at, gap.from + 1, gap.until));
+    }
+    std::optional<Placement> made = place(model, items, budget, wanted);
+    if (!made) return best;
+    bool any_late = false;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (made->late[i] <= Seconds{0} || wanted[i] <= model.gaps[items[i].gap].from + 1) continue;
+      any_late = true;
+      begin[i] = begin[i] - 0.05 * model.in.time(items[i].bytes);
+    }
+    if (!best || made->makespan < best->makespan) best = std::move(made);
+    if (!any_late) break;
+  }
+  return best;
+}
+
+/// For budgets that hold it whatever copies take, on faster links too.
+void add_placed(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts,
+                std::span<const OffloadItem> items, Bytes budget, TapePool& pool) {
+  const std::optional<Placement> placed = place_with_feedback(model, starts, items, budget);
+  if (!placed) return;
+  std::optional<PlannedTape> made = planned_moves(task, model, placed->moves);
+  if (made) pool.add(std::move(*made), std::max(made->peak, budget));
+}
+
+enum class Passive : std::uint8_t { not_yet, yes };
+
+/// Copies chosen ahead. Where the budget still does not hold, since recomputation takes memory too: more copies in
+/// passive mode, what is idle longest first. Where more evictions are to come, short tapes get a plan for as much
+/// memory as these take, too.
+void add_plan(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts,
+              const std::vector<OffloadItem>& ahead, Bytes budget, Passive passive, TapePool& pool) {
+  std::vector<Bytes> needed = model.memory;  // beside them
+  std::vector<bool> taken(model.gaps.size(), false);
+  for (const OffloadItem& item : ahead) {
+    const OffloadGap& gap = model.gaps[item.gap];
+    taken[item.gap] = true;
+    for (std::uint32_t p = gap.from + 1; p < gap.until; ++p) needed[p] -= item.bytes;
+  }
+  std::vector<OffloadItem> items = ahead;
+  const Bytes most = needed.empty() ? Bytes{0} : *std::ranges::max_element(needed);
+  constexpr std::size_t short_tape = 1000;
+  if (most > budget && passive == Passive::not_yet && model.positions() <= short_tape) {
+    add_placed(task, model, starts, items, most, pool);
+  }
+  if (most > budget) {
+    std::vector<OffloadItem> others = offload_items(model, 1);
+    std::erase_if(others, [&](const OffloadItem& item) { return taken[item.gap]; });
+    const Selection more = select_items(model, std::move(others), SelectionRule::free_time, std::move(needed));
+    const std::size_t count = more.needed(budget).value_or(more.items.size());
+    items.insert(items.end(), more.items.begin(), more.items.begin() + static_cast<std::ptrdiff_t>(count));
+    if (!more.needed(budget)) budget = more.peaks.back();
+  }
+  std::ranges::stable_sort(items, {}, &OffloadItem::gap);
+  add_placed(task, model, starts, items, budget, pool);
+}
+
+/// The first `count` evictions of a choice.
+void add_plan(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts, const OpModel* ops,
+              std::span<const Eviction> evictions, Bytes budget, Passive passive, TapePool& pool) {
+  std::vector<OffloadItem> items;
+  Evicted evicted(ops == nullptr ? 0 : ops->values.size(), false);
+  bool recomputes = false;
+  for (const Eviction& eviction : evictions) {
+    if (eviction.recompute) {
+      EXPECTS(ops != nullptr);
+      for (const std::uint32_t v : ops->in_storage[*eviction.recompute]) evicted[v] = true;
+      recomputes = true;
+    } else {
+      items.push_back({eviction.gap, {}, model.gaps[eviction.gap].bytes});
+    }
+  }
+  if (!recomputes) return add_plan(task, model, starts, items, budget, passive, pool);
+  const std::optional<OpSequence> sequence = recompute_order(*ops, evicted);
+  if (!sequence) return;
+  const PlannedTape tape = planned_ops(task, *sequence);
+  std::variant<OffloadModel, std::string> made = offload_model(task, &tape.tape);
+  auto& changed = std::get<OffloadModel>(made);
+  changed.out = model.out;
+  changed.in = model.in;
+  std::vector<bool> moved(task.problem.graph.tensors.size(), false);
+  for (const OffloadItem& item : items) moved[model.gaps[item.gap].tensor.index] = true;
+  items.clear();
+  for (const std::uint32_t g : saved_gaps(changed)) {
+    const OffloadGap& gap = changed.gaps[g];
+    if (moved[gap.tensor.index] && gap.holds_positions()) items.push_back({g, {}, gap.bytes});
+  }
+  add_plan(task, changed, starts_without_copies(changed), items, budget, passive, pool);
+}
+
+/// At each level of memory with as many evictions as it takes.
+void add_plans(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts, const OpModel* ops,
+               std::string_view levels, TapePool& pool) {
+  const CapuchinChoice choice = choose_evictions(model, starts, ops);
+  for (const Bytes budget : memory_levels(choice.peaks.back(), choice.peaks.front(), levels, model.positions())) {
+    const auto enough = std::ranges::find_if(choice.peaks, [&](Bytes peak) { return peak <= budget; });
+    const auto count = static_cast<std::size_t>(enough - choice.peaks.begin());
+    const Passive passive = count == choice.evictions.size() ? Passive::yes : Passive::not_yet;
+    add_plan(task, model, starts, ops, std::span(choice.evictions).first(count), budget, passive, pool);
+  }
+}
+
+/// The tape with links of the rates that plans are made for: fixed ones around that at which all that may leave could
+/// do so in one iteration, and of these only those that the links reach, but for the least.
+std::vector<OffloadModel> with_assumed_rates(const OffloadModel& model) {
+  Bytes may_leave;
+  Seconds time;
+  for (const std::uint32_t g : saved_gaps(model)) may_leave += model.gaps[g].bytes;
+  for (const Seconds position : model.time) time += position;
+  if (!model.has_host || may_leave == Bytes{0} || time == Seconds{0}) return {model};
+  constexpr std::size_t short_tape = 1000;
+  const bool is_short = model.positions() <= short_tape;
+  const double step = is_short ? 2 : 4;
+  const double least = static_cast<double>(may_leave.count) / time.value / (is_short ? 8.0 : 4.0);
+  const int steps = is_short ? 6 : 2;
+  const auto reached = [&](BytesPerSecond bandwidth, int most) {
+    double rate = least;
+    for (int k = 0; k < most && rate * step <= bandwidth.value; ++k) rate *= step;
+    return BytesPerSecond{rate};
+  };
+  std::vector<OffloadModel> models;
+  for (int k = 0; k <= steps; ++k) {
+    OffloadModel assumed = model;
+    assumed.out.bandwidth = reached(model.out.bandwidth, k);
+    assumed.in.bandwidth = reached(model.in.bandwidth, k);
+    const auto same = [&](const OffloadModel& other) {
+      return other.out.bandwidth == assumed.out.bandwidth && other.in.bandwidth == assumed.in.bandwidth;
+    };
+    if (std::ranges::none_of(models, same)) models.push_back(std::move(assumed));
+  }
+  return models;
+}
+
+TapePool capuchin_plans(const PartTask& task, const Options& options, const Tape* before, const OffloadModel& model) {
+  TapePool pool;
+  pool.add(planned_moves(task, model, {}));
+  const std::vector<Seconds> starts = measured_starts(task, model);
+  const std::string_view recompute = options.text("recompute");
+  std::optional<OpModel> ops;
+  if (before == nullptr && recompute != "off") ops = op_model(task);
+  std::vector<const OpModel*> may_run_again;
+  if (model.has_host && (recompute != "on" || !ops)) may_run_again.push_back(nullptr);
+  if (ops) may_run_again.push_back(&*ops);
+  for (const OffloadModel& assumed : with_assumed_rates(model)) {
+    for (const OpModel* again : may_run_again) add_plans(task, assumed, starts, again, options.text("levels"), pool);
+  }
+  return pool;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const std::variant<OffloadModel, std::string> model = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
+  return capuchin_plans(task, options, before, std::get<OffloadModel>(model))
+      .outcomes(budgets, "no more than this can be offloaded or recomputed");
+}
+
+std::vector<Bytes> capuchin_candidates(const PartTask& task, const Options& options) {
+  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
+  if (std::holds_alternative<std::string>(model)) return {};
+  return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
+}
+
+}  // namespace plimsoll

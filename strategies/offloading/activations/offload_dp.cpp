@@ -1,0 +1,66 @@
+#include "strategies/offloading/activations/offload_dp.h"
+
+#include <algorithm>
+
+#include "strategies/offloading/activations/offload_placement.h"
+#include "strategies/offloading/activations/offload_plans.h"
+#include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/offloading/activations/offload_table.h"
+
+namespace plimsoll {
+namespace {
+
+/// A stage's first forward and last backward position on the tape, and what its first forward leaves for the backward.
+std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& model) {
+  std::vector<OffloadStage> stages(task.problem.chain->stages.size());
+  std::vector<bool> ran(stages.size(), false);
+  for (std::uint32_t p = 0; p < model.positions(); ++p) {
+    const Op& op = task.problem.graph[model.computes[p].op];
+    if (op.phase == Phase::forward && !ran[op.stage]) stages[op.stage].forward = p;
+    if (op.phase == Phase::forward) ran[op.stage] = true;
+    if (op.phase != Phase::forward) stages[op.stage].backward = p;
+  }
+  for (const std::uint32_t g : saved_gaps(model)) {
+    const OffloadGap& gap = model.gaps[g];
+    if (!gap.holds_positions()) continue;
+    OffloadStage& stage = stages[task.problem.graph[model.computes[gap.made].op].stage];
+    stage.gaps.push_back(g);
+    stage.bytes += gap.bytes;
+  }
+  return stages;
+}
+
+TapePool offload_dp_plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+  TapePool pool;
+  pool.add(planned_moves(task, model, {}));
+  if (!model.has_host) return pool;
+  const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
+  const auto slots = static_cast<std::uint32_t>(options.integer("slots"));
+  const Selection all = select_items(model, offload_items(model, 1), SelectionRule::first_made);
+  const std::vector<OffloadStage> stages = stages_of(task, model);
+  for (const Bytes budget :
+       memory_levels(all.peaks.back(), all.peaks.front(), options.text("levels"), model.positions())) {
+    const std::optional<std::vector<bool>> leaves = choose_stages(model, stages, budget, slots);
+    std::vector<bool> chosen(model.gaps.size(), false);
+    for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
+      for (const std::uint32_t g : stages[i].gaps) chosen[g] = (*leaves)[i];
+    }
+    if (const std::optional<Placement> made = place_chosen(model, chosen, chunks, budget)) {
+      pool.add(planned_moves(task, model, made->moves));
+    }
+  }
+  return pool;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const Options& options,
+                                          std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  return best_plans(task, options, budgets, before, offload_dp_plans);
+}
+
+std::vector<Bytes> offload_dp_candidates(const PartTask& task, const Options& options) {
+  return peaks_of_plans(task, options, offload_dp_plans);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,107 @@
+#include "strategies/offloading/activations/offload_exact.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_greedy.h"
+#include "strategies/offloading/activations/offload_search.h"
+#include "strategies/offloading/activations/offload_selection.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t most_rows = 50'000;  // of a search, some milliseconds to a second
+constexpr Seconds never{std::numeric_limits<double>::infinity()};
+
+/// The least budget: everything leaves as soon as it may and comes back when it is needed.
+Bytes least_memory(const OffloadModel& model, const std::vector<OffloadItem>& items) {
+  return select_items(model, items, SelectionRule::first_made).peaks.back();
+}
+
+/// The fastest plan, where the search finds one that is faster than `known`, and a bound on what any takes.
+TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::vector<OffloadItem>& items,
+                    std::optional<Bytes> budget, TapeOutcome known) {
+  const Bytes limit = budget.value_or(largest_bytes);
+  const std::optional<Seconds> fluid = fluid_bound(model, limit);
+  PlannedTape* best = std::get_if<PlannedTape>(&known);
+  if (!fluid || best == nullptr) return known;
+  std::string stopped;
+  const bool once = task.problem.micro_batches == 1;
+  const Seconds after = updates(task);
+  const auto search = [&](Dates dates) {
+    const Seconds least = once ? best->makespan - after : never;
+    OffloadSearch found = search_offloads(model, items, limit, dates, *fluid, least, most_rows);
+    if (!found.complete) stopped = fmt::format("a search stopped after {} rows", most_rows);
+    return found;
+  };
+  if (!once || best->makespan > (1 + 1e-12) * (*fluid + after)) {
+    if (const OffloadSearch found = search(Dates::waited_for); found.tape) {
+      const std::optional<PlannedTape> made = simulated_tape(task, model, *found.tape);
+      const bool fits = made && made->peak <= limit;
+      if (fits && made->makespan < best->makespan) *best = *made;
+    }
+  }
+  Seconds bound = *fluid;
+  if (once && best->makespan > (1 + 1e-12) * (*fluid + after)) {
+    bound = search(Dates::known).bound.value_or(best->makespan - after);
+  }
+  best->note = stopped;
+  if (once) best->gap = relative_gap(best->makespan, bound + after);
+  return known;
+}
+
+bool too_many(const std::vector<OffloadItem>& items, const Options& options) {
+  return static_cast<std::int64_t>(items.size()) > options.integer("values");
+}
+
+/// Whole values, as the search moves them.
+Options greedy_options() {
+  return Options(offload_greedy_options, {{"chunks", "1"}});
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options& options,
+                                             std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+  const auto& model = std::get<OffloadModel>(made);
+  const std::vector<OffloadItem> items = model.has_host ? offload_items(model, 1) : std::vector<OffloadItem>{};
+  std::vector<TapeOutcome> outcomes = offload_greedy_tapes(task, greedy_options(), budgets, before);
+  if (!model.has_host) return outcomes;
+  if (too_many(items, options)) {
+    for (TapeOutcome& outcome : outcomes) {
+      PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
+      if (tape == nullptr) continue;
+      tape->note = fmt::format("no search: {} values, more than values={}; the plan is that of offload_greedy",
+                               items.size(), options.integer("values"));
+    }
+    return outcomes;
+  }
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    outcomes[b] = outcome(task, model, items, budgets[b], std::move(outcomes[b]));
+  }
+  return outcomes;
+}
+
+std::vector<Bytes> offload_exact_candidates(const PartTask& task, const Options& options) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr);
+  const OffloadModel* model = std::get_if<OffloadModel>(&made);
+  if (model == nullptr) return {};
+  if (too_many(offload_items(*model, 1), options)) return offload_greedy_candidates(task, greedy_options());
+  constexpr std::uint32_t levels = 40;
+  const std::vector<OffloadItem> items = model->has_host ? offload_items(*model, 1) : std::vector<OffloadItem>{};
+  const Bytes least = least_memory(*model, items), most = *std::ranges::max_element(model->memory);
+  std::vector<Bytes> budgets{most};
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    budgets.push_back(least + range_of(most - least, {level, levels}).offset);
+  }
+  return budgets;
+}
+
+}  // namespace plimsoll

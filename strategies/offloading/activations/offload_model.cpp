@@ -1,0 +1,192 @@
+#include "strategies/offloading/activations/offload_model.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/common/tape_cost.h"
+
+namespace plimsoll {
+namespace {
+
+class OffloadModelBuilder {
+ public:
+  OffloadModelBuilder(const PartTask& task, const Tape& tape)
+      : problem_(task.problem),
+        graph_(problem_.graph),
+        device_(task.partition.parts[task.part.index].device),
+        lives_(graph_.storages),
+        exist_(graph_.storages, false) {
+    resident_ = tape_cost(problem_, task.partition.parts[task.part.index], Tape{}).peak;
+    std::vector<bool> all_exist(graph_.storages, false);
+    for (const Op& op : graph_.ops) {
+      for (const TensorId t : op.outputs) {
+        if (graph_[t].kind == TensorKind::parameter_gradient) add_gradient(t, all_gradients_, all_exist);
+      }
+    }
+    for (const Action& action : tape.actions) {
+      if (action.kind == ActionKind::compute) {
+        compute(action);
+      } else {
+        drop(action.tensor);
+      }
+    }
+    const auto backward = [&](const Action& action) { return graph_[action.op].phase != Phase::forward; };
+    model_.turn = static_cast<std::uint32_t>(std::ranges::find_if(model_.computes, backward) - model_.computes.begin());
+    std::ranges::stable_sort(model_.gaps, {}, &OffloadGap::from);
+    find_earlier_gaps();
+    find_host();
+  }
+
+  OffloadModel build() && { return std::move(model_); }
+
+ private:
+  /// A storage from its making to its drop.
+  struct Life {
+    bool live = false;
+    TensorId tensor;
+    std::uint32_t made = 0, used = 0;
+  };
+
+  Life& life_of(TensorId t) { return lives_[graph_[t].storage.index]; }
+
+  std::uint32_t here() const { return static_cast<std::uint32_t>(model_.computes.size()); }
+
+  /// Whether this parameter gradient is new; its bytes are counted once.
+  bool add_gradient(TensorId t, Bytes& sum, std::vector<bool>& exists) const {
+    if (problem_.gradients == Gradients::existing || exists[graph_[t].storage.index]) return false;
+    exists[graph_[t].storage.index] = true;
+    sum += graph_[t].bytes;
+    return true;
+  }
+
+  void begin(TensorId t) {
+    life_of(t) = {.live = true, .tensor = t, .made = here(), .used = here()};
+    live_ += graph_[t].bytes;
+  }
+
+  void use(TensorId t) {
+    Life& life = life_of(t);
+    EXPECTS(life.live);
+    const bool stays = graph_[life.tensor].kind == TensorKind::input || graph_[t].bytes == Bytes{0};
+    if (here() > life.used && !stays) {
+      model_.gaps.push_back({life.tensor, graph_[t].bytes, life.made, life.used, here()});
+    }
+    life.used = here();
+  }
+
+  void compute(const Action& action) {
+    const Op& op = graph_[action.op];
+    const bool again = problem_.micro_batches > 1;
+    model_.held.push_back(resident_ + (again ? all_gradients_ : gradients_) + live_);
+    for (const TensorId t : op.inputs) {
+      if (!per_micro_batch(graph_[t].kind)) continue;
+      if (graph_[t].kind == TensorKind::input && !life_of(t).live) begin(t);
+      use(t);
+    }
+    bool makes_gradient = false, new_gradient = false;
+    for (const TensorId t : op.outputs) {
+      if (graph_[t].kind == TensorKind::parameter_gradient) {
+        makes_gradient = true;
+        new_gradient |= add_gradient(t, gradients_, exist_);
+      }
+      if (!per_micro_batch(graph_[t].kind)) continue;
+      if (action.saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
+      if (!life_of(t).live) begin(t);
+      use(t);
+      life_of(t).made = here();
+    }
+    for (const TensorId t : op.mutates) {
+      if (per_micro_batch(graph_[t].kind)) life_of(t).made = here();
+    }
+    const Bytes plain = workspace(op, action.saving, false, action.implementation);
+    const Bytes accumulating = workspace(op, action.saving, makes_gradient, action.implementation);
+    Bytes needed = resident_ + gradients_ + live_ + (new_gradient ? plain : accumulating);
+    if (again) needed = std::max(needed, resident_ + all_gradients_ + live_ + accumulating);
+    model_.memory.push_back(needed);
+    model_.time.push_back(duration_on(problem_, action.op, device_, action.saving, action.implementation));
+    model_.computes.push_back(action);
+    model_.drops.emplace_back();
+  }
+
+  void drop(TensorId t) {
+    Life& life = life_of(t);
+    EXPECTS(life.live && !model_.drops.empty());
+    life.live = false;
+    live_ -= graph_[t].bytes;
+    model_.drops.back().push_back(t);
+  }
+
+  void find_earlier_gaps() {
+    std::vector<std::optional<std::uint32_t>> last(graph_.tensors.size());  // with positions, by tensor
+    for (std::uint32_t g = 0; g < model_.gaps.size(); ++g) {
+      OffloadGap& gap = model_.gaps[g];
+      std::optional<std::uint32_t>& before = last[gap.tensor.index];
+      if (before && model_.gaps[*before].until > gap.made) gap.earlier = before;
+      if (gap.holds_positions()) before = g;
+    }
+  }
+
+  void find_host() {
+    const MemoryId own = problem_.platform[device_].memory;
+    const std::optional<MemoryId> host = host_memory(problem_.platform, device_);
+    if (!host) return;
+    const std::optional<Route> out = route_between(problem_.platform, own, *host);
+    const std::optional<Route> in = route_between(problem_.platform, *host, own);
+    if (!out || !in) return;
+    model_.has_host = true;
+    model_.out = {.latency = out->latency, .bandwidth = out->bandwidth};
+    model_.in = {.latency = in->latency, .bandwidth = in->bandwidth};
+    if (problem_.platform[*host].capacity) model_.host_capacity = *problem_.platform[*host].capacity;
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  DeviceId device_;
+  std::vector<Life> lives_;  // by storage
+  Bytes resident_, live_, gradients_, all_gradients_;
+  std::vector<bool> exist_;  // by storage: parameter gradients
+  OffloadModel model_;
+};
+
+}  // namespace
+
+std::variant<OffloadModel, std::string> offload_model(const PartTask& task, const Tape* before) {
+  if (task.partition.parts.size() > 1 || task.in_flight > 1) return "activations are offloaded on one device only";
+  if (before == nullptr) return OffloadModelBuilder(task, planned_ops(task, store_all_ops(task)).tape).build();
+  for (const Action& action : before->actions) {
+    if (action.kind != ActionKind::compute && action.kind != ActionKind::drop) {
+      return "the pass before moves values itself";
+    }
+  }
+  return OffloadModelBuilder(task, *before).build();
+}
+
+std::string no_host(const PartTask& task) {
+  const Platform& platform = task.problem.platform;
+  return "platform '" + platform.name + "' has no host memory that '" +
+         platform[task.partition.parts[task.part.index].device].name + "' can reach";
+}
+
+std::uint32_t leaves_after(const OffloadModel& model, std::uint32_t gap, const std::vector<bool>& moved) {
+  for (std::optional<std::uint32_t> g = model.gaps[gap].earlier; g; g = model.gaps[*g].earlier) {
+    if (moved[*g]) return model.gaps[*g].until;
+  }
+  return model.gaps[gap].made;
+}
+
+std::vector<std::uint32_t> saved_gaps(const OffloadModel& model) {
+  std::vector<std::uint32_t> saved;
+  for (std::uint32_t g = 0; g < model.gaps.size(); ++g) {
+    if (model.gaps[g].from < model.turn && model.turn <= model.gaps[g].until) saved.push_back(g);
+  }
+  return saved;
+}
+
+std::vector<Seconds> starts_without_copies(const OffloadModel& model) {
+  std::vector<Seconds> starts(model.positions() + 1);
+  for (std::size_t p = 0; p < model.positions(); ++p) starts[p + 1] = starts[p] + model.time[p];
+  return starts;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,24 @@
+#include "strategies/offloading/activations/offload_plans.h"
+
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/activations/offload_bound.h"
+
+namespace plimsoll {
+
+std::vector<TapeOutcome> best_plans(const PartTask& task, const Options& options,
+                                    std::span<const std::optional<Bytes>> budgets, const Tape* before,
+                                    PlansFunction plans) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+  const auto& model = std::get<OffloadModel>(made);
+  return with_fluid_gaps(task, model, budgets,
+                         plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+}
+
+std::vector<Bytes> peaks_of_plans(const PartTask& task, const Options& options, PlansFunction plans) {
+  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
+  if (std::holds_alternative<std::string>(model)) return {};
+  return plans(task, options, std::get<OffloadModel>(model)).peaks();
+}
+
+}  // namespace plimsoll

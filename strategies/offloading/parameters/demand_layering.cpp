@@ -1,0 +1,53 @@
+#include "strategies/offloading/parameters/demand_layering.h"
+
+#include <algorithm>
+
+#include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/offloading/parameters/streamed_parameters.h"
+#include "strategies/offloading/updates/placed_updates.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t buffers_on_host = 2;  // of updates by way of a disk
+
+std::size_t computes(const Tape& tape) {
+  return static_cast<std::size_t>(std::ranges::count(tape.actions, ActionKind::compute, &Action::kind));
+}
+
+/// 0, 1, 2, 4, .. until everything is there from the start.
+std::vector<std::uint32_t> leads(const Options& options, std::size_t positions) {
+  if (options.text("lead") != "auto") return {static_cast<std::uint32_t>(options.integer("lead"))};
+  std::vector<std::uint32_t> list{0};
+  for (std::uint32_t lead = 1; lead < 2 * positions; lead *= 2) list.push_back(lead);
+  return list;
+}
+
+TapePool layering_pool(const PartTask& task, const Options& options, const Tape* before) {
+  const bool from_disk = options.text("from") == "disk";
+  const Tape tape = tape_to_update(task, before, demand_layering_strategy.name, from_disk);
+  const UpdateGroup all{updates_by_gradient(task.problem, tape), from_disk ? UpdateSite::disk : UpdateSite::host};
+  const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on", .on_host_at_once = buffers_on_host};
+  TapePool pool;
+  for (const std::uint32_t lead : leads(options, computes(tape))) {
+    Tape made = with_streamed_parameters(
+        task.problem, tape, {.parameters = parameters_read(task.problem, tape), .lead = lead, .from_disk = from_disk});
+    made = all.ops.empty() ? with_gradients_on_host(task.problem, std::move(made))
+                           : with_updates(task.problem, std::move(made), std::span(&all, 1), copies);
+    pool.add(simulated(task, std::move(made)));
+  }
+  return pool;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> demand_layering_tapes(const PartTask& task, const Options& options,
+                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  return layering_pool(task, options, before).outcomes(budgets, "not even one layer's parameters at a time fit");
+}
+
+std::vector<Bytes> demand_layering_candidates(const PartTask& task, const Options& options) {
+  return layering_pool(task, options, nullptr).peaks();
+}
+
+}  // namespace plimsoll

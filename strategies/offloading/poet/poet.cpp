@@ -1,0 +1,205 @@
+#include "strategies/offloading/poet/poet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/activations/known_plans.h"
+#include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/rematerialization/programs/checkmate_model.h"
+#include "strategies/rematerialization/programs/checkmate_rounding.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes no_poet_limit{std::numeric_limits<std::int64_t>::max() / 4};
+constexpr int mixed_levels = 4;  // budgets of greedy_recompute whose tapes are offloaded from
+
+struct PricedTape {
+  PlannedTape tape;
+  double price;  // seconds, or joules
+};
+
+class PoetPlanner {
+ public:
+  PoetPlanner(const PartTask& task, const Options& options, const OffloadModel& plain)
+      : task_(task),
+        plain_(plain),
+        model_(op_model(task)),
+        energy_(options.text("objective") == "energy"),
+        watts_(static_cast<double>(options.integer("power"))),
+        joules_per_byte_(1e-12 * static_cast<double>(options.integer("transfer_energy"))),
+        chunks_(static_cast<std::uint32_t>(options.integer("chunks"))),
+        most_ops_(static_cast<std::size_t>(options.integer("ops"))),
+        limits_{.seconds = static_cast<double>(options.integer("time_limit")),
+                .nodes = static_cast<int>(options.integer("nodes"))} {
+    const PlannedTape all = planned_ops(task, store_all_ops(task));
+    const std::int64_t percent = options.integer("deadline");
+    if (percent > 0) deadline_ = static_cast<double>(percent) / 100 * all.makespan;
+    after_ = updates(task);
+    work_ = all.makespan - after_;
+  }
+
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) {
+    find_known(budgets);
+    std::vector<Asked> asked;
+    for (const std::optional<Bytes>& budget : budgets) asked.push_back(ask(budget.value_or(no_poet_limit)));
+    std::vector<TapeOutcome> outcomes;
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      outcomes.push_back(cheapest_within(budgets[b].value_or(no_poet_limit), asked[b]));
+    }
+    return outcomes;
+  }
+
+ private:
+  /// What the integer program says of a budget.
+  struct Asked {
+    std::optional<double> bound = {};  ///< the least price of its class, as far as it is proven
+    std::string stopped = {};          ///< by which limit, if by one
+  };
+
+  double repeats() const { return static_cast<double>(task_.problem.micro_batches); }
+
+  void add(PlannedTape tape) {
+    if (deadline_ && tape.makespan > *deadline_) return;
+    const double price = energy_ ? joules(tape.tape) : tape.makespan.value;
+    known_.push_back({std::move(tape), price});
+  }
+
+  /// Of the runs and copies of all micro-batches.
+  double joules(const Tape& tape) const {
+    const DeviceId device = task_.partition.parts[task_.part.index].device;
+    double joules = 0;
+    for (const Action& action : tape.actions) {
+      if (action.kind == ActionKind::compute) {
+        joules += watts_ * duration_on(task_.problem, action.op, device, action.saving, action.implementation).value;
+      } else if (action.kind == ActionKind::offload || action.kind == ActionKind::prefetch) {
+        const Bytes moved = range_of(task_.problem.graph[action.tensor].bytes, action.chunk).length;
+        joules += joules_per_byte_ * static_cast<double>(moved.count);
+      }
+    }
+    return repeats() * joules;
+  }
+
+  /// Heuristics that only recompute, only offload, and offload from what recomputes.
+  void find_known(std::span<const std::optional<Bytes>> budgets) {
+    for (const char* spec : {"store_all", "greedy_recompute", "offload_greedy", "capuchin"}) {
+      for (PlannedTape& tape : tapes_of(spec, task_, budgets)) add(std::move(tape));
+    }
+    const Bytes most = *std::ranges::max_element(plain_.memory);
+    std::vector<std::optional<Bytes>> levels;
+    for (int k = 1; k <= mixed_levels; ++k) levels.emplace_back(Bytes{most.count / (mixed_levels + 1) * k});
+    for (const PlannedTape& recomputing : tapes_of("greedy_recompute", task_, levels)) {
+      for (PlannedTape& tape : tapes_of("offload_greedy", task_, budgets, &recomputing.tape)) add(std::move(tape));
+    }
+  }
+
+  const PricedTape* cheapest(Bytes budget) const {
+    const PricedTape* best = nullptr;
+    for (const PricedTape& known : known_) {
+      if (known.tape.peak <= budget && (best == nullptr || known.price < best->price)) best = &known;
+    }
+    return best;
+  }
+
+  TapeOutcome cheapest_within(Bytes budget, const Asked& asked) const {
+    const PricedTape* best = cheapest(budget);
+    if (best != nullptr) {
+      PlannedTape tape = best->tape;
+      tape.gap = std::nullopt;
+      tape.note = asked.stopped;
+      if (asked.bound) tape.gap = std::max(0.0, best->price / *asked.bound - 1);
+      return tape;
+    }
+    if (known_.empty()) return Infeasible{"no plan keeps the deadline", std::nullopt};
+    const auto least = std::ranges::min_element(known_, {}, [](const PricedTape& k) { return k.tape.peak; });
+    return Infeasible{"no recomputation and paging was found that fits", least->tape.peak};
+  }
+
+  /// Adds what the integer program finds.
+  Asked ask(Bytes budget) {
+    const double least = energy_ ? watts_ * work_.value : (work_ + after_).value;
+    const PricedTape* known = cheapest(budget);
+    if (known != nullptr && known->price <= least * (1 + 1e-12)) return {least};
+    if (!plain_.has_host) return {};
+    if (model_.ops.size() > most_ops_) {
+      return {{}, fmt::format("no integer program: {} ops, more than ops={}", model_.ops.size(), most_ops_)};
+    }
+    Paging paging{.latency_out = plain_.out.latency,
+                  .latency_in = plain_.in.latency,
+                  .seconds_per_byte_out = 1 / plain_.out.bandwidth.value,
+                  .seconds_per_byte_in = 1 / plain_.in.bandwidth.value};
+    if (energy_) paging.seconds_of_energy_per_byte = joules_per_byte_ / watts_;
+    if (deadline_) paging.deadline = 1 / repeats() * (*deadline_ - after_);
+    const CheckmateModel program(model_, budget, Formulation::tight, paging);
+    if (!program.is_complete()) {
+      return {{},
+              fmt::format("no integer program: that of {} ops has more than {} nonzeros", model_.ops.size(),
+                          most_nonzeros)};
+    }
+    const MilpResult found = solve_milp(program.program(), {}, limits_);
+    if (!found.values.empty()) add_solution(program, found.values, budget);
+    if (found.end == MilpResult::End::infeasible) return {};
+    const double bound = repeats() * program.seconds(found.bound).value;
+    return {energy_ ? std::max(least, watts_ * bound) : std::max(least, bound + after_.value),
+            why_stopped(found.end, limits_)};
+  }
+
+  void add_solution(const CheckmateModel& program, const std::vector<double>& solution, Bytes budget) {
+    const OpSequence sequence = program.plan(solution);
+    if (!is_runnable(model_, sequence)) return;
+    const Tape tape = planned_ops(task_, sequence).tape;
+    const std::variant<OffloadModel, std::string> made = offload_model(task_, &tape);
+    const auto& model = std::get<OffloadModel>(made);
+    std::vector<std::size_t> stages;  // by position
+    std::size_t stage = 0;
+    for (const Action& compute : model.computes) {
+      stages.push_back(stage);
+      if (model_.ops[stage].id == compute.op) ++stage;
+    }
+    std::vector<bool> chosen(model.gaps.size(), false);
+    for (const PagedIn& in : program.paged_in(solution)) {
+      for (std::uint32_t g = 0; g < model.gaps.size(); ++g) {
+        const OffloadGap& gap = model.gaps[g];
+        const bool spans = stages[gap.from] <= in.stage && in.stage < stages[gap.until];
+        if (spans && gap.tensor == model_.values[in.value].tensor) chosen[g] = true;
+      }
+    }
+    for (const std::uint32_t chunks : {1U, chunks_}) {
+      if (const std::optional<Placement> placed = place_chosen(model, chosen, chunks, budget)) {
+        if (std::optional<PlannedTape> planned = planned_moves(task_, model, placed->moves)) add(std::move(*planned));
+      }
+    }
+  }
+
+  const PartTask& task_;
+  const OffloadModel& plain_;
+  OpModel model_;
+  bool energy_;
+  double watts_, joules_per_byte_;
+  std::uint32_t chunks_;
+  std::size_t most_ops_;
+  MilpLimits limits_;
+  std::optional<Seconds> deadline_;
+  Seconds after_, work_;  // updates, and plain training without them
+  std::vector<PricedTape> known_;
+};
+
+}  // namespace
+
+std::vector<TapeOutcome> poet_tapes(const PartTask& task, const Options& options,
+                                    std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  if (before != nullptr) return refused("poet chooses recomputation and paging together, itself", budgets);
+  if (options.text("objective") == "energy" && options.integer("power") == 0) {
+    return refused("objective=energy needs power=WATTS, what the device draws while it computes", budgets);
+  }
+  if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
+  const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
+  if (const std::string* why = std::get_if<std::string>(&plain)) return refused(*why, budgets);
+  return PoetPlanner(task, options, std::get<OffloadModel>(plain)).outcomes(budgets);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,66 @@
+#include "strategies/offloading/updates/twinflow.h"
+
+#include <cstdint>
+
+#include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/offloading/updates/placed_updates.h"
+
+namespace plimsoll {
+namespace {
+
+/// Of "40%": 40.
+std::int64_t percent(std::string_view text) {
+  std::int64_t number = 0;
+  for (const char c : text.substr(0, text.size() - 1)) number = number * 10 + (c - '0');
+  return number;
+}
+
+/// The first updates of at least `percentage` of the parameter bytes on the host.
+std::vector<UpdateGroup> split(const Problem& problem, const std::vector<OpId>& updates, std::int64_t percentage) {
+  Bytes all, on_host;
+  for (const OpId op : updates) all += parameter_bytes(problem, op);
+  std::vector<UpdateGroup> groups{{{}, UpdateSite::host}, {{}, UpdateSite::device}};
+  for (const OpId op : updates) {
+    const bool enough = on_host.count >= all.count / 100 * percentage + all.count % 100 * percentage / 100;
+    groups[enough ? 1 : 0].ops.push_back(op);
+    if (!enough) on_host += parameter_bytes(problem, op);
+  }
+  return groups;
+}
+
+TapePool twinflow_pool(const PartTask& task, const Options& options, const Tape* before) {
+  const Tape tape = tape_to_update(task, before, twinflow_strategy.name, false);
+  const std::vector<OpId> updates = updates_by_gradient(task.problem, tape);
+  const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on"};
+  std::vector<std::int64_t> percentages;
+  if (options.text("host") == "auto") {
+    for (std::int64_t tenth = 0; tenth <= 10; ++tenth) percentages.push_back(10 * tenth);
+  } else {
+    percentages.push_back(percent(options.text("host")));
+  }
+  TapePool pool;
+  for (const std::int64_t percentage : percentages) {
+    pool.add(simulated(task, with_updates(task.problem, tape, split(task.problem, updates, percentage), copies)));
+  }
+  return pool;
+}
+
+}  // namespace
+
+bool is_auto_or_percentage(std::string_view text) {
+  if (text == "auto") return true;
+  if (text.size() < 2 || text.size() > 4 || text.back() != '%') return false;
+  if (text.substr(0, text.size() - 1).find_first_not_of("0123456789") != std::string_view::npos) return false;
+  return percent(text) <= 100;
+}
+
+std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  return twinflow_pool(task, options, before).outcomes(budgets, "no share of the updates on the host needs so little");
+}
+
+std::vector<Bytes> twinflow_candidates(const PartTask& task, const Options& options) {
+  return twinflow_pool(task, options, nullptr).peaks();
+}
+
+}  // namespace plimsoll

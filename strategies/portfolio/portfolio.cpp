@@ -1,0 +1,190 @@
+#include "strategies/portfolio/portfolio.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/core/lower_bounds.h"
+#include "sim/io/input_error.h"
+#include "strategies/baseline/store_all.h"
+#include "strategies/plan.h"
+#include "strategies/portfolio/portfolio_members.h"
+#include "strategies/portfolio/portfolio_moves.h"
+
+namespace plimsoll {
+namespace {
+
+using Budgets = std::span<const std::optional<Bytes>>;
+
+constexpr std::int64_t portfolio_rungs = 4;    // fixed budgets whose best plans are improved
+constexpr std::int64_t trials_at_effort = 40;  // simulations a rung
+constexpr std::int64_t front_points = 32;
+constexpr double portfolio_rounding = 1e-12;
+
+bool host_is_there(const PartTask& task) {
+  return host_memory(task.problem.platform, task.partition.parts[task.part.index].device).has_value();
+}
+
+/// What no schedule can beat: without a host nothing can leave the device.
+LowerBounds bounds_of(const PartTask& task) {
+  return lower_bounds(task.problem, 1, host_is_there(task) ? Stays::nothing : Stays::all);
+}
+
+/// Between the largest working set and the peak of plain training, whatever is asked: so that an improved plan serves
+/// every budget that it fits, and less memory is never faster.
+std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
+  const std::optional<Bytes> unlimited;
+  const TapeOutcome plain = store_all_tapes(task, Options({}, {}), std::span(&unlimited, 1), nullptr).front();
+  const Bytes least = bounds_of(task).memory, most = std::get<PlannedTape>(plain).peak;
+  std::vector<std::optional<Bytes>> budgets;
+  for (std::uint32_t k = 0; k < portfolio_rungs && least < most; ++k) {
+    budgets.emplace_back(most - range_of(most - least, {k, portfolio_rungs}).offset -
+                         range_of(most - least, {k, portfolio_rungs}).length);
+  }
+  return budgets;
+}
+
+class Portfolio {
+ public:
+  Portfolio(const PartTask& task, std::int64_t effort, Budgets asked)
+      : task_(task),
+        effort_(effort),
+        bound_(bounds_of(task).time()),
+        has_alternatives_(
+            std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })) {
+    for (const std::optional<Bytes>& budget : asked) rows_.push_back({budget});
+    if (effort > 0) {
+      for (const std::optional<Bytes>& budget : ladder(task)) rows_.push_back({budget});
+    }
+    first_rung_ = asked.size();
+    rows_.push_back({Bytes{0}});  // tells what each member needs at least
+  }
+
+  std::vector<TapeOutcome> run() {
+    const Chain* chain = task_.problem.chain ? &*task_.problem.chain : nullptr;
+    const std::size_t size = chain != nullptr ? chain->stages.size() : task_.problem.graph.ops.size();
+    for (const Member& member : portfolio_members(chain != nullptr, size, effort_)) ask(member);
+    improve();
+    std::vector<TapeOutcome> outcomes;
+    for (std::size_t r = 0; r < first_rung_; ++r) outcomes.push_back(outcome(rows_[r]));
+    return outcomes;
+  }
+
+ private:
+  struct Row {
+    std::optional<Bytes> budget;
+    std::optional<PlannedTape> best = {};
+    std::size_t by = 0;  ///< which candidate the best is
+    std::vector<Candidate> candidates = {};
+    std::optional<Seconds> bound = {};  ///< of the schedules within this budget, where it is more than for all
+  };
+
+  /// Nobody can be faster.
+  bool is_settled(const Row& row) const { return row.best && row.best->makespan <= (1 + portfolio_rounding) * bound_; }
+
+  void ask(const Member& member) {
+    std::vector<std::size_t> open;
+    std::vector<std::optional<Bytes>> budgets;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      if (!member.reason.empty() || is_settled(rows_[r])) continue;
+      open.push_back(r);
+      budgets.push_back(rows_[r].budget);
+    }
+    std::string reason = member.reason.empty() ? "not asked: the lower bound is reached" : member.reason;
+    std::vector<TapeOutcome> outcomes;
+    try {
+      if (!open.empty()) outcomes = judged_tapes_of_passes(task_, member.passes, budgets);
+    } catch (const InputError& error) {  // it cannot treat the problem: others can
+      reason = error.what();
+      open.clear();
+    }
+    for (Row& row : rows_) row.candidates.push_back({member.spec, std::nullopt, reason});
+    for (std::size_t k = 0; k < open.size(); ++k) note(rows_[open[k]], std::move(outcomes[k]), member);
+  }
+
+  void note(Row& row, TapeOutcome outcome, const Member& member) {
+    Candidate& candidate = row.candidates.back();
+    if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+      candidate.reason = none->smallest ? fmt::format("needs {} B", none->smallest->count) : none->reason;
+      if (none->smallest && (!smallest_ || *none->smallest < *smallest_)) smallest_ = none->smallest;
+      return;
+    }
+    auto& made = std::get<PlannedTape>(outcome);
+    candidate.makespan = made.makespan;
+    candidate.reason.clear();
+    // The search over all schedules without copies: a bound on all where there is nowhere to copy to.
+    if (member.spec == "exact" && made.gap && !host_is_there(task_) && !has_alternatives_) {
+      row.bound = 1 / (1 + *made.gap) * made.makespan;
+    }
+    if (row.best && !(made.makespan < row.best->makespan)) return;
+    row.best = std::move(made);
+    row.by = row.candidates.size() - 1;
+  }
+
+  struct Improved {
+    PlannedTape tape;
+    std::string from;
+  };
+
+  void improve() {
+    for (std::size_t r = first_rung_; r < rows_.size(); ++r) {
+      const Row& row = rows_[r];
+      if (!row.best || !row.budget || is_settled(row)) continue;
+      PlannedTape made = improved(task_, *row.best, *row.budget, trials_at_effort * effort_);
+      if (!(made.makespan < row.best->makespan)) continue;
+      if (!smallest_ || made.peak < *smallest_) smallest_ = made.peak;
+      improved_.push_back({std::move(made), row.candidates[row.by].strategy});
+    }
+  }
+
+  TapeOutcome outcome(Row& row) {
+    for (Improved& each : improved_) {
+      if (row.budget && each.tape.peak > *row.budget) continue;
+      row.candidates.push_back({each.from + ", improved", each.tape.makespan, ""});
+      if (row.best && !(each.tape.makespan < row.best->makespan)) continue;
+      row.best = each.tape;
+      row.by = row.candidates.size() - 1;
+    }
+    if (!row.best) return Infeasible{"none of the strategies it asked has a plan", smallest_};
+    row.candidates[row.by].taken = true;
+    const Seconds bound = std::max(bound_, row.bound.value_or(bound_));
+    row.best->gap = std::nullopt;
+    if (bound > Seconds{0}) row.best->gap = std::max(0.0, row.best->makespan / bound - 1);
+    row.best->candidates = std::move(row.candidates);
+    return std::move(*row.best);
+  }
+
+  const PartTask& task_;
+  std::int64_t effort_;
+  Seconds bound_;
+  bool has_alternatives_;
+  std::size_t first_rung_ = 0;
+  std::vector<Row> rows_;  // those asked, the rungs, and nothing
+  std::vector<Improved> improved_;
+  std::optional<Bytes> smallest_;
+};
+
+}  // namespace
+
+std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& options, Budgets budgets, const Tape*) {
+  if (task.partition.parts.size() > 1 || task.in_flight > 1) {
+    throw InputError("portfolio: works on one device and the whole graph only");
+  }
+  return Portfolio(task, options.integer("effort"), budgets).run();
+}
+
+std::vector<Bytes> portfolio_candidates(const PartTask& task, const Options& options) {
+  const std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
+  const std::vector<TapeOutcome> outcomes = portfolio_tapes(task, options, ends, nullptr);
+  const Bytes most = std::get<PlannedTape>(outcomes[0]).peak;
+  const Infeasible* none = std::get_if<Infeasible>(&outcomes[1]);
+  const Bytes least = none != nullptr && none->smallest ? std::min(*none->smallest, most) : most;
+  std::vector<Bytes> budgets;
+  for (std::uint32_t k = 0; k < front_points; ++k) {
+    budgets.push_back(least + range_of(most - least, {k, front_points}).offset);
+  }
+  budgets.push_back(most);
+  return budgets;
+}
+
+}  // namespace plimsoll

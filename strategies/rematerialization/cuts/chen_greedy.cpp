@@ -1,0 +1,67 @@
+#include "strategies/rematerialization/cuts/chen_greedy.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "strategies/common/best_of_sequences.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t most_parameters = 1000;
+
+struct ChenGreedy {
+  ChainModel model;
+  std::vector<Bytes> parameters;
+};
+
+SequenceFamily chen_greedy_family(const PartTask& task, const Options& options) {
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  ChenGreedy planner{chain_model(task.problem, part), {}};
+  planner.parameters = options.text("b") == "auto" ? greedy_parameters(planner.model)
+                                                   : std::vector{parse_bytes(options.text("b")).value};
+  const auto shared = std::make_shared<const ChenGreedy>(std::move(planner));
+  return {.name = chen_greedy_strategy.name, .count = shared->parameters.size(), .sequence = [shared](std::size_t k) {
+            return segments_sequence(greedy_segments(shared->model, shared->parameters[k]).segments);
+          }};
+}
+
+}  // namespace
+
+GreedySegments greedy_segments(const ChainModel& model, Bytes b) {
+  GreedySegments result;
+  std::size_t first = 0;
+  Bytes inside;
+  for (std::size_t i = 0; i + 1 < model.stages(); ++i) {
+    inside += model.saved[i];
+    if (inside <= b || i + 2 == model.stages()) continue;
+    result.segments.push_back({first, i + 1, true});
+    result.next = std::min(result.next.value_or(inside), inside);
+    first = i + 1;
+    inside = {};
+  }
+  result.segments.push_back({first, model.stages(), false});
+  return result;
+}
+
+std::vector<Bytes> greedy_parameters(const ChainModel& model) {
+  std::vector<Bytes> all;
+  for (std::optional<Bytes> b = Bytes{0}; b; b = greedy_segments(model, *b).next) all.push_back(*b);
+  if (all.size() <= most_parameters) return all;
+  std::vector<Bytes> some;
+  for (std::size_t k = 0; k < most_parameters; ++k) {
+    some.push_back(all[k * (all.size() - 1) / (most_parameters - 1)]);
+  }
+  return some;
+}
+
+std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const Options& options,
+                                           std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  return best_of_sequences(task, chen_greedy_family(task, options), budgets);
+}
+
+std::vector<Bytes> chen_greedy_candidates(const PartTask& task, const Options& options) {
+  return budgets_of_sequences(task, chen_greedy_family(task, options));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,63 @@
+#pragma once
+// The storages that may be evicted, in the order in which they became evictable, and the choice among them: a scan in
+// that order in which the last of equal minima wins, and which ends at a cost of 0.
+// The scan skips blocks whose bound shows that nothing in them can be chosen: while a storage waits, only its staleness
+// changes unless somebody says otherwise, so least weight over greatest staleness stays a bound.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "strategies/rematerialization/dtr/dtr_heuristic.h"
+
+namespace plimsoll {
+
+class DtrPool {
+ public:
+  DtrPool(DtrHeuristic, std::uint64_t seed);
+
+  void add_storage(std::int64_t bytes);  ///< the next one, outside the pool
+
+  void append(std::uint32_t storage);
+  void remove(std::uint32_t storage);
+  bool contains(std::uint32_t storage) const { return slot_of_[storage] != nowhere; }
+  bool empty() const { return live_ == 0; }
+
+  /// The cost is weight / (bytes * (clock - last access)), or what the heuristic makes of it.
+  void set_weight(std::uint32_t storage, std::int64_t weight);
+  void set_last_access(std::uint32_t storage, std::int64_t clock);
+
+  std::uint32_t choose(std::int64_t clock);  ///< the pool must not be empty
+
+ private:
+  static constexpr std::uint32_t nowhere = 0xFFFFFFFF;
+  static constexpr std::size_t block = 64;
+
+  struct Best {
+    std::uint32_t slot = nowhere;
+    double cost = std::numeric_limits<double>::infinity();
+    double limit = std::numeric_limits<double>::infinity();  ///< above it nothing is chosen, however it is rounded
+  };
+
+  double key(std::uint32_t storage) const;
+  double cost(std::uint32_t storage, std::int64_t clock) const;
+  void place(std::uint32_t storage);
+  void compact();
+  bool may_hold_better(std::size_t b, double clock, const Best&) const;
+  bool scan(std::size_t b, std::int64_t clock, Best&);
+  bool offer(std::uint32_t slot, std::int64_t clock, Best&) const;
+  std::uint32_t any();
+
+  DtrHeuristic heuristic_;
+  bool stale_;
+  std::uint64_t random_;
+  std::vector<std::int64_t> bytes_, weight_, last_access_;  // by storage
+  std::vector<std::uint32_t> slot_of_;                      // by storage
+  std::vector<std::uint32_t> storage_in_;                   // by slot; nowhere: empty
+  std::vector<double> key_, since_;                         // by slot: weight / bytes, last access
+  std::vector<double> least_key_, least_since_;             // by block: lower bounds
+  std::size_t live_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,124 @@
+#include "strategies/rematerialization/policies/selective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "sim/io/input_error.h"
+#include "strategies/common/best_of_sequences.h"
+#include "strategies/common/checkpoint_segments.h"
+
+namespace plimsoll {
+namespace {
+
+// More combinations of two free numbers than this are not tried.
+constexpr std::size_t most_policies = 2000;
+
+// After a mismatch the last `*` takes one character more.
+bool matches_whole(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0, n = 0, after_star = std::string_view::npos, star_end = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      after_star = ++p;
+      star_end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (after_star != std::string_view::npos) {
+      p = after_star;
+      n = ++star_end;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+bool matches_part(std::string_view pattern, std::string_view name) {
+  if (matches_whole(pattern, name)) return true;
+  while (true) {
+    const std::size_t dot = name.find('.');
+    if (matches_whole(pattern, name.substr(0, dot))) return true;
+    if (dot == std::string_view::npos) return false;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<Stage>& stages) {
+  std::vector<std::string> names;
+  names.reserve(stages.size());
+  for (const Stage& stage : stages) names.push_back(stage.name);
+  return names;
+}
+
+std::vector<std::optional<std::size_t>> values_of(std::string_view text, const Options& options, std::string_view name,
+                                                  std::size_t most) {
+  if (text == "none") return {std::nullopt};
+  if (text != "auto") return {static_cast<std::size_t>(options.integer(name))};
+  std::vector<std::optional<std::size_t>> values;
+  for (std::size_t k = 1; k <= most; ++k) values.emplace_back(k);
+  return values;
+}
+
+std::vector<SelectivePolicy> policies(const Options& options, std::size_t layers) {
+  // One more than there are layers: none of them.
+  const auto every = values_of(options.text("every"), options, "every", layers + 1);
+  const auto keep = values_of(options.text("keep_every"), options, "keep_every", layers + 1);
+  std::vector<SelectivePolicy> list;
+  for (const auto& k : keep) {
+    for (const auto& e : every) {
+      if (e == every.front() || k == keep.back() || every.size() * keep.size() <= most_policies) list.push_back({e, k});
+    }
+  }
+  return list;
+}
+
+SequenceFamily selective_family(const PartTask& task, const Options& options) {
+  const std::string patterns(options.text("stages"));
+  const Chain& whole = *task.problem.chain;
+  if (std::ranges::none_of(whole.stages, [&](const Stage& stage) { return matches(patterns, stage.name); })) {
+    throw InputError(fmt::format("selective.stages: no stage of '{}' matches '{}'; its first stage is '{}'", whole.name,
+                                 patterns, whole.stages.front().name));
+  }
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const std::vector<std::string> names = names_of(part.chain.stages);
+  const auto list = std::make_shared<const std::vector<SelectivePolicy>>(policies(options, names.size() - 1));
+  return {.name = selective_strategy.name, .count = list->size(), .sequence = [=](std::size_t k) {
+            return segments_sequence(segment_each(selected(names, patterns, (*list)[k])));
+          }};
+}
+
+}  // namespace
+
+bool matches(std::string_view patterns, std::string_view name) {
+  while (true) {
+    const std::size_t plus = patterns.find('+');
+    if (matches_part(patterns.substr(0, plus), name)) return true;
+    if (plus == std::string_view::npos) return false;
+    patterns.remove_prefix(plus + 1);
+  }
+}
+
+std::vector<bool> selected(const std::vector<std::string>& names, std::string_view patterns,
+                           const SelectivePolicy& policy) {
+  std::vector<bool> recomputed(names.size(), false);
+  std::size_t matched = 0, chosen = 0;
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
+    if (!matches(patterns, names[i])) continue;
+    if (policy.recompute_every && ++matched % *policy.recompute_every != 0) continue;
+    recomputed[i] = !policy.keep_every || ++chosen % *policy.keep_every != 0;
+  }
+  return recomputed;
+}
+
+std::vector<TapeOutcome> selective_tapes(const PartTask& task, const Options& options,
+                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  return best_of_sequences(task, selective_family(task, options), budgets);
+}
+
+std::vector<Bytes> selective_candidates(const PartTask& task, const Options& options) {
+  return budgets_of_sequences(task, selective_family(task, options));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+#include "strategies/rematerialization/rockmate/rockmate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "strategies/common/best_of_sequences.h"
+#include "strategies/common/chain_pass.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/rematerialization/policies/greedy_recompute.h"
+#include "strategies/rematerialization/rockmate/rockmate_blocks.h"
+#include "strategies/rematerialization/rockmate/rockmate_graph.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
+
+namespace plimsoll {
+namespace {
+
+struct TwoLevels {
+  std::vector<SolvedBlock> blocks;
+  BlockTable table;
+};
+
+std::vector<Block> outer(const std::vector<SolvedBlock>& solved) {
+  std::vector<Block> blocks;
+  blocks.reserve(solved.size());
+  for (const SolvedBlock& each : solved) blocks.push_back(each.block);
+  return blocks;
+}
+
+/// store_all's, and where blocks may have any size and stages are few all of rotor's, whose blocks are single stages.
+std::vector<ChainSequence> plans_of_single_stages(const ChainModel& model, const Options& options) {
+  constexpr std::size_t few = 64;
+  std::vector<ChainSequence> plans{store_all_sequence(model.stages())};
+  if (options.text("block") != "auto" || model.stages() > few) return plans;
+  const RotorExact rotor(model);
+  for (const Bytes budget : rotor.steps()) plans.push_back(rotor.solve(budget).value().sequence);
+  return plans;
+}
+
+SequenceFamily rockmate_family(const PartTask& task, const Options& options) {
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainModel model = chain_model(task.problem, part);
+  const std::size_t stages = model.stages();
+  const auto root = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(stages))));
+  const std::size_t size = options.text("block") == "auto" ? std::clamp<std::size_t>(root, 1, 100)
+                                                           : static_cast<std::size_t>(options.integer("block"));
+  const Bytes most = evaluate(model, store_all_sequence(stages)).peak - model.resident - model.x[0];
+  const std::vector<SolvedBlock> solved =
+      solved_blocks(model, size, static_cast<std::size_t>(options.integer("options")));
+  const auto levels = std::make_shared<const TwoLevels>(
+      TwoLevels{solved, BlockTable(outer(solved), OptionUse::anywhere, most, options.integer("slots"))});
+  const auto single = std::make_shared<const std::vector<ChainSequence>>(plans_of_single_stages(model, options));
+  return {
+      .name = rockmate_strategy.name, .count = single->size() + levels->table.plans(), .sequence = [=](std::size_t k) {
+        return k < single->size() ? (*single)[k] : sequence_of(levels->blocks, levels->table.plan(k - single->size()));
+      }};
+}
+
+PlanPool graph_plans(const PartTask& task, const Options& options) {
+  std::vector<std::size_t> sizes{6, 12, 24};
+  if (options.text("block") != "auto") sizes = {static_cast<std::size_t>(options.integer("block"))};
+  const OpModel model = op_model(task);
+  PlanPool pool(task);
+  pool.add(store_all_ops(task));
+  add_greedy_recompute(pool, model);
+  for (const std::size_t size : sizes) {
+    const BlockEffort effort{.block = size,
+                             .options = static_cast<std::size_t>(options.integer("options")),
+                             .slots = options.integer("slots")};
+    block_sequences(model, effort, [&](const OpSequence& sequence) { pool.add(sequence); });
+  }
+  return pool;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  if (task.problem.chain) {
+    return or_plain_training(task, budgets, best_of_sequences(task, rockmate_family(task, options), budgets));
+  }
+  if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
+  return graph_plans(task, options).outcomes(budgets, "no combination of the blocks' options fits");
+}
+
+std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& options) {
+  if (!task.problem.chain) return graph_plans(task, options).peaks();
+  std::vector<Bytes> budgets = budgets_of_sequences(task, rockmate_family(task, options));
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,141 @@
+#include "strategies/rematerialization/rotor/rotor.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "sim/core/expects.h"
+#include "strategies/common/chain_pass.h"
+#include "strategies/common/faster_outcomes.h"
+#include "strategies/rematerialization/policies/greedy_recompute.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
+#include "strategies/rematerialization/rotor/rotor_least_memory.h"
+#include "strategies/rematerialization/rotor/rotor_slots.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
+
+/// A solver of one chain.
+struct Solver {
+  std::function<std::optional<ExactPlan>(Bytes)> solve;
+  Bytes least;  ///< feasible budget
+};
+
+template <class T>
+Solver solver(std::shared_ptr<const T> rotor) {
+  return {[rotor](Bytes budget) { return rotor->solve(budget); }, rotor->smallest_feasible()};
+}
+
+bool unrounded(const Options& options) {
+  return options.text("slots") == "exact";
+}
+
+Solver solver_of(const ChainModel& model, const Options& options, std::span<const Bytes> budgets) {
+  if (unrounded(options)) return solver(std::make_shared<const RotorExact>(model, budgets));
+  return solver(std::make_shared<const RotorSlots>(model, options.integer("slots"), budgets));
+}
+
+ChainModel model_of(const PartTask& task) {
+  return chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index]));
+}
+
+PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {
+  const Part& part = task.partition.parts[task.part.index];
+  Tape tape = chain_tape(task.problem, task.partition, task.part, chain_part(task.problem, part), sequence);
+  const TapeCost cost = tape_cost(task.problem, part, tape);
+  return {std::move(tape), peak_in_flight(cost, task.in_flight), cost.makespan, gap};
+}
+
+/// The least budget: what the solver needs, or the forwards before the first stage that it plans.
+Bytes least_budget(const PartTask& task, const Solver& solver) {
+  if (chain_part(task.problem, task.partition.parts[task.part.index]).forward_only == 0) return solver.least;
+  return std::max(solver.least, planned(task, rotor_least_memory(model_of(task)).sequence, std::nullopt).peak);
+}
+
+/// The fastest plan found when in_flight - 1 other micro-batches each keep K bytes while one runs, for several K: the
+/// running tape then has budget - (in_flight - 1) K, and must keep at most K where it awaits its output gradient,
+/// which a workspace of what is left there enforces.
+TapeOutcome plan_in_flight(const PartTask& task, const Options& options, Bytes budget) {
+  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainModel model = chain_model(task.problem, part);
+  const std::int64_t others = task.in_flight - 1;
+  const std::size_t await = model.stages() - 1;
+  const Bytes room = budget - model.resident;
+  constexpr std::int64_t tried = 24;
+  std::optional<PlannedTape> fastest;
+  for (std::int64_t k = 1; k <= tried && room > Bytes{0}; ++k) {
+    const Bytes kept{room.count / (others + 1) / tried * k};
+    const Bytes running = budget - others * kept;
+    ChainModel capped = model;
+    capped.backward_workspace[await] =
+        std::max(Bytes{0}, running - model.resident - kept - model.input_gradient[await]);
+    const std::optional<ExactPlan> plan = solver_of(capped, options, std::span(&running, 1)).solve(running);
+    if (!plan) continue;
+    PlannedTape tape = planned(task, plan->sequence, std::nullopt);
+    if (tape.peak <= budget && (!fastest || tape.makespan < fastest->makespan)) fastest = std::move(tape);
+  }
+  if (!fastest) return Infeasible{"no recomputation of stages fits beside what other micro-batches keep", std::nullopt};
+  return *std::move(fastest);
+}
+
+std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets) {
+  std::vector<Bytes> limits;
+  for (const std::optional<Bytes>& limit : budgets) limits.push_back(limit.value_or(no_limit));
+  const ChainModel model = model_of(task);
+  // What few budgets of an exact chain ask for is there sooner for each alone.
+  const bool alone = !limits.empty() && limits.size() <= 8 && model.stages() <= longest_exact_chain;
+  Solver solver = solver_of(model, options, alone ? std::span(limits).first(1) : std::span(limits));
+  const Bytes least = least_budget(task, solver);
+  std::vector<TapeOutcome> outcomes;
+  for (const Bytes& budget : limits) {
+    if (alone && &budget != limits.data()) solver = solver_of(model, options, std::span(&budget, 1));
+    const std::optional<ExactPlan> plan = budget < least ? std::nullopt : solver.solve(budget);
+    if (!plan) {
+      outcomes.emplace_back(Infeasible{"no recomputation of stages fits", least});
+      continue;
+    }
+    PlannedTape tape = planned(task, plan->sequence, plan->gap());
+    EXPECTS(tape.peak <= budget);
+    outcomes.emplace_back(std::move(tape));
+  }
+  return or_plain_training(task, budgets, std::move(outcomes));
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
+                                     std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  if (task.in_flight > 1 && chain_part(task.problem, task.partition.parts[task.part.index]).awaits) {
+    std::vector<TapeOutcome> outcomes;
+    for (const std::optional<Bytes>& limit : budgets) {
+      outcomes.push_back(plan_in_flight(task, options, limit.value_or(no_limit)));
+    }
+    return outcomes;
+  }
+  std::vector<TapeOutcome> outcomes = rotor_outcomes(task, options, budgets);
+  if (!unrounded(options)) return outcomes;
+  // Not of rotor's class: a stage's output may be dropped alone, the rest of what it saved being kept.
+  return faster_outcomes(std::move(outcomes), greedy_recompute_tapes(task, Options({}, {}), budgets, nullptr));
+}
+
+std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options) {
+  const ChainModel model = model_of(task);
+  std::vector<Bytes> budgets;
+  if (unrounded(options)) {
+    budgets = RotorExact(model).steps();
+    const std::vector<Bytes> others = greedy_recompute_candidates(task, Options({}, {}));
+    budgets.insert(budgets.end(), others.begin(), others.end());
+  } else {
+    budgets = RotorSlots(model, options.integer("slots")).steps();
+  }
+  budgets.push_back(plain_training_peak(task));
+  std::ranges::sort(budgets);
+  return budgets;
+}
+
+}  // namespace plimsoll

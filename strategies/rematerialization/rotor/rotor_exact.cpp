@@ -1,0 +1,114 @@
+#include "strategies/rematerialization/rotor/rotor_exact.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "sim/core/expects.h"
+#include "strategies/rematerialization/rotor/rotor_ladder.h"
+#include "strategies/rematerialization/rotor/rotor_least_memory.h"
+
+namespace plimsoll {
+
+namespace {
+
+// 16 bytes each. The largest front of 250 stages with random sizes has 6,700; on average fronts have a quarter of that.
+constexpr std::size_t most_points = std::size_t{1} << 28;
+
+}  // namespace
+
+RotorExact::RotorExact(ChainModel model, std::span<const Bytes> budgets, std::size_t longest_exact,
+                       std::optional<GridPoints> points)
+    : model_{std::move(model)}, store_all_{evaluate(model_, store_all_sequence(model_.stages()))} {
+  if (model_.stages() > longest_exact) {
+    use_ladder(points.value_or(GridPoints::affordable(model_.stages())));
+  } else {
+    least_memory_ = rotor_least_memory(model_).budget;
+    use_fronts(budgets.empty() ? FrontWindow{} : window(budgets));
+  }
+}
+
+// Most budgets are answered with little recomputation, and a grid for little is soon there.
+FrontWindow RotorExact::window(std::span<const Bytes> budgets) const {
+  constexpr double little = 0.4;  // of all forwards
+  Seconds longest;
+  for (const Seconds s : model_.nograd) longest += little * s;
+  for (;;) {
+    std::variant<FrontWindow, Seconds> found = window(budgets, longest);
+    if (auto* window = std::get_if<FrontWindow>(&found)) return std::move(*window);
+    longest = std::get<Seconds>(found);
+  }
+}
+
+// A grid of few points leads to a plan for each budget; nothing slower is of use to it or to more memory. Where a plan
+// takes longer than `longest_recompute`, how long that is; where there is none, infinite.
+std::variant<FrontWindow, Seconds> RotorExact::window(std::span<const Bytes> budgets, Seconds longest_recompute) const {
+  const RotorGrid bound(model_, GridRounding::down, few_points, longest_recompute);
+  const auto [least, most] = std::ranges::minmax(budgets);
+  const Bytes high = std::min(most, store_all_.peak - Bytes{1});
+  std::vector<Bytes> from{std::max(least, least_memory_)};
+  for (const Bytes budget : budgets) {
+    if (budget > from.front() && budget <= high) from.push_back(budget);
+  }
+  std::ranges::sort(from);
+  std::vector<RotorRegion::Known> known;
+  Seconds slowest;
+  for (std::size_t k = 0; k < from.size() && from[k] <= high; ++k) {
+    if (from[k] < bound.smallest_feasible()) return Seconds{std::numeric_limits<double>::infinity()};
+    const Bytes end = k + 1 < from.size() ? std::max(from[k], from[k + 1] - Bytes{1}) : high;
+    // The sum of the same durations in another order may be less.
+    const Seconds recompute = evaluate(model_, bound.follow(from[k])).time - store_all_.time;
+    slowest = std::max(slowest, recompute);
+    known.push_back({from[k], end, std::max(Seconds{0}, recompute) + 1e-12 * store_all_.time});
+  }
+  if (slowest > longest_recompute) return slowest;
+  return FrontWindow{.most = std::max(high, least_memory_), .region = RotorRegion(bound, known)};
+}
+
+void RotorExact::use_fronts(const FrontWindow& window) {
+  const std::size_t fronts = model_.stages() * (model_.stages() + 1) / 2;
+  const auto slow = std::make_shared<const RotorFronts>(model_, FrontRounding::up, most_points / fronts, window);
+  const auto fast =
+      slow->exact() ? slow
+                    : std::make_shared<const RotorFronts>(model_, FrontRounding::down, most_points / fronts, window);
+  steps_ = [slow] { return slow->steps(); };
+  recompute_bound_ = [fast](Bytes budget) { return fast->recompute(budget); };
+  fastest_ = [slow](Bytes budget) { return slow->solve(budget).value(); };
+}
+
+void RotorExact::use_ladder(GridPoints points) {
+  const auto ladder = std::make_shared<const RotorLadder>(model_, points);
+  least_memory_ = std::min(ladder->smallest_feasible(), store_all_.peak);
+  steps_ = [ladder] { return ladder->steps(); };
+  recompute_bound_ = [ladder](Bytes budget) { return ladder->least_recompute(budget); };
+  fastest_ = [ladder](Bytes budget) { return ladder->solve(budget); };
+}
+
+std::vector<Bytes> RotorExact::steps() const {
+  std::vector<Bytes> budgets = steps_();
+  budgets.push_back(store_all_.peak);
+  return budgets;
+}
+
+std::optional<ExactPlan> RotorExact::solve(Bytes budget) const {
+  if (budget < least_memory_) return std::nullopt;
+  ExactPlan plan;
+  plan.sequence = budget < store_all_.peak ? fastest_(budget) : store_all_sequence(model_.stages());
+  const ChainCost cost = evaluate(model_, plan.sequence);
+  EXPECTS(cost.legal() && cost.peak <= budget);
+  plan.time = cost.time;
+  // Sums of the same durations in another order.
+  constexpr double tolerance = 1e-12;
+  const Seconds bound = lower_bound(budget).value();
+  plan.lower_bound = bound.value * (1 + tolerance) >= plan.time.value ? plan.time : bound;
+  return plan;
+}
+
+std::optional<Seconds> RotorExact::lower_bound(Bytes budget) const {
+  if (budget < least_memory_) return std::nullopt;
+  if (budget >= store_all_.peak) return store_all_.time;
+  return store_all_.time + recompute_bound_(budget).value();
+}
+
+}  // namespace plimsoll

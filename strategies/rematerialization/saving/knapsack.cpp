@@ -1,0 +1,102 @@
+#include "strategies/rematerialization/saving/knapsack.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "strategies/common/chain_pass.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/rematerialization/saving/knapsack_solver.h"
+#include "strategies/rematerialization/saving/min_cut.h"
+
+namespace plimsoll {
+namespace {
+
+/// What saving an op's results takes and spares.
+KnapsackItem item_of(const OpModel& model, const ModelOp& op) {
+  std::int64_t bytes = 0;
+  for (const std::uint32_t v : op.ways.front().makes) {
+    const bool read =
+        std::ranges::any_of(model.values[v].readers, [&](std::uint32_t reader) { return !model.ops[reader].forward; });
+    if (read) bytes += model.storages[model.values[v].storage].count;
+  }
+  return {bytes, op.ways.front().time.value};
+}
+
+struct Plans {
+  PlanPool pool;
+  std::string stopped = {};  ///< the limit that ended searches, if one did
+};
+
+Plans knapsack_plans(const PartTask& task, const Options& options) {
+  Plans made{PlanPool(task)};
+  made.pool.add(store_all_ops(task));
+  const OpModel model = op_model(task);
+  const Banned anyway = banned_anyway(model);
+  std::vector<std::size_t> free;
+  std::vector<KnapsackItem> items;
+  std::int64_t sum = 0;
+  // Of equals the solvers take the first: the ops nearest to the backward, whose results are needed again the soonest.
+  for (std::size_t o = model.ops.size(); o-- > 0;) {
+    if (anyway[o]) continue;
+    free.push_back(o);
+    items.push_back(item_of(model, model.ops[o]));
+    sum += items.back().weight;
+  }
+  const std::int64_t steps = options.integer("steps");
+  std::vector<std::int64_t> capacities;
+  for (std::int64_t k = 0; k <= steps; ++k) capacities.push_back(sum / steps * k + sum % steps * k / steps);
+  const auto solutions = [&]() -> std::vector<Chosen> {
+    if (options.text("solver") == "greedy") return greedy_knapsack(items, capacities);
+    if (options.text("solver") == "dp") return rounded_knapsack(items, capacities);
+    ExactKnapsack exact = exact_knapsack(items, capacities);
+    if (exact.cut_short > 0) {
+      made.stopped = fmt::format("{} of {} knapsacks stopped after {} nodes each", exact.cut_short, capacities.size(),
+                                 knapsack_nodes);
+    }
+    return std::move(exact.solutions);
+  };
+  std::vector<Banned> tried{banned_with_compute(task, model)};  // PyTorch's own choice for a budget of 1
+  for (const Chosen& chosen : solutions()) {
+    Banned banned = anyway;
+    for (std::size_t k = 0; k < free.size(); ++k) banned[free[k]] = chosen[k];
+    if (banned != tried.back()) tried.push_back(std::move(banned));
+  }
+  for (const Banned& banned : tried) {
+    const std::optional<OpSequence> sequence =
+        recompute_order(model, evicted_by_min_cut(model, banned, CutWeight::bytes));
+    if (sequence) made.pool.add(*sequence);
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
+  const Plans made = knapsack_plans(task, options);
+  std::vector<TapeOutcome> outcomes =
+      or_plain_training(task, budgets, made.pool.outcomes(budgets, "no knapsack leaves less to save"));
+  if (made.stopped.empty()) return outcomes;
+  for (TapeOutcome& outcome : outcomes) {
+    if (auto* tape = std::get_if<PlannedTape>(&outcome)) {
+      tape->note = made.stopped;
+    } else {
+      auto& none = std::get<Infeasible>(outcome);
+      none.reason += "; " + made.stopped;
+      none.smallest_is_proven = false;
+    }
+  }
+  return outcomes;
+}
+
+std::vector<Bytes> knapsack_candidates(const PartTask& task, const Options& options) {
+  std::vector<Bytes> budgets = knapsack_plans(task, options).pool.peaks();
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
+}
+
+}  // namespace plimsoll

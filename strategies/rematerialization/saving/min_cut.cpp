@@ -1,0 +1,64 @@
+#include "strategies/rematerialization/saving/min_cut.h"
+
+#include <algorithm>
+
+#include "strategies/common/chain_pass.h"
+#include "strategies/common/op_sequence.h"
+
+namespace plimsoll {
+namespace {
+
+PlanPool min_cut_plans(const PartTask& task, const Options& options) {
+  PlanPool pool(task);
+  const OpModel model = op_model(task);
+  const CutWeight weight = options.text("distance") == "on" ? CutWeight::bytes_by_distance : CutWeight::bytes;
+  const auto add_cut = [&](const Banned& banned, const Pinned& pinned) {
+    const Evicted evicted = evicted_by_min_cut(model, banned, weight, pinned);
+    if (const std::optional<OpSequence> sequence = recompute_order(model, evicted)) pool.add(*sequence);
+  };
+  const auto add = [&](const Banned& banned) {
+    if (options.text("row") != "auto") {
+      return add_cut(banned, pinned_after(model, banned, static_cast<std::size_t>(options.integer("row"))));
+    }
+    for (std::size_t row = 1;; row *= 2) {
+      const Pinned pinned = pinned_after(model, banned, row);
+      add_cut(banned, pinned);
+      if (std::ranges::find(pinned, true) == pinned.end()) return;
+    }
+  };
+  const std::string_view ban = options.text("ban");
+  if (ban != "none") add(banned_with_compute(task, model));
+  if (ban != "compute") add(banned_anyway(model));
+  if (ban == "auto" || pool.empty()) pool.add(store_all_ops(task));
+  return pool;
+}
+
+}  // namespace
+
+bool is_compute_intensive(std::string_view kind) {
+  constexpr std::array<std::string_view, 8> kinds{"mm",     "bmm",         "addmm", "baddbmm",
+                                                  "matmul", "convolution", "conv",  "linear"};
+  return std::ranges::find(kinds, kind) != kinds.end() || kind.find("attention") != std::string_view::npos;
+}
+
+Banned banned_with_compute(const PartTask& task, const OpModel& model) {
+  Banned banned = banned_anyway(model);
+  for (std::size_t o = 0; o < model.ops.size(); ++o) {
+    if (is_compute_intensive(task.problem.graph[model.ops[o].id].kind)) banned[o] = true;
+  }
+  return banned;
+}
+
+std::vector<TapeOutcome> min_cut_tapes(const PartTask& task, const Options& options,
+                                       std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
+  return or_plain_training(task, budgets, min_cut_plans(task, options).outcomes(budgets, "the cut saves more"));
+}
+
+std::vector<Bytes> min_cut_candidates(const PartTask& task, const Options& options) {
+  std::vector<Bytes> budgets = min_cut_plans(task, options).peaks();
+  budgets.push_back(plain_training_peak(task));
+  return budgets;
+}
+
+}  // namespace plimsoll
