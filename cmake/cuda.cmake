@@ -49,7 +49,7 @@ if(PLIMSOLL_HAS_CUDA)
                          -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror,-Wno-missing-field-initializers)
   target_link_libraries(plimsoll_cuda_kernels PUBLIC CUDA::cudart_static)
 
-  plimsoll_library(validate_cuda validate/cuda LINKS validate memory io core
+  plimsoll_library(validate_cuda validate/cuda LINKS validate core
                    PRIVATE fmt::fmt plimsoll_cuda_kernels CUDA::cudart_static ${CMAKE_DL_LIBS})
   # Loaded when a GPU is first used (validate/cuda/load_libraries.h), so not linked.
   target_compile_definitions(plimsoll_validate_cuda PRIVATE PLIMSOLL_CUBLASLT="${CUBLASLT_LIBRARY}"

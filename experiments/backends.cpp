@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "sim/io/input_error.h"
+#include "validate/cpu/cpu_backend.h"
 #ifdef PLIMSOLL_CUDA
 #include "validate/cuda/cuda_backend.h"
 #endif

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "sim/core/problem.h"
-#include "validate/cpu/paced_copy.h"
+#include "validate/link_pace.h"
 #include "validate/measured_rates.h"
 #include "validate/replay_plan.h"
 #include "validate/replayed.h"
@@ -56,7 +56,5 @@ class Backend {
   virtual std::string device() const = 0;   ///< the hardware, as traces and platforms name it (sim/core/device_name.h)
   virtual std::string library() const = 0;  ///< what computes on it, and how
 };
-
-std::unique_ptr<Backend> cpu_backend();
 
 }  // namespace plimsoll

@@ -1,114 +1,133 @@
-// Who may include whom: the table of sim/README.md, read off the sources.
+// Who may include whom: the table of sim/README.md, held against the sources.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <regex>
-#include <set>
-#include <string>
-#include <vector>
+
+#include "tests/structure/include_table.h"
 
 namespace plimsoll {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The row of the table that a file belongs to: the longest of these prefixes.
-const std::map<std::string, std::set<std::string>> may_include{
-    {"sim/core", {"sim/core"}},
-    {"sim/io", {"sim/io", "sim/core"}},
-    {"sim/memory", {"sim/memory", "sim/core"}},
-    {"sim/engine", {"sim/engine", "sim/core"}},
-    {"sim/engine/event", {"sim/engine/event", "sim/engine", "sim/core"}},
-    {"sim/engine/simgrid", {"sim/engine/simgrid", "sim/engine/event", "sim/engine", "sim/core"}},
-    {"traces", {"traces", "sim/io", "sim/core"}},
-    {"platforms", {"platforms", "sim/io", "sim/core"}},
-    {"strategies", {"strategies", "sim/io", "sim/core", "sim/engine/event", "sim/engine"}},
-    {"validate", {"validate", "validate/networks", "validate/cpu", "sim/io", "sim/core", "sim/memory"}},
-    {"validate/networks", {"validate/networks", "sim/io", "sim/core"}},
-    {"validate/profiler", {"validate/profiler", "sim/io", "sim/core"}},
-    {"validate/reference", {"validate/reference", "validate/networks", "sim/core"}},
-    {"validate/device", {"validate/device", "validate", "sim/memory", "sim/core"}},
-    {"validate/cpu", {"validate/cpu", "validate/reference", "validate/networks", "validate", "sim/core"}},
-    {"validate/cuda",
-     {"validate/cuda", "validate/device", "validate/reference", "validate/networks", "validate", "sim/memory",
-      "sim/core"}},
-    {"experiments",
-     {"experiments", "strategies", "traces", "platforms", "sim/io", "sim/core", "sim/memory", "sim/engine",
-      "sim/engine/event", "sim/engine/simgrid", "validate", "validate/networks", "validate/profiler", "validate/cpu",
-      "validate/cuda"}},
-};
-
-/// Third parties that only some files may name.
-const std::vector<std::pair<std::regex, std::vector<std::string>>> wrapped{
-    {std::regex(R"(^(simgrid|xbt)/)"), {"sim/engine/simgrid/simgrid_engine.cpp"}},
-    {std::regex(R"(^yaml-cpp/)"), {"sim/io/"}},
-    {std::regex(R"(^nlohmann/)"), {"sim/io/"}},
-    {std::regex(R"(^zlib)"), {"sim/io/byte_source.cpp"}},
-    {std::regex(R"(^CLI/)"), {"experiments/"}},
-    {std::regex(R"(^coin/)"), {"strategies/solvers/coin.cpp"}},
-    {std::regex(R"(^(dnnl|omp\.h))"), {"validate/cpu/"}},
-    {std::regex(R"(^(cuda|cublas|cudnn|nvtx3))"), {"validate/cuda/"}},
-};
-
-std::string row_of(const std::string& path) {
-  std::string row;
-  for (const auto& [prefix, allowed] : may_include) {
-    if (path.starts_with(prefix + "/") && prefix.size() > row.size()) row = prefix;
-  }
-  return row;
+std::string text_of(const fs::path& file) {
+  std::ifstream in(fs::path(PLIMSOLL_SOURCE_DIR) / file);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::vector<std::string> sources() {
-  std::vector<std::string> files;
+IncludeTable shipped_table() {
+  return include_table(text_of("sim/README.md"));
+}
+
+/// What every source file includes, by its path.
+std::map<std::string, Includes> all_includes(const IncludeTable& table) {
+  std::map<std::string, Includes> all;
   const fs::path root = PLIMSOLL_SOURCE_DIR;
   for (const char* folder : {"sim", "traces", "platforms", "strategies", "validate", "experiments"}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension();
-      if (extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh")
-        files.push_back(fs::relative(entry.path(), root));
+      if (extension != ".h" && extension != ".cpp" && extension != ".cu" && extension != ".cuh" && extension != ".def")
+        continue;
+      const std::string file = fs::relative(entry.path(), root);
+      all[file] = includes_of(table, text_of(file));
     }
   }
-  std::ranges::sort(files);
-  return files;
+  return all;
 }
 
 TEST_CASE("every file includes only what its row of the include table allows", "[structure]") {
-  const std::regex include(R"re(^\s*#\s*include\s+(["<])([^">]+)[">])re");
-  const std::vector<std::string> files = sources();
-  REQUIRE(files.size() > 50);
-  for (const std::string& file : files) {
-    const std::string row = row_of(file);
-    INFO(file);
-    REQUIRE(!row.empty());
-    std::ifstream text(fs::path(PLIMSOLL_SOURCE_DIR) / file);
-    for (std::string line; std::getline(text, line);) {
-      std::smatch found;
-      if (!std::regex_search(line, found, include)) continue;
-      const std::string target = found[2];
-      INFO(line);
-      if (found[1] == "\"") CHECK(may_include.at(row).contains(row_of(target)));
-      for (const auto& [library, only] : wrapped) {
-        if (!std::regex_search(target, library)) continue;
-        CHECK(std::ranges::any_of(only, [&](const std::string& prefix) { return file.starts_with(prefix); }));
-      }
-      if (row == "sim/core" && found[1] == "<") {
-        CHECK(target.find('/') == std::string::npos);  // the standard library only
-        CHECK(target.find(".h") == std::string::npos);
-      }
+  const IncludeTable table = shipped_table();
+  const std::map<std::string, Includes> all = all_includes(table);
+  REQUIRE(all.size() > 500);
+  std::vector<std::string> said;
+  for (const auto& [file, includes] : all) {
+    const std::vector<std::string> more = complaints(table, file, includes);
+    said.insert(said.end(), more.begin(), more.end());
+  }
+  CHECK(said == std::vector<std::string>{});
+}
+
+TEST_CASE("every row of the include table has files, and every entry a file that needs it", "[structure]") {
+  const IncludeTable table = shipped_table();
+  std::map<std::string, Includes> used;  // by row
+  std::map<std::string, std::size_t> files;
+  for (const auto& [file, includes] : all_includes(table)) {
+    const std::string row = row_of(table, file);
+    ++files[row];
+    used[row].folders.insert(includes.folders.begin(), includes.folders.end());
+    used[row].libraries.insert(includes.libraries.begin(), includes.libraries.end());
+  }
+  for (const auto& [row, allowed] : table) {
+    INFO(row);
+    CHECK(files[row] > 0);
+    for (const std::string& folder : allowed.folders) {
+      INFO(folder);
+      CHECK(used[row].folders.contains(folder));
+    }
+    for (const auto& [library, only] : allowed.libraries) {
+      INFO(library);
+      CHECK(used[row].libraries.contains(library));
     }
   }
 }
 
-TEST_CASE("the include table in sim/README.md names the rows that this test proves", "[structure]") {
-  std::ifstream text(fs::path(PLIMSOLL_SOURCE_DIR) / "sim/README.md");
-  const std::string page(std::istreambuf_iterator<char>(text), {});
-  for (const auto& [row, allowed] : may_include) {
+TEST_CASE("no row of the include table reaches above its level, and none comes back to itself", "[structure]") {
+  const IncludeTable table = shipped_table();
+  for (const auto& [row, allowed] : table) {
     INFO(row);
-    CHECK(page.find("`" + row + "`") != std::string::npos);
+    std::set<std::string> reached = allowed.folders;
+    for (const std::string& folder : allowed.folders) CHECK(table.at(folder).level <= allowed.level);
+    for (std::size_t before = 0; before != reached.size();) {
+      before = reached.size();
+      for (const std::string& folder : std::set(reached)) {
+        reached.insert(table.at(folder).folders.begin(), table.at(folder).folders.end());
+      }
+    }
+    CHECK_FALSE(reached.contains(row));
   }
+}
+
+TEST_CASE("what validate itself holds includes no backend", "[structure]") {
+  for (const char* backend : {"validate/cpu", "validate/cuda", "validate/device"}) {
+    CHECK_FALSE(shipped_table().at("validate").folders.contains(backend));
+  }
+}
+
+TEST_CASE("an include that the table does not allow is named", "[structure]") {
+  const IncludeTable table = shipped_table();
+  const auto said = [&](const std::string& file, const std::string& text) {
+    return complaints(table, file, includes_of(table, text));
+  };
+  using Said = std::vector<std::string>;
+  CHECK(said("validate/backend.h", "#include \"validate/cpu/paced_copy.h\"\n") ==
+        Said{"validate/backend.h includes validate/cpu, which is not in the row of validate"});
+  CHECK(said("validate/networks/network.h", "#include \"validate/backend.h\"\n") ==
+        Said{"validate/networks/network.h includes validate, which is not in the row of validate/networks"});
+  CHECK(said("sim/core/graph.h", "#include <unistd.h>\n#  include <vector>\n") ==
+        Said{"sim/core/graph.h includes POSIX, which is not in the row of sim/core"});
+  CHECK(said("sim/io/json.cpp", "#include <zlib.h>\n") ==
+        Said{"sim/io/json.cpp includes zlib, which is for byte_source.cpp only"});
+  CHECK(said("traces/a.cpp", "#include <nlohmann/json.hpp>\n#include <dance/steps.h>\n") ==
+        Said{"traces/a.cpp includes nlohmann-json, which is not in the row of traces",
+             "traces/a.cpp includes unknown <dance/steps.h>, which is not in the row of traces"});
+  CHECK(said("traces/a.cpp", "#include \"a.h\"\n") == Said{"traces/a.cpp includes a folder that has no row"});
+  CHECK(said("music/a.cpp", "") == Said{"music/a.cpp: its folder has no row"});
+  CHECK(said("strategies/deep/down/a.h", "#include \"strategies/plan.h\"\n#include <fmt/format.h>\n").empty());
+}
+
+TEST_CASE("a line of the include table that cannot be read is named", "[structure]") {
+  const std::string head = "| level | folder | may include | third parties |\n|---|---|---|---|\n";
+  const auto row = [&](const std::string& line) { include_table(head + "| 0 | `sim/core` | | |\n" + line + "\n"); };
+  CHECK_NOTHROW(row("| 1 | `sim/io` | core | fmt, zlib in `a.cpp` |"));
+  CHECK_THROWS_WITH(row("| 1 | `sim/io` | cores | |"), "'cores' is no folder of the table: | 1 | `sim/io` | cores | |");
+  CHECK_THROWS_WITH(row("| 1 | sim/io | core | |"), "no level and folder: | 1 | sim/io | core | |");
+  CHECK_THROWS_WITH(row("| 1 | `traces/core` | | |"), "twice: | 1 | `traces/core` | | |");
+  CHECK_THROWS_WITH(row("| 1 | `sim/io` | core | fmt, here only |"),
+                    "not a third party: | 1 | `sim/io` | core | fmt, here only |");
+  CHECK_THROWS_WITH(row("| 1 | `sim/io` | core |"), "not a row: | 1 | `sim/io` | core |");
+  CHECK_THROWS_WITH(include_table("| level | folder |\n"), "no table of who may include whom");
 }
 
 }  // namespace

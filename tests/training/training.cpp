@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/generate/problems.h"
+#include "validate/cpu/cpu_backend.h"
 #include "validate/network_model.h"
 #include "validate/networks/networks.h"
 
@@ -27,10 +28,20 @@ PlanOutcome planned(const Problem& problem, const std::string& spec, std::option
   return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
 }
 
-Replayed replayed(const Training& training, const Schedule& schedule) {
+std::variant<Chain, Graph> network_model(const std::string& reference) {
+  NamedNetwork named = named_network(reference);
+  return model_of(with_kernels(std::move(named.network)).network, named.view);
+}
+
+std::variant<Replayed, ReplayFailure> run_of(const Training& training, const Schedule& schedule,
+                                             const ReplayOptions& options) {
   BlockPool pool;
-  std::variant<Replayed, ReplayFailure> outcome =
-      replay(training.problem, schedule, training.network, pool, {.poisons = true, .keeps_values = true});
+  RunnableCpuNetwork network(training.network, pool);
+  return replay(training.problem, schedule, network, options);
+}
+
+Replayed replayed(const Training& training, const Schedule& schedule) {
+  std::variant<Replayed, ReplayFailure> outcome = run_of(training, schedule, {.poisons = true, .keeps_values = true});
   if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) FAIL(failure->what);
   return std::move(std::get<Replayed>(outcome));
 }

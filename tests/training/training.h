@@ -9,6 +9,7 @@
 
 #include "sim/core/platform.h"
 #include "strategies/plan.h"
+#include "validate/cpu/cpu_replay.h"
 #include "validate/replay.h"
 
 namespace plimsoll {
@@ -25,6 +26,12 @@ Training training_of(const std::string& reference, Platform, const ProblemOption
 Platform one_gpu();
 
 PlanOutcome planned(const Problem&, const std::string& spec, std::optional<Bytes> budget = {});
+
+/// The model of a network such as `mlp:layers=8,view=graph`, with the workspaces of the CPU's kernels.
+std::variant<Chain, Graph> network_model(const std::string& reference);
+
+/// Runs on the CPU.
+std::variant<Replayed, ReplayFailure> run_of(const Training&, const Schedule&, const ReplayOptions&);
 
 /// Runs with poisoned memory; a failure fails the test.
 Replayed replayed(const Training&, const Schedule&);

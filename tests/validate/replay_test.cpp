@@ -14,8 +14,7 @@ namespace {
 const std::string small_mlp = "mlp:layers=4,width=24,batch=6,classes=4";
 
 std::string complaint(const Training& training, const Schedule& schedule) {
-  BlockPool pool;
-  const auto outcome = replay(training.problem, schedule, training.network, pool, {});
+  const auto outcome = run_of(training, schedule, {});
   REQUIRE(std::holds_alternative<ReplayFailure>(outcome));
   return std::get<ReplayFailure>(outcome).what;
 }
@@ -109,8 +108,7 @@ TEST_CASE("copies are held to the links of another platform where one is named",
   const Platform slow = gpus({.to_host = BytesPerSecond{20e6}});
   const PlanOutcome outcome = planned(training.problem, "save_on_cpu");
   const Schedule& schedule = std::get<Plan>(outcome).schedule;
-  BlockPool pool;
-  const auto ran = replay(training.problem, schedule, training.network, pool, {.links = &slow});
+  const auto ran = run_of(training, schedule, {.links = &slow});
   REQUIRE(std::holds_alternative<Replayed>(ran));
   const Timeline& timeline = std::get<Replayed>(ran).timeline;
   std::size_t copies = 0;

@@ -1,29 +1,15 @@
-#include "validate/backend.h"
+#include "validate/cpu/cpu_backend.h"
+
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/machine_rates.h"
 
 namespace plimsoll {
 namespace {
 
-class RunnableCpuNetwork : public RunnableNetwork {
- public:
-  RunnableCpuNetwork(Network network, BlockPool& pool) : made_(with_kernels(std::move(network))), pool_(pool) {}
-
-  const Network& network() const override { return made_.network; }
-  std::variant<Replayed, ReplayFailure> run(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan,
-                                            const ReplayOptions& options) override {
-    return replay_on_cpu(problem, schedule, plan, made_, pool_, options);
-  }
-
- private:
-  CpuNetwork made_;
-  BlockPool& pool_;
-};
-
 class CpuBackend : public Backend {
  public:
   std::unique_ptr<RunnableNetwork> prepared(Network network) override {
-    return std::make_unique<RunnableCpuNetwork>(std::move(network), pool_);
+    return std::make_unique<RunnableCpuNetwork>(with_kernels(std::move(network)), pool_);
   }
   std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
                                       const Proceed& proceed) override {
@@ -37,6 +23,11 @@ class CpuBackend : public Backend {
 };
 
 }  // namespace
+
+std::variant<Replayed, ReplayFailure> RunnableCpuNetwork::run(const Problem& problem, const Schedule& schedule,
+                                                              const ReplayPlan& plan, const ReplayOptions& options) {
+  return replay_on_cpu(problem, schedule, plan, made_, pool_, options);
+}
 
 std::unique_ptr<Backend> cpu_backend() {
   return std::make_unique<CpuBackend>();

@@ -7,15 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "sim/core/expects.h"
-
 namespace plimsoll {
-
-LinkPace pace_of(const Platform& platform, const Endpoints& ends) {
-  const std::optional<Route> route = route_between(platform, ends.from, ends.to);
-  EXPECTS(route);
-  return {route->latency, route->bandwidth};
-}
 
 void paced_copy(std::byte* to, const std::byte* from, Bytes bytes, LinkPace pace) {
   using Clock = std::chrono::steady_clock;

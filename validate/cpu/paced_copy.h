@@ -3,19 +3,9 @@
 
 #include <cstddef>
 
-#include "sim/core/platform.h"
-#include "sim/core/schedule.h"
+#include "validate/link_pace.h"
 
 namespace plimsoll {
-
-/// `bytes` take at least latency + bytes / bandwidth.
-struct LinkPace {
-  Seconds latency;
-  BytesPerSecond bandwidth = unlimited_bandwidth;
-};
-
-/// The pace of the way between two memories: latencies add, the slowest link bounds.
-LinkPace pace_of(const Platform&, const Endpoints&);
 
 /// Piece by piece, each no sooner there than the link would have it.
 void paced_copy(std::byte* to, const std::byte* from, Bytes, LinkPace);
