@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the smoke run and the changed files rely on: every bad end of a program is seen, and a seed says all of a case."""
+"""What the smoke run, the changed files and the comparison of programs rely on: every bad end and every changed number is
+seen, and a seed says all of a case."""
 
 import os
 import random
@@ -96,6 +97,30 @@ class Cases(unittest.TestCase):
                                       text=True)
             self.assertEqual(repeated.returncode, 1, repeated.stderr)
             self.assertIn("1 cases, 1 failed", repeated.stdout)
+
+
+class Same(unittest.TestCase):
+    """The program against itself behind a script that changes what it prints."""
+
+    def compared(self, change, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            changed = os.path.join(folder, "plimsoll")
+            with open(changed, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\n{sys.argv[1]} "$@" > {folder}/out\ncode=$?\nsed {shlex.quote(change)} {folder}/out\nexit $code\n')
+            os.chmod(changed, stat.S_IRWXU)
+            return subprocess.run([sys.executable, os.path.join(HERE, "same_numbers.py"), sys.argv[1], changed, "--only",
+                                   "periodic(every=3)", *options], capture_output=True, text=True)
+
+    def test_equal_answers(self):
+        run = self.compared("s/\"solve_s\".*/\"solve_s\": 17,/")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("2 questions about 1 strategies and pipelines, answers by exit code {0: 2}: 0 differ", run.stdout)
+
+    def test_changed_numbers(self):
+        run = self.compared("s/\"steps\": /&1/")
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertRegex(run.stdout, r"steps: (\d+), now 1\1\n")
+        self.assertEqual(self.compared("s/\"steps\": /&1/", "--apart-from", "steps").returncode, 0)
 
 
 if __name__ == "__main__":
