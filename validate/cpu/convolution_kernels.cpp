@@ -6,7 +6,7 @@
 #include "validate/cpu/onednn_layers.h"
 #include "validate/reference/layers.h"
 
-namespace plimsoll {
+namespace plimsoll::cpu_kernels {
 namespace {
 
 using dnnl::algorithm;
@@ -48,6 +48,8 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Tensor& x, const Te
                                           w.strides(), w.padding_before(), w.padding_behind());
 }
 
+}  // namespace
+
 Kernel convolution(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &y = graph[op.outputs[0]];
   const auto desc = forward_desc(x, weight, y, windows_of(x, weight, y, op));
@@ -85,7 +87,20 @@ Kernel convolution_weight_gradient(const Graph& graph, const Op& op) {
 
 // --- pooling
 
+namespace {
+
 constexpr std::int64_t pool_window = 3, pool_stride = 2;
+
+/// One window over the whole picture.
+PoolingWindows whole_of(const Tensor& x) {
+  return {{1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}};
+}
+
+memory::desc one_pixel(const Tensor& y) {
+  return strided({y.shape[0], y.shape[1], 1, 1}, {y.shape[1], 1, y.shape[1], y.shape[1]});
+}
+
+}  // namespace
 
 Kernel max_pool(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.outputs[0]];
@@ -101,15 +116,6 @@ Kernel max_pool_gradient(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]];
   const PoolSizes s{x.shape[0], x.shape[1], x.shape[2], x.shape[3], y.shape[1], y.shape[2]};
   return {[s](const KernelArguments& a) { plain::max_pool_gradient(a.in(0), a.in(1), s, a.out()); }, {}};
-}
-
-/// One window over the whole picture.
-PoolingWindows whole_of(const Tensor& x) {
-  return {{1, 1}, {x.shape[1], x.shape[2]}, {0, 0}, {0, 0}};
-}
-
-memory::desc one_pixel(const Tensor& y) {
-  return strided({y.shape[0], y.shape[1], 1, 1}, {y.shape[1], 1, y.shape[1], y.shape[1]});
 }
 
 Kernel average_pool(const Graph& graph, const Op& op) {
@@ -128,17 +134,4 @@ Kernel average_pool_gradient(const Graph& graph, const Op& op) {
                       {{DNNL_ARG_DIFF_DST, one_pixel(y), false, 0}, {DNNL_ARG_DIFF_SRC, picture(x), true, 0}});
 }
 
-}  // namespace
-
-std::optional<Kernel> convolution_kernel(const Graph& graph, const Op& op) {
-  if (op.kind == "convolution") return convolution(graph, op);
-  if (op.kind == "convolution_input_gradient") return convolution_input_gradient(graph, op);
-  if (op.kind == "convolution_weight_gradient") return convolution_weight_gradient(graph, op);
-  if (op.kind == "max_pool") return max_pool(graph, op);
-  if (op.kind == "max_pool_gradient") return max_pool_gradient(graph, op);
-  if (op.kind == "average_pool") return average_pool(graph, op);
-  if (op.kind == "average_pool_gradient") return average_pool_gradient(graph, op);
-  return std::nullopt;
-}
-
-}  // namespace plimsoll
+}  // namespace plimsoll::cpu_kernels

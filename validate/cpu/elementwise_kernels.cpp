@@ -3,7 +3,7 @@
 #include "validate/cpu/kernel_table.h"
 #include "validate/cpu/onednn_layers.h"
 
-namespace plimsoll {
+namespace plimsoll::cpu_kernels {
 namespace {
 
 using dnnl::algorithm;
@@ -34,6 +34,27 @@ Kernel elementwise_gradient(const Graph& graph, const Op& op, algorithm kind, in
                       {{data, all, false, 0}, {DNNL_ARG_DIFF_DST, all, false, 1}, {DNNL_ARG_DIFF_SRC, all, true, 0}});
 }
 
+constexpr algorithm relu_algorithm = algorithm::eltwise_relu_use_dst_for_bwd,
+                    gelu_algorithm = algorithm::eltwise_gelu_erf;
+
+}  // namespace
+
+Kernel relu(const Graph& graph, const Op& op) {
+  return elementwise(graph, op, relu_algorithm);
+}
+
+Kernel relu_gradient(const Graph& graph, const Op& op) {
+  return elementwise_gradient(graph, op, relu_algorithm, DNNL_ARG_DST);
+}
+
+Kernel gelu(const Graph& graph, const Op& op) {
+  return elementwise(graph, op, gelu_algorithm);
+}
+
+Kernel gelu_gradient(const Graph& graph, const Op& op) {
+  return elementwise_gradient(graph, op, gelu_algorithm, DNNL_ARG_SRC);
+}
+
 Kernel softmax(const Graph& graph, const Op& op) {
   const memory::desc all = rows(graph[op.inputs[0]]);
   const auto desc = softmax_layer(all);
@@ -49,25 +70,11 @@ Kernel softmax_gradient(const Graph& graph, const Op& op) {
       {{DNNL_ARG_DST, all, false, 0}, {DNNL_ARG_DIFF_DST, all, false, 1}, {DNNL_ARG_DIFF_SRC, all, true, 0}});
 }
 
-Kernel sum(const Graph& graph, const Op& op) {
+Kernel add(const Graph& graph, const Op& op) {
   const memory::desc all = flat(graph[op.inputs[0]]);
   const auto desc = layer<dnnl::binary>(own_scratch(), algorithm::binary_add, all, all, all);
   return bound_kernel(dnnl::binary(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC_0, all, false, 0}, {DNNL_ARG_SRC_1, all, false, 1}, {DNNL_ARG_DST, all, true, 0}});
 }
 
-}  // namespace
-
-std::optional<Kernel> elementwise_kernel(const Graph& graph, const Op& op) {
-  constexpr algorithm relu = algorithm::eltwise_relu_use_dst_for_bwd, gelu = algorithm::eltwise_gelu_erf;
-  if (op.kind == "relu") return elementwise(graph, op, relu);
-  if (op.kind == "gelu") return elementwise(graph, op, gelu);
-  if (op.kind == "relu_gradient") return elementwise_gradient(graph, op, relu, DNNL_ARG_DST);
-  if (op.kind == "gelu_gradient") return elementwise_gradient(graph, op, gelu, DNNL_ARG_SRC);
-  if (op.kind == "softmax" || op.kind == "cross_entropy") return softmax(graph, op);
-  if (op.kind == "softmax_gradient") return softmax_gradient(graph, op);
-  if (op.kind == "add") return sum(graph, op);
-  return std::nullopt;
-}
-
-}  // namespace plimsoll
+}  // namespace plimsoll::cpu_kernels

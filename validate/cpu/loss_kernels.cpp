@@ -5,12 +5,14 @@
 #include "validate/cpu/kernel_table.h"
 #include "validate/reference/layers.h"
 
-namespace plimsoll {
+namespace plimsoll::cpu_kernels {
 namespace {
 
 const std::int32_t* tokens(const KernelArguments& a) {
   return static_cast<const std::int32_t*>(a.inputs[0]);
 }
+
+}  // namespace
 
 Kernel embedding(const Graph& graph, const Op& op) {
   const Tensor &table = graph[op.inputs[1]], &positions = graph[op.inputs[2]];
@@ -33,13 +35,4 @@ Kernel cross_entropy_gradient(const Graph& graph, const Op& op) {
   return {[s](const KernelArguments& a) { plain::cross_entropy_gradient(a.in(0), s.rows, s.columns, a.out()); }, {}};
 }
 
-}  // namespace
-
-std::optional<Kernel> loss_kernel(const Graph& graph, const Op& op) {
-  if (op.kind == "embedding") return embedding(graph, op);
-  if (op.kind == "embedding_weight_gradient") return embedding_weight_gradient(graph, op);
-  if (op.kind == "cross_entropy_gradient") return cross_entropy_gradient(graph, op);
-  return std::nullopt;
-}
-
-}  // namespace plimsoll
+}  // namespace plimsoll::cpu_kernels

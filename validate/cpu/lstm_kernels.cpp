@@ -4,20 +4,24 @@
 #include "validate/cpu/onednn_layers.h"
 #include "validate/reference/layers.h"
 
-namespace plimsoll {
+namespace plimsoll::cpu_kernels {
 namespace {
 
-struct LstmSizes {
+struct CellSizes {
   std::int64_t batch, width;
-  explicit LstmSizes(const Tensor& gates) : batch(gates.shape[0]), width(gates.shape[1] / 4) {}
+  explicit CellSizes(const Tensor& gates) : batch(gates.shape[0]), width(gates.shape[1] / 4) {}
 };
 
-Kernel cell(const LstmSizes& s) {
+}  // namespace
+
+Kernel lstm_cell(const Graph& graph, const Op& op) {
+  const CellSizes s(graph[op.inputs[0]]);
   return {[s](const KernelArguments& a) { plain::lstm_cell(a.in(0), a.in(1), s.batch, s.width, a.out()); }, {}};
 }
 
 /// inputs: gradient of the next state, gates, state.
-Kernel cell_gradients(const LstmSizes& s) {
+Kernel lstm_cell_gradient(const Graph& graph, const Op& op) {
+  const CellSizes s(graph[op.inputs[1]]);
   return {[s](const KernelArguments& a) {
             plain::lstm_cell_gradient(a.in(0), a.in(1), a.in(2), s.batch, s.width, a.out());
           },
@@ -25,7 +29,8 @@ Kernel cell_gradients(const LstmSizes& s) {
 }
 
 /// inputs: gradient of the gates, weight, gradient of the next state, gates, state. Hidden half: dgates W^T.
-Kernel state_gradient(const LstmSizes& s) {
+Kernel lstm_state_gradient(const Graph& graph, const Op& op) {
+  const CellSizes s(graph[op.inputs[0]]);
   const dnnl::memory::desc from = dense({s.batch, 4 * s.width}),
                            weight = strided({4 * s.width, s.width}, {1, 4 * s.width}),
                            to = strided({s.batch, s.width}, {2 * s.width, 1});
@@ -40,13 +45,4 @@ Kernel state_gradient(const LstmSizes& s) {
   return kernel;
 }
 
-}  // namespace
-
-std::optional<Kernel> lstm_kernel(const Graph& graph, const Op& op) {
-  if (op.kind == "lstm_cell") return cell(LstmSizes(graph[op.inputs[0]]));
-  if (op.kind == "lstm_cell_gradient") return cell_gradients(LstmSizes(graph[op.inputs[1]]));
-  if (op.kind == "lstm_state_gradient") return state_gradient(LstmSizes(graph[op.inputs[0]]));
-  return std::nullopt;
-}
-
-}  // namespace plimsoll
+}  // namespace plimsoll::cpu_kernels

@@ -7,7 +7,7 @@
 #include "validate/reference/formulas.h"
 #include "validate/reference/normalization.h"
 
-namespace plimsoll {
+namespace plimsoll::cpu_kernels {
 namespace {
 
 using dnnl::memory;
@@ -23,6 +23,18 @@ memory::desc norm_picture(const Tensor& x) {
   const std::int64_t h = x.shape[1], w = x.shape[2], c = x.shape[3];
   return strided({x.shape[0], c, h, w}, {h * w * c, 1, w * c, c});
 }
+
+/// Mean and variance, computed anew from x, and the double sums they take.
+Bytes statistics_bytes(const NormSizes& s) {
+  return aligned(Bytes{8 * s.columns}) + aligned(Bytes{8 * s.columns});
+}
+
+double* sums_of(const KernelArguments& a, const NormSizes& s) {
+  const Bytes behind = aligned(Bytes{8 * s.columns});
+  return static_cast<double*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + behind.count));
+}
+
+}  // namespace
 
 /// Scratch: mean and variance of the channels, then oneDNN's.
 Kernel batch_norm(const Graph& graph, const Op& op) {
@@ -45,16 +57,6 @@ Kernel batch_norm(const Graph& graph, const Op& op) {
             plain::move_statistics(a.statistics, mean, variance, s.columns);
           },
           statistics + Bytes{static_cast<std::int64_t>(scratch.get_size())}};
-}
-
-/// Mean and variance, computed anew from x, and the double sums they take.
-Bytes statistics_bytes(const NormSizes& s) {
-  return aligned(Bytes{8 * s.columns}) + aligned(Bytes{8 * s.columns});
-}
-
-double* sums_of(const KernelArguments& a, const NormSizes& s) {
-  const Bytes behind = aligned(Bytes{8 * s.columns});
-  return static_cast<double*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + behind.count));
 }
 
 /// inputs: x, scale, gradient. oneDNN also makes the gradients of scale and shift; they stay in the scratch.
@@ -148,16 +150,4 @@ Kernel layer_norm_weight_gradient(const Graph& graph, const Op& op) {
           Bytes{8 * s.rows}};
 }
 
-}  // namespace
-
-std::optional<Kernel> normalization_kernel(const Graph& graph, const Op& op) {
-  if (op.kind == "batch_norm") return batch_norm(graph, op);
-  if (op.kind == "batch_norm_input_gradient") return batch_norm_input_gradient(graph, op);
-  if (op.kind == "batch_norm_weight_gradient") return batch_norm_weight_gradient(graph, op);
-  if (op.kind == "layer_norm") return layer_norm(graph, op);
-  if (op.kind == "layer_norm_input_gradient") return layer_norm_input_gradient(graph, op);
-  if (op.kind == "layer_norm_weight_gradient") return layer_norm_weight_gradient(graph, op);
-  return std::nullopt;
-}
-
-}  // namespace plimsoll
+}  // namespace plimsoll::cpu_kernels

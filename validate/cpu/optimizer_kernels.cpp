@@ -3,12 +3,10 @@
 #include "validate/cpu/kernel_table.h"
 #include "validate/reference/updates.h"
 
-namespace plimsoll {
+namespace plimsoll::cpu_kernels {
 
-std::optional<Kernel> optimizer_kernel(const Graph& graph, const Op& op) {
-  std::function<void(const KernelArguments&)> update = plain_update(graph, op);
-  if (!update) return std::nullopt;
-  return Kernel{std::move(update), {}};
+Kernel optimizer(const Graph& graph, const Op& op) {
+  return {plain_update(graph, op), {}};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::cpu_kernels

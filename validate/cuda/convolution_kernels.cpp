@@ -8,11 +8,11 @@
 #include <array>
 #include <memory>
 
-#include "validate/cuda/cuda_kernel.h"
+#include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/networks/packing.h"
 
-namespace plimsoll {
+namespace plimsoll::cuda_kernels {
 namespace {
 
 using Picture = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
@@ -109,6 +109,8 @@ void* workspace_of(const KernelArguments& a, const Layer& layer) {
   return workspace_in(static_cast<std::byte*>(a.scratch) + layer.weights.count);
 }
 
+}  // namespace
+
 CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &y = graph[op.outputs[0]];
   const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
@@ -183,12 +185,16 @@ CudaKernel convolution_weight_gradient(const Graph& graph, const Op& op, const L
           layer->weights + scratch_for(workspace)};
 }
 
+namespace {
+
 struct PoolingLayer {
   Picture x, y;
   Pooling pooling;
 };
 
-CudaKernel max_pool(const Graph& graph, const Op& op) {
+}  // namespace
+
+CudaKernel max_pool(const Graph& graph, const Op& op, const Libraries&) {
   cudnnPoolingDescriptor_t made = nullptr;
   CUDA_CHECK(cudnnCreatePoolingDescriptor(&made));
   Pooling pooling(made);
@@ -206,14 +212,4 @@ CudaKernel max_pool(const Graph& graph, const Op& op) {
           {}};
 }
 
-}  // namespace
-
-std::optional<CudaKernel> cuda_convolution_kernel(const Graph& graph, const Op& op, const Libraries& libraries) {
-  if (op.kind == "convolution") return convolution(graph, op, libraries);
-  if (op.kind == "convolution_input_gradient") return convolution_input_gradient(graph, op, libraries);
-  if (op.kind == "convolution_weight_gradient") return convolution_weight_gradient(graph, op, libraries);
-  if (op.kind == "max_pool") return max_pool(graph, op);
-  return std::nullopt;
-}
-
-}  // namespace plimsoll
+}  // namespace plimsoll::cuda_kernels

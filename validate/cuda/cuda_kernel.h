@@ -35,11 +35,6 @@ struct Libraries {
 /// The kernel of an op, or nothing where the backend has none of its kind.
 std::optional<CudaKernel> make_cuda_kernel(const Graph&, const Op&, const Libraries&);
 
-/// By family; each returns nothing for a kind that is not its own.
-std::optional<CudaKernel> cuda_product_kernel(const Graph&, const Op&, const Libraries&);
-std::optional<CudaKernel> cuda_convolution_kernel(const Graph&, const Op&, const Libraries&);
-std::optional<CudaKernel> own_cuda_kernel(const Graph&, const Op&);
-
 /// Algorithms are chosen among those whose workspace is not larger than this, where there is one: what cuBLASLt wants
 /// on Hopper.
 inline constexpr Bytes workspace_limit{32 << 20};

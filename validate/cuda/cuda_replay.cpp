@@ -10,24 +10,13 @@
 
 #include "sim/core/expects.h"
 #include "validate/cuda/launch.h"
+#include "validate/cuda/run_rooms.h"
 #include "validate/cuda/step_range.h"
-#include "validate/cuda/stream_ordered_memory.h"
 #include "validate/device/issue_order.h"
 #include "validate/networks/initial_values.h"
 
 namespace plimsoll {
 namespace {
-
-struct OutOfMemory {
-  std::string what;
-};
-
-/// What a region's bytes are made of while it is live.
-struct Room {
-  std::byte* address = nullptr;
-  std::uint32_t buffers = 0;
-  std::vector<StepId> users;  ///< who freed buffers in it: what comes next waits for them
-};
 
 /// Bytes that a step poisons before it begins.
 struct Stain {
@@ -46,11 +35,11 @@ class CudaReplay {
         plan_(plan),
         cuda_(cuda),
         machine_(machine),
-        options_(options),
-        rooms_(plan.regions.size()),
-        workspaces_(schedule.steps.size(), nullptr) {
+        options_(options) {
     make_streams();
-    make_memories(allocation);
+    rooms_.emplace(problem, schedule, plan, machine, allocation,
+                   RunEvents{[this](StreamId s) { return *streams_[s.index]; },
+                             [this](StepId s) { return stream_of(s); }, [this](StepId s) { return finish_of(s); }});
   }
 
   Replayed run() {
@@ -66,15 +55,13 @@ class CudaReplay {
           end(event.step);
         }
       } catch (const CudaError& error) {
-        throw CudaError(fmt::format("{}: {}", text(event.step), error.what()));
+        throw CudaError(fmt::format("{}: {}", text_of(graph_, schedule_, event.step), error.what()));
       }
     }
     synchronize();
     Replayed measured;
     measured.timeline = measured_timeline(schedule_, platform_, order, dates());
-    for (const std::unique_ptr<RunMemory>& memory : owned_memories_) {
-      measured.allocators.push_back(memory ? memory->peaks() : std::nullopt);
-    }
+    measured.allocators = rooms_->peaks();
     if (options_.keeps_values) keep_values(measured);
     return measured;
   }
@@ -84,10 +71,7 @@ class CudaReplay {
 
   std::size_t gpu_of(StreamId stream) const { return schedule_[stream].device.index; }
   std::size_t gpu_of(StepId step) const { return gpu_of(schedule_[step].stream); }
-  std::optional<std::size_t> gpu_of(MemoryId memory) const {
-    const std::optional<DeviceId> device = platform_[memory].device;
-    return device ? std::optional<std::size_t>(device->index) : std::nullopt;
-  }
+  std::optional<std::size_t> gpu_of(MemoryId memory) const { return plimsoll::gpu_of(platform_, memory); }
 
   void make_streams() {
     for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
@@ -105,49 +89,6 @@ class CudaReplay {
   cudaStream_t stream_of(StepId s) const { return *streams_[schedule_[s].stream.index]; }
   cudaEvent_t finish_of(StepId s) const { return *finishes_[s.index]; }
 
-  /// What no stream of the device allocates belongs to its first compute stream, as sim/memory has it.
-  StreamId home_of(DeviceId device) const {
-    for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
-      const Stream& stream = schedule_.streams[s];
-      if (stream.device == device && stream.kind == StreamKind::compute) return id_at<StreamId>(s);
-    }
-    return StreamId{};
-  }
-
-  void make_memories(Allocation allocation) {
-    for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
-      const Memory& memory = platform_.memories[m];
-      std::unique_ptr<RunMemory>& own = owned_memories_.emplace_back();
-      if (!memory.device) {
-        machine_.host(id_at<MemoryId>(m)).begin_run(memory.capacity);
-        memories_.push_back(&machine_.host(id_at<MemoryId>(m)));
-        homes_.emplace_back();
-        continue;
-      }
-      Gpu& gpu = machine_.gpu(memory.device->index);
-      if (allocation == Allocation::caching) {
-        own = std::make_unique<CachingMemory>(gpu.segments, room_on(gpu, memory.capacity));
-      } else {
-        own = std::make_unique<StreamOrderedMemory>(
-            gpu, memory.capacity,
-            RunEvents{[this](StreamId s) { return *streams_[s.index]; }, [this](StepId s) { return stream_of(s); },
-                      [this](StepId s) { return finish_of(s); }});
-      }
-      memories_.push_back(own.get());
-      homes_.push_back(home_of(*memory.device));
-    }
-    machine_.staging().begin_run(std::nullopt);
-  }
-
-  /// The capacity, or what the GPU has if that is less: then the rules give back what they keep before they give up.
-  static Bytes room_on(const Gpu& gpu, std::optional<Bytes> capacity) {
-    CUDA_CHECK(cudaSetDevice(gpu.ordinal));
-    std::size_t free = 0, total = 0;
-    CUDA_CHECK(cudaMemGetInfo(&free, &total));
-    const Bytes here = Bytes{static_cast<std::int64_t>(free)} + gpu.segments.kept();
-    return capacity ? std::min(*capacity, here) : here;
-  }
-
   /// Inputs wait in pinned memory, so that loading is one copy.
   void make_inputs() {
     if (cuda_.inputs.size() != schedule_.micro_batches) {
@@ -156,7 +97,7 @@ class CudaReplay {
     for (const std::vector<std::byte>& value : cuda_.inputs) {
       const Bytes bytes{static_cast<std::int64_t>(value.size())};
       const std::optional<Grant> grant = machine_.staging().take(bytes, StreamId{});
-      if (!grant) throw OutOfMemory{fmt::format("out of memory on the host: inputs need {} B", bytes.count)};
+      if (!grant) throw NoRoom{fmt::format("out of memory on the host: inputs need {} B", bytes.count)};
       std::ranges::copy(value, grant->address);
       inputs_.emplace_back(grant->address, bytes);
     }
@@ -165,18 +106,18 @@ class CudaReplay {
   void make_resident() {
     std::map<std::string, const Tensor*> known;  // the network's tensors have shapes, by which numbers are scaled
     for (const Tensor& tensor : cuda_.network.graph.tensors) known[tensor.name] = &tensor;
-    for (const BufferId b : schedule_.resident) open(b, std::nullopt);
+    for (const BufferId b : schedule_.resident) rooms_->open(b, std::nullopt);
     synchronize();  // stream-ordered memory is there when its stream has come to it
     for (const BufferId b : schedule_.resident) {
       const Buffer& buffer = schedule_[b];
       const Tensor& tensor = *known.at(graph_[buffer.tensor].name);
       if (tensor.kind != TensorKind::parameter) {  // begins as zeros
-        fill_now(buffer.memory, address_of(b), buffer.range_length);
+        fill_now(buffer.memory, rooms_->address_of(b), buffer.range_length);
         continue;
       }
       std::vector<std::byte>& value = cuda_.initial_values[tensor.name];
       if (value.empty()) value = initial_value(tensor);
-      copy_now(address_of(b), value.data() + buffer.range_offset.count, buffer.range_length);
+      copy_now(rooms_->address_of(b), value.data() + buffer.range_offset.count, buffer.range_length);
     }
     synchronize();
   }
@@ -220,48 +161,6 @@ class CudaReplay {
     synchronize();
   }
 
-  // --- memory, in the order of issue
-
-  std::string text(StepId s) const {
-    const OpId op = schedule_[s].op;
-    return fmt::format("step {}{}", s.index, op == no_op ? "" : " ('" + graph_[op].name + "')");
-  }
-
-  std::string text(std::optional<StepId> s) const { return s ? text(*s) : std::string("before the first step"); }
-
-  Room& room_of(BufferId b) { return rooms_[plan_.region_of[b.index].index]; }
-  std::byte* address_of(BufferId b) { return room_of(b).address + schedule_[b].range_offset.count; }
-
-  Grant taken(MemoryId memory, Bytes bytes, std::optional<StepId> s, const std::string& what) {
-    StreamId stream = homes_[memory.index];
-    if (s && platform_[schedule_[schedule_[*s].stream].device].memory == memory) stream = schedule_[*s].stream;
-    if (gpu_of(memory)) set_gpu(*gpu_of(memory));
-    std::optional<Grant> grant = memories_[memory.index]->take(bytes, stream);
-    if (grant) return std::move(*grant);
-    throw OutOfMemory{fmt::format("out of memory in '{}': {}: {} needs {} B, the allocator has no more",
-                                  platform_[memory].name, text(s), what, bytes.count)};
-  }
-
-  /// The steps that used the room before.
-  std::vector<StepId> open(BufferId b, std::optional<StepId> s) {
-    const Buffer& buffer = schedule_[b];
-    Room& room = room_of(b);
-    if (room.buffers++ > 0) return room.users;
-    const Bytes bytes = plan_.regions[plan_.region_of[b.index].index].bytes;
-    Grant grant = taken(buffer.memory, bytes, s, fmt::format("buffer {} ('{}')", b.index, graph_[buffer.tensor].name));
-    room.address = grant.address;
-    return std::move(grant.after);
-  }
-
-  void close(BufferId b, StepId s) {
-    Room& room = room_of(b);
-    room.users.push_back(s);
-    if (--room.buffers > 0) return;
-    memories_[schedule_[b].memory.index]->give_back(room.address, plan_.regions[plan_.region_of[b.index].index].bytes,
-                                                    room.users);
-    room = {};
-  }
-
   // --- the life of a step
 
   void begin(StepId s) {
@@ -269,16 +168,14 @@ class CudaReplay {
     std::set<StepId> after(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
     std::vector<Stain> stains;
     for (const BufferId b : schedule_.buffers_in(step.allocates)) {
-      const std::vector<StepId> users = open(b, s);
+      const std::vector<StepId> users = rooms_->open(b, s);
       after.insert(users.begin(), users.end());
-      stains.push_back({schedule_[b].memory, address_of(b), schedule_[b].range_length});
+      stains.push_back({schedule_[b].memory, rooms_->address_of(b), schedule_[b].range_length});
     }
-    const MemoryId own = platform_[schedule_[step.stream].device].memory;
     if (step.workspace > Bytes{0}) {
-      const Grant grant = taken(own, step.workspace, s, "its workspace");
-      workspaces_[s.index] = grant.address;
+      const Grant grant = rooms_->open_workspace(s);
       after.insert(grant.after.begin(), grant.after.end());
-      stains.push_back({own, grant.address, step.workspace});
+      stains.push_back({platform_[schedule_[step.stream].device].memory, grant.address, step.workspace});
     }
     set_gpu(gpu_of(s));
     // A wait that other waits imply costs next to nothing, so none is left out; the stream's own order needs none.
@@ -289,20 +186,16 @@ class CudaReplay {
     if (options_.poisons) {
       for (const Stain& stain : stains) poison(stain, s);
     }
-    const StepRange range(text(s));
+    const StepRange range(text_of(graph_, schedule_, s));
     CUDA_CHECK(cudaEventRecord(*starts_[s.index], stream_of(s)));
     issue(s);
     CUDA_CHECK(cudaEventRecord(finish_of(s), stream_of(s)));
   }
 
   void end(StepId s) {
-    const Step& step = schedule_[s];
     set_gpu(gpu_of(s));
-    if (std::byte* workspace = std::exchange(workspaces_[s.index], nullptr)) {
-      const MemoryId own = platform_[schedule_[step.stream].device].memory;
-      memories_[own.index]->give_back(workspace, step.workspace, std::span(&s, 1));
-    }
-    for (const BufferId b : schedule_.buffers_in(step.frees)) close(b, s);
+    rooms_->close_workspace(s);
+    for (const BufferId b : schedule_.buffers_in(schedule_[s].frees)) rooms_->close(b, s);
   }
 
   void poison(const Stain& stain, StepId s) {
@@ -326,24 +219,20 @@ class CudaReplay {
     const PlannedStep& planned = plan_.steps[s.index];
     for (const PlannedLoad& load : planned.loads) {
       const auto& [address, bytes] = inputs_[load.micro_batch];
-      CUDA_CHECK(cudaMemcpyAsync(rooms_[load.region.index].address, address, static_cast<std::size_t>(bytes.count),
+      CUDA_CHECK(cudaMemcpyAsync(rooms_->address_of(load.region), address, static_cast<std::size_t>(bytes.count),
                                  cudaMemcpyDefault, stream_of(s)));
     }
     for (const PlannedCall& call : planned.calls) issue(s, call);
     if (planned.copy) issue(s, *planned.copy);
   }
 
-  void* address_of(const Address& address, StepId s) {
-    std::byte* base = address.region ? rooms_[address.region->index].address : workspaces_[s.index];
-    return base == nullptr ? nullptr : base + address.offset.count;
-  }
-
   void issue(StepId s, const PlannedCall& call) {
     KernelArguments arguments;
-    for (const Address& a : call.inputs) arguments.inputs.push_back(address_of(a, s));
-    for (const Address& a : call.outputs) arguments.outputs.push_back(address_of(a, s));
-    arguments.scratch = address_of({std::nullopt, call.scratch}, s);
-    if (call.statistics) arguments.statistics = static_cast<float*>(address_of({call.statistics, {}}, s));
+    for (const Address& a : call.inputs) arguments.inputs.push_back(rooms_->address_of(a, s));
+    for (const Address& a : call.outputs) arguments.outputs.push_back(rooms_->address_of(a, s));
+    arguments.scratch = rooms_->address_of({std::nullopt, call.scratch}, s);
+    if (call.statistics)
+      arguments.statistics = static_cast<float*>(static_cast<void*>(rooms_->address_of({call.statistics, {}}, s)));
     if (schedule_[schedule_[s].stream].kind == StreamKind::host) {
       return on_host(s, [&kernel = cuda_.host_kernels[call.op.index], arguments] { kernel(arguments); });
     }
@@ -363,8 +252,8 @@ class CudaReplay {
 
   void issue(StepId s, const PlannedCopy& copy) {
     const MemoryId from = plan_.regions[copy.from.index].memory, to = plan_.regions[copy.to.index].memory;
-    const std::byte* source = rooms_[copy.from.index].address + copy.offset.count;
-    std::byte* target = rooms_[copy.to.index].address + copy.offset.count;
+    const std::byte* source = rooms_->address_of(copy.from) + copy.offset.count;
+    std::byte* target = rooms_->address_of(copy.to) + copy.offset.count;
     const auto size = static_cast<std::size_t>(copy.bytes.count);
     if (size == 0) return;
     const std::optional<std::size_t> from_gpu = gpu_of(from), to_gpu = gpu_of(to);
@@ -402,7 +291,7 @@ class CudaReplay {
       if (per_micro_batch(tensor.kind)) continue;
       std::vector<std::byte>& value = measured.values[tensor.name];
       value.resize(static_cast<std::size_t>(tensor.bytes.count));
-      copy_now(value.data() + buffer.range_offset.count, address_of(b), buffer.range_length);
+      copy_now(value.data() + buffer.range_offset.count, rooms_->address_of(b), buffer.range_length);
     }
   }
 
@@ -418,12 +307,8 @@ class CudaReplay {
   std::vector<OwnedStream> streams_;                               // by stream
   std::vector<OwnedEvent> starts_, finishes_;                      // by step
   std::vector<OwnedEvent> bases_;                                  // by device
-  std::vector<std::unique_ptr<RunMemory>> owned_memories_;         // by memory; the machine has those of hosts
-  std::vector<RunMemory*> memories_;                               // by memory
-  std::vector<StreamId> homes_;                                    // by memory
+  std::optional<RunRooms> rooms_;                                  // after what its memories wait for
   std::vector<std::pair<std::byte*, Bytes>> inputs_;               // by micro-batch
-  std::vector<Room> rooms_;                                        // by region
-  std::vector<std::byte*> workspaces_;                             // by step, while it runs
 };
 
 /// Waits for what has been issued; what went wrong has been said.
@@ -468,7 +353,7 @@ std::variant<Replayed, ReplayFailure> replay_on_cuda(const Problem& problem, con
       drain(problem.platform.devices.size());  // before the memory that the steps use goes
       throw;
     }
-  } catch (const OutOfMemory& error) {
+  } catch (const NoRoom& error) {
     failure.what = error.what;
   } catch (const CudaError& error) {
     failure.what = error.what();

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "validate/networks/op_kind.h"
+
 namespace plimsoll {
 namespace {
 
@@ -73,7 +75,7 @@ std::vector<std::byte> input_value(const Tensor& tensor, std::uint32_t micro_bat
 std::vector<std::vector<std::byte>> input_values(const Network& network, std::uint32_t micro_batches) {
   std::int64_t vocabulary = 1;
   for (const Op& op : network.graph.ops) {
-    if (op.kind == "embedding") vocabulary = network.graph[op.inputs[1]].shape[0];
+    if (op_kind(op.kind) == OpKind::embedding) vocabulary = network.graph[op.inputs[1]].shape[0];
   }
   std::vector<std::vector<std::byte>> values;
   for (std::uint32_t m = 0; m < micro_batches; ++m) {

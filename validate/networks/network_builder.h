@@ -3,12 +3,11 @@
 // where a layer has both, and the updates.
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/core/schedule.h"
+#include "validate/networks/graph_writing.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll {
@@ -21,8 +20,6 @@ struct StatedRates {
 
 class NetworkBuilder {
  public:
-  using Shape = std::vector<std::int64_t>;
-
   NetworkBuilder(std::string name, StatedRates rates);
 
   /// The network's input, which begins the first stage.
@@ -56,38 +53,14 @@ class NetworkBuilder {
   Network finish(Optimizer) &&;
 
  private:
-  Shape shape(TensorId t) const { return network_.graph[t].shape; }
-  TensorId tensor(std::string name, TensorKind kind, Shape shape, std::string dtype = "fp32");
-  TensorId op(std::string kind, const std::string& name, Phase phase, std::vector<TensorId> inputs, TensorId output,
-              Flops work, std::vector<std::pair<std::string, std::string>> attributes = {});
-  TensorId forward(const std::string& kind, const std::string& name, std::vector<TensorId> inputs, Shape shape,
-                   Flops work, std::vector<std::pair<std::string, std::string>> attributes = {});
-  std::int64_t elements(TensorId t) const;
-  Flops per_element(TensorId t, double operations) const { return {static_cast<double>(elements(t)) * operations}; }
-
-  void backward_of(const Op& forward);
-  void backward_of_lstm_gates(const Op& gates);
-  void backward_of_attention_scores(const Op& scores);
-  const Op& reader(TensorId t, std::string_view kind) const;
-  TensorId gradient_of(TensorId t) const { return gradients_.at(t); }
-  bool wants_gradient(TensorId t) const { return network_.graph[t].kind != TensorKind::input; }
-  /// The tensor that a new contribution to the gradient of `t` goes to; `settle` then adds it to those before.
-  TensorId new_gradient(TensorId t);
-  void settle(TensorId t, TensorId contribution);
-  void input_gradient(const std::string& kind, const Op& forward, std::vector<TensorId> inputs, TensorId of,
-                      Flops work);
-  void weight_gradient(const std::string& kind, const Op& forward, std::vector<TensorId> inputs,
-                       const std::vector<TensorId>& parameters, Flops work);
-  TensorId parameter_gradient(TensorId parameter);
-  void add_update(TensorId parameter, Optimizer);
-  void state_times();
+  const Shape& shape(TensorId t) const { return network_.graph[t].shape; }
+  TensorId forward(OpKind, const std::string& name, std::vector<TensorId> inputs, Attributes = {});
+  void add_update(TensorId parameter, TensorId gradient, Optimizer);
+  void state_costs();
 
   Network network_;
   StatedRates rates_;
   std::uint32_t stage_ = 0;
-  std::map<TensorId, TensorId> gradients_;            ///< of activations, as far as contributed
-  std::map<TensorId, std::uint32_t> contributions_;   ///< to the gradient of an activation
-  std::map<TensorId, TensorId> parameter_gradients_;  ///< by parameter
 };
 
 }  // namespace plimsoll

@@ -2,13 +2,15 @@
 
 #include <vector>
 
+#include "validate/networks/op_kind.h"
+
 namespace plimsoll {
 namespace {
 
-ProbeOp probe(const char* kind, const std::vector<std::vector<std::int64_t>>& inputs,
+ProbeOp probe(OpKind kind, const std::vector<std::vector<std::int64_t>>& inputs,
               const std::vector<std::vector<std::int64_t>>& outputs) {
   ProbeOp made;
-  made.op.kind = kind;
+  made.op.kind = name_of(kind);
   const auto add = [&made](const std::vector<std::int64_t>& shape) {
     std::int64_t bytes = 4;
     for (const std::int64_t n : shape) bytes *= n;
@@ -28,18 +30,18 @@ ProbeOp probe(const char* kind, const std::vector<std::vector<std::int64_t>>& in
 }  // namespace
 
 ProbeOp product_probe(std::int64_t n) {
-  return probe("linear", {{n, n}, {n, n}, {n}}, {{n, n}});
+  return probe(OpKind::linear, {{n, n}, {n, n}, {n}}, {{n, n}});
 }
 
 ProbeOp adam_probe(std::int64_t n) {
-  ProbeOp made = probe("optimizer", {{n}, {n}, {n}, {n}}, {});
+  ProbeOp made = probe(OpKind::optimizer, {{n}, {n}, {n}, {n}}, {});
   made.op.attributes = {{"optimizer", "adam"}};
   made.signs = Signs::positive;
   return made;
 }
 
 ProbeOp tiny_probe() {
-  return probe("relu", {{16}}, {{16}});
+  return probe(OpKind::relu, {{16}}, {{16}});
 }
 
 }  // namespace plimsoll

@@ -1,11 +1,12 @@
 #include "validate/reference/updates.h"
 
+#include "validate/networks/op_kind.h"
 #include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 
 std::function<void(const KernelArguments&)> plain_update(const Graph& graph, const Op& op) {
-  if (op.kind != "optimizer") return {};
+  if (op_kind(op.kind) != OpKind::optimizer) return {};
   const std::int64_t n = graph[op.inputs[0]].bytes.count / 4;
   const std::string_view name = attribute(op, "optimizer");
   const auto numbers = [](const KernelArguments& a, std::size_t i) { return static_cast<float*>(a.inputs[i]); };

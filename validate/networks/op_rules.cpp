@@ -1,0 +1,215 @@
+#include "validate/networks/op_rules.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+#include "validate/networks/kernel_arguments.h"
+#include "validate/networks/op_gradients.h"
+
+namespace plimsoll {
+namespace {
+
+const Tensor& input_of(const Graph& graph, const Op& op, std::size_t i) {
+  return graph[op.inputs[i]];
+}
+
+const Tensor& output_of(const Graph& graph, const Op& op) {
+  return graph[op.outputs[0]];
+}
+
+double numbers_in(const Shape& shape) {
+  double all = 1;
+  for (const std::int64_t n : shape) all *= static_cast<double>(n);
+  return all;
+}
+
+// --- shapes of results
+
+template <std::size_t i = 0>
+Shape as_input(const Graph& graph, const Op& op) {
+  return input_of(graph, op, i).shape;
+}
+
+/// x is (..., k), weight (k, n): (..., n).
+Shape of_product(const Graph& graph, const Op& op) {
+  Shape shape = input_of(graph, op, 0).shape;
+  shape.back() = input_of(graph, op, 1).shape[1];
+  return shape;
+}
+
+std::int64_t strided_size(std::int64_t size, std::int64_t stride) {
+  return (size + stride - 1) / stride;
+}
+
+Shape of_convolution(const Graph& graph, const Op& op) {
+  const Shape &x = input_of(graph, op, 0).shape, &weight = input_of(graph, op, 1).shape;
+  const std::int64_t stride = whole_attribute(op, "stride");
+  return {x[0], strided_size(x[1], stride), strided_size(x[2], stride), weight[3]};
+}
+
+Shape of_max_pool(const Graph& graph, const Op& op) {
+  const Shape& x = input_of(graph, op, 0).shape;
+  return {x[0], strided_size(x[1], 2), strided_size(x[2], 2), x[3]};
+}
+
+Shape of_average_pool(const Graph& graph, const Op& op) {
+  const Shape& x = input_of(graph, op, 0).shape;
+  return {x[0], x[3]};
+}
+
+Shape of_attention_scores(const Graph& graph, const Op& op) {
+  const AttentionSizes s(input_of(graph, op, 0), op);
+  return {s.batch, s.heads, s.sequence, s.sequence};
+}
+
+Shape of_attention_values(const Graph& graph, const Op& op) {
+  const AttentionSizes s(input_of(graph, op, 1), op);
+  return {s.batch, s.sequence, s.width};
+}
+
+Shape of_embedding(const Graph& graph, const Op& op) {
+  const Shape &tokens = input_of(graph, op, 0).shape, &table = input_of(graph, op, 1).shape;
+  return {tokens[0], tokens[1], table[1]};
+}
+
+// --- flops
+
+Flops no_flops(const Graph&, const Op&) {
+  return Flops{0};
+}
+
+/// So many operations for each number of an input.
+template <int operations, std::size_t i = 0>
+Flops per_input(const Graph& graph, const Op& op) {
+  return {numbers_in(input_of(graph, op, i).shape) * operations};
+}
+
+template <int operations>
+Flops per_output(const Graph& graph, const Op& op) {
+  return {numbers_in(output_of(graph, op).shape) * operations};
+}
+
+/// Of a product with a weight, forward or backward: `result` has the shape of what the forward made. Of pictures the
+/// weight has three dimensions that are summed over.
+Flops of_weight(const Tensor& result, const Tensor& weight) {
+  const double summed = numbers_in(weight.shape) / static_cast<double>(weight.shape.back());
+  return {2 * numbers_in(result.shape) * summed};
+}
+
+Flops forward_product(const Graph& graph, const Op& op) {
+  return of_weight(output_of(graph, op), input_of(graph, op, 1));
+}
+
+Flops input_gradient_product(const Graph& graph, const Op& op) {
+  return of_weight(input_of(graph, op, 0), input_of(graph, op, 1));
+}
+
+Flops weight_gradient_product(const Graph& graph, const Op& op) {
+  return of_weight(input_of(graph, op, 1), output_of(graph, op));
+}
+
+/// Of so many products of attention; `qkv` is that input.
+template <int products, std::size_t qkv>
+Flops attention_products(const Graph& graph, const Op& op) {
+  const AttentionSizes s(input_of(graph, op, qkv), op);
+  return {products * 2 * static_cast<double>(s.batch * s.sequence * s.sequence * s.width)};
+}
+
+// --- bytes moved
+
+/// Every input and output once, and once more what is changed in place.
+Bytes each_tensor(const Graph& graph, const Op& op) {
+  Bytes traffic;
+  for (const std::vector<TensorId>* list : {&op.inputs, &op.outputs, &op.mutates}) {
+    for (const TensorId t : *list) traffic += graph[t].bytes;
+  }
+  return traffic;
+}
+
+// --- the table
+
+using ShapeRule = decltype(OpRule::result);
+using BackwardRule = decltype(OpRule::backward);
+using FlopsRule = decltype(OpRule::flops);
+using BytesRule = decltype(OpRule::bytes_moved);
+
+constexpr OpRule forward(OpKind kind, std::string_view name, ShapeRule result, BackwardRule backward, FlopsRule flops,
+                         BytesRule bytes = each_tensor) {
+  return {kind, name, result, backward, flops, bytes};
+}
+
+/// A gradient, or an update.
+constexpr OpRule consequence(OpKind kind, std::string_view name, FlopsRule flops, BytesRule bytes = each_tensor) {
+  return {kind, name, nullptr, nullptr, flops, bytes};
+}
+
+constexpr OpTable<OpRule> op_rules = [] {
+  using enum OpKind;
+  namespace of = op_gradients;
+  return OpTable<OpRule>{
+      forward(linear, "linear", of_product, of::linear, forward_product),
+      consequence(linear_input_gradient, "linear_input_gradient", input_gradient_product),
+      consequence(linear_weight_gradient, "linear_weight_gradient", weight_gradient_product),
+      forward(convolution, "convolution", of_convolution, of::convolution, forward_product),
+      consequence(convolution_input_gradient, "convolution_input_gradient", input_gradient_product),
+      consequence(convolution_weight_gradient, "convolution_weight_gradient", weight_gradient_product),
+      forward(batch_norm, "batch_norm", as_input, of::batch_norm, per_input<8>),
+      consequence(batch_norm_input_gradient, "batch_norm_input_gradient", per_input<8>),
+      consequence(batch_norm_weight_gradient, "batch_norm_weight_gradient", per_input<8>),
+      forward(layer_norm, "layer_norm", as_input, of::layer_norm, per_input<8>),
+      consequence(layer_norm_input_gradient, "layer_norm_input_gradient", per_input<8>),
+      consequence(layer_norm_weight_gradient, "layer_norm_weight_gradient", per_input<8>),
+      forward(relu, "relu", as_input, of::relu, per_input<1>),
+      consequence(relu_gradient, "relu_gradient", per_input<1>),
+      forward(gelu, "gelu", as_input, of::gelu, per_input<20>),
+      consequence(gelu_gradient, "gelu_gradient", per_input<20>),
+      forward(softmax, "softmax", as_input, of::softmax, per_input<5>),
+      consequence(softmax_gradient, "softmax_gradient", per_input<5>),
+      forward(max_pool, "max_pool", of_max_pool, of::max_pool, per_input<3>),
+      consequence(max_pool_gradient, "max_pool_gradient", per_input<3>),
+      forward(average_pool, "average_pool", of_average_pool, of::average_pool, per_input<1>),
+      consequence(average_pool_gradient, "average_pool_gradient", per_output<1>),
+      forward(add, "add", as_input, of::add, per_input<1>),
+      forward(attention_scores, "attention_scores", of_attention_scores, of::attention_scores,
+              attention_products<1, 0>),
+      forward(attention_values, "attention_values", of_attention_values, of::attention_values,
+              attention_products<1, 1>),
+      consequence(attention_values_gradient, "attention_values_gradient", attention_products<1, 1>),
+      consequence(attention_qkv_gradient, "attention_qkv_gradient", attention_products<3, 3>),
+      forward(embedding, "embedding", of_embedding, of::embedding, per_output<1>),
+      consequence(embedding_weight_gradient, "embedding_weight_gradient", per_input<1, 1>),
+      forward(lstm_gates, "lstm_gates", of_product, of::lstm_gates, forward_product),
+      forward(lstm_cell, "lstm_cell", as_input<1>, of::lstm_cell, per_input<8>),
+      consequence(lstm_cell_gradient, "lstm_cell_gradient", per_input<10, 1>),
+      consequence(lstm_state_gradient, "lstm_state_gradient", input_gradient_product),
+      consequence(lstm_weight_gradient, "lstm_weight_gradient", weight_gradient_product),
+      forward(cross_entropy, "cross_entropy", as_input, of::cross_entropy, per_input<5>),
+      consequence(cross_entropy_gradient, "cross_entropy_gradient", per_input<5>),
+      consequence(optimizer, "optimizer", no_flops),
+  };
+}();
+static_assert(has_every_kind(op_rules), "a kind of op has no row, or its row is not in its place");
+
+}  // namespace
+
+const OpRule& rule_of(OpKind kind) {
+  return row_of(op_rules, kind);
+}
+
+const OpRule& rule_of(const Op& op) {
+  const std::optional<OpKind> kind = op_kind(op.kind);
+  EXPECTS(kind);
+  return rule_of(*kind);
+}
+
+std::string_view name_of(OpKind kind) {
+  return rule_of(kind).name;
+}
+
+std::optional<OpKind> op_kind(std::string_view name) {
+  const auto found = std::ranges::find(op_rules, name, &OpRule::name);
+  if (found == op_rules.end()) return std::nullopt;
+  return found->kind;
+}
+
+}  // namespace plimsoll
