@@ -9,7 +9,7 @@
 #include "experiments/command_shell.h"
 #include "platforms/platform_file.h"
 #include "sim/io/one_of.h"
-#include "strategies/strategy.h"
+#include "strategies/list.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -47,7 +47,7 @@ std::string values_of(const CLI::Option& option) {
   if (type == "PLATFORM") return with_spaces(shipped_platforms());
   if (type != "SPEC") return "";
   std::vector<std::string> names;
-  for (const StrategyInfo& strategy : strategies()) names.emplace_back(strategy.name);
+  for (const StrategyInfo* strategy : strategies()) names.emplace_back(strategy->name);
   return with_spaces(names);
 }
 

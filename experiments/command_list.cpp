@@ -12,7 +12,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
-#include "strategies/strategy.h"
+#include "strategies/list.h"
 #include "traces/synthetic.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
@@ -31,13 +31,13 @@ Json options_json(const StrategyInfo& strategy) {
 
 Json strategies_json() {
   Json list = Json::array();
-  for (const StrategyInfo& strategy : strategies()) {
-    list.push_back({{"name", strategy.name},
-                    {"family", name_of(strategy.family)},
-                    {"summary", strategy.summary},
-                    {"source", strategy.source},
-                    {"chains_only", strategy.chains_only},
-                    {"options", options_json(strategy)}});
+  for (const StrategyInfo* strategy : strategies()) {
+    list.push_back({{"name", strategy->name},
+                    {"family", name_of(strategy->family)},
+                    {"summary", strategy->summary},
+                    {"source", strategy->source},
+                    {"chains_only", strategy->chains_only},
+                    {"options", options_json(*strategy)}});
   }
   return list;
 }
@@ -102,8 +102,8 @@ int run_list(const std::string& what, bool json) {
       std::cout << json_text({{"strategies", strategies_json()}}, 2) << '\n';
       return exit_fine;
     }
-    for (const StrategyInfo& s : strategies()) {
-      rows.push_back({std::string(s.name), std::string(name_of(s.family)), std::string(s.summary)});
+    for (const StrategyInfo* s : strategies()) {
+      rows.push_back({std::string(s->name), std::string(name_of(s->family)), std::string(s->summary)});
     }
     std::cout << in_columns(rows);
   } else if (what == "platforms") {
@@ -214,7 +214,7 @@ int run_describe(const std::string& name) {
   } else {
     std::vector<std::string> known(platforms);
     known.insert(known.end(), traces.begin(), traces.end());
-    for (const StrategyInfo& strategy : strategies()) known.emplace_back(strategy.name);
+    for (const StrategyInfo* strategy : strategies()) known.emplace_back(strategy->name);
     throw InputError(
         fmt::format("describe: no strategy, platform or trace is called '{}'{}", name, suggestion(name, known)));
   }

@@ -19,6 +19,7 @@
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {

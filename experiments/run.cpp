@@ -20,6 +20,7 @@
 #include "sim/memory/replay.h"
 #include "strategies/common/same_tape.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {

@@ -22,6 +22,7 @@
 #include "sim/io/text_file.h"
 #include "sim/memory/replay.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "validate/network_model.h"
 #include "validate/replay.h"
 
@@ -60,7 +61,7 @@ Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer)
 }
 
 PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "strategy"), std::span(&budget, 1)).front());
+  return plan(problem, parse_spec(spec, "strategy"), budget);
 }
 
 class Validator {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/core/schedule.h"
-#include "strategies/spec.h"
+#include "strategies/passes.h"
 
 namespace plimsoll {
 
@@ -45,13 +45,8 @@ Plan plan_of(const Problem&, const TapePlans&, const PlannedTape&, std::optional
 /// (a chain strategy on a graph, a platform without a route that a copy needs).
 std::vector<PlanOutcome> plan(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
 
-/// What memory strategies make of a part, one outcome a budget: each reads the tape of the one before.
-std::vector<TapeOutcome> tapes_of_passes(const PartTask&, std::span<const Pass>,
-                                         std::span<const std::optional<Bytes>> budgets);
-
-/// The same; throws InputError where a pass cannot treat the problem at all.
-std::vector<TapeOutcome> judged_tapes_of_passes(const PartTask&, std::span<const Pass>,
-                                                std::span<const std::optional<Bytes>> budgets);
+/// The outcome for one budget.
+PlanOutcome plan(const Problem&, std::span<const Pass>, std::optional<Bytes> budget);
 
 /// Budgets that give every point of the front of time against memory, ascending.
 std::vector<Bytes> front_budgets(const Problem&, std::span<const Pass>);

@@ -7,6 +7,7 @@
 
 #include "sim/io/excerpt.h"
 #include "sim/io/input_error.h"
+#include "strategies/list.h"
 
 namespace plimsoll {
 namespace {
@@ -62,7 +63,7 @@ class SpecReader {
     const StrategyInfo* strategy = find_strategy(name);
     if (strategy == nullptr) {
       std::vector<std::string_view> names;
-      for (const StrategyInfo& known : strategies()) names.push_back(known.name);
+      for (const StrategyInfo* known : strategies()) names.push_back(known->name);
       fail(start_, "", fmt::format("unknown strategy '{}'{}", name, suggestion(name, names)));
     }
     std::map<std::string, std::string, std::less<>> given;

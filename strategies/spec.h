@@ -5,14 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/strategy.h"
+#include "strategies/passes.h"
 
 namespace plimsoll {
-
-struct Pass {
-  const StrategyInfo* strategy = nullptr;
-  Options options;
-};
 
 /// The transforms at the head of a pipeline, those that change the problem; none where the text does not begin with
 /// one, whatever it says.

@@ -1,7 +1,9 @@
 #pragma once
 // What a strategy is: a name, a family, options with defaults, and a plain function. Strategies have no state.
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -34,7 +36,7 @@ struct OptionInfo {
   bool (*allowed)(std::string_view);
 };
 
-/// The options of one pass, complete with defaults; every value has passed its `allowed`.
+/// The options of one pass, complete with defaults; every value that is given passes its `allowed`.
 class Options {
  public:
   Options(std::span<const OptionInfo> known, std::map<std::string, std::string, std::less<>> given);
@@ -50,8 +52,10 @@ class Options {
 struct PartTask {
   const Problem& problem;
   const Partition& partition;
-  PartId part;
+  PartId id;                    ///< of the part
   std::uint32_t in_flight = 1;  ///< micro-batches of this part that are alive together, the running one included
+
+  const Part& part() const { return partition.parts[id.index]; }
 };
 
 /// One of the strategies that another one chooses among, and what it gave.
@@ -92,6 +96,23 @@ using TransformFunction = std::variant<Problem, std::string> (*)(const Problem&,
 /// Budgets at which the strategy's answer may change, for the whole front of time against memory; ascending.
 using CandidatesFunction = std::vector<Bytes> (*)(const PartTask&, const Options&);
 
+inline constexpr std::size_t no_size_limit = std::numeric_limits<std::size_t>::max();
+
+/// On how much tests try a strategy: so many random problems of at most so many stages and forward ops, each within
+/// every `stride`-th byte of budget. Searches and integer programs take too long for all.
+struct Trials {
+  std::uint64_t problems = 100;
+  std::int64_t stride = 1;
+  std::uint32_t stages = 9, ops = 12;
+};
+
+/// What is asked of a strategy that takes long, where many are asked.
+struct Effort {
+  std::size_t stages = no_size_limit,
+              ops = no_size_limit;  ///< the largest chain and graph that a portfolio asks it about
+  Trials trials = {};
+};
+
 struct StrategyInfo {
   std::string_view name;
   Family family;
@@ -104,12 +125,8 @@ struct StrategyInfo {
   bool needs_updates = false;        ///< refuses a graph without update ops
   bool moves_parameters = false;     ///< of offloading: parameters, gradients or states; else activations
   TransformFunction transform = {};  ///< of a transform
+  Effort effort = {};
 };
-
-/// Every registered strategy, by family and name as on the architecture page.
-std::span<const StrategyInfo> strategies();
-
-const StrategyInfo* find_strategy(std::string_view name);
 
 std::string_view name_of(Family);
 

@@ -1,12 +1,28 @@
-#include "strategies/baseline/store_all.h"
+// Keep every activation until its backward: no recomputation, no transfer; the time to beat and the memory to save.
+// Equation: makespan = sum of all durations; peak = the largest sum of saved activations plus what the running op adds.
 
 #include "strategies/common/chain_pass.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
+namespace {
 
 std::vector<TapeOutcome> store_all_tapes(const PartTask& task, const Options&,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return fixed_tape(task, plain_tape(task), store_all_strategy.name, budgets);
+  return fixed_tape(task, plain_tape(task), "store_all", budgets);
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo store_all_strategy{
+    .name = "store_all",
+    .family = Family::baseline,
+    .summary = "keeps every activation until its backward has used it: the baseline, no recomputation",
+    .source = "plain training",
+    .chains_only = false,
+    .options = {},
+    .tapes = store_all_tapes,
+    .candidates = nullptr,
+};
 
 }  // namespace plimsoll

@@ -4,40 +4,26 @@
 #include <string>
 
 #include "sim/core/expects.h"
+#include "strategies/common/plan_front.h"
 
 namespace plimsoll {
 namespace {
 
 using Kind = ChainStep::Kind;
 
-/// A plan that no other beats in both memory and time.
-struct FrontPlan {
-  std::size_t k;
-  Bytes peak;
-  Seconds makespan;
-};
-
-/// By ascending peak, and so by falling makespan.
-std::vector<FrontPlan> front_of(const PartTask& task, const TapeFamily& family) {
-  std::vector<FrontPlan> plans;
+PlanFront<std::size_t> front_of(const PartTask& task, const TapeFamily& family) {
+  PlanFront<std::size_t> front;
   for (std::size_t k = 0; k < family.costs.size(); ++k) {
-    plans.push_back({k, peak_in_flight(family.costs[k], task.in_flight), family.costs[k].makespan});
-  }
-  std::ranges::stable_sort(plans, [](const FrontPlan& a, const FrontPlan& b) {
-    return a.peak != b.peak ? a.peak < b.peak : a.makespan < b.makespan;
-  });
-  std::vector<FrontPlan> front;
-  for (const FrontPlan& plan : plans) {
-    if (front.empty() || plan.makespan < front.back().makespan) front.push_back(plan);
+    front.add(peak_in_flight(family.costs[k], task.in_flight), family.costs[k].makespan, k);
   }
   return front;
 }
 
 TapeFamily tapes_of(const PartTask& task, const SequenceFamily& family) {
-  const Part& part = task.partition.parts[task.part.index];
+  const Part& part = task.part();
   const auto tape = [&task, &family, chain = chain_part(task.problem, part)](std::size_t k) {
     const ChainModel model = chain_model(task.problem, chain);
-    return chain_tape(task.problem, task.partition, task.part, chain,
+    return chain_tape(task.problem, task.partition, task.id, chain,
                       without_forbidden_repeats(model, family.sequence(k)));
   };
   TapeFamily tapes{family.name, {}, tape};
@@ -66,26 +52,16 @@ std::vector<bool> useful(const ChainModel& model, const ChainSequence& sequence)
 
 std::vector<TapeOutcome> best_of_tapes(const PartTask& task, const TapeFamily& family,
                                        std::span<const std::optional<Bytes>> budgets) {
-  const std::vector<FrontPlan> front = front_of(task, family);
+  const PlanFront<std::size_t> front = front_of(task, family);
   EXPECTS(!front.empty());
-  std::vector<TapeOutcome> outcomes;
-  for (const std::optional<Bytes>& budget : budgets) {
-    const auto end = budget ? std::ranges::upper_bound(front, *budget, {}, &FrontPlan::peak) : front.end();
-    if (end == front.begin()) {
-      outcomes.emplace_back(
-          Infeasible{"none of the schedules of " + std::string(family.name) + " fits", front.front().peak});
-      continue;
-    }
-    const FrontPlan& chosen = *(end - 1);
-    outcomes.emplace_back(PlannedTape{family.tape(chosen.k), chosen.peak, chosen.makespan, std::nullopt});
-  }
-  return outcomes;
+  return front.outcomes(budgets, "none of the schedules of " + std::string(family.name) + " fits", [&](std::size_t k) {
+    return PlannedTape{family.tape(k), peak_in_flight(family.costs[k], task.in_flight), family.costs[k].makespan,
+                       std::nullopt};
+  });
 }
 
 std::vector<Bytes> budgets_of_tapes(const PartTask& task, const TapeFamily& family) {
-  std::vector<Bytes> budgets;
-  for (const FrontPlan& plan : front_of(task, family)) budgets.push_back(plan.peak);
-  return budgets;
+  return front_of(task, family).budgets();
 }
 
 std::vector<TapeOutcome> best_of_sequences(const PartTask& task, const SequenceFamily& family,

@@ -6,11 +6,11 @@
 namespace plimsoll {
 
 Tape plain_tape(const PartTask& task) {
-  const Part& part = task.partition.parts[task.part.index];
+  const Part& part = task.part();
   Tape tape;
   if (task.problem.chain) {
     const ChainPart chain = chain_part(task.problem, part);
-    tape = chain_tape(task.problem, task.partition, task.part, chain, store_all_sequence(chain.chain.stages.size()));
+    tape = chain_tape(task.problem, task.partition, task.id, chain, store_all_sequence(chain.chain.stages.size()));
   } else {
     for (const OpId op : part.ops) tape.actions.push_back(compute(op));
     tape = with_drops(task.problem.graph, std::move(tape));
@@ -23,7 +23,7 @@ Tape plain_tape(const PartTask& task) {
 std::vector<TapeOutcome> or_plain_training(const PartTask& task, std::span<const std::optional<Bytes>> budgets,
                                            std::vector<TapeOutcome> outcomes) {
   const Tape tape = plain_tape(task);
-  const TapeCost cost = tape_cost(task.problem, task.partition.parts[task.part.index], tape);
+  const TapeCost cost = tape_cost(task.problem, task.part(), tape);
   const PlannedTape plain{tape, peak_in_flight(cost, task.in_flight), cost.makespan, 0.0};
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (budgets[b] && *budgets[b] < plain.peak) {
@@ -40,13 +40,13 @@ std::vector<TapeOutcome> or_plain_training(const PartTask& task, std::span<const
 }
 
 Bytes plain_training_peak(const PartTask& task) {
-  const TapeCost cost = tape_cost(task.problem, task.partition.parts[task.part.index], plain_tape(task));
+  const TapeCost cost = tape_cost(task.problem, task.part(), plain_tape(task));
   return peak_in_flight(cost, task.in_flight);
 }
 
 std::vector<TapeOutcome> fixed_tape(const PartTask& task, const Tape& tape, std::string_view name,
                                     std::span<const std::optional<Bytes>> budgets) {
-  const TapeCost cost = tape_cost(task.problem, task.partition.parts[task.part.index], tape);
+  const TapeCost cost = tape_cost(task.problem, task.part(), tape);
   const Bytes peak = peak_in_flight(cost, task.in_flight);
   std::vector<TapeOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) {
@@ -61,8 +61,8 @@ std::vector<TapeOutcome> fixed_tape(const PartTask& task, const Tape& tape, std:
 
 std::vector<TapeOutcome> fixed_sequence(const PartTask& task, const ChainSequence& sequence, std::string_view name,
                                         std::span<const std::optional<Bytes>> budgets) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
-  return fixed_tape(task, chain_tape(task.problem, task.partition, task.part, part, sequence), name, budgets);
+  const ChainPart part = chain_part(task.problem, task.part());
+  return fixed_tape(task, chain_tape(task.problem, task.partition, task.id, part, sequence), name, budgets);
 }
 
 Bytes peak_in_flight(const TapeCost& cost, std::uint32_t in_flight) {

@@ -10,8 +10,7 @@ namespace {
 
 class ModelBuilder {
  public:
-  explicit ModelBuilder(const PartTask& task)
-      : problem_(task.problem), graph_(problem_.graph), part_(task.partition.parts[task.part.index]) {
+  explicit ModelBuilder(const PartTask& task) : problem_(task.problem), graph_(problem_.graph), part_(task.part()) {
     EXPECTS(task.partition.parts.size() == 1);
     value_of_.resize(graph_.tensors.size());
     storage_of_.resize(graph_.storages);
@@ -136,7 +135,7 @@ OpModel op_model(const PartTask& task) {
 }
 
 OpModel with_alternatives(OpModel model, const PartTask& task) {
-  const DeviceId device = task.partition.parts[task.part.index].device;
+  const DeviceId device = task.part().device;
   for (ModelOp& op : model.ops) {
     const std::vector<Alternative>& known = task.problem.graph[op.id].alternatives;
     for (std::uint32_t k = 1; k <= known.size(); ++k) {

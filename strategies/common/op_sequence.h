@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strategies/common/plan_front.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -25,7 +26,7 @@ OpSequence store_all_ops(const PartTask&);
 /// The tape with its exact promise.
 PlannedTape planned_ops(const PartTask&, const OpSequence&);
 
-/// Plans whatever the budget: of those that fit a budget the fastest is taken, so that less memory is never faster.
+/// Plans whatever the budget, of which each budget gets the fastest that fits.
 class PlanPool {
  public:
   explicit PlanPool(const PartTask& task) : task_(task) {}
@@ -35,18 +36,21 @@ class PlanPool {
   const OpSequence* fastest_sequence(std::optional<Bytes> budget) const;
 
   const PlannedTape* fastest_within(std::optional<Bytes> budget) const;
-  bool empty() const { return plans_.empty(); }
-  Bytes smallest() const;
+  bool empty() const { return front_.empty(); }
+  Bytes smallest() const { return front_.least(); }
 
   /// The fastest plan for each budget.
   std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const;
 
-  std::vector<Bytes> peaks() const;  ///< ascending
+  std::vector<Bytes> peaks() const { return front_.budgets(); }  ///< ascending
 
  private:
+  struct Plan {
+    PlannedTape tape;
+    OpSequence sequence;
+  };
   const PartTask& task_;
-  std::vector<PlannedTape> plans_;     ///< peaks rise, makespans fall
-  std::vector<OpSequence> sequences_;  ///< of the plans
+  PlanFront<Plan> front_;
 };
 
 /// Graph planners make one part, for one micro-batch at a time: why this task is not that, if so.

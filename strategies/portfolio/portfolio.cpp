@@ -1,15 +1,18 @@
-#include "strategies/portfolio/portfolio.h"
+// The strategy `portfolio`: asks every method that trains exactly, alone and composed, improves the best of their plans
+// by local moves, and takes the fastest within the budget. For those who do not want to choose.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/core/lower_bounds.h"
 #include "sim/io/input_error.h"
-#include "strategies/baseline/store_all.h"
-#include "strategies/plan.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/list.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +25,7 @@ constexpr std::int64_t front_points = 32;
 constexpr double portfolio_rounding = 1e-12;
 
 bool host_is_there(const PartTask& task) {
-  return host_memory(task.problem.platform, task.partition.parts[task.part.index].device).has_value();
+  return host_memory(task.problem.platform, task.part().device).has_value();
 }
 
 /// What no schedule can beat: without a host nothing can leave the device.
@@ -34,7 +37,7 @@ LowerBounds bounds_of(const PartTask& task) {
 /// every budget that it fits, and less memory is never faster.
 std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
   const std::optional<Bytes> unlimited;
-  const TapeOutcome plain = store_all_tapes(task, Options({}, {}), std::span(&unlimited, 1), nullptr).front();
+  const TapeOutcome plain = store_all_strategy.tapes(task, Options({}, {}), std::span(&unlimited, 1), nullptr).front();
   const Bytes least = bounds_of(task).memory, most = std::get<PlannedTape>(plain).peak;
   std::vector<std::optional<Bytes>> budgets;
   for (std::uint32_t k = 0; k < portfolio_rungs && least < most; ++k) {
@@ -164,7 +167,17 @@ class Portfolio {
   std::optional<Bytes> smallest_;
 };
 
-}  // namespace
+constexpr std::array portfolio_options{
+    OptionInfo{
+        .name = "effort",
+        .default_value = "1",
+        .values = "a whole number from 0 to 100",
+        .help =
+            "counted in work, not in seconds: scales the sizes up to which searches and integer programs are asked, "
+            "their nodes and states, and the local moves that are tried; 0: only methods that are fast at any size",
+        .allowed = integer_between<0, 100>,
+    },
+};
 
 std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& options, Budgets budgets, const Tape*) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
@@ -186,5 +199,19 @@ std::vector<Bytes> portfolio_candidates(const PartTask& task, const Options& opt
   budgets.push_back(most);
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo portfolio_strategy{
+    .name = "portfolio",
+    .family = Family::baseline,
+    .summary = "asks every method that trains exactly, alone and composed, and improves the best plan by local moves",
+    .source = "none: a choice among the other strategies",
+    .chains_only = false,
+    .options = portfolio_options,
+    .tapes = portfolio_tapes,
+    .candidates = portfolio_candidates,
+    .effort = {.trials = {.problems = 5, .stride = 7, .stages = 3, .ops = 4}},
+};
 
 }  // namespace plimsoll

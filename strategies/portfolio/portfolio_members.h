@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "strategies/spec.h"
+#include "strategies/passes.h"
 
 namespace plimsoll {
 
 struct Member {
-  std::string spec;
+  std::string spec;          ///< the names, as on the command line
   std::vector<Pass> passes;  ///< none: left out
   std::string reason;        ///< why it is left out
 };

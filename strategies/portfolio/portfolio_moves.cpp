@@ -5,6 +5,8 @@
 
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "strategies/list.h"
+#include "strategies/passes.h"
 
 namespace plimsoll {
 namespace {
@@ -41,7 +43,7 @@ class MoveSearch {
     if (schedule == nullptr) return false;
     const Platform& platform = task_.problem.platform;
     const Timeline timeline = simulate_event(*schedule, platform);
-    const DeviceId device = task_.partition.parts[task_.part.index].device;
+    const DeviceId device = task_.part().device;
     const MemoryId memory = platform[device].memory;
     const std::optional<MemoryId> host = host_memory(platform, device);
     if (timeline.peaks[memory.index].bytes > budget_) return false;
@@ -68,7 +70,7 @@ class MoveSearch {
       if (ran[op] && plain_[op]) found.push_back(a);
       ran[op] = true;
     }
-    const DeviceId device = task_.partition.parts[task_.part.index].device;
+    const DeviceId device = task_.part().device;
     std::ranges::stable_sort(found, std::greater{}, [&](std::size_t a) {
       return duration_on(task_.problem, actions[a].op, device, actions[a].saving, actions[a].implementation);
     });
@@ -128,12 +130,12 @@ class MoveSearch {
   /// The same value moved to the host instead of computed again, as offload_greedy moves it.
   bool offload_instead(const Tape& tape) {
     constexpr std::int64_t price = 5;  // in trials: it simulates several tapes
-    const StrategyInfo* offloading = find_strategy("offload_greedy");
-    const DeviceId device = task_.partition.parts[task_.part.index].device;
-    if (trials_ < price || offloading == nullptr || !host_memory(task_.problem.platform, device)) return false;
+    const DeviceId device = task_.part().device;
+    if (trials_ < price || !host_memory(task_.problem.platform, device)) return false;
     trials_ -= price;
     const std::optional<Bytes> budget = budget_;
-    TapeOutcome made = offloading->tapes(task_, Options(offloading->options, {}), std::span(&budget, 1), &tape).front();
+    const Pass offloading = pass_of(offload_greedy_strategy);
+    TapeOutcome made = offloading.strategy->tapes(task_, offloading.options, std::span(&budget, 1), &tape).front();
     PlannedTape* planned = std::get_if<PlannedTape>(&made);
     return planned != nullptr && take(std::move(*planned));
   }

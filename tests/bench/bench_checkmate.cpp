@@ -15,7 +15,7 @@ namespace {
 using namespace plimsoll;
 
 Plan plan_of(const Problem& problem, const char* spec, std::optional<Bytes> budget) {
-  return std::get<Plan>(plan(problem, parse_spec(spec, "bench"), std::span(&budget, 1)).front());
+  return std::get<Plan>(plan(problem, parse_spec(spec, "bench"), budget));
 }
 
 /// v_1 .. v_n, a loss, g_n .. g_1, all of one second and one byte; g_i reads g_{i+1} and v_i.
@@ -89,8 +89,8 @@ void rounding_ratio(benchmark::State& state, const char* spec) {
       const Bytes peak = plan_of(problem, "store_all", {}).peak;
       for (const std::int64_t percent : {95, 85, 75}) {
         const std::optional<Bytes> budget{Bytes{peak.count * percent / 100}};
-        const auto exact = plan(problem, parse_spec("exact", "bench"), std::span(&budget, 1)).front();
-        const auto rounded = plan(problem, parse_spec(spec, "bench"), std::span(&budget, 1)).front();
+        const auto exact = plan(problem, parse_spec("exact", "bench"), budget);
+        const auto rounded = plan(problem, parse_spec(spec, "bench"), budget);
         if (!std::holds_alternative<Plan>(exact) || !std::holds_alternative<Plan>(rounded)) {
           state.counters["not_found"] += std::holds_alternative<Plan>(exact) ? 1 : 0;
           continue;

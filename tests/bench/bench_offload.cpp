@@ -14,7 +14,7 @@ namespace {
 using namespace plimsoll;
 
 PlanOutcome plan_one(const Problem& problem, const char* spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "bench"), std::span(&budget, 1)).front());
+  return plan(problem, parse_spec(spec, "bench"), budget);
 }
 
 /// At the strategy's own least memory where that is more than half.

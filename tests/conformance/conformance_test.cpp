@@ -11,22 +11,20 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/schedule_file.h"
+#include "strategies/list.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll {
 namespace {
 
-PlanOutcome plan_one(const Problem& problem, const std::vector<Pass>& passes, std::optional<Bytes> budget) {
-  return std::move(plan(problem, passes, std::span(&budget, 1)).front());
-}
-
 /// Every registered strategy with its defaults, and with options that change what it promises.
 std::vector<std::string> specs() {
   std::vector<std::string> list;
   list.reserve(strategies().size());
-  for (const StrategyInfo& strategy : strategies()) list.emplace_back(strategy.name);
+  for (const StrategyInfo* strategy : strategies()) list.emplace_back(strategy->name);
   list.insert(list.end(), {"rotor(slots=500)",
                            "rotor(slots=9)",
                            "chen_sqrt(segments=1)",
@@ -60,26 +58,6 @@ std::vector<std::string> specs() {
                            "demand_layering(lead=1, overlap=on)",
                            "demand_layering(lead=0, from=disk)"});
   return list;
-}
-
-/// How many problems a strategy is tried on, and at every how-manieth byte of budget. Searches and integer programs
-/// take too long for all: they get fewer problems, smaller ones and fewer budgets, and limits that do not depend on the
-/// clock. Their own tests look closer.
-struct Effort {
-  std::uint64_t problems = 100;
-  std::int64_t stride = 1;
-  std::uint32_t chain_stages = 9, forward_ops = 12;
-};
-
-Effort effort_for(const StrategyInfo& strategy) {
-  if (strategy.name == "exact") return {.problems = 100, .stride = 3, .chain_stages = 5, .forward_ops = 8};
-  if (strategy.name == "checkmate") return {.problems = 30, .stride = 7, .chain_stages = 3, .forward_ops = 4};
-  if (strategy.name == "monet") return {.problems = 30, .stride = 7, .chain_stages = 3, .forward_ops = 4};
-  if (strategy.name == "poet") return {.problems = 20, .stride = 9, .chain_stages = 2, .forward_ops = 3};
-  if (strategy.name == "checkmate_lp") return {.problems = 40, .stride = 7, .chain_stages = 5, .forward_ops = 6};
-  if (strategy.name == "offload_exact") return {.problems = 50, .stride = 7, .chain_stages = 4, .forward_ops = 6};
-  if (strategy.name == "portfolio") return {.problems = 5, .stride = 7, .chain_stages = 3, .forward_ops = 4};
-  return {};
 }
 
 /// Sanitizers cost a factor of ten; what is left out is printed.
@@ -117,9 +95,9 @@ Case random_case(std::uint64_t seed, const StrategyInfo& strategy) {
   const bool graph = !strategy.chains_only && random.chance(0.5) && !strategy.needs_updates;
   const bool trains = strategy.needs_updates || strategy.transform != nullptr;
   Graph made;
-  if (graph) made = random_graph(seed, random.between(1, effort_for(strategy).forward_ops));
+  if (graph) made = random_graph(seed, random.between(1, strategy.effort.trials.ops));
   if (!graph || (trains && bytes_of_kind(made, TensorKind::parameter) == Bytes{0})) {
-    Chain chain = random_small_chain(seed, random.between(1, effort_for(strategy).chain_stages));
+    Chain chain = random_small_chain(seed, random.between(1, strategy.effort.trials.stages));
     if (trains) train_something(chain);
     return {problem_of(chain, machine_for(strategy), options), "chain"};
   }
@@ -147,7 +125,7 @@ void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> b
 
 /// The smallest feasible budget, as an answer to nothing names it.
 Bytes smallest_feasible(const Problem& problem, const std::vector<Pass>& passes) {
-  const PlanOutcome nothing = plan_one(problem, passes, Bytes{0});
+  const PlanOutcome nothing = plan(problem, passes, Bytes{0});
   if (std::holds_alternative<Plan>(nothing)) return Bytes{0};
   REQUIRE(std::get<Infeasible>(nothing).smallest);
   return *std::get<Infeasible>(nothing).smallest;
@@ -157,19 +135,19 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
   const std::uint64_t count = seeds(100);
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
-    const Effort effort = effort_for(*passes[0].strategy);
+    const Trials& effort = passes[0].strategy->effort.trials;
     for (std::uint64_t seed = 1; seed <= std::min(count, effort.problems); ++seed) {
       Case given = random_case(seed, *passes[0].strategy);
       given.problem = transformed(given.problem, passes);
       INFO(spec << " on a " << given.what << ", seed " << seed);
-      const PlanOutcome unlimited = plan_one(given.problem, passes, std::nullopt);
+      const PlanOutcome unlimited = plan(given.problem, passes, std::nullopt);
       REQUIRE(std::holds_alternative<Plan>(unlimited));
       const auto& free = std::get<Plan>(unlimited);
       judge_plan(given.problem, free, std::nullopt);
 
       const Bytes least = smallest_feasible(given.problem, passes);
       if (least > Bytes{0}) {
-        const PlanOutcome below = plan_one(given.problem, passes, least - Bytes{1});
+        const PlanOutcome below = plan(given.problem, passes, least - Bytes{1});
         REQUIRE(std::holds_alternative<Infeasible>(below));
         CHECK(std::get<Infeasible>(below).smallest == least);
       }
@@ -196,14 +174,14 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const StrategyInfo& strategy = *passes[0].strategy;
-    for (std::uint64_t seed = 1; seed <= std::min(count, effort_for(strategy).problems); ++seed) {
+    for (std::uint64_t seed = 1; seed <= std::min(count, strategy.effort.trials.problems); ++seed) {
       const Case given = random_case(seed, strategy);
       INFO(spec << ", seed " << seed);
-      const Bytes peak = std::get<Plan>(plan_one(given.problem, passes, std::nullopt)).peak;
+      const Bytes peak = std::get<Plan>(plan(given.problem, passes, std::nullopt)).peak;
       const std::vector<std::optional<Bytes>> budgets{peak, std::nullopt, Bytes{peak.count * 3 / 4}};
       const std::vector<PlanOutcome> together = plan(given.problem, passes, budgets);
       for (std::size_t b = 0; b < budgets.size(); ++b) {
-        const PlanOutcome alone = plan_one(given.problem, passes, budgets[b]);
+        const PlanOutcome alone = plan(given.problem, passes, budgets[b]);
         REQUIRE(alone.index() == together[b].index());
         const Plan* made = std::get_if<Plan>(&alone);
         if (made == nullptr) continue;
@@ -219,9 +197,9 @@ TEST_CASE("at store_all's own peak, rotor is as store_all, whatever boundary ten
     for (std::uint64_t seed = 1; seed <= 300; ++seed) {
       Random random(seed);
       const Problem problem = problem_of(random_small_chain(seed, random.between(1, 12)), gpus({}));
-      const PlanOutcome plain = plan_one(problem, store_all, std::nullopt);
+      const PlanOutcome plain = plan(problem, store_all, std::nullopt);
       const auto& stored = std::get<Plan>(plain);
-      const PlanOutcome outcome = plan_one(problem, parse_spec(spec, "test"), stored.peak);
+      const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), stored.peak);
       INFO(spec << ", seed " << seed);
       REQUIRE(std::holds_alternative<Plan>(outcome));
       CHECK(std::get<Plan>(outcome).makespan == stored.makespan);
@@ -239,7 +217,8 @@ TEST_CASE("at store_all's own peak, rotor is as store_all, whatever boundary ten
 }
 
 TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
-  for (const StrategyInfo& strategy : strategies()) {
+  for (const StrategyInfo* const listed : strategies()) {
+    const StrategyInfo& strategy = *listed;
     const std::vector<Pass> passes = parse_spec(strategy.name, "test");
     Chain chain = random_small_chain(11, 5);
     for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = true;
@@ -248,7 +227,7 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
     const Problem problem =
         transformed(problem_of(chain, machine_for(strategy), {.optimizer = Optimizer::adam}), passes);
     INFO(strategy.name);
-    const PlanOutcome outcome = plan_one(problem, passes, smallest_feasible(problem, passes));
+    const PlanOutcome outcome = plan(problem, passes, smallest_feasible(problem, passes));
     REQUIRE(std::holds_alternative<Plan>(outcome));
     CHECK(check(std::get<Plan>(outcome).schedule, problem.graph, problem.platform).empty());
   }
@@ -261,7 +240,7 @@ TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
       const Case given = random_case(seed, strategy);
       INFO(spec << ", seed " << seed);
-      const PlanOutcome outcome = plan_one(given.problem, passes, std::nullopt);
+      const PlanOutcome outcome = plan(given.problem, passes, std::nullopt);
       const Schedule& schedule = std::get<Plan>(outcome).schedule;
       const Timeline event = simulate_event(schedule, given.problem.platform);
       const Timeline simgrid = simulate_simgrid(schedule, given.problem.platform);
@@ -272,9 +251,9 @@ TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
 }
 
 TEST_CASE("a schedule reads back from its file as it was written", "[conformance]") {
-  for (const StrategyInfo& strategy : strategies()) {
-    const Case given = random_case(3, strategy);
-    const PlanOutcome outcome = plan_one(given.problem, parse_spec(strategy.name, "test"), std::nullopt);
+  for (const StrategyInfo* const strategy : strategies()) {
+    const Case given = random_case(3, *strategy);
+    const PlanOutcome outcome = plan(given.problem, parse_spec(strategy->name, "test"), std::nullopt);
     const std::string text = schedule_text(std::get<Plan>(outcome).schedule, "test");
     CHECK(schedule_text(parse_schedule(text, "schedule.json"), "test") == text);
   }

@@ -9,6 +9,7 @@
 
 #include "sim/core/check.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/conformance/loose.h"
 #include "tests/conformance/random_plan.h"
 #include "tests/generate/problems.h"

@@ -10,6 +10,7 @@
 
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {
@@ -85,7 +86,7 @@ TEST_CASE("the range of legal peaks holds every order, and its upper end is one 
       const auto is_update = [](const Op& op) { return op.phase == Phase::update; };
       if (spec == std::string_view("zero_offload") && std::ranges::none_of(problem.graph.ops, is_update)) continue;
       const std::optional<Bytes> none;
-      const PlanOutcome outcome = plan(problem, parse_spec(spec, "strategy"), std::span(&none, 1)).front();
+      const PlanOutcome outcome = plan(problem, parse_spec(spec, "strategy"), none);
       if (!std::holds_alternative<Plan>(outcome)) continue;
       const Schedule& schedule = std::get<Plan>(outcome).schedule;
       const Timeline simulated = simulate_event(schedule, problem.platform);

@@ -10,6 +10,7 @@
 #include "experiments/run.h"
 #include "platforms/platform_file.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/bad_input.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
@@ -29,12 +30,12 @@ Problem problem_of_trace(const std::string& trace, const std::string& platform) 
 
 PlanOutcome plan_at(const Problem& problem, const std::string& spec, Bytes budget) {
   const std::optional<Bytes> limit = budget;
-  return plan(problem, parse_spec(spec, "test"), std::span(&limit, 1)).front();
+  return plan(problem, parse_spec(spec, "test"), limit);
 }
 
 double overhead(const Problem& problem, const Plan& made) {
   const std::optional<Bytes> unlimited;
-  const PlanOutcome plain = plan(problem, parse_spec("store_all", "test"), std::span(&unlimited, 1)).front();
+  const PlanOutcome plain = plan(problem, parse_spec("store_all", "test"), unlimited);
   return made.makespan / std::get<Plan>(plain).makespan - 1;
 }
 
@@ -113,7 +114,7 @@ TEST_CASE("min_cut saves memory on every shipped trace", "[min_cut]") {
     const Problem problem = problem_of_trace(trace, "cpu_host");
     INFO(trace);
     const std::optional<Bytes> unlimited;
-    const auto plain = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::span(&unlimited, 1)).front());
+    const auto plain = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), unlimited));
     const auto none = std::get<Infeasible>(plan_at(problem, "min_cut", Bytes{1}));
     CHECK(*none.smallest < plain.peak);
     const PlanOutcome least = plan_at(problem, "min_cut", *none.smallest);
@@ -161,7 +162,7 @@ TEST_CASE("Checkmate's networks: peaks, working sets, and no heuristic faster th
     const Problem problem = problem_of_trace(trace, "ideal");
     const Bytes peak{noted(network, "peak_without_recomputation_bytes")};
     const std::optional<Bytes> unlimited;
-    const auto plain = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::span(&unlimited, 1)).front());
+    const auto plain = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), unlimited));
     CHECK(plain.peak == peak);
     const Bytes working_set{noted(network, "largest_working_set_bytes")};
     for (const std::int64_t percent : {90, 80, 60, 50}) {

@@ -12,6 +12,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/text_file.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/problems.h"
 
@@ -31,7 +32,7 @@ const std::string experiment_text =
 
 Json record_of(const Problem& problem, const std::string& spec) {
   const std::optional<Bytes> unlimited;
-  const PlanOutcome outcome = std::move(plan(problem, parse_spec(spec, "test"), std::span(&unlimited, 1)).front());
+  const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), unlimited);
   const Schedule& schedule = std::get<Plan>(outcome).schedule;
   return timeline_record(problem, schedule, simulate_event(schedule, problem.platform));
 }

@@ -11,6 +11,7 @@
 #include "experiments/perfetto.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random_schedule.h"
 
@@ -24,7 +25,7 @@ struct SimulatedRun {
 };
 
 SimulatedRun run(Problem problem, const std::string& spec, std::optional<Bytes> budget = {}) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
+  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), budget);
   REQUIRE(std::holds_alternative<Plan>(outcome));
   Schedule schedule = std::move(std::get<Plan>(outcome).schedule);
   schedule.strategy = spec;

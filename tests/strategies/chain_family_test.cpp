@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {
@@ -10,7 +11,7 @@ namespace {
 
 std::optional<Plan> plan_within(const Problem& problem, const std::vector<Pass>& passes, Bytes budget) {
   const std::optional<Bytes> limit = budget;
-  PlanOutcome outcome = plan(problem, passes, std::span(&limit, 1)).front();
+  PlanOutcome outcome = plan(problem, passes, limit);
   if (!std::holds_alternative<Plan>(outcome)) return std::nullopt;
   return std::move(std::get<Plan>(outcome));
 }

@@ -8,6 +8,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"

@@ -5,11 +5,12 @@
 #include "sim/core/check.h"
 #include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 
 PlanOutcome plan_one(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
+  return plan(problem, parse_spec(spec, "test"), budget);
 }
 
 Plan planned(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {

@@ -4,6 +4,7 @@
 
 #include "strategies/plan.h"
 #include "strategies/rematerialization/saving/knapsack_solver.h"
+#include "strategies/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

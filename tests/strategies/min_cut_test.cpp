@@ -5,6 +5,7 @@
 #include "strategies/plan.h"
 #include "strategies/rematerialization/saving/min_cut.h"
 #include "strategies/solvers/max_flow.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 
@@ -108,8 +109,8 @@ TEST_CASE("min_cut and knapsack never beat the exact optimum on small graphs", "
       for (const Bytes budget : front_budgets(problem, passes)) {
         CAPTURE(spec, seed, budget.count);
         const std::optional<Bytes> limit = budget;
-        const PlanOutcome made = plan(problem, passes, std::span(&limit, 1)).front();
-        const PlanOutcome best = plan(problem, parse_spec("exact", "test"), std::span(&limit, 1)).front();
+        const PlanOutcome made = plan(problem, passes, limit);
+        const PlanOutcome best = plan(problem, parse_spec("exact", "test"), limit);
         REQUIRE(std::holds_alternative<Plan>(made));
         REQUIRE(std::holds_alternative<Plan>(best));
         REQUIRE(std::get<Plan>(best).makespan.value <= std::get<Plan>(made).makespan.value * (1 + 1e-12));

@@ -11,6 +11,7 @@
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"
@@ -144,7 +145,7 @@ TEST_CASE("no offloading of whole values beats offload_exact, and nothing the fl
     if (offload_items(model, 1).size() > 10) continue;
     const auto plan_of = [&](const char* spec, Bytes budget) {
       const std::optional<Bytes> limit = budget;
-      return std::move(plan(problem, parse_spec(spec, "test"), std::span(&limit, 1)).front());
+      return plan(problem, parse_spec(spec, "test"), limit);
     };
     for (Bytes budget = *std::ranges::max_element(model.memory); budget > Bytes{0}; budget -= Bytes{5}) {
       INFO("seed " << seed << ", budget " << budget.count);

@@ -9,6 +9,7 @@
 #include "strategies/common/tape_cost.h"
 #include "strategies/offloading/activations/offload_model.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"

@@ -11,6 +11,7 @@
 #include "strategies/offloading/parameters/streamed_parameters.h"
 #include "strategies/offloading/updates/placed_updates.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"

@@ -6,7 +6,7 @@
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/chain_pass.h"
-#include "strategies/rematerialization/rotor/rotor.h"
+#include "strategies/list.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {
@@ -70,7 +70,7 @@ TEST_CASE("rotor inside each pipeline stage: others keep what is alive at the cu
   const Chain chain = with_empty_boundaries(even_chain(12), 3);
   const Problem problem = problem_of(chain, gpus({.count = 4}), {.micro_batches = 8});
   const Partition partition = one_forward_one_backward(problem, {0, 3, 6, 9});
-  const Options options(rotor_options, {});
+  const Options options(rotor_strategy.options, {});
   std::vector<Tape> tapes;
   std::vector<Bytes> promised, store_all_peaks;
   for (std::uint32_t p = 0; p < 4; ++p) {
@@ -79,7 +79,7 @@ TEST_CASE("rotor inside each pipeline stage: others keep what is alive at the cu
     const TapeCost plain = tape_cost(problem, partition.parts[p], store_all_tape(problem, partition, PartId{p}));
     store_all_peaks.push_back(peak_in_flight(plain, in_flight));
     const std::optional<Bytes> budget = Bytes{store_all_peaks.back().count * 3 / 4};
-    const TapeOutcome outcome = rotor_tapes(task, options, std::span(&budget, 1), nullptr).front();
+    const TapeOutcome outcome = rotor_strategy.tapes(task, options, std::span(&budget, 1), nullptr).front();
     REQUIRE(std::holds_alternative<PlannedTape>(outcome));
     const auto& planned = std::get<PlannedTape>(outcome);
     CHECK(planned.peak <= *budget);

@@ -10,6 +10,7 @@
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/pofo/pofo_search.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"

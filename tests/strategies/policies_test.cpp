@@ -8,6 +8,7 @@
 #include "strategies/rematerialization/cuts/chen_greedy.h"
 #include "strategies/rematerialization/policies/full_recompute.h"
 #include "strategies/rematerialization/policies/selective.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/chain_oracle.h"
 #include "tests/strategies/judged_plan.h"

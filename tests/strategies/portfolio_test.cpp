@@ -6,9 +6,11 @@
 #include <array>
 
 #include "sim/io/input_error.h"
+#include "strategies/list.h"
 #include "strategies/plan.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/graph_oracle.h"
 #include "tests/strategies/judged_plan.h"

@@ -9,6 +9,7 @@
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
 #include "strategies/rematerialization/rockmate/graph_options.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"
+#include "strategies/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

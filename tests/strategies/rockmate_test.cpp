@@ -6,6 +6,7 @@
 #include "strategies/rematerialization/rockmate/rockmate_blocks.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/chain_oracle.h"
 
@@ -94,8 +95,8 @@ TEST_CASE("rockmate is near rotor on equal blocks, and takes the worked example'
   double worst = 1;
   for (const Bytes budget : front_budgets(problem, rockmate)) {
     const std::optional<Bytes> limit = budget;
-    const PlanOutcome blocks = plan(problem, rockmate, std::span(&limit, 1)).front();
-    const PlanOutcome stages = plan(problem, rotor, std::span(&limit, 1)).front();
+    const PlanOutcome blocks = plan(problem, rockmate, limit);
+    const PlanOutcome stages = plan(problem, rotor, limit);
     REQUIRE(std::holds_alternative<Plan>(blocks));
     REQUIRE(std::holds_alternative<Plan>(stages));
     worst = std::max(worst, std::get<Plan>(blocks).makespan / std::get<Plan>(stages).makespan);

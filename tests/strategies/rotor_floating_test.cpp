@@ -6,6 +6,7 @@
 #include "strategies/plan.h"
 #include "strategies/rematerialization/rotor/floating_table.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/chain_oracle.h"
 
@@ -57,8 +58,8 @@ TEST_CASE("rotor_floating with few slots is never slower than rotor, rounded or 
       for (const Bytes budget : front_budgets(problem, rotor)) {
         CAPTURE(spec, seed, budget.count);
         const std::optional<Bytes> limit = budget;
-        const PlanOutcome slow = plan(problem, rotor, std::span(&limit, 1)).front();
-        const PlanOutcome fast = plan(problem, floating, std::span(&limit, 1)).front();
+        const PlanOutcome slow = plan(problem, rotor, limit);
+        const PlanOutcome fast = plan(problem, floating, limit);
         if (!std::holds_alternative<Plan>(slow)) continue;
         REQUIRE(std::holds_alternative<Plan>(fast));
         REQUIRE(std::get<Plan>(fast).makespan.value <= std::get<Plan>(slow).makespan.value * (1 + 1e-12));

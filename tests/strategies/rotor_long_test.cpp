@@ -8,6 +8,7 @@
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_slots.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/published_rotor.h"
 #include "traces/synthetic.h"
@@ -34,7 +35,7 @@ Bytes part_of_peak(const ChainModel& model, std::int64_t percent) {
 
 std::optional<Plan> plan_within(const Problem& problem, const std::string& spec, Bytes budget) {
   const std::optional<Bytes> limit = budget;
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::span(&limit, 1)).front();
+  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), limit);
   if (!std::holds_alternative<Plan>(outcome)) return std::nullopt;
   return std::move(std::get<Plan>(outcome));
 }

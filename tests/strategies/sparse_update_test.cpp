@@ -7,6 +7,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/strategies/judged_plan.h"
@@ -151,7 +152,7 @@ TEST_CASE("every strategy plans what a transform leaves, as promised, and never 
       INFO(spec << ", seed " << seed);
       const Plan free = judged(whole, spec);
       const std::optional<Bytes> nothing = Bytes{0};
-      const PlanOutcome none = std::move(plan(whole, parse_spec(spec, "test"), std::span(&nothing, 1)).front());
+      const PlanOutcome none = plan(whole, parse_spec(spec, "test"), nothing);
       const Bytes least = std::get<Infeasible>(none).smallest.value();
       double slower = free.makespan.value;
       for (Bytes budget = free.peak; budget >= least; budget -= Bytes{9}) {
@@ -175,7 +176,7 @@ TEST_CASE("frozen parameters have no states to offload", "[sparse]") {
 TEST_CASE("rotor recomputes less where less is trained", "[sparse]") {
   const Problem whole = problem_of(trained_chain(12), gpus({}));
   const std::optional<Bytes> nothing = Bytes{0};
-  const PlanOutcome none = std::move(plan(whole, parse_spec("rotor", "test"), std::span(&nothing, 1)).front());
+  const PlanOutcome none = plan(whole, parse_spec("rotor", "test"), nothing);
   const Bytes budget = std::get<Infeasible>(none).smallest.value() + Bytes{40};
   const Plan all = judged(whole, "rotor", budget), some = judged(whole, "sparse_update(train=last:4)|rotor", budget);
   CHECK(all.makespan.value > 12 * 3);

@@ -165,7 +165,7 @@ void TapeOracle::measure() {
   ++tapes_;
   const Schedule made = std::get<Schedule>(lower(task_.problem, task_.partition, std::span(&tape_, 1)));
   const Timeline timeline = simulate_event(made, task_.problem.platform);
-  const MemoryId device = task_.problem.platform[task_.partition.parts[task_.part.index].device].memory;
+  const MemoryId device = task_.problem.platform[task_.part().device].memory;
   const auto [place, fresh] = best_.try_emplace(timeline.peaks[device.index].bytes, timeline.makespan);
   if (!fresh) place->second = std::min(place->second, timeline.makespan);
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "strategies/list.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/generate/views.h"
@@ -27,8 +29,8 @@ Effort effort_for(std::string_view strategy) {
 
 std::vector<std::string> specs() {
   std::vector<std::string> list;
-  for (const StrategyInfo& strategy : strategies()) {
-    if (!strategy.chains_only) list.emplace_back(strategy.name);
+  for (const StrategyInfo* strategy : strategies()) {
+    if (!strategy->chains_only) list.emplace_back(strategy->name);
   }
   list.insert(list.end(),
               {"greedy_recompute|offload_greedy", "rockmate|save_on_cpu", "sparse_update(train=last:2)|dtr"});

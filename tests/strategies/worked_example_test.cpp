@@ -7,6 +7,7 @@
 #include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {
@@ -18,7 +19,7 @@ struct Result {
 };
 
 std::optional<Result> run(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front();
+  const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), budget);
   const Plan* made = std::get_if<Plan>(&outcome);
   if (made == nullptr) return std::nullopt;
   CHECK(check(made->schedule, problem.graph, problem.platform).empty());
@@ -56,7 +57,7 @@ TEST_CASE("the worked example: rotor takes 7 s from 22 bytes on, 8 s at 20 and 2
       CHECK(result->peak <= Bytes{budget});
     }
     const std::optional<Bytes> too_little = Bytes{19};
-    const PlanOutcome none = plan(problem, parse_spec(spec, "test"), std::span(&too_little, 1)).front();
+    const PlanOutcome none = plan(problem, parse_spec(spec, "test"), too_little);
     REQUIRE(std::holds_alternative<Infeasible>(none));
     CHECK(std::get<Infeasible>(none).smallest == Bytes{20});
   }

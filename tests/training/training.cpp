@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "validate/cpu/cpu_backend.h"
 #include "validate/network_model.h"
@@ -25,7 +26,7 @@ Platform one_gpu() {
 }
 
 PlanOutcome planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return std::move(plan(problem, parse_spec(spec, "test"), std::span(&budget, 1)).front());
+  return plan(problem, parse_spec(spec, "test"), budget);
 }
 
 std::variant<Chain, Graph> network_model(const std::string& reference) {

@@ -5,7 +5,7 @@
 #include "sim/core/check.h"
 #include "sim/core/lowering.h"
 #include "strategies/common/chain_pass.h"
-#include "strategies/rematerialization/rotor/rotor.h"
+#include "strategies/list.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 
@@ -20,11 +20,11 @@ Tape tape_of(const Problem& problem, const Partition& partition, PartId id, bool
   }
   const auto in_flight = static_cast<std::uint32_t>(partition.parts.size()) - id.index;
   const PartTask task{problem, partition, id, in_flight};
-  const Options options(rotor_options, {});
+  const Options options(rotor_strategy.options, {});
   const std::optional<Bytes> nothing = Bytes{0};
-  const TapeOutcome least = rotor_tapes(task, options, std::span(&nothing, 1), nullptr).front();
+  const TapeOutcome least = rotor_strategy.tapes(task, options, std::span(&nothing, 1), nullptr).front();
   const std::optional<Bytes> budget = std::get<Infeasible>(least).smallest;
-  const TapeOutcome made = rotor_tapes(task, options, std::span(&budget, 1), nullptr).front();
+  const TapeOutcome made = rotor_strategy.tapes(task, options, std::span(&budget, 1), nullptr).front();
   return std::get<PlannedTape>(made).tape;
 }
 

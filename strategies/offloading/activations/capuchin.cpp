@@ -1,6 +1,10 @@
-#include "strategies/offloading/activations/capuchin.h"
+// The strategy `capuchin`: measure one iteration; evict what is idle at the peak, most free time first, by copying it
+// to the host while copies hide, and by recomputation where that costs less; let feedback move prefetches forward.
+// Source: Peng, Shi, Dai, Jin, Ma, Xiong, Yang, Qian, "Capuchin: tensor-based GPU memory management for deep learning",
+// ASPLOS 2020.
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "sim/core/expects.h"
@@ -8,8 +12,10 @@
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/offloading/activations/capuchin_choice.h"
+#include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -203,7 +209,18 @@ TapePool capuchin_plans(const PartTask& task, const Options& options, const Tape
   return pool;
 }
 
-}  // namespace
+constexpr std::array capuchin_options{
+    OptionInfo{
+        .name = "recompute",
+        .default_value = "auto",
+        .values = "auto, on or off",
+        .help =
+            "on: recompute where that costs less than a copy; off: copy only; auto: the faster of both; a tape of a "
+            "pass before is not recomputed further",
+        .allowed = [](std::string_view text) { return text == "auto" || text == "on" || text == "off"; },
+    },
+    levels_option,
+};
 
 std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -218,5 +235,19 @@ std::vector<Bytes> capuchin_candidates(const PartTask& task, const Options& opti
   if (std::holds_alternative<std::string>(model)) return {};
   return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo capuchin_strategy{
+    .name = "capuchin",
+    .family = Family::offloading,
+    .summary = "offloads by the free time of a measured iteration, with feedback, and recomputes where that costs less",
+    .source = "Peng, Shi, Dai, Jin, Ma, Xiong, Yang, Qian, \"Capuchin\", ASPLOS 2020",
+    .chains_only = false,
+    .options = capuchin_options,
+    .tapes = capuchin_tapes,
+    .candidates = capuchin_candidates,
+    .effort = {.stages = 300, .ops = 5000},
+};
 
 }  // namespace plimsoll

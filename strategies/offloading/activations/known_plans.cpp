@@ -1,28 +1,13 @@
 #include "strategies/offloading/activations/known_plans.h"
 
-#include "sim/core/expects.h"
-#include "strategies/plan.h"
+#include <utility>
 
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view own_plans = "a strategy's own plans";  // where messages about a specification point to
-
-}  // namespace
-
-std::vector<TapeOutcome> outcomes_of(std::string_view spec, const PartTask& task,
-                                     std::span<const std::optional<Bytes>> budgets) {
-  return tapes_of_passes(task, parse_spec(spec, own_plans), budgets);
-}
-
-std::vector<PlannedTape> tapes_of(std::string_view spec, const PartTask& task,
-                                  std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::vector<Pass> passes = parse_spec(spec, own_plans);
-  EXPECTS(before == nullptr || passes.size() == 1);
-  const auto made = [&](std::span<const std::optional<Bytes>> limits) {
-    if (before == nullptr) return tapes_of_passes(task, passes, limits);
-    return passes.front().strategy->tapes(task, passes.front().options, limits, before);
-  };
+/// `made` gives the outcomes of budgets.
+template <class Made>
+std::vector<PlannedTape> also_at_least(std::span<const std::optional<Bytes>> budgets, const Made& made) {
   std::vector<PlannedTape> tapes;
   std::optional<Bytes> smallest;
   const auto add = [&](std::span<const std::optional<Bytes>> limits) {
@@ -37,6 +22,21 @@ std::vector<PlannedTape> tapes_of(std::string_view spec, const PartTask& task,
   add(budgets);
   if (smallest) add(std::span(&smallest, 1));
   return tapes;
+}
+
+}  // namespace
+
+std::vector<PlannedTape> known_tapes(std::span<const Pass> passes, const PartTask& task,
+                                     std::span<const std::optional<Bytes>> budgets) {
+  return also_at_least(
+      budgets, [&](std::span<const std::optional<Bytes>> limits) { return tapes_of_passes(task, passes, limits); });
+}
+
+std::vector<PlannedTape> known_tapes(const Pass& pass, const PartTask& task,
+                                     std::span<const std::optional<Bytes>> budgets, const Tape& before) {
+  return also_at_least(budgets, [&](std::span<const std::optional<Bytes>> limits) {
+    return pass.strategy->tapes(task, pass.options, limits, &before);
+  });
 }
 
 }  // namespace plimsoll

@@ -95,7 +95,7 @@ std::vector<Seconds> fluid_rests(const OffloadModel& model, Bytes budget) {
 }
 
 Seconds updates(const PartTask& task) {
-  const DeviceId device = task.partition.parts[task.part.index].device;
+  const DeviceId device = task.part().device;
   Seconds sum;
   for (std::size_t o = 0; o < task.problem.graph.ops.size(); ++o) {
     if (task.problem.graph.ops[o].phase == Phase::update) {

@@ -1,16 +1,22 @@
-#include "strategies/offloading/activations/offload_exact.h"
+// The strategy `offload_exact`: of all ways to take values to the host and back whole, between their uses, the fastest,
+// with a bound on what any such schedule takes. For short chains and graphs. Source: own search for the problem of
+// Beaumont, Eyraud-Dubois, Shilova, "Optimal GPU-CPU offloading strategies for deep neural network training", Euro-Par
+// 2020, which is NP-hard in the strong sense.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/list.h"
 #include "strategies/offloading/activations/offload_bound.h"
-#include "strategies/offloading/activations/offload_greedy.h"
 #include "strategies/offloading/activations/offload_search.h"
 #include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -61,10 +67,13 @@ bool too_many(const std::vector<OffloadItem>& items, const Options& options) {
 
 /// Whole values, as the search moves them.
 Options greedy_options() {
-  return Options(offload_greedy_options, {{"chunks", "1"}});
+  return Options(offload_greedy_strategy.options, {{"chunks", "1"}});
 }
 
-}  // namespace
+constexpr std::array offload_exact_options{
+    OptionInfo{"values", "14", "a whole number from 1 to 20",
+               "up to how many values are searched; for more the plan is offload_greedy's", integer_between<1, 20>},
+};
 
 std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -72,7 +81,7 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   const std::vector<OffloadItem> items = model.has_host ? offload_items(model, 1) : std::vector<OffloadItem>{};
-  std::vector<TapeOutcome> outcomes = offload_greedy_tapes(task, greedy_options(), budgets, before);
+  std::vector<TapeOutcome> outcomes = offload_greedy_strategy.tapes(task, greedy_options(), budgets, before);
   if (!model.has_host) return outcomes;
   if (too_many(items, options)) {
     for (TapeOutcome& outcome : outcomes) {
@@ -93,7 +102,7 @@ std::vector<Bytes> offload_exact_candidates(const PartTask& task, const Options&
   const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr);
   const OffloadModel* model = std::get_if<OffloadModel>(&made);
   if (model == nullptr) return {};
-  if (too_many(offload_items(*model, 1), options)) return offload_greedy_candidates(task, greedy_options());
+  if (too_many(offload_items(*model, 1), options)) return offload_greedy_strategy.candidates(task, greedy_options());
   constexpr std::uint32_t levels = 40;
   const std::vector<OffloadItem> items = model->has_host ? offload_items(*model, 1) : std::vector<OffloadItem>{};
   const Bytes least = least_memory(*model, items), most = *std::ranges::max_element(model->memory);
@@ -103,5 +112,19 @@ std::vector<Bytes> offload_exact_candidates(const PartTask& task, const Options&
   }
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo offload_exact_strategy{
+    .name = "offload_exact",
+    .family = Family::offloading,
+    .summary = "the fastest of all ways to offload values whole, in any order, on short chains, with a proven gap",
+    .source = "own; the problem is Beaumont, Eyraud-Dubois, Shilova's, Euro-Par 2020",
+    .chains_only = false,
+    .options = offload_exact_options,
+    .tapes = offload_exact_tapes,
+    .candidates = offload_exact_candidates,
+    .effort = {.stages = 20, .ops = 40, .trials = {.problems = 50, .stride = 7, .stages = 4, .ops = 6}},
+};
 
 }  // namespace plimsoll

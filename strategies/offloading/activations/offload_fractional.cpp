@@ -1,10 +1,17 @@
-#include "strategies/offloading/activations/offload_fractional.h"
+// The strategy `offload_fractional`: if any amount of data could be moved, it would be best to move just what is in
+// excess, oldest first; values are cut into many chunks to come near that.
+// Source: the fractional relaxation of Beaumont, Eyraud-Dubois, Shilova, "Optimal GPU-CPU offloading strategies for
+// deep neural network training", Euro-Par 2020.
 
 #include <algorithm>
+#include <array>
 
+#include "strategies/common/option_rules.h"
+#include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_plans.h"
 #include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +32,11 @@ TapePool offload_fractional_plans(const PartTask& task, const Options& options, 
   return pool;
 }
 
-}  // namespace
+constexpr std::array offload_fractional_options{
+    OptionInfo{"chunks", "16", "a whole number from 1 to 1000",
+               "into how many parts a value is cut, each freed on its own", integer_between<1, 1000>},
+    levels_option,
+};
 
 std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Options& options,
                                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -35,5 +46,19 @@ std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Op
 std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const Options& options) {
   return peaks_of_plans(task, options, offload_fractional_plans);
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo offload_fractional_strategy{
+    .name = "offload_fractional",
+    .family = Family::offloading,
+    .summary = "moves just the bytes in excess, oldest first, in chunks",
+    .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
+    .chains_only = false,
+    .options = offload_fractional_options,
+    .tapes = offload_fractional_tapes,
+    .candidates = offload_fractional_candidates,
+    .effort = {.stages = 300, .ops = 5000},
+};
 
 }  // namespace plimsoll

@@ -14,10 +14,10 @@ class OffloadModelBuilder {
   OffloadModelBuilder(const PartTask& task, const Tape& tape)
       : problem_(task.problem),
         graph_(problem_.graph),
-        device_(task.partition.parts[task.part.index].device),
+        device_(task.part().device),
         lives_(graph_.storages),
         exist_(graph_.storages, false) {
-    resident_ = tape_cost(problem_, task.partition.parts[task.part.index], Tape{}).peak;
+    resident_ = tape_cost(problem_, task.part(), Tape{}).peak;
     std::vector<bool> all_exist(graph_.storages, false);
     for (const Op& op : graph_.ops) {
       for (const TensorId t : op.outputs) {
@@ -164,8 +164,8 @@ std::variant<OffloadModel, std::string> offload_model(const PartTask& task, cons
 
 std::string no_host(const PartTask& task) {
   const Platform& platform = task.problem.platform;
-  return "platform '" + platform.name + "' has no host memory that '" +
-         platform[task.partition.parts[task.part.index].device].name + "' can reach";
+  return "platform '" + platform.name + "' has no host memory that '" + platform[task.part().device].name +
+         "' can reach";
 }
 
 std::uint32_t leaves_after(const OffloadModel& model, std::uint32_t gap, const std::vector<bool>& moved) {

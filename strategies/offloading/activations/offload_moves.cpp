@@ -68,7 +68,7 @@ std::optional<PlannedTape> simulated_tape(const PartTask& task, const OffloadMod
   const std::variant<Schedule, std::string> made = lower(task.problem, task.partition, std::span(&planned.tape, 1));
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   const Timeline timeline = simulate_event(std::get<Schedule>(made), task.problem.platform);
-  const DeviceId device = task.partition.parts[task.part.index].device;
+  const DeviceId device = task.part().device;
   planned.peak = timeline.peaks[task.problem.platform[device].memory.index].bytes;
   planned.makespan = timeline.makespan;
   const std::optional<MemoryId> host = host_memory(task.problem.platform, device);

@@ -1,10 +1,13 @@
-#include "strategies/offloading/activations/save_on_cpu.h"
+// The strategy `save_on_cpu`: every tensor that the forward saves for the backward is copied to the host when it is
+// made, and back when the backward wants it; nothing else runs meanwhile. The baseline that users have. Source:
+// PyTorch, torch.autograd.graph.save_on_cpu, whose hooks copy on the compute stream.
 
 #include <algorithm>
 
 #include "strategies/common/op_sequence.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -24,8 +27,6 @@ std::vector<OffloadMove> saved_moves(const OffloadModel& model) {
   return moves;
 }
 
-}  // namespace
-
 std::vector<TapeOutcome> save_on_cpu_tapes(const PartTask& task, const Options&,
                                            std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before);
@@ -37,5 +38,18 @@ std::vector<TapeOutcome> save_on_cpu_tapes(const PartTask& task, const Options&,
   if (pool.empty()) return refused("the host has too little memory", budgets);
   return pool.outcomes(budgets, "save_on_cpu has one schedule, whatever the budget");
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo save_on_cpu_strategy{
+    .name = "save_on_cpu",
+    .family = Family::offloading,
+    .summary = "copies every saved tensor to the host and back, and computes nothing meanwhile",
+    .source = "PyTorch, torch.autograd.graph.save_on_cpu",
+    .chains_only = false,
+    .options = {},
+    .tapes = save_on_cpu_tapes,
+    .candidates = nullptr,
+};
 
 }  // namespace plimsoll

@@ -1,12 +1,18 @@
-#include "strategies/offloading/activations/superneurons.h"
+// The strategy `superneurons`: values die after their last use; what convolutions make is a cache on the device, from
+// which the least recently made leave for the host; what the cheap layers between them make is computed again.
+// Source: Wang, Ye, Zhao, Wu, Li, Song, Xu, Kraska, "SuperNeurons: dynamic GPU memory management for training deep
+// neural networks", PPoPP 2018.
 
 #include <algorithm>
+#include <array>
 
 #include "strategies/common/recompute_order.h"
 #include "strategies/offloading/activations/conv_layers.h"
+#include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -117,7 +123,21 @@ TapePool superneurons_plans(const PartTask& task, const Options& options, const 
   return pool;
 }
 
-}  // namespace
+constexpr std::array superneurons_options{
+    OptionInfo{
+        .name = "recompute",
+        .default_value = "auto",
+        .values = "auto, cost_aware, speed, memory or off",
+        .help = "of the layers between convolutions: speed: a segment is made again once and kept; memory: for each "
+                "backward anew; cost_aware: speed where the segment is no larger than the largest layer; auto: the "
+                "fastest within the budget of all",
+        .allowed =
+            [](std::string_view text) {
+              return text == "auto" || text == "cost_aware" || text == "speed" || text == "memory" || text == "off";
+            },
+    },
+    levels_option,
+};
 
 std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -132,5 +152,18 @@ std::vector<Bytes> superneurons_candidates(const PartTask& task, const Options& 
   if (std::holds_alternative<std::string>(model)) return {};
   return superneurons_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo superneurons_strategy{
+    .name = "superneurons",
+    .family = Family::offloading,
+    .summary = "offloads what convolutions make, least recently used first, and recomputes what is between them",
+    .source = "Wang, Ye, Zhao, Wu, Li, Song, Xu, Kraska, \"SuperNeurons\", PPoPP 2018",
+    .chains_only = false,
+    .options = superneurons_options,
+    .tapes = superneurons_tapes,
+    .candidates = superneurons_candidates,
+};
 
 }  // namespace plimsoll

@@ -1,10 +1,16 @@
-#include "strategies/offloading/parameters/demand_layering.h"
+// The strategy `demand_layering`: parameters live on the host or a disk and stream to the device layer by layer, ahead
+// of their use in the forward and again in the backward. Source: Ji, Lee, Kim, Kim, Ahn, Kim, Kim, "Demand Layering for
+// real-time DNN inference with minimized memory usage", RTSS 2022; the backward and the updates are own.
 
 #include <algorithm>
+#include <array>
 
+#include "strategies/common/option_rules.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/parameters/streamed_parameters.h"
+#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +31,7 @@ std::vector<std::uint32_t> leads(const Options& options, std::size_t positions) 
 
 TapePool layering_pool(const PartTask& task, const Options& options, const Tape* before) {
   const bool from_disk = options.text("from") == "disk";
-  const Tape tape = tape_to_update(task, before, demand_layering_strategy.name, from_disk);
+  const Tape tape = tape_to_update(task, before, "demand_layering", from_disk);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), from_disk ? UpdateSite::disk : UpdateSite::host};
   const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on", .on_host_at_once = buffers_on_host};
   TapePool pool;
@@ -39,7 +45,24 @@ TapePool layering_pool(const PartTask& task, const Options& options, const Tape*
   return pool;
 }
 
-}  // namespace
+constexpr std::array demand_layering_options{
+    OptionInfo{
+        .name = "lead",
+        .default_value = "auto",
+        .values = "auto or a whole number",
+        .help = "layers between the one after which a layer's parameters begin to arrive and the layer itself: 0 is on "
+                "demand, 1 two buffers, 2 three; auto: the lead that is the fastest within the budget",
+        .allowed = [](std::string_view text) { return text == "auto" || integer_between<0, 1'000'000>(text); },
+    },
+    OptionInfo{
+        .name = "from",
+        .default_value = "host",
+        .values = "host or disk",
+        .help =
+            "where parameters and optimizer states live; from a disk they pass through the host, with the same lead",
+        .allowed = [](std::string_view text) { return text == "host" || text == "disk"; },
+    },
+    overlap_option};
 
 std::vector<TapeOutcome> demand_layering_tapes(const PartTask& task, const Options& options,
                                                std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -49,5 +72,19 @@ std::vector<TapeOutcome> demand_layering_tapes(const PartTask& task, const Optio
 std::vector<Bytes> demand_layering_candidates(const PartTask& task, const Options& options) {
   return layering_pool(task, options, nullptr).peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo demand_layering_strategy{
+    .name = "demand_layering",
+    .family = Family::offloading,
+    .summary = "streams parameters to the device layer by layer, and updates them on the host",
+    .source = "Ji et al., 'Demand Layering for real-time DNN inference with minimized memory usage', RTSS 2022",
+    .chains_only = false,
+    .options = demand_layering_options,
+    .tapes = demand_layering_tapes,
+    .candidates = demand_layering_candidates,
+    .moves_parameters = true,
+};
 
 }  // namespace plimsoll

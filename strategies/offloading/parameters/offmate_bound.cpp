@@ -83,7 +83,7 @@ struct OffmateBound::Program {
   }
 
   void collect_groups(const PartTask& task) {
-    const DeviceId device = task.partition.parts[task.part.index].device;
+    const DeviceId device = task.part().device;
     const std::optional<MemoryId> host_of_device = host_memory(problem.platform, device);
     held = std::vector<double>(model.positions(), 0);
     std::vector<bool> trained(graph.storages, false);

@@ -1,14 +1,21 @@
-#include "strategies/offloading/parameters/sparse_update.h"
+// The transform `sparse_update`: only chosen parameters are trained. The others are frozen: they have no gradients, no
+// optimizer states and no updates, and what comes before the first trained stage needs no backward.
+// Source: Lin, Zhu, Chen, Wang, Gan, Han, "On-device training under 256 KB memory", NeurIPS 2022 (biases of the last
+// convolutions and the weights of chosen ones).
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <set>
+#include <string>
+#include <variant>
 
 #include "sim/core/schedule.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/offloading/parameters/frozen_graph.h"
 #include "strategies/rematerialization/policies/selective.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -167,7 +174,23 @@ class FrozenChain {
   std::map<std::size_t, double> weight_share_;  // of the backward that is left, where that is not the trace's
 };
 
-}  // namespace
+bool is_choice_of_parameters(std::string_view text) {
+  return std::ranges::all_of(terms(text), [](std::string_view term) {
+    const std::size_t colon = term.find(':');
+    if (colon == std::string_view::npos) return !term.empty();
+    const std::string_view what = term.substr(0, colon);
+    return (what == "last" || what == "biases") && integer_between<1, 1'000'000>(term.substr(colon + 1));
+  });
+}
+
+constexpr std::array sparse_update_options{OptionInfo{
+    .name = "train",
+    .default_value = "last:1",
+    .values = "all, last:N, biases, biases:N or patterns such as head.*, joined by '+'",
+    .help = "what is trained: the parameters of the last N stages that have any; biases (of the last N such stages); "
+            "parameters or stages of a chain whose name, or a part of it between dots, matches the pattern",
+    .allowed = is_choice_of_parameters,
+}};
 
 std::variant<Problem, std::string> sparse_update(const Problem& problem, const Options& options) {
   const SparseChoice choice(problem);
@@ -194,13 +217,18 @@ std::variant<Problem, std::string> sparse_update(const Problem& problem, const O
   return changed;
 }
 
-bool is_choice_of_parameters(std::string_view text) {
-  return std::ranges::all_of(terms(text), [](std::string_view term) {
-    const std::size_t colon = term.find(':');
-    if (colon == std::string_view::npos) return !term.empty();
-    const std::string_view what = term.substr(0, colon);
-    return (what == "last" || what == "biases") && integer_between<1, 1'000'000>(term.substr(colon + 1));
-  });
-}
+}  // namespace
+
+extern constinit const StrategyInfo sparse_update_strategy{
+    .name = "sparse_update",
+    .family = Family::transform,
+    .summary = "trains chosen parameters only: the others have no gradients, states and updates",
+    .source = "Lin et al., 'On-device training under 256 KB memory', NeurIPS 2022",
+    .chains_only = false,
+    .options = sparse_update_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = sparse_update,
+};
 
 }  // namespace plimsoll

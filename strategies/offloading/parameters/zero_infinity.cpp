@@ -1,18 +1,46 @@
-#include "strategies/offloading/parameters/zero_infinity.h"
+// The strategy `zero_infinity`: as zero_offload, with states and the host's copy of the parameters on a disk between
+// updates, of which few are in the host's memory at once. Source: Rajbhandari, Ruwase, Rasley, Smith, He,
+// "ZeRO-Infinity: breaking the GPU memory wall for extreme scale deep learning", SC 2021.
 
+#include <array>
+
+#include "strategies/common/option_rules.h"
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr std::array zero_infinity_options{OptionInfo{
+    "buffers", "2", "a whole number from 1 to 64",
+    "how many updates may have their values in the host's memory at once: one is read while another is updated",
+    integer_between<1, 64>}};
 
 std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  Tape tape = tape_to_update(task, before, zero_infinity_strategy.name, true);
+  Tape tape = tape_to_update(task, before, "zero_infinity", true);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), UpdateSite::disk};
   const UpdateCopies copies{.on_host_at_once = static_cast<std::uint32_t>(options.integer("buffers"))};
   TapePool pool;
   pool.add(simulated(task, with_updates(task.problem, std::move(tape), std::span(&all, 1), copies)));
   return pool.outcomes(budgets, "zero_infinity has one schedule, whatever the budget");
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo zero_infinity_strategy{
+    .name = "zero_infinity",
+    .family = Family::offloading,
+    .summary = "keeps optimizer states on a disk and updates parameters on the host, a few at a time",
+    .source = "Rajbhandari et al., 'ZeRO-Infinity: breaking the GPU memory wall', SC 2021",
+    .chains_only = false,
+    .options = zero_infinity_options,
+    .tapes = zero_infinity_tapes,
+    .candidates = nullptr,
+    .needs_updates = true,
+    .moves_parameters = true,
+};
 
 }  // namespace plimsoll

@@ -1,16 +1,24 @@
-#include "strategies/offloading/poet/poet.h"
+// The strategy `poet`: recomputation and paging of a graph's values chosen together, by integer programming on small
+// graphs (strategies/rematerialization/programs/checkmate_paging.cpp) and by heuristics on large ones.
+// Source: Patil et al., "POET: Training Neural Networks on Tiny Devices with Integrated Rematerialization and Paging",
+// ICML 2022.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/common/solver_options.h"
+#include "strategies/list.h"
 #include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -71,7 +79,7 @@ class PoetPlanner {
 
   /// Of the runs and copies of all micro-batches.
   double joules(const Tape& tape) const {
-    const DeviceId device = task_.partition.parts[task_.part.index].device;
+    const DeviceId device = task_.part().device;
     double joules = 0;
     for (const Action& action : tape.actions) {
       if (action.kind == ActionKind::compute) {
@@ -86,14 +94,15 @@ class PoetPlanner {
 
   /// Heuristics that only recompute, only offload, and offload from what recomputes.
   void find_known(std::span<const std::optional<Bytes>> budgets) {
-    for (const char* spec : {"store_all", "greedy_recompute", "offload_greedy", "capuchin"}) {
-      for (PlannedTape& tape : tapes_of(spec, task_, budgets)) add(std::move(tape));
+    const Pass recompute = pass_of(greedy_recompute_strategy), offload = pass_of(offload_greedy_strategy);
+    for (const Pass& pass : {pass_of(store_all_strategy), recompute, offload, pass_of(capuchin_strategy)}) {
+      for (PlannedTape& tape : known_tapes(std::span(&pass, 1), task_, budgets)) add(std::move(tape));
     }
     const Bytes most = *std::ranges::max_element(plain_.memory);
     std::vector<std::optional<Bytes>> levels;
     for (int k = 1; k <= mixed_levels; ++k) levels.emplace_back(Bytes{most.count / (mixed_levels + 1) * k});
-    for (const PlannedTape& recomputing : tapes_of("greedy_recompute", task_, levels)) {
-      for (PlannedTape& tape : tapes_of("offload_greedy", task_, budgets, &recomputing.tape)) add(std::move(tape));
+    for (const PlannedTape& recomputing : known_tapes(std::span(&recompute, 1), task_, levels)) {
+      for (PlannedTape& tape : known_tapes(offload, task_, budgets, recomputing.tape)) add(std::move(tape));
     }
   }
 
@@ -188,7 +197,28 @@ class PoetPlanner {
   std::vector<PricedTape> known_;
 };
 
-}  // namespace
+constexpr std::array poet_options{
+    OptionInfo{
+        .name = "objective",
+        .default_value = "time",
+        .values = "time or energy",
+        .help = "what is least; energy needs `power`",
+        .allowed = [](std::string_view text) { return text == "time" || text == "energy"; },
+    },
+    OptionInfo{"power", "0", "a whole number of watts from 0 to 100000", "of the device while it computes; 0: unknown",
+               integer_between<0, 100'000>},
+    OptionInfo{"transfer_energy", "0", "a whole number of picojoules a byte from 0 to 1000000000",
+               "of what moves between device and host", integer_between<0, 1'000'000'000>},
+    OptionInfo{"deadline", "0", "a whole number of percent from 0 to 100000",
+               "of plain training's time, copies included, that an iteration may take; 0: any",
+               integer_between<0, 100'000>},
+    OptionInfo{"ops", "24", "a whole number from 0 to 1000",
+               "up to how many ops the integer program is asked; beyond, heuristics alone", integer_between<0, 1000>},
+    OptionInfo{"chunks", "4", "a whole number from 1 to 64",
+               "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
+    time_limit_option,
+    nodes_option,
+};
 
 std::vector<TapeOutcome> poet_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -201,5 +231,21 @@ std::vector<TapeOutcome> poet_tapes(const PartTask& task, const Options& options
   if (const std::string* why = std::get_if<std::string>(&plain)) return refused(*why, budgets);
   return PoetPlanner(task, options, std::get<OffloadModel>(plain)).outcomes(budgets);
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo poet_strategy{
+    .name = "poet",
+    .family = Family::offloading,
+    .summary = "recomputes and pages values of a graph, chosen together by integer programming, for time or energy",
+    .source =
+        "Patil et al., \"POET: Training Neural Networks on Tiny Devices with Integrated Rematerialization and "
+        "Paging\", ICML 2022",
+    .chains_only = false,
+    .options = poet_options,
+    .tapes = poet_tapes,
+    .candidates = nullptr,
+    .effort = {.stages = 3, .ops = 9, .trials = {.problems = 20, .stride = 9, .stages = 2, .ops = 3}},
+};
 
 }  // namespace plimsoll

@@ -1,18 +1,23 @@
-#include "strategies/offloading/pofo/pofo.h"
+// The strategy `pofo`: recomputation and offloading of a chain's activations chosen together, by dynamic programming.
+// Source: Beaumont, Eyraud-Dubois, Shilova, "Efficient combination of rematerialization and offloading for training
+// DNNs", NeurIPS 2021.
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <string_view>
 
 #include "strategies/common/better_outcome.h"
 #include "strategies/common/chain_part.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/common/tape_cost.h"
+#include "strategies/list.h"
 #include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/pofo/pofo_search.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -22,10 +27,18 @@ constexpr std::size_t plans_tried = 4;  // of the program's best, at each level
 constexpr double slack = 1.05;          // copies in chunks and exact sizes may be faster than the program's times
 
 /// What this one is never worse than: cheaper strategies, and the two that together do what it does.
-constexpr std::array others{
-    std::string_view{"rotor"},      std::string_view{"rotor|offload_greedy"}, std::string_view{"offload_greedy"},
-    std::string_view{"offload_dp"}, std::string_view{"offload_fractional"},   std::string_view{"save_on_cpu"},
-    std::string_view{"vdnn"},       std::string_view{"superneurons"},         std::string_view{"capuchin"}};
+std::vector<std::vector<Pass>> pofo_others() {
+  const Pass rotor = pass_of(rotor_strategy), greedy = pass_of(offload_greedy_strategy);
+  return {{rotor},
+          {rotor, greedy},
+          {greedy},
+          {pass_of(offload_dp_strategy)},
+          {pass_of(offload_fractional_strategy)},
+          {pass_of(save_on_cpu_strategy)},
+          {pass_of(vdnn_strategy)},
+          {pass_of(superneurons_strategy)},
+          {pass_of(capuchin_strategy)}};
+}
 
 double finite(BytesPerSecond bandwidth) {
   return std::min(bandwidth.value, 1e18);
@@ -36,7 +49,7 @@ class PofoPlanner {
   PofoPlanner(const PartTask& task, const Options& options, const OffloadModel& plain)
       : task_(task),
         plain_(plain),
-        part_(chain_part(task.problem, task.partition.parts[task.part.index])),
+        part_(chain_part(task.problem, task.part())),
         model_(chain_model(task.problem, part_)),
         chunks_(static_cast<std::uint32_t>(options.integer("chunks"))),
         levels_(options.integer("levels")),
@@ -51,8 +64,8 @@ class PofoPlanner {
     TapePool pool;
     std::vector<std::optional<Bytes>> budgets{std::nullopt};
     for (std::int64_t k = 1; k <= levels_; ++k) budgets.emplace_back(level(k, levels_));
-    for (const std::string_view spec : others) {
-      for (PlannedTape& tape : tapes_of(spec, task_, budgets)) pool.add(std::move(tape));
+    for (const std::vector<Pass>& passes : pofo_others()) {
+      for (PlannedTape& tape : known_tapes(passes, task_, budgets)) pool.add(std::move(tape));
     }
     if (!plain_.has_host) return pool;
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
@@ -69,12 +82,7 @@ class PofoPlanner {
   /// asked, the answer is the same.
   std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) const {
     std::vector<TapeOutcome> best = plans().outcomes(budgets, "no recomputation and offloading of stages fits");
-    for (const std::string_view spec : others) {
-      std::vector<TapeOutcome> theirs = outcomes_of(spec, task_, budgets);
-      for (std::size_t b = 0; b < budgets.size(); ++b) {
-        if (is_better(theirs[b], best[b])) best[b] = std::move(theirs[b]);
-      }
-    }
+    for (const std::vector<Pass>& passes : pofo_others()) keep_better(best, tapes_of_passes(task_, passes, budgets));
     return best;
   }
 
@@ -96,9 +104,7 @@ class PofoPlanner {
 
  private:
   /// Of an iteration that recomputes nothing and waits for nothing.
-  Seconds work() const {
-    return tape_cost(task_.problem, task_.partition.parts[task_.part.index], offload_tape(plain_, {})).makespan;
-  }
+  Seconds work() const { return tape_cost(task_.problem, task_.part(), offload_tape(plain_, {})).makespan; }
 
   Bytes level(std::int64_t k, std::int64_t of) const { return base_ + Bytes{(most_ - base_).count / of * k}; }
 
@@ -108,7 +114,7 @@ class PofoPlanner {
     const Seconds limit = other == nullptr ? Seconds{std::numeric_limits<double>::max()}
                                            : slack / count * (other->makespan - updates(task_));
     for (const PofoPlan& plan : pofo_plans(blocks, links_, budget, limit, plans_tried)) {
-      const Tape tape = chain_tape(task_.problem, task_.partition, task_.part, part_, plan.sequence);
+      const Tape tape = chain_tape(task_.problem, task_.partition, task_.id, part_, plan.sequence);
       const std::variant<OffloadModel, std::string> made = offload_model(task_, &tape);
       const auto& model = std::get<OffloadModel>(made);
       const std::vector<bool> chosen = chosen_gaps(model, plan);
@@ -146,7 +152,15 @@ class PofoPlanner {
   Bytes base_, most_, slot_;
 };
 
-}  // namespace
+constexpr std::array pofo_options{
+    OptionInfo{"slots", "100", "a whole number from 2 to 200",
+               "sizes are rounded to this part of what plain training needs, in the choice only",
+               integer_between<2, 200>},
+    OptionInfo{"chunks", "4", "a whole number from 1 to 64",
+               "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
+    OptionInfo{"levels", "40", "a whole number from 1 to 200",
+               "at how many levels of memory plans are made, for all budgets", integer_between<1, 200>},
+};
 
 std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -170,5 +184,21 @@ std::vector<Bytes> pofo_candidates(const PartTask& task, const Options& options)
   if (std::holds_alternative<std::string>(plain)) return {};
   return PofoPlanner(task, options, std::get<OffloadModel>(plain)).plans().peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo pofo_strategy{
+    .name = "pofo",
+    .family = Family::offloading,
+    .summary = "recomputes and offloads, chosen together by dynamic programming over what is kept, leaves and returns",
+    .source =
+        "Beaumont, Eyraud-Dubois, Shilova, \"Efficient combination of rematerialization and offloading\", NeurIPS "
+        "2021",
+    .chains_only = true,
+    .options = pofo_options,
+    .tapes = pofo_tapes,
+    .candidates = pofo_candidates,
+    .effort = {.stages = 40},
+};
 
 }  // namespace plimsoll

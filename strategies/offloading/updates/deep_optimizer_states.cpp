@@ -1,9 +1,16 @@
-#include "strategies/offloading/updates/deep_optimizer_states.h"
+// The strategy `deep_optimizer_states`: all states on the host; of every k subgroups of parameters the host updates
+// k - 1 while the states of the k-th travel to the device, which updates it. Source: Maurya, Ye, Rafique, Cappello,
+// Nicolae, "Deep Optimizer States: towards scalable training of transformer models using interleaved offloading",
+// Middleware 2024.
+
+#include <array>
 
 #include "sim/io/quantity.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -33,7 +40,7 @@ std::vector<UpdateGroup> interleaved(const std::vector<std::vector<OpId>>& group
 }
 
 TapePool strided_pool(const PartTask& task, const Options& options, const Tape* before) {
-  const Tape tape = tape_to_update(task, before, deep_optimizer_states_strategy.name, false);
+  const Tape tape = tape_to_update(task, before, "deep_optimizer_states", false);
   const bool each = options.text("subgroup") == "auto";
   const Bytes size = each ? Bytes{0} : parse_bytes(options.text("subgroup")).value;
   const auto groups = subgroups(task.problem, updates_by_gradient(task.problem, tape), size);
@@ -53,8 +60,6 @@ TapePool strided_pool(const PartTask& task, const Options& options, const Tape* 
   return pool;
 }
 
-}  // namespace
-
 bool is_auto_or_size(std::string_view text) {
   return text == "auto" || parse_bytes(text).fine();
 }
@@ -62,6 +67,32 @@ bool is_auto_or_size(std::string_view text) {
 bool is_auto_or_stride(std::string_view text) {
   return text == "auto" || integer_between<1, 1000>(text);
 }
+
+constexpr std::array deep_optimizer_states_options{
+    OptionInfo{
+        .name = "stride",
+        .default_value = "auto",
+        .values = "auto or a whole number from 1 to 1000",
+        .help =
+            "every stride-th subgroup is updated on the device (1: all; more than there are: none); auto: the stride "
+            "that is fastest within the budget",
+        .allowed = is_auto_or_stride,
+    },
+    OptionInfo{
+        .name = "subgroup",
+        .default_value = "auto",
+        .values = "auto or a size, such as 400MB",
+        .help = "updates are taken together until their parameters have so many bytes; auto: each update is a subgroup",
+        .allowed = is_auto_or_size,
+    },
+    OptionInfo{
+        .name = "turns",
+        .default_value = "on",
+        .values = "on or off",
+        .help = "on: the host waits while the device updates, as the authors' loop does; off: both update at once",
+        .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
+    },
+    overlap_option};
 
 std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const Options& options,
                                                      std::span<const std::optional<Bytes>> budgets,
@@ -72,5 +103,20 @@ std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const
 std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const Options& options) {
   return strided_pool(task, options, nullptr).peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo deep_optimizer_states_strategy{
+    .name = "deep_optimizer_states",
+    .family = Family::offloading,
+    .summary = "interleaves updates on the host with updates on the device of states that travel there",
+    .source = "Maurya et al., 'Deep Optimizer States', Middleware 2024",
+    .chains_only = false,
+    .options = deep_optimizer_states_options,
+    .tapes = deep_optimizer_states_tapes,
+    .candidates = deep_optimizer_states_candidates,
+    .needs_updates = true,
+    .moves_parameters = true,
+};
 
 }  // namespace plimsoll

@@ -242,7 +242,7 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
   if (before != nullptr && !before->end.empty()) {
     throw InputError(fmt::format("{}: the pass before places the updates already", strategy));
   }
-  const DeviceId device = task.partition.parts[task.part.index].device;
+  const DeviceId device = task.part().device;
   const std::optional<MemoryId> host = host_memory(platform, device);
   if (!host) throw InputError(fmt::format("{}: platform '{}' has no host memory", strategy, platform.name));
   const bool updates =
@@ -273,7 +273,7 @@ PlannedTape simulated(const PartTask& task, Tape tape) {
   const std::variant<Schedule, std::string> made = lower(task.problem, task.partition, std::span(&planned.tape, 1));
   if (const auto* why = std::get_if<std::string>(&made)) throw InputError(*why);
   const Timeline timeline = simulate_event(std::get<Schedule>(made), task.problem.platform);
-  const DeviceId device = task.partition.parts[task.part.index].device;
+  const DeviceId device = task.part().device;
   planned.peak = timeline.peaks[task.problem.platform[device].memory.index].bytes;
   planned.makespan = timeline.makespan;
   return planned;

@@ -1,9 +1,13 @@
-#include "strategies/offloading/updates/twinflow.h"
+// The strategy `twinflow`: a fixed share of the updates on the host, the rest on the device with their states.
+// Source: "ZeRO-Offload++: TwinFlow", DeepSpeed, 2023.
 
+#include <array>
 #include <cstdint>
 
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -29,7 +33,7 @@ std::vector<UpdateGroup> split(const Problem& problem, const std::vector<OpId>& 
 }
 
 TapePool twinflow_pool(const PartTask& task, const Options& options, const Tape* before) {
-  const Tape tape = tape_to_update(task, before, twinflow_strategy.name, false);
+  const Tape tape = tape_to_update(task, before, "twinflow", false);
   const std::vector<OpId> updates = updates_by_gradient(task.problem, tape);
   const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on"};
   std::vector<std::int64_t> percentages;
@@ -45,14 +49,23 @@ TapePool twinflow_pool(const PartTask& task, const Options& options, const Tape*
   return pool;
 }
 
-}  // namespace
-
 bool is_auto_or_percentage(std::string_view text) {
   if (text == "auto") return true;
   if (text.size() < 2 || text.size() > 4 || text.back() != '%') return false;
   if (text.substr(0, text.size() - 1).find_first_not_of("0123456789") != std::string_view::npos) return false;
   return percent(text) <= 100;
 }
+
+constexpr std::array twinflow_options{
+    OptionInfo{
+        .name = "host",
+        .default_value = "auto",
+        .values = "auto or a percentage from 0% to 100%",
+        .help = "share of the parameter bytes that the host updates, those first whose gradients come first; auto: the "
+                "share that is fastest within the budget",
+        .allowed = is_auto_or_percentage,
+    },
+    overlap_option};
 
 std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -62,5 +75,20 @@ std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const Options& opt
 std::vector<Bytes> twinflow_candidates(const PartTask& task, const Options& options) {
   return twinflow_pool(task, options, nullptr).peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo twinflow_strategy{
+    .name = "twinflow",
+    .family = Family::offloading,
+    .summary = "updates a share of the parameters on the host and the rest on the device",
+    .source = "DeepSpeed, 'ZeRO-Offload++: TwinFlow', 2023",
+    .chains_only = false,
+    .options = twinflow_options,
+    .tapes = twinflow_tapes,
+    .candidates = twinflow_candidates,
+    .needs_updates = true,
+    .moves_parameters = true,
+};
 
 }  // namespace plimsoll

@@ -1,18 +1,42 @@
-#include "strategies/offloading/updates/zero_offload.h"
+// The strategy `zero_offload`: optimizer states on the host; gradients leave during the backward, the host's processor
+// updates its copy of the parameters, which come back. Source: Ren, Rajbhandari, Aminabadi, Ruwase, Yang, Zhang, Li,
+// He, "ZeRO-Offload: democratizing billion-scale model training", USENIX ATC 2021.
+
+#include <array>
 
 #include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr std::array zero_offload_options{overlap_option};
 
 std::vector<TapeOutcome> zero_offload_tapes(const PartTask& task, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  Tape tape = tape_to_update(task, before, zero_offload_strategy.name, false);
+  Tape tape = tape_to_update(task, before, "zero_offload", false);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), UpdateSite::host};
   const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on"};
   TapePool pool;
   pool.add(simulated(task, with_updates(task.problem, std::move(tape), std::span(&all, 1), copies)));
   return pool.outcomes(budgets, "zero_offload has one schedule, whatever the budget");
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo zero_offload_strategy{
+    .name = "zero_offload",
+    .family = Family::offloading,
+    .summary = "keeps optimizer states on the host and updates parameters there",
+    .source = "Ren et al., 'ZeRO-Offload: democratizing billion-scale model training', USENIX ATC 2021",
+    .chains_only = false,
+    .options = zero_offload_options,
+    .tapes = zero_offload_tapes,
+    .candidates = nullptr,
+    .needs_updates = true,
+    .moves_parameters = true,
+};
 
 }  // namespace plimsoll

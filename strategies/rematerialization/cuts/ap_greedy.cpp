@@ -1,8 +1,10 @@
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 
+#include <array>
 #include <set>
 
 #include "strategies/common/op_sequence.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -35,6 +37,10 @@ void add_greedy_segments(PlanPool& pool, const OpModel& model, Points points) {
   }
 }
 
+namespace {
+
+constexpr std::array ap_greedy_options{points_option};
+
 std::vector<TapeOutcome> ap_greedy_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
@@ -44,5 +50,22 @@ std::vector<TapeOutcome> ap_greedy_tapes(const PartTask& task, const Options& op
 std::vector<Bytes> ap_greedy_candidates(const PartTask& task, const Options& options) {
   return ap_greedy_plans(task, op_model(task), options).peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo ap_greedy_strategy{
+    .name = "ap_greedy",
+    .family = Family::rematerialization,
+    .summary =
+        "cuts a graph at articulation points after equal bytes, the segment size searched for the budget, and "
+        "recomputes",
+    .source =
+        "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3; on graphs: "
+        "Jain et al., 'Checkmate', 2020, section 6",
+    .chains_only = false,
+    .options = ap_greedy_options,
+    .tapes = ap_greedy_tapes,
+    .candidates = ap_greedy_candidates,
+};
 
 }  // namespace plimsoll

@@ -29,4 +29,12 @@ Evicted evicted_between(const OpModel&, const std::vector<std::size_t>& cuts);
 bool is_points(std::string_view);
 Points points_of(std::string_view);
 
+inline constexpr OptionInfo points_option{
+    .name = "points",
+    .default_value = "articulation",
+    .values = "articulation or all",
+    .help = "where the forwards may be cut: where one value crosses, or anywhere, and then all that crosses is kept",
+    .allowed = is_points,
+};
+
 }  // namespace plimsoll

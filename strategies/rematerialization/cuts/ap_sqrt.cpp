@@ -1,8 +1,14 @@
-#include "strategies/rematerialization/cuts/ap_sqrt.h"
+#include "strategies/rematerialization/cuts/ap_points.h"
+
+#include <array>
 
 #include "strategies/common/op_sequence.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr std::array ap_sqrt_options{points_option};
 
 std::vector<TapeOutcome> ap_sqrt_tapes(const PartTask& task, const Options& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -14,5 +20,20 @@ std::vector<TapeOutcome> ap_sqrt_tapes(const PartTask& task, const Options& opti
   pool.add(sequence.value_or(store_all_ops(task)));
   return pool.outcomes(budgets, "ap_sqrt has one schedule, whatever the budget");
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo ap_sqrt_strategy{
+    .name = "ap_sqrt",
+    .family = Family::rematerialization,
+    .summary = "cuts a graph at sqrt(n) of its articulation points, keeps what crosses, and recomputes the rest",
+    .source =
+        "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, section 4; on graphs: "
+        "Jain et al., 'Checkmate', 2020, section 6",
+    .chains_only = false,
+    .options = ap_sqrt_options,
+    .tapes = ap_sqrt_tapes,
+    .candidates = nullptr,
+};
 
 }  // namespace plimsoll

@@ -1,9 +1,11 @@
 #include "strategies/rematerialization/cuts/chen_greedy.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "strategies/common/best_of_sequences.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -16,12 +18,12 @@ struct ChenGreedy {
 };
 
 SequenceFamily chen_greedy_family(const PartTask& task, const Options& options) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainPart part = chain_part(task.problem, task.part());
   ChenGreedy planner{chain_model(task.problem, part), {}};
   planner.parameters = options.text("b") == "auto" ? greedy_parameters(planner.model)
                                                    : std::vector{parse_bytes(options.text("b")).value};
   const auto shared = std::make_shared<const ChenGreedy>(std::move(planner));
-  return {.name = chen_greedy_strategy.name, .count = shared->parameters.size(), .sequence = [shared](std::size_t k) {
+  return {.name = "chen_greedy", .count = shared->parameters.size(), .sequence = [shared](std::size_t k) {
             return segments_sequence(greedy_segments(shared->model, shared->parameters[k]).segments);
           }};
 }
@@ -55,6 +57,16 @@ std::vector<Bytes> greedy_parameters(const ChainModel& model) {
   return some;
 }
 
+namespace {
+
+constexpr std::array chen_greedy_options{OptionInfo{
+    .name = "b",
+    .default_value = "auto",
+    .values = "auto or a size, such as 300MB",
+    .help = "bytes from which a segment is closed; auto: the size whose schedule is the fastest within the budget",
+    .allowed = [](std::string_view text) { return text == "auto" || parse_bytes(text).fine(); },
+}};
+
 std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const Options& options,
                                            std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, chen_greedy_family(task, options), budgets);
@@ -63,5 +75,18 @@ std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const Options& 
 std::vector<Bytes> chen_greedy_candidates(const PartTask& task, const Options& options) {
   return budgets_of_sequences(task, chen_greedy_family(task, options));
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo chen_greedy_strategy{
+    .name = "chen_greedy",
+    .family = Family::rematerialization,
+    .summary = "cuts the chain wherever a segment's activations exceed a size, and recomputes one segment at a time",
+    .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3",
+    .chains_only = true,
+    .options = chen_greedy_options,
+    .tapes = chen_greedy_tapes,
+    .candidates = chen_greedy_candidates,
+};
 
 }  // namespace plimsoll

@@ -1,19 +1,45 @@
-#include "strategies/rematerialization/cuts/chen_sqrt.h"
+// The strategy `chen_sqrt`: Chen's segments (chen.h) as a tape.
+
+#include <array>
 
 #include "strategies/common/best_of_sequences.h"
 #include "strategies/common/chain_pass.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/cuts/chen.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr std::array chen_sqrt_options{OptionInfo{
+    .name = "segments",
+    .default_value = "sqrt",
+    .values = "sqrt or a whole number from 1",
+    .help = "how many segments the chain is cut into; sqrt: the square root of the number of stages, rounded",
+    .allowed = [](std::string_view text) { return text == "sqrt" || integer_between<1, 1'000'000>(text); },
+}};
 
 std::vector<TapeOutcome> chen_sqrt_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  const ChainModel model = chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index]));
+  const ChainModel model = chain_model(task.problem, chain_part(task.problem, task.part()));
   const std::size_t segments = options.text("segments") == "sqrt"
                                    ? chen_segments(model.stages())
                                    : static_cast<std::size_t>(options.integer("segments"));
   const ChainSequence sequence = without_forbidden_repeats(model, chen_sequence(model.stages(), segments));
-  return fixed_sequence(task, sequence, chen_sqrt_strategy.name, budgets);
+  return fixed_sequence(task, sequence, "chen_sqrt", budgets);
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo chen_sqrt_strategy{
+    .name = "chen_sqrt",
+    .family = Family::rematerialization,
+    .summary = "keeps the first input of each of sqrt(n) segments and recomputes the rest, one segment at a time",
+    .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, section 4",
+    .chains_only = true,
+    .options = chen_sqrt_options,
+    .tapes = chen_sqrt_tapes,
+    .candidates = nullptr,
+};
 
 }  // namespace plimsoll

@@ -1,13 +1,18 @@
-#include "strategies/rematerialization/dtr/dtr.h"
+// The strategy `dtr`: dynamic tensor rematerialization (dtr_runtime.h) of a graph, run at every budget of a fixed
+// ladder; the plan is the fastest of these runs that fits.
 
 #include <algorithm>
+#include <array>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/chain_pass.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/dtr/dtr_banishing.h"
+#include "strategies/rematerialization/dtr/dtr_heuristic.h"
 #include "strategies/rematerialization/dtr/dtr_part_log.h"
 #include "strategies/rematerialization/dtr/dtr_runtime.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -51,7 +56,7 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& op
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("dtr: works on one device and the whole graph only");
   }
-  const Part& part = task.partition.parts[task.part.index];
+  const Part& part = task.part();
   const PartLog log = part_log(task.problem, part);
   DtrOptions run_options;
   run_options.heuristic = *dtr_heuristic(options.text("heuristic"));
@@ -85,7 +90,31 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& op
   return plans;
 }
 
-}  // namespace
+constexpr std::array dtr_options{
+    OptionInfo{
+        .name = "heuristic",
+        .default_value = "dtr",
+        .values = "dtr, dtr_eq, local, lru, size, msps or random",
+        .help =
+            "what an eviction costs: dtr_eq is dtr with sums that are cheaper to keep, local looks at no neighbours",
+        .allowed = [](std::string_view text) { return dtr_heuristic(text).has_value(); },
+    },
+    OptionInfo{
+        .name = "release",
+        .default_value = "evict",
+        .values = "evict or banish",
+        .help =
+            "what becomes of a value nobody refers to any more: evicted, it may be computed again; banished, never, "
+            "so that what was made of it stays (heuristic local, lru, size or random)",
+        .allowed = [](std::string_view text) { return text == "evict" || text == "banish"; },
+    },
+    OptionInfo{
+        .name = "seed",
+        .default_value = "0",
+        .values = "a whole number from 0 to 1000000000",
+        .help = "of heuristic=random",
+        .allowed = [](std::string_view text) { return integer_between<0, 1'000'000'000>(text); },
+    }};
 
 std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const Options& options,
                                    std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -113,5 +142,20 @@ std::vector<Bytes> dtr_candidates(const PartTask& task, const Options& options) 
   std::ranges::sort(peaks);
   return peaks;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo dtr_strategy{
+    .name = "dtr",
+    .family = Family::rematerialization,
+    .summary = "dynamic tensor rematerialization: online, evicts the value that seems cheapest when room is needed",
+    .source =
+        "Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, 'Dynamic Tensor Rematerialization', 2021",
+    .chains_only = false,
+    .options = dtr_options,
+    .tapes = dtr_tapes,
+    .candidates = dtr_candidates,
+    .effort = {.stages = 300, .ops = 5000},
+};
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 #include <utility>
@@ -12,10 +13,12 @@
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/deadline.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/exact/exact_search.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/rotor/cheaper_plans.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -203,6 +206,27 @@ SmallestSchedule smallest_schedule(const PartTask& task, const OpModel& model, c
   return least;
 }
 
+namespace {
+
+constexpr std::array exact_options{
+    OptionInfo{
+        .name = "states",
+        .default_value = "2000000",
+        .values = "a whole number from 1 to 100000000",
+        .help = "where the search for one budget stops; the best plan of all cheaper methods then comes with its "
+                "proven gap",
+        .allowed = integer_between<1, 100'000'000>,
+    },
+    OptionInfo{
+        .name = "time_limit",
+        .default_value = "10",
+        .values = "a whole number of seconds from 1 to 86400",
+        .help =
+            "the same by the clock; the cheaper methods run to their end, Checkmate's relaxations for as long again",
+        .allowed = integer_between<1, 86'400>,
+    },
+};
+
 std::vector<TapeOutcome> exact_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
@@ -214,5 +238,19 @@ std::vector<Bytes> exact_candidates(const PartTask& task, const Options& options
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo exact_strategy{
+    .name = "exact",
+    .family = Family::rematerialization,
+    .summary = "the fastest of all recomputations of a graph or chain, by search over sets of resident values",
+    .source = "own; A* after Hart, Nilsson, Raphael, 1968",
+    .chains_only = false,
+    .options = exact_options,
+    .tapes = exact_tapes,
+    .candidates = exact_candidates,
+    .effort = {.stages = 40, .ops = 80, .trials = {.problems = 100, .stride = 3, .stages = 5, .ops = 8}},
+};
 
 }  // namespace plimsoll

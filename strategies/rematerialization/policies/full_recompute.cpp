@@ -1,19 +1,22 @@
 #include "strategies/rematerialization/policies/full_recompute.h"
 
 #include <algorithm>
+#include <array>
 
 #include "strategies/common/best_of_sequences.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
 
 SequenceFamily full_recompute_family(const PartTask& task, const Options& options) {
-  const std::size_t stages = chain_part(task.problem, task.partition.parts[task.part.index]).chain.stages.size();
+  const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
   const RecomputeMethod method = options.text("method") == "block" ? RecomputeMethod::block : RecomputeMethod::uniform;
   const bool any = options.text("layers") == "auto";
   const std::size_t least =
       any ? (method == RecomputeMethod::block ? 0 : 1) : static_cast<std::size_t>(options.integer("layers"));
-  return {.name = full_recompute_strategy.name,
+  return {.name = "full_recompute",
           .count = any ? std::max<std::size_t>(1, stages - least) : 1,
           .sequence = [stages, method, least](std::size_t k) {
             return segments_sequence(full_recompute_segments(stages, method, least + k));
@@ -34,6 +37,24 @@ std::vector<Segment> full_recompute_segments(std::size_t stages, RecomputeMethod
   return segments;
 }
 
+namespace {
+
+constexpr std::array full_recompute_options{
+    OptionInfo{
+        .name = "method",
+        .default_value = "uniform",
+        .values = "uniform or block",
+        .help = "uniform: every layer, in groups of `layers`; block: the first `layers` layers one by one, no others",
+        .allowed = [](std::string_view text) { return text == "uniform" || text == "block"; },
+    },
+    OptionInfo{
+        .name = "layers",
+        .default_value = "1",
+        .values = "auto or a whole number from 1",
+        .help = "Megatron's --recompute-num-layers; auto: the number that is the fastest within the budget",
+        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
+    }};
+
 std::vector<TapeOutcome> full_recompute_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, full_recompute_family(task, options), budgets);
@@ -42,5 +63,20 @@ std::vector<TapeOutcome> full_recompute_tapes(const PartTask& task, const Option
 std::vector<Bytes> full_recompute_candidates(const PartTask& task, const Options& options) {
   return budgets_of_sequences(task, full_recompute_family(task, options));
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo full_recompute_strategy{
+    .name = "full_recompute",
+    .family = Family::rematerialization,
+    .summary = "recomputes every stage from its input, as Megatron's full activation recomputation per layer",
+    .source =
+        "Megatron-LM, --recompute-granularity full; Korthikanti et al., 'Reducing Activation Recomputation in "
+        "Large Transformer Models', 2022",
+    .chains_only = true,
+    .options = full_recompute_options,
+    .tapes = full_recompute_tapes,
+    .candidates = full_recompute_candidates,
+};
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/fullest_moment.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -114,6 +115,8 @@ void add_greedy_recompute(PlanPool& pool, const OpModel& model) {
   greedy_sequences(model, steps, [&](const OpSequence& sequence) { pool.add(sequence); });
 }
 
+namespace {
+
 std::vector<TapeOutcome> greedy_recompute_tapes(const PartTask& task, const Options&,
                                                 std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
@@ -126,5 +129,18 @@ std::vector<Bytes> greedy_recompute_candidates(const PartTask& task, const Optio
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo greedy_recompute_strategy{
+    .name = "greedy_recompute",
+    .family = Family::rematerialization,
+    .summary = "evicts the values that free most bytes a second of recomputation where memory is fullest",
+    .source = "own; the measure (memory saved per second) is Capuchin's, Peng et al., ASPLOS 2020",
+    .chains_only = false,
+    .options = {},
+    .tapes = greedy_recompute_tapes,
+    .candidates = greedy_recompute_candidates,
+};
 
 }  // namespace plimsoll

@@ -1,28 +1,36 @@
-#include "strategies/rematerialization/policies/periodic.h"
+// The strategy `periodic`: the input of every k-th stage is kept, what is between is recomputed.
 
 #include <algorithm>
+#include <array>
 
 #include "strategies/common/best_of_sequences.h"
 #include "strategies/common/checkpoint_segments.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
 
 SequenceFamily periodic_family(const PartTask& task, const Options& options) {
-  const std::size_t stages = chain_part(task.problem, task.partition.parts[task.part.index]).chain.stages.size();
+  const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
   const auto sequence_of = [stages](std::size_t every) { return segments_sequence(segments_of(stages, every)); };
   if (options.text("every") == "auto") {
-    return {.name = periodic_strategy.name,
+    return {.name = "periodic",
             .count = std::max<std::size_t>(1, stages - 1),
             .sequence = [sequence_of](std::size_t k) { return sequence_of(k + 1); }};
   }
   const auto every = static_cast<std::size_t>(options.integer("every"));
-  return {.name = periodic_strategy.name, .count = 1, .sequence = [sequence_of, every](std::size_t) {
-            return sequence_of(every);
-          }};
+  return {.name = "periodic", .count = 1, .sequence = [sequence_of, every](std::size_t) { return sequence_of(every); }};
 }
 
-}  // namespace
+constexpr std::array periodic_options{OptionInfo{
+    .name = "every",
+    .default_value = "auto",
+    .values = "auto or a whole number from 1",
+    .help = "how many stages are recomputed together, the last ones excepted; auto: the number that is the fastest "
+            "within the budget",
+    .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
+}};
 
 std::vector<TapeOutcome> periodic_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -32,5 +40,18 @@ std::vector<TapeOutcome> periodic_tapes(const PartTask& task, const Options& opt
 std::vector<Bytes> periodic_candidates(const PartTask& task, const Options& options) {
   return budgets_of_sequences(task, periodic_family(task, options));
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo periodic_strategy{
+    .name = "periodic",
+    .family = Family::rematerialization,
+    .summary = "keeps the input of every k-th stage and recomputes k stages at a time",
+    .source = "torch.utils.checkpoint around every k stages in a row",
+    .chains_only = true,
+    .options = periodic_options,
+    .tapes = periodic_tapes,
+    .candidates = periodic_candidates,
+};
 
 }  // namespace plimsoll

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "sim/io/input_error.h"
 #include "strategies/common/best_of_sequences.h"
 #include "strategies/common/checkpoint_segments.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -81,10 +84,10 @@ SequenceFamily selective_family(const PartTask& task, const Options& options) {
     throw InputError(fmt::format("selective.stages: no stage of '{}' matches '{}'; its first stage is '{}'", whole.name,
                                  patterns, whole.stages.front().name));
   }
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainPart part = chain_part(task.problem, task.part());
   const std::vector<std::string> names = names_of(part.chain.stages);
   const auto list = std::make_shared<const std::vector<SelectivePolicy>>(policies(options, names.size() - 1));
-  return {.name = selective_strategy.name, .count = list->size(), .sequence = [=](std::size_t k) {
+  return {.name = "selective", .count = list->size(), .sequence = [=](std::size_t k) {
             return segments_sequence(segment_each(selected(names, patterns, (*list)[k])));
           }};
 }
@@ -112,6 +115,36 @@ std::vector<bool> selected(const std::vector<std::string>& names, std::string_vi
   return recomputed;
 }
 
+namespace {
+
+constexpr std::array selective_options{
+    OptionInfo{
+        .name = "stages",
+        .default_value = "*",
+        .values = "patterns joined by '+', such as attention or block1?.*+stem",
+        .help = "which stages may be recomputed: a pattern matches a stage's name or a part of it between dots",
+        .allowed = [](std::string_view text) { return !text.empty() && text.front() != '+' && text.back() != '+'; },
+    },
+    OptionInfo{
+        .name = "every",
+        .default_value = "auto",
+        .values = "auto or a whole number from 1",
+        .help = "every k-th of these stages is recomputed (torchtitan's selective option); auto: the k that is the "
+                "fastest within the budget, or none of them",
+        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
+    },
+    OptionInfo{
+        .name = "keep_every",
+        .default_value = "none",
+        .values = "none, auto or a whole number from 1",
+        .help = "every k-th of the stages that `every` selects is kept all the same; auto: the k that is the fastest "
+                "within the budget",
+        .allowed =
+            [](std::string_view text) {
+              return text == "none" || text == "auto" || integer_between<1, 1'000'000>(text);
+            },
+    }};
+
 std::vector<TapeOutcome> selective_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, selective_family(task, options), budgets);
@@ -120,5 +153,20 @@ std::vector<TapeOutcome> selective_tapes(const PartTask& task, const Options& op
 std::vector<Bytes> selective_candidates(const PartTask& task, const Options& options) {
   return budgets_of_sequences(task, selective_family(task, options));
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo selective_strategy{
+    .name = "selective",
+    .family = Family::rematerialization,
+    .summary = "recomputes the stages that a per-layer policy names, each from its input, and keeps the others",
+    .source =
+        "PyTorch's and torchtitan's selective activation checkpointing; Megatron-LM, --recompute-granularity "
+        "selective",
+    .chains_only = true,
+    .options = selective_options,
+    .tapes = selective_tapes,
+    .candidates = selective_candidates,
+};
 
 }  // namespace plimsoll

@@ -1,14 +1,18 @@
-#include "strategies/rematerialization/programs/checkmate.h"
+// The strategy `checkmate`: Checkmate's integer program (checkmate_model.h), solved with CBC.
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "strategies/common/better_outcome.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/common/solver_options.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "strategies/rematerialization/rotor/cheaper_plans.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -57,7 +61,7 @@ TapeOutcome better_of(TapeOutcome program, CheaperPlan cheaper) {
 std::vector<TapeOutcome> with_cheaper(const PartTask& task, std::span<const std::optional<Bytes>> budgets,
                                       std::vector<TapeOutcome> outcomes) {
   constexpr std::size_t most_ops = 1000;
-  if (task.partition.parts[task.part.index].ops.size() > most_ops) return outcomes;
+  if (task.part().ops.size() > most_ops) return outcomes;
   std::vector<std::optional<Bytes>> cut;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (is_cut_short(outcomes[b])) cut.push_back(budgets[b]);
@@ -71,7 +75,17 @@ std::vector<TapeOutcome> with_cheaper(const PartTask& task, std::span<const std:
   return outcomes;
 }
 
-}  // namespace
+constexpr std::array checkmate_options{
+    OptionInfo{
+        .name = "formulation",
+        .default_value = "tight",
+        .values = "tight or kappa",
+        .help = "how the program says when a value dies: by one inequality a hazard, or as in the paper",
+        .allowed = [](std::string_view text) { return text == "tight" || text == "kappa"; },
+    },
+    time_limit_option,
+    nodes_option,
+};
 
 std::vector<TapeOutcome> checkmate_tapes(const PartTask& task, const Options& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -85,5 +99,19 @@ std::vector<TapeOutcome> checkmate_tapes(const PartTask& task, const Options& op
 std::vector<Bytes> checkmate_candidates(const PartTask& task, const Options& options) {
   return checkmate_solver(task, options).candidates();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo checkmate_strategy{
+    .name = "checkmate",
+    .family = Family::rematerialization,
+    .summary = "the fastest recomputation of a graph whose first runs keep their order, by integer programming",
+    .source = "Jain et al., 'Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization', MLSys 2020",
+    .chains_only = false,
+    .options = checkmate_options,
+    .tapes = checkmate_tapes,
+    .candidates = checkmate_candidates,
+    .effort = {.stages = 4, .ops = 12, .trials = {.problems = 30, .stride = 7, .stages = 3, .ops = 4}},
+};
 
 }  // namespace plimsoll

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <random>
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/exact/exact_search.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
@@ -13,6 +15,7 @@
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
 #include "strategies/solvers/limited_process.h"
 #include "strategies/solvers/milp.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -107,6 +110,39 @@ std::string add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffo
   return {};
 }
 
+namespace {
+
+constexpr std::array checkmate_lp_options{
+    OptionInfo{
+        .name = "levels",
+        .default_value = "10",
+        .values = "a whole number from 1 to 1000",
+        .help = "how many memory levels the relaxation is solved at",
+        .allowed = integer_between<1, 1000>,
+    },
+    OptionInfo{
+        .name = "samples",
+        .default_value = "10",
+        .values = "a whole number from 0 to 100000",
+        .help = "random roundings a level, beside the thresholds 0.1 to 0.9",
+        .allowed = integer_between<0, 100'000>,
+    },
+    OptionInfo{
+        .name = "seed",
+        .default_value = "1",
+        .values = "a whole number from 0 to 1000000000",
+        .help = "of the random roundings",
+        .allowed = integer_between<0, 1'000'000'000>,
+    },
+    OptionInfo{
+        .name = "time_limit",
+        .default_value = "60",
+        .values = "a whole number of seconds from 1 to 86400",
+        .help = "for all relaxations together; levels that are not reached are left out",
+        .allowed = integer_between<1, 86'400>,
+    },
+};
+
 std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
@@ -123,5 +159,21 @@ std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options&
 std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const Options& options) {
   return checkmate_lp_plans(task, options).pool.peaks();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo checkmate_lp_strategy{
+    .name = "checkmate_lp",
+    .family = Family::rematerialization,
+    .summary = "Checkmate's relaxation at several memory levels, rounded in two phases",
+    .source =
+        "Jain et al., 'Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization', MLSys 2020, "
+        "section 5",
+    .chains_only = false,
+    .options = checkmate_lp_options,
+    .tapes = checkmate_lp_tapes,
+    .candidates = checkmate_lp_candidates,
+    .effort = {.stages = 20, .ops = 60, .trials = {.problems = 40, .stride = 7, .stages = 5, .ops = 6}},
+};
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 // 4 and the released code. Differences: S and FREE are per value, not per op; a forward that saves nothing is a choice
 // of its own (K: runs and saves); parameter gradients, workspaces, overwritten storages and the network's input are
 // counted as tape_cost counts them (a view beside its base is counted twice); no noise on the costs. Where ops have
-// alternatives (op_model.h), a run chooses one, as in MONeT (monet.h).
+// alternatives (op_model.h), a run chooses one, as in MONeT (monet.cpp).
 
 #include <optional>
 #include <vector>
@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-/// What it costs to move values to the host and back, for POET's program (strategies/offloading/poet/poet.h).
+/// What it costs to move values to the host and back, for POET's program (strategies/offloading/poet/poet.cpp).
 struct Paging {
   Seconds latency_out, latency_in;  ///< of every copy
   double seconds_per_byte_out = 0, seconds_per_byte_in = 0;

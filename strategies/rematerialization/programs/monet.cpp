@@ -1,14 +1,21 @@
-#include "strategies/rematerialization/programs/monet.h"
+// The strategy `monet`: which op runs again, and in which of its implementations each run is, chosen together.
+// Source: Shah, Wu, Mohan, Chidambaram, Krähenbühl, "Memory Optimization for Deep Networks", ICLR 2021. There one
+// integer program over stages of a network; here Checkmate's program with a choice of implementation for each run
+// (checkmate_model.h), so that without alternatives it is Checkmate's.
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <unordered_map>
 
 #include "strategies/common/fullest_moment.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/common/solver_options.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -91,7 +98,17 @@ CheckmateSolver monet_solver(const PartTask& task, const Options& options) {
   return {task, std::move(model), effort, std::move(known)};
 }
 
-}  // namespace
+constexpr std::array monet_options{
+    time_limit_option,
+    nodes_option,
+    OptionInfo{
+        .name = "most_ops",
+        .default_value = "100",
+        .values = "a whole number from 0 to 1000",
+        .help = "larger graphs get the best known plan, without the integer program",
+        .allowed = integer_between<0, 1'000>,
+    },
+};
 
 std::vector<TapeOutcome> monet_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -105,5 +122,19 @@ std::vector<TapeOutcome> monet_tapes(const PartTask& task, const Options& option
 std::vector<Bytes> monet_candidates(const PartTask& task, const Options& options) {
   return monet_solver(task, options).candidates();
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo monet_strategy{
+    .name = "monet",
+    .family = Family::rematerialization,
+    .summary = "chooses recomputation and the implementation of every op together, by integer programming",
+    .source = "Shah, Wu, Mohan, Chidambaram, Kraehenbuehl, 'Memory Optimization for Deep Networks', ICLR 2021",
+    .chains_only = false,
+    .options = monet_options,
+    .tapes = monet_tapes,
+    .candidates = monet_candidates,
+    .effort = {.stages = 4, .ops = 12, .trials = {.problems = 30, .stride = 7, .stages = 3, .ops = 4}},
+};
 
 }  // namespace plimsoll

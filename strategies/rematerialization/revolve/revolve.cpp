@@ -1,10 +1,13 @@
-#include "strategies/rematerialization/revolve/revolve.h"
+// The strategy `revolve`: binomial checkpointing (revolve_schedule.h) as a tape.
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "strategies/common/best_of_sequences.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/revolve/revolve_schedule.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -12,17 +15,24 @@ namespace {
 constexpr std::size_t most_slots = 1000;
 
 SequenceFamily revolve_family(const PartTask& task, const Options& options) {
-  const std::size_t stages = chain_part(task.problem, task.partition.parts[task.part.index]).chain.stages.size();
+  const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
   const std::size_t useful = std::min(stages, most_slots);
   const bool any = options.text("slots") == "auto";
   const std::size_t slots = any ? useful : std::min(useful, static_cast<std::size_t>(options.integer("slots")));
   const auto schedule = std::make_shared<const RevolveSchedule>(stages, slots);
-  return {.name = revolve_strategy.name, .count = any ? slots : 1, .sequence = [schedule, any, slots](std::size_t k) {
+  return {.name = "revolve", .count = any ? slots : 1, .sequence = [schedule, any, slots](std::size_t k) {
             return schedule->sequence(any ? k + 1 : slots);
           }};
 }
 
-}  // namespace
+constexpr std::array revolve_options{OptionInfo{
+    .name = "slots",
+    .default_value = "auto",
+    .values = "auto or a whole number from 1 to 1000",
+    .help = "how many inputs of stages may be kept at once, the network's input included; auto: the number whose "
+            "schedule is the fastest within the budget",
+    .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000>(text); },
+}};
 
 std::vector<TapeOutcome> revolve_tapes(const PartTask& task, const Options& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -32,5 +42,19 @@ std::vector<TapeOutcome> revolve_tapes(const PartTask& task, const Options& opti
 std::vector<Bytes> revolve_candidates(const PartTask& task, const Options& options) {
   return budgets_of_sequences(task, revolve_family(task, options));
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo revolve_strategy{
+    .name = "revolve",
+    .family = Family::rematerialization,
+    .summary = "binomial checkpointing: the fewest forwards for a number of slots, as if all stages were equal",
+    .source = "Griewank, Walther, 'Algorithm 799: revolve', ACM Transactions on Mathematical Software 26(1), 2000",
+    .chains_only = true,
+    .options = revolve_options,
+    .tapes = revolve_tapes,
+    .candidates = revolve_candidates,
+    .effort = {.stages = 1000},
+};
 
 }  // namespace plimsoll

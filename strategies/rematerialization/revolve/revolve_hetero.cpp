@@ -1,9 +1,12 @@
 #include "strategies/rematerialization/revolve/revolve_hetero.h"
 
+#include <array>
 #include <memory>
 
 #include "strategies/common/best_of_sequences.h"
 #include "strategies/common/checkpoint_segments.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -27,14 +30,14 @@ ChainSequence sequence_of(const std::vector<BlockStep>& steps) {
 }
 
 SequenceFamily revolve_hetero_family(const PartTask& task, const Options& options) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainPart part = chain_part(task.problem, task.part());
   ChainModel model = chain_model(task.problem, part);
   model.recomputable.assign(model.stages(), true);  // stages that may run once are seen to afterwards
   const std::size_t stages = model.stages();
   const Bytes most = evaluate(model, fastest(stages)).peak - model.resident - model.x[0];
   const auto table =
       std::make_shared<const BlockTable>(revolve_blocks(model), OptionUse::last_block, most, options.integer("slots"));
-  return {.name = revolve_hetero_strategy.name, .count = table->plans() + 1, .sequence = [=](std::size_t k) {
+  return {.name = "revolve_hetero", .count = table->plans() + 1, .sequence = [=](std::size_t k) {
             return k == 0 ? fastest(stages) : sequence_of(table->plan(k - 1));
           }};
 }
@@ -64,6 +67,17 @@ std::vector<Block> revolve_blocks(const ChainModel& model) {
   return blocks;
 }
 
+namespace {
+
+constexpr std::array revolve_hetero_options{OptionInfo{
+    .name = "slots",
+    .default_value = "500",
+    .values = "a whole number from 1 to 100000",
+    .help = "sizes are rounded up to 1/slots of the memory that the fastest schedule takes (not where their common "
+            "divisor is that large); fewer for more than 365 stages",
+    .allowed = [](std::string_view text) { return integer_between<1, 100'000>(text); },
+}};
+
 std::vector<TapeOutcome> revolve_hetero_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, revolve_hetero_family(task, options), budgets);
@@ -72,5 +86,21 @@ std::vector<TapeOutcome> revolve_hetero_tapes(const PartTask& task, const Option
 std::vector<Bytes> revolve_hetero_candidates(const PartTask& task, const Options& options) {
   return budgets_of_sequences(task, revolve_hetero_family(task, options));
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo revolve_hetero_strategy{
+    .name = "revolve_hetero",
+    .family = Family::rematerialization,
+    .summary = "Revolve for unequal stages: keeps inputs of stages only, each stage saves right before its backward",
+    .source =
+        "Griewank, Walther, 'Algorithm 799: revolve', 2000; the heterogeneous variant that Beaumont et al., "
+        "'Optimal checkpointing for heterogeneous chains', 2019, compare with",
+    .chains_only = true,
+    .options = revolve_hetero_options,
+    .tapes = revolve_hetero_tapes,
+    .candidates = revolve_hetero_candidates,
+    .effort = {.stages = 250},
+};
 
 }  // namespace plimsoll

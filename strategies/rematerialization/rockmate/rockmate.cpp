@@ -1,16 +1,20 @@
-#include "strategies/rematerialization/rockmate/rockmate.h"
+// The strategy `rockmate`: blocks solved into options (rockmate_blocks.h, for graphs rockmate_graph.h), and a recursion
+// over blocks (block_table.h).
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
 #include "strategies/common/best_of_sequences.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/rockmate/rockmate_blocks.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -38,7 +42,7 @@ std::vector<ChainSequence> plans_of_single_stages(const ChainModel& model, const
 }
 
 SequenceFamily rockmate_family(const PartTask& task, const Options& options) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainPart part = chain_part(task.problem, task.part());
   const ChainModel model = chain_model(task.problem, part);
   const std::size_t stages = model.stages();
   const auto root = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(stages))));
@@ -50,10 +54,10 @@ SequenceFamily rockmate_family(const PartTask& task, const Options& options) {
   const auto levels = std::make_shared<const TwoLevels>(
       TwoLevels{solved, BlockTable(outer(solved), OptionUse::anywhere, most, options.integer("slots"))});
   const auto single = std::make_shared<const std::vector<ChainSequence>>(plans_of_single_stages(model, options));
-  return {
-      .name = rockmate_strategy.name, .count = single->size() + levels->table.plans(), .sequence = [=](std::size_t k) {
-        return k < single->size() ? (*single)[k] : sequence_of(levels->blocks, levels->table.plan(k - single->size()));
-      }};
+  return {.name = "rockmate", .count = single->size() + levels->table.plans(), .sequence = [=](std::size_t k) {
+            return k < single->size() ? (*single)[k]
+                                      : sequence_of(levels->blocks, levels->table.plan(k - single->size()));
+          }};
 }
 
 PlanPool graph_plans(const PartTask& task, const Options& options) {
@@ -72,7 +76,30 @@ PlanPool graph_plans(const PartTask& task, const Options& options) {
   return pool;
 }
 
-}  // namespace
+constexpr std::array rockmate_options{
+    OptionInfo{
+        .name = "block",
+        .default_value = "auto",
+        .values = "auto or a whole number from 1 to 100",
+        .help = "stages a block, auto: the square root of their number; in graphs forwards a block, auto: the best of "
+                "6, 12, 24",
+        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 100>(text); },
+    },
+    OptionInfo{
+        .name = "options",
+        .default_value = "10",
+        .values = "a whole number from 1 to 100",
+        .help = "budgets at which each block is solved, twice: counting what it keeps, and counting all it needs",
+        .allowed = [](std::string_view text) { return integer_between<1, 100>(text); },
+    },
+    OptionInfo{
+        .name = "slots",
+        .default_value = "500",
+        .values = "a whole number from 1 to 100000",
+        .help = "sizes are rounded up to 1/slots of the store_all peak between blocks (not where their common divisor "
+                "is that large)",
+        .allowed = [](std::string_view text) { return integer_between<1, 100'000>(text); },
+    }};
 
 std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -89,5 +116,22 @@ std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& opti
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo rockmate_strategy{
+    .name = "rockmate",
+    .family = Family::rematerialization,
+    .summary =
+        "solves blocks of a chain or graph into several ways to keep or recompute, equal ones once, and combines them",
+    .source =
+        "Zhao, Le Hellard, Eyraud-Dubois, Gusak, Beaumont, 'Rockmate: an efficient, fast, automatic and generic "
+        "tool for re-materialization in PyTorch', ICML 2023; graphs: Gusak et al., 'HiRemate', ICML 2025",
+    .chains_only = false,
+    .options = rockmate_options,
+    .tapes = rockmate_tapes,
+    .candidates = rockmate_candidates,
+    .effort = {.stages = 250, .ops = 5000},
+};
 
 }  // namespace plimsoll

@@ -1,18 +1,21 @@
-#include "strategies/rematerialization/rotor/rotor.h"
+// The strategy `rotor`: the optimal memory-persistent checkpointing of a chain (rotor_conditions.h) as a tape.
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
 
 #include "sim/core/expects.h"
+#include "strategies/common/better_outcome.h"
 #include "strategies/common/chain_pass.h"
-#include "strategies/common/faster_outcomes.h"
-#include "strategies/rematerialization/policies/greedy_recompute.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/list.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_least_memory.h"
 #include "strategies/rematerialization/rotor/rotor_slots.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -40,19 +43,19 @@ Solver solver_of(const ChainModel& model, const Options& options, std::span<cons
 }
 
 ChainModel model_of(const PartTask& task) {
-  return chain_model(task.problem, chain_part(task.problem, task.partition.parts[task.part.index]));
+  return chain_model(task.problem, chain_part(task.problem, task.part()));
 }
 
 PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {
-  const Part& part = task.partition.parts[task.part.index];
-  Tape tape = chain_tape(task.problem, task.partition, task.part, chain_part(task.problem, part), sequence);
+  const Part& part = task.part();
+  Tape tape = chain_tape(task.problem, task.partition, task.id, chain_part(task.problem, part), sequence);
   const TapeCost cost = tape_cost(task.problem, part, tape);
   return {std::move(tape), peak_in_flight(cost, task.in_flight), cost.makespan, gap};
 }
 
 /// The least budget: what the solver needs, or the forwards before the first stage that it plans.
 Bytes least_budget(const PartTask& task, const Solver& solver) {
-  if (chain_part(task.problem, task.partition.parts[task.part.index]).forward_only == 0) return solver.least;
+  if (chain_part(task.problem, task.part()).forward_only == 0) return solver.least;
   return std::max(solver.least, planned(task, rotor_least_memory(model_of(task)).sequence, std::nullopt).peak);
 }
 
@@ -60,7 +63,7 @@ Bytes least_budget(const PartTask& task, const Solver& solver) {
 /// running tape then has budget - (in_flight - 1) K, and must keep at most K where it awaits its output gradient,
 /// which a workspace of what is left there enforces.
 TapeOutcome plan_in_flight(const PartTask& task, const Options& options, Bytes budget) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainPart part = chain_part(task.problem, task.part());
   const ChainModel model = chain_model(task.problem, part);
   const std::int64_t others = task.in_flight - 1;
   const std::size_t await = model.stages() - 1;
@@ -106,11 +109,19 @@ std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const Options& opt
   return or_plain_training(task, budgets, std::move(outcomes));
 }
 
-}  // namespace
+constexpr std::array rotor_options{OptionInfo{
+    .name = "slots",
+    .default_value = "exact",
+    .values = "exact or a whole number from 1 to 100000",
+    .help = "exact: sizes are not rounded; chains of more than 250 stages are within a proven gap; a number: sizes are "
+            "also "
+            "rounded up to 1/slots of the budget as published, and the faster plan is taken",
+    .allowed = [](std::string_view text) { return text == "exact" || integer_between<1, 100'000>(text); },
+}};
 
 std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  if (task.in_flight > 1 && chain_part(task.problem, task.partition.parts[task.part.index]).awaits) {
+  if (task.in_flight > 1 && chain_part(task.problem, task.part()).awaits) {
     std::vector<TapeOutcome> outcomes;
     for (const std::optional<Bytes>& limit : budgets) {
       outcomes.push_back(plan_in_flight(task, options, limit.value_or(no_limit)));
@@ -120,7 +131,7 @@ std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& option
   std::vector<TapeOutcome> outcomes = rotor_outcomes(task, options, budgets);
   if (!unrounded(options)) return outcomes;
   // Not of rotor's class: a stage's output may be dropped alone, the rest of what it saved being kept.
-  return faster_outcomes(std::move(outcomes), greedy_recompute_tapes(task, Options({}, {}), budgets, nullptr));
+  return faster_outcomes(std::move(outcomes), greedy_recompute_strategy.tapes(task, Options({}, {}), budgets, nullptr));
 }
 
 std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options) {
@@ -128,7 +139,7 @@ std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options
   std::vector<Bytes> budgets;
   if (unrounded(options)) {
     budgets = RotorExact(model).steps();
-    const std::vector<Bytes> others = greedy_recompute_candidates(task, Options({}, {}));
+    const std::vector<Bytes> others = greedy_recompute_strategy.candidates(task, Options({}, {}));
     budgets.insert(budgets.end(), others.begin(), others.end());
   } else {
     budgets = RotorSlots(model, options.integer("slots")).steps();
@@ -137,5 +148,20 @@ std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options
   std::ranges::sort(budgets);
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo rotor_strategy{
+    .name = "rotor",
+    .family = Family::rematerialization,
+    .summary = "the fastest memory-persistent recomputation of a chain within the budget, by dynamic programming",
+    .source =
+        "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, 'Optimal checkpointing for heterogeneous chains', 2019",
+    .chains_only = true,
+    .options = rotor_options,
+    .tapes = rotor_tapes,
+    .candidates = rotor_candidates,
+    .effort = {.stages = 1000},
+};
 
 }  // namespace plimsoll

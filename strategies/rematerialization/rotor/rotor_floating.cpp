@@ -1,21 +1,24 @@
-#include "strategies/rematerialization/rotor/rotor_floating.h"
+// The strategy `rotor_floating`: weakly persistent checkpointing of a short chain (floating_table.h) as a tape.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "sim/io/input_error.h"
 #include "strategies/common/best_of_sequences.h"
-#include "strategies/common/faster_outcomes.h"
+#include "strategies/common/better_outcome.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/list.h"
 #include "strategies/rematerialization/rotor/floating_table.h"
-#include "strategies/rematerialization/rotor/rotor.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
 
 SequenceFamily floating_family(const PartTask& task, const Options& options) {
-  const ChainPart part = chain_part(task.problem, task.partition.parts[task.part.index]);
+  const ChainPart part = chain_part(task.problem, task.part());
   const ChainModel model = chain_model(task.problem, part);
   if (model.stages() > longest_floating_chain) {
     throw InputError(
@@ -24,7 +27,7 @@ SequenceFamily floating_family(const PartTask& task, const Options& options) {
                     longest_floating_chain, task.problem.graph.name, model.stages()));
   }
   const auto floating = std::make_shared<const FloatingTable>(model, options.integer("slots"));
-  return {.name = rotor_floating_strategy.name,
+  return {.name = "rotor_floating",
           .count = floating->plans() + 1,
           .sequence = [floating, stages = model.stages()](std::size_t k) {
             return k == 0 ? store_all_sequence(stages) : floating->plan(k - 1);
@@ -33,23 +36,45 @@ SequenceFamily floating_family(const PartTask& task, const Options& options) {
 
 // rotor's recursion is a part of this one, but this one rounds.
 Options rotor_unrounded() {
-  return {rotor_options, {}};
+  return {rotor_strategy.options, {}};
 }
 
-}  // namespace
+constexpr std::array rotor_floating_options{OptionInfo{
+    .name = "slots",
+    .default_value = "100",
+    .values = "a whole number from 1 to 2000",
+    .help = "sizes are rounded up to 1/slots of the store_all peak (not where their common divisor is that large)",
+    .allowed = [](std::string_view text) { return integer_between<1, 2'000>(text); },
+}};
 
 std::vector<TapeOutcome> rotor_floating_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return faster_outcomes(best_of_sequences(task, floating_family(task, options), budgets),
-                         rotor_tapes(task, rotor_unrounded(), budgets, nullptr));
+                         rotor_strategy.tapes(task, rotor_unrounded(), budgets, nullptr));
 }
 
 std::vector<Bytes> rotor_floating_candidates(const PartTask& task, const Options& options) {
   std::vector<Bytes> budgets = budgets_of_sequences(task, floating_family(task, options));
-  const std::vector<Bytes> more = rotor_candidates(task, rotor_unrounded());
+  const std::vector<Bytes> more = rotor_strategy.candidates(task, rotor_unrounded());
   budgets.insert(budgets.end(), more.begin(), more.end());
   std::ranges::sort(budgets);
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo rotor_floating_strategy{
+    .name = "rotor_floating",
+    .family = Family::rematerialization,
+    .summary = "rotor where checkpoints may move forward (weak persistence), for chains of up to 40 stages",
+    .source =
+        "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, 'Optimal re-materialization strategies for "
+        "heterogeneous chains', ACM Transactions on Mathematical Software 50(2), 2024",
+    .chains_only = true,
+    .options = rotor_floating_options,
+    .tapes = rotor_floating_tapes,
+    .candidates = rotor_floating_candidates,
+    .effort = {.stages = 25},
+};
 
 }  // namespace plimsoll

@@ -1,15 +1,19 @@
-#include "strategies/rematerialization/saving/knapsack.h"
+// The strategy `knapsack`: which ops' results are worth their bytes, as PyTorch's activation memory budget asks it; the
+// others may be recomputed, and a minimum cut (saved_values.h) says what is saved then.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/rematerialization/saving/knapsack_solver.h"
 #include "strategies/rematerialization/saving/min_cut.h"
+#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {
@@ -72,7 +76,22 @@ Plans knapsack_plans(const PartTask& task, const Options& options) {
   return made;
 }
 
-}  // namespace
+constexpr std::array knapsack_options{
+    OptionInfo{
+        .name = "solver",
+        .default_value = "dp",
+        .values = "greedy, dp or ilp",
+        .help = "greedy: by time per byte; dp: optimal for bytes rounded to 1/10000 of all; ilp: the 0/1 program, by "
+                "branch and bound",
+        .allowed = [](std::string_view text) { return text == "greedy" || text == "dp" || text == "ilp"; },
+    },
+    OptionInfo{
+        .name = "steps",
+        .default_value = "100",
+        .values = "a whole number from 1 to 10000",
+        .help = "how many capacities of the knapsack are tried; the budget gets the fastest whose true peak fits",
+        .allowed = [](std::string_view text) { return integer_between<1, 10'000>(text); },
+    }};
 
 std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
@@ -98,5 +117,20 @@ std::vector<Bytes> knapsack_candidates(const PartTask& task, const Options& opti
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }
+
+}  // namespace
+
+extern constinit const StrategyInfo knapsack_strategy{
+    .name = "knapsack",
+    .family = Family::rematerialization,
+    .summary =
+        "saves the ops' results that save the most recomputation for their bytes, a knapsack, then a minimum cut",
+    .source = "PyTorch, torch/_functorch/partitioners.py: activation_memory_budget and its solvers",
+    .chains_only = false,
+    .options = knapsack_options,
+    .tapes = knapsack_tapes,
+    .candidates = knapsack_candidates,
+    .effort = {.stages = 100, .ops = 1000},
+};
 
 }  // namespace plimsoll

@@ -1,0 +1,58 @@
+// The strategy `keep_first`: the first stages keep what they save, every later one is recomputed from its input, one by
+// one. What is recomputed first is freed last, so that it pays to keep the first stages only where they save little.
+
+#include <algorithm>
+#include <array>
+
+#include "strategies/common/best_of_sequences.h"
+#include "strategies/common/checkpoint_segments.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+namespace {
+
+/// Plan k keeps `least` + k stages. The last stage is the loss, whose backward comes at once: it is never recomputed.
+SequenceFamily keep_first_family(const PartTask& task, const Options& options) {
+  const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
+  const bool any = options.text("stages") == "auto";
+  const std::size_t least = any ? 0 : static_cast<std::size_t>(options.integer("stages"));
+  return {.name = "keep_first", .count = any ? stages : 1, .sequence = [stages, least](std::size_t k) {
+            std::vector<bool> recomputed(stages, true);
+            std::fill_n(recomputed.begin(), std::min(least + k, stages), false);
+            recomputed.back() = false;
+            return segments_sequence(segment_each(recomputed));
+          }};
+}
+
+constexpr std::array keep_first_options{OptionInfo{
+    .name = "stages",
+    .default_value = "auto",
+    .values = "auto or a whole number from 0",
+    .help = "how many stages keep what they save; auto: the number that is the fastest within the budget",
+    .allowed = [](std::string_view text) { return text == "auto" || integer_between<0, 1'000'000>(text); },
+}};
+
+std::vector<TapeOutcome> keep_first_tapes(const PartTask& task, const Options& options,
+                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
+  return best_of_sequences(task, keep_first_family(task, options), budgets);
+}
+
+std::vector<Bytes> keep_first_candidates(const PartTask& task, const Options& options) {
+  return budgets_of_sequences(task, keep_first_family(task, options));
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo keep_first_strategy{
+    .name = "keep_first",
+    .family = Family::rematerialization,
+    .summary = "keeps what the first stages save and recomputes every later one from its input",
+    .source = "own, as an example",
+    .chains_only = true,
+    .options = keep_first_options,
+    .tapes = keep_first_tapes,
+    .candidates = keep_first_candidates,
+};
+
+}  // namespace plimsoll
