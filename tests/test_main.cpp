@@ -1,2 +1,80 @@
-#define CATCH_CONFIG_MAIN
+// The main program of all tests: Catch2's, which also says how to repeat a failure.
+
+#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
+#if CATCH_VERSION_MAJOR >= 3
+#include <catch2/catch_session.hpp>
+#include <catch2/reporters/catch_reporter_event_listener.hpp>
+#include <catch2/reporters/catch_reporter_registrars.hpp>
+#endif
+#include <charconv>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "tests/random_case.h"
+
+namespace {
+
+#if CATCH_VERSION_MAJOR < 3
+using Listener = Catch::TestEventListenerBase;
+using Answer = bool;  ///< whether the assertion may be forgotten: no
+#else
+using Listener = Catch::EventListenerBase;
+using Answer = void;
+#endif
+
+/// Says, after a test that failed, what to type to see its first failure again.
+class Repeats : public Listener {
+ public:
+  using Listener::Listener;
+
+  void testCaseStarting(const Catch::TestCaseInfo& test) override {
+    Listener::testCaseStarting(test);
+    plimsoll::random_case_state().current.reset();
+    plimsoll::random_case_state().counted = 0;
+    command_.clear();
+    name_ = test.name;
+  }
+
+  Answer assertionEnded(const Catch::AssertionStats& assertion) override {
+    if (!assertion.assertionResult.isOk() && command_.empty())
+      command_ = plimsoll::command_to_repeat(name_, plimsoll::random_case_state().current);
+    return Answer();
+  }
+
+  void testCaseEnded(const Catch::TestCaseStats& test) override {
+    Listener::testCaseEnded(test);
+    if (!command_.empty()) std::cout << "\nto repeat it:\n" << command_ << "\n" << std::flush;
+  }
+
+ private:
+  std::string name_, command_;
+};
+
+CATCH_REGISTER_LISTENER(Repeats)
+
+constexpr int wrong_use = 2;
+
+bool choose_case() {
+  const char* word = std::getenv("PLIMSOLL_CASE");
+  if (word == nullptr) return true;
+  const std::string_view text = word;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), plimsoll::random_case_state().chosen.emplace());
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!choose_case()) {
+    std::cerr << "PLIMSOLL_CASE: expected the number of a case, found '" << std::getenv("PLIMSOLL_CASE") << "'\n";
+    return wrong_use;
+  }
+  const int failed = Catch::Session().run(argc, argv);
+  const plimsoll::RandomCaseState& state = plimsoll::random_case_state();
+  if (!state.chosen || state.has_run) return failed;
+  std::cerr << "PLIMSOLL_CASE: no test that ran has a case " << *state.chosen << "\n";
+  return wrong_use;
+}

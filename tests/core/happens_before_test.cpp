@@ -6,6 +6,7 @@
 
 #include "sim/core/schedule_builder.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -44,7 +45,7 @@ std::vector<std::vector<bool>> reachable(const Schedule& schedule) {
 }
 
 TEST_CASE("what must have finished is what streams and waits lead back to, over any number of steps", "[check]") {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (const RandomCase seed : random_cases(1, 500)) {
     const Schedule schedule = random_order(seed);
     const std::vector<std::vector<bool>> expected = reachable(schedule);
     HappensBefore before(schedule);

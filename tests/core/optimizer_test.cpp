@@ -7,6 +7,7 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/generate/views.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -97,7 +98,7 @@ std::map<std::string, std::string> pairs(const Graph& graph) {
 TEST_CASE("gradients find their parameters without names: by stage and size, and by the order of backward",
           "[optimizer]") {
   std::size_t matched = 0;
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (const RandomCase seed : random_cases(1, 200)) {
     INFO("seed " << seed);
     Graph graph = random_graph(seed, 1 + seed % 14);
     const bool has_stages = seed % 2 == 0;
@@ -115,7 +116,7 @@ TEST_CASE("gradients find their parameters without names: by stage and size, and
     CHECK(pairs(graph) == truth);
     matched += truth.size();
   }
-  CHECK(matched > 500);
+  if (all_cases()) CHECK(matched > 500);
 }
 
 TEST_CASE("what says whose gradient it is comes before order, and what is left in doubt is refused", "[optimizer]") {
@@ -155,7 +156,7 @@ TEST_CASE("what says whose gradient it is comes before order, and what is left i
 }
 
 TEST_CASE("updates are made for a graph that has none, and stay where it has some", "[optimizer]") {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     INFO("seed " << seed);
     const Graph plain = random_graph(seed, 1 + seed % 10);
     const Bytes trained = bytes_of_kind(plain, TensorKind::parameter_gradient);

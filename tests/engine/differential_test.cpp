@@ -14,6 +14,7 @@
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "tests/engine/naive_simulator.h"
 #include "tests/generate/random_schedule.h"
+#include "tests/random_case.h"
 
 using namespace plimsoll;
 using namespace plimsoll::test;
@@ -64,10 +65,11 @@ std::optional<std::string> difference(const Timeline& a, const Timeline& b, bool
 }
 
 /// Sizes grow with the seed, so that the first failure is a small one.
-RandomScheduleOptions options(std::uint32_t seed, std::uint32_t of, std::uint32_t most_steps) {
+RandomScheduleOptions options(std::uint64_t seed, std::uint32_t of, std::uint32_t most_steps) {
+  const auto grown = [&](std::uint32_t most) { return static_cast<std::uint32_t>(most * seed / of); };
   return {.seed = seed,
-          .most_devices = 1 + 24 * seed / of,
-          .most_steps = 4 + most_steps * seed / of,
+          .most_devices = 1 + grown(24),
+          .most_steps = 4 + grown(most_steps),
           .on_grid = seed % 2 == 0,
           .all_scales = seed % 4 == 1};
 }
@@ -77,7 +79,7 @@ RandomScheduleOptions options(std::uint32_t seed, std::uint32_t of, std::uint32_
 TEST_CASE("the event engine agrees with a naive simulator", "[engine][differential]") {
   const std::uint32_t cases = 2000 / fewer;
   std::cout << "event against naive: " << cases << " random schedules\n";
-  for (std::uint32_t seed = 0; seed < cases; ++seed) {
+  for (const RandomCase seed : random_cases(0, cases - 1)) {
     const RandomScheduleOptions chosen = options(seed, cases, 100);
     const RandomSchedule random = random_schedule(chosen);
     const Timeline naive = simulate_naively(random.schedule, random.platform);
@@ -92,7 +94,7 @@ TEST_CASE("SimGrid and the event engine agree", "[engine][differential]") {
   const std::uint32_t cases = 4000 / fewer;
   std::cout << "SimGrid against event: " << cases << " random schedules\n";
   SimgridForkserver server;
-  for (std::uint32_t seed = 0; seed < cases; ++seed) {
+  for (const RandomCase seed : random_cases(0, cases - 1)) {
     const RandomScheduleOptions chosen = options(seed, cases, 400);
     const RandomSchedule random = random_schedule(chosen);
     const Timeline simgrid = server.simulate(random.schedule, random.platform);

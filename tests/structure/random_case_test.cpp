@@ -1,0 +1,132 @@
+// How a failure is repeated: planted ones in a child, and then what it says to type.
+
+#include "tests/random_case.h"
+
+#include <sys/wait.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+
+namespace plimsoll {
+namespace {
+
+// --- planted: run by the tests below only
+
+TEST_CASE("a planted failure, of \"one\" device's [second] loop", "[.planted]") {
+  for (const std::string spec : {"a", "b"}) {
+    for (const RandomCase seed : random_cases(10, 29)) {
+      std::cout << "ran " << spec << " " << seed << "\n";
+      if (seed == 15) break;
+      CHECK_FALSE((spec == "b" && (seed == 12 || seed == 14)));
+    }
+  }
+  if (all_cases()) std::cout << "all of them\n";
+}
+
+TEST_CASE("a planted exception", "[.planted]") {
+  for (const RandomCase seed : random_cases(0, 9)) {
+    std::cout << "ran " << seed << "\n";
+    if (seed == 4) throw std::runtime_error("planted");
+  }
+}
+
+TEST_CASE("a planted failure behind the cases", "[.planted]") {
+  std::size_t ran = 0;
+  for (const RandomCase seed : random_cases(0, 9)) ran += seed < 5 ? 1 : 0;
+  CHECK(ran == 6);
+}
+
+TEST_CASE("nothing planted", "[.planted]") {
+  for (const RandomCase seed : random_cases(3, 5)) CHECK(seed > 2);
+}
+
+// --- the mechanism
+
+std::string run(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("(" + command + ") 2>&1").c_str(), "r"), pclose);
+  REQUIRE(pipe);
+  std::string said;
+  std::array<char, 4096> piece{};
+  for (std::size_t n = 0; (n = std::fread(piece.data(), 1, piece.size(), pipe.get())) > 0;) {
+    said.append(piece.data(), n);
+  }
+  return said;
+}
+
+/// The test program itself.
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+/// The line behind the words that announce it.
+std::string line_to_repeat(const std::string& said) {
+  const std::string announced = "to repeat it:\n";
+  const std::size_t at = said.find(announced);
+  REQUIRE(at != std::string::npos);
+  CHECK(said.find(announced, at + 1) == std::string::npos);  // one line a test
+  const std::size_t begin = at + announced.size();
+  return said.substr(begin, said.find('\n', begin) - begin);
+}
+
+std::size_t times(const std::string& what, const std::string& said) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = said.find(what, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+TEST_CASE("the line that a failing random test prints runs the case that failed, and no other", "[repeat]") {
+  const std::string name = "'a planted failure\\, of \\\"one\\\" device'\\''s \\[second] loop'";
+  const std::string program = std::filesystem::proximate(this_program());
+  const std::string first = run(this_program() + " " + name);
+  CHECK(times("ran ", first) == 12);
+  CHECK(times("all of them", first) == 1);
+  const std::string line = line_to_repeat(first);
+  CHECK(line == "PLIMSOLL_CASE=22 " + program + " " + name);  // 20 cases of a, of which 6 ran, then b's third
+  const std::string again = run(line);
+  CHECK(times("ran ", again) == 1);
+  CHECK(times("ran b 12\n", again) == 1);
+  CHECK(times("all of them", again) == 0);
+  CHECK(times("assertions: 1 | 1 failed", again) == 1);
+  CHECK(line_to_repeat(again) == line);
+}
+
+TEST_CASE("a case that ends by an exception is repeated too", "[repeat]") {
+  const std::string first = run(this_program() + " 'a planted exception'");
+  CHECK(times("ran ", first) == 5);
+  const std::string again = run(line_to_repeat(first));
+  CHECK(times("ran ", again) == 1);
+  CHECK(times("ran 4\n", again) == 1);
+  CHECK(times("planted\n", again) >= 1);
+}
+
+TEST_CASE("what fails outside of cases is repeated as a whole", "[repeat]") {
+  const std::string first = run(this_program() + " 'a planted failure behind the cases'");
+  CHECK(line_to_repeat(first) ==
+        std::string(std::filesystem::proximate(this_program())) + " 'a planted failure behind the cases'");
+}
+
+TEST_CASE("a case that no test has, and a word that is no number, are refused", "[repeat]") {
+  const std::string test = this_program() + " 'nothing planted'; echo \"exit code $?\"";
+  CHECK(times("exit code 0", run("PLIMSOLL_CASE=2 " + test)) == 1);
+  const std::string beyond = run("PLIMSOLL_CASE=3 " + test);
+  CHECK(times("PLIMSOLL_CASE: no test that ran has a case 3\nexit code 2", beyond) == 1);
+  for (const std::string word : {"x", "3x", "-1", "''"}) {
+    INFO(word);
+    CHECK(times("PLIMSOLL_CASE: expected the number of a case, found '", run("PLIMSOLL_CASE=" + word + " " + test)) ==
+          1);
+  }
+}
+
+TEST_CASE("a test that passes says nothing of repeating", "[repeat]") {
+  const std::string ended = run(this_program() + " 'nothing planted'");
+  CHECK(times("to repeat it", ended) == 0);
+  CHECK(times("All tests passed (3 assertions", ended) == 1);
+}
+
+}  // namespace
+}  // namespace plimsoll
