@@ -69,7 +69,7 @@ std::string capacity(const std::optional<Bytes>& bytes) {
 }
 
 Endpoints to_host_of(const Platform& shape) {
-  const std::optional<MemoryId> host = host_memory(shape, DeviceId{0});
+  const std::optional<MemoryId> host = memory_at(shape, DeviceId{0}, place::host);
   EXPECTS(host);
   return {shape.devices[0].memory, *host};
 }

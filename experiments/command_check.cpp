@@ -50,7 +50,7 @@ Verdict verdict_on(const Schedule& schedule, const Platform& platform) {
   const std::vector<Bytes> peaks = recount(schedule, timeline, platform);
   return {.makespan = timeline.makespan,
           .peak = device_peak(peaks, platform),
-          .over = overfull(peaks, platform, schedule.budget),
+          .over = overfull(peaks, platform, schedule),
           .measured = static_cast<std::size_t>(std::ranges::count_if(schedule.steps, &Step::measured))};
 }
 

@@ -15,8 +15,8 @@ std::set<MemoryId> memories_of_updates(const Schedule& schedule, const Platform&
   std::set<MemoryId> memories;
   RouteFinder finder(platform);
   for (const Stream& stream : schedule.streams) {
-    if (stream.kind != StreamKind::host) continue;
-    if (const std::optional<MemoryId> host = finder.nearest_host(stream.device)) memories.insert(*host);
+    if (!stream.way.computes_elsewhere()) continue;
+    if (const std::optional<MemoryId> host = finder.memory_at(stream.device, stream.way.from)) memories.insert(*host);
   }
   return memories;
 }

@@ -111,7 +111,7 @@ std::string readable(std::string_view message, const std::vector<std::string>& e
   return lines;
 }
 
-int run(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   CLI::App app{"Plimsoll: how deep may this GPU be loaded? Plans, simulates and compares memory-saving strategies."};
   app.set_version_flag("--version", program_version());
   app.require_subcommand(1);
@@ -184,5 +184,5 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an output that cannot be written,
   std::signal(SIGXFSZ, SIG_IGN);  // and so is a file that would be larger than the shell allows
   const plimsoll::PrintableOutput out(std::cout), messages(std::cerr);
-  return plimsoll::run(argc, argv);
+  return plimsoll::run_command(argc, argv);
 }

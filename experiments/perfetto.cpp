@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "experiments/lane_name.h"
 #include "experiments/memory_by_kind.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
@@ -144,9 +145,9 @@ class Writer {
     std::size_t same_before = 0;
     for (std::uint32_t s = 0; s < id.index; ++s) {
       const Stream& other = schedule_.streams[s];
-      if (other.device == stream.device && other.kind == stream.kind) ++same_before;
+      if (other.device == stream.device && other.way == stream.way) ++same_before;
     }
-    std::string name(written(stream.kind));
+    std::string name = lane_name(stream.way, platform_);
     if (same_before > 0) name += " " + std::to_string(same_before + 1);
     metadata("thread_name", process(stream.device), thread(id), "name", json_quoted(name));
     metadata("thread_sort_index", process(stream.device), thread(id), "sort_index", std::to_string(id.index));

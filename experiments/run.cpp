@@ -60,9 +60,9 @@ void hold_to_promise(const std::string& strategy, const PlannedTape& promise, co
 /// Why a schedule does not fit a host or a disk. Planners answer for devices.
 std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Schedule& schedule,
                                                const std::vector<Bytes>& peaks) {
-  for (const Overfull& memory : overfull(peaks, problem.platform, schedule.budget)) {
+  for (const Overfull& memory : overfull(peaks, problem.platform, schedule)) {
     const Memory& of = problem.platform[memory.memory];
-    if (of.device) {
+    if (memory.computes) {
       throw BrokenPromise(fmt::format("'{}' needs {} B of '{}', above its budget of {} B", schedule.strategy,
                                       memory.peak.count, of.name, memory.limit.count));
     }
@@ -75,7 +75,7 @@ std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Sch
 /// are none.
 Seconds contention_of(const Problem& problem, const Schedule& schedule) {
   const auto moves = [&](const Step& step) {
-    return step.work.is_transfer() || schedule[step.stream].kind == StreamKind::host;
+    return step.work.is_transfer() || schedule[step.stream].way.computes_elsewhere();
   };
   if (std::ranges::none_of(schedule.steps, moves)) return {};
   const Seconds shared = simulate_event(schedule, problem.platform).makespan;
@@ -332,7 +332,7 @@ Answer answer(const Question& question, const Problem& problem, Schedule schedul
   Answer& answer = made.answer;
   answer.budget = budget_of(within, DeviceId{0});
   answer.peak_reserved = reserved_by_device(within, answer, question.allocator);
-  for (const Overfull& memory : overfull(made.peaks, within.platform, answer.schedule->budget)) {
+  for (const Overfull& memory : overfull(made.peaks, within.platform, *answer.schedule)) {
     answer.reason += fmt::format("{}{} B on '{}', over its {} B", answer.reason.empty() ? "it keeps " : ", ",
                                  memory.peak.count, within.platform[memory.memory].name, memory.limit.count);
   }

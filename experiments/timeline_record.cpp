@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "experiments/lane_name.h"
 #include "experiments/memory_by_kind.h"
 #include "sim/core/names.h"
 
@@ -17,27 +18,38 @@ std::string_view what_is_done(const Graph& graph, const Schedule& schedule, cons
   return written(graph[schedule[moved].tensor].kind);
 }
 
-/// What the streams of one kind did, by start; nothing that took no time.
-Json spans_of(const Graph& graph, const Schedule& schedule, const Timeline& timeline, StreamKind kind) {
+/// What the streams of one way did, by start; nothing that took no time.
+Json spans_of(const Graph& graph, const Schedule& schedule, const Timeline& timeline, Way way) {
   Json spans = Json::array();
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
     const Stream& stream = schedule[step.stream];
     const Interval& ran = timeline.steps[s];
-    if (stream.device != first_device || stream.kind != kind || ran.finish <= ran.start) continue;
+    if (stream.device != first_device || stream.way != way || ran.finish <= ran.start) continue;
     spans.push_back({ran.start.value, ran.finish.value, what_is_done(graph, schedule, step)});
   }
   return spans;
+}
+
+/// Those that most schedules have first.
+std::vector<Way> ways_of_first_device(const Schedule& schedule) {
+  std::vector<Way> ways{way::compute, way::device_to_host, way::host_to_device,
+                        way::on_host, way::host_to_disk,   way::disk_to_host};
+  for (const Stream& stream : schedule.streams) {
+    const bool is_known = std::ranges::find(ways, stream.way) != ways.end();
+    if (stream.device == first_device && !is_known) ways.push_back(stream.way);
+  }
+  return ways;
 }
 
 }  // namespace
 
 Json timeline_record(const Problem& problem, const Schedule& schedule, const Timeline& timeline) {
   Json record{{"lanes", Json::array()}, {"memory_kinds", Json::array()}, {"memory", Json::array()}};
-  for (const StreamKind kind : {StreamKind::compute, StreamKind::device_to_host, StreamKind::host_to_device,
-                                StreamKind::host, StreamKind::host_to_disk, StreamKind::disk_to_host}) {
-    Json spans = spans_of(problem.graph, schedule, timeline, kind);
-    if (!spans.empty()) record["lanes"].push_back({{"name", written(kind)}, {"spans", std::move(spans)}});
+  for (const Way way : ways_of_first_device(schedule)) {
+    Json spans = spans_of(problem.graph, schedule, timeline, way);
+    if (!spans.empty())
+      record["lanes"].push_back({{"name", lane_name(way, problem.platform)}, {"spans", std::move(spans)}});
   }
   for (const std::string_view name : memory_kind_names) record["memory_kinds"].push_back(name);
   const MemoryId own = problem.platform[first_device].memory;

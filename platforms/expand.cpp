@@ -35,6 +35,7 @@ class Expansion {
     add_switches();
     check_names();
     for (const LinkKind& kind : draft_.links) add_links(kind);
+    find_stated_places();
     return std::move(platform_);
   }
 
@@ -104,6 +105,37 @@ class Expansion {
         ends.push_back({{add_switch(numbered(kind.name, node, draft_.nodes))}, false});
       }
     }
+  }
+
+  /// What a device kind's `host` and `disk` name, for each of its instances.
+  void find_stated_places() {
+    std::size_t d = 0;
+    for (std::uint32_t node = 0; node < draft_.nodes; ++node) {
+      for (const DeviceKind& kind : draft_.devices) {
+        for (std::uint32_t i = 0; i < kind.count; ++i, ++d) {
+          if (kind.host) platform_.devices[d].host = stated_memory(*kind.host, platform_.devices[d]);
+          if (kind.disk) platform_.devices[d].disk = stated_memory(*kind.disk, platform_.devices[d]);
+        }
+      }
+    }
+  }
+
+  /// A memory of the device's node, or another device's own.
+  std::optional<MemoryId> stated_memory(const YamlCursor& at, const Device& device) {
+    const std::string name = at.string();
+    std::vector<std::string> candidates;
+    for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
+      const Memory& memory = platform_.memories[m];
+      const auto id = id_at<MemoryId>(m);
+      if (id == device.memory) continue;
+      const bool is_of_node = !memory.device && memory.node == device.node;
+      if (memory.name == name || (is_of_node && memory.name == numbered(name, device.node, draft_.nodes))) return id;
+      candidates.push_back(memory.name);
+    }
+    at.complain(name == device.name
+                    ? fmt::format("'{}' is the device's own memory", name)
+                    : fmt::format("no other memory is called '{}'{}", name, suggestion(name, candidates)));
+    return std::nullopt;
   }
 
   std::uint32_t add_switch(std::string name) {

@@ -17,6 +17,7 @@ struct DeviceKind {
   Device device;
   std::optional<Bytes> memory;
   std::uint32_t count = 1;
+  std::optional<YamlCursor> host, disk;  ///< names of memories, or of devices that have one
 };
 
 struct SwitchKind {

@@ -56,6 +56,8 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
     {"streams", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.compute_streams = c.count(); }},
+    {"host", optional, [](DeviceKind& k, const YamlCursor& c) { k.host = c; }},
+    {"disk", optional, [](DeviceKind& k, const YamlCursor& c) { k.disk = c; }},
     {"times", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.takes_trace_times = second_of(c, "scaled", "trace"); }},
 };
@@ -72,6 +74,7 @@ const Field<Memory, const YamlCursor&> memory_fields[] = {
     {"size", required, [](Memory& m, const YamlCursor& c) { m.capacity = c.capacity(); }},
     {"bandwidth", optional, [](Memory& m, const YamlCursor& c) { m.bandwidth = c.bandwidth(); }},
     {"adam", optional, [](Memory& m, const YamlCursor& c) { m.adam = c.bandwidth(); }},
+    {"peak", optional, [](Memory& m, const YamlCursor& c) { m.peak = read_peak(c); }},
     {"bounds", optional, read_bounds},
 };
 

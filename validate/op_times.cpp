@@ -28,7 +28,7 @@ void OpTimes::add(const Graph& graph, const Schedule& schedule, const Timeline& 
   std::map<StreamId, Seconds> last;
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
-    if (step.op == no_op || schedule[step.stream].kind != StreamKind::compute) continue;
+    if (step.op == no_op || schedule[step.stream].way != way::compute) continue;
     Seconds& before = last[step.stream];
     const Saving saving = saving_of(graph, schedule, step);
     seconds_[{step.op, saving}].push_back((timeline.steps[s].finish - before).value);
@@ -64,7 +64,7 @@ std::size_t OpTimes::samples() const {
 
 Schedule retimed(Schedule schedule, const Graph& graph, const OpTimes& times) {
   for (Step& step : schedule.steps) {
-    if (step.op == no_op || schedule[step.stream].kind != StreamKind::compute) continue;
+    if (step.op == no_op || schedule[step.stream].way != way::compute) continue;
     if (const std::optional<Seconds> measured = times.of(step.op, saving_of(graph, schedule, step))) {
       step.work.seconds = *measured;
       step.measured = true;
@@ -95,9 +95,9 @@ Schedule calibration_schedule(const Problem& problem) {
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   Tape tape;
   for (const OpId op : partition.parts[0].ops) {
-    if (problem.graph[op].phase == Phase::forward) tape.actions.push_back(compute(op, Saving::nothing));
+    if (problem.graph[op].phase == Phase::forward) tape.actions.push_back(run(op, Saving::nothing));
   }
-  for (const OpId op : partition.parts[0].ops) tape.actions.push_back(compute(op));
+  for (const OpId op : partition.parts[0].ops) tape.actions.push_back(run(op));
   tape = with_drops(problem.graph, std::move(tape));
   std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
   EXPECTS(std::holds_alternative<Schedule>(made));

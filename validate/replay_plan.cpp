@@ -103,7 +103,7 @@ class Planner {
     for (const BufferId b : schedule_.buffers_in(step.writes)) changed.insert(graph_[schedule_[b].tensor].storage);
 
     const StepProgram program = program_of(step, filled);
-    if (program.workspace > step.workspace && schedule_[step.stream].kind != StreamKind::host) {
+    if (program.workspace > step.workspace && !schedule_[step.stream].way.computes_elsewhere()) {
       throw Unsupported{text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B and needs " +
                         std::to_string(program.workspace.count) + " B"};
     }

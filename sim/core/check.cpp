@@ -12,7 +12,6 @@ Judge::Judge(const Schedule& schedule, const Graph& graph, const Platform& platf
       held_(schedule.buffers.size()),
       makers_(graph.tensors.size()),
       callers_(platform.devices.size()),
-      hosts_(platform.devices.size()),
       route_finder_(platform) {
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     for (const TensorId t : graph.ops[o].outputs) {
@@ -55,8 +54,8 @@ void Judge::prepare() {
     held_[b].sums = RangedSums(buffer.range_offset, buffer.range_length);
   }
   for (const Stream& stream : schedule_.streams) {
-    std::optional<MemoryId>& host = hosts_[stream.device.index];
-    if (!host) host = route_finder_.nearest_host(stream.device);
+    const auto at = [&](MemoryId place) { return route_finder_.memory_at(stream.device, place); };
+    ends_.push_back({at(stream.way.from), at(stream.way.to), at(place::host)});
   }
   prepare_exchanges();
 }

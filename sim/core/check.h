@@ -51,10 +51,12 @@ std::vector<Bytes> recount(const Schedule&, const Timeline&, const Platform&);
 struct Overfull {
   MemoryId memory;
   Bytes peak, limit;
+  bool computes = false;  ///< a device's that computes
 };
 
-/// By memory. A device may hold the budget, or without one its capacity; a host or a disk its capacity.
-std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform&, std::optional<Bytes> budget);
+/// By memory. A device that computes may hold the schedule's budget, or without one its capacity; any other memory its
+/// capacity.
+std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform&, const Schedule&);
 
 /// The name of a rule, as printed.
 std::string name_of(Rule);

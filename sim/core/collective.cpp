@@ -15,7 +15,7 @@ NewStep flow(ScheduleBuilder& builder, const Platform& platform, const Rank& fro
              std::int64_t bytes) {
   NewStep step;
   step.kind = StepKind::collective;
-  step.stream = builder.stream(from.device, StreamKind::peer, to.device.index);
+  step.stream = builder.stream(from.device, {place::device, platform[to.device].memory});
   step.collective = id;
   step.work = {.seconds = {},
                .bytes = Bytes{bytes},

@@ -20,7 +20,8 @@ Schedule without_contention(Schedule schedule, const Platform& platform) {
     step.work = {.seconds = route.latency + step.work.seconds + step.work.bytes / route.bandwidth, .bytes = {}};
   }
   for (Stream& stream : schedule.streams) {
-    if (stream.kind == StreamKind::host) stream.kind = StreamKind::peer;  // where its steps take their seconds alone
+    // Steps without a route on a stream of copies take their seconds alone.
+    if (stream.way.computes_elsewhere()) stream.way.to = place::device;
   }
   return schedule;
 }

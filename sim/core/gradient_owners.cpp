@@ -43,7 +43,7 @@ void GradientOwners::sum_at_owner(TensorId gradient, const Part& part) {
     arrived.arrived = true;
     const std::vector<StepId> contributors = copies_[from].users;
     const StepId sent =
-        copies_.copy(gradient, from, arrived, part.device, StreamKind::peer, StepKind::send, owner.device.index);
+        copies_.copy(gradient, from, arrived, {part.device, {place::device, MemoryId{sum.memory}}}, StepKind::send);
     for (const StepId contributor : contributors) copies_.wait(sent, contributor);
     add_up(arrived, sum, owner);
     copies_.drop(arrived, owner.device);
@@ -63,7 +63,7 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
   Copy &source = copies_[from], &target = copies_[sum];
   NewStep step;
   step.kind = StepKind::backward;
-  step.stream = copies_.stream(owner.device, StreamKind::compute);
+  step.stream = copies_.stream(owner.device, way::compute);
   step.replica = owner.replica;
   const OpCost cost{.measured = {}, .flops = Flops{0}, .bytes_moved = 3 * copies_.bytes_of(target)};
   step.work.seconds = duration(cost, graph_.source, problem_.platform[owner.device]).value_or(Seconds{0});
@@ -89,7 +89,7 @@ void GradientOwners::hand_out(const Op& update, const Part& owner) {
       for (CopyKey source = from; source.chunk < copies_.chunks_of(t); to.chunk = ++source.chunk) {
         const StepId updated = copies_[source].users.back();
         const StepId sent =
-            copies_.copy(t, source, to, owner.device, StreamKind::peer, StepKind::send, part.device.index);
+            copies_.copy(t, source, to, {owner.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
         copies_.wait(sent, updated);
       }
     }

@@ -91,9 +91,13 @@ class Judge {
   void judge_free(StepId s, BufferId b);
   /// Marks a buffer as filled by a step.
   Held& fill(StepId s, BufferId b, std::vector<TensorId> tensors);
-  /// Where its stream computes; nothing for a host stream of a device that no host is connected to.
+  /// Where its stream computes, of a copy its device's; nothing for a place that the platform does not have.
   std::optional<MemoryId> own_memory(const Step& step) const;
-  std::optional<MemoryId> host_of(DeviceId device) const { return hosts_[device.index]; }
+  /// Where the stream's way begins and ends, and its device's host; nothing for a place that the platform has not.
+  struct Ends {
+    std::optional<MemoryId> from, to, host;
+  };
+  const Ends& ends_of(const Step& step) const { return ends_[step.stream.index]; }
   bool belongs(const Buffer& buffer, const Step& step) const;
   Place place_of(BufferId b) const;
   /// Whether a buffer of the tensor's storage is live where and for what the step computes.
@@ -135,7 +139,8 @@ class Judge {
   // --- costs: what the file states against the model
   void judge_cost(StepId s);
   void judge_cost_of_op(StepId s);
-  void judge_cost_of_update_on_host(StepId s);
+  void judge_cost_on_host(StepId s);
+  bool is_between_devices(const Step& step) const;
   void judge_cost_of_conversion(StepId s);
   /// Whether one of these buffers is of the tensor's storage.
   bool fills(const Slice& slice, TensorId t) const;
@@ -167,7 +172,7 @@ class Judge {
   std::set<std::pair<TensorId, std::uint32_t>> used_;          // by an update (.., replica)
   std::vector<Callers> callers_;                               // by device
   std::vector<Exchange> exchanges_;                            // by collective
-  std::vector<std::optional<MemoryId>> hosts_;                 // by device; only those with streams
+  std::vector<Ends> ends_;                                     // by stream
   std::vector<BufferId> given_;                                // what the compute step reads, writes and allocates
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // of an input, in those: offsets and lengths
   std::map<Endpoints, std::optional<Route>> routes_;

@@ -66,11 +66,11 @@ std::optional<Exchange::Flow> Judge::flow_of(StepId s, const Exchange& exchange)
     return std::nullopt;
   }
   const Endpoints& ends = schedule_.routes[step.work.route.index];
-  const MemoryId own = platform_[schedule_[step.stream].device].memory;
   if (schedule_[from].memory != ends.from) report(Rule::wrong_place, s, from, "sends from elsewhere than");
   if (schedule_[to].memory != ends.to) report(Rule::wrong_place, s, to, "sends to elsewhere than");
-  const bool is_peer = schedule_[step.stream].kind == StreamKind::peer && (ends.from == own || ends.to == own);
-  if (!is_peer) report(Rule::wrong_place, s, text(s) + " is not on a peer stream of a device that it sends from or to");
+  if (!is_between_devices(step) || ends_of(step).from != ends.from || ends_of(step).to != ends.to) {
+    report(Rule::wrong_place, s, text(s) + " is not on a stream from its sender to its receiver, of one of them");
+  }
   if (step.kind != StepKind::collective) report(Rule::malformed, s, text(s) + " is not called a collective's");
   const std::optional<Route>& way = route(step.work.route);
   if (!way) {

@@ -56,9 +56,15 @@ std::optional<double> seconds_of_op(const Op& op, const Source& source, const De
   return keeps || !op.nograd_duration ? plain : in_proportion(plain, op.nograd_duration, op.duration);
 }
 
-/// What the update moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven times
-/// its fp32 parameters, and no faster than the host's memory.
-std::optional<double> seconds_on_host(const Graph& graph, const Op& op, const Memory& host) {
+/// An update: what it moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven
+/// times its fp32 parameters, and no faster than the host's memory. Other ops: the longer of computing and moving.
+std::optional<double> seconds_by_host(const Graph& graph, const Op& op, const Memory& host) {
+  if (op.phase != Phase::update) {
+    Device processor;
+    processor.peak = host.peak;
+    processor.memory_bandwidth = host.bandwidth;
+    return seconds_of({{}, op.flops, op.bytes_moved}, graph.source, processor);
+  }
   if (!host.adam) return std::nullopt;
   std::int64_t moved = 0;
   for (const TensorId t : op.inputs) moved += graph[t].bytes.count;
@@ -98,7 +104,7 @@ void Judge::judge_cost_of_conversion(StepId s) {
     return report(Rule::wrong_cost, s,
                   text(s) + " converts a value in a time that no model knows: it must be 'measured'");
   }
-  if (stream.kind != StreamKind::compute) return report(Rule::wrong_place, s, text(s) + " adds on a copy stream");
+  if (stream.way != way::compute) return report(Rule::wrong_place, s, text(s) + " adds elsewhere than on its device");
   const Bytes bytes = schedule_[schedule_.buffers_in(step.writes)[0]].bytes;
   const auto seconds = seconds_of({{}, Flops{0}, 3 * bytes}, graph_.source, platform_[stream.device]).value_or(0);
   if (same(step.work.seconds, seconds)) return;
@@ -107,17 +113,25 @@ void Judge::judge_cost_of_conversion(StepId s) {
              written_seconds(seconds));
 }
 
-void Judge::judge_cost_of_update_on_host(StepId s) {
+void Judge::judge_cost_on_host(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
-  if (op.phase != Phase::update) return report(Rule::wrong_place, s, text(s) + " is no update, but runs on a host");
-  const std::optional<MemoryId> host = host_of(schedule_[step.stream].device);
-  std::optional<double> seconds;
-  if (host) seconds = seconds_on_host(graph_, op, platform_[*host]);
-  if (step.measured || same(step.work.seconds, seconds)) return;
-  report(Rule::wrong_cost, s,
-         text(s) + " states " + written_seconds(step.work.seconds.value) + ", but its time on the host is " +
-             written_seconds(seconds));
+  const std::optional<MemoryId> host = ends_of(step).from;
+  if (!host || platform_[*host].device) {
+    return report(Rule::wrong_place, s, text(s) + " computes where neither its device nor a host does");
+  }
+  if (step.measured) return;
+  const std::optional<double> seconds = seconds_by_host(graph_, op, platform_[*host]);
+  if (!same(step.work.seconds, seconds)) {
+    report(Rule::wrong_cost, s,
+           text(s) + " states " + written_seconds(step.work.seconds.value) + ", but its time on the host is " +
+               written_seconds(seconds));
+  }
+  const bool is_update = op.phase == Phase::update;
+  const auto is_its = [&](bool keeps) { return step.workspace == workspace_of(step, keeps, false); };
+  if (is_update ? step.workspace != Bytes{0} : !is_its(true) && !is_its(false)) {
+    report(Rule::wrong_cost, s, text(s) + " has another workspace than its op on a host");
+  }
 }
 
 /// What the op needs beside inputs and outputs: of its implementation; in a backward by whether its gradients are there
@@ -154,8 +168,8 @@ void Judge::judge_cost_of_op(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
   const Stream& stream = schedule_[step.stream];
-  if (stream.kind == StreamKind::host) return judge_cost_of_update_on_host(s);
-  if (stream.kind != StreamKind::compute) return report(Rule::wrong_place, s, text(s) + " computes on a copy stream");
+  if (!stream.way.computes()) return report(Rule::wrong_place, s, text(s) + " computes on a stream of copies");
+  if (stream.way != way::compute) return judge_cost_on_host(s);
   if (step.measured) return;
   bool may_keep = true, may_drop = true;
   for (const TensorId t : op.saved) {
@@ -205,41 +219,27 @@ void Judge::judge_cost_of_copy(StepId s) {
   if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
 }
 
-/// A copy runs on a stream of its kind, of a device at one of its ends or nearest to the host at one of them.
+/// From the memory of one device to another's, of a stream of one of them.
+bool Judge::is_between_devices(const Step& step) const {
+  const auto& [from, to, host] = ends_of(step);
+  const MemoryId own = platform_[schedule_[step.stream].device].memory;
+  return from && to && from != to && platform_[*from].device && platform_[*to].device && (from == own || to == own);
+}
+
+/// A copy runs on a stream of its way, which begins or ends at its device or at the device's host. What moves towards
+/// the device is called a prefetch, what moves away an offload; between devices it may be sent, too.
 void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
   const Step& step = schedule_[s];
-  const Stream& stream = schedule_[step.stream];
-  const MemoryId own = platform_[stream.device].memory;
-  const MemoryId source = schedule_[from].memory, target = schedule_[to].memory;
-  const bool from_device = platform_[source].device.has_value(), to_device = platform_[target].device.has_value();
-  bool fits = false;
-  StepKind label = StepKind::send;
-  switch (stream.kind) {
-    case StreamKind::compute:
-    case StreamKind::host:
-      break;
-    case StreamKind::device_to_host:
-      fits = source == own && !to_device;
-      label = StepKind::offload;
-      break;
-    case StreamKind::host_to_device:
-      fits = target == own && !from_device;
-      label = StepKind::prefetch;
-      break;
-    case StreamKind::peer:
-      fits = from_device && to_device && (source == own || target == own);
-      break;
-    case StreamKind::disk_to_host:
-      fits = target == host_of(stream.device) && !from_device;
-      label = StepKind::prefetch;
-      break;
-    case StreamKind::host_to_disk:
-      fits = source == host_of(stream.device) && !to_device;
-      label = StepKind::offload;
-      break;
-  }
-  if (!fits) report(Rule::wrong_place, s, text(s) + " copies what its stream's kind and device do not copy");
-  if (fits && step.kind != label) report(Rule::malformed, s, text(s) + " is not called what its stream's copies are");
+  const auto& [begin, end, host] = ends_of(step);
+  const MemoryId own = platform_[schedule_[step.stream].device].memory;
+  const auto is_at_an_end = [&](std::optional<MemoryId> m) { return m && (begin == m || end == m); };
+  const bool fits = begin && end && begin != end && schedule_[from].memory == begin && schedule_[to].memory == end &&
+                    (is_at_an_end(own) || is_at_an_end(host));
+  if (!fits) report(Rule::wrong_place, s, text(s) + " copies elsewhere than its stream, or not for its device");
+  const bool is_inward = end == own || (end == host && begin != own);
+  const bool is_named = step.kind == (is_inward ? StepKind::prefetch : StepKind::offload) ||
+                        (step.kind == StepKind::send && is_between_devices(step));
+  if (fits && !is_named) report(Rule::malformed, s, text(s) + " is not called what its stream's copies are");
   if (!route(step.work.route)) report(Rule::wrong_place, s, text(s) + " copies over a route that does not exist");
 }
 

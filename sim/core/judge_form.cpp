@@ -57,7 +57,7 @@ void Judge::judge_streams() {
       continue;
     }
     const Device& device = platform_[stream.device];
-    if (stream.kind != StreamKind::compute || !is_used[s]) continue;
+    if (stream.way != way::compute || !is_used[s]) continue;
     if (++computing[stream.device.index] == device.compute_streams + 1) {
       report(Rule::malformed, std::nullopt, std::nullopt,
              "'" + device.name + "' computes on more streams than it has (" + std::to_string(device.compute_streams) +
@@ -124,10 +124,6 @@ void Judge::judge_names(StepId s) {
   }
   if (has_op && step.work.is_transfer()) bad("an op and a route, but it can do one thing only");
   if (has_op && step.collective != no_collective) bad("an op and a collective, but it can do one thing only");
-  if (step.workspace != Bytes{0} && step.stream.index < schedule_.streams.size() &&
-      schedule_[step.stream].kind == StreamKind::host) {
-    bad("a workspace on a host stream, which has none");
-  }
   const bool once = op_exists && graph_[step.op].phase == Phase::update;  // an iteration
   if (step.micro_batch >= (once ? 1 : schedule_.micro_batches) || step.replica >= schedule_.replicas) {
     bad("a micro-batch or replica that does not exist");

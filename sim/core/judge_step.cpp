@@ -86,7 +86,7 @@ Judge::Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
 
 std::optional<MemoryId> Judge::own_memory(const Step& step) const {
   const Stream& stream = schedule_[step.stream];
-  return stream.kind == StreamKind::host ? host_of(stream.device) : platform_[stream.device].memory;
+  return stream.way.computes() ? ends_of(step).from : platform_[stream.device].memory;
 }
 
 bool Judge::belongs(const Buffer& buffer, const Step& step) const {

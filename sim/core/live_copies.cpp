@@ -9,9 +9,10 @@ namespace plimsoll {
 
 LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes) : problem_(problem), graph_(problem.graph) {
   chunks_.resize(graph_.storages, 1);
-  homes_.resize(graph_.storages);
+  homes_.resize(graph_.storages, {place::device});
+  at_.resize(problem.platform.devices.size());
   for (const Tape& tape : tapes) {
-    for (const Home& home : tape.homes) homes_[graph_[home.tensor].storage.index] = home;
+    for (const Home& home : tape.homes) homes_[graph_[home.tensor].storage.index] = home.memories;
     for (const Action& action : tape.actions) {
       if (action.chunk.count > 1) chunks_[graph_[action.tensor].storage.index] = action.chunk.count;
     }
@@ -27,24 +28,16 @@ CopyKey LiveCopies::key(TensorId t, std::uint32_t micro_batch, std::uint32_t rep
   return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, replica, memory.index};
 }
 
-CopyKey LiveCopies::on_host(CopyKey k, DeviceId device) const {
-  const std::optional<MemoryId> host = host_memory(problem_.platform, device);
-  if (!host) {
-    throw CannotLower{"platform '" + problem_.platform.name + "' has no host memory that '" +
-                      problem_.platform[device].name + "' can reach"};
-  }
-  k.memory = host->index;
-  return k;
-}
-
-CopyKey LiveCopies::on_disk(CopyKey k, DeviceId device) const {
-  const std::optional<MemoryId> disk = disk_memory(problem_.platform, device);
-  if (!disk) {
-    throw CannotLower{"platform '" + problem_.platform.name + "' has no disk behind the host of '" +
-                      problem_.platform[device].name + "'"};
-  }
-  k.memory = disk->index;
-  return k;
+MemoryId LiveCopies::memory_at(DeviceId device, MemoryId place) {
+  const std::size_t relative = place::device.index - place.index;
+  if (relative >= relative_places) return place;
+  std::optional<MemoryId>& known = at_[device.index][relative];
+  if (!known) known = plimsoll::memory_at(problem_.platform, device, place);
+  if (known) return *known;
+  const std::string &platform = problem_.platform.name, &name = problem_.platform[device].name;
+  throw CannotLower{place == place::host
+                        ? "platform '" + platform + "' has no host memory that '" + name + "' can reach"
+                        : "platform '" + platform + "' has no disk behind the host of '" + name + "'"};
 }
 
 Copy* LiveCopies::find(const CopyKey& k) {
@@ -72,11 +65,9 @@ BufferId LiveCopies::new_buffer(TensorId t, const CopyKey& k) {
 }
 
 void LiveCopies::make_resident(TensorId t, const Part& part) {
-  const CopyKey k = key(t, 0, part.replica, memory_of(part.device));
-  const Home& home = homes_[graph_[t].storage.index];
-  if (home.on_device) make_resident(t, k);
-  if (home.on_host) make_resident(t, on_host(k, part.device));
-  if (home.on_disk) make_resident(t, on_disk(k, part.device));
+  for (const MemoryId home : homes_[graph_[t].storage.index]) {
+    make_resident(t, key(t, 0, part.replica, memory_at(part.device, home)));
+  }
 }
 
 void LiveCopies::make_resident(TensorId t, const CopyKey& k) {
@@ -104,19 +95,18 @@ Copy& LiveCopies::read(TensorId t, const CopyKey& k, bool changes, NewStep& step
 
 // --- steps
 
-StepId LiveCopies::add(NewStep step, StreamKind kind) {
-  streams_.push_back({step.stream, kind});
+StepId LiveCopies::add(NewStep step) {
+  issued_.push_back({step.stream, step.kind});
   return builder_.add(std::move(step));
 }
 
 StepId LiveCopies::add_compute(NewStep step, DeviceId device) {
-  const StepId issued = add(std::move(step), StreamKind::compute);
+  const StepId issued = add(std::move(step));
   last_compute_[device.index] = issued;
   return issued;
 }
 
-StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, DeviceId device, StreamKind kind,
-                        StepKind label, std::uint32_t index) {
+StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, const Stream& stream, StepKind label) {
   const MemoryId source_memory{from.memory}, target_memory{to.memory};
   if (!has_route(source_memory, target_memory)) {
     throw CannotLower{"platform '" + problem_.platform.name + "' has no route from '" +
@@ -125,7 +115,7 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, Devi
   Copy& source = (*this)[from];
   NewStep step;
   step.kind = label;
-  step.stream = builder_.stream(device, kind, index);
+  step.stream = builder_.stream(stream.device, stream.way);
   step.micro_batch = to.micro_batch;
   step.replica = to.replica;
   step.reads = {source.buffer};
@@ -135,19 +125,20 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, Devi
   (there == nullptr ? step.allocates : step.writes) = {target};
   if (there != nullptr) step.waits = there->users;
   if (source.maker) step.waits.push_back(*source.maker);
-  const std::optional<StepId> last = last_compute(device);
-  if (kind != StreamKind::peer && last) step.waits.push_back(*last);
-  if (kind == StreamKind::host_to_device || kind == StreamKind::disk_to_host) {
-    const std::vector<StepId>& waits = waits_[device.index];
+  const std::optional<StepId> last = last_compute(stream.device);
+  if (label != StepKind::send && last) step.waits.push_back(*last);
+  if (label == StepKind::prefetch) {
+    const std::vector<StepId>& waits = waits_[stream.device.index];
     step.waits.insert(step.waits.end(), waits.begin(), waits.end());
   }
-  const StepId issued = add(step, kind);
+  const StepId issued = add(step);
   source.users.push_back(issued);
   if (there == nullptr) {
     live_[to] = {.buffer = target, .maker = issued, .users = {issued}};
   } else {
     there->overwritten(issued);
   }
+  released_.erase(to);
   return issued;
 }
 
@@ -157,25 +148,12 @@ bool LiveCopies::has_route(MemoryId from, MemoryId to) {
   return place->second;
 }
 
-void LiveCopies::offload(TensorId t, const CopyKey& k, DeviceId device) {
-  copy(t, k, on_host(k, device), device, StreamKind::device_to_host, StepKind::offload);
-}
-
-void LiveCopies::prefetch(TensorId t, const CopyKey& k, DeviceId device) {
-  const CopyKey host = on_host(k, device);
-  copy(t, host, k, device, StreamKind::host_to_device, StepKind::prefetch);
-  released_.erase(k);
-  if (!homes_[k.storage].on_host) drop(host, device);
-}
-
-void LiveCopies::wait_for_copy(const CopyKey& k, DeviceId device) {
-  const Copy* found = find(on_host(k, device));
-  if (found == nullptr) found = find(k);
-  const Copy& copy = found == nullptr ? (*this)[on_disk(k, device)] : *found;
+void LiveCopies::wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId device) {
+  const Copy& copy = (*this)[at];
   EXPECTS(copy.maker);
   std::vector<StepId>& waits = waits_[device.index];
   waits.push_back(*copy.maker);
-  const auto released = released_.find(k);
+  const auto released = released_.find(on_device);
   if (released != released_.end()) waits.push_back(released->second);
 }
 
@@ -184,18 +162,19 @@ void LiveCopies::drop(const CopyKey& k, DeviceId device) {
   if (--copy.holders > 0) return;
   EXPECTS(!copy.users.empty());
   StepId last = *std::ranges::max_element(copy.users);
-  const auto offloads = [&](StepId user) { return streams_[user.index].kind == StreamKind::device_to_host; };
-  if (streams_[last.index].kind == StreamKind::compute && std::ranges::any_of(copy.users, offloads)) {
+  const auto leaves = [&](StepId user) { return issued_[user.index].kind == StepKind::offload; };
+  const auto offload = std::ranges::find_if(copy.users, leaves);
+  if (offload != copy.users.end() && builder_[issued_[last.index].stream].way == way::compute) {
     NewStep release;
     release.kind = StepKind::offload;
-    release.stream = builder_.stream(device, StreamKind::device_to_host, 1);
+    release.stream = builder_.stream(device, builder_[issued_[offload->index].stream].way, 1);
     release.micro_batch = k.micro_batch;
     release.replica = k.replica;
-    last = add(release, StreamKind::device_to_host);
+    last = add(release);
     released_[k] = last;
   }
   for (const StepId user : copy.users) {
-    if (streams_[user.index].id != streams_[last.index].id) builder_.wait(last, user);
+    if (issued_[user.index].stream != issued_[last.index].stream) builder_.wait(last, user);
   }
   builder_.free_after(last, copy.buffer);
   live_.erase(k);

@@ -2,6 +2,7 @@
 // What lowering has issued so far: steps, the buffers that are live in each memory, who made them and who has used them
 // since. Copies between memories wait for makers, frees for all users.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -58,9 +59,9 @@ class LiveCopies {
   LiveCopies(const Problem&, std::span<const Tape>);
 
   MemoryId memory_of(DeviceId device) const { return problem_.platform[device].memory; }
+  /// The memory at a place, seen from the device; there must be one.
+  MemoryId memory_at(DeviceId, MemoryId place);
   CopyKey key(TensorId, std::uint32_t micro_batch, std::uint32_t replica, MemoryId) const;
-  CopyKey on_host(CopyKey, DeviceId) const;
-  CopyKey on_disk(CopyKey, DeviceId) const;
   std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
 
   bool contains(const CopyKey& k) const { return live_.contains(k); }
@@ -76,18 +77,18 @@ class LiveCopies {
   /// What the step reads or changes; the network's input appears with its first reader.
   Copy& read(TensorId, const CopyKey&, bool changes, NewStep&);
 
-  StepId copy(TensorId, const CopyKey& from, const CopyKey& to, DeviceId, StreamKind, StepKind label,
-              std::uint32_t index = 0);
-  void offload(TensorId, const CopyKey&, DeviceId);
-  void prefetch(TensorId, const CopyKey&, DeviceId);
-  void wait_for_copy(const CopyKey&, DeviceId);
+  /// On the device's stream of that way. `send` waits for the maker alone, other labels also for the device's last
+  /// compute.
+  StepId copy(TensorId, const CopyKey& from, const CopyKey& to, const Stream&, StepKind label);
+  /// For what is at a key, and until what the device held of it is gone.
+  void wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId);
 
   /// The buffer dies with its last user, which waits for the last user on every other stream. Where that would hold
   /// back a kernel until an offload ends, a step that does nothing else frees it.
   void drop(const CopyKey&, DeviceId);
 
-  StreamId stream(DeviceId device, StreamKind kind) { return builder_.stream(device, kind); }
-  StepId add(NewStep, StreamKind);
+  StreamId stream(DeviceId device, Way way) { return builder_.stream(device, way); }
+  StepId add(NewStep);
   StepId add_compute(NewStep, DeviceId);
   void wait(StepId step, StepId earlier) { builder_.wait(step, earlier); }
   Bytes bytes_of(const Copy& copy) const { return builder_[copy.buffer].bytes; }
@@ -99,26 +100,29 @@ class LiveCopies {
   Schedule finish() { return builder_.finish(); }
 
  private:
-  struct StreamOfStep {
-    StreamId id;
-    StreamKind kind;
+  struct Issued {
+    StreamId stream;
+    StepKind kind;
   };
 
   BufferId new_buffer(TensorId, const CopyKey&);
   void make_resident(TensorId, const CopyKey&);
   bool has_route(MemoryId from, MemoryId to);
 
+  static constexpr std::size_t relative_places = 3;
+
   const Problem& problem_;
   const Graph& graph_;
-  std::vector<std::uint32_t> chunks_;  // by storage
-  std::vector<Home> homes_;            // by storage
+  std::vector<std::uint32_t> chunks_;                                     // by storage
+  std::vector<std::vector<MemoryId>> homes_;                              // by storage
+  std::vector<std::array<std::optional<MemoryId>, relative_places>> at_;  // by device: memories at places, once asked
   ScheduleBuilder builder_;
   std::unordered_map<CopyKey, Copy, CopyKeyHash> live_;
   std::unordered_map<CopyKey, StepId, CopyKeyHash> released_;  // by which step, where that is its only work
   std::unordered_map<CopyKey, bool, CopyKeyHash> reachable_;   // (from, to)
   std::vector<std::vector<StepId>> waits_;                     // by device: what its next compute waits for
   std::vector<std::optional<StepId>> last_compute_;            // by device
-  std::vector<StreamOfStep> streams_;                          // by step issued
+  std::vector<Issued> issued_;                                 // steps
 };
 
 }  // namespace plimsoll

@@ -129,73 +129,49 @@ class Lowering {
   void issue(const Action& action, const Turn& turn) {
     if (action.last_only && turn.micro_batch + 1 < problem_.micro_batches) return;
     const Part& here = part(turn.part);
-    const MemoryId memory = copies_.memory_of(here.device);
-    CopyKey k = action.kind == ActionKind::compute ? CopyKey{}
-                                                   : copies_.key(action.tensor, turn.micro_batch, here.replica, memory);
     switch (action.kind) {
-      case ActionKind::compute:
-        return compute(action, here, turn.micro_batch, tapes_[turn.part.index].backprop);
-      case ActionKind::update_on_host:
-        return update_on_host(action.op, here);
+      case ActionKind::run:
+        return run(action, here, graph_[action.op].phase == Phase::update ? 0 : turn.micro_batch,
+                   tapes_[turn.part.index].backprop);
       case ActionKind::send:
-        return send(action, k, here);
+        return send(action, here, turn.micro_batch);
       case ActionKind::receive:
       case ActionKind::await_output_gradient:
         return;
       case ActionKind::drop:
-      case ActionKind::offload:
-      case ActionKind::prefetch:
+      case ActionKind::copy:
+      case ActionKind::move:
       case ActionKind::wait:
-      case ActionKind::drop_on_host:
-      case ActionKind::read_disk:
-      case ActionKind::write_disk:
         break;
     }
+    CopyKey k = copies_.key(action.tensor, turn.micro_batch, here.replica, copies_.memory_of(here.device));
     const bool whole = action.chunk.count == 1;
     const std::uint32_t first = whole ? 0 : action.chunk.index;
     const std::uint32_t end = whole ? copies_.chunks_of(action.tensor) : first + 1;
     for (k.chunk = first; k.chunk < end; ++k.chunk) issue_on_chunk(action, k, here.device);
   }
 
-  void issue_on_chunk(const Action& action, const CopyKey& k, DeviceId device) {
-    switch (action.kind) {
-      case ActionKind::drop:
-        return copies_.drop(k, device);
-      case ActionKind::offload:
-        return copies_.offload(action.tensor, k, device);
-      case ActionKind::prefetch:
-        return copies_.prefetch(action.tensor, k, device);
-      case ActionKind::wait:
-        return copies_.wait_for_copy(k, device);
-      case ActionKind::drop_on_host:
-        return copies_.drop(copies_.on_host(k, device), device);
-      case ActionKind::read_disk:
-        copies_.copy(action.tensor, copies_.on_disk(k, device), copies_.on_host(k, device), device,
-                     StreamKind::disk_to_host, StepKind::prefetch);
-        return;
-      case ActionKind::write_disk:
-        copies_.copy(action.tensor, copies_.on_host(k, device), copies_.on_disk(k, device), device,
-                     StreamKind::host_to_disk, StepKind::offload);
-        return;
-      case ActionKind::update_on_host:
-      case ActionKind::compute:
-      case ActionKind::send:
-      case ActionKind::receive:
-      case ActionKind::await_output_gradient:
-        break;
-    }
-    EXPECTS(false);  // the others are not on a chunk
+  void issue_on_chunk(const Action& action, const CopyKey& on_device, DeviceId device) {
+    CopyKey at = on_device;
+    at.memory = copies_.memory_at(device, action.at).index;
+    if (action.kind == ActionKind::drop) return copies_.drop(at, device);
+    if (action.kind == ActionKind::wait) return copies_.wait_for_copy(at, on_device, device);
+    const Way way{action.at, action.to};
+    CopyKey to = on_device;
+    to.memory = copies_.memory_at(device, action.to).index;
+    copies_.copy(action.tensor, at, to, {device, way}, way.is_inward() ? StepKind::prefetch : StepKind::offload);
+    if (action.kind == ActionKind::move) copies_.drop(at, device);
   }
 
-  void send(const Action& action, const CopyKey& k, const Part& here) {
-    const Part& there = part(action.peer);
-    CopyKey to = k;
-    to.memory = copies_.memory_of(there.device).index;
-    if (to == k) {
-      ++copies_[k].holders;
+  void send(const Action& action, const Part& here, std::uint32_t micro_batch) {
+    const CopyKey from = copies_.key(action.tensor, micro_batch, here.replica, copies_.memory_of(here.device));
+    CopyKey to = from;
+    to.memory = copies_.memory_of(part(action.peer).device).index;
+    if (to == from) {
+      ++copies_[from].holders;
       return;
     }
-    copies_.copy(action.tensor, k, to, here.device, StreamKind::peer, StepKind::send, there.device.index);
+    copies_.copy(action.tensor, from, to, {here.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
   }
 
   // --- compute
@@ -216,30 +192,41 @@ class Lowering {
     return StepKind::backward;
   }
 
-  void compute(const Action& action, const Part& here, std::uint32_t micro_batch, Backprop backprop) {
+  /// On the device in the order of the tape; elsewhere after the device's compute before, in the time that the
+  /// processor there takes.
+  void run(const Action& action, const Part& here, std::uint32_t micro_batch, Backprop backprop) {
     const OpId id = action.op;
     const Saving saving = action.saving;
     const Op& op = graph_[id];
-    const MemoryId memory = copies_.memory_of(here.device);
+    const bool on_device = action.at == place::device;
+    const MemoryId memory = copies_.memory_at(here.device, action.at);
     NewStep step;
     step.kind = kind_of(id, micro_batch, here.replica);
-    step.stream = copies_.stream(here.device, StreamKind::compute);
+    step.stream = copies_.stream(here.device, {action.at, action.at});
     step.op = id;
     step.implementation = action.implementation;
     step.micro_batch = micro_batch;
     step.replica = here.replica;
-    step.work.seconds = duration_on(problem_, id, here.device, saving, action.implementation);
-    step.waits = copies_.take_waits(here.device);
+    step.work.seconds =
+        on_device ? duration_on(problem_, id, here.device, saving, action.implementation) : duration_at(memory, id);
+    if (on_device) {
+      step.waits = copies_.take_waits(here.device);
+    } else if (const std::optional<StepId> last = copies_.last_compute(here.device)) {
+      step.waits.push_back(*last);
+    }
     step.reads.reserve(op.inputs.size());
     step.allocates.reserve(op.outputs.size());
     step.waits.reserve(step.waits.size() + op.inputs.size() + op.outputs.size());
 
-    std::vector<Copy*> used;
+    std::vector<Copy*> used, overwritten;
     used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
       CopyKey k = copies_.key(t, micro_batch, here.replica, memory);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
-      for (; k.chunk < copies_.chunks_of(t); ++k.chunk) used.push_back(&copies_.read(t, k, changes, step));
+      for (; k.chunk < copies_.chunks_of(t); ++k.chunk) {
+        used.push_back(&copies_.read(t, k, changes, step));
+        if (changes && !on_device) overwritten.push_back(used.back());
+      }
     }
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
@@ -261,41 +248,24 @@ class Lowering {
     const bool existed = backprop == Backprop::by_stage
                              ? !new_gradient
                              : micro_batch > 0 || problem_.gradients == Gradients::existing;  // before the call
-    step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
+    if (on_device || op.phase != Phase::update) {  // a processor updates element by element
+      step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
+    }
     for (const Copy* copy : used) {
       if (copy->maker) step.waits.push_back(*copy->maker);
     }
-    const StepId issued = copies_.add_compute(std::move(step), here.device);
+    const StepId issued = on_device ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
     for (Copy* copy : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);
     }
+    for (Copy* copy : overwritten) copy->overwritten(issued);  // what reads it next may be on another stream
   }
 
-  void update_on_host(OpId id, const Part& here) {
-    const Op& op = graph_[id];
-    NewStep step;
-    step.kind = kind_of(id, 0, here.replica);
-    step.stream = copies_.stream(here.device, StreamKind::host);
-    step.op = id;
-    step.replica = here.replica;
-    std::vector<Copy*> read, changed;
-    for (const TensorId t : op.inputs) {
-      const CopyKey k = copies_.on_host(copies_.key(t, 0, here.replica, copies_.memory_of(here.device)), here.device);
-      const std::optional<Seconds> seconds = update_seconds_on_host(problem_, id, MemoryId{k.memory});
-      EXPECTS(seconds);
-      step.work.seconds = *seconds;
-      Copy& copy = copies_[k];
-      const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
-      (changes ? step.writes : step.reads).push_back(copy.buffer);
-      (changes ? changed : read).push_back(&copy);
-      if (copy.maker) step.waits.push_back(*copy.maker);
-      if (changes) step.waits.insert(step.waits.end(), copy.users.begin(), copy.users.end());
-    }
-    if (const std::optional<StepId> last = copies_.last_compute(here.device)) step.waits.push_back(*last);
-    const StepId issued = copies_.add(step, StreamKind::host);
-    for (Copy* copy : read) copy->users.push_back(issued);
-    for (Copy* copy : changed) copy->overwritten(issued);
+  Seconds duration_at(MemoryId host, OpId op) {
+    if (const std::optional<Seconds> seconds = seconds_on_host(problem_, op, host)) return *seconds;
+    throw CannotLower{"platform '" + problem_.platform.name + "' does not state how fast '" +
+                      problem_.platform[host].name + "' computes '" + graph_[op].name + "'"};
   }
 
   // --- after all micro-batches
@@ -310,7 +280,7 @@ class Lowering {
       for (const Part* owner : owners_.of(graph_.ops[o])) {
         const auto p = static_cast<std::size_t>(owner - partition_.parts.data());
         if (!tapes_[p].end.empty()) continue;
-        compute(plimsoll::compute(id_at<OpId>(o)), *owner, 0, tapes_[p].backprop);
+        run(plimsoll::run(id_at<OpId>(o)), *owner, 0, tapes_[p].backprop);
         owners_.hand_out(graph_.ops[o], *owner);
       }
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/core/workspace_memories.h"
+
 namespace plimsoll {
 namespace {
 
@@ -19,10 +21,11 @@ std::vector<Event> events_of(const Schedule& schedule, const Timeline& timeline,
   const auto inside = [&](Slice slice) {
     return std::ranges::any_of(schedule.buffers_in(slice), [&](BufferId b) { return schedule[b].memory == memory; });
   };
+  const std::vector<MemoryId> workspace_of = workspace_memories(schedule, platform);
   std::vector<Event> events;
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
-    const bool works = step.workspace != Bytes{0} && platform[schedule[step.stream].device].memory == memory;
+    const bool works = step.workspace != Bytes{0} && workspace_of[step.stream.index] == memory;
     const Interval& ran = timeline.steps[s];
     if (works || inside(step.allocates)) events.push_back({ran.start, ran.start_round, true, id_at<StepId>(s)});
     if (works || inside(step.frees)) events.push_back({ran.finish, ran.finish_round, false, id_at<StepId>(s)});
@@ -35,6 +38,7 @@ std::vector<Event> events_of(const Schedule& schedule, const Timeline& timeline,
 template <class Visit>
 void walk(const Schedule& schedule, const Platform& platform, MemoryId memory, const std::vector<Event>& events,
           Visit visit) {
+  const std::vector<MemoryId> workspace_of = workspace_memories(schedule, platform);
   Bytes live, workspace;
   for (const BufferId b : schedule.resident) {
     if (schedule[b].memory == memory) live += schedule[b].bytes;
@@ -45,7 +49,7 @@ void walk(const Schedule& schedule, const Platform& platform, MemoryId memory, c
     for (const BufferId b : schedule.buffers_in(event.starts ? step.allocates : step.frees)) {
       if (schedule[b].memory == memory) live += sign * schedule[b].bytes;
     }
-    if (platform[schedule[step.stream].device].memory == memory) workspace += sign * step.workspace;
+    if (workspace_of[step.stream.index] == memory) workspace += sign * step.workspace;
     visit(event, live + workspace, workspace);
   }
 }

@@ -43,7 +43,7 @@ double length_outside(const Spans& a, const Spans& b) {
 std::size_t devices_used(const Schedule& schedule) {
   std::set<DeviceId> used;
   for (const Stream& stream : schedule.streams) {
-    if (stream.kind == StreamKind::compute) used.insert(stream.device);
+    if (stream.way == way::compute) used.insert(stream.device);
   }
   return std::max<std::size_t>(1, used.size());
 }

@@ -43,17 +43,6 @@ struct Names<StepKind> {
 };
 
 template <>
-struct Names<StreamKind> {
-  static constexpr std::array all{std::pair{StreamKind::compute, "compute"},
-                                  std::pair{StreamKind::device_to_host, "device_to_host"},
-                                  std::pair{StreamKind::host_to_device, "host_to_device"},
-                                  std::pair{StreamKind::peer, "peer"},
-                                  std::pair{StreamKind::host, "host"},
-                                  std::pair{StreamKind::disk_to_host, "disk_to_host"},
-                                  std::pair{StreamKind::host_to_disk, "host_to_disk"}};
-};
-
-template <>
 struct Names<CollectiveKind> {
   static constexpr std::array all{
       std::pair{CollectiveKind::all_reduce, "all_reduce"}, std::pair{CollectiveKind::reduce_scatter, "reduce_scatter"},

@@ -69,7 +69,15 @@ std::optional<Route> RouteFinder::between(MemoryId from, MemoryId to) {
   return route;
 }
 
-std::optional<MemoryId> RouteFinder::nearest_host(DeviceId device) {
+std::optional<MemoryId> RouteFinder::memory_at(DeviceId device, MemoryId place) {
+  if (place == place::device) return platform_[device].memory;
+  if (place == place::host) return host_of(device);
+  if (place == place::disk) return disk_of(device);
+  return place.index < platform_.memories.size() ? std::optional(place) : std::nullopt;
+}
+
+std::optional<MemoryId> RouteFinder::host_of(DeviceId device) {
+  if (platform_[device].host) return platform_[device].host;
   const auto is_host = [this](std::uint32_t vertex) {
     const std::optional<MemoryId> memory = platform_.vertices[vertex].memory;
     return memory && !platform_[*memory].device;
@@ -78,12 +86,13 @@ std::optional<MemoryId> RouteFinder::nearest_host(DeviceId device) {
   return found ? platform_.vertices[*found].memory : std::nullopt;
 }
 
-std::optional<MemoryId> RouteFinder::nearest_disk(DeviceId device) {
-  const std::optional<MemoryId> host = nearest_host(device);
+std::optional<MemoryId> RouteFinder::disk_of(DeviceId device) {
+  if (platform_[device].disk) return platform_[device].disk;
+  const std::optional<MemoryId> host = host_of(device);
   if (!host) return std::nullopt;
   std::vector<bool> is_host(platform_.memories.size(), false);
   for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
-    if (const std::optional<MemoryId> other = nearest_host(id_at<DeviceId>(d))) is_host[other->index] = true;
+    if (const std::optional<MemoryId> other = host_of(id_at<DeviceId>(d))) is_host[other->index] = true;
   }
   const auto is_disk = [&](std::uint32_t vertex) {
     const std::optional<MemoryId> memory = platform_.vertices[vertex].memory;
@@ -97,12 +106,8 @@ std::optional<Route> route_between(const Platform& platform, MemoryId from, Memo
   return RouteFinder(platform).between(from, to);
 }
 
-std::optional<MemoryId> host_memory(const Platform& platform, DeviceId device) {
-  return RouteFinder(platform).nearest_host(device);
-}
-
-std::optional<MemoryId> disk_memory(const Platform& platform, DeviceId device) {
-  return RouteFinder(platform).nearest_disk(device);
+std::optional<MemoryId> memory_at(const Platform& platform, DeviceId device, MemoryId place) {
+  return RouteFinder(platform).memory_at(device, place);
 }
 
 }  // namespace plimsoll

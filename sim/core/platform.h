@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/core/ids.h"
+#include "sim/core/places.h"
 #include "sim/core/units.h"
 
 namespace plimsoll {
@@ -19,6 +20,7 @@ struct Device {
   std::string model;  ///< hardware name; a trace measured on it keeps its times
   MemoryId memory;    ///< the device's own memory
   std::uint32_t node = 0;
+  std::optional<MemoryId> host, disk;          ///< as the platform file says; unset: as RouteFinder::memory_at
   std::map<std::string, FlopsPerSecond> peak;  ///< by dtype
   std::optional<BytesPerSecond> memory_bandwidth;
   Seconds launch_overhead;
@@ -32,9 +34,10 @@ struct Memory {
   std::optional<Bytes> capacity;   ///< unset: unlimited
   std::optional<DeviceId> device;  ///< whose memory this is; unset for host and disk
   std::uint32_t node = 0;
-  std::optional<BytesPerSecond> bandwidth;  ///< of reads and writes together
-  std::optional<BytesPerSecond> adam;       ///< bytes of parameters that the whole host's Adam updates per second
-  bool bandwidth_is_bound = false;          ///< it is what the vendor says, not what was measured; `adam` alike
+  std::optional<BytesPerSecond> bandwidth;     ///< of reads and writes together
+  std::optional<BytesPerSecond> adam;          ///< bytes of parameters that the whole host's Adam updates per second
+  std::map<std::string, FlopsPerSecond> peak;  ///< of the host's processor, by dtype
+  bool bandwidth_is_bound = false;             ///< it is what the vendor says, not what was measured; `adam` alike
   bool adam_is_bound = false;
 };
 
@@ -96,12 +99,14 @@ class RouteFinder {
 
   /// As route_between.
   std::optional<Route> between(MemoryId from, MemoryId to);
-  /// As host_memory.
-  std::optional<MemoryId> nearest_host(DeviceId);
-  /// As disk_memory.
-  std::optional<MemoryId> nearest_disk(DeviceId);
+  /// The memory that is at a place, seen from a device. Where the platform does not say which its host is, that is the
+  /// nearest memory, by links, that belongs to no device; its disk, of the memories that are neither a device's nor a
+  /// host's, the one nearest to its host. Ties by index. Nothing where there is none.
+  std::optional<MemoryId> memory_at(DeviceId, MemoryId place);
 
  private:
+  std::optional<MemoryId> host_of(DeviceId);
+  std::optional<MemoryId> disk_of(DeviceId);
   template <class IsGoal>
   std::optional<std::uint32_t> search(std::uint32_t start, IsGoal is_goal);
 
@@ -116,10 +121,7 @@ class RouteFinder {
 /// The route with the fewest links (ties: the links named first), or nothing where there is none.
 std::optional<Route> route_between(const Platform&, MemoryId from, MemoryId to);
 
-/// The host memory nearest to the device, by links; ties by index.
-std::optional<MemoryId> host_memory(const Platform&, DeviceId);
-
-/// The memory nearest to the device's host, by links, that belongs to no device and is nobody's host.
-std::optional<MemoryId> disk_memory(const Platform&, DeviceId);
+/// As RouteFinder::memory_at.
+std::optional<MemoryId> memory_at(const Platform&, DeviceId, MemoryId place);
 
 }  // namespace plimsoll

@@ -124,10 +124,17 @@ Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving sav
   return *known;
 }
 
-std::optional<Seconds> update_seconds_on_host(const Problem& problem, OpId op, MemoryId host) {
-  const std::optional<BytesPerSecond> traffic = update_traffic(problem.platform[host]);
+std::optional<Seconds> seconds_on_host(const Problem& problem, OpId id, MemoryId host) {
+  const Memory& memory = problem.platform[host];
+  const Op& update = problem.graph[id];
+  if (update.phase != Phase::update) {
+    Device processor;
+    processor.peak = memory.peak;
+    processor.memory_bandwidth = memory.bandwidth;
+    return duration({std::nullopt, update.flops, update.bytes_moved}, problem.graph.source, processor);
+  }
+  const std::optional<BytesPerSecond> traffic = update_traffic(memory);
   if (!traffic) return std::nullopt;
-  const Op& update = problem.graph[op];
   Bytes moved;
   for (const auto* list : {&update.inputs, &update.mutates}) {
     for (const TensorId t : *list) moved += problem.graph[t].bytes;

@@ -45,9 +45,9 @@ std::optional<Bytes> budget_of(const Problem&, DeviceId);
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
 
-/// How long the update takes alone on the host's processor: the memory's Adam rate is of fp32 parameters, seven times
-/// whose bytes an update moves; others in proportion to what they move, and no less than the memory takes to move them.
-/// Unset where the platform does not state the rate.
-std::optional<Seconds> update_seconds_on_host(const Problem&, OpId, MemoryId host);
+/// How long the op takes alone on the host's processor. An update: the memory's Adam rate is of fp32 parameters, seven
+/// times whose bytes an update moves; others in proportion to what they move, and no less than the memory takes to move
+/// them. Other ops: the roofline of the memory's peak and bandwidth. Unset where the platform does not state the rates.
+std::optional<Seconds> seconds_on_host(const Problem&, OpId, MemoryId host);
 
 }  // namespace plimsoll

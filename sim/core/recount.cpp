@@ -4,6 +4,7 @@
 
 #include "sim/core/check.h"
 #include "sim/core/expects.h"
+#include "sim/core/workspace_memories.h"
 
 namespace plimsoll {
 namespace {
@@ -22,6 +23,7 @@ std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, c
   std::vector<Bytes> live(platform.memories.size());
   for (const BufferId b : schedule.resident) live[schedule[b].memory.index] += schedule[b].bytes;
   std::vector<Bytes> peak = live;
+  const std::vector<MemoryId> workspace_of = workspace_memories(schedule, platform);
 
   std::vector<Change> changes;
   changes.reserve(2 * schedule.steps.size());
@@ -34,9 +36,8 @@ std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, c
 
   for (const Change& change : changes) {
     const Step& step = schedule[change.step];
-    const std::uint32_t own = platform[schedule[step.stream].device].memory.index;
     const Bytes workspace = change.is_start ? step.workspace : Bytes{-step.workspace.count};
-    live[own] += workspace;
+    live[workspace_of[step.stream.index].index] += workspace;
     for (const BufferId b : schedule.buffers_in(change.is_start ? step.allocates : step.frees)) {
       const Bytes bytes = schedule[b].bytes;
       live[schedule[b].memory.index] += change.is_start ? bytes : Bytes{-bytes.count};
@@ -47,13 +48,17 @@ std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, c
   return peak;
 }
 
-std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform& platform, std::optional<Bytes> budget) {
+std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform& platform, const Schedule& schedule) {
   EXPECTS(peaks.size() == platform.memories.size());
+  std::vector<bool> computes(peaks.size(), false);
+  for (const Stream& stream : schedule.streams) {
+    if (stream.way == way::compute) computes[platform[stream.device].memory.index] = true;
+  }
   std::vector<Overfull> memories;
   for (std::size_t m = 0; m < peaks.size(); ++m) {
     const Memory& memory = platform.memories[m];
-    const std::optional<Bytes> limit = memory.device && budget ? budget : memory.capacity;
-    if (limit && peaks[m] > *limit) memories.push_back({id_at<MemoryId>(m), peaks[m], *limit});
+    const std::optional<Bytes> limit = computes[m] && schedule.budget ? schedule.budget : memory.capacity;
+    if (limit && peaks[m] > *limit) memories.push_back({id_at<MemoryId>(m), peaks[m], *limit, computes[m]});
   }
   return memories;
 }

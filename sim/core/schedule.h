@@ -10,24 +10,15 @@
 #include <vector>
 
 #include "sim/core/ids.h"
+#include "sim/core/places.h"
 #include "sim/core/units.h"
 
 namespace plimsoll {
 
-/// `host`: computes on the host nearest to the device, in its memory, without workspace.
-enum class StreamKind : std::uint8_t {
-  compute,
-  device_to_host,
-  host_to_device,
-  peer,
-  host,
-  disk_to_host,
-  host_to_disk
-};
-
+/// In order, beside the device's other streams.
 struct Stream {
   DeviceId device;
-  StreamKind kind = StreamKind::compute;
+  Way way = way::compute;
 };
 
 /// One copy of one storage (of `tensor`), or of a range of it, in one memory, from one allocation to one free.
@@ -85,7 +76,7 @@ struct Step {
   std::uint32_t micro_batch = 0, replica = 0;
   CollectiveId collective = no_collective;
   Work work;
-  Bytes workspace;        ///< in the memory of the stream's device, from start to finish
+  Bytes workspace;        ///< from start to finish: where the stream computes, of a copy in its device's memory
   bool measured = false;  ///< `work` and `workspace` were measured: check() does not hold them against the model
   Slice reads;            ///< buffers whose contents it needs
   Slice writes;           ///< existing buffers that it changes (accumulation, update, in-place)

@@ -17,10 +17,10 @@ Slice append(std::vector<T>& list, const std::vector<T>& items) {
 
 }  // namespace
 
-StreamId ScheduleBuilder::stream(DeviceId device, StreamKind kind, std::uint32_t index) {
+StreamId ScheduleBuilder::stream(DeviceId device, Way way, std::uint32_t index) {
   const auto [place, made] =
-      streams_.try_emplace({device.index, kind, index}, id_at<StreamId>(schedule_.streams.size()));
-  if (made) schedule_.streams.push_back({.device = device, .kind = kind});
+      streams_.try_emplace({device.index, way, index}, id_at<StreamId>(schedule_.streams.size()));
+  if (made) schedule_.streams.push_back({.device = device, .way = way});
   return place->second;
 }
 

@@ -29,8 +29,8 @@ struct NewStep {
 
 class ScheduleBuilder {
  public:
-  /// The stream of this kind on the device; made at first use. `index` tells several compute streams apart.
-  StreamId stream(DeviceId, StreamKind, std::uint32_t index = 0);
+  /// The device's stream of this way; made at first use. `index` tells several of one way apart.
+  StreamId stream(DeviceId, Way, std::uint32_t index = 0);
 
   /// A new buffer; `range_length` 0 is taken as the whole of the tensor (`bytes`).
   BufferId buffer(Buffer);
@@ -53,6 +53,7 @@ class ScheduleBuilder {
   void wait(StepId step, StepId earlier);
 
   const Buffer& operator[](BufferId id) const { return schedule_.buffers[id.index]; }
+  const Stream& operator[](StreamId id) const { return schedule_.streams[id.index]; }
   std::size_t steps() const { return pending_.size(); }
 
   /// The schedule; the caller fills in what it was made for. The builder is empty afterwards.
@@ -72,7 +73,7 @@ class ScheduleBuilder {
   std::vector<Pending> pending_;
   std::vector<Life> life_;
   std::vector<std::uint32_t> born_;  ///< per buffer: the step that allocates it
-  std::map<std::tuple<std::uint32_t, StreamKind, std::uint32_t>, StreamId> streams_;
+  std::map<std::tuple<std::uint32_t, Way, std::uint32_t>, StreamId> streams_;
   std::map<Endpoints, RouteId> routes_;
 };
 

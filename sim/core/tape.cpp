@@ -18,7 +18,8 @@ bool dies(const Graph& graph, TensorId t) {
 Touched touched_by(const Graph& graph, const Action& action) {
   Touched touched;
   switch (action.kind) {
-    case ActionKind::compute: {
+    case ActionKind::run: {
+      if (action.at != place::device) break;
       const Op& op = graph[action.op];
       const auto shares = [&](TensorId out) {
         return std::ranges::any_of(op.inputs, [&](TensorId in) { return graph[in].storage == graph[out].storage; });
@@ -32,21 +33,20 @@ Touched touched_by(const Graph& graph, const Action& action) {
       }
       break;
     }
-    case ActionKind::offload:
+    case ActionKind::copy:
+    case ActionKind::move:
+      if (action.at == place::device) touched.reads.push_back(action.tensor);
+      if (action.to == place::device) touched.makes.push_back(action.tensor);
+      break;
     case ActionKind::send:
       touched.reads.push_back(action.tensor);
       break;
-    case ActionKind::prefetch:
     case ActionKind::receive:
       touched.makes.push_back(action.tensor);
       break;
     case ActionKind::drop:
     case ActionKind::wait:
     case ActionKind::await_output_gradient:
-    case ActionKind::update_on_host:
-    case ActionKind::drop_on_host:
-    case ActionKind::read_disk:
-    case ActionKind::write_disk:
       break;
   }
   return touched;
@@ -67,7 +67,7 @@ std::vector<Piece> cut(const Tape& tape) {
 }
 
 Tape with_drops(const Graph& graph, Tape tape) {
-  std::erase_if(tape.actions, [](const Action& action) { return action.kind == ActionKind::drop; });
+  std::erase_if(tape.actions, [](const Action& a) { return a.kind == ActionKind::drop && a.at == place::device; });
   std::vector<bool> read_later(graph.storages, false);
   std::vector<Action> reversed;
   for (std::size_t a = tape.actions.size(); a-- > 0;) {

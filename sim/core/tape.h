@@ -8,25 +8,23 @@
 
 #include "sim/core/graph.h"
 #include "sim/core/ids.h"
+#include "sim/core/places.h"
 #include "sim/core/scaling.h"
 
 namespace plimsoll {
 
+/// "The compute before" is what the tape runs on the device before this action.
 enum class ActionKind : std::uint8_t {
-  compute,   ///< run `op`, again if it has run before; saves for backward what `saving` says
-  drop,      ///< the device's copy of `tensor` dies once what was issued before has used it
-  offload,   ///< copy `tensor` to the host, not before the compute issued before; the device's copy stays until a drop
-  prefetch,  ///< copy `tensor` back from the host, not before the compute issued before; the host's copy dies unless
-             ///< the host is its home
-  wait,      ///< the next compute, and copies to device or host before it, wait for the last copy of `tensor` to end;
-             ///< if the device's copy was dropped, also until it is gone
-  send,      ///< copy `tensor` to the device of `peer`
-  receive,   ///< nothing further is issued before `tensor` has been sent here
+  run,   ///< compute `op` on what is `at` a place, again if it has run before; saves for backward what `saving` says.
+         ///< Elsewhere than on the device: not before the compute before
+  drop,  ///< the copy of `tensor` that is `at` a place dies once what was issued before has used it
+  copy,  ///< copy `tensor` from `at` to `to`, not before the compute before; what is at `at` stays
+  move,  ///< as copy; what is at `at` dies
+  wait,  ///< the device's next compute, and copies towards the device before it, wait until the copy `at` a place is
+         ///< whole; if the device's own was dropped, also until it is gone
+  send,  ///< copy `tensor` to the device of `peer`
+  receive,                ///< nothing further is issued before `tensor` has been sent here
   await_output_gradient,  ///< a cut: the device may work on other micro-batches here
-  update_on_host,         ///< run the update `op` on the host's copies, not before the compute issued before
-  drop_on_host,           ///< the host's copy of `tensor` dies once what was issued before has used it
-  read_disk,              ///< copy `tensor` from the disk to the host, not before the compute issued before
-  write_disk,             ///< copy `tensor` from the host over the disk's copy
 };
 
 /// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
@@ -35,32 +33,42 @@ struct Chunk {
 };
 
 struct Action {
-  ActionKind kind = ActionKind::compute;
+  ActionKind kind = ActionKind::run;
   OpId op;
   Saving saving = Saving::keep;
   TensorId tensor;
   PartId peer;
   bool last_only = false;            ///< in the last micro-batch only, when parameter gradients are complete
-  std::uint32_t implementation = 0;  ///< of compute: of the op's alternatives
-  Chunk chunk = {};  ///< of offload, prefetch, wait and drop; a count of 1 is all of the tensor, however it is cut
+  std::uint32_t implementation = 0;  ///< of run: of the op's alternatives
+  Chunk chunk = {};  ///< of copy, move, wait and drop; a count of 1 is all of the tensor, however it is cut
+  MemoryId at = place::device, to = place::device;
 };
 
-inline Action compute(OpId op, Saving saving = Saving::keep, std::uint32_t implementation = 0) {
-  return {.kind = ActionKind::compute,
-          .op = op,
-          .saving = saving,
-          .tensor = {},
-          .peer = {},
-          .implementation = implementation};
+inline Action run(OpId op, Saving saving = Saving::keep, std::uint32_t implementation = 0) {
+  return {
+      .kind = ActionKind::run, .op = op, .saving = saving, .tensor = {}, .peer = {}, .implementation = implementation};
 }
+inline Action run_at(MemoryId at, OpId op) {
+  Action action = run(op);
+  action.at = at;
+  return action;
+}
+/// Of drop, send, receive, and wait for what is on the device.
 inline Action on_tensor(ActionKind kind, TensorId tensor, PartId peer = {}) {
   return {.kind = kind, .op = {}, .saving = Saving::keep, .tensor = tensor, .peer = peer};
 }
-inline Action on_chunk(ActionKind kind, TensorId tensor, Chunk chunk) {
-  return {.kind = kind, .op = {}, .saving = Saving::keep, .tensor = tensor, .peer = {}, .chunk = chunk};
+/// Of drop and wait.
+inline Action on_copy_at(MemoryId at, ActionKind kind, TensorId tensor, Chunk chunk = {}) {
+  Action action = on_tensor(kind, tensor);
+  action.chunk = chunk;
+  action.at = at;
+  return action;
 }
-inline Action update_on_host(OpId op) {
-  return {.kind = ActionKind::update_on_host, .op = op, .saving = Saving::keep, .tensor = {}, .peer = {}};
+/// Of copy and move.
+inline Action along(Way way, ActionKind kind, TensorId tensor, Chunk chunk = {}) {
+  Action action = on_copy_at(way.from, kind, tensor, chunk);
+  action.to = way.to;
+  return action;
 }
 inline Action await_output_gradient() {
   return {.kind = ActionKind::await_output_gradient, .op = {}, .saving = Saving::keep, .tensor = {}, .peer = {}};
@@ -79,7 +87,9 @@ constexpr ChunkRange range_of(Bytes whole, Chunk chunk) {
 /// In which memories a parameter or optimizer state is when an iteration begins and when it ends.
 struct Home {
   TensorId tensor;
-  bool on_device = true, on_host = false, on_disk = false;
+  std::vector<MemoryId> memories;
+
+  bool has(MemoryId place) const { return std::ranges::find(memories, place) != memories.end(); }
 };
 
 /// Copies of the actions write over the copy that is there already, as at home, or make a new one.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/workspace_memories.h"
 #include "sim/engine/engine_error.h"
 
 namespace plimsoll {
@@ -110,7 +111,7 @@ class Flattener {
       program_.streams.push_back({.device = stream.device.index});
       ProgramDevice& device = program_.devices[stream.device.index];
       ++device.streams;
-      if (stream.kind == StreamKind::compute) ++device.kernel_streams;
+      if (stream.way == way::compute) ++device.kernel_streams;
     }
     for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
       const Device& device = platform_.devices[d];
@@ -144,11 +145,11 @@ class Flattener {
     }
   }
 
-  /// The way of updates on the host nearest to the device: its processor and its memory. None without a host.
-  std::uint32_t update_route(DeviceId device) {
-    const std::optional<MemoryId> host = finder_.nearest_host(device);
+  /// The way of what is computed at a host: its processor and its memory. None without a host.
+  std::uint32_t host_route(const Stream& stream) {
+    const std::optional<MemoryId> host = finder_.memory_at(stream.device, stream.way.from);
     if (!host) return none;
-    const auto [place, is_new] = update_routes_.try_emplace(host->index, size_of(routes_));
+    const auto [place, is_new] = host_routes_.try_emplace(host->index, size_of(routes_));
     if (!is_new) return place->second;
     const double traffic = update_traffic(platform_[*host]).value_or(unknown_update_traffic).value;
     FoundRoute route{.bandwidth = traffic, .links = {size_of(links_)}};
@@ -254,8 +255,7 @@ class Flattener {
   }
 
   void add_steps() {
-    own_memory_.reserve(schedule_.streams.size());
-    for (const Stream& stream : schedule_.streams) own_memory_.push_back(platform_[stream.device].memory.index);
+    workspace_memories_ = workspace_memories(schedule_, platform_);
     std::vector<LastStep> last(schedule_.streams.size());
     EXPECTS(schedule_.steps.size() < none);
     program_.steps.reserve(schedule_.steps.size() + 1);
@@ -292,9 +292,9 @@ class Flattener {
       EXPECTS(step.work.route.index < schedule_.routes.size());
       flat.route = step.work.route.index;
       flat.bytes = static_cast<double>(step.work.bytes.count);
-    } else if (schedule_[step.stream].kind == StreamKind::host) {
+    } else if (schedule_[step.stream].way.computes_elsewhere()) {
       const bool is_known = previous.route != none && previous.route >= schedule_.routes.size();
-      flat.route = is_known ? previous.route : update_route(schedule_[step.stream].device);
+      flat.route = is_known ? previous.route : host_route(schedule_[step.stream]);
     }
     if (flat.route != none) {
       flat.kind = StepClass::transfer;
@@ -302,7 +302,7 @@ class Flattener {
         routes_[flat.route].is_used = true;
         for (const std::uint32_t link : routes_[flat.route].links) links_[link].add_user(flat.stream);
       }
-    } else if (schedule_[step.stream].kind != StreamKind::compute) {
+    } else if (schedule_[step.stream].way != way::compute) {
       flat.kind = StepClass::delay;
     }
     // A list too long for these is found at the end.
@@ -326,10 +326,12 @@ class Flattener {
     }
   }
 
-  /// One entry a memory: the buffers', and the workspace in the stream's own. That of plain training may be below 0.
+  /// One entry a memory: the buffers', and the workspace where the stream computes. That of plain training may be below
+  /// 0.
   void add_changes(std::vector<MemoryChange>& changes, Slice buffers, const Step& step) const {
     const std::size_t first = changes.size();
-    if (step.workspace != Bytes{0}) changes.push_back({own_memory_[step.stream.index], step.workspace.count});
+    if (step.workspace != Bytes{0})
+      changes.push_back({workspace_memories_[step.stream.index].index, step.workspace.count});
     if (buffers.count == 0) return;
     EXPECTS(std::size_t{buffers.first} + buffers.count <= schedule_.buffer_list.size());
     for (const BufferId id : schedule_.buffers_in(buffers)) {
@@ -379,9 +381,9 @@ class Flattener {
   std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its index in links_ in that direction
   std::vector<std::uint32_t> memory_;     ///< per memory: the same, where copies share it
   std::vector<FoundRoute> routes_;        ///< as in the schedule, then those of updates
-  std::map<std::uint32_t, std::uint32_t> update_routes_;  ///< by memory
-  std::vector<std::uint32_t> own_memory_;                 ///< per stream: its device's
-  std::vector<Wait> waits_;                               ///< by the step that waits
+  std::map<std::uint32_t, std::uint32_t> host_routes_;  ///< by memory
+  std::vector<MemoryId> workspace_memories_;            ///< per stream
+  std::vector<Wait> waits_;                             ///< by the step that waits
 };
 
 }  // namespace

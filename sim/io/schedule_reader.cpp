@@ -5,6 +5,7 @@
 #include "sim/io/json_cursor.h"
 #include "sim/io/one_of.h"
 #include "sim/io/schedule_file.h"
+#include "sim/io/schedule_streams.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -39,11 +40,6 @@ Slice append(std::vector<Id>& list, JsonCursor c) {
 struct StepDraft {
   Schedule* schedule;
   Step step;
-};
-
-const Field<Stream, JsonCursor> stream_fields[] = {
-    {"device", required, [](Stream& s, JsonCursor c) { s.device = DeviceId{c.index()}; }},
-    {"kind", required, [](Stream& s, JsonCursor c) { s.kind = enumerator<StreamKind>(c); }},
 };
 
 const Field<Endpoints, JsonCursor> route_fields[] = {
@@ -101,8 +97,8 @@ void elements(JsonCursor c, const Table& table, std::vector<Element>& list) {
 
 void read_format(Schedule&, JsonCursor c) {
   const std::string format = c.string();
-  if (format != "plimsoll.schedule.v1") {
-    c.complain(fmt::format("expected plimsoll.schedule.v1, found '{}'", format));
+  if (format != "plimsoll.schedule.v2" && format != "plimsoll.schedule.v1") {
+    c.complain(fmt::format("expected plimsoll.schedule.v2 or v1, found '{}'", format));
   }
 }
 
@@ -142,7 +138,8 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
     {"states", optional, [](Schedule& s, JsonCursor c) { s.states = enumerator<States>(c); }},
     {"gradients", required, [](Schedule& s, JsonCursor c) { s.gradients = enumerator<Gradients>(c); }},
-    {"streams", required, [](Schedule& s, JsonCursor c) { elements(c, stream_fields, s.streams); }},
+    {"streams", required,
+     [](Schedule& s, JsonCursor c) { c.array([&](JsonCursor one) { s.streams.push_back(read_stream(one)); }); }},
     {"routes", optional, [](Schedule& s, JsonCursor c) { elements(c, route_fields, s.routes); }},
     {"collectives", optional, [](Schedule& s, JsonCursor c) { elements(c, collective_fields, s.collectives); }},
     {"resident", optional, [](Schedule& s, JsonCursor c) { s.resident = ids<BufferId>(c); }},
@@ -164,6 +161,7 @@ Schedule parse_schedule(std::string text, std::string file_name) {
   Schedule schedule;
   schedule.states = States::as_parameters;  // of files from before there was a choice
   document.read([&](JsonCursor root) { read_fields(root, schedule_fields, schedule); });
+  find_peers(schedule);
   find_from(schedule.trace_from, file);
   find_from(schedule.platform_from, file);
   return schedule;

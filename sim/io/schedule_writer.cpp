@@ -3,6 +3,7 @@
 #include "sim/core/names.h"
 #include "sim/io/json.h"
 #include "sim/io/schedule_file.h"
+#include "sim/io/schedule_streams.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -66,7 +67,7 @@ std::string seen_from(const std::filesystem::path& folder, const std::string& re
 }
 
 Json header(const Schedule& schedule, const std::string& made_by, const std::filesystem::path& folder) {
-  Json object{{"format", "plimsoll.schedule.v1"}, {"made_by", made_by},
+  Json object{{"format", "plimsoll.schedule.v2"}, {"made_by", made_by},
               {"trace", schedule.trace},          {"platform", schedule.platform},
               {"strategy", schedule.strategy},    {"micro_batches", schedule.micro_batches},
               {"replicas", schedule.replicas}};
@@ -77,9 +78,7 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
   if (schedule.optimizer != Optimizer::none) object["states"] = written(schedule.states);
   object["gradients"] = written(schedule.gradients);
   Json& streams = object["streams"] = Json::array();
-  for (const Stream& stream : schedule.streams) {
-    streams.push_back({{"device", stream.device.index}, {"kind", written(stream.kind)}});
-  }
+  for (const Stream& stream : schedule.streams) streams.push_back(json_of(stream));
   Json& routes = object["routes"] = Json::array();
   for (const Endpoints& ends : schedule.routes) routes.push_back({{"from", ends.from.index}, {"to", ends.to.index}});
   Json& collectives = object["collectives"] = Json::array();

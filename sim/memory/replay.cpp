@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/workspace_memories.h"
 #include "sim/memory/caching_allocator.h"
 
 namespace plimsoll {
@@ -91,7 +92,7 @@ ReplayedMemory memory_of(const Schedule& schedule, const Memory& memory, Allocat
   std::optional<Bytes> limit = memory.capacity;
   if (schedule.budget) limit = limit ? std::min(*limit, *schedule.budget) : *schedule.budget;
   const auto home = std::ranges::find_if(
-      schedule.streams, [&](const Stream& s) { return s.device == *memory.device && s.kind == StreamKind::compute; });
+      schedule.streams, [&](const Stream& s) { return s.device == *memory.device && s.way == way::compute; });
   const auto index = static_cast<std::size_t>(home - schedule.streams.begin());
   const Segments segments = kind == AllocatorKind::cuda ? Segments::native : Segments::expandable;
   return {CachingAllocator(segments, limit), id_at<StreamId>(index)};
@@ -102,6 +103,7 @@ class Replay {
   Replay(const Schedule& schedule, const Platform& platform, AllocatorKind kind)
       : schedule_(schedule),
         platform_(platform),
+        workspace_memories_(workspace_memories(schedule, platform)),
         buffers_(schedule.buffers.size()),
         workspaces_(schedule.steps.size()) {
     for (const Memory& memory : platform.memories) memories_.push_back(memory_of(schedule, memory, kind));
@@ -132,9 +134,7 @@ class Replay {
   }
 
  private:
-  ReplayedMemory& workspace_memory(const Step& step) {
-    return memories_[platform_[schedule_[step.stream].device].memory.index];
-  }
+  ReplayedMemory& workspace_memory(const Step& step) { return memories_[workspace_memories_[step.stream.index].index]; }
 
   void allocate(BufferId b, std::optional<StepId> step) {
     const Buffer& buffer = schedule_[b];
@@ -150,6 +150,7 @@ class Replay {
 
   const Schedule& schedule_;
   const Platform& platform_;
+  std::vector<MemoryId> workspace_memories_;  ///< by stream
   std::vector<ReplayedMemory> memories_;
   std::vector<std::optional<BlockId>> buffers_;     ///< the block of each live buffer
   std::vector<std::optional<BlockId>> workspaces_;  ///< the block of each running step

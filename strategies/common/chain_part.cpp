@@ -109,7 +109,7 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
   }
   const std::size_t planned = part.first + part.forward_only;
   for (std::size_t stage = part.first; stage < planned; ++stage) {
-    issue(compute(index.forward[stage], Saving::nothing));
+    issue(run(index.forward[stage], Saving::nothing));
   }
   bool sent = false;
   for (const ChainStep& step : sequence) {
@@ -122,18 +122,18 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
       continue;
     }
     if (step.kind == ChainStep::Kind::backward) {
-      if (index.backward[stage] != no_op) issue(compute(index.backward[stage]));
+      if (index.backward[stage] != no_op) issue(run(index.backward[stage]));
       if (part.first > 0 && stage == part.first) {
         const PartId previous = part_of_stage(problem, partition, part.first - 1, replica);
         for (const TensorId t : backward_across(problem, stage)) {
           issue(on_tensor(ActionKind::send, t, previous));
         }
       }
-      if (!index.weight.empty() && index.weight[stage] != no_op) issue(compute(index.weight[stage]));
+      if (!index.weight.empty() && index.weight[stage] != no_op) issue(run(index.weight[stage]));
       continue;
     }
     const bool saves = step.kind == ChainStep::Kind::forward_saving;
-    issue(compute(index.forward[stage], saves ? Saving::keep : Saving::nothing));
+    issue(run(index.forward[stage], saves ? Saving::keep : Saving::nothing));
     if (part.awaits && stage + 1 == part.last && !sent) {
       sent = true;
       const PartId next = part_of_stage(problem, partition, part.last, replica);

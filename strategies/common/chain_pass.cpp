@@ -12,7 +12,7 @@ Tape plain_tape(const PartTask& task) {
     const ChainPart chain = chain_part(task.problem, part);
     tape = chain_tape(task.problem, task.partition, task.id, chain, store_all_sequence(chain.chain.stages.size()));
   } else {
-    for (const OpId op : part.ops) tape.actions.push_back(compute(op));
+    for (const OpId op : part.ops) tape.actions.push_back(run(op));
     tape = with_drops(task.problem.graph, std::move(tape));
   }
   // The ops of a graph are what autograd runs: each adds to what is there.

@@ -19,7 +19,7 @@ OpSequence store_all_ops(const PartTask& task) {
 PlannedTape planned_ops(const PartTask& task, const OpSequence& sequence) {
   Tape tape;
   tape.actions.reserve(3 * sequence.size());
-  for (const OpRun& run : sequence) tape.actions.push_back(compute(run.op, run.saving, run.implementation));
+  for (const OpRun& each : sequence) tape.actions.push_back(run(each.op, each.saving, each.implementation));
   tape = with_drops(task.problem.graph, std::move(tape));
   const TapeCost cost = tape_cost(task.problem, task.part(), tape);
   return {std::move(tape), cost.peak, cost.makespan, std::nullopt};

@@ -8,15 +8,15 @@ namespace {
 // Every member is named: one that is added to these structs does not compile here until it is compared.
 
 bool same(const Action& a, const Action& b) {
-  const auto& [kind, op, saving, tensor, peer, last_only, implementation, chunk] = a;
+  const auto& [kind, op, saving, tensor, peer, last_only, implementation, chunk, at, to] = a;
   return kind == b.kind && op == b.op && saving == b.saving && tensor == b.tensor && peer == b.peer &&
          last_only == b.last_only && implementation == b.implementation && chunk.index == b.chunk.index &&
-         chunk.count == b.chunk.count;
+         chunk.count == b.chunk.count && at == b.at && to == b.to;
 }
 
 bool same(const Home& a, const Home& b) {
-  const auto& [tensor, on_device, on_host, on_disk] = a;
-  return tensor == b.tensor && on_device == b.on_device && on_host == b.on_host && on_disk == b.on_disk;
+  const auto& [tensor, memories] = a;
+  return tensor == b.tensor && memories == b.memories;
 }
 
 template <class Element>

@@ -39,27 +39,24 @@ class TapeWalk {
     const Bytes before = live_;
     for (const Action& action : tape.actions) {
       switch (action.kind) {
-        case ActionKind::compute:
-          compute(action);
+        case ActionKind::run:
+          if (action.at == place::device) compute(action);
+          break;
+        case ActionKind::copy:
+        case ActionKind::move:
+          if (action.to == place::device) arrive(action.tensor);
           break;
         case ActionKind::receive:
-        case ActionKind::prefetch:
-          make(action.tensor);
-          peak_ = std::max(peak_, live_);
+          arrive(action.tensor);
           break;
         case ActionKind::drop:
-          drop(action.tensor);
+          if (action.at == place::device) drop(action.tensor);
           break;
         case ActionKind::await_output_gradient:
           kept_ = live_ - before;
           break;
         case ActionKind::send:
-        case ActionKind::offload:
         case ActionKind::wait:
-        case ActionKind::update_on_host:
-        case ActionKind::drop_on_host:
-        case ActionKind::read_disk:
-        case ActionKind::write_disk:
           break;
       }
     }
@@ -83,6 +80,11 @@ class TapeWalk {
     if (alive_[graph_[t].storage.index]) return;
     alive_[graph_[t].storage.index] = true;
     live_ += graph_[t].bytes;
+  }
+
+  void arrive(TensorId t) {
+    make(t);
+    peak_ = std::max(peak_, live_);
   }
 
   void drop(TensorId t) {

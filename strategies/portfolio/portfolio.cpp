@@ -25,7 +25,7 @@ constexpr std::int64_t front_points = 32;
 constexpr double portfolio_rounding = 1e-12;
 
 bool host_is_there(const PartTask& task) {
-  return host_memory(task.problem.platform, task.part().device).has_value();
+  return memory_at(task.problem.platform, task.part().device, place::host).has_value();
 }
 
 /// What no schedule can beat: without a host nothing can leave the device.

@@ -31,9 +31,7 @@ class MoveSearch {
   }
 
  private:
-  bool moves_something() const {
-    return std::ranges::any_of(best_.tape.actions, [](const Action& a) { return a.kind == ActionKind::offload; });
-  }
+  bool moves_something() const { return std::ranges::any_of(best_.tape.actions, leaves); }
 
   /// Lowered and simulated, if it fits.
   bool try_tape(Tape tape) {
@@ -45,7 +43,7 @@ class MoveSearch {
     const Timeline timeline = simulate_event(*schedule, platform);
     const DeviceId device = task_.part().device;
     const MemoryId memory = platform[device].memory;
-    const std::optional<MemoryId> host = host_memory(platform, device);
+    const std::optional<MemoryId> host = memory_at(platform, device, place::host);
     if (timeline.peaks[memory.index].bytes > budget_) return false;
     if (host && platform[*host].capacity && timeline.peaks[host->index].bytes > *platform[*host].capacity) return false;
     return take({std::move(tape), timeline.peaks[memory.index].bytes, timeline.makespan, std::nullopt});
@@ -65,7 +63,7 @@ class MoveSearch {
     std::vector<std::size_t> found;
     const std::vector<Action>& actions = best_.tape.actions;
     for (std::size_t a = 0; a < actions.size(); ++a) {
-      if (actions[a].kind != ActionKind::compute) continue;
+      if (actions[a].kind != ActionKind::run) continue;
       const std::uint32_t op = actions[a].op.index;
       if (ran[op] && plain_[op]) found.push_back(a);
       ran[op] = true;
@@ -84,7 +82,7 @@ class MoveSearch {
     tape.actions.erase(tape.actions.begin() + static_cast<std::ptrdiff_t>(run));
     for (std::size_t a = run; a-- > 0;) {
       Action& before = tape.actions[a];
-      if (before.kind != ActionKind::compute || before.op != gone.op) continue;
+      if (before.kind != ActionKind::run || before.op != gone.op) continue;
       if (gone.saving == Saving::keep) before.saving = Saving::keep;
       break;
     }
@@ -96,10 +94,10 @@ class MoveSearch {
   /// A run that repeats, or is repeated, and of which nothing is read before it runs again or the tape ends.
   bool drop_unread_repetition(Tape& tape) const {
     std::vector<std::uint32_t> runs(graph_.ops.size(), 0);
-    for (const Action& action : tape.actions) runs[action.op.index] += action.kind == ActionKind::compute ? 1 : 0;
+    for (const Action& action : tape.actions) runs[action.op.index] += action.kind == ActionKind::run ? 1 : 0;
     std::vector<bool> read(graph_.storages, false);
     for (std::size_t a = tape.actions.size(); a-- > 0;) {
-      if (tape.actions[a].kind != ActionKind::compute) continue;
+      if (tape.actions[a].kind != ActionKind::run) continue;
       const Op& op = graph_[tape.actions[a].op];
       const auto is_read = [&](TensorId t) { return read[graph_[t].storage.index]; };
       if (runs[tape.actions[a].op.index] > 1 && plain_[tape.actions[a].op.index] &&
@@ -131,7 +129,7 @@ class MoveSearch {
   bool offload_instead(const Tape& tape) {
     constexpr std::int64_t price = 5;  // in trials: it simulates several tapes
     const DeviceId device = task_.part().device;
-    if (trials_ < price || !host_memory(task_.problem.platform, device)) return false;
+    if (trials_ < price || !memory_at(task_.problem.platform, device, place::host)) return false;
     trials_ -= price;
     const std::optional<Bytes> budget = budget_;
     const Pass offloading = pass_of(offload_greedy_strategy);
@@ -146,10 +144,14 @@ class MoveSearch {
     return a.tensor == b.tensor && a.chunk.index == b.chunk.index && a.chunk.count == b.chunk.count;
   }
 
-  std::vector<std::size_t> places_of(ActionKind kind) const {
+  static bool moves_it(const Action& a) { return a.kind == ActionKind::copy || a.kind == ActionKind::move; }
+  static bool leaves(const Action& a) { return moves_it(a) && a.at == place::device; }
+  static bool returns(const Action& a) { return moves_it(a) && a.to == place::device; }
+
+  std::vector<std::size_t> places_of(bool (*is_it)(const Action&)) const {
     std::vector<std::size_t> places;
     for (std::size_t a = 0; a < best_.tape.actions.size(); ++a) {
-      if (best_.tape.actions[a].kind == kind) places.push_back(a);
+      if (is_it(best_.tape.actions[a])) places.push_back(a);
     }
     return places;
   }
@@ -157,18 +159,18 @@ class MoveSearch {
   /// The tape in which what this offload moves stays, if it comes back.
   std::optional<Tape> with_stay(std::size_t offload) const {
     const std::vector<Action>& actions = best_.tape.actions;
-    const auto is_of = [&](const Action& a) { return a.kind != ActionKind::compute && is_same(a, actions[offload]); };
+    const auto is_of = [&](const Action& a) { return a.kind != ActionKind::run && is_same(a, actions[offload]); };
     Tape tape = best_.tape;
     tape.actions.resize(offload);
     bool away = true;
     for (std::size_t a = offload + 1; a < actions.size(); ++a) {
-      if (away && actions[a].kind == ActionKind::prefetch && is_of(actions[a])) {
+      if (away && returns(actions[a]) && is_of(actions[a])) {
         away = false;
         continue;
       }
       const bool goes_with_it = actions[a].kind == ActionKind::wait || (away && actions[a].kind == ActionKind::drop);
       if (goes_with_it && is_of(actions[a])) continue;
-      if (!away && actions[a].kind == ActionKind::offload && is_of(actions[a])) {
+      if (!away && leaves(actions[a]) && is_of(actions[a])) {
         tape.actions.insert(tape.actions.end(), actions.begin() + static_cast<std::ptrdiff_t>(a), actions.end());
         return tape;
       }
@@ -185,7 +187,7 @@ class MoveSearch {
     const auto last = static_cast<std::ptrdiff_t>(tape.actions.size()) - 1;
     const TensorId moved = tape.actions[prefetch].tensor;
     const auto reads_it = [&](const Action& action) {
-      if (action.kind != ActionKind::compute) return action.tensor == moved;
+      if (action.kind != ActionKind::run) return action.tensor == moved;
       const auto is_it = [&](TensorId t) { return graph_[t].storage == graph_[moved].storage; };
       return std::ranges::any_of(graph_[action.op].inputs, is_it) ||
              std::ranges::any_of(graph_[action.op].outputs, is_it);
@@ -194,19 +196,19 @@ class MoveSearch {
       if (at + step < 0 || at + step > last) return std::nullopt;
       const Action& other = tape.actions[static_cast<std::size_t>(at + step)];
       if (reads_it(other) || other.kind == ActionKind::await_output_gradient) return std::nullopt;
-      passed = other.kind == ActionKind::compute;
+      passed = other.kind == ActionKind::run;
       std::swap(tape.actions[static_cast<std::size_t>(at)], tape.actions[static_cast<std::size_t>(at + step)]);
     }
     return tape;
   }
 
   bool better_copies() {
-    for (const std::size_t offload : places_of(ActionKind::offload)) {
+    for (const std::size_t offload : places_of(leaves)) {
       if (trials_ <= 0) return false;
       std::optional<Tape> tape = with_stay(offload);
       if (tape && try_tape(std::move(*tape))) return true;
     }
-    for (const std::size_t prefetch : places_of(ActionKind::prefetch)) {
+    for (const std::size_t prefetch : places_of(returns)) {
       for (const int step : {-1, 1}) {
         if (trials_ <= 0) return false;
         std::optional<Tape> tape = with_shift(prefetch, step);

@@ -106,13 +106,12 @@ bool load_the_input_again(Loose& loose, const Problem& problem, Random& random) 
 
 bool give_a_device_another_compute_stream(Loose& loose, const Problem&, Random& random) {
   const auto place = pick(loose, random, [&](const auto& s, std::size_t) {
-    return runs_op(s) && loose.schedule[s.step.stream].kind == StreamKind::compute;
+    return runs_op(s) && loose.schedule[s.step.stream].way == way::compute;
   });
   std::size_t on_device = 0;
   for (const auto& s : loose.steps) {
     const Stream& stream = loose.schedule[s.step.stream];
-    on_device +=
-        stream.kind == StreamKind::compute && stream.device == loose.schedule[loose.steps[*place].step.stream].device;
+    on_device += stream.way == way::compute && stream.device == loose.schedule[loose.steps[*place].step.stream].device;
   }
   if (on_device < 2) return false;
   loose.schedule.streams.push_back(loose.schedule[loose.steps[*place].step.stream]);
@@ -131,8 +130,8 @@ bool put_a_buffer_into_another_memory(Loose& loose, const Problem& problem, Rand
   return true;
 }
 
-void put_on_a_stream(Loose::LooseStep& s, Loose& loose, StreamKind kind) {
-  loose.schedule.streams.push_back({.device = loose.schedule[s.step.stream].device, .kind = kind});
+void put_on_a_stream(Loose::LooseStep& s, Loose& loose, Way way) {
+  loose.schedule.streams.push_back({.device = loose.schedule[s.step.stream].device, .way = way});
   s.step.stream = id_at<StreamId>(loose.schedule.streams.size() - 1);
 }
 
@@ -182,24 +181,24 @@ const std::pair<const char*, Mutation> falsifications[] = {
                     s.step.work.route = id_at<RouteId>(loose.schedule.routes.size() - 1);
                   })},
     {"an op on a copy stream",
-     step_changed(runs_op, [](auto& s, Loose& loose, auto&...) { put_on_a_stream(s, loose, StreamKind::device_to_host); })},
+     step_changed(runs_op, [](auto& s, Loose& loose, auto&...) { put_on_a_stream(s, loose, way::device_to_host); })},
     {"an op that is no update on the host",
      step_changed([](const auto& s) { return runs_op(s) && s.step.kind != StepKind::update; },
-                  [](auto& s, Loose& loose, auto&...) { put_on_a_stream(s, loose, StreamKind::host); })},
+                  [](auto& s, Loose& loose, auto&...) { put_on_a_stream(s, loose, way::on_host); })},
     {"a copy on a compute stream",
-     step_changed(moves, [](auto& s, Loose& loose, auto&...) { put_on_a_stream(s, loose, StreamKind::compute); })},
+     step_changed(moves, [](auto& s, Loose& loose, auto&...) { put_on_a_stream(s, loose, way::compute); })},
     {"a copy on a stream of the other direction",
      step_changed(moves,
                   [](auto& s, Loose& loose, auto&...) {
-                    const bool out = loose.schedule[s.step.stream].kind == StreamKind::device_to_host;
-                    put_on_a_stream(s, loose, out ? StreamKind::host_to_device : StreamKind::device_to_host);
+                    const bool out = loose.schedule[s.step.stream].way == way::device_to_host;
+                    put_on_a_stream(s, loose, out ? way::host_to_device : way::device_to_host);
                   })},
     {"another device's compute stream",
      [](Loose& loose, const Problem& problem, Random& random) {
        const auto devices = static_cast<std::uint32_t>(problem.platform.devices.size());
        const auto place = pick(loose, random, [](const auto& s, std::size_t) { return runs_op(s); });
        Stream stream = loose.schedule[loose.steps[*place].step.stream];
-       if (devices < 2 || stream.kind != StreamKind::compute) return false;
+       if (devices < 2 || stream.way != way::compute) return false;
        stream.device = {(stream.device.index + 1) % devices};
        loose.schedule.streams.push_back(stream);
        loose.steps[*place].step.stream = id_at<StreamId>(loose.schedule.streams.size() - 1);
@@ -260,7 +259,7 @@ const std::pair<const char*, Mutation> falsifications[] = {
     {"another optimizer's time on the host",
      [](Loose& loose, const Problem&, Random&) {
        const auto on_host = std::ranges::find_if(loose.steps, [&](const auto& s) {
-         return runs_op(s) && loose.schedule[s.step.stream].kind == StreamKind::host && s.step.work.seconds > Seconds{0};
+         return runs_op(s) && loose.schedule[s.step.stream].way == way::on_host && s.step.work.seconds > Seconds{0};
        });
        if (on_host == loose.steps.end()) return false;
        on_host->step.work.seconds = 3.0 / 7.0 * on_host->step.work.seconds;  // sgd's of Adam's

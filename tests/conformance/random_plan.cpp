@@ -17,18 +17,18 @@ Tape with_offloads(const Problem& problem, const Tape& tape, Random& random) {
   Tape changed;
   std::vector<bool> away(problem.graph.tensors.size(), false);
   for (const Action& action : tape.actions) {
-    if (action.kind == ActionKind::compute) {
+    if (action.kind == ActionKind::run) {
       for (const TensorId t : problem.graph[action.op].inputs) {
         if (!away[t.index]) continue;
-        changed.actions.push_back(on_tensor(ActionKind::prefetch, t));
+        changed.actions.push_back(along(way::host_to_device, ActionKind::move, t));
         away[t.index] = false;
       }
     }
     changed.actions.push_back(action);
-    if (action.kind != ActionKind::compute || action.saving == Saving::nothing) continue;
+    if (action.kind != ActionKind::run || action.saving == Saving::nothing) continue;
     for (const TensorId t : problem.graph[action.op].saved) {
       if (!random.chance(0.4)) continue;
-      changed.actions.push_back(on_tensor(ActionKind::offload, t));
+      changed.actions.push_back(along(way::device_to_host, ActionKind::copy, t));
       away[t.index] = true;
     }
   }

@@ -185,17 +185,17 @@ TEST_CASE("a chain without a loss gets one that hands its output gradient back",
 TEST_CASE("with_drops frees every value behind its last use before it is made again", "[tape]") {
   const ChainGraph made = chain_graph(worked_example(), Optimizer::none);
   Tape tape;
-  tape.actions = {compute(OpId{0}, Saving::nothing),
-                  compute(OpId{1}),
-                  compute(OpId{2}),
-                  compute(OpId{3}),
-                  compute(OpId{4}),
-                  compute(OpId{0}),
-                  compute(OpId{5})};
+  tape.actions = {run(OpId{0}, Saving::nothing),
+                  run(OpId{1}),
+                  run(OpId{2}),
+                  run(OpId{3}),
+                  run(OpId{4}),
+                  run(OpId{0}),
+                  run(OpId{5})};
   tape = with_drops(made.graph, tape);
   std::string text;
   for (const Action& action : tape.actions) {
-    if (action.kind == ActionKind::compute) text += "[" + made.graph[action.op].name + "] ";
+    if (action.kind == ActionKind::run) text += "[" + made.graph[action.op].name + "] ";
     if (action.kind == ActionKind::drop) text += "-" + made.graph[action.tensor].name + " ";
   }
   CHECK(text ==

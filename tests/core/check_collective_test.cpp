@@ -50,7 +50,7 @@ struct Ranks {
       g.push_back(part(gradient, d, 0, 8));
       h.push_back(part(other, d, 0, 8));
       backward.push_back(builder.add({.kind = StepKind::backward,
-                                      .stream = builder.stream(DeviceId{d}, StreamKind::compute),
+                                      .stream = builder.stream(DeviceId{d}, way::compute),
                                       .op = OpId{0},
                                       .replica = d,
                                       .work = {.seconds = Seconds{1}},
@@ -74,7 +74,7 @@ struct Ranks {
                    std::int64_t bytes, const std::vector<std::size_t>& after = {}, Seconds seconds = {}) {
     NewStep step;
     step.kind = StepKind::collective;
-    step.stream = builder.stream(DeviceId{from_gpu}, StreamKind::peer, to_gpu);
+    step.stream = builder.stream(DeviceId{from_gpu}, {place::device, MemoryId{to_gpu}});
     step.collective = id;
     step.work = {
         .seconds = seconds, .bytes = Bytes{bytes}, .route = builder.route(MemoryId{from_gpu}, MemoryId{to_gpu})};
@@ -214,9 +214,8 @@ TEST_CASE("each false flow of a collective is named", "[check]") {
     CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.reads.clear(); }), Rule::collective));
     CHECK(reports(changed([](Hierarchy&, NewStep& s) { s.work.route = {(s.work.route.index + 1) % 4}; }),
                   Rule::wrong_place));
-    CHECK(reports(
-        changed([](Hierarchy& h, NewStep& s) { s.stream = h.builder.stream(DeviceId{0}, StreamKind::compute); }),
-        Rule::wrong_place));
+    CHECK(reports(changed([](Hierarchy& h, NewStep& s) { s.stream = h.builder.stream(DeviceId{0}, way::compute); }),
+                  Rule::wrong_place));
     CHECK_FALSE(changed([](Hierarchy&, NewStep& s) { s.collective = {(s.collective.index + 1) % 7}; }).empty());
     CHECK_FALSE(changed([](Hierarchy&, NewStep& s) { s.collective = no_collective; }).empty());
     const Hierarchy whole;  // the last collective's flows have nothing to wait for but earlier ones on their stream
@@ -316,7 +315,7 @@ TEST_CASE("a reader of a result between a collective's flows is named, and so is
   const CollectiveId id = ranks.collective(CollectiveKind::all_reduce, ranks.g, ranks.g);
   ranks.flow(id, 1, 0, ranks.g[1], ranks.g[0], 8);
   NewStep reader{.kind = StepKind::offload,
-                 .stream = ranks.builder.stream(DeviceId{0}, StreamKind::device_to_host),
+                 .stream = ranks.builder.stream(DeviceId{0}, way::device_to_host),
                  .work = {.bytes = Bytes{8}, .route = ranks.builder.route(MemoryId{0}, MemoryId{2})},
                  .reads = {ranks.g[0]},
                  .allocates = {ranks.builder.buffer({.tensor = gradient, .memory = MemoryId{2}, .bytes = Bytes{8}})},

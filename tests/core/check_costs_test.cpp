@@ -111,8 +111,9 @@ TEST_CASE("check names a step on a stream of another kind", "[check]") {
   CHECK(reports(moved(3, &Draft::out), Rule::wrong_place, 3));      // an op among copies
   CHECK(reports(moved(1, &Draft::compute), Rule::wrong_place, 1));  // a copy among ops
   CHECK(reports(moved(1, &Draft::in), Rule::wrong_place, 1));       // out of the device on the stream into it
-  for (const StreamKind kind : {StreamKind::peer, StreamKind::host, StreamKind::disk_to_host}) {
-    CHECK(reports(judged([&](Draft&, Schedule& s) { s.streams[1].kind = kind; }), Rule::wrong_place, 1));
+  const Way to_peer{place::device, MemoryId{1}};
+  for (const Way way : {to_peer, way::on_host, way::disk_to_host}) {
+    CHECK(reports(judged([&](Draft&, Schedule& s) { s.streams[1].way = way; }), Rule::wrong_place, 1));
   }
   CHECK(reports(judged([](Draft&, Schedule& s) { s.streams[1].device = DeviceId{1}; }), Rule::wrong_place, 1));
 }
@@ -125,12 +126,12 @@ TEST_CASE("check names a copy between memories that no link connects", "[check]"
 
 TEST_CASE("check names more compute streams than the device has", "[check]") {
   Draft draft;
-  draft.steps[2].stream = draft.builder.stream(DeviceId{0}, StreamKind::compute, 1);
+  draft.steps[2].stream = draft.builder.stream(DeviceId{0}, way::compute, 1);
   draft.steps[3].waits = {StepId{2}};
   CHECK(reports(draft.judged(), Rule::malformed));
   Draft wide;
   wide.platform.devices[0].compute_streams = 2;
-  wide.steps[2].stream = wide.builder.stream(DeviceId{0}, StreamKind::compute, 1);
+  wide.steps[2].stream = wide.builder.stream(DeviceId{0}, way::compute, 1);
   wide.steps[3].waits = {StepId{2}};
   CHECK(wide.judged().empty());
 }

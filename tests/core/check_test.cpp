@@ -247,7 +247,7 @@ TEST_CASE("check names an update on the host that reads the device's memory or w
   }
   SECTION("workspace") {
     draft.steps[7].workspace = Bytes{1};
-    CHECK(reports(draft.judged(), Rule::malformed, 7));
+    CHECK(reports(draft.judged(), Rule::wrong_cost, 7));
   }
 }
 

@@ -47,7 +47,7 @@ Reduced all_reduced(std::uint32_t n, Collectives how, bool wait_for_makers = tru
     const BufferId gradient =
         builder.buffer({.tensor = TensorId{1}, .replica = d, .memory = MemoryId{d}, .bytes = gradient_bytes});
     const StepId step = builder.add({.kind = StepKind::backward,
-                                     .stream = builder.stream(DeviceId{d}, StreamKind::compute),
+                                     .stream = builder.stream(DeviceId{d}, way::compute),
                                      .op = OpId{0},
                                      .replica = d,
                                      .work = {.seconds = Seconds{1}},
@@ -101,7 +101,7 @@ TEST_CASE("a reader that waits for one of the ring's flows only is too early", "
           builder.buffer({.tensor = TensorId{0}, .replica = d, .memory = MemoryId{d}, .bytes = Bytes{1}});
       const BufferId gradient =
           builder.buffer({.tensor = TensorId{1}, .replica = d, .memory = MemoryId{d}, .bytes = gradient_bytes});
-      const StreamId stream = builder.stream(DeviceId{d}, StreamKind::compute);
+      const StreamId stream = builder.stream(DeviceId{d}, way::compute);
       const StepId step = builder.add({.kind = StepKind::backward,
                                        .stream = stream,
                                        .op = OpId{0},
@@ -113,7 +113,7 @@ TEST_CASE("a reader that waits for one of the ring's flows only is too early", "
     const std::vector<StepId> flows = ring_all_reduce(builder, made.platform, ranks, Collectives::aggregated);
     for (std::uint32_t d = 0; d < 2; ++d) {
       builder.add({.kind = StepKind::update,
-                   .stream = builder.stream(DeviceId{d}, StreamKind::compute),
+                   .stream = builder.stream(DeviceId{d}, way::compute),
                    .op = OpId{1},
                    .replica = d,
                    .work = {.seconds = Seconds{1}},

@@ -20,7 +20,7 @@ TEST_CASE("two copies of 20 B at 10 B/s take 4 s on one shared link and 2 s each
     builder.resident(from);
     NewStep copy;
     copy.kind = StepKind::offload;
-    copy.stream = builder.stream(DeviceId{d}, StreamKind::device_to_host);
+    copy.stream = builder.stream(DeviceId{d}, way::device_to_host);
     copy.work = {.seconds = {}, .bytes = Bytes{20}, .route = builder.route(MemoryId{d}, MemoryId{2})};
     copy.reads = {from};
     copy.allocates = {to};

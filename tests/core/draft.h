@@ -49,9 +49,9 @@ struct Draft {
   std::vector<NewStep> steps;
 
   Draft() {
-    compute = builder.stream(DeviceId{0}, StreamKind::compute);
-    out = builder.stream(DeviceId{0}, StreamKind::device_to_host);
-    in = builder.stream(DeviceId{0}, StreamKind::host_to_device);
+    compute = builder.stream(DeviceId{0}, way::compute);
+    out = builder.stream(DeviceId{0}, way::device_to_host);
+    in = builder.stream(DeviceId{0}, way::host_to_device);
     weight = buffer(w, 0, 0);
     gradient = buffer(g, 0, 0);
     x0 = buffer(x, 0, 0);
@@ -152,7 +152,7 @@ struct HostDraft : Draft {
                      .allocates = {gradient_on_host},
                      .waits = {StepId{5}}});
     steps.push_back({.kind = StepKind::update,
-                     .stream = builder.stream(DeviceId{0}, StreamKind::host),
+                     .stream = builder.stream(DeviceId{0}, way::on_host),
                      .op = update,
                      .work = {.seconds = Seconds{24.0 / (7 * 8)}},  // gradient read, weight read and written
                      .reads = {gradient_on_host},

@@ -18,7 +18,7 @@ Schedule random_order(std::uint64_t seed) {
   const double waiting = random.unit();
   for (std::uint32_t s = 0; s < steps; ++s) {
     NewStep step;
-    step.stream = builder.stream(DeviceId{random.below(streams)}, StreamKind::compute);
+    step.stream = builder.stream(DeviceId{random.below(streams)}, way::compute);
     for (std::uint32_t w = 0; s > 0 && w < 3 && random.chance(waiting); ++w) step.waits.push_back({random.below(s)});
     builder.add(step);
   }
@@ -62,10 +62,10 @@ TEST_CASE("what must have finished is what streams and waits lead back to, over 
 TEST_CASE("an order that takes more clock entries than there may be is not followed", "[check]") {
   ScheduleBuilder builder;
   for (std::uint32_t s = 0; s < 20; ++s) {  // every step waits for the one before, on another stream
-    builder.add({.stream = builder.stream(DeviceId{s}, StreamKind::compute),
+    builder.add({.stream = builder.stream(DeviceId{s}, way::compute),
                  .waits = s == 0 ? std::vector<StepId>{} : std::vector{StepId{s - 1}}});
   }
-  NewStep last{.stream = builder.stream(DeviceId{20}, StreamKind::compute)};
+  NewStep last{.stream = builder.stream(DeviceId{20}, way::compute)};
   for (std::uint32_t s = 0; s < 20; ++s) last.waits.push_back({s});
   builder.add(last);
   const Schedule schedule = builder.finish();

@@ -10,32 +10,6 @@
 namespace plimsoll {
 namespace {
 
-/// Ops o0 -> o1 -> ... in a row, each reading what the one before made; 1 s and 4 bytes each.
-Graph row_of_ops(std::size_t count) {
-  Graph graph;
-  graph.name = "row";
-  const auto tensor = [&](const std::string& name, TensorKind kind) {
-    graph.tensors.push_back({.name = name,
-                             .kind = kind,
-                             .bytes = Bytes{4},
-                             .storage = id_at<StorageId>(graph.storages++),
-                             .shape = {},
-                             .dtype = {}});
-    return id_at<TensorId>(graph.tensors.size() - 1);
-  };
-  TensorId last = tensor("t0", TensorKind::input);
-  for (std::size_t o = 0; o < count; ++o) {
-    Op op;
-    op.name = "o" + std::to_string(o);
-    op.duration = Seconds{1};
-    op.inputs = {last};
-    last = tensor("t" + std::to_string(o + 1), TensorKind::activation);
-    op.outputs = {last};
-    graph.ops.push_back(op);
-  }
-  return graph;
-}
-
 TEST_CASE("two devices whose ops alternate wait for each other action by action", "[lowering]") {
   const Problem problem = problem_of(row_of_ops(6), gpus({.count = 2, .peer_latency = Seconds{0.5}}));
   Partition partition;
@@ -47,7 +21,7 @@ TEST_CASE("two devices whose ops alternate wait for each other action by action"
     const std::uint32_t p = o % 2;
     partition.parts[p].ops.push_back(OpId{o});
     if (o > 0) tapes[p].actions.push_back(on_tensor(ActionKind::receive, TensorId{o}));
-    tapes[p].actions.push_back(compute(OpId{o}));
+    tapes[p].actions.push_back(run(OpId{o}));
     if (o < 5) tapes[p].actions.push_back(on_tensor(ActionKind::send, TensorId{o + 1}, PartId{1 - p}));
   }
   for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
@@ -88,8 +62,8 @@ TEST_CASE("a parameter's new value waits for those who still read the old one on
   partition.parts = {{.ops = {OpId{0}, OpId{1}}, .device = DeviceId{0}}, {.ops = {OpId{2}}, .device = DeviceId{1}}};
   partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
   std::vector<Tape> tapes(2);
-  tapes[0].actions = {compute(OpId{0}), compute(OpId{1})};
-  tapes[1].actions = {compute(OpId{2})};
+  tapes[0].actions = {run(OpId{0}), run(OpId{1})};
+  tapes[1].actions = {run(OpId{2})};
   for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
   const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
   REQUIRE(std::holds_alternative<Schedule>(made));
@@ -104,8 +78,8 @@ TEST_CASE("devices whose orders wait for each other in a circle are refused", "[
   partition.parts = {{{OpId{0}, OpId{2}}, DeviceId{0}, 0}, {{OpId{1}, OpId{3}}, DeviceId{1}, 0}};
   partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
   std::vector<Tape> tapes(2);
-  tapes[0].actions = {on_tensor(ActionKind::receive, TensorId{2}), compute(OpId{2}), compute(OpId{0})};
-  tapes[1].actions = {on_tensor(ActionKind::receive, TensorId{1}), compute(OpId{1})};
+  tapes[0].actions = {on_tensor(ActionKind::receive, TensorId{2}), run(OpId{2}), run(OpId{0})};
+  tapes[1].actions = {on_tensor(ActionKind::receive, TensorId{1}), run(OpId{1})};
   const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
   REQUIRE(std::holds_alternative<std::string>(made));
   CHECK(std::get<std::string>(made) == "the devices' orders wait for each other in a circle");
@@ -121,10 +95,10 @@ TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lower
   const ChainGraph& index = *problem.index;
   const TensorId inner = problem.graph[index.forward[0]].saved.at(0);
   Tape tape;
-  tape.actions = {compute(index.forward[0]),  on_tensor(ActionKind::offload, inner),
-                  compute(index.forward[1]),  compute(index.forward[2]),
-                  compute(index.backward[2]), on_tensor(ActionKind::prefetch, inner),
-                  compute(index.backward[1]), compute(index.backward[0])};
+  tape.actions = {run(index.forward[0]),  along(way::device_to_host, ActionKind::copy, inner),
+                  run(index.forward[1]),  run(index.forward[2]),
+                  run(index.backward[2]), along(way::host_to_device, ActionKind::move, inner),
+                  run(index.backward[1]), run(index.backward[0])};
   tape = with_drops(problem.graph, tape);
   for (std::uint32_t d = 0; d < 2; ++d) {
     Part& part = partition.parts.emplace_back();
@@ -157,12 +131,12 @@ TEST_CASE("a wait for an offloaded tensor that was dropped is also for the step 
   const Partition partition = one_device(problem.graph, 1, 1);
   Tape tape;
   const TensorId t1{1};
-  tape.actions = {compute(OpId{0}),
-                  on_tensor(ActionKind::offload, t1),
-                  compute(OpId{1}),
+  tape.actions = {run(OpId{0}),
+                  along(way::device_to_host, ActionKind::copy, t1),
+                  run(OpId{1}),
                   on_tensor(ActionKind::drop, t1),
-                  on_tensor(ActionKind::wait, t1),
-                  compute(OpId{2})};
+                  on_copy_at(place::host, ActionKind::wait, t1),
+                  run(OpId{2})};
   const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
   REQUIRE(std::holds_alternative<Schedule>(made));
   const auto& schedule = std::get<Schedule>(made);
@@ -178,7 +152,7 @@ TEST_CASE("a platform without a way to a host is refused by name", "[lowering]")
   problem.platform.links.clear();
   const Partition partition = one_device(problem.graph, 1, 1);
   Tape tape;
-  tape.actions = {compute(OpId{0}), on_tensor(ActionKind::offload, TensorId{1})};
+  tape.actions = {run(OpId{0}), along(way::device_to_host, ActionKind::copy, TensorId{1})};
   const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
   REQUIRE(std::holds_alternative<std::string>(made));
   CHECK(std::get<std::string>(made) == "platform 'test' has no host memory that 'gpu0' can reach");
@@ -191,7 +165,7 @@ TEST_CASE("gradients appear in the first micro-batch, and updates run once behin
   const Problem problem = problem_of(chain, gpus({}), {.micro_batches = 3, .optimizer = Optimizer::adam});
   const Partition partition = one_device(problem.graph, 3, 1);
   Tape tape;
-  for (std::uint32_t o = 0; o < 6; ++o) tape.actions.push_back(compute(OpId{o}));
+  for (std::uint32_t o = 0; o < 6; ++o) tape.actions.push_back(run(OpId{o}));
   tape = with_drops(problem.graph, tape);
   const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
   REQUIRE(std::holds_alternative<Schedule>(made));

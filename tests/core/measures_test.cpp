@@ -33,8 +33,8 @@ struct Example {
     a = builder.buffer({.tensor = TensorId{0}, .memory = MemoryId{0}, .bytes = Bytes{100}});
     b = builder.buffer({.tensor = TensorId{1}, .memory = MemoryId{0}, .bytes = Bytes{60}});
     host = builder.buffer({.tensor = TensorId{0}, .memory = MemoryId{1}, .bytes = Bytes{100}});
-    const StreamId compute = builder.stream(DeviceId{0}, StreamKind::compute);
-    const StreamId out = builder.stream(DeviceId{0}, StreamKind::device_to_host);
+    const StreamId compute = builder.stream(DeviceId{0}, way::compute);
+    const StreamId out = builder.stream(DeviceId{0}, way::device_to_host);
     const StepId first =
         builder.add({.stream = compute, .op = OpId{0}, .work = {.seconds = Seconds{2}}, .allocates = {a}});
     const StepId copy = builder.add({.kind = StepKind::offload,

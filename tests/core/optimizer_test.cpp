@@ -61,7 +61,7 @@ TEST_CASE("an optimizer keeps and moves what its parameters' dtype asks for", "[
   CHECK(problem.graph[update].bytes_moved == Bytes{10 * e.moved});
   CHECK(problem.states == e.taken);
   // The host updates 4 bytes of fp32 parameters a second, and moves 28 for them.
-  CHECK(update_seconds_on_host(problem, update, MemoryId{1})->value == Approx(static_cast<double>(10 * e.moved) / 28));
+  CHECK(seconds_on_host(problem, update, MemoryId{1})->value == Approx(static_cast<double>(10 * e.moved) / 28));
 }
 
 TEST_CASE("states in fp32 need a known dtype", "[optimizer]") {

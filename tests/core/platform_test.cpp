@@ -29,13 +29,13 @@ TEST_CASE("memories forward nothing, and a memory that no link reaches has no ro
   platform.links.erase(platform.links.begin() + 1, platform.links.end());  // gpu0 - host is left
   CHECK(route_between(platform, MemoryId{0}, MemoryId{2}));
   CHECK(!route_between(platform, MemoryId{0}, MemoryId{1}));
-  CHECK(host_memory(platform, DeviceId{0}) == MemoryId{2});
-  CHECK(!host_memory(platform, DeviceId{1}));
+  CHECK(memory_at(platform, DeviceId{0}, place::host) == MemoryId{2});
+  CHECK(!memory_at(platform, DeviceId{1}, place::host));
 }
 
 TEST_CASE("the builder refuses waits on later steps and buffers with two lives", "[builder]") {
   ScheduleBuilder builder;
-  const StreamId stream = builder.stream(DeviceId{0}, StreamKind::compute);
+  const StreamId stream = builder.stream(DeviceId{0}, way::compute);
   const BufferId buffer = builder.buffer({.bytes = Bytes{1}});
   CHECK_THROWS_AS(builder.add({.stream = stream, .waits = {StepId{0}}}), BrokenPromise);
   CHECK_THROWS_AS(builder.free_after(StepId{0}, buffer), BrokenPromise);
@@ -47,10 +47,10 @@ TEST_CASE("the builder refuses waits on later steps and buffers with two lives",
 
 TEST_CASE("the builder drops waits that say nothing and finds streams and routes again", "[builder]") {
   ScheduleBuilder builder;
-  const StreamId compute = builder.stream(DeviceId{0}, StreamKind::compute),
-                 peer = builder.stream(DeviceId{0}, StreamKind::peer, 3);
-  CHECK(builder.stream(DeviceId{0}, StreamKind::compute) == compute);
-  CHECK(builder.stream(DeviceId{0}, StreamKind::peer, 3) == peer);
+  const StreamId compute = builder.stream(DeviceId{0}, way::compute),
+                 peer = builder.stream(DeviceId{0}, Way{place::device, MemoryId{1}}, 3);
+  CHECK(builder.stream(DeviceId{0}, way::compute) == compute);
+  CHECK(builder.stream(DeviceId{0}, Way{place::device, MemoryId{1}}, 3) == peer);
   CHECK(builder.route(MemoryId{0}, MemoryId{1}) == builder.route(MemoryId{0}, MemoryId{1}));
   const StepId first = builder.add({.stream = compute});
   const StepId second = builder.add({.stream = compute, .waits = {first, first}});

@@ -29,11 +29,14 @@ Tied tied(const ProblemOptions& options) {
   const ChainGraph& index = *made.problem.index;
   const TensorId x1 = graph[index.forward[0]].outputs.front(), g1 = graph[index.backward[1]].outputs.front();
   Tape first, second;
-  first.actions = {compute(index.forward[0]), on_tensor(ActionKind::send, x1, PartId{1}), await_output_gradient(),
-                   on_tensor(ActionKind::receive, g1), compute(index.backward[0])};
-  second.actions = {on_tensor(ActionKind::receive, x1), compute(index.forward[1]),
-                    compute(index.forward[2]),          compute(index.backward[2]),
-                    compute(index.backward[1]),         on_tensor(ActionKind::send, g1, PartId{0})};
+  first.actions = {run(index.forward[0]), on_tensor(ActionKind::send, x1, PartId{1}), await_output_gradient(),
+                   on_tensor(ActionKind::receive, g1), run(index.backward[0])};
+  second.actions = {on_tensor(ActionKind::receive, x1),
+                    run(index.forward[1]),
+                    run(index.forward[2]),
+                    run(index.backward[2]),
+                    run(index.backward[1]),
+                    on_tensor(ActionKind::send, g1, PartId{0})};
   made.tapes = {with_drops(graph, first), with_drops(graph, second)};
   return made;
 }
@@ -79,7 +82,7 @@ TEST_CASE("a partial gradient that a tape has moved to the host is refused with 
     if (graph[t].kind == TensorKind::parameter_gradient) gradient = t;
   }
   const auto device = GENERATE(0u, 1u);
-  made.tapes[device].actions.push_back(on_tensor(ActionKind::offload, gradient));
+  made.tapes[device].actions.push_back(along(way::device_to_host, ActionKind::copy, gradient));
   made.tapes[device].actions.push_back(on_tensor(ActionKind::drop, gradient));
   const std::variant<Schedule, std::string> refused = lower(made.problem, made.partition, made.tapes);
   REQUIRE(std::holds_alternative<std::string>(refused));

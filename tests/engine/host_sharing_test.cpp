@@ -12,8 +12,8 @@ using namespace plimsoll::test;
 
 namespace {
 
-constexpr auto down = StreamKind::device_to_host;
-constexpr auto up = StreamKind::host_to_device;
+constexpr auto down = way::device_to_host;
+constexpr auto up = way::host_to_device;
 constexpr std::int64_t GB = 1'000'000'000;
 
 Engine any_engine() {
@@ -21,7 +21,7 @@ Engine any_engine() {
 }
 
 StepId update(Steps& steps, std::uint32_t device, double seconds, std::vector<StepId> waits = {}) {
-  return steps.timed(device, StreamKind::host, seconds, std::move(waits));
+  return steps.timed(device, way::on_host, seconds, std::move(waits));
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ TEST_CASE("a copy from host to disk loads the memory of both, a device's own mem
   Platform platform = PlatformBuilder(1, 2).link(0, 1, 10e9).link(1, 2, 10e9).host(1, 3e9).host(2, 1e9);
   platform.memories[0].bandwidth = BytesPerSecond{1};
   Steps steps;
-  steps.copy(0, StreamKind::host_to_disk, 1, 2, 2 * GB);
+  steps.copy(0, way::host_to_disk, 1, 2, 2 * GB);
   steps.copy(0, down, 0, 1, 4 * GB);
   const Timeline timeline = engine.simulate(steps.builder.finish(), platform);
   CHECK(timeline.steps[0].finish.value == Approx(2).epsilon(1e-12));

@@ -68,8 +68,8 @@ RandomSchedule sharing_schedule(std::uint64_t seed) {
   std::vector<StepId> last;
   for (std::uint32_t device = 0; device < 2; ++device) {  // streams and routes in the same order for all seeds
     steps.compute(device, 1);
-    steps.copy(device, StreamKind::device_to_host, device, 2, 1000);
-    steps.copy(device, StreamKind::host_to_device, 2, device, 1000);
+    steps.copy(device, way::device_to_host, device, 2, 1000);
+    steps.copy(device, way::host_to_device, 2, device, 1000);
   }
   for (int s = 0; s < 60; ++s) {
     const auto device = static_cast<std::uint32_t>(random() % 2);
@@ -77,7 +77,7 @@ RandomSchedule sharing_schedule(std::uint64_t seed) {
     if (!last.empty() && random() % 2 == 0) waits.push_back(last[random() % last.size()]);
     const std::int64_t bytes = 700 + static_cast<std::int64_t>(random() % 300);
     const bool out = random() % 2 == 0;
-    const auto kind = out ? StreamKind::device_to_host : StreamKind::host_to_device;
+    const auto kind = out ? way::device_to_host : way::host_to_device;
     last.push_back(s % 3 == 0 ? steps.compute(device, seconds(), waits)
                               : steps.copy(device, kind, out ? device : 2, out ? 2 : device, bytes, waits));
   }
@@ -190,7 +190,7 @@ TEST_CASE("the platform must have a route for each transfer", "[engine]") {
   const Engine engine = GENERATE(event_engine, simgrid_engine);
   INFO(engine.name);
   Steps steps;
-  steps.copy(0, StreamKind::device_to_host, 0, 1, 1);
+  steps.copy(0, way::device_to_host, 0, 1, 1);
   const Schedule schedule = steps.builder.finish();
   CHECK_THROWS_WITH(engine.simulate(schedule, PlatformBuilder(1)),
                     "platform 'small' has no route from memory 'gpu0' to 'host0'");
@@ -200,8 +200,8 @@ TEST_CASE("the platform must have the compute streams of the schedule", "[engine
   const Engine engine = GENERATE(event_engine, simgrid_engine);
   INFO(engine.name);
   Steps steps;
-  steps.timed(0, StreamKind::compute, 1, {}, 0);
-  steps.timed(0, StreamKind::compute, 1, {}, 1);
+  steps.timed(0, way::compute, 1, {}, 0);
+  steps.timed(0, way::compute, 1, {}, 1);
   const Schedule schedule = steps.builder.finish();
   CHECK_THROWS_WITH(engine.simulate(schedule, PlatformBuilder(1)),
                     "device 'gpu0' runs 1 compute stream(s) at once; the schedule has 2 there");

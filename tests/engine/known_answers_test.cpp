@@ -10,8 +10,8 @@ using namespace plimsoll::test;
 
 namespace {
 
-constexpr auto down = StreamKind::device_to_host;
-constexpr auto up = StreamKind::host_to_device;
+constexpr auto down = way::device_to_host;
+constexpr auto up = way::host_to_device;
 constexpr std::int64_t GB = 1'000'000'000;
 
 Engine any_engine() {
@@ -114,7 +114,7 @@ TEST_CASE("links without a limit take no time and bind nobody", "[engine]") {
                                 .link(1, 3, unlimited_bandwidth.value)
                                 .link(3, 2, 1e9);
   Steps steps;
-  const StepId peer = steps.copy(0, StreamKind::peer, 0, 1, 50 * GB);
+  const StepId peer = steps.copy(0, {place::device, MemoryId{1}}, 0, 1, 50 * GB);
   const StepId offload = steps.copy(1, down, 1, 2, GB);
   const Timeline timeline = engine.simulate(steps.builder.finish(), platform);
   CHECK(timeline.steps[peer.index].finish == Seconds{0.5});
@@ -158,7 +158,7 @@ TEST_CASE("transfers slow down the kernels of the devices at their ends, from st
       PlatformBuilder(2).link(0, 2, 2e9, 0.5).slow_down(0, {1, 2, 4}).slow_down(1, {1, 2, 4}).compute_streams(0, 2);
   Steps steps;
   const StepId one = steps.compute(0, 1);
-  const StepId other = steps.timed(0, StreamKind::compute, 0.25, {}, 1);
+  const StepId other = steps.timed(0, way::compute, 0.25, {}, 1);
   const StepId elsewhere = steps.compute(1, 1);
   const StepId out = steps.copy(0, down, 0, 2, GB);
   steps.copy(0, up, 2, 0, GB);
@@ -178,7 +178,7 @@ TEST_CASE("a step without a route on a copy stream is a delay that transfers do 
   const Platform platform = PlatformBuilder(1).link(0, 1, 1e9).slow_down(0, {1, 2});
   Steps steps;
   steps.copy(0, down, 0, 1, GB);
-  const StepId delay = steps.timed(0, StreamKind::host_to_device, 3);
+  const StepId delay = steps.timed(0, way::host_to_device, 3);
   const Timeline timeline = engine.simulate(steps.builder.finish(), platform);
   CHECK(timeline.steps[delay.index].finish == Seconds{3});
 }
@@ -198,7 +198,7 @@ TEST_CASE("a ring all-reduce by steps takes 2(n-1)(alpha + S/(n B))", "[engine]"
       for (std::uint32_t d = 0; d < n; ++d) {
         std::vector<StepId> waits;
         if (round > 0) waits.push_back(last[(d + n - 1) % n]);
-        sent[d] = steps.copy(d, StreamKind::peer, d, (d + 1) % n, share, waits);
+        sent[d] = steps.copy(d, {place::device, MemoryId{(d + 1) % n}}, d, (d + 1) % n, share, waits);
       }
       last = sent;
     }

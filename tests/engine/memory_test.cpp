@@ -14,7 +14,7 @@ Engine any_engine() {
   return GENERATE(event_engine, simgrid_engine);
 }
 
-constexpr auto down = StreamKind::device_to_host;
+constexpr auto down = way::device_to_host;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ TEST_CASE("at one date frees come before allocations", "[engine][memory]") {
   const StepId takes_after = steps.copy(0, down, 0, 1, 1'000'000'000);
   const StepId takes = steps.compute(0, 1, 0, {new_buffer}, {takes_after});
   NewStep lets_go;
-  lets_go.stream = steps.builder.stream({0}, StreamKind::compute, 1);
+  lets_go.stream = steps.builder.stream({0}, way::compute, 1);
   lets_go.work.seconds = {1};
   lets_go.allocates = {old_buffer};
   const StepId last = steps.builder.add(lets_go);
@@ -91,8 +91,8 @@ TEST_CASE("the first of equal peaks is named, in the order of the streams", "[en
   const StepId big = steps.compute(0, 1, 9, {});
   steps.compute(0, 1, 9, {});
   // On the host, both start at 0: the peak of 3 + 4 bytes is made by the later stream, whose step was issued first.
-  const StreamId first_stream = steps.builder.stream({1}, StreamKind::device_to_host);
-  const StreamId second_stream = steps.builder.stream({1}, StreamKind::host_to_device);
+  const StreamId first_stream = steps.builder.stream({1}, way::device_to_host);
+  const StreamId second_stream = steps.builder.stream({1}, way::host_to_device);
   NewStep step;
   step.work.seconds = {1};
   step.stream = second_stream;

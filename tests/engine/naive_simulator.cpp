@@ -57,8 +57,8 @@ class Naive {
     State state;
     state.seconds = step.work.seconds.value;
     state.is_transfer = step.work.route != no_route;
-    state.is_kernel = !state.is_transfer && schedule_[step.stream].kind == StreamKind::compute;
-    if (schedule_[step.stream].kind == StreamKind::host && !state.is_transfer) return update(step, std::move(state));
+    state.is_kernel = !state.is_transfer && schedule_[step.stream].way == way::compute;
+    if (schedule_[step.stream].way.computes_elsewhere() && !state.is_transfer) return update(step, std::move(state));
     if (!state.is_transfer) return state;
     const Endpoints ends = schedule_.routes[step.work.route.index];
     const Route route = route_between(platform_, ends.from, ends.to).value();
@@ -85,7 +85,8 @@ class Naive {
   /// Alone it takes its seconds, in which the processor moves 7 bytes for each byte that Adam updates, or all that the
   /// memory can.
   State update(const Step& step, State state) const {
-    const std::optional<MemoryId> host = host_memory(platform_, schedule_[step.stream].device);
+    const std::optional<MemoryId> host =
+        memory_at(platform_, schedule_[step.stream].device, schedule_[step.stream].way.from);
     if (!host) return state;
     const Memory& memory = platform_[*host];
     double traffic = 1e9;
@@ -135,7 +136,10 @@ class Naive {
 
   void change_memory(std::uint32_t s, Slice buffers, int sign) {
     const Step& step = schedule_.steps[s];
-    live_[platform_[schedule_[step.stream].device].memory.index] += sign * step.workspace.count;
+    const Stream& stream = schedule_[step.stream];
+    const MemoryId works_at = stream.way.computes() ? stream.way.from : place::device;
+    const MemoryId own = platform_[stream.device].memory;
+    live_[memory_at(platform_, stream.device, works_at).value_or(own).index] += sign * step.workspace.count;
     for (const BufferId id : schedule_.buffers_in(buffers)) {
       live_[schedule_[id].memory.index] += sign * schedule_[id].bytes.count;
     }

@@ -40,7 +40,7 @@ TEST_CASE("copies that share links and slow kernels down scale with the unit of 
     platform.link(4, 3, 3 * third / unit);
     Steps steps;
     for (std::uint32_t d = 0; d < 3; ++d) {
-      steps.copy(d, StreamKind::device_to_host, d, 3, (d + 1) * third);
+      steps.copy(d, way::device_to_host, d, 3, (d + 1) * third);
       steps.compute(d, 2 * unit);
     }
     const Timeline timeline = engine.simulate(steps.builder.finish(), platform);
@@ -57,11 +57,11 @@ TEST_CASE("a step of a nanosecond after months, and months after it, are both th
   INFO(engine.name);
   const Platform platform = PlatformBuilder(2).link(0, 2, 1e9).link(1, 2, 1e9);
   Steps steps;
-  const StepId first = steps.copy(0, StreamKind::device_to_host, 0, 2, 1);  // 1 ns
+  const StepId first = steps.copy(0, way::device_to_host, 0, 2, 1);  // 1 ns
   const StepId second = steps.compute(1, 1e-9, {first});
   const StepId months = steps.compute(1, 1e7, {second});
   std::vector<StepId> last{months};
-  for (int i = 0; i < 1000; ++i) last = {steps.copy(0, StreamKind::device_to_host, 0, 2, 1'000'000, last)};
+  for (int i = 0; i < 1000; ++i) last = {steps.copy(0, way::device_to_host, 0, 2, 1'000'000, last)};
   const Timeline timeline = engine.simulate(steps.builder.finish(), platform);
   CHECK(timeline.steps[first.index].finish.value == Approx(1e-9).epsilon(1e-12));
   CHECK(timeline.steps[second.index].finish.value == Approx(2e-9).epsilon(1e-12));

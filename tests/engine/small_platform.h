@@ -72,32 +72,31 @@ class PlatformBuilder {
 class Steps {
  public:
   /// A step without a route: a kernel on a compute stream, a delay on another.
-  StepId timed(std::uint32_t device, StreamKind kind, double seconds, std::vector<StepId> waits = {},
-               std::uint32_t index = 0) {
+  StepId timed(std::uint32_t device, Way way, double seconds, std::vector<StepId> waits = {}, std::uint32_t index = 0) {
     NewStep step;
-    step.stream = builder.stream({device}, kind, index);
+    step.stream = builder.stream({device}, way, index);
     step.work.seconds = {seconds};
     step.waits = std::move(waits);
     return builder.add(step);
   }
   StepId compute(std::uint32_t device, double seconds, std::vector<StepId> waits = {}) {
-    return timed(device, StreamKind::compute, seconds, std::move(waits));
+    return timed(device, way::compute, seconds, std::move(waits));
   }
   StepId compute(std::uint32_t device, double seconds, std::int64_t workspace, std::vector<BufferId> allocates,
                  std::vector<StepId> waits = {}) {
     NewStep step;
-    step.stream = builder.stream({device}, StreamKind::compute);
+    step.stream = builder.stream({device}, way::compute);
     step.work.seconds = {seconds};
     step.workspace = {workspace};
     step.allocates = std::move(allocates);
     step.waits = std::move(waits);
     return builder.add(step);
   }
-  StepId copy(std::uint32_t device, StreamKind kind, std::uint32_t from, std::uint32_t to, std::int64_t bytes,
+  StepId copy(std::uint32_t device, Way way, std::uint32_t from, std::uint32_t to, std::int64_t bytes,
               std::vector<StepId> waits = {}, double seconds = 0) {
     NewStep step;
     step.kind = StepKind::send;
-    step.stream = builder.stream({device}, kind);
+    step.stream = builder.stream({device}, way);
     step.work = {{seconds}, {bytes}, builder.route({from}, {to})};
     step.waits = std::move(waits);
     return builder.add(step);

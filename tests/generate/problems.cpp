@@ -54,6 +54,31 @@ Platform gpus(const Gpus& options) {
   return platform;
 }
 
+Graph row_of_ops(std::size_t count) {
+  Graph graph;
+  graph.name = "row";
+  const auto tensor = [&](const std::string& name, TensorKind kind) {
+    graph.tensors.push_back({.name = name,
+                             .kind = kind,
+                             .bytes = Bytes{4},
+                             .storage = id_at<StorageId>(graph.storages++),
+                             .shape = {},
+                             .dtype = {}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  TensorId last = tensor("t0", TensorKind::input);
+  for (std::size_t o = 0; o < count; ++o) {
+    Op op;
+    op.name = "o" + std::to_string(o);
+    op.duration = Seconds{1};
+    op.inputs = {last};
+    last = tensor("t" + std::to_string(o + 1), TensorKind::activation);
+    op.outputs = {last};
+    graph.ops.push_back(op);
+  }
+  return graph;
+}
+
 Chain worked_example() {
   Chain chain;
   chain.name = "worked example";

@@ -25,6 +25,9 @@ struct Gpus {
 /// one the disk's where there is one.
 Platform gpus(const Gpus&);
 
+/// Ops o0 -> o1 -> ... in a row, each reading what the one before made; 1 s and 4 bytes each.
+Graph row_of_ops(std::size_t count);
+
 /// The worked example of the architecture page: two stages and a loss.
 Chain worked_example();
 

@@ -158,21 +158,21 @@ class ScheduleMaker {
   }
 
   void add_streams() {
+    constexpr Way to_any{place::device, MemoryId{0}};  // engines do not hold copies against it
     for (std::uint32_t d = 0; d < platform_.devices.size(); ++d) {
       const std::uint32_t compute_streams = random_.between(1, platform_.devices[d].compute_streams);
-      for (std::uint32_t c = 0; c < compute_streams; ++c) add_stream({d}, StreamKind::compute, c);
-      for (const StreamKind kind : {StreamKind::device_to_host, StreamKind::host_to_device, StreamKind::peer}) {
-        if (random_.chance(0.7)) add_stream({d}, kind, 0);
+      for (std::uint32_t c = 0; c < compute_streams; ++c) add_stream({d}, way::compute, c);
+      for (const Way way : {way::device_to_host, way::host_to_device, to_any}) {
+        if (random_.chance(0.7)) add_stream({d}, way, 0);
       }
-      if (random_.chance(0.5)) add_stream({d}, StreamKind::host, 0);
+      if (random_.chance(0.5)) add_stream({d}, way::on_host, 0);
     }
   }
 
-  void add_stream(DeviceId device, StreamKind kind, std::uint32_t index) {
-    const bool computes = kind == StreamKind::compute || kind == StreamKind::host;
-    streams_.push_back({builder_.stream(device, kind, index), device, computes, {}});
-    const std::optional<MemoryId> host = host_memory(platform_, device);
-    if (kind == StreamKind::host && host) streams_.back().updates = update_traffic(platform_[*host]);
+  void add_stream(DeviceId device, Way way, std::uint32_t index) {
+    streams_.push_back({builder_.stream(device, way, index), device, way.computes(), {}});
+    const std::optional<MemoryId> host = memory_at(platform_, device, place::host);
+    if (way == way::on_host && host) streams_.back().updates = update_traffic(platform_[*host]);
   }
 
   /// Memories pass nothing on, so that not every pair has a route.

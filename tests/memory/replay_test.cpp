@@ -38,17 +38,17 @@ BufferId buffer(ScheduleBuilder& builder, std::int64_t bytes, MemoryId memory = 
 StepId compute(ScheduleBuilder& builder, std::vector<BufferId> allocates, std::int64_t workspace = 0,
                double seconds = 1) {
   NewStep step;
-  step.stream = builder.stream({0}, StreamKind::compute);
+  step.stream = builder.stream({0}, way::compute);
   step.work.seconds = {seconds};
   step.workspace = {workspace};
   step.allocates = std::move(allocates);
   return builder.add(step);
 }
 
-StepId copy(ScheduleBuilder& builder, DeviceId device, StreamKind kind, MemoryId from, BufferId filled, StepId after) {
+StepId copy(ScheduleBuilder& builder, DeviceId device, Way way, MemoryId from, BufferId filled, StepId after) {
   NewStep step;
   step.kind = StepKind::send;
-  step.stream = builder.stream(device, kind);
+  step.stream = builder.stream(device, way);
   step.work.bytes = builder[filled].bytes;
   step.work.route = builder.route(from, builder[filled].memory);
   step.allocates = {filled};
@@ -120,14 +120,14 @@ TEST_CASE("a prefetched buffer comes from its copy stream's pool, a received one
   const StepId used = compute(builder, {x});
   builder.free_after(used, x);  // 12 MiB are free for the compute stream
   SECTION("prefetched: 12 MiB more for the copy stream") {
-    copy(builder, {0}, StreamKind::host_to_device, host, buffer(builder, 12 * MiB), used);
+    copy(builder, {0}, way::host_to_device, host, buffer(builder, 12 * MiB), used);
     const auto peaks = replay(builder.finish(), two_devices(), AllocatorKind::cuda);
     CHECK(peaks[0].reserved == Bytes{24 * MiB});
     CHECK(peaks[0].live == Bytes{12 * MiB});
     CHECK(peaks[host.index] == ReservedPeak{.reserved = {12 * MiB}, .allocated = {12 * MiB}, .live = {12 * MiB}});
   }
   SECTION("received: the 12 MiB are used again") {
-    copy(builder, {1}, StreamKind::peer, {1}, buffer(builder, 12 * MiB), used);
+    copy(builder, {1}, {place::device, MemoryId{0}}, {1}, buffer(builder, 12 * MiB), used);
     const auto peaks = replay(builder.finish(), two_devices(), AllocatorKind::cuda);
     CHECK(peaks[0].reserved == Bytes{12 * MiB});
     CHECK(peaks[1] == ReservedPeak{});
@@ -136,7 +136,7 @@ TEST_CASE("a prefetched buffer comes from its copy stream's pool, a received one
 
 TEST_CASE("of starts at one date the lower stream's comes first", "[memory]") {
   ScheduleBuilder builder;
-  const StreamId low = builder.stream({0}, StreamKind::compute, 0), high = builder.stream({0}, StreamKind::compute, 1);
+  const StreamId low = builder.stream({0}, way::compute, 0), high = builder.stream({0}, way::compute, 1);
   NewStep step;
   step.work.seconds = {1};
   step.stream = high;

@@ -63,7 +63,7 @@ TEST_CASE("every shipped platform reads, under its file's name", "[platforms]") 
     }
     for (std::size_t d = 0; d < read.devices.size(); ++d) {
       CHECK(read[read.devices[d].memory].device == id_at<DeviceId>(d));
-      CHECK(host_memory(read, id_at<DeviceId>(d)).has_value());
+      CHECK(memory_at(read, id_at<DeviceId>(d), place::host).has_value());
     }
     for (std::size_t v = 0; v < read.memories.size(); ++v) CHECK(read.vertices[v].memory == id_at<MemoryId>(v));
   }

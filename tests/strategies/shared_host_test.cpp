@@ -61,7 +61,7 @@ Schedule on_each(const Schedule& one) {
     for (const StepId s : one.wait_list) all.wait_list.push_back(moved(s, one.steps.size()));
     for (Step step : one.steps) {
       step.replica = r;
-      if (one[step.stream].kind == StreamKind::host) step.work.seconds = (1.0 / replicas) * step.work.seconds;
+      if (one[step.stream].way == way::on_host) step.work.seconds = (1.0 / replicas) * step.work.seconds;
       step.stream = moved(step.stream, one.streams.size());
       if (step.work.is_transfer()) step.work.route = moved(step.work.route, one.routes.size());
       for (Slice* slice : {&step.reads, &step.writes, &step.allocates, &step.frees}) {

@@ -21,7 +21,7 @@ bool touches(const Graph& graph, const Action& action, StorageId storage) {
 bool waits_for_a_use(const PartTask& task, const Tape& plain, StorageId storage) {
   bool used = false, idle = false;
   for (const Action& action : plain.actions) {
-    if (action.kind != ActionKind::compute) continue;
+    if (action.kind != ActionKind::run) continue;
     const bool uses = touches(task.problem.graph, action, storage);
     if (uses && idle) return true;
     used = used || uses;
@@ -36,7 +36,7 @@ std::vector<TensorId> movable_values(const PartTask& task, const Tape& plain) {
   std::vector<TensorId> values;
   std::vector<bool> seen(task.problem.graph.storages, false);
   for (const Action& action : plain.actions) {
-    if (action.kind != ActionKind::compute) continue;
+    if (action.kind != ActionKind::run) continue;
     for (const TensorId t : task.problem.graph[action.op].outputs) {
       const Tensor& tensor = task.problem.graph[t];
       if (!per_micro_batch(tensor.kind) || tensor.bytes == Bytes{0} || seen[tensor.storage.index]) continue;
@@ -54,7 +54,7 @@ TapeOracle::TapeOracle(const PartTask& task, Tape plain, std::vector<TensorId> v
     for (const Action& action : plain_.actions) {
       const bool needed = touches(task.problem.graph, action, task.problem.graph[t].storage);
       if (needed && value.last == 0) value.made = value.needed.size();
-      if (needed && action.kind == ActionKind::compute) value.last = value.needed.size();
+      if (needed && action.kind == ActionKind::run) value.last = value.needed.size();
       value.needed.push_back(needed);
     }
     values_.push_back(std::move(value));
@@ -111,13 +111,14 @@ bool TapeOracle::can_go_on(std::size_t next) const {
 std::vector<Action> TapeOracle::moves(std::size_t next) const {
   std::vector<Action> moves;
   for (std::size_t v = 0; v < values_.size(); ++v) {
-    const Place& place = places_[v];
+    const Place& value = places_[v];
     const TensorId t = values_[v].tensor;
-    if (place.stays || next <= values_[v].made || next > values_[v].last) continue;
-    if (place.at == At::device && place.trips < trips_) moves.push_back(on_tensor(ActionKind::offload, t));
-    if (place.at == At::both) moves.push_back(on_tensor(ActionKind::drop, t));
-    if (place.at == At::host) moves.push_back(on_tensor(ActionKind::prefetch, t));
-    if (!place.waited) moves.push_back(on_tensor(ActionKind::wait, t));
+    if (value.stays || next <= values_[v].made || next > values_[v].last) continue;
+    if (value.at == At::device && value.trips < trips_)
+      moves.push_back(along(way::device_to_host, ActionKind::copy, t));
+    if (value.at == At::both) moves.push_back(on_tensor(ActionKind::drop, t));
+    if (value.at == At::host) moves.push_back(along(way::host_to_device, ActionKind::move, t));
+    if (!value.waited) moves.push_back(on_copy_at(place::host, ActionKind::wait, t));
   }
   return moves;
 }
@@ -125,13 +126,13 @@ std::vector<Action> TapeOracle::moves(std::size_t next) const {
 void TapeOracle::apply(const Action& action) {
   const auto value = std::ranges::find(values_, action.tensor, &Value::tensor);
   Place& v = places_[static_cast<std::size_t>(value - values_.begin())];
-  if (action.kind == ActionKind::offload) {
+  if (action.kind == ActionKind::copy) {
     v.at = At::both;
     v.waited = false;
     ++v.trips;
   } else if (action.kind == ActionKind::drop) {
     v.at = At::host;
-  } else if (action.kind == ActionKind::prefetch) {
+  } else if (action.kind == ActionKind::move) {
     v.at = At::device;
     v.waited = true;
   } else {

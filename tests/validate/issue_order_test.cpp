@@ -162,7 +162,7 @@ TEST_CASE("what a run in the expected order reserves is what sim/memory predicts
     std::map<BufferId, std::byte*> buffers;
     std::map<StepId, std::byte*> workspaces;
     const StreamId home{0};
-    REQUIRE(schedule[home].kind == StreamKind::compute);
+    REQUIRE(schedule[home].way == way::compute);
     const auto open = [&](BufferId b, StreamId stream) {
       if (schedule[b].memory == own) buffers[b] = memory.take(schedule[b].bytes, stream)->address;
     };

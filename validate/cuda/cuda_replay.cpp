@@ -233,7 +233,7 @@ class CudaReplay {
     arguments.scratch = rooms_->address_of({std::nullopt, call.scratch}, s);
     if (call.statistics)
       arguments.statistics = static_cast<float*>(static_cast<void*>(rooms_->address_of({call.statistics, {}}, s)));
-    if (schedule_[schedule_[s].stream].kind == StreamKind::host) {
+    if (schedule_[schedule_[s].stream].way.computes_elsewhere()) {
       return on_host(s, [&kernel = cuda_.host_kernels[call.op.index], arguments] { kernel(arguments); });
     }
     const Gpu& gpu = machine_.gpu(gpu_of(s));
@@ -327,7 +327,7 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
                                      problem.platform.devices.size(), gpus, gpus == 1 ? "" : "s")};
   }
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-    const bool on_host = schedule[schedule.steps[s].stream].kind == StreamKind::host;
+    const bool on_host = schedule[schedule.steps[s].stream].way.computes_elsewhere();
     for (const PlannedCall& call : plan.steps[s].calls) {
       if (on_host ? !!cuda.host_kernels[call.op.index] : !!cuda.kernels[call.op.index].run) continue;
       const Op& op = cuda.network.graph[call.op];

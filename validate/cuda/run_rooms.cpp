@@ -63,7 +63,7 @@ RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const Repla
 StreamId RunRooms::home_of(DeviceId device) const {
   for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
     const Stream& stream = schedule_.streams[s];
-    if (stream.device == device && stream.kind == StreamKind::compute) return id_at<StreamId>(s);
+    if (stream.device == device && stream.way == way::compute) return id_at<StreamId>(s);
   }
   return StreamId{};
 }

@@ -62,7 +62,7 @@ std::optional<Placement> place_with_feedback(const OffloadModel& model, std::spa
       const auto at = static_cast<std::uint32_t>(after - starts.begin() - 1);
       wanted.push_back(std::clamp(at, gap.from + 1, gap.until));
     }
-    std::optional<Placement> made = place(model, items, budget, wanted);
+    std::optional<Placement> made = placed_items(model, items, budget, wanted);
     if (!made) return best;
     bool any_late = false;
     for (std::size_t i = 0; i < items.size(); ++i) {

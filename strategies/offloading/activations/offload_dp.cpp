@@ -11,6 +11,7 @@
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_plans.h"
 #include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/offloading/activations/offload_store.h"
 #include "strategies/offloading/activations/offload_table.h"
 #include "strategies/strategy.h"
 
@@ -65,6 +66,7 @@ constexpr std::array offload_dp_options{
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",
                "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
     levels_option,
+    store_option,
 };
 
 std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const Options& options,

@@ -16,6 +16,7 @@
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_search.h"
 #include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/offloading/activations/offload_store.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -73,11 +74,12 @@ Options greedy_options() {
 constexpr std::array offload_exact_options{
     OptionInfo{"values", "14", "a whole number from 1 to 20",
                "up to how many values are searched; for more the plan is offload_greedy's", integer_between<1, 20>},
+    store_option,
 };
 
 std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   const std::vector<OffloadItem> items = model.has_host ? offload_items(model, 1) : std::vector<OffloadItem>{};
@@ -99,7 +101,7 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
 }
 
 std::vector<Bytes> offload_exact_candidates(const PartTask& task, const Options& options) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr);
+  const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr, offload_store(task, options));
   const OffloadModel* model = std::get_if<OffloadModel>(&made);
   if (model == nullptr) return {};
   if (too_many(offload_items(*model, 1), options)) return offload_greedy_strategy.candidates(task, greedy_options());

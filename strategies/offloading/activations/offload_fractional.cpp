@@ -11,6 +11,7 @@
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_plans.h"
 #include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/offloading/activations/offload_store.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -25,7 +26,7 @@ TapePool offload_fractional_plans(const PartTask& task, const Options& options, 
   for (const Bytes budget :
        memory_levels(selection.peaks.back(), selection.peaks.front(), options.text("levels"), model.positions())) {
     const std::span<const OffloadItem> items = std::span(selection.items).first(*selection.needed(budget));
-    if (const std::optional<Placement> made = place(model, items, budget)) {
+    if (const std::optional<Placement> made = placed_items(model, items, budget)) {
       pool.add(planned_moves(task, model, made->moves));
     }
   }
@@ -36,6 +37,7 @@ constexpr std::array offload_fractional_options{
     OptionInfo{"chunks", "16", "a whole number from 1 to 1000",
                "into how many parts a value is cut, each freed on its own", integer_between<1, 1000>},
     levels_option,
+    store_option,
 };
 
 std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Options& options,

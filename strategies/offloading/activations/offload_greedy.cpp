@@ -11,6 +11,7 @@
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
+#include "strategies/offloading/activations/offload_store.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -26,7 +27,7 @@ std::optional<Placement> best_placement(const OffloadModel& model, std::span<con
   for (const Selection& selection : selections) {
     const std::optional<std::size_t> needed = selection.needed(budget);
     if (!needed) continue;
-    std::optional<Placement> made = place(model, std::span(selection.items).first(*needed), budget);
+    std::optional<Placement> made = placed_items(model, std::span(selection.items).first(*needed), budget);
     if (made && (!best || made->makespan < best->makespan)) best = std::move(made);
   }
   return best;
@@ -123,11 +124,12 @@ constexpr std::array offload_greedy_options{
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",
                "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
     levels_option,
+    store_option,
 };
 
 std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   std::optional<Bytes> most = Bytes{0};  // where the host may be full, the least feasible budget may be any level
@@ -142,7 +144,7 @@ std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Option
 }
 
 std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const Options& options) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
+  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr, offload_store(task, options));
   if (std::holds_alternative<std::string>(model)) return {};
   return OffloadPlanner(task, std::get<OffloadModel>(model), options, std::nullopt).levels();
 }

@@ -11,7 +11,7 @@ namespace {
 
 class OffloadModelBuilder {
  public:
-  OffloadModelBuilder(const PartTask& task, const Tape& tape)
+  OffloadModelBuilder(const PartTask& task, const Tape& tape, MemoryId store)
       : problem_(task.problem),
         graph_(problem_.graph),
         device_(task.part().device),
@@ -25,7 +25,7 @@ class OffloadModelBuilder {
       }
     }
     for (const Action& action : tape.actions) {
-      if (action.kind == ActionKind::compute) {
+      if (action.kind == ActionKind::run) {
         compute(action);
       } else {
         drop(action.tensor);
@@ -35,7 +35,7 @@ class OffloadModelBuilder {
     model_.turn = static_cast<std::uint32_t>(std::ranges::find_if(model_.computes, backward) - model_.computes.begin());
     std::ranges::stable_sort(model_.gaps, {}, &OffloadGap::from);
     find_earlier_gaps();
-    find_host();
+    find_store(store);
   }
 
   OffloadModel build() && { return std::move(model_); }
@@ -127,9 +127,10 @@ class OffloadModelBuilder {
     }
   }
 
-  void find_host() {
+  void find_store(MemoryId store) {
+    model_.store = store;
     const MemoryId own = problem_.platform[device_].memory;
-    const std::optional<MemoryId> host = host_memory(problem_.platform, device_);
+    const std::optional<MemoryId> host = memory_at(problem_.platform, device_, store);
     if (!host) return;
     const std::optional<Route> out = route_between(problem_.platform, own, *host);
     const std::optional<Route> in = route_between(problem_.platform, *host, own);
@@ -151,15 +152,15 @@ class OffloadModelBuilder {
 
 }  // namespace
 
-std::variant<OffloadModel, std::string> offload_model(const PartTask& task, const Tape* before) {
+std::variant<OffloadModel, std::string> offload_model(const PartTask& task, const Tape* before, MemoryId store) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) return "activations are offloaded on one device only";
-  if (before == nullptr) return OffloadModelBuilder(task, planned_ops(task, store_all_ops(task)).tape).build();
+  if (before == nullptr) return OffloadModelBuilder(task, planned_ops(task, store_all_ops(task)).tape, store).build();
   for (const Action& action : before->actions) {
-    if (action.kind != ActionKind::compute && action.kind != ActionKind::drop) {
+    if ((action.kind != ActionKind::run && action.kind != ActionKind::drop) || action.at != place::device) {
       return "the pass before moves values itself";
     }
   }
-  return OffloadModelBuilder(task, *before).build();
+  return OffloadModelBuilder(task, *before, store).build();
 }
 
 std::string no_host(const PartTask& task) {

@@ -38,7 +38,8 @@ struct OffloadModel {
   std::vector<Bytes> held;                   ///< right before a position, likewise
   std::vector<std::vector<TensorId>> drops;  ///< after a position
   std::vector<OffloadGap> gaps;              ///< by `from`; the network's input is never among them
-  bool has_host = false;                     ///< a host memory can be reached both ways
+  MemoryId store = place::host;              ///< where values go
+  bool has_host = false;                     ///< it can be reached both ways
   CopyRate out, in;
   Bytes host_capacity = largest_bytes;
 
@@ -51,7 +52,8 @@ struct OffloadModel {
 std::string no_host(const PartTask&);
 
 /// The model of the tape made by the pass before, or of plain training; or in one sentence why it cannot be offloaded.
-std::variant<OffloadModel, std::string> offload_model(const PartTask&, const Tape* before);
+std::variant<OffloadModel, std::string> offload_model(const PartTask&, const Tape* before,
+                                                      MemoryId store = place::host);
 
 /// The position after which a gap's value may begin to leave, if those of `moved` (by gap) are away in theirs.
 std::uint32_t leaves_after(const OffloadModel&, std::uint32_t gap, const std::vector<bool>& moved);

@@ -25,8 +25,12 @@ std::vector<OffloadItem> offload_items(const OffloadModel& model, std::uint32_t 
 
 Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves) {
   std::vector<std::vector<Action>> before(model.positions()), prefetches = before, after = before;
-  const auto act = [&](ActionKind kind, const OffloadMove& move) {
-    return on_chunk(kind, model.gaps[move.item.gap].tensor, move.item.chunk);
+  const Way out{place::device, model.store}, back{model.store, place::device};
+  const auto travels = [&](Way way, ActionKind kind, const OffloadMove& move) {
+    return along(way, kind, model.gaps[move.item.gap].tensor, move.item.chunk);
+  };
+  const auto stays = [&](MemoryId at, ActionKind kind, const OffloadMove& move) {
+    return on_copy_at(at, kind, model.gaps[move.item.gap].tensor, move.item.chunk);
   };
   std::vector<OffloadMove> returning(moves.begin(), moves.end());
   std::ranges::stable_sort(returning, {}, [&](const OffloadMove& move) { return model.gaps[move.item.gap].until; });
@@ -34,17 +38,17 @@ Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves)
     const OffloadGap& gap = model.gaps[move.item.gap];
     EXPECTS(gap.made <= move.issue && move.issue < move.gone && gap.from < move.gone);
     EXPECTS(move.gone <= move.back && move.back <= gap.until);
-    after[move.issue].push_back(act(ActionKind::offload, move));
-    before[move.gone].push_back(act(ActionKind::wait, move));
-    if (move.copied) before[*move.copied].push_back(act(ActionKind::wait, move));
+    after[move.issue].push_back(travels(out, ActionKind::copy, move));
+    before[move.gone].push_back(stays(model.store, ActionKind::wait, move));
+    if (move.copied) before[*move.copied].push_back(stays(model.store, ActionKind::wait, move));
   }
   for (const OffloadMove& move : moves) {
     const OffloadGap& gap = model.gaps[move.item.gap];
-    after[std::max(gap.from, move.issue)].push_back(act(ActionKind::drop, move));
+    after[std::max(gap.from, move.issue)].push_back(stays(place::device, ActionKind::drop, move));
   }
-  for (const OffloadMove& move : returning) prefetches[move.back].push_back(act(ActionKind::prefetch, move));
+  for (const OffloadMove& move : returning) prefetches[move.back].push_back(travels(back, ActionKind::move, move));
   for (const OffloadMove& move : returning) {
-    if (move.arrived) prefetches[*move.arrived].push_back(act(ActionKind::wait, move));
+    if (move.arrived) prefetches[*move.arrived].push_back(stays(place::device, ActionKind::wait, move));
   }
   Tape tape;
   for (std::size_t p = 0; p < model.positions(); ++p) {
@@ -71,7 +75,7 @@ std::optional<PlannedTape> simulated_tape(const PartTask& task, const OffloadMod
   const DeviceId device = task.part().device;
   planned.peak = timeline.peaks[task.problem.platform[device].memory.index].bytes;
   planned.makespan = timeline.makespan;
-  const std::optional<MemoryId> host = host_memory(task.problem.platform, device);
+  const std::optional<MemoryId> host = memory_at(task.problem.platform, device, model.store);
   if (host && timeline.peaks[host->index].bytes > model.host_capacity) return std::nullopt;
   return planned;
 }

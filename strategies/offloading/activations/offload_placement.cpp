@@ -147,8 +147,8 @@ class Placer {
 
 }  // namespace
 
-std::optional<Placement> place(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
-                               std::span<const std::uint32_t> wanted) {
+std::optional<Placement> placed_items(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
+                                      std::span<const std::uint32_t> wanted) {
   return Placer(model, items, budget, wanted).run();
 }
 

@@ -2,13 +2,14 @@
 
 #include "strategies/common/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_store.h"
 
 namespace plimsoll {
 
 std::vector<TapeOutcome> best_plans(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before,
                                     PlansFunction plans) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   return with_fluid_gaps(task, model, budgets,
@@ -16,7 +17,7 @@ std::vector<TapeOutcome> best_plans(const PartTask& task, const Options& options
 }
 
 std::vector<Bytes> peaks_of_plans(const PartTask& task, const Options& options, PlansFunction plans) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
+  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr, offload_store(task, options));
   if (std::holds_alternative<std::string>(model)) return {};
   return plans(task, options, std::get<OffloadModel>(model)).peaks();
 }

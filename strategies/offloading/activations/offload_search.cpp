@@ -316,9 +316,7 @@ class DateSearch {
     Tape tape;
     std::size_t issued = 0;
     Items waited = 0;
-    const auto act = [&](ActionKind kind, std::size_t i) {
-      tape.actions.push_back(on_tensor(kind, model_.gaps[items_[i].gap].tensor));
-    };
+    const auto tensor = [&](std::size_t i) { return model_.gaps[items_[i].gap].tensor; };
     for (std::size_t d = decided.size() - 1; d-- > 0;) {
       const Row &row = rows_[decided[d]], &before = rows_[decided[d + 1]];
       if (row.kind == Kind::leave) continue;
@@ -330,17 +328,17 @@ class DateSearch {
                                [&](std::size_t i) { return std::pair(free_date(before, i), before.date[i]); });
       for (const std::size_t i : free) {
         waited |= Items{1} << i;
-        act(ActionKind::drop, i);
-        act(ActionKind::wait, i);
+        tape.actions.push_back(on_tensor(ActionKind::drop, tensor(i)));
+        tape.actions.push_back(on_copy_at(model_.store, ActionKind::wait, tensor(i)));
       }
       if (row.kind == Kind::come_back) {
-        act(ActionKind::prefetch, row.item);
+        tape.actions.push_back(along({model_.store, place::device}, ActionKind::move, tensor(row.item)));
       } else {
         tape.actions.push_back(model_.computes[before.position]);
         for (const TensorId t : model_.drops[before.position]) tape.actions.push_back(on_tensor(ActionKind::drop, t));
       }
       for (; issued < sent.size() && is_there(row, rows_[last].sent, sent[issued]); ++issued)
-        act(ActionKind::offload, sent[issued]);
+        tape.actions.push_back(along({place::device, model_.store}, ActionKind::copy, tensor(sent[issued])));
     }
     return tape;
   }

@@ -74,7 +74,7 @@ std::optional<Placement> place_chosen(const OffloadModel& model, const std::vect
   const std::size_t count = more.needed(budget).value_or(more.items.size());
   items.insert(items.end(), more.items.begin(), more.items.begin() + static_cast<std::ptrdiff_t>(count));
   std::ranges::stable_sort(items, {}, &OffloadItem::gap);
-  return place(model, items, budget);
+  return placed_items(model, items, budget);
 }
 
 }  // namespace plimsoll

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t buffers_on_host = 2;  // of updates by way of a disk
 
 std::size_t computes(const Tape& tape) {
-  return static_cast<std::size_t>(std::ranges::count(tape.actions, ActionKind::compute, &Action::kind));
+  return static_cast<std::size_t>(std::ranges::count(tape.actions, ActionKind::run, &Action::kind));
 }
 
 /// 0, 1, 2, 4, .. until everything is there from the start.

@@ -84,7 +84,7 @@ struct OffmateBound::Program {
 
   void collect_groups(const PartTask& task) {
     const DeviceId device = task.part().device;
-    const std::optional<MemoryId> host_of_device = host_memory(problem.platform, device);
+    const std::optional<MemoryId> host_of_device = memory_at(problem.platform, device, place::host);
     held = std::vector<double>(model.positions(), 0);
     std::vector<bool> trained(graph.storages, false);
     Tape computes;
@@ -106,7 +106,7 @@ struct OffmateBound::Program {
         }
       }
       added.on_device = duration_on(problem, op, device, Saving::keep).value;
-      added.on_host = update_seconds_on_host(problem, op, *host_of_device)->value;
+      added.on_host = seconds_on_host(problem, op, *host_of_device)->value;
       note_gradients(gradients);
       join(places_of(graph, model, parameters, gradients), added);
     }

@@ -9,7 +9,7 @@ namespace {
 std::vector<std::size_t> computes_of(const Tape& tape) {
   std::vector<std::size_t> places;
   for (std::size_t a = 0; a < tape.actions.size(); ++a) {
-    if (tape.actions[a].kind == ActionKind::compute) places.push_back(a);
+    if (tape.actions[a].kind == ActionKind::run) places.push_back(a);
   }
   return places;
 }
@@ -33,7 +33,7 @@ class StreamingTape {
 
   Tape made(Tape tape) && {
     for (const TensorId t : streamed_.parameters) {
-      tape.homes.push_back({t, false, !streamed_.from_disk, streamed_.from_disk});
+      tape.homes.push_back({t, {streamed_.from_disk ? place::disk : place::host}});
       stream(t);
     }
     std::vector<Action> actions;
@@ -67,7 +67,8 @@ class StreamingTape {
       const bool is_there = u > 0 && uses[u] <= uses[u - 1] + 1 + streamed_.lead;
       if (!is_there) {
         const std::size_t copy = ahead(uses[u], free_from);
-        before_[copy].push_back({uses[u], on_tensor(ActionKind::prefetch, t)});
+        const ActionKind kind = streamed_.from_disk ? ActionKind::move : ActionKind::copy;
+        before_[copy].push_back({uses[u], along(way::host_to_device, kind, t)});
         if (streamed_.from_disk) read(t, uses[u], ahead(copy, free_from));
       }
       const bool stays = u + 1 < uses.size() && uses[u + 1] <= uses[u] + 1 + streamed_.lead;
@@ -85,7 +86,7 @@ class StreamingTape {
   /// Among the copies that begin there it comes first, so that they need not wait for a later compute.
   void read(TensorId t, std::size_t use, std::size_t position) {
     std::vector<Arrival>& arrivals = before_[position];
-    arrivals.insert(arrivals.begin(), {use, on_tensor(ActionKind::read_disk, t)});
+    arrivals.insert(arrivals.begin(), {use, along(way::disk_to_host, ActionKind::copy, t)});
   }
 
   const Graph& graph_;

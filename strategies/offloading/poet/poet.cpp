@@ -82,9 +82,9 @@ class PoetPlanner {
     const DeviceId device = task_.part().device;
     double joules = 0;
     for (const Action& action : tape.actions) {
-      if (action.kind == ActionKind::compute) {
+      if (action.kind == ActionKind::run) {
         joules += watts_ * duration_on(task_.problem, action.op, device, action.saving, action.implementation).value;
-      } else if (action.kind == ActionKind::offload || action.kind == ActionKind::prefetch) {
+      } else if (action.kind == ActionKind::copy || action.kind == ActionKind::move) {
         const Bytes moved = range_of(task_.problem.graph[action.tensor].bytes, action.chunk).length;
         joules += joules_per_byte_ * static_cast<double>(moved.count);
       }

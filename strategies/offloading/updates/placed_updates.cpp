@@ -33,7 +33,7 @@ struct Values {
 std::map<TensorId, std::size_t> completions(const Graph& graph, const Tape& tape) {
   std::map<TensorId, std::size_t> last;
   for (std::size_t a = 0; a < tape.actions.size(); ++a) {
-    if (tape.actions[a].kind != ActionKind::compute) continue;
+    if (tape.actions[a].kind != ActionKind::run) continue;
     for (const TensorId t : graph[tape.actions[a].op].outputs) {
       if (graph[t].kind == TensorKind::parameter_gradient) last[t] = a;
     }
@@ -42,7 +42,7 @@ std::map<TensorId, std::size_t> completions(const Graph& graph, const Tape& tape
 }
 
 void gradient_leaves(const Problem& problem, TensorId gradient, std::vector<Action>& after) {
-  after.push_back(on_tensor(ActionKind::offload, gradient));
+  after.push_back(along(way::device_to_host, ActionKind::copy, gradient));
   after.back().last_only = true;
   if (problem.gradients == Gradients::existing) return;
   after.push_back(on_tensor(ActionKind::drop, gradient));
@@ -70,10 +70,10 @@ class UpdateTape {
         after_(tape.actions.size()),
         tape_(std::move(tape)) {
     for (const Home& home : tape_.homes) {
-      if (!home.on_device) last_use_[graph_[home.tensor].storage] = 0;
+      if (!home.has(place::device)) last_use_[graph_[home.tensor].storage] = 0;
     }
     for (std::size_t a = 0; a < tape_.actions.size(); ++a) {
-      if (tape_.actions[a].kind != ActionKind::compute) continue;
+      if (tape_.actions[a].kind != ActionKind::run) continue;
       for (const TensorId t : graph_[tape_.actions[a].op].inputs) {
         if (is_streamed(t)) last_use_[graph_[t].storage] = a;
       }
@@ -101,44 +101,49 @@ class UpdateTape {
   void live_at_home(const Values& values, UpdateSite site) {
     const bool disk = site == UpdateSite::disk;
     if (site == UpdateSite::device) return;
-    for (const TensorId t : values.states) tape_.homes.push_back({t, false, !disk, disk});
+    const MemoryId home = disk ? place::disk : place::host;
+    for (const TensorId t : values.states) tape_.homes.push_back({t, {home}});
     if (site == UpdateSite::streamed) return;
     for (const TensorId t : values.parameters) {
-      if (!is_streamed(t)) tape_.homes.push_back({t, true, !disk, disk});
+      if (!is_streamed(t)) tape_.homes.push_back({t, {place::device, home}});
     }
   }
 
   /// The device has it only for its uses.
   bool is_streamed(TensorId t) const { return last_use_.contains(graph_[t].storage); }
 
-  /// New parameters return to the device where that is a home of theirs.
-  void parameters_return(const Values& values) {
+  /// New parameters return to the device where that is a home of theirs: copied, or moved, where the host is none.
+  void parameters_return(const Values& values, ActionKind kind) {
     for (const TensorId t : values.parameters) {
-      if (!is_streamed(t)) tape_.end.push_back(on_tensor(ActionKind::prefetch, t));
+      if (!is_streamed(t)) tape_.end.push_back(along(way::host_to_device, kind, t));
     }
   }
 
-  void end(ActionKind kind, std::span<const TensorId> tensors) {
-    for (const TensorId t : tensors) tape_.end.push_back(on_tensor(kind, t));
+  void copy_at_end(Way way, std::span<const TensorId> tensors) {
+    for (const TensorId t : tensors) tape_.end.push_back(along(way, ActionKind::copy, t));
+  }
+
+  void drop_at_end(MemoryId at, std::span<const TensorId> tensors) {
+    for (const TensorId t : tensors) tape_.end.push_back(on_copy_at(at, ActionKind::drop, t));
   }
 
   /// The states of the next streamed group come in while the host works on the groups before it.
   void prefetch_next_streamed(std::span<const UpdateGroup> rest) {
     const auto next = std::ranges::find(rest, UpdateSite::streamed, &UpdateGroup::site);
     if (next == rest.end()) return;
-    for (const OpId op : next->ops) end(ActionKind::prefetch, Values(graph_, op).states);
+    for (const OpId op : next->ops) copy_at_end(way::host_to_device, Values(graph_, op).states);
   }
 
   void wait_for_host(const UpdateGroup& group) {
     const Values values(graph_, group.ops.back());
-    end(ActionKind::wait, std::span(values.parameters).last(1));
+    tape_.end.push_back(on_copy_at(place::host, ActionKind::wait, values.parameters.back()));
   }
 
   void states_leave(const UpdateGroup& group) {
     for (const OpId op : group.ops) {
       const Values values(graph_, op);
-      end(ActionKind::offload, values.states);
-      end(ActionKind::drop, values.states);
+      copy_at_end(way::device_to_host, values.states);
+      drop_at_end(place::device, values.states);
     }
   }
 
@@ -147,13 +152,13 @@ class UpdateTape {
     switch (site) {
       case UpdateSite::device:
       case UpdateSite::streamed:
-        tape_.end.push_back(compute(op));
+        tape_.end.push_back(run(op));
         break;
       case UpdateSite::host:
         gradients_leave(values);
         update_on_host(op, values);
-        parameters_return(values);
-        end(ActionKind::drop_on_host, values.gradients);
+        parameters_return(values, ActionKind::copy);
+        drop_at_end(place::host, values.gradients);
         break;
       case UpdateSite::disk:
         gradients_leave(values);
@@ -169,7 +174,7 @@ class UpdateTape {
 
   void update_on_host(OpId op, const Values& values) {
     if (!copies_.overlaps_backward) {
-      tape_.end.push_back(plimsoll::update_on_host(op));
+      tape_.end.push_back(run_at(place::host, op));
       return;
     }
     std::size_t complete = 0;
@@ -177,7 +182,7 @@ class UpdateTape {
     for (const TensorId t : values.parameters) {  // an op that reads the host's copy later wants the old value
       if (is_streamed(t)) complete = std::max(complete, last_use_.at(graph_[t].storage));
     }
-    after_[complete].push_back(plimsoll::update_on_host(op));
+    after_[complete].push_back(run_at(place::host, op));
     after_[complete].back().last_only = true;
   }
 
@@ -185,18 +190,20 @@ class UpdateTape {
     std::vector<TensorId> moved = values.parameters;
     moved.insert(moved.end(), values.states.begin(), values.states.end());
     if (written_.size() >= copies_.on_host_at_once) {
-      end(ActionKind::wait, std::span(&written_[written_.size() - copies_.on_host_at_once], 1));
+      tape_.end.push_back(written_[written_.size() - copies_.on_host_at_once]);
     }
-    end(ActionKind::read_disk, moved);
-    tape_.end.push_back(plimsoll::update_on_host(op));
-    end(ActionKind::write_disk, moved);
-    parameters_return(values);  // after which the host's copy dies
+    copy_at_end(way::disk_to_host, moved);
+    tape_.end.push_back(run_at(place::host, op));
+    copy_at_end(way::host_to_disk, moved);
+    parameters_return(values, ActionKind::move);
     for (const TensorId t : values.parameters) {
-      if (is_streamed(t)) tape_.end.push_back(on_tensor(ActionKind::drop_on_host, t));
+      if (is_streamed(t)) tape_.end.push_back(on_copy_at(place::host, ActionKind::drop, t));
     }
-    end(ActionKind::drop_on_host, values.states);
-    end(ActionKind::drop_on_host, values.gradients);
-    written_.push_back(moved.back());
+    drop_at_end(place::host, values.states);
+    drop_at_end(place::host, values.gradients);
+    // A parameter that returns to the device leaves the host last.
+    const bool returns = values.states.empty() && !is_streamed(moved.back());
+    written_.push_back(on_copy_at(returns ? place::device : place::disk, ActionKind::wait, moved.back()));
   }
 
   const Problem& problem_;
@@ -206,7 +213,7 @@ class UpdateTape {
   std::map<StorageId, std::size_t> last_use_;  // of streamed parameters: an action of the tape
   std::vector<std::vector<Action>> after_;     // by action of the tape
   Tape tape_;
-  std::vector<TensorId> written_;  // the last tensor that each update wrote to the disk
+  std::vector<Action> written_;  // by update: waits until its values have left the host
 };
 
 }  // namespace
@@ -243,7 +250,7 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
     throw InputError(fmt::format("{}: the pass before places the updates already", strategy));
   }
   const DeviceId device = task.part().device;
-  const std::optional<MemoryId> host = host_memory(platform, device);
+  const std::optional<MemoryId> host = memory_at(platform, device, place::host);
   if (!host) throw InputError(fmt::format("{}: platform '{}' has no host memory", strategy, platform.name));
   const bool updates =
       std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
@@ -253,7 +260,7 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
                     "'adam'",
                     strategy, platform.name, platform[*host].name));
   }
-  if (disk && !disk_memory(platform, device)) {
+  if (disk && !memory_at(platform, device, place::disk)) {
     throw InputError(fmt::format("{}: platform '{}' has no disk behind the host", strategy, platform.name));
   }
   return before != nullptr ? *before : planned_ops(task, store_all_ops(task)).tape;

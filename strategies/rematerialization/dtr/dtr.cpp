@@ -42,7 +42,7 @@ Tape tape_of(const Graph& graph, const PartLog& part, const DtrRun& run) {
     const Op& op = graph[*id];
     const bool keeps =
         op.saved.empty() || std::ranges::any_of(op.saved, [&](TensorId t) { return read_later[t.index]; });
-    tape.actions.push_back(compute(*id, keeps ? Saving::keep : Saving::nothing));
+    tape.actions.push_back(plimsoll::run(*id, keeps ? Saving::keep : Saving::nothing));
     for (const TensorId t : op.outputs) read_later[t.index] = 0;
     for (const TensorId t : op.inputs) read_later[t.index] = 1;
   }

@@ -1,0 +1,50 @@
+#pragma once
+// Places: memories, named outright or as what they are to a device. Which memory is a device's host or disk is the
+// platform's to say (RouteFinder::memory_at).
+
+#include <compare>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "sim/core/ids.h"
+
+namespace plimsoll {
+
+/// In place of a memory's index: what is relative to a device.
+namespace place {
+inline constexpr MemoryId device{std::numeric_limits<std::uint32_t>::max()};    ///< its own memory
+inline constexpr MemoryId host{std::numeric_limits<std::uint32_t>::max() - 1};  ///< where its offloaded values go
+inline constexpr MemoryId disk{std::numeric_limits<std::uint32_t>::max() - 2};  ///< behind its host
+}  // namespace place
+
+/// `device`, `host` or `disk`; nothing for a memory that is named outright.
+constexpr std::optional<std::string_view> relative_name(MemoryId at) {
+  if (at == place::device) return "device";
+  if (at == place::host) return "host";
+  if (at == place::disk) return "disk";
+  return std::nullopt;
+}
+
+/// What a stream does for its device: copies from one place to another or, where they are the same, computes there.
+struct Way {
+  MemoryId from = place::device, to = place::device;
+  friend constexpr auto operator<=>(const Way&, const Way&) = default;
+
+  constexpr bool computes() const { return from == to; }
+
+  constexpr bool computes_elsewhere() const { return computes() && to != place::device; }
+
+  /// Of copies: towards the device.
+  constexpr bool is_inward() const {
+    return to == place::device || (to == place::host && from != place::device && !computes());
+  }
+};
+
+namespace way {
+inline constexpr Way compute{}, on_host{place::host, place::host};
+inline constexpr Way device_to_host{place::device, place::host}, host_to_device{place::host, place::device};
+inline constexpr Way disk_to_host{place::disk, place::host}, host_to_disk{place::host, place::disk};
+}  // namespace way
+
+}  // namespace plimsoll
