@@ -114,7 +114,7 @@ TEST_CASE("plan says on which engine its schedule was held to its promise, and w
     CHECK(run.exit_code == 0);
     CHECK(run.err ==
           "legal, 8.00 s, peak 20 B, 2097152 B reserved by the cuda allocator (by the " + engine + " engine)\n");
-    CHECK(nlohmann::json::parse(run.out)["format"] == "plimsoll.schedule.v1");
+    CHECK(nlohmann::json::parse(run.out)["format"] == "plimsoll.schedule.v2");
   }
 }
 

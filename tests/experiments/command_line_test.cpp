@@ -153,8 +153,8 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
   std::vector<std::string> registered;
   for (const StrategyInfo* strategy : strategies()) registered.emplace_back(strategy->name);
   CHECK(names("strategies") == registered);
-  CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_sxm_8", "h200", "ib_2x8_h100",
-                                                       "ideal", "rtx_4090_pcie4", "v100_pcie"});
+  CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_pair_cxl", "h100_sxm_8", "h200",
+                                                       "ib_2x8_h100", "ideal", "rtx_4090_pcie4", "v100_pcie"});
   CHECK(names("traces").size() >= 4);
 }
 
