@@ -6,6 +6,7 @@
 #include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "traces/trace_file.h"
@@ -14,7 +15,8 @@ namespace plimsoll {
 namespace {
 
 Problem transformer_on(Platform platform) {
-  return problem_of(load_trace("transformer:layers=4,width=256,heads=4,sequence=512").model, std::move(platform));
+  return problem_of(load_trace("transformer:layers=8,width=256,heads=4,sequence=512,vocabulary=1000").model,
+                    std::move(platform));
 }
 
 MemoryId called(const Platform& platform, const std::string& name) {
