@@ -16,6 +16,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -136,7 +137,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Trials& effort = passes[0].strategy->effort.trials;
-    for (std::uint64_t seed = 1; seed <= std::min(count, effort.problems); ++seed) {
+    for (const RandomCase seed : random_cases(1, std::min(count, effort.problems))) {
       Case given = random_case(seed, *passes[0].strategy);
       given.problem = transformed(given.problem, passes);
       INFO(spec << " on a " << given.what << ", seed " << seed);
@@ -174,7 +175,7 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const StrategyInfo& strategy = *passes[0].strategy;
-    for (std::uint64_t seed = 1; seed <= std::min(count, strategy.effort.trials.problems); ++seed) {
+    for (const RandomCase seed : random_cases(1, std::min(count, strategy.effort.trials.problems))) {
       const Case given = random_case(seed, strategy);
       INFO(spec << ", seed " << seed);
       const Bytes peak = std::get<Plan>(plan(given.problem, passes, std::nullopt)).peak;
@@ -194,7 +195,7 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
 TEST_CASE("at store_all's own peak, rotor is as store_all, whatever boundary tensors backward reads", "[conformance]") {
   const std::vector<Pass> store_all = parse_spec("store_all", "test");
   for (const std::string spec : {"rotor", "rotor(slots=500)"}) {
-    for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    for (const RandomCase seed : random_cases(1, 300)) {
       Random random(seed);
       const Problem problem = problem_of(random_small_chain(seed, random.between(1, 12)), gpus({}));
       const PlanOutcome plain = plan(problem, store_all, std::nullopt);
@@ -237,7 +238,7 @@ TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const StrategyInfo& strategy = *passes[0].strategy;
-    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const RandomCase seed : random_cases(1, 10)) {
       const Case given = random_case(seed, strategy);
       INFO(spec << ", seed " << seed);
       const PlanOutcome outcome = plan(given.problem, passes, std::nullopt);

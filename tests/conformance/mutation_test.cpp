@@ -10,6 +10,7 @@
 #include "tests/conformance/loose.h"
 #include "tests/conformance/random_plan.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -197,7 +198,7 @@ const std::pair<const char*, Mutation> mutations[] = {
 };
 
 TEST_CASE("random plans of every kind are legal", "[conformance]") {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (const RandomCase seed : random_cases(1, 500)) {
     const RandomPlan made = random_plan(seed);
     const std::vector<Violation> found = check(made.schedule, made.problem.graph, made.problem.platform, 3);
     INFO("seed " << seed << ": " << (found.empty() ? "" : found[0].what));
@@ -208,7 +209,7 @@ TEST_CASE("random plans of every kind are legal", "[conformance]") {
 TEST_CASE("every mutant that changes the meaning of a schedule is reported, naming step or buffer", "[conformance]") {
   for (const auto& [name, mutate] : mutations) {
     std::size_t mutants = 0;
-    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    for (const RandomCase seed : random_cases(1, 200)) {
       const RandomPlan made = random_plan(seed);
       Loose loose(made.schedule);
       Random random(1000 + seed);
@@ -221,7 +222,7 @@ TEST_CASE("every mutant that changes the meaning of a schedule is reported, nami
       for (const Violation& v : found) CHECK((v.step || v.buffer || v.rule == Rule::incomplete));
     }
     INFO(name);
-    CHECK(mutants >= 20);
+    if (all_cases()) CHECK(mutants >= 20);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tests/random_case.h"
 #include "tests/training/op_cases.h"
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/launch.h"
@@ -96,20 +97,22 @@ bool same_bits(const OpValues& left, const OpValues& right) {
 TEST_CASE("every kind of op gives on the GPU what it gives on the CPU", "[cuda]") {
   constexpr double rounding = 2e-5;  // of sums of up to 3600 floats in another order, relative to the largest number
   CudaMachine machine;
-  std::uint64_t seed = 1;
-  for (const OpCase& c : op_cases()) {
-    const OpValues values = random_values(c, seed++);
-    INFO(c.op.kind << ", case " << seed - 1);
+  const std::vector<OpCase> cases = op_cases();
+  for (const RandomCase seed : random_cases(1, cases.size())) {
+    const OpCase& c = cases[seed - 1];
+    const OpValues values = random_values(c, seed);
+    INFO(c.op.kind << ", seed " << seed);
     CHECK(worst_difference(on_gpu(c, values, machine), on_cpu(c, values)) <= rounding);
   }
 }
 
 TEST_CASE("every kernel gives the same bits again", "[cuda]") {
   CudaMachine machine;
-  std::uint64_t seed = 100;
-  for (const OpCase& c : op_cases()) {
-    const OpValues values = random_values(c, seed++);
-    INFO(c.op.kind << ", case " << seed - 1);
+  const std::vector<OpCase> cases = op_cases();
+  for (const RandomCase seed : random_cases(100, 99 + cases.size())) {
+    const OpCase& c = cases[seed - 100];
+    const OpValues values = random_values(c, seed);
+    INFO(c.op.kind << ", seed " << seed);
     CHECK(same_bits(on_gpu(c, values, machine), on_gpu(c, values, machine)));
   }
 }

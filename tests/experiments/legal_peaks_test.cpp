@@ -12,6 +12,7 @@
 #include "strategies/plan.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -78,7 +79,7 @@ class EveryOrder {
 TEST_CASE("the range of legal peaks holds every order, and its upper end is one of them", "[legal_peaks]") {
   constexpr BytesPerSecond slow{7};
   std::size_t wide = 0, tight = 0, all = 0;
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U, 10U, 11U, 12U}) {
+  for (const RandomCase seed : random_cases(1, 12)) {
     const Problem problem = problem_of(random_small_chain(seed, 3 + seed % 3), gpus({.to_host = slow, .adam = slow}),
                                        {.optimizer = Optimizer::adam});
     for (const char* spec : {"store_all", "vdnn", "save_on_cpu", "capuchin", "zero_offload", "rotor|offload_greedy"}) {

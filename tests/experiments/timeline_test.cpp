@@ -14,6 +14,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random_schedule.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -86,7 +87,7 @@ TEST_CASE("the worked example's timeline, slice by slice and counter by counter"
 }
 
 TEST_CASE("slices of a stream do not overlap, and what is copied has arrows", "[timeline]") {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (const RandomCase seed : random_cases(0, 29)) {
     INFO("seed " << seed);
     const SimulatedRun r = random_run(seed);
     const std::string text = perfetto_timeline(r.problem, r.schedule, r.timeline);
@@ -127,7 +128,7 @@ TEST_CASE("slices of a stream do not overlap, and what is copied has arrows", "[
 }
 
 TEST_CASE("memory by kind has the peaks of the engine and ends where it should", "[timeline]") {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (const RandomCase seed : random_cases(0, 99)) {
     INFO("seed " << seed);
     const SimulatedRun r = random_run(seed);
     std::vector<std::int64_t> peak(r.problem.platform.memories.size(), 0), last(peak), expected(peak);

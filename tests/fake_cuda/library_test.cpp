@@ -8,6 +8,7 @@
 
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/placed_values.h"
+#include "tests/random_case.h"
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/launch.h"
 #include "validate/reference/layers.h"
@@ -75,7 +76,7 @@ TEST_CASE("where no algorithm of cuDNN keeps to the limit, the one with the smal
 }
 
 TEST_CASE("pinned memory is freed when no stream uses it any more", "[fake_cuda]") {
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+  for (const RandomCase seed : random_cases(1, 4)) {
     fake::begin({.seed = seed});
     CudaMachine machine;
     machine.gpu(0);

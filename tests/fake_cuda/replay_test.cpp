@@ -10,6 +10,7 @@
 #include "strategies/common/chain_pass.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 #include "tests/training/training.h"
 #include "validate/cuda/cuda_replay.h"
 #include "validate/reference/updates.h"
@@ -86,7 +87,7 @@ TEST_CASE("whatever the order in which streams come to it, every schedule trains
     Timeline nonsense = simulated;
     for (Interval& ran : nonsense.steps) ran = {Seconds{9} - ran.start, Seconds{9} - ran.finish};
     for (const auto& expected : {std::optional(simulated), std::optional<Timeline>(), std::optional(nonsense)}) {
-      for (const std::uint64_t seed : {1U, 2U, 3U}) {
+      for (const RandomCase seed : random_cases(1, 3)) {
         INFO(network << ", " << spec << ", seed " << seed);
         fake::begin({.seed = seed});
         CudaMachine machine;
@@ -125,7 +126,7 @@ TEST_CASE("three GPUs in a pipeline train as one does", "[fake_cuda]") {
   const auto& schedule = std::get<Schedule>(made);
   const PlanOutcome plain = planned(one.problem, "store_all");
   const Replayed alone = replayed(one, schedule_in(plain));
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
+  for (const RandomCase seed : random_cases(1, 5)) {
     INFO(network << ", seed " << seed);
     fake::begin({.seed = seed, .gpus = 3});
     CudaMachine machine;

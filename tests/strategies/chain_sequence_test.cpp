@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"
 
 using namespace plimsoll;
@@ -76,7 +77,7 @@ TEST_CASE("evaluate refuses to repeat what is not recomputable", "[chain]") {
 }
 
 TEST_CASE("evaluate agrees with a replay that searches every value's last reader", "[chain][property]") {
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (const RandomCase seed : random_cases(0, 2999)) {
     CAPTURE(seed);
     const ChainModel model = random_chain_model({.stages = 1 + seed % 7, .keeps_percent = 75}, seed);
     const ChainSequence sequence = random_sequence(model, seed);

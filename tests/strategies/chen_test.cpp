@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"
 
 using namespace plimsoll;
@@ -27,7 +28,7 @@ TEST_CASE("chen cuts round(sqrt(n)) segments by default, not counting the loss",
 }
 
 TEST_CASE("chen is legal and repeats every stage before the last segment once", "[remat][property]") {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (const RandomCase seed : random_cases(0, 299)) {
     CAPTURE(seed);
     ChainModel model = random_chain_model({.stages = 1 + seed % 40, .nograd_differs = false}, seed);
     model.recomputable.assign(model.stages(), true);

@@ -11,6 +11,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -74,7 +75,7 @@ TEST_CASE("activation and update offloading together: legal, as promised, never 
                                        "offload_fractional|demand_layering",
                                        "sparse_update|offload_greedy|zero_offload"};
   for (const std::string& spec : specs) {
-    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    for (const RandomCase seed : random_cases(1, 3)) {
       Random random(seed);
       const ProblemOptions options{.micro_batches = random.chance(0.7) ? 1 : random.between(2, 3),
                                    .optimizer = Optimizer::adam,

@@ -10,6 +10,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -111,7 +112,7 @@ TEST_CASE("demand_layering is legal, as promised and monotone on random problems
                                        "sparse_update|demand_layering"};
   for (const std::string& spec : specs) {
     const std::uint64_t seeds = spec.starts_with("demand") ? 30 : 6;
-    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (const RandomCase seed : random_cases(1, seeds)) {
       Random random(seed);
       const ProblemOptions options{.micro_batches = random.between(1, 3),
                                    .optimizer = random.chance(0.5) ? Optimizer::adam : Optimizer::none,

@@ -7,6 +7,7 @@
 #include "strategies/rematerialization/exact/exact_search.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/graph_oracle.h"
 #include "tests/strategies/judged_plan.h"
 
@@ -32,7 +33,7 @@ void agree_with_oracle(const Problem& problem, std::int64_t stride) {
 }
 
 TEST_CASE("exact finds the optimum and the smallest budget of random training graphs", "[exact]") {
-  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+  for (const RandomCase seed : random_cases(1, 120)) {
     Random random(seed);
     INFO("seed " << seed);
     const Gradients gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing;
@@ -42,7 +43,7 @@ TEST_CASE("exact finds the optimum and the smallest budget of random training gr
 }
 
 TEST_CASE("exact finds the optimum and the smallest budget of random chains", "[exact]") {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     Random random(seed);
     INFO("seed " << seed);
     agree_with_oracle(problem_of(random_small_chain(seed, random.between(1, 2)), gpus({})), 3);
@@ -51,7 +52,7 @@ TEST_CASE("exact finds the optimum and the smallest budget of random chains", "[
 
 TEST_CASE("exact finds the optimum of thousands of random graphs with one sink and up to ten ops", "[exact]") {
   std::size_t solved = 0, infeasible = 0;
-  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+  for (const RandomCase seed : random_cases(1, 1500)) {
     Random random(seed);
     INFO("seed " << seed);
     const Problem problem =
@@ -67,8 +68,8 @@ TEST_CASE("exact finds the optimum of thousands of random graphs with one sink a
     }
   }
   CAPTURE(solved, infeasible);
-  CHECK(solved > 400);
-  CHECK(infeasible > 400);
+  if (all_cases()) CHECK(solved > 400);
+  if (all_cases()) CHECK(infeasible > 400);
 }
 
 // bn makes x, relu overwrites it with y, and the backwards read y and what bn reads: to have y again, bn runs again.
@@ -153,7 +154,7 @@ void not_worse_than(const std::vector<std::string>& cheaper, const Problem& prob
 }
 
 TEST_CASE("exact that stops early is as good as every cheaper method, on chains and on graphs", "[exact]") {
-  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+  for (const RandomCase seed : random_cases(1, 25)) {
     INFO("seed " << seed);
     std::vector<std::string> all = cheaper_on_all;
     all.insert(all.end(), cheaper_on_chains.begin(), cheaper_on_chains.end());
@@ -164,7 +165,7 @@ TEST_CASE("exact that stops early is as good as every cheaper method, on chains 
 
 TEST_CASE("exact says of a smallest budget whether it is proven", "[exact]") {
   std::size_t unproven = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     INFO("seed " << seed);
     const Problem problem = problem_of(random_graph(seed, 4 + seed % 5), gpus({}));
     const auto proven = std::get<Infeasible>(plan_one(problem, "exact", Bytes{0}));
@@ -176,7 +177,7 @@ TEST_CASE("exact says of a smallest budget whether it is proven", "[exact]") {
     const Plan least = judged(problem, "exact(states=1)", *stopped.smallest);  // it is feasible all the same
     CHECK(least.peak <= *stopped.smallest);
   }
-  CHECK(unproven > 10);
+  if (all_cases()) CHECK(unproven > 10);
 }
 
 TEST_CASE("exact names the limit that stopped it", "[exact]") {

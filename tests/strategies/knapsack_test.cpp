@@ -8,6 +8,7 @@
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -50,7 +51,7 @@ double best_value(const std::vector<KnapsackItem>& items, std::int64_t capacity)
 }
 
 TEST_CASE("knapsack: ilp is optimal, dp up to rounding, greedy fits", "[knapsack][property]") {
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (const RandomCase seed : random_cases(0, 999)) {
     const bool fine = seed % 2 == 0;  // then the sum is below 10000 and nothing is rounded
     const std::vector<KnapsackItem> items = random_items(seed, fine ? 40 : 1'000'000);
     std::int64_t all = 0;

@@ -8,12 +8,13 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
 
 TEST_CASE("the smallest cut is as small as the smallest of all cuts", "[min_cut][property]") {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (const RandomCase seed : random_cases(0, 1999)) {
     Random random(seed);
     const std::size_t nodes = 2 + random.below(6);
     struct Edge {
@@ -67,7 +68,7 @@ bool enough(const OpModel& model, const Banned& banned, std::uint64_t saved) {
 }
 
 TEST_CASE("min_cut saves the fewest bytes from which the backward's reads can be made", "[min_cut][property]") {
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (const RandomCase seed : random_cases(0, 399)) {
     Random random(seed);
     const Problem problem = problem_of(random_graph(seed, 1 + seed % 7), gpus({}));
     const Partition partition = one_device(problem.graph, 1, 1);
@@ -104,7 +105,7 @@ TEST_CASE("min_cut saves the fewest bytes from which the backward's reads can be
 TEST_CASE("min_cut and knapsack never beat the exact optimum on small graphs", "[min_cut][property]") {
   for (const std::string spec : {"min_cut", "min_cut(ban=none,distance=off)", "knapsack", "knapsack(solver=ilp)"}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
-    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    for (const RandomCase seed : random_cases(0, 59)) {
       const Problem problem = problem_of(random_graph(seed, 1 + seed % 4), gpus({}));
       for (const Bytes budget : front_budgets(problem, passes)) {
         CAPTURE(spec, seed, budget.count);

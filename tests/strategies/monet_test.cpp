@@ -11,6 +11,7 @@
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/graph_oracle.h"
 #include "tests/strategies/judged_plan.h"
 
@@ -36,7 +37,7 @@ TEST_CASE("monet takes the faster implementation where its workspace fits", "[mo
 TEST_CASE("monet equals the search over implementations and sequences where the order is no restriction",
           "[monet][property]") {
   std::size_t solved = 0, recomputing = 0, choosing = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (const RandomCase seed : random_cases(1, 40)) {
     Random random(seed);
     const auto layers = static_cast<std::size_t>(random.between(2, 4));
     const Problem problem = problem_of(with_alternatives(unit_net(layers), seed), gpus({}));
@@ -60,14 +61,14 @@ TEST_CASE("monet equals the search over implementations and sequences where the 
     }
   }
   CAPTURE(solved, recomputing, choosing);
-  CHECK(solved > 100);
-  CHECK(recomputing > 10);
-  CHECK(choosing > 50);
+  if (all_cases()) CHECK(solved > 100);
+  if (all_cases()) CHECK(recomputing > 10);
+  if (all_cases()) CHECK(choosing > 50);
 }
 
 TEST_CASE("monet is never below the optimum of random graphs", "[monet][property]") {
   std::size_t solved = 0, equal = 0;
-  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+  for (const RandomCase seed : random_cases(1, 80)) {
     Random random(seed);
     INFO("seed " << seed);
     Graph graph = random_single_sink(seed, static_cast<std::size_t>(random.between(5, 8)), 1);
@@ -83,12 +84,12 @@ TEST_CASE("monet is never below the optimum of random graphs", "[monet][property
     equal += made->makespan.value <= *best + 1e-9 ? 1 : 0;
   }
   CAPTURE(solved, equal);
-  CHECK(solved > 20);
-  CHECK(equal * 10 > solved * 9);
+  if (all_cases()) CHECK(solved > 20);
+  if (all_cases()) CHECK(equal * 10 > solved * 9);
 }
 
 TEST_CASE("without alternatives monet is checkmate", "[monet][property]") {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (const RandomCase seed : random_cases(1, 20)) {
     Random random(seed);
     INFO("seed " << seed);
     const Problem problem = problem_of(random_single_sink(seed, 7, 0.7), gpus({}));

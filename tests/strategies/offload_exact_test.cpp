@@ -14,6 +14,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 #include "tests/strategies/tape_oracle.h"
 
@@ -56,7 +57,7 @@ void no_tape_beats(const Problem& problem, const TapeOracle& oracle, Bytes most,
 TEST_CASE("no tape that moves two values beats offload_exact by more than its gap", "[offload]") {
   Compared compared;
   int complete = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (const RandomCase seed : random_cases(1, 40)) {
     Random random(seed);
     const std::size_t stages = random.between(1, 4);
     const Problem problem = chain_at(seed, stages, bandwidth_of(random));
@@ -70,14 +71,14 @@ TEST_CASE("no tape that moves two values beats offload_exact by more than its ga
     INFO("seed " << seed << ", " << stages << " stages, " << oracle.tapes() << " tapes");
     no_tape_beats(problem, oracle, plain.peak, compared);
   }
-  CHECK(complete > 15);
-  CHECK(compared.budgets > 50);
-  CHECK(10 * compared.proven > 9 * compared.budgets);
+  if (all_cases()) CHECK(complete > 15);
+  if (all_cases()) CHECK(compared.budgets > 50);
+  if (all_cases()) CHECK(10 * compared.proven > 9 * compared.budgets);
 }
 
 TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offload]") {
   Compared compared;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     Random random(seed);
     const Platform platform = gpus({.to_host = BytesPerSecond{bandwidth_of(random)}});
     const bool chain = random.chance(0.6);
@@ -91,8 +92,8 @@ TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offloa
     INFO("seed " << seed << (chain ? ", chain" : ", graph"));
     no_tape_beats(problem, oracle, plain.peak, compared);
   }
-  CHECK(compared.budgets > 150);
-  CHECK(10 * compared.proven > 9 * compared.budgets);
+  if (all_cases()) CHECK(compared.budgets > 150);
+  if (all_cases()) CHECK(10 * compared.proven > 9 * compared.budgets);
 }
 
 // Stage 0 makes x_1 (10 bytes) in its second; stage 1 reads it from 1 s to 2 s, and again from 2 s to 4 s, after a loss
@@ -136,7 +137,7 @@ TEST_CASE("a layer's input leaves while the layer reads it", "[offload]") {
 TEST_CASE("no offloading of whole values beats offload_exact, and nothing the fluid bound", "[offload]") {
   double greedy_over_exact = 0;
   int cases = 0, proven = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     Random random(seed);
     const Problem problem = chain_at(seed, random.between(1, 6), bandwidth_of(random));
     const Partition partition = one_device(problem.graph, 1, 1);
@@ -177,13 +178,13 @@ TEST_CASE("no offloading of whole values beats offload_exact, and nothing the fl
     }
   }
   INFO("offload_greedy(chunks=1) over offload_exact, mean of " << cases << ": " << greedy_over_exact / cases);
-  CHECK(greedy_over_exact / cases < 1.01);
-  CHECK(20 * proven > 19 * cases);
+  if (all_cases()) CHECK(greedy_over_exact / cases < 1.01);
+  if (all_cases()) CHECK(20 * proven > 19 * cases);
 }
 
 TEST_CASE("offload_exact is never slower with more bandwidth or more memory", "[offload]") {
   int compared = 0;
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (const RandomCase seed : random_cases(1, 30)) {
     Random random(seed);
     const std::size_t stages = random.between(2, 4);
     std::map<Bytes, Seconds> slower;  // by budget, over the link before
@@ -204,7 +205,7 @@ TEST_CASE("offload_exact is never slower with more bandwidth or more memory", "[
       }
     }
   }
-  CHECK(compared > 500);
+  if (all_cases()) CHECK(compared > 500);
 }
 
 }  // namespace

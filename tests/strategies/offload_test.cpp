@@ -12,6 +12,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -42,7 +43,7 @@ const std::vector<std::string> offloading_specs{"offload_greedy",
 constexpr std::array link_bandwidths{unlimited_bandwidth, BytesPerSecond{16}, BytesPerSecond{4}, BytesPerSecond{0.5}};
 
 TEST_CASE("the memory that offload planners see is what a tape takes", "[offload]") {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (const RandomCase seed : random_cases(1, 300)) {
     const Problem problem = random_problem(seed, unlimited_bandwidth);
     const Partition partition = one_device(problem.graph, problem.micro_batches, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
@@ -57,7 +58,7 @@ TEST_CASE("the memory that offload planners see is what a tape takes", "[offload
 TEST_CASE("offloading is legal, keeps promise and budget, and is never faster with less", "[offload]") {
   for (const std::string& spec : offloading_specs) {
     for (const BytesPerSecond bandwidth : link_bandwidths) {
-      for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+      for (const RandomCase seed : random_cases(1, 15)) {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = random_problem(seed, bandwidth);
         const Plan free = planned(problem, spec);
@@ -76,7 +77,7 @@ TEST_CASE("offloading is legal, keeps promise and budget, and is never faster wi
 }
 
 TEST_CASE("copies that take no time reach the memory bound of chains without a slow-down", "[offload]") {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (const RandomCase seed : random_cases(1, 300)) {
     INFO("seed " << seed);
     Chain chain = random_small_chain(seed, 1 + seed % 9);
     // The bound takes the smaller of both, whichever runs.
@@ -90,7 +91,7 @@ TEST_CASE("copies that take no time reach the memory bound of chains without a s
 }
 
 TEST_CASE("copies that take no time slow no graph down", "[offload]") {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (const RandomCase seed : random_cases(1, 200)) {
     INFO("seed " << seed);
     const Problem problem = problem_of(random_graph(seed, 1 + seed % 12), gpus({}));
     const Plan made = planned(problem, "offload_greedy", smallest(problem, "offload_greedy"));
@@ -105,7 +106,7 @@ TEST_CASE("offloading goes on from the tape of the pass before", "[offload]") {
       "rotor|offload_fractional",  "chen_greedy|offload_dp", "min_cut|offload_greedy"};
   for (const std::string& spec : combined) {
     for (const BytesPerSecond bandwidth : link_bandwidths) {
-      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      for (const RandomCase seed : random_cases(1, 4)) {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = problem_of(random_small_chain(seed, 2 + seed), gpus({.to_host = bandwidth}));
         const Plan free = planned(problem, spec);
@@ -125,7 +126,7 @@ TEST_CASE("offloading goes on from the tape of the pass before", "[offload]") {
 }
 
 TEST_CASE("rotor|offload_greedy is never slower than rotor, and offload_greedy without copies is rotor", "[offload]") {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (const RandomCase seed : random_cases(1, 20)) {
     Problem problem = problem_of(random_small_chain(seed, 2 + seed % 7), gpus({.to_host = BytesPerSecond{4}}));
     for (const bool connected : {true, false}) {
       if (!connected) problem.platform.links.clear();
@@ -199,7 +200,7 @@ TEST_CASE("long tapes leave little of a budget idle while they wait for copies",
 }
 
 TEST_CASE("capuchin is never slower with more bandwidth", "[offload]") {
-  for (std::uint64_t seed = 19; seed <= 33; ++seed) {
+  for (const RandomCase seed : random_cases(19, 33)) {
     Random random(seed);
     const Chain chain = random_small_chain(seed, random.between(3, 12));
     const std::vector<Pass> passes = parse_spec(random.chance(0.7) ? "capuchin" : "capuchin(recompute=off)", "test");

@@ -14,6 +14,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -77,7 +78,7 @@ std::vector<std::pair<Bytes, Seconds>> every_placement(const PartTask& task, con
 
 TEST_CASE("no placement of parameters and updates beats offmate's linear program", "[offmate]") {
   double closest = 1;
-  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+  for (const RandomCase seed : random_cases(1, 25)) {
     const Problem problem = random_problem(seed, 1 + seed % 4);
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
@@ -93,12 +94,12 @@ TEST_CASE("no placement of parameters and updates beats offmate's linear program
       closest = std::min(closest, 1 - *least / makespan);
     }
   }
-  CHECK(closest < 0.01);  // it is reached
+  if (all_cases()) CHECK(closest < 0.01);  // it is reached
 }
 
 TEST_CASE("offmate is near the best placement of all, and exact about its own gap", "[offmate]") {
   double ours = 0, best = 0;
-  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+  for (const RandomCase seed : random_cases(1, 25)) {
     const Problem problem = random_problem(seed, 2 + seed % 3);
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
@@ -118,14 +119,14 @@ TEST_CASE("offmate is near the best placement of all, and exact about its own ga
     }
   }
   INFO(ours / best);
-  CHECK(ours / best < 1.05);
+  if (all_cases()) CHECK(ours / best < 1.05);
 }
 
 TEST_CASE("offmate contains plain training, zero_offload and layers that stream", "[offmate]") {
   const std::vector<std::string> contained{"store_all", "zero_offload(overlap=on)",
                                            "demand_layering(lead=1, overlap=on)",
                                            "demand_layering(lead=4, overlap=on)"};
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (const RandomCase seed : random_cases(1, 20)) {
     const Problem problem = random_problem(seed, 1 + seed % 7);
     for (const std::string& each : contained) {
       const Plan other = judged(problem, each);
@@ -145,7 +146,7 @@ TEST_CASE("offmate is legal, as promised and never faster with less", "[offmate]
                                        "sparse_update|offmate",
                                        "sparse_update|rotor|offmate(steps=2)"};
   for (const std::string& spec : specs) {
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (const RandomCase seed : random_cases(1, 6)) {
       const std::vector<Pass> passes = parse_spec(spec, "test");
       const Problem problem = transformed(random_problem(seed, 1 + seed % 6, seed % 3 == 0 ? 2 : 1), passes);
       INFO(spec << ", seed " << seed);

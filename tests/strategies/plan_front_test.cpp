@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -34,7 +35,7 @@ TEST_CASE("the plan within each budget is the fastest of all that fit, the small
     Bytes needs;
     Seconds makespan;
   };
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (const RandomCase seed : random_cases(1, 300)) {
     INFO("seed " << seed);
     Random random(seed);
     std::vector<Made> made(random.between(1, 20));

@@ -10,6 +10,7 @@
 #include "strategies/rematerialization/programs/checkmate_model.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -162,7 +163,7 @@ Problem small_problem(std::uint64_t seed, std::size_t stages, double bytes_per_s
 
 TEST_CASE("the program with paging equals a search over sets of values", "[poet]") {
   int compared = 0, paged = 0;
-  for (std::uint64_t seed = 1; seed <= 36; ++seed) {
+  for (const RandomCase seed : random_cases(1, 36)) {
     Random random(seed);
     constexpr std::array bandwidths{2.0, 4.0, 8.0, 16.0};
     const double bandwidth = bandwidths[random.below(4)];
@@ -192,12 +193,12 @@ TEST_CASE("the program with paging equals a search over sets of values", "[poet]
       paged += program.paged_in(found.values).empty() ? 0 : 1;
     }
   }
-  CHECK(compared > 30);
-  CHECK(paged > 2);
+  if (all_cases()) CHECK(compared > 30);
+  if (all_cases()) CHECK(paged > 2);
 }
 
 TEST_CASE("poet pages nothing over no link, and its promise is its price", "[poet]") {
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (const RandomCase seed : random_cases(1, 6)) {
     const Problem slow = small_problem(seed, 2, 1e-6), fast = small_problem(seed, 2, 4);
     const Bytes most = std::get<Plan>(plan_one(slow, "store_all", largest_bytes)).peak;
     for (Bytes budget = most; budget > Bytes{0}; budget -= Bytes{5}) {
@@ -217,7 +218,7 @@ TEST_CASE("poet's least energy is not its least time", "[poet]") {
   const std::string costly = "poet(objective=energy,power=100,transfer_energy=1000000000)";
   const std::string free_copies = "poet(objective=energy,power=100,transfer_energy=0)";
   int different = 0;
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (const RandomCase seed : random_cases(1, 6)) {
     const Problem problem = small_problem(seed, 2, 2);
     const Plan all = std::get<Plan>(plan_one(problem, "store_all", largest_bytes));
     for (Bytes budget = all.peak; budget > Bytes{0}; budget -= Bytes{5}) {
@@ -234,7 +235,7 @@ TEST_CASE("poet's least energy is not its least time", "[poet]") {
       CHECK(std::holds_alternative<Plan>(plan_one(problem, costly, budget)));
     }
   }
-  CHECK(different > 0);
+  if (all_cases()) CHECK(different > 0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "strategies/rematerialization/policies/selective.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"
 #include "tests/strategies/judged_plan.h"
 
@@ -117,7 +118,7 @@ TEST_CASE("options of policies choose one schedule, auto the fastest that fits",
 }
 
 TEST_CASE("stages that may run only once are kept by every policy, and all stays legal", "[remat][property]") {
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (const RandomCase seed : random_cases(0, 999)) {
     const ChainModel model = random_chain_model({.stages = 2 + seed % 9, .once_percent = 30}, seed);
     std::vector<ChainSequence> plans{
         segments_sequence(segments_of(model.stages(), 1 + seed % 4)),

@@ -13,6 +13,7 @@
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/graph_oracle.h"
 #include "tests/strategies/judged_plan.h"
 
@@ -44,7 +45,7 @@ TEST_CASE("a row of layers is cut into equal blocks, each with its own backward"
 }
 
 TEST_CASE("every op is in one block, and no value is read before its block can have it", "[rockmate][property]") {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (const RandomCase seed : random_cases(1, 200)) {
     Random random(seed);
     const OpModel model = model_of(problem_of(random_graph(seed, random.between(1, 14)), gpus({})));
     const auto size = static_cast<std::size_t>(random.between(1, 5));
@@ -75,7 +76,7 @@ TEST_CASE("blocks of one shape are solved once", "[rockmate]") {
 TEST_CASE("rockmate on random graphs is never faster than the optimum, and plain training at its peak",
           "[rockmate][property]") {
   std::size_t optimal = 0, solved = 0;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  for (const RandomCase seed : random_cases(1, 150)) {
     Random random(seed);
     const Problem problem = problem_of(random_single_sink(seed, random.between(5, 10), 0.7), gpus({}));
     const auto plain = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
@@ -96,14 +97,14 @@ TEST_CASE("rockmate on random graphs is never faster than the optimum, and plain
     }
   }
   CAPTURE(optimal, solved);
-  CHECK(solved > 100);
-  CHECK(optimal > solved / 2);
+  if (all_cases()) CHECK(solved > 100);
+  if (all_cases()) CHECK(optimal > solved / 2);
 }
 
 // A chain's graph, cut into single stages, has all sequences of rotor's class; what the tape drops earlier can make it
 // faster. (Without slots rotor also takes plans of greedy_recompute, which are of no class.)
 TEST_CASE("rockmate with blocks of one forward is as fast as rotor on the graph of a chain", "[rockmate][property]") {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     Random random(seed);
     Chain chain = random_small_chain(seed, random.between(2, 7));
     for (Stage& stage : chain.stages) {

@@ -8,6 +8,7 @@
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"
 
 namespace plimsoll {
@@ -28,7 +29,7 @@ ChainModel persistent_model(std::size_t stages, std::uint64_t seed) {
 }
 
 TEST_CASE("rockmate's plans keep the table's memory and time, and rotor is never slower", "[rockmate][property]") {
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+  for (const RandomCase seed : random_cases(0, 599)) {
     const ChainModel model = persistent_model(1 + seed % 12, seed);
     const std::vector<SolvedBlock> solved = solved_blocks(model, 1 + seed % 5, 2 + seed % 4);
     const ChainCost plain = evaluate(model, store_all_sequence(model.stages()));
@@ -57,7 +58,7 @@ TEST_CASE("rockmate's plans keep the table's memory and time, and rotor is never
 }
 
 TEST_CASE("rockmate with blocks of one stage is rotor", "[rockmate][property]") {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (const RandomCase seed : random_cases(0, 299)) {
     const ChainModel model = persistent_model(2 + seed % 8, seed);
     const std::vector<SolvedBlock> solved = solved_blocks(model, 1, 50);
     const ChainCost plain = evaluate(model, store_all_sequence(model.stages()));
@@ -73,7 +74,7 @@ TEST_CASE("rockmate with blocks of one stage is rotor", "[rockmate][property]") 
 }
 
 TEST_CASE("rockmate with blocks of any size is never slower than rotor's class on chains of few stages", "[rockmate]") {
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+  for (const RandomCase seed : random_cases(1, 4)) {
     const Problem problem = problem_of(seed == 1 ? even_chain(60) : random_small_chain(seed, 9 * seed), gpus({}));
     const std::vector<Pass> rotor = parse_spec("rotor(slots=500)", "test"), rockmate = parse_spec("rockmate", "test");
     std::vector<std::optional<Bytes>> budgets;

@@ -8,6 +8,7 @@
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"
 
 namespace plimsoll {
@@ -17,7 +18,7 @@ constexpr std::int64_t floating_slots = 2000;  // for the tests' small sizes: no
 
 TEST_CASE("rotor_floating lies between the best of all sequences and rotor", "[floating][property]") {
   int budgets = 0, faster_than_rotor = 0, slower_than_best = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (const RandomCase seed : random_cases(0, 399)) {
     const ChainModel model = random_chain_model({.stages = 1 + seed % 6}, seed);
     const FloatingTable floating(model, floating_slots);
     const ChainCost plain = evaluate(model, store_all_sequence(model.stages()));
@@ -46,14 +47,14 @@ TEST_CASE("rotor_floating lies between the best of all sequences and rotor", "[f
   }
   WARN(budgets << " budgets, faster than rotor at " << faster_than_rotor << ", slower than the best of all at "
                << slower_than_best);
-  CHECK(budgets > 2000);
+  if (all_cases()) CHECK(budgets > 2000);
 }
 
 TEST_CASE("rotor_floating with few slots is never slower than rotor, rounded or not", "[floating][property]") {
   const std::vector<Pass> floating = parse_spec("rotor_floating(slots=7)", "test");
   for (const std::string spec : {"rotor", "rotor(slots=7)", "rotor(slots=500)"}) {
     const std::vector<Pass> rotor = parse_spec(spec, "test");
-    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    for (const RandomCase seed : random_cases(0, 59)) {
       const Problem problem = problem_of(random_small_chain(seed, 1 + seed % 9), gpus({}));
       for (const Bytes budget : front_budgets(problem, rotor)) {
         CAPTURE(spec, seed, budget.count);

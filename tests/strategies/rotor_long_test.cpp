@@ -10,6 +10,7 @@
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 #include "tests/strategies/published_rotor.h"
 #include "traces/synthetic.h"
 
@@ -77,7 +78,7 @@ TEST_CASE("rotor at half the peak of 260 random stages is ahead of all that is c
 
 TEST_CASE("200 stages at 40 %: with 500 slots as good as the published program, in a tenth of its time",
           "[.][rotor_long]") {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const RandomCase seed : random_cases(1, 3)) {
     const ChainModel model = random_model(200, seed);
     const Bytes budget = part_of_peak(model, 40);
     const double start = cpu_seconds();

@@ -10,6 +10,7 @@
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -80,7 +81,7 @@ TEST_CASE("sparse_update saves no time of weight gradients that the trace does n
 }
 
 TEST_CASE("what is trained altogether is plain training", "[sparse]") {
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+  for (const RandomCase seed : random_cases(1, 50)) {
     Chain chain = random_small_chain(seed, 1 + seed % 7);
     if (parameter_bytes(chain) == Bytes{0}) continue;
     const Problem whole = problem_of(chain, gpus({}), {.optimizer = Optimizer::adam});
@@ -140,7 +141,7 @@ TEST_CASE("every strategy plans what a transform leaves, as promised, and never 
                                         "rotor|offload_greedy",
                                         "pofo"};
   for (const std::string& each : memory) {
-    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    for (const RandomCase seed : random_cases(1, 12)) {
       Random random(seed);
       const ProblemOptions options{.micro_batches = random.chance(0.7) ? 1 : random.between(2, 3),
                                    .optimizer = random.chance(0.5) ? Optimizer::none : Optimizer::adam,
@@ -185,7 +186,7 @@ TEST_CASE("rotor recomputes less where less is trained", "[sparse]") {
 
 TEST_CASE("in a graph only what leads to a trained gradient runs backward", "[sparse]") {
   std::size_t shorter = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const RandomCase seed : random_cases(1, 60)) {
     Graph graph = random_graph(seed, 1 + seed % 12);
     if (bytes_of_kind(graph, TensorKind::parameter) == Bytes{0}) continue;
     const Problem whole = problem_of(graph, gpus({}));
@@ -205,7 +206,7 @@ TEST_CASE("in a graph only what leads to a trained gradient runs backward", "[sp
     CHECK(judged(whole, "sparse_update").makespan <= planned(whole, "store_all").makespan);
     shorter += problem.graph.ops.size() < graph.ops.size() ? 1 : 0;
   }
-  CHECK(shorter > 30);
+  if (all_cases()) CHECK(shorter > 30);
 }
 
 TEST_CASE("sparse_update says what it cannot tell or find", "[sparse]") {

@@ -12,6 +12,7 @@
 #include "strategies/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -143,7 +144,7 @@ TEST_CASE("strategies that move updates are legal and as promised on random prob
                                        "twinflow",      "deep_optimizer_states",    "deep_optimizer_states(stride=2)",
                                        "rotor|twinflow"};
   for (const std::string& spec : specs) {
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    for (const RandomCase seed : random_cases(1, 60)) {
       Random random(seed);
       const ProblemOptions options{.micro_batches = random.between(1, 3),
                                    .optimizer = random.chance(0.5) ? Optimizer::adam : Optimizer::momentum,

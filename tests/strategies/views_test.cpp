@@ -9,6 +9,7 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/generate/views.h"
+#include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
 
 namespace plimsoll {
@@ -56,7 +57,7 @@ TEST_CASE("every strategy answers for a graph with views what it answers for the
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Effort effort = effort_for(passes.front().strategy->name);
     std::size_t compared = 0;
-    for (std::uint64_t seed = 1; seed <= effort.graphs; ++seed) {
+    for (const RandomCase seed : random_cases(1, effort.graphs)) {
       INFO(spec << ", seed " << seed);
       Random random(seed);
       const Graph plain = random_graph(seed, random.between(1, effort.ops));
@@ -82,7 +83,7 @@ TEST_CASE("every strategy answers for a graph with views what it answers for the
         ++compared;
       }
     }
-    CHECK(compared > 8);
+    if (all_cases()) CHECK(compared > 8);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -17,7 +18,7 @@ TEST_CASE("blocks that are never alive together share their place, others do not
 }
 
 TEST_CASE("no two blocks overlap in place and time", "[validate]") {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (const RandomCase seed : random_cases(1, 200)) {
     INFO("seed " << seed);
     Random random(seed);
     std::vector<Temporary> blocks;

@@ -1,6 +1,7 @@
 // Memory that a host gives ahead of a GPU, on a device that is only counted.
 
 #include "validate/device/run_memory.h"
+#include "tests/random_case.h"
 
 #include <algorithm>
 #include <bit>
@@ -120,9 +121,7 @@ TEST_CASE("a device that has less than its capacity is out of memory, and all of
   CHECK(device.segments.empty());
 }
 
-TEST_CASE("live blocks never overlap, lie in segments, and everyone before is named, on random traffic", "[device]") {
-  const std::uint64_t seed = GENERATE(1, 2, 3, 4, 5, 6);
-  INFO("seed " << seed);
+void check_random_traffic(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t n) { return random() % n; };
   FakeDevice device;
@@ -165,6 +164,10 @@ TEST_CASE("live blocks never overlap, lie in segments, and everyone before is na
     live.push_back({*grant, bytes});
   }
   CHECK(memory.reserved() == device.taken());
+}
+
+TEST_CASE("live blocks never overlap, lie in segments, and everyone before is named, on random traffic", "[device]") {
+  for (const RandomCase seed : random_cases(1, 6)) check_random_traffic(seed);
 }
 
 TEST_CASE("kept blocks are used again at their size, after who used them, and within a capacity", "[device]") {
