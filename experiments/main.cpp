@@ -138,6 +138,8 @@ int run_command(int argc, char** argv) {
   // Last: commands would inherit it.
   app.footer(
       "'plimsoll help COMMAND' shows how a command is used.\n"
+      "Shipped files are looked for in the folder that PLIMSOLL_DATA names, then beside the program and in its "
+      "prefix.\n"
       "Exit codes: 0 fine, 1 no result (infeasible, illegal, no such device), 2 wrong input, 3 a defect of plimsoll,\n"
       "4 cannot be written or too little memory, 130 interrupted.");
   if (argc == 1) {

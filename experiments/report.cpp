@@ -16,22 +16,13 @@
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/output_error.h"
+#include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A file that comes with the program, for its reports.
-fs::path shipped_file(std::string_view name) {
-  std::error_code ignored;
-  if (const char* data = std::getenv("PLIMSOLL_DATA")) {
-    fs::path path = fs::path(data) / "experiments" / name;
-    if (fs::exists(path, ignored)) return path;
-  }
-  return fs::path(PLIMSOLL_SOURCE_DIR) / "experiments" / name;
-}
 
 /// The smaller one; null is no number.
 void keep_least(Json& least, const Json& candidate) {
@@ -126,7 +117,7 @@ std::vector<Json> parsed(const Records& records) {
 /// Draws the figures; the paths are those that plot.py is known to write.
 void draw(const fs::path& data, const fs::path& folder) {
   constexpr int no_matplotlib = 42, cannot_write = 43, cannot_run = 127;
-  const std::string python = "/usr/bin/python3", script = shipped_file("plot.py");
+  const std::string python = "/usr/bin/python3", script = shipped_file("experiments/plot.py");
   const std::string words[] = {python, script, data.string(), folder.string()};
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -233,7 +224,7 @@ std::string report_timelines(const SweepContents& contents) {
 }
 
 std::string report_html(const Json& data, std::string timelines) {
-  std::string page = read_text_file(shipped_file("report_page/page.html"));
+  std::string page = read_text_file(shipped_file("experiments/report_page/page.html"));
   const auto put = [&page](std::string_view place, std::string_view text) {
     const std::size_t at = page.find(place);
     EXPECTS(at != std::string::npos);
@@ -245,7 +236,7 @@ std::string report_html(const Json& data, std::string timelines) {
   };
   for (const std::string name : {"page.css", "uplot.js", "values.js", "figure.js", "labels.js", "timeline.js",
                                  "detail.js", "table.js", "page.js"}) {
-    put("@" + name + "@", read_text_file(shipped_file("report_page/" + name)));
+    put("@" + name + "@", read_text_file(shipped_file("experiments/report_page/" + name)));
   }
   put("@TIMELINES@", without_tags(std::move(timelines)));
   put("\"@DATA@\"", without_tags(json_text(data)));

@@ -11,12 +11,45 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<fs::path> folders(const ShippedFiles& files) {
-  std::vector<fs::path> list{fs::path(PLIMSOLL_SOURCE_DIR) / files.folder};
-  if (const char* data = std::getenv("PLIMSOLL_DATA")) list.push_back(fs::path(data) / files.folder);
+  std::vector<fs::path> list = data_folders();
+  for (fs::path& folder : list) folder /= files.folder;
   return list;
 }
 
+/// Whether a folder is one of shipped files: the source tree, or share/plimsoll in a prefix.
+bool holds_shipped_files(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder / "platforms", ignored) && fs::is_directory(folder / "traces", ignored);
+}
+
 }  // namespace
+
+std::vector<fs::path> data_folders() {
+  std::vector<fs::path> list;
+  if (const char* data = std::getenv("PLIMSOLL_DATA")) list.emplace_back(data);
+  std::error_code none;  // no /proc: PLIMSOLL_DATA only
+  for (fs::path above = fs::read_symlink("/proc/self/exe", none).parent_path(); !above.empty();
+       above = above.parent_path()) {
+    for (const fs::path& folder : {above, above / "share" / "plimsoll"}) {
+      if (!holds_shipped_files(folder)) continue;
+      list.push_back(folder);
+      return list;
+    }
+    if (above == above.root_path()) break;
+  }
+  return list;
+}
+
+fs::path shipped_file(std::string_view path) {
+  std::error_code ignored;
+  for (const fs::path& folder : data_folders()) {
+    if (fs::exists(folder / path, ignored)) return folder / path;
+  }
+  throw InputError(
+      "the program's file '" + std::string(path) +
+      "' is missing: it belongs beside the program, in share/plimsoll of its prefix, or in the folder that "
+      "PLIMSOLL_DATA names");
+}
 
 fs::path find_file(std::string_view name_or_path, const ShippedFiles& files) {
   fs::path path(name_or_path);

@@ -10,9 +10,17 @@ namespace plimsoll {
 
 struct ShippedFiles {
   std::string_view noun;       ///< `trace`, for messages
-  std::string_view folder;     ///< below the source tree, or below the folder that PLIMSOLL_DATA names
+  std::string_view folder;     ///< below each of data_folders()
   std::string_view extension;  ///< `.json`
 };
+
+/// Where shipped files are, the folder to look in first at the head: what PLIMSOLL_DATA names; then, from the program's
+/// own folder upwards, the first that holds `platforms` and `traces` itself (a source tree) or in share/plimsoll (a
+/// prefix).
+std::vector<std::filesystem::path> data_folders();
+
+/// Such a file by its path below these folders, `experiments/plot.py`; throws InputError where none has it.
+std::filesystem::path shipped_file(std::string_view path);
 
 /// A path to a file as it is, or a shipped name; throws where it is neither.
 std::filesystem::path find_file(std::string_view name_or_path, const ShippedFiles&);

@@ -1,0 +1,33 @@
+# cmake --install build --prefix DIR: the program, what it loads late, manual page and completion, and in share/plimsoll
+# the shipped files, which it finds from its own place (sim/io/shipped.h).
+set(shipped share/plimsoll)
+# One run path for both places: in the build folder the libraries lie beside the program.
+set_target_properties(plimsoll PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib/plimsoll")
+set_target_properties(plimsoll plimsoll_late_simgrid plimsoll_late_coin
+                      PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS plimsoll RUNTIME DESTINATION bin)
+install(TARGETS plimsoll_late_simgrid plimsoll_late_coin LIBRARY DESTINATION lib/plimsoll)
+
+install(DIRECTORY platforms DESTINATION ${shipped} FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY traces/data DESTINATION ${shipped}/traces)
+install(DIRECTORY experiments DESTINATION ${shipped} FILES_MATCHING
+        PATTERN "*.yaml" PATTERN "*.py" PATTERN "*.json" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")
+install(PROGRAMS traces/export_pytorch.py traces/measure_training.py DESTINATION ${shipped}/traces)
+install(DIRECTORY traces/pytorch_export DESTINATION ${shipped}/traces FILES_MATCHING PATTERN "*.py" PATTERN "*.c")
+file(GLOB validations ${CMAKE_SOURCE_DIR}/validate/*.yaml)
+install(FILES ${validations} DESTINATION ${shipped}/validate)
+
+# The program itself writes them.
+install(CODE "
+  foreach(page man \"completion bash\")
+    separate_arguments(words UNIX_COMMAND \"\${page}\")
+    string(REPLACE \" \" \"_\" file \"\${page}\")
+    execute_process(COMMAND \"$<TARGET_FILE:plimsoll>\" \${words} OUTPUT_FILE \"${CMAKE_BINARY_DIR}/installed_\${file}\"
+                    RESULT_VARIABLE failed)
+    if(failed)
+      message(FATAL_ERROR \"plimsoll \${page} failed\")
+    endif()
+  endforeach()
+")
+install(FILES ${CMAKE_BINARY_DIR}/installed_man DESTINATION share/man/man1 RENAME plimsoll.1)
+install(FILES ${CMAKE_BINARY_DIR}/installed_completion_bash DESTINATION share/bash-completion/completions RENAME plimsoll)

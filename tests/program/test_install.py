@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""The installed program, where the source tree and the build folder cannot be reached: an empty file system is mounted over
+them. That needs root, or a system that grants a namespace of one's own; elsewhere this test is skipped.
+
+    tests/program/test_install.py build/plimsoll
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SKIPPED = 77
+HIDE = 'for folder in "$1" "$2"; do [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 99; done; shift 2; cd / && exec "$@"'
+SWEEP = """format: plimsoll.experiment.v1
+name: small
+traces: [gpt12_w768_t256_b4_cpu]
+platforms: [h200]
+strategies: [store_all, chen_sqrt]
+memory: [capacity]
+engine: simgrid
+"""
+
+
+def hidden(words, **environment):
+    """What words do where neither sources nor build folder can be seen."""
+    unshare = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
+    build = os.path.dirname(os.path.abspath(PROGRAM))
+    env = {**{k: v for k, v in os.environ.items() if k != "PLIMSOLL_DATA"}, **environment}
+    return subprocess.run([*unshare, "sh", "-c", HIDE, "sh", build, SOURCE, *words], capture_output=True, text=True, env=env)
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.prefix = os.path.join(cls.folder.name, "prefix")
+        subprocess.run(["cmake", "--install", os.path.dirname(os.path.abspath(PROGRAM)), "--prefix", cls.prefix], check=True,
+                       capture_output=True)
+        cls.program = os.path.join(cls.prefix, "bin", "plimsoll")
+        cls.shipped = os.path.join(cls.prefix, "share", "plimsoll")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def answer(self, *words, **environment):
+        run = hidden([self.program, *words], **environment)
+        self.assertEqual((run.returncode, run.stderr), (0, ""), words)
+        return run.stdout
+
+    def built(self, *words):
+        return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True).stdout
+
+    def test_the_sources_are_hidden(self):
+        for path in (__file__, PROGRAM, os.path.join(SOURCE, "platforms")):
+            self.assertNotEqual(hidden(["ls", os.path.abspath(path)]).returncode, 0, path)
+
+    def test_names_and_version_are_those_of_the_build(self):
+        for words in (("--version",), ("list", "traces", "--json"), ("list", "platforms", "--json"), ("describe", "h200")):
+            self.assertEqual(self.answer(*words), self.built(*words))
+        self.assertIn("h200", self.answer("list", "platforms"))
+
+    def test_what_is_loaded_late_is_found(self):
+        simgrid = self.answer("simulate", "--trace", "mlp:layers=2,width=8,batch=4,view=graph", "--platform", "ideal",
+                              "--strategy", "store_all", "--engine", "simgrid", "--json")
+        self.assertTrue(json.loads(simgrid)["feasible"])
+        coin = self.answer("simulate", "--trace", "mlp:layers=2,width=8,batch=4,view=graph", "--platform", "ideal",
+                           "--strategy", "checkmate", "--json")
+        self.assertTrue(json.loads(coin)["feasible"])
+
+    def test_a_sweep_and_its_report(self):
+        experiment, out = os.path.join(self.folder.name, "small.yaml"), os.path.join(self.folder.name, "out")
+        with open(experiment, "w") as file:
+            file.write(SWEEP)
+        run = hidden([self.program, "sweep", experiment, "-o", out])
+        self.assertEqual(run.returncode, 0, run.stderr)
+        run = hidden([self.program, "report", out, "-o", out])
+        self.assertEqual(run.returncode, 0, run.stderr)
+        with open(os.path.join(out, "report.html")) as page:
+            self.assertIn("chen_sqrt", page.read())
+
+    def test_manual_page_and_completion_are_the_programs(self):
+        for words, file in ((("man",), "man/man1/plimsoll.1"), (("completion", "bash"), "bash-completion/completions/plimsoll")):
+            with open(os.path.join(self.prefix, "share", file)) as text:
+                self.assertEqual(text.read(), self.answer(*words))
+
+    def test_scripts_come_along(self):
+        for script in ("traces/export_pytorch.py", "experiments/plot.py", "experiments/plot_validation.py"):
+            self.assertTrue(os.path.isfile(os.path.join(self.shipped, script)), script)
+
+    def test_files_are_found_where_plimsoll_data_says(self):
+        elsewhere = os.path.join(self.folder.name, "elsewhere")
+        alone = os.path.join(self.folder.name, "alone")
+        shutil.copytree(self.shipped, elsewhere)
+        shutil.copy(self.program, alone)
+        missing = hidden([alone, "describe", "h200"])
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn("'h200'", missing.stderr)
+        found = hidden([alone, "describe", "h200"], PLIMSOLL_DATA=elsewhere)
+        self.assertEqual((found.returncode, found.stdout), (0, self.answer("describe", "h200")))
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    allowed = hidden(["true"])
+    if allowed.returncode != 0:
+        print(f"skipped: no mount namespace here: {allowed.stderr.strip()}")
+        sys.exit(SKIPPED)
+    unittest.main()
