@@ -64,7 +64,7 @@ Json or_null(const Optional& optional, Value value) {
 Json question_json(const Question& question, bool times_rescaled, std::optional<Bytes> budget, bool feasible) {
   return {{"trace", question.trace},
           {"platform", question.platform},
-          {"strategy", question.strategy},
+          {"strategy", question.strategy.text},
           {"micro_batches", question.micro_batches},
           {"optimizer", written(question.optimizer)},
           {"gradients", written(question.gradients)},

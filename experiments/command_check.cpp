@@ -12,7 +12,6 @@
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
-#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {
@@ -105,8 +104,7 @@ int run_check(const CheckArguments& arguments) {
 }
 
 int run_bounds(const QuestionArguments& words, bool json) {
-  if (!words.strategy.empty()) parse_spec(words.strategy, "--strategy");
-  const Problem problem = problem_of(question_of(words));
+  const Problem problem = problem_of(question_of(words, Asks::problem));
   note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
   const LowerBounds one = lower_bounds(problem, 1), all = lower_bounds(problem, devices);

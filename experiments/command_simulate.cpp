@@ -19,7 +19,6 @@
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
 #include "strategies/plan.h"
-#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +30,7 @@ struct SimulateArguments {
 };
 
 void report_infeasible(const Question& question, const Answer& answer) {
-  std::cerr << fmt::format("infeasible: {} within {}: {}", question.strategy,
+  std::cerr << fmt::format("infeasible: {} within {}: {}", question.strategy.text,
                            answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
   if (answer.smallest_feasible) {
     std::cerr << fmt::format("; the smallest feasible budget is {}{} B ({})",
@@ -57,15 +56,15 @@ std::vector<Answer> front_of(std::vector<Answer> answers) {
 /// Answers, with a word now and then where they take long.
 std::vector<Answer> patient_answer(const Question& question, const Problem& problem,
                                    std::span<const std::optional<Bytes>> budgets) {
-  const PlanningWatch watch("planning with " + question.strategy);
+  const PlanningWatch watch("planning with " + question.strategy.text);
   return answer(question, problem, budgets);
 }
 
 int simulate_front(const Question& question, const Problem& problem, bool json) {
   std::vector<std::optional<Bytes>> budgets;
   {
-    const PlanningWatch watch("looking for the budgets of " + question.strategy);
-    for (const Bytes b : front_budgets(problem, parse_spec(question.strategy, "--strategy"))) budgets.emplace_back(b);
+    const PlanningWatch watch("looking for the budgets of " + question.strategy.text);
+    for (const Bytes b : front_budgets(problem, question.strategy.passes)) budgets.emplace_back(b);
   }
   const std::vector<Answer> front =
       budgets.empty() ? std::vector<Answer>{} : front_of(patient_answer(question, problem, budgets));
@@ -96,7 +95,7 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   const QuestionArguments& words = arguments.question;
   Schedule schedule = read_schedule(arguments.schedule);
   Question question = question_of(schedule, arguments.schedule, words.trace, words.platform);
-  const Question options = question_of(words);
+  const Question options = question_of(words, Asks::problem);
   question.engine = options.engine;
   question.allocator = options.allocator;
   const Problem problem = problem_of(schedule, arguments.schedule, question);
@@ -114,14 +113,14 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
 
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
   if (!arguments.schedule.empty()) return simulate_file(arguments, command_line);
-  const Question question = question_of(arguments.question);
-  parse_spec(question.strategy, "--strategy");  // what is wrong on the command line comes before what is in files
-  const bool front = arguments.question.memory == "front";
-  const StatedBudget stated = front ? std::nullopt : budget_of(arguments.question);
+  QuestionArguments words = arguments.question;
+  const bool front = words.memory == "front";
+  if (front) words.memory.clear();
+  const Question question = question_of(words, Asks::strategy);
   const Problem problem = problem_of(question);
   note_times(problem);
   if (front) return simulate_front(question, problem, arguments.json);
-  const std::optional<Bytes> budget = in_bytes(stated, question, problem);
+  const std::optional<Bytes> budget = in_bytes(question.memory, question, problem);
 
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
   if (made.feasible) write_files(arguments, problem, made, command_line);
@@ -146,12 +145,10 @@ std::string verdict_on_plan(const Question& question, const Answer& made) {
 }
 
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
-  const Question question = question_of(arguments.question);
-  parse_spec(question.strategy, "--strategy");
-  const StatedBudget stated = budget_of(arguments.question);
+  const Question question = question_of(arguments.question, Asks::strategy);
   const Problem problem = problem_of(question);
   note_times(problem);
-  const std::optional<Bytes> budget = in_bytes(stated, question, problem);
+  const std::optional<Bytes> budget = in_bytes(question.memory, question, problem);
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible) {
     report_infeasible(question, made);

@@ -70,7 +70,23 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
       ->type_name("WHEN");
 }
 
-Question question_of(const QuestionArguments& words) {
+namespace {
+
+StatedBudget budget_of(const std::string& memory) {
+  if (memory.empty()) return std::nullopt;
+  if (is_share(memory)) {
+    const Parsed<Share> share = parse_share(memory);
+    if (!share.fine()) throw InputError(fmt::format("--memory: {}", share.complaint));
+    return share.value;
+  }
+  const Parsed<Bytes> budget = parse_bytes(memory);
+  if (!budget.fine()) throw InputError(fmt::format("--memory: {}", budget.complaint));
+  return budget.value;
+}
+
+}  // namespace
+
+Question question_of(const QuestionArguments& words, Asks asks) {
   const Parsed<std::int64_t> count = parse_integer(words.micro_batches);
   if (!count.fine() || count.value < 1 || count.value > 1'000'000) {
     throw InputError(
@@ -80,37 +96,20 @@ Question question_of(const QuestionArguments& words) {
   if (states != States::by_dtype && words.optimizer == written(Optimizer::none)) {
     throw InputError(fmt::format("--states: {} of no --optimizer, which is none", words.states));
   }
-  return {.trace = words.trace,
-          .platform = words.platform,
-          .strategy = words.strategy,
-          .micro_batches = static_cast<std::uint32_t>(count.value),
-          .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
-          .states = states,
-          .gradients = understood<Gradients>("--gradients", words.gradients),
-          .engine = understood<Engine>("--engine", words.engine),
-          .allocator = understood<AllocatorKind>("--allocator", words.allocator)};
-}
-
-StatedBudget budget_of(const QuestionArguments& words) {
-  if (words.memory.empty()) return std::nullopt;
-  if (is_share(words.memory)) {
-    const Parsed<Share> share = parse_share(words.memory);
-    if (!share.fine()) throw InputError(fmt::format("--memory: {}", share.complaint));
-    return share.value;
+  Question question{.trace = words.trace,
+                    .platform = words.platform,
+                    .strategy = {},
+                    .micro_batches = static_cast<std::uint32_t>(count.value),
+                    .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
+                    .states = states,
+                    .gradients = understood<Gradients>("--gradients", words.gradients),
+                    .engine = understood<Engine>("--engine", words.engine),
+                    .allocator = understood<AllocatorKind>("--allocator", words.allocator)};
+  if (asks == Asks::strategy || !words.strategy.empty()) {
+    question.strategy = parse_pipeline(words.strategy, "--strategy");
   }
-  const Parsed<Bytes> budget = parse_bytes(words.memory);
-  if (!budget.fine()) throw InputError(fmt::format("--memory: {}", budget.complaint));
-  return budget.value;
-}
-
-std::optional<Bytes> in_bytes(const StatedBudget& budget, const Question& question, const Problem& problem) {
-  if (!budget) return std::nullopt;
-  if (const Bytes* bytes = std::get_if<Bytes>(&*budget)) return *bytes;
-  Question plain = question;
-  plain.strategy.clear();
-  const std::optional<Bytes> peak = smallest_feasible(problem.transformed ? problem_of(plain) : problem, "store_all");
-  EXPECTS(peak.has_value());  // it has one schedule
-  return of(std::get<Share>(*budget), *peak);
+  question.memory = budget_of(words.memory);
+  return question;
 }
 
 std::string made_by(const std::string& command_line) {

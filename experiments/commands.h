@@ -3,13 +3,10 @@
 // leaves its exit code.
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <span>
 #include <string>
-#include <variant>
 
 #include "experiments/run.h"
-#include "experiments/share.h"
 #include "sim/core/check.h"
 
 namespace plimsoll {
@@ -36,15 +33,8 @@ struct QuestionArguments {
 enum class Asks { problem, strategy };
 void add_question_options(CLI::App&, QuestionArguments&, Asks);
 
-/// Throws InputError where a word is not understood.
-Question question_of(const QuestionArguments&);
-
-/// What --memory states; unset: the device's capacity.
-using StatedBudget = std::optional<std::variant<Bytes, Share>>;
-StatedBudget budget_of(const QuestionArguments&);
-
-/// The same in bytes. A share is of the peak of store_all, on the model as it is without the strategy's transforms.
-std::optional<Bytes> in_bytes(const StatedBudget&, const Question&, const Problem&);
+/// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
+Question question_of(const QuestionArguments&, Asks);
 
 /// `plimsoll 0.1.0 (3f2a1b9c0d1e): plimsoll simulate ...`, at the start of every file that is written.
 std::string made_by(const std::string& command_line);

@@ -49,15 +49,15 @@ std::string word(const YamlCursor& value) {
 }
 
 /// A pass pipeline, refused here if it is malformed, so that the place in the file is told too.
-std::string strategy(const YamlCursor& value) {
+Pipeline strategy(const YamlCursor& value) {
   std::string spec = word(value);
-  if (spec.empty()) return spec;
+  if (spec.empty()) return {};
   try {
-    parse_spec(spec, spec);
+    return parse_pipeline(spec, spec);
   } catch (const InputError& error) {
     value.complain(error.what());
   }
-  return spec;
+  return {spec, {}};
 }
 
 /// A size, or a word that stands for one.
@@ -131,7 +131,7 @@ constexpr ExperimentField experiment_fields[] = {
     {"platforms", Need::required,
      [](Experiment& e, const YamlCursor& v) { e.platforms = list_of<std::string>(v, word); }},
     {"strategies", Need::required,
-     [](Experiment& e, const YamlCursor& v) { e.strategies = list_of<std::string>(v, strategy); }},
+     [](Experiment& e, const YamlCursor& v) { e.strategies = list_of<Pipeline>(v, strategy); }},
     {"memory", Need::optional, [](Experiment& e, const YamlCursor& v) { e.memory = memory(v); }},
     {"micro_batches", Need::optional,
      [](Experiment& e, const YamlCursor& v) {
@@ -232,12 +232,13 @@ Json to_json(const BudgetEnd& end) {
 }
 
 Json to_json(const Experiment& experiment) {
-  Json optimizers = Json::array();
+  Json strategies = Json::array(), optimizers = Json::array();
+  for (const Pipeline& strategy : experiment.strategies) strategies.push_back(strategy.text);
   for (const Optimizer optimizer : experiment.optimizers) optimizers.push_back(written(optimizer));
   Json json{{"name", experiment.name},
             {"traces", experiment.traces},
             {"platforms", experiment.platforms},
-            {"strategies", experiment.strategies},
+            {"strategies", std::move(strategies)},
             {"memory", to_json(experiment.memory)},
             {"micro_batches", experiment.micro_batches},
             {"optimizer", std::move(optimizers)},

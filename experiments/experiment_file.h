@@ -37,7 +37,8 @@ using BudgetList = std::vector<std::optional<std::variant<Bytes, Share>>>;
 /// Everything is combined with everything.
 struct Experiment {
   std::string name;
-  std::vector<std::string> traces, platforms, strategies;
+  std::vector<std::string> traces, platforms;
+  std::vector<Pipeline> strategies;
   std::vector<std::uint32_t> micro_batches{1};
   std::vector<Optimizer> optimizers{Optimizer::none};
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};

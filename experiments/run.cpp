@@ -19,8 +19,8 @@
 #include "sim/io/input_error.h"
 #include "sim/memory/replay.h"
 #include "strategies/common/same_tape.h"
+#include "strategies/list.h"
 #include "strategies/plan.h"
-#include "strategies/spec.h"
 
 namespace plimsoll {
 namespace {
@@ -143,7 +143,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
               Schedule schedule) {
   Judged made;
   Answer& answer = made.answer;
-  schedule.strategy = question.strategy;
+  schedule.strategy = question.strategy.text;
   schedule.trace_from = question.trace;
   schedule.platform_from = question.platform;
   const double started = now_s();
@@ -213,7 +213,6 @@ std::vector<std::vector<std::size_t>> together(const std::vector<TapeOutcome>& o
 
 ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
   const ProblemOptions options{.micro_batches = question.micro_batches,
-                               .budget = std::nullopt,
                                .optimizer = question.optimizer,
                                .states = question.states,
                                .gradients = question.gradients,
@@ -222,9 +221,7 @@ ProblemOutcome problem_of(const Question& question, Trace trace, Platform platfo
   if (const std::string* why = std::get_if<std::string>(&made)) {
     return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
   }
-  const std::vector<Pass> transforms = transforms_of(question.strategy, "--strategy");
-  if (!transforms.empty()) return transformed(std::get<Problem>(made), transforms);
-  return made;
+  return transformed(std::get<Problem>(std::move(made)), question.strategy.passes);
 }
 
 Problem problem_of(const Question& question) {
@@ -243,7 +240,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
   const std::string& machine = schedule.platform_from.empty() ? schedule.platform : schedule.platform_from;
   return {.trace = given_or(trace, schedule.trace_from, "trace"),
           .platform = given_or(platform, machine, "platform"),
-          .strategy = schedule.strategy,
+          .strategy = {schedule.strategy, transforms_of(schedule.strategy, file + ": strategy")},
           .micro_batches = schedule.micro_batches,
           .optimizer = schedule.optimizer,
           .states = schedule.states,
@@ -259,19 +256,22 @@ Problem problem_of(const Schedule& schedule, const std::string& file, const Ques
   return problem;
 }
 
+std::optional<Bytes> capacity_of(const Platform& platform) {
+  return platform[platform.devices.front().memory].capacity;
+}
+
 Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {
   return Simulator(engine, platform).simulate(schedule);
 }
 
 void answer(const Question& question, const Problem& problem, std::span<const std::optional<Bytes>> budgets,
             const TakeAnswer& take) {
-  const std::vector<Pass> passes = parse_spec(question.strategy, "--strategy");
   std::vector<std::optional<Bytes>> limits(budgets.begin(), budgets.end());
   for (std::optional<Bytes>& limit : limits) {
-    if (!limit) limit = budget_of(problem, DeviceId{0});
+    if (!limit) limit = capacity_of(problem.platform);
   }
   const double started = now_s();
-  const TapePlans plans = tape_plans(problem, passes, limits);
+  const TapePlans plans = tape_plans(problem, question.strategy.passes, limits);
   const double planned_s = (now_s() - started) / static_cast<double>(budgets.size());
   Bounds bounds(problem);
   Simulator simulator(question.engine, problem.platform);
@@ -292,7 +292,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
     made.answer.solve_s = planned_s + lowered_s / of;
     made.answer.simulate_s /= of;
     for (const std::size_t b : places) {
-      hold_to_promise(question.strategy, promise(b), *made.answer.metrics);
+      hold_to_promise(question.strategy.text, promise(b), *made.answer.metrics);
       answer_for(question, problem, promise(b), limits[b], made.answer);
       const std::optional<std::string> why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
       if (!why) {
@@ -308,12 +308,23 @@ void answer(const Question& question, const Problem& problem, std::span<const st
   }
 }
 
-std::optional<Bytes> smallest_feasible(const Problem& problem, const std::string& strategy) {
-  constexpr std::optional<Bytes> nearly_nothing = Bytes{1};
-  const std::vector<PlanOutcome> outcomes =
-      plan(problem, parse_spec(strategy, "strategies"), std::span(&nearly_nothing, 1));
-  if (const Infeasible* why = std::get_if<Infeasible>(&outcomes.at(0))) return why->smallest;
-  return std::get<Plan>(outcomes[0]).peak;
+std::optional<Bytes> smallest_feasible(const Problem& problem, std::span<const Pass> passes) {
+  constexpr Bytes nearly_nothing{1};
+  const PlanOutcome outcome = plan(problem, passes, nearly_nothing);
+  if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) return why->smallest;
+  return std::get<Plan>(outcome).peak;
+}
+
+std::optional<Bytes> in_bytes(const StatedBudget& budget, const Question& question, const Problem& problem) {
+  if (!budget) return std::nullopt;
+  if (const Bytes* bytes = std::get_if<Bytes>(&*budget)) return *bytes;
+  Question plain = question;
+  plain.strategy = {};
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> peak =
+      smallest_feasible(problem.transformed ? problem_of(plain) : problem, std::span(&store_all, 1));
+  EXPECTS(peak.has_value());  // it has one schedule
+  return of(std::get<Share>(*budget), *peak);
 }
 
 std::vector<Answer> answer(const Question& question, const Problem& problem,
@@ -324,17 +335,16 @@ std::vector<Answer> answer(const Question& question, const Problem& problem,
 }
 
 Answer answer(const Question& question, const Problem& problem, Schedule schedule) {
-  Problem within = problem;
-  within.budget = schedule.budget;
-  Bounds bounds(within);
-  Simulator simulator(question.engine, within.platform);
-  Judged made = judged(question, within, bounds, simulator, std::move(schedule));
+  Bounds bounds(problem);
+  Simulator simulator(question.engine, problem.platform);
+  Judged made = judged(question, problem, bounds, simulator, std::move(schedule));
   Answer& answer = made.answer;
-  answer.budget = budget_of(within, DeviceId{0});
-  answer.peak_reserved = reserved_by_device(within, answer, question.allocator);
-  for (const Overfull& memory : overfull(made.peaks, within.platform, *answer.schedule)) {
+  const std::optional<Bytes> stated = answer.schedule->budget;
+  answer.budget = stated ? stated : capacity_of(problem.platform);
+  answer.peak_reserved = reserved_by_device(problem, answer, question.allocator);
+  for (const Overfull& memory : overfull(made.peaks, problem.platform, *answer.schedule)) {
     answer.reason += fmt::format("{}{} B on '{}', over its {} B", answer.reason.empty() ? "it keeps " : ", ",
-                                 memory.peak.count, within.platform[memory.memory].name, memory.limit.count);
+                                 memory.peak.count, problem.platform[memory.memory].name, memory.limit.count);
   }
   answer.feasible = answer.reason.empty();
   return std::move(made.answer);

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "experiments/share.h"
 #include "sim/core/metrics.h"
 #include "sim/core/names.h"
 #include "sim/core/problem.h"
@@ -16,16 +17,21 @@
 #include "sim/core/timeline.h"
 #include "sim/io/json.h"
 #include "sim/memory/allocator_kind.h"
-#include "strategies/strategy.h"
+#include "strategies/spec.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {
 
 enum class Engine { simgrid, event };
 
-/// Everything of a question but the budget. Names or paths as on the command line.
+/// What --memory states; unset: the device's capacity.
+using StatedBudget = std::optional<std::variant<Bytes, Share>>;
+
+/// A question as it was asked, its words understood. Trace and platform are names or paths, which outputs call them by.
 struct Question {
-  std::string trace, platform, strategy;
+  std::string trace, platform;
+  Pipeline strategy;
+  StatedBudget memory = {};
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
@@ -65,12 +71,15 @@ ProblemOutcome problem_of(const Question&, Trace, Platform);
 /// their combination are wrong.
 Problem problem_of(const Question&);
 
-/// The question that a schedule, read from `file`, answers. A trace or platform that is not given is the one that the
-/// file names; throws InputError where it names none.
+/// The question that a schedule, read from `file`, answers; of its strategy the transforms. A trace or platform that is
+/// not given is the one that the file names; throws InputError where it names none.
 Question question_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);
 
 /// The problem that a schedule, read from `file`, was made for; throws InputError where trace or platform are others.
 Problem problem_of(const Schedule&, const std::string& file, const Question&);
+
+/// Of the first device: its budget where none is given; unset: unlimited.
+std::optional<Bytes> capacity_of(const Platform&);
 
 /// The engine's timeline of a schedule.
 Timeline simulate(const Schedule&, const Platform&, Engine);
@@ -87,7 +96,11 @@ struct Names<AllocatorKind> {
 };
 
 /// The least budget of a strategy: what it answers to one that is surely too small. Nothing where it cannot tell.
-std::optional<Bytes> smallest_feasible(const Problem&, const std::string& strategy);
+std::optional<Bytes> smallest_feasible(const Problem&, std::span<const Pass>);
+
+/// What a question's memory is in bytes. A share is of the peak of store_all, on the model as it is without the
+/// strategy's transforms.
+std::optional<Bytes> in_bytes(const StatedBudget&, const Question&, const Problem&);
 
 /// Is told the answer for the budget at a place. It may be changed into the next one afterwards.
 using TakeAnswer = std::function<void(std::size_t place, const Answer&)>;

@@ -77,8 +77,8 @@ std::string candidate_lines(const Answer& answer) {
 
 std::string summary(const Question& question, const Problem& problem, const Answer& answer) {
   const Metrics& m = *answer.metrics;
-  std::string text = fmt::format("{} with {} on {}{}\n", problem.graph.name, question.strategy, problem.platform.name,
-                                 problem.times_rescaled ? " (times re-scaled)" : "");
+  std::string text = fmt::format("{} with {} on {}{}\n", problem.graph.name, question.strategy.text,
+                                 problem.platform.name, problem.times_rescaled ? " (times re-scaled)" : "");
   const double bound = answer.bounds.time().value;
   text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
                       format_seconds(answer.bounds.time()), percent_above(m.makespan.value, bound));

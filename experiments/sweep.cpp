@@ -182,7 +182,7 @@ class Sweep {
                                   if (failure.beyond_limits) {
                                     return keep_unanswered(tasks[t]["group"], failure.message, progress);
                                   }
-                                  fail(fmt::format("{} for {} on {}", q.strategy, q.trace, q.platform), failure);
+                                  fail(fmt::format("{} for {} on {}", q.strategy.text, q.trace, q.platform), failure);
                                 },
                             .tick =
                                 [&] {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/core/expects.h"
+
 namespace plimsoll {
 namespace {
 
@@ -58,8 +60,9 @@ std::vector<Json> SweepFacts::missing_smallest() const {
   if (!begins_at_smallest(experiment_)) return tasks;
   for (const auto& [index, facts] : cases_) {
     if (!facts.impossible.empty()) continue;
-    for (const std::string& strategy : experiment_.strategies) {
-      if (!smallest_.contains({index, strategy})) tasks.push_back({{"case", index}, {"smallest_of", strategy}});
+    for (const Pipeline& strategy : experiment_.strategies) {
+      if (!smallest_.contains({index, strategy.text}))
+        tasks.push_back({{"case", index}, {"smallest_of", strategy.text}});
     }
   }
   return tasks;
@@ -68,7 +71,9 @@ std::vector<Json> SweepFacts::missing_smallest() const {
 Json SweepFacts::plan(const Experiment& e, const SweepInputs& inputs, const Json& task) {
   const std::size_t index = task.at("case");
   if (!task.contains("smallest_of")) return to_json(facts_of(e, inputs, index));
-  return or_null(smallest_of(e, inputs, index, task.at("smallest_of")));
+  const auto found = std::ranges::find(e.strategies, task.at("smallest_of").get<std::string>(), &Pipeline::text);
+  EXPECTS(found != e.strategies.end());
+  return or_null(smallest_of(e, inputs, index, static_cast<std::size_t>(found - e.strategies.begin())));
 }
 
 void SweepFacts::take(const Json& task, const Json& fact) {
@@ -101,8 +106,8 @@ void SweepFacts::complete(std::size_t index, CaseFacts& facts) const {
     return;
   }
   if (begins_at_smallest(experiment_)) {
-    for (const std::string& strategy : experiment_.strategies) {
-      const auto found = smallest_.find({index, strategy});
+    for (const Pipeline& strategy : experiment_.strategies) {
+      const auto found = smallest_.find({index, strategy.text});
       if (found == smallest_.end()) return;
       const std::optional<Bytes>& least = found->second.bytes;
       if (least && (!facts.smallest || *least < *facts.smallest)) facts.smallest = least;

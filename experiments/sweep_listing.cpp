@@ -38,7 +38,7 @@ void list_points(const Experiment& e, Shard shard, std::ostream& out) {
     out << fmt::format("{:>8} to {:<8}  {} on {}", group * each, (group + 1) * each - 1, q.trace, q.platform);
     if (q.micro_batches > 1) out << fmt::format(", {} micro-batches", q.micro_batches);
     if (q.optimizer != Optimizer::none) out << fmt::format(", {}", written(q.optimizer));
-    out << fmt::format("  {}  {}\n", q.strategy, memory);
+    out << fmt::format("  {}  {}\n", q.strategy.text, memory);
   }
   out << fmt::format("{}: {} points in {} groups\n", e.name, mine.size() * each, mine.size());
 }

@@ -8,7 +8,7 @@
 #include "sim/core/lower_bounds.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
-#include "strategies/spec.h"
+#include "strategies/list.h"
 
 namespace plimsoll {
 namespace {
@@ -45,7 +45,7 @@ Bytes resolved(const BudgetEnd& end, const CaseFacts& facts) {
 /// What a transform changes is not the case's.
 Question question_of_case(const Experiment& e, std::size_t case_index) {
   Question question = question_of(e, case_index * e.strategies.size());
-  question.strategy.clear();
+  question.strategy = {};
   return question;
 }
 
@@ -123,11 +123,11 @@ Question question_of(const Experiment& e, std::size_t group) {
 
 CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index) {
   const Question question = question_of_case(e, case_index);
-  for (const std::string& strategy : e.strategies) parse_spec(strategy, "strategies");
   const ProblemOutcome made = inputs.problem(question);
   if (const std::string* why = std::get_if<std::string>(&made)) return impossible_case(e, case_index, *why);
   const Problem& problem = std::get<Problem>(made);
   const LowerBounds bounds = lower_bounds(problem, 1);
+  const Pass store_all = pass_of(store_all_strategy);
   return {.trace = question.trace,
           .platform = question.platform,
           .model = problem.graph.name,
@@ -135,8 +135,8 @@ CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t c
           .micro_batches = question.micro_batches,
           .optimizer = std::string(written(question.optimizer)),
           .times_rescaled = problem.times_rescaled,
-          .capacity = budget_of(problem, DeviceId{0}),
-          .store_all = smallest_feasible(problem, "store_all"),
+          .capacity = capacity_of(problem.platform),
+          .store_all = smallest_feasible(problem, std::span(&store_all, 1)),
           .smallest = {},
           .lower_bound_bytes = bounds.memory,
           .lower_bound = bounds.time(),
@@ -145,8 +145,9 @@ CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t c
 }
 
 std::optional<Bytes> smallest_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index,
-                                 const std::string& strategy) {
-  return smallest_feasible(std::get<Problem>(inputs.problem(question_of_case(e, case_index))), strategy);
+                                 std::size_t strategy) {
+  const Question question = question_of(e, case_index * e.strategies.size() + strategy);
+  return smallest_feasible(std::get<Problem>(inputs.problem(question)), question.strategy.passes);
 }
 
 CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std::string& reason) {

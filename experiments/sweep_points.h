@@ -49,12 +49,11 @@ struct CaseFacts {
 /// Whether budgets begin at the least one of some strategy.
 bool begins_at_smallest(const Experiment&);
 
-/// All but `smallest` and `budgets`, which come of other plans. Throws InputError where some strategy is wrong.
+/// All but `smallest` and `budgets`, which come of other plans.
 CaseFacts facts_of(const Experiment&, const SweepInputs&, std::size_t case_index);
 
-/// The least budget of a strategy for a case that is possible; nothing where it cannot tell.
-std::optional<Bytes> smallest_of(const Experiment&, const SweepInputs&, std::size_t case_index,
-                                 const std::string& strategy);
+/// The least budget of a strategy (its place in the list) for a case that is possible; nothing where it cannot tell.
+std::optional<Bytes> smallest_of(const Experiment&, const SweepInputs&, std::size_t case_index, std::size_t strategy);
 
 /// The budgets of a case by all else that is known of it. Throws InputError where a range ends before it begins.
 std::vector<std::optional<Bytes>> budgets_of(const Experiment&, const CaseFacts&);

@@ -21,8 +21,8 @@
 #include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
 #include "sim/memory/replay.h"
+#include "strategies/list.h"
 #include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "validate/network_model.h"
 #include "validate/replay.h"
 
@@ -60,8 +60,8 @@ Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer)
   return std::move(std::get<Problem>(made));
 }
 
-PlanOutcome plan_one(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "strategy"), budget);
+PlanOutcome plan_one(const Problem& problem, std::span<const Pass> passes, std::optional<Bytes> budget) {
+  return plan(transformed(problem, passes), passes, budget);
 }
 
 class Validator {
@@ -155,14 +155,14 @@ class Validator {
   /// Every strategy that can treat the network, on a budget between its least and store_all's peak.
   std::vector<Candidate> candidates_of(const Subject& subject, Bytes most) const {
     std::vector<Candidate> candidates;
-    for (const std::string& spec : subject.problem.index ? asked_.chain_strategies : asked_.graph_strategies) {
+    for (const auto& [spec, passes] : subject.problem.index ? asked_.chain_strategies : asked_.graph_strategies) {
       try {
-        const PlanOutcome nothing = plan_one(subject.problem, spec, Bytes{0});
+        const PlanOutcome nothing = plan_one(subject.problem, passes, Bytes{0});
         const Infeasible* none = std::get_if<Infeasible>(&nothing);
         const Bytes least = none != nullptr && none->smallest ? *none->smallest : Bytes{0};
         const double range = static_cast<double>(std::max(Bytes{0}, most - least).count);
         const Bytes budget = least + Bytes{std::llround(asked_.between * range)};
-        PlanOutcome outcome = plan_one(subject.problem, spec, budget);
+        PlanOutcome outcome = plan_one(subject.problem, passes, budget);
         if (Plan* made = std::get_if<Plan>(&outcome)) {
           made->schedule.strategy = spec;
           candidates.push_back({spec, budget, std::move(made->schedule), {}, {}});
@@ -179,7 +179,8 @@ class Validator {
   void validate(const std::string& reference) {
     std::cerr << reference << '\n';
     const Subject subject = subject_of(reference);
-    const Schedule plain = std::get<Plan>(plan_one(subject.problem, "store_all", std::nullopt)).schedule;
+    const Pass store_all = pass_of(store_all_strategy);
+    const Schedule plain = std::get<Plan>(plan_one(subject.problem, std::span(&store_all, 1), std::nullopt)).schedule;
     const Bytes most = simulate_event(plain, platform_).peaks[0].bytes;
     std::vector<Candidate> candidates = candidates_of(subject, most);
     const Schedule sweeps = calibration_schedule(subject.problem);

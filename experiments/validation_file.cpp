@@ -12,15 +12,14 @@ namespace plimsoll {
 namespace {
 
 /// Strategies are understood here, so that a mistyped one is found before anything is measured.
-std::vector<std::string> specs(const YamlCursor& value) {
-  std::vector<std::string> list;
+std::vector<Pipeline> specs(const YamlCursor& value) {
+  std::vector<Pipeline> list;
   for (const YamlCursor& element : value.elements()) {
     try {
-      parse_spec(element.string(), "strategy");
+      list.push_back(parse_pipeline(element.string(), "strategy"));
     } catch (const InputError& error) {
       element.complain(error.what());
     }
-    list.push_back(element.string());
   }
   return list;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/core/schedule.h"
+#include "strategies/spec.h"
 
 namespace plimsoll {
 
@@ -14,7 +15,8 @@ struct Validation {
   std::uint32_t rounds = 9;
   double between = 0.5;  ///< the budget: this far from the strategy's least to store_all's peak
   Optimizer optimizer = Optimizer::none;
-  std::vector<std::string> networks, chain_strategies, graph_strategies;
+  std::vector<std::string> networks;
+  std::vector<Pipeline> chain_strategies, graph_strategies;
 };
 
 /// Throws InputError with every mistake in the file; the platform's path is relative to it.

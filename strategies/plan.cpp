@@ -26,8 +26,9 @@ std::vector<Pass> memory_passes(std::span<const Pass> passes) {
   return memory;
 }
 
-bool must_be_transformed(const Problem& problem, std::span<const Pass> passes) {
-  return !problem.transformed && passes.front().strategy->family == Family::transform;
+/// Passes whose transforms have been applied.
+bool is_for(const Problem& problem, std::span<const Pass> passes) {
+  return !passes.empty() && (problem.transformed || passes.front().strategy->family != Family::transform);
 }
 
 /// A gap that is nothing but the rounding of sums is none.
@@ -38,23 +39,22 @@ std::optional<double> beyond_rounding(std::optional<double> gap) {
 
 }  // namespace
 
-Problem transformed(const Problem& problem, std::span<const Pass> passes) {
-  Problem changed = problem;
+Problem transformed(Problem problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
-    if (problem.transformed || pass.strategy->family != Family::transform) break;
-    std::variant<Problem, std::string> made = pass.strategy->transform(changed, pass.options);
+    if (pass.strategy->family != Family::transform) break;
+    std::variant<Problem, std::string> made = pass.strategy->transform(problem, pass.options);
     if (const std::string* why = std::get_if<std::string>(&made)) {
       throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));
     }
-    changed = std::get<Problem>(std::move(made));
-    changed.transformed = true;
+    problem = std::get<Problem>(std::move(made));
+    problem.transformed = true;
   }
-  return changed;
+  return problem;
 }
 
 TapePlans tape_plans(const Problem& problem, std::span<const Pass> passes,
                      std::span<const std::optional<Bytes>> budgets) {
-  EXPECTS(!passes.empty() && !must_be_transformed(problem, passes));
+  EXPECTS(is_for(problem, passes));
   TapePlans plans{one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()), {}};
   plans.outcomes = judged_tapes_of_passes({problem, plans.partition, PartId{0}, 1}, memory_passes(passes), budgets);
   for (TapeOutcome& outcome : plans.outcomes) {
@@ -72,8 +72,6 @@ Plan plan_of(const Problem& problem, const TapePlans& plans, const PlannedTape& 
 
 std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
                               std::span<const std::optional<Bytes>> budgets) {
-  EXPECTS(!passes.empty());
-  if (must_be_transformed(problem, passes)) return plan(transformed(problem, passes), passes, budgets);
   const TapePlans plans = tape_plans(problem, passes, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
@@ -91,8 +89,7 @@ PlanOutcome plan(const Problem& problem, std::span<const Pass> passes, std::opti
 }
 
 std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> passes) {
-  EXPECTS(!passes.empty());
-  if (must_be_transformed(problem, passes)) return front_budgets(transformed(problem, passes), passes);
+  EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
   judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());

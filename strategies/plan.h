@@ -24,10 +24,9 @@ struct Plan {
 
 using PlanOutcome = std::variant<Plan, Infeasible>;
 
-/// The problem as the transforms among the passes change it; itself where they have been applied, or there are none.
-/// Throws InputError where one cannot. Schedules that plan makes are for this problem: check, bounds and replay take
-/// it.
-Problem transformed(const Problem&, std::span<const Pass>);
+/// The problem as the transforms among the passes change it; itself where there are none. Throws InputError where one
+/// cannot. All below is asked about that problem, and so are check, bounds and replay of the schedules.
+Problem transformed(Problem, std::span<const Pass>);
 
 /// Tapes for every budget, which plan_of makes a schedule of one at a time.
 struct TapePlans {
@@ -35,7 +34,7 @@ struct TapePlans {
   std::vector<TapeOutcome> outcomes;  ///< one a budget, in order
 };
 
-/// For a problem that the transforms among the passes have changed. Throws as plan does.
+/// Throws as plan does.
 TapePlans tape_plans(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
 
 /// The plan of a tape of these.

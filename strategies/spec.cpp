@@ -151,6 +151,11 @@ std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {
   return SpecReader(spec, where).read();
 }
 
+Pipeline parse_pipeline(std::string text, std::string_view where) {
+  std::vector<Pass> passes = parse_spec(text, where);
+  return {std::move(text), std::move(passes)};
+}
+
 std::vector<Pass> transforms_of(std::string_view spec, std::string_view where) {
   constexpr std::string_view spaces = " \t\n\v\f\r";
   const std::string_view text = spec.substr(std::min(spec.size(), spec.find_first_not_of(spaces)));

@@ -1,6 +1,7 @@
 #pragma once
 // The pass pipeline of the command line: `name(option=value, ...)` joined with `|`.
 
+#include <compare>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,16 @@
 
 namespace plimsoll {
 
+/// A pass pipeline that has been understood, and the text that it was read from: what outputs call it, and whether two
+/// are the same.
+struct Pipeline {
+  std::string text;
+  std::vector<Pass> passes;
+
+  friend bool operator==(const Pipeline& a, const Pipeline& b) { return a.text == b.text; }
+  friend auto operator<=>(const Pipeline& a, const Pipeline& b) { return a.text <=> b.text; }
+};
+
 /// The transforms at the head of a pipeline, those that change the problem; none where the text does not begin with
 /// one, whatever it says.
 std::vector<Pass> transforms_of(std::string_view spec, std::string_view where);
@@ -16,5 +27,8 @@ std::vector<Pass> transforms_of(std::string_view spec, std::string_view where);
 /// Throws InputError, located as `where:1:column`, for what is malformed, unknown or out of range, and for passes that
 /// cannot follow each other.
 std::vector<Pass> parse_spec(std::string_view spec, std::string_view where);
+
+/// The same with its text.
+Pipeline parse_pipeline(std::string text, std::string_view where);
 
 }  // namespace plimsoll

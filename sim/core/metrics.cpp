@@ -73,7 +73,8 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     const Spans computes = merged(std::move(computing[d]));
     const Spans moves = merged(std::move(moving[d]));
     const Bytes peak = timeline.peaks[platform.devices[d].memory.index].bytes;
-    const std::optional<Bytes> budget = budget_of(problem, id_at<DeviceId>(d));
+    const std::optional<Bytes> budget =
+        schedule.budget ? schedule.budget : platform[platform.devices[d].memory].capacity;
     metrics.devices.push_back({.name = platform.devices[d].name,
                                .peak_live = peak,
                                .busy = Seconds{length(computes)},

@@ -24,7 +24,7 @@ void point(benchmark::State& state, const std::string& strategy) {
   for (int seed = 1; seed <= 10; ++seed) {
     questions.push_back({.trace = "random:stages=50,seed=" + std::to_string(seed),
                          .platform = "ideal",
-                         .strategy = strategy,
+                         .strategy = parse_pipeline(strategy, "bench"),
                          .micro_batches = 14,
                          .engine = Engine::event});
     problems.push_back(problem_of(questions.back()));
@@ -45,11 +45,11 @@ void point(benchmark::State& state, const std::string& strategy) {
 void same_schedule(benchmark::State& state) {
   const Question question{.trace = "random:stages=50,seed=1",
                           .platform = "ideal",
-                          .strategy = "chen_sqrt",
+                          .strategy = parse_pipeline("chen_sqrt", "bench"),
                           .micro_batches = 14,
                           .engine = Engine::event};
   const Problem problem = problem_of(question);
-  const Bytes least = *smallest_feasible(problem, "chen_sqrt");
+  const Bytes least = *smallest_feasible(problem, question.strategy.passes);
   std::vector<std::optional<Bytes>> budgets;
   for (std::int64_t b = 0; b < 1000; ++b) budgets.emplace_back(least + Bytes{b});
   for (auto _ : state) {

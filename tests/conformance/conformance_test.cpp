@@ -87,7 +87,9 @@ void train_something(Chain& chain) {
   chain.parameters.push_back({"w", Bytes{3}});
 }
 
-Case random_case(std::uint64_t seed, const StrategyInfo& strategy) {
+/// As the transforms among the passes leave it.
+Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
+  const StrategyInfo& strategy = *passes.front().strategy;
   Random random(seed);
   const ProblemOptions options{
       .micro_batches = random.chance(0.7) ? 1 : random.between(2, 3),
@@ -100,11 +102,11 @@ Case random_case(std::uint64_t seed, const StrategyInfo& strategy) {
   if (!graph || (trains && bytes_of_kind(made, TensorKind::parameter) == Bytes{0})) {
     Chain chain = random_small_chain(seed, random.between(1, strategy.effort.trials.stages));
     if (trains) train_something(chain);
-    return {problem_of(chain, machine_for(strategy), options), "chain"};
+    return {transformed(problem_of(chain, machine_for(strategy), options), passes), "chain"};
   }
   const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};
   if (strategy.name == "monet") made = with_alternatives(std::move(made), seed);
-  return {problem_of(std::move(made), machine_for(strategy), without), "graph"};
+  return {transformed(problem_of(std::move(made), machine_for(strategy), without), passes), "graph"};
 }
 
 void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
@@ -138,8 +140,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Trials& effort = passes[0].strategy->effort.trials;
     for (const RandomCase seed : random_cases(1, std::min(count, effort.problems))) {
-      Case given = random_case(seed, *passes[0].strategy);
-      given.problem = transformed(given.problem, passes);
+      const Case given = random_case(seed, passes);
       INFO(spec << " on a " << given.what << ", seed " << seed);
       const PlanOutcome unlimited = plan(given.problem, passes, std::nullopt);
       REQUIRE(std::holds_alternative<Plan>(unlimited));
@@ -176,7 +177,7 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const StrategyInfo& strategy = *passes[0].strategy;
     for (const RandomCase seed : random_cases(1, std::min(count, strategy.effort.trials.problems))) {
-      const Case given = random_case(seed, strategy);
+      const Case given = random_case(seed, passes);
       INFO(spec << ", seed " << seed);
       const Bytes peak = std::get<Plan>(plan(given.problem, passes, std::nullopt)).peak;
       const std::vector<std::optional<Bytes>> budgets{peak, std::nullopt, Bytes{peak.count * 3 / 4}};
@@ -237,9 +238,8 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
 TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
-    const StrategyInfo& strategy = *passes[0].strategy;
     for (const RandomCase seed : random_cases(1, 10)) {
-      const Case given = random_case(seed, strategy);
+      const Case given = random_case(seed, passes);
       INFO(spec << ", seed " << seed);
       const PlanOutcome outcome = plan(given.problem, passes, std::nullopt);
       const Schedule& schedule = std::get<Plan>(outcome).schedule;
@@ -253,8 +253,9 @@ TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
 
 TEST_CASE("a schedule reads back from its file as it was written", "[conformance]") {
   for (const StrategyInfo* const strategy : strategies()) {
-    const Case given = random_case(3, *strategy);
-    const PlanOutcome outcome = plan(given.problem, parse_spec(strategy->name, "test"), std::nullopt);
+    const std::vector<Pass> passes = parse_spec(strategy->name, "test");
+    const Case given = random_case(3, passes);
+    const PlanOutcome outcome = plan(given.problem, passes, std::nullopt);
     const std::string text = schedule_text(std::get<Plan>(outcome).schedule, "test");
     CHECK(schedule_text(parse_schedule(text, "schedule.json"), "test") == text);
   }

@@ -97,9 +97,9 @@ TEST_CASE("metrics: makespan, recomputing, bytes moved, exposed transfer, bubble
 
 TEST_CASE("a device over its budget does not fit", "[measures]") {
   Example e;
-  e.problem.budget = Bytes{189};
+  e.schedule.budget = Bytes{189};
   CHECK(!measure(e.problem, e.schedule, e.timeline).fits);
-  e.problem.budget = Bytes{190};
+  e.schedule.budget = Bytes{190};
   CHECK(measure(e.problem, e.schedule, e.timeline).fits);
 }
 

@@ -25,32 +25,37 @@ Json unmeasured(const Question& question, const Problem& problem, const Answer& 
 
 TEST_CASE("a schedule that answers several budgets is looked at once, and answers each as if it were alone",
           "[answer]") {
-  const auto question = GENERATE(
-      Question{.trace = "uniform:9", .platform = "ideal", .strategy = "rotor", .engine = Engine::event},
-      Question{.trace = "uniform:9",
-               .platform = "ideal",
-               .strategy = "chen_sqrt",
-               .engine = Engine::event,
-               .allocator = AllocatorKind::cuda},
-      Question{.trace = "uniform:9",
-               .platform = "ideal",
-               .strategy = "rotor",
-               .engine = Engine::simgrid,
-               .allocator = AllocatorKind::cuda_expandable},
-      Question{.trace = "resnet50_b8_cpu",
-               .platform = "ideal",
-               .strategy = "chen_sqrt",
-               .engine = Engine::event,
-               .allocator = AllocatorKind::cuda},  // which reserves less where it has less
-      Question{.trace = "resnet50_b8_cpu",
-               .platform = "cpu_host",
-               .strategy = "rotor(slots=100)",
-               .engine = Engine::simgrid},  // on which SimGrid slows kernels down
-      Question{
-          .trace = "resnet50_b8_cpu", .platform = "cpu_host", .strategy = "offload_greedy", .engine = Engine::simgrid});
-  INFO(question.trace << " " << question.strategy << " on " << question.platform);
+  const auto question = GENERATE(Question{.trace = "uniform:9",
+                                          .platform = "ideal",
+                                          .strategy = parse_pipeline("rotor", "test"),
+                                          .engine = Engine::event},
+                                 Question{.trace = "uniform:9",
+                                          .platform = "ideal",
+                                          .strategy = parse_pipeline("chen_sqrt", "test"),
+                                          .engine = Engine::event,
+                                          .allocator = AllocatorKind::cuda},
+                                 Question{.trace = "uniform:9",
+                                          .platform = "ideal",
+                                          .strategy = parse_pipeline("rotor", "test"),
+                                          .engine = Engine::simgrid,
+                                          .allocator = AllocatorKind::cuda_expandable},
+                                 Question{.trace = "resnet50_b8_cpu",
+                                          .platform = "ideal",
+                                          .strategy = parse_pipeline("chen_sqrt", "test"),
+                                          .engine = Engine::event,
+                                          .allocator = AllocatorKind::cuda},  // which reserves less where it has less
+                                 Question{.trace = "resnet50_b8_cpu",
+                                          .platform = "cpu_host",
+                                          .strategy = parse_pipeline("rotor(slots=100)", "test"),
+                                          .engine = Engine::simgrid},  // on which SimGrid slows kernels down
+                                 Question{.trace = "resnet50_b8_cpu",
+                                          .platform = "cpu_host",
+                                          .strategy = parse_pipeline("offload_greedy", "test"),
+                                          .engine = Engine::simgrid});
+  INFO(question.trace << " " << question.strategy.text << " on " << question.platform);
   const Problem problem = problem_of(question);
-  const Bytes whole = *smallest_feasible(problem, "store_all"), least = *smallest_feasible(problem, question.strategy);
+  const Bytes whole = *smallest_feasible(problem, parse_spec("store_all", "test")),
+              least = *smallest_feasible(problem, question.strategy.passes);
   std::vector<std::optional<Bytes>> budgets{std::nullopt};
   for (std::int64_t i = -2; i <= 8; ++i) budgets.emplace_back(least + Bytes{(whole - least).count / 7 * i});
   budgets.push_back(budgets[4]);

@@ -310,6 +310,8 @@ TEST_CASE("without a command, and with help, the program teaches the way", "[pro
   CHECK(plimsoll("help").out == plimsoll("").err);
   CHECK(plimsoll("help simulate").out.find("--memory") != std::string::npos);
   CHECK(plimsoll("simulate --help").exit_code == 0);
+  CHECK(plimsoll("simulate -t uniform:3 -p ideal -s ''").err.starts_with(
+      "--strategy:1:1: expected the name of a strategy, found the end\n"));
   CHECK(plimsoll("--version").out == "plimsoll " PLIMSOLL_VERSION " (" + std::string(build_name()) + ")\n");
 }
 

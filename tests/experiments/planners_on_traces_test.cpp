@@ -24,7 +24,7 @@ Problem problem_of_trace(const std::string& trace, const std::string& platform) 
   Question asked;
   asked.trace = trace;
   asked.platform = platform;
-  asked.strategy = "store_all";
+  asked.strategy = parse_pipeline("store_all", "test");
   return problem_of(asked);
 }
 
@@ -71,7 +71,7 @@ Problem behind_link(const std::string& trace, double gigabytes_per_second) {
   Question asked;
   asked.trace = trace;
   asked.platform = "v100_pcie";
-  asked.strategy = "store_all";
+  asked.strategy = parse_pipeline("store_all", "test");
   Platform platform = read_platform("platforms/v100_pcie.yaml");
   REQUIRE(platform.links.size() == 1);
   platform.links.front().bandwidth = BytesPerSecond{1e9 * gigabytes_per_second};

@@ -114,7 +114,7 @@ TEST_CASE("a case's facts are those of the whole model, a record's bounds those 
   Experiment experiment = parse_experiment(experiment_text, "x.yaml");
   const SweepInputs inputs({experiment, "x.yaml", ""});
   const CaseFacts plain = facts_of(experiment, inputs, 0);
-  experiment.strategies = {"sparse_update(train=last:2)", "store_all"};
+  experiment.strategies = {parse_pipeline("sparse_update(train=last:2)", "test"), parse_pipeline("store_all", "test")};
   const CaseFacts transformed_first = facts_of(experiment, inputs, 0);
   CHECK(transformed_first.lower_bound == plain.lower_bound);
   CHECK(transformed_first.store_all == plain.store_all);

@@ -8,9 +8,18 @@
 #include "strategies/spec.h"
 
 namespace plimsoll {
+namespace {
+
+/// As the transforms among the passes change it, if they have not yet.
+Problem changed(const Problem& problem, std::span<const Pass> passes) {
+  return problem.transformed ? problem : transformed(problem, passes);
+}
+
+}  // namespace
 
 PlanOutcome plan_one(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "test"), budget);
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  return plan(changed(problem, passes), passes, budget);
 }
 
 Plan planned(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
@@ -27,7 +36,7 @@ Bytes smallest(const Problem& problem, std::string_view spec) {
 Plan judged(const Problem& problem, std::string_view spec, std::optional<Bytes> budget) {
   Plan made = planned(problem, spec, budget);
   INFO(spec);
-  judge(transformed(problem, parse_spec(spec, "test")), made, budget);
+  judge(changed(problem, parse_spec(spec, "test")), made, budget);
   return made;
 }
 

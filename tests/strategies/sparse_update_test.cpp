@@ -152,8 +152,7 @@ TEST_CASE("every strategy plans what a transform leaves, as promised, and never 
       const std::string spec = "sparse_update(train=last:" + std::to_string(random.between(1, 3)) + ")|" + each;
       INFO(spec << ", seed " << seed);
       const Plan free = judged(whole, spec);
-      const std::optional<Bytes> nothing = Bytes{0};
-      const PlanOutcome none = plan(whole, parse_spec(spec, "test"), nothing);
+      const PlanOutcome none = plan_one(whole, spec, Bytes{0});
       const Bytes least = std::get<Infeasible>(none).smallest.value();
       double slower = free.makespan.value;
       for (Bytes budget = free.peak; budget >= least; budget -= Bytes{9}) {

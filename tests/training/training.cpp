@@ -26,7 +26,8 @@ Platform one_gpu() {
 }
 
 PlanOutcome planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {
-  return plan(problem, parse_spec(spec, "test"), budget);
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  return plan(transformed(problem, passes), passes, budget);
 }
 
 std::variant<Chain, Graph> network_model(const std::string& reference) {
