@@ -94,6 +94,8 @@ TEST_CASE("the table of results has a row a point and no nested values", "[repor
   CHECK(line == "1,0,store_all,22,true,7.0,22,7.0,18,0.0,0,,,");
   CHECK(csv_field("plain") == "plain");
   CHECK(csv_field("=1+1") == "'=1+1");
+  CHECK(csv_field("-1+1") == "'-1+1");
+  CHECK(csv_field("+1") == "'+1");
   CHECK(csv_field("@a,b") == "\"'@a,b\"");
 }
 
