@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/workspace_memories.h"
 #include "strategies/solvers/max_flow.h"
 
 namespace plimsoll {
@@ -36,11 +37,12 @@ std::int64_t bytes_in(const Schedule& schedule, Slice buffers, MemoryId memory) 
 }
 
 Events events_of(const Schedule& schedule, const Platform& platform, MemoryId memory) {
+  const std::vector<MemoryId> workspace_of = workspace_memories(schedule, platform);
   Events events;
   std::vector<std::optional<std::size_t>> last(schedule.streams.size());
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
-    const bool is_own = platform[schedule[step.stream].device].memory == memory;
+    const bool is_own = workspace_of[step.stream.index] == memory;
     const std::int64_t workspace = is_own ? step.workspace.count : 0;
     events.taken.push_back(bytes_in(schedule, step.allocates, memory) + workspace);
     events.taken.push_back(-bytes_in(schedule, step.frees, memory) - workspace);

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/core/workspace_memories.h"
+
 namespace plimsoll {
 namespace {
 
@@ -45,7 +47,11 @@ class Walk {
  public:
   Walk(const Graph& graph, const Platform& platform, const Schedule& schedule,
        const std::function<void(MemoryId, Seconds, const BytesByKind&)>& visit)
-      : graph_(graph), platform_(platform), schedule_(schedule), visit_(visit), levels_(platform.memories.size()) {
+      : graph_(graph),
+        workspace_memories_(workspace_memories(schedule, platform)),
+        schedule_(schedule),
+        visit_(visit),
+        levels_(platform.memories.size()) {
     for (const BufferId b : schedule.resident) add(b, 1);
     tell(Seconds{0}, true);
   }
@@ -84,7 +90,7 @@ class Walk {
     const std::int64_t sign = starts ? 1 : -1;
     for (const BufferId b : schedule_.buffers_in(starts ? step.allocates : step.frees)) add(b, sign);
     if (step.workspace != Bytes{0}) {
-      change(platform_[schedule_[step.stream].device].memory, workspace_kind, sign * step.workspace.count);
+      change(workspace_memories_[step.stream.index], workspace_kind, sign * step.workspace.count);
     }
   }
 
@@ -107,7 +113,7 @@ class Walk {
   }
 
   const Graph& graph_;
-  const Platform& platform_;
+  std::vector<MemoryId> workspace_memories_;  // by stream
   const Schedule& schedule_;
   const std::function<void(MemoryId, Seconds, const BytesByKind&)>& visit_;
   std::vector<Level> levels_;

@@ -11,6 +11,7 @@
 #include "experiments/memory_by_kind.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/workspace_memories.h"
 
 namespace plimsoll {
 namespace {
@@ -235,9 +236,9 @@ class Writer {
     for (const Buffer& buffer : schedule_.buffers) {
       used[buffer.memory.index][memory_kind(graph_[buffer.tensor].kind)] = true;
     }
+    const std::vector<MemoryId> workspace_of = workspace_memories(schedule_, platform_);
     for (const Step& step : schedule_.steps) {
-      if (step.workspace != Bytes{0})
-        used[platform_[schedule_[step.stream].device].memory.index][workspace_kind] = true;
+      if (step.workspace != Bytes{0}) used[workspace_of[step.stream.index].index][workspace_kind] = true;
     }
     std::vector<std::vector<CounterArgument>> arguments(used.size());
     for (std::size_t m = 0; m < used.size(); ++m) {

@@ -310,8 +310,8 @@ TEST_CASE("without a command, and with help, the program teaches the way", "[pro
   CHECK(plimsoll("help").out == plimsoll("").err);
   CHECK(plimsoll("help simulate").out.find("--memory") != std::string::npos);
   CHECK(plimsoll("simulate --help").exit_code == 0);
-  CHECK(plimsoll("simulate -t uniform:3 -p ideal -s ''").err.starts_with(
-      "--strategy:1:1: expected the name of a strategy, found the end\n"));
+  CHECK(plimsoll("simulate -t uniform:3 -p ideal -s ''")
+            .err.starts_with("--strategy:1:1: expected the name of a strategy, found the end\n"));
   CHECK(plimsoll("--version").out == "plimsoll " PLIMSOLL_VERSION " (" + std::string(build_name()) + ")\n");
 }
 
@@ -346,8 +346,8 @@ TEST_CASE("the program runs without its late libraries until it needs one, and t
   const auto alone = [&](const std::string& strategy) {
     const std::string err = (folder / "err").string();
     const int status =
-        std::system(((folder / "alone").string() + " simulate -t uniform:6 -p ideal --engine event -m '70 %' -s " +
-                     strategy + " >/dev/null 2>" + err)
+        std::system(("PLIMSOLL_DATA=. " + (folder / "alone").string() +
+                     " simulate -t uniform:6 -p ideal --engine event -m '70 %' -s " + strategy + " >/dev/null 2>" + err)
                         .c_str());
     return std::pair(WEXITSTATUS(status), text_of(err));
   };

@@ -22,7 +22,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t most_rows = 50'000;  // of a search, some milliseconds to a second
+constexpr std::size_t rows_of_a_search = 50'000;  // of a search, some milliseconds to a second
 constexpr Seconds never{std::numeric_limits<double>::infinity()};
 
 /// The least budget: everything leaves as soon as it may and comes back when it is needed.
@@ -42,8 +42,8 @@ TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::
   const Seconds after = updates(task);
   const auto search = [&](Dates dates) {
     const Seconds least = once ? best->makespan - after : never;
-    OffloadSearch found = search_offloads(model, items, limit, dates, *fluid, least, most_rows);
-    if (!found.complete) stopped = fmt::format("a search stopped after {} rows", most_rows);
+    OffloadSearch found = search_offloads(model, items, limit, dates, *fluid, least, rows_of_a_search);
+    if (!found.complete) stopped = fmt::format("a search stopped after {} rows", rows_of_a_search);
     return found;
   };
   if (!once || best->makespan > (1 + 1e-12) * (*fluid + after)) {

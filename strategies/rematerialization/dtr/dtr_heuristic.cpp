@@ -12,7 +12,7 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr Wide exact_in_double = Wide{1} << 53;
 
-constexpr std::array<std::pair<std::string_view, DtrHeuristic>, 7> names{{
+constexpr std::array<std::pair<std::string_view, DtrHeuristic>, 7> heuristic_names{{
     {"dtr", DtrHeuristic::dtr},
     {"dtr_eq", DtrHeuristic::dtr_eq},
     {"local", DtrHeuristic::local},
@@ -52,7 +52,7 @@ double quotient(Wide numerator, Wide denominator) {
 }  // namespace
 
 std::optional<DtrHeuristic> dtr_heuristic(std::string_view name) {
-  for (const auto& [known, heuristic] : names) {
+  for (const auto& [known, heuristic] : heuristic_names) {
     if (known == name) return heuristic;
   }
   return std::nullopt;
