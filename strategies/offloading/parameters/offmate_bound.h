@@ -8,7 +8,8 @@
 // from the use before, 1 - d of the gradient leaves after it is made, is updated on the host, and r - d comes back
 // after the last compute. While a compute runs, what has come in, has not left and what the tape itself holds fits the
 // budget.
-// Source: the continuous program of OffMate (see offmate.cpp) with its own slots, durations and order; this form is own.
+// Source: the continuous program of OffMate (see offmate.cpp) with its own slots, durations and order; this form is
+// own.
 
 #include <memory>
 #include <optional>
