@@ -87,6 +87,10 @@ class Planner {
   void plan_compute(StepId s, PlannedStep& made) {
     const Step& step = schedule_[s];
     const Op& op = graph_[step.op];
+    const bool is_on_host = schedule_[step.stream].way.computes_elsewhere();
+    if (is_on_host && op.phase != Phase::update) {
+      throw Unsupported{text(s) + " computes at a host, where the replay runs updates only"};
+    }
     std::map<StorageId, RegionId> regions;
     std::set<StorageId> filled, changed;
     for (const Slice slice : {step.reads, step.writes, step.allocates}) {
@@ -103,7 +107,7 @@ class Planner {
     for (const BufferId b : schedule_.buffers_in(step.writes)) changed.insert(graph_[schedule_[b].tensor].storage);
 
     const StepProgram program = program_of(step, filled);
-    if (program.workspace > step.workspace && !schedule_[step.stream].way.computes_elsewhere()) {
+    if (program.workspace > step.workspace && !is_on_host) {
       throw Unsupported{text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B and needs " +
                         std::to_string(program.workspace.count) + " B"};
     }

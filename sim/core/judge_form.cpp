@@ -56,6 +56,11 @@ void Judge::judge_streams() {
       report(Rule::malformed, std::nullopt, std::nullopt, "a stream names a device that does not exist");
       continue;
     }
+    const auto exists = [&](MemoryId at) { return relative_name(at) || at.index < platform_.memories.size(); };
+    if (!exists(stream.way.from) || !exists(stream.way.to)) {
+      report(Rule::malformed, std::nullopt, std::nullopt, "a stream names a memory that does not exist");
+      continue;
+    }
     const Device& device = platform_[stream.device];
     if (stream.way != way::compute || !is_used[s]) continue;
     if (++computing[stream.device.index] == device.compute_streams + 1) {

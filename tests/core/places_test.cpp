@@ -76,6 +76,20 @@ TEST_CASE("a memory that is full is named, a device's that only keeps values too
   CHECK(!full[0].computes);
 }
 
+TEST_CASE("a stream of a memory that is not there is malformed, also one that no step uses", "[places]") {
+  const Problem problem = two_gpus(gpus({.count = 2}));
+  for (const Way way :
+       {Way{MemoryId{3}, MemoryId{3}}, Way{MemoryId{3}, place::device}, Way{place::host, MemoryId{9}}}) {
+    Schedule schedule = lowered(problem, away_to(MemoryId{2}));
+    REQUIRE(check(schedule, problem.graph, problem.platform).empty());
+    schedule.streams.push_back({DeviceId{0}, way});
+    const std::vector<Violation> found = check(schedule, problem.graph, problem.platform);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].rule == Rule::malformed);
+    CHECK(found[0].what == "a stream names a memory that does not exist");
+  }
+}
+
 TEST_CASE("an op that is no update may run at a host, in the roofline of its memory's rates", "[places]") {
   Graph graph = row_of_ops(3);
   graph.source.dtype = "fp32";

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "sim/core/check.h"
+#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
@@ -47,6 +48,33 @@ TEST_CASE("an op of a kind that has no kernel is named with its step", "[validat
   const PlanOutcome outcome = planned(training.problem, "store_all");
   CHECK(complaint(training, std::get<Plan>(outcome).schedule) ==
         "step 0 ('layer0.relu'): the CPU backend has no kernel of kind 'relu'");
+}
+
+TEST_CASE("an op that computes at a host and is no update is refused: no kernel runs there", "[validate]") {
+  Training training = training_of(small_mlp, one_gpu());
+  Problem& problem = training.problem;
+  Memory& host = problem.platform.memories[1];
+  host.peak[problem.graph.source.dtype] = FlopsPerSecond{1e9};
+  host.bandwidth = BytesPerSecond{1e9};
+  const OpId first{0};
+  Tape tape;
+  tape.actions = {run_at(place::host, first)};
+  for (const TensorId t : problem.graph[first].inputs) {
+    if (problem.graph[t].kind == TensorKind::parameter) tape.homes.push_back({t, {place::device, place::host}});
+    if (problem.graph[t].kind == TensorKind::input)
+      tape.actions.push_back(on_copy_at(place::host, ActionKind::drop, t));
+  }
+  for (const TensorId t : problem.graph[first].outputs) {
+    tape.actions.push_back(along(way::host_to_device, ActionKind::move, t));
+  }
+  for (std::uint32_t o = 1; o < problem.graph.ops.size(); ++o) tape.actions.push_back(run(OpId{o}));
+  tape = with_drops(problem.graph, tape);
+  const Partition partition = one_device(problem.graph, 1, 1);
+  const Schedule schedule = std::get<Schedule>(lower(problem, partition, std::span(&tape, 1)));
+  REQUIRE(check(schedule, problem.graph, problem.platform).empty());
+  const std::string name = problem.graph[first].name;
+  CHECK(complaint(training, schedule) ==
+        "step 0 ('" + name + "') computes at a host, where the replay runs updates only");
 }
 
 TEST_CASE("a trace whose bytes are not those of the network here is refused", "[validate]") {
