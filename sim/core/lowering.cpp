@@ -37,7 +37,6 @@ class Lowering {
     schedule.platform = problem_.platform.name;
     schedule.micro_batches = problem_.micro_batches;
     schedule.replicas = replicas();
-    schedule.budget = problem_.budget;
     schedule.optimizer = problem_.optimizer;
     schedule.states = problem_.states.value_or(States::by_dtype);
     schedule.gradients = problem_.gradients;

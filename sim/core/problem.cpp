@@ -63,7 +63,6 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   EXPECTS(!platform.devices.empty() && options.micro_batches > 0);
   Problem problem;
   problem.micro_batches = options.micro_batches;
-  problem.budget = options.budget;
   problem.optimizer = options.optimizer;
   problem.gradients = options.gradients;
   problem.platform = std::move(platform);
@@ -110,11 +109,6 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.times_rescaled |= !times_hold(problem.graph.source, each);
   }
   return problem;
-}
-
-std::optional<Bytes> budget_of(const Problem& problem, DeviceId device) {
-  if (problem.budget) return problem.budget;
-  return problem.platform[problem.platform[device].memory].capacity;
 }
 
 Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving, std::uint32_t implementation) {

@@ -1,5 +1,5 @@
 #pragma once
-// What is asked: one training iteration of a model on a platform, within a memory budget.
+// What is planned for: one training iteration of a model on a platform.
 
 #include <optional>
 #include <string>
@@ -17,7 +17,6 @@ struct Problem {
   std::optional<ChainGraph> index;  ///< for a chain trace: which op of `graph` is which stage's
   Platform platform;
   std::uint32_t micro_batches = 1;
-  std::optional<Bytes> budget;  ///< of each device; unset: its capacity
   Optimizer optimizer = Optimizer::none;
   std::optional<States> states;  ///< of updates that were made: what was taken; by_dtype where parameters differ
   Gradients gradients = Gradients::fresh;
@@ -28,7 +27,6 @@ struct Problem {
 
 struct ProblemOptions {
   std::uint32_t micro_batches = 1;
-  std::optional<Bytes> budget;
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
@@ -38,9 +36,6 @@ struct ProblemOptions {
 /// The problem, or in one sentence why there is none: times that cannot be re-scaled to the platform's device, an
 /// optimizer for a graph of whose gradients it is not known which parameter's they are. A graph's own updates stay.
 std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
-
-/// The budget of a device: the stated one, else its memory's capacity, else none.
-std::optional<Bytes> budget_of(const Problem&, DeviceId);
 
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
