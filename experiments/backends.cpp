@@ -26,12 +26,13 @@ std::unique_ptr<Backend> gpu_backend(KernelSet, const BackendArguments&) {
 }  // namespace
 
 void add_backend_options(CLI::App& command, BackendArguments& words) {
-  command.add_option("--backend", words.backend, "cpu, or cuda where there is a GPU")
+  command.add_option("--backend", words.backend, "backend that runs the kernels: cpu, or cuda if there is a GPU")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));
   command
       .add_option("--allocation", words.allocation,
-                  "of device memory with cuda: caching (PyTorch's rules; the default) or stream-ordered (CUDA's pool)")
+                  "allocator of device memory with --backend cuda: caching (PyTorch's rules; the default) "
+                  "or\nstream-ordered (CUDA's pool)")
       ->check(CLI::IsMember({"caching", "stream-ordered"}))
       ->type_name("NAME");
 }

@@ -116,10 +116,11 @@ complete -F _plimsoll plimsoll
 }  // namespace
 
 void add_completion_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("completion", "a script that completes commands and options in a shell");
+  CLI::App* command =
+      app.add_subcommand("completion", "print a script with which a shell completes commands, options and names");
   auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash")->required()->check(CLI::IsMember({"bash"}));
-  command->footer("In ~/.bashrc, or at once:\n  eval \"$(plimsoll completion bash)\"");
+  command->footer("For this shell, or in ~/.bashrc for every shell:\n  eval \"$(plimsoll completion bash)\"");
   command->callback([&app, shell, &exit_code] {
     std::cout << bash_script(app);
     exit_code = exit_fine;

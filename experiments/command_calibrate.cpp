@@ -102,26 +102,28 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
 }  // namespace
 
 void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command = app.add_subcommand("calibrate", "measure this machine as a platform, and a network as a trace");
+  CLI::App* command =
+      app.add_subcommand("calibrate", "measure this machine as a platform and, if asked, a network as a trace");
   command->footer(
-      "The platform keeps the shape and sizes of PLATFORM and the pace of its link, which copies are held to:\n"
-      "  plimsoll calibrate validate/cpu_link.yaml --backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out "
-      "gpt.json\n"
-      "Ctrl-C keeps the files that are finished.");
+      "The measured platform has the devices, capacities and links of PLATFORM; copies are slowed down to the "
+      "bandwidth\nof its link. Ctrl-C keeps the files that are finished:\n  plimsoll calibrate validate/cpu_link.yaml "
+      "--backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out gpt.json");
   auto arguments = std::make_shared<CalibrateArguments>();
-  command->add_option("platform", arguments->platform, "one device, one host and one link")
+  command->add_option("platform", arguments->platform, "platform file with one device, one host and one link")
       ->required()
       ->type_name("PLATFORM");
   add_backend_options(*command, arguments->backend);
-  command->add_option("-o,--output", arguments->output, "where the platform file goes; its name becomes the platform's")
+  command
+      ->add_option("-o,--output", arguments->output,
+                   "file for the measured platform; its name becomes that of the platform")
       ->required()
       ->type_name("NEW.yaml");
-  command->add_option("-t,--trace", arguments->trace, "also measure the ops of this network")->type_name("NETWORK");
-  command->add_option("--trace-out", arguments->trace_out, "where its trace goes")->type_name("FILE");
-  command->add_option("--optimizer", arguments->optimizer, "updates that are measured with a chain")
+  command->add_option("-t,--trace", arguments->trace, "network whose ops are measured too")->type_name("NETWORK");
+  command->add_option("--trace-out", arguments->trace_out, "file for the trace of the network")->type_name("FILE");
+  command->add_option("--optimizer", arguments->optimizer, "optimizer whose updates are measured with a chain")
       ->capture_default_str()
       ->type_name("NAME");
-  command->add_option("--repetitions", arguments->repetitions, "samples after one to warm up; medians count")
+  command->add_option("--repetitions", arguments->repetitions, "number of samples after one for warm-up; medians count")
       ->capture_default_str()
       ->type_name("N");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_calibrate(*arguments, command_line); });

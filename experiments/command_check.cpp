@@ -140,26 +140,29 @@ int run_bounds(const QuestionArguments& words, bool json) {
 }  // namespace
 
 void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("check", "judge a schedule: data-flow, residency, completeness, order, costs");
+  CLI::App* command =
+      app.add_subcommand("check", "judge a schedule file: data flow, residency, completeness, order and costs");
   auto arguments = std::make_shared<CheckArguments>();
   command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
-  command->add_option("-t,--trace", arguments->trace, "the trace it was made for (default: as it says)")
+  command->add_option("-t,--trace", arguments->trace, "trace of the schedule (default: the one that the file names)")
       ->type_name("TRACE");
-  command->add_option("-p,--platform", arguments->platform, "the platform it was made for (default: as it says)")
+  command
+      ->add_option("-p,--platform", arguments->platform,
+                   "platform of the schedule (default: the one that the file names)")
       ->type_name("PLATFORM");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
 }
 
 void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("bounds", "lower bounds on time and memory that no schedule can beat");
+  CLI::App* command = app.add_subcommand("bounds", "compute lower bounds on time and memory that no schedule can beat");
   auto words = std::make_shared<QuestionArguments>();
   auto json = std::make_shared<bool>(false);
   add_question_options(*command, *words, Asks::problem);
   command
       ->add_option("-s,--strategy", words->strategy,
-                   "a pass pipeline whose transforms (sparse_update) change the model first; its other passes do not "
-                   "matter")
+                   "strategy whose transforms (sparse_update) change the model before the bounds are computed; its "
+                   "other\npasses have no effect")
       ->type_name("SPEC");
   command->add_flag("--json", *json, "print one JSON object");
   command->callback([words, json, &exit_code] { exit_code = run_bounds(*words, *json); });

@@ -145,25 +145,26 @@ int run_compare(const CompareArguments& arguments) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("compare", "hold a simulated timeline against a measured one, kind by kind");
+  CLI::App* command =
+      app.add_subcommand("compare", "compare a simulated timeline with a measured one, for each kind of step");
   command->footer(
-      "Both are timeline files (--timeline of simulate and replay); MEASURED may also be a trace of PyTorch's "
-      "profiler,\n.json or .json.gz, of any size:\n"
-      "  plimsoll simulate -t mlp:layers=8 -p ideal -s store_all --schedule-out s.json --timeline simulated.json\n"
-      "  plimsoll replay --schedule s.json --timeline measured.json\n"
-      "  plimsoll compare simulated.json measured.json\n"
-      "Of a profiler's trace the median over its steps (ProfilerStep#) counts, without the first; kernels count for "
-      "what\n"
-      "launched them. Where more than 5 % of the devices' time belongs to no operator the comparison is refused: exit\n"
-      "code 2. validate/README.md says which names are understood.");
+      "Both files are timelines (--timeline of simulate and replay). MEASURED may also be a trace of the PyTorch "
+      "profiler,\n.json or .json.gz, of any size:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s store_all "
+      "--schedule-out s.json --timeline simulated.json\n  plimsoll replay --schedule s.json --timeline measured.json\n "
+      " plimsoll compare simulated.json measured.json\nFrom a profiler's trace the median of its steps (ProfilerStep#) "
+      "is taken, without the first step. A kernel belongs\nto the operator that launched it. If more than 5 % of the "
+      "devices' time belongs to no operator, the comparison is\nrefused with exit code 2. validate/README.md lists the "
+      "names that are understood.");
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("simulated", arguments->simulated, "timeline of a simulation")
       ->required()
       ->type_name("SIMULATED");
-  command->add_option("measured", arguments->measured, "timeline of a replay, or a trace of PyTorch's profiler")
+  command->add_option("measured", arguments->measured, "timeline of a replay, or a trace of the PyTorch profiler")
       ->required()
       ->type_name("MEASURED");
-  command->add_option("--within", arguments->within, "exit code 1 where the whole differs by more than this percentage")
+  command
+      ->add_option("--within", arguments->within,
+                   "exit with code 1 if the times of the whole iteration differ by more than this percentage")
       ->type_name("PERCENT");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code] { exit_code = run_compare(*arguments); });

@@ -54,15 +54,15 @@ int run_import(const ImportArguments& arguments, const std::string& command_line
 }  // namespace
 
 void add_import_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command = app.add_subcommand("import", "make a trace from another program's file");
+  CLI::App* command = app.add_subcommand("import", "make a trace from a file of another program");
   auto arguments = std::make_shared<ImportArguments>();
   command
       ->add_option("format", arguments->format,
-                   "checkmate-graph: nodes with sizes and costs (JSON, traces/README.md); "
-                   "dtr-log: a log of DTR's simulator simrd; both unpacked")
+                   "format of FILE, unpacked (traces/README.md): checkmate-graph (JSON: nodes with sizes and costs) "
+                   "or\ndtr-log (log of DTR's simulator simrd)")
       ->required();
-  command->add_option("file", arguments->file, "the file to read")->required()->type_name("FILE");
-  command->add_option("-o,--output", arguments->trace, "the trace to write")->required()->type_name("TRACE");
+  command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
+  command->add_option("-o,--output", arguments->trace, "file for the trace")->required()->type_name("TRACE");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_import(*arguments, command_line); });
 }
 

@@ -224,10 +224,10 @@ int run_describe(const std::string& name) {
 }  // namespace
 
 void add_list_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("list", "what there is: strategies, platforms or traces");
+  CLI::App* command = app.add_subcommand("list", "list the strategies, the platforms or the traces");
   auto what = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("what", *what, "strategies, platforms or traces")
+  command->add_option("what", *what, "what to list: strategies, platforms or traces")
       ->required()
       ->check(CLI::IsMember({"strategies", "platforms", "traces"}));
   command->add_flag("--json", *json, "print one JSON object");
@@ -235,9 +235,9 @@ void add_list_command(CLI::App& app, int& exit_code, const std::string&) {
 }
 
 void add_describe_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("describe", "one strategy with its options, one platform or one trace");
+  CLI::App* command = app.add_subcommand("describe", "describe a strategy with its options, a platform or a trace");
   auto name = std::make_shared<std::string>();
-  command->add_option("name", *name, "its name, or a file")->required();
+  command->add_option("name", *name, "name of a strategy, platform or trace, or a platform or trace file")->required();
   command->callback([name, &exit_code] { exit_code = run_describe(*name); });
 }
 

@@ -179,23 +179,31 @@ void add_replay_command(CLI::App& app, int& exit_code, const std::string& comman
   command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
   command
       ->add_option("-t,--trace", arguments->trace,
-                   "the trace it was made for, of a network such as mlp:layers=8 (default: as it says)")
+                   "trace of the schedule, of a network such as mlp:layers=8 (default: the one that the file names)")
       ->type_name("TRACE");
-  command->add_option("-p,--platform", arguments->platform, "the platform it was made for (default: as it says)")
+  command
+      ->add_option("-p,--platform", arguments->platform,
+                   "platform of the schedule (default: the one that the file names)")
       ->type_name("PLATFORM");
   add_backend_options(*command, arguments->backend);
   command
       ->add_option("--pace", arguments->pace,
-                   "on the CPU copies take at least their time on the platform's links (the default), or a memcpy's")
+                   "pace of copies on the CPU: links (at least the time on the platform's links; the default) or "
+                   "memcpy\n(as fast as the CPU copies)")
       ->check(CLI::IsMember({"links", "memcpy"}));
-  command->add_option("-m,--memory", arguments->memory, "capacity of each device (default: the platform's)")
+  command->add_option("-m,--memory", arguments->memory, "capacity of each device (default: that of the platform)")
       ->type_name("SIZE");
-  command->add_option("--repetitions", arguments->repetitions, "runs after one to warm up; the median counts")
+  command
+      ->add_option("--repetitions", arguments->repetitions,
+                   "number of measured runs after one warm-up run; the median counts")
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--timeline", arguments->timeline, "write the measured timeline for ui.perfetto.dev")
+  command->add_option("--timeline", arguments->timeline, "write the measured timeline to FILE, for ui.perfetto.dev")
       ->type_name("FILE");
-  command->add_option("--memory-profile", arguments->memory_profile, "write live bytes over time (CSV, or .json)")
+  command
+      ->add_option("--memory-profile", arguments->memory_profile,
+                   "write live bytes over time to FILE (CSV); if its name ends with .json, the tensors in each memory "
+                   "at\nits peak")
       ->type_name("FILE");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_replay(*arguments, command_line); });

@@ -134,35 +134,39 @@ int run_replay_log(const ReplayLogArguments& arguments) {
 }  // namespace
 
 void add_replay_log_command(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("replay-log", "run a log of DTR's authors within a budget, evicting and computing again");
+  CLI::App* command = app.add_subcommand(
+      "replay-log", "replay a log of DTR's simulator within a budget, with eviction and rematerialization");
   auto arguments = std::make_shared<ReplayLogArguments>();
   command->add_option("log", arguments->log, "log of the simulator simrd, unpacked (traces/README.md)")
       ->required()
       ->type_name("FILE");
   command
       ->add_option("-m,--memory", arguments->memory,
-                   "budget with its unit, or a share of what the log needs without one: '50 %' (default: unlimited)")
+                   "memory budget: a size such as '16 GB', or a share such as '50 %' of what the log needs without "
+                   "a\nbudget (default: unlimited)")
       ->type_name("SIZE");
-  command->add_option("--heuristic", arguments->heuristic, "dtr, dtr_eq, local, lru, size, msps or random")
+  command
+      ->add_option("--heuristic", arguments->heuristic,
+                   "heuristic that chooses what to evict: dtr, dtr_eq, local, lru, size, msps or random")
       ->capture_default_str()
       ->type_name("NAME");
   command
       ->add_option("--release", arguments->release,
-                   "a value that nobody refers to any more is evicted, or banished: never computed again")
+                   "what happens to a value that is no longer referenced: evict (it may be recomputed) or banish (it "
+                   "is\ngone for ever)")
       ->capture_default_str()
       ->check(CLI::IsMember({"evict", "banish"}));
-  command->add_option("--seed", arguments->seed, "of --heuristic random")->capture_default_str()->type_name("N");
+  command->add_option("--seed", arguments->seed, "seed of --heuristic random")->capture_default_str()->type_name("N");
   command
       ->add_option("--thrash-limit", arguments->thrash_limit,
-                   "ends once computing again has taken (X - 1) times the calls' time")
+                   "stop when rematerialization has taken (X - 1) times the time of all calls")
       ->capture_default_str()
       ->type_name("X");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(
-      "Clock, evictions and rematerializations are those of simrd, to the digit. Exit code 1 where memory does not\n"
-      "suffice, or the run thrashes.\n"
-      "  plimsoll replay-log traces/data/dtr_linear40.log --memory '60 %' --heuristic dtr_eq");
+      "Clock, evictions and rematerializations equal those of simrd to the digit. The exit code is 1 if the budget is "
+      "too\nsmall or the run thrashes.\n  plimsoll replay-log traces/data/dtr_linear40.log --memory '60 %' --heuristic "
+      "dtr_eq");
   command->callback([arguments, &exit_code] { exit_code = run_replay_log(*arguments); });
 }
 

@@ -13,16 +13,18 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
   struct Arguments {
     std::string results, folder;
   };
-  CLI::App* command = app.add_subcommand("report", "figures, an interactive page and a table from a sweep's results");
+  CLI::App* command =
+      app.add_subcommand("report", "make figures, an interactive page and a table from the results of a sweep");
   command->footer(
-      "Writes results.csv, report.html (opens in any browser, needs no network) and, per trace and platform, the\n"
-      "trade-off of iteration time against memory as SVG, PDF and PNG (drawn by python3 with matplotlib). A sweep "
-      "that\n"
-      "is not finished is reported as far as it is. Prints a table a trace and platform, and the paths of the files.\n"
-      "  plimsoll sweep experiments/demo.yaml -o out/demo && plimsoll report out/demo");
+      "Prints a table for each trace and platform, and the paths of the files that it writes: results.csv, "
+      "report.html\n(opens in any browser, needs no network) and, for each trace and platform, the trade-off of "
+      "iteration time against\nmemory as SVG, PDF and PNG (drawn by python3 with matplotlib). The sweep need not be "
+      "finished:\n  plimsoll sweep experiments/demo.yaml -o out/demo && plimsoll report out/demo");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("results", arguments->results, "folder of a sweep")->required()->type_name("DIR");
-  command->add_option("-o,--output", arguments->folder, "folder for the report (default: the sweep's)")
+  command->add_option("results", arguments->results, "folder with the results of a sweep")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("-o,--output", arguments->folder, "folder for the report (default: the folder of the sweep)")
       ->type_name("DIR");
   command->callback([arguments, &exit_code, &command_line] {
     const std::string& folder = arguments->folder.empty() ? arguments->results : arguments->folder;

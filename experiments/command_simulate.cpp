@@ -169,8 +169,8 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
 /// --schedule, which says itself what the other options ask.
 void add_schedule_option(CLI::App& command, std::string& schedule) {
   CLI::Option* option = command.add_option("--schedule", schedule,
-                                           "simulate the schedule of this file instead of planning one: judged first, "
-                                           "for the trace, platform and budget that it names");
+                                           "simulate the schedule of this file instead of planning one;\nit is judged "
+                                           "first, for the trace, platform and budget that it names");
   option->type_name("FILE");
   std::vector<CLI::Option*> required;
   for (const char* name : {"--trace", "--platform", "--strategy"}) required.push_back(command.get_option(name));
@@ -191,24 +191,28 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
   add_question_options(*command, arguments->question, Asks::strategy);
   command->get_option("--memory")
       ->description(
-          "budget of each device for all that a schedule keeps there: a size, a share such as '50 %' of store_all's\n"
-          "peak, or 'front': every best pair of time and memory (default: the device's capacity)");
+          "memory budget of each device: a size such as '16 GB', a share such as '50 %' of the peak of store_all,\nor "
+          "'front' for all best pairs of time and memory (default: the capacity of the device)");
   add_schedule_option(*command, arguments->schedule);
-  command->add_option("--schedule-out", arguments->schedule_out, "write the schedule (JSON)")->type_name("FILE");
-  command->add_option("--timeline", arguments->timeline, "write a timeline for ui.perfetto.dev")->type_name("FILE");
+  command->add_option("--schedule-out", arguments->schedule_out, "write the schedule to FILE (JSON)")
+      ->type_name("FILE");
+  command->add_option("--timeline", arguments->timeline, "write the timeline to FILE, for ui.perfetto.dev")
+      ->type_name("FILE");
   command
       ->add_option("--memory-profile", arguments->memory_profile,
-                   "write live bytes over time (CSV; with .json, also what is in memory at the peak)")
+                   "write live bytes over time to FILE (CSV); if its name ends with .json, the tensors in each memory "
+                   "at\nits peak")
       ->type_name("FILE");
   command->add_flag("--json", arguments->json, "print one JSON object instead of a summary");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_simulate(*arguments, command_line); });
 }
 
 void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command = app.add_subcommand("plan", "plan a schedule, hold it to check() and to the engine, and write it");
+  CLI::App* command =
+      app.add_subcommand("plan", "plan a schedule, verify its legality, time and memory, and write it to a file");
   auto arguments = std::make_shared<SimulateArguments>();
   add_question_options(*command, arguments->question, Asks::strategy);
-  command->add_option("-o,--schedule-out", arguments->schedule_out, "where to (default: standard output)")
+  command->add_option("-o,--schedule-out", arguments->schedule_out, "file for the schedule (default: standard output)")
       ->type_name("FILE");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });
 }

@@ -43,32 +43,33 @@ std::size_t jobs_of(const std::string& word) {
 }  // namespace
 
 void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command = app.add_subcommand("sweep", "run every point of an experiment, resumable, on several processes");
+  CLI::App* command = app.add_subcommand(
+      "sweep", "run every point of an experiment on several processes; it can be interrupted and resumed");
   command->footer(
-      "Results are written one by one to DIR/results.jsonl, so an interruption (Ctrl-C, exit code 130) keeps what is\n"
-      "finished and --resume runs only the rest, also of an experiment to which strategies or budgets were added.\n"
-      "Infeasible points are results. Shards may share one DIR:\n"
-      "  plimsoll sweep experiments/demo.yaml --dry-run\n"
-      "  plimsoll sweep experiments/demo.yaml -o out/demo -j 0\n"
-      "  plimsoll report out/demo\n"
-      "In a cluster's job array k is the task's number, such as $SLURM_ARRAY_TASK_ID:\n"
-      "  plimsoll sweep experiments/demo.yaml -o out/shards --shard 1/64 --resume");
+      "Each result is written to DIR/results.jsonl at once. After an interruption (Ctrl-C, exit code 130) --resume "
+      "runs\nonly the missing points, also if strategies or budgets were added to the experiment meanwhile. An "
+      "infeasible\npoint is a result too:\n  plimsoll sweep experiments/demo.yaml --dry-run\n  plimsoll sweep "
+      "experiments/demo.yaml -o out/demo -j 0\n  plimsoll report out/demo\nShards may share one DIR. In the job array "
+      "of a cluster, k is the number of the task, such as $SLURM_ARRAY_TASK_ID:\n  plimsoll sweep "
+      "experiments/demo.yaml -o out/shards --shard 1/64 --resume");
   auto arguments = std::make_shared<SweepArguments>();
   command->add_option("experiment", arguments->experiment, "experiment file, see experiments/README.md")
       ->required()
       ->type_name("EXPERIMENT.yaml");
   command
       ->add_option("-o,--output", arguments->folder,
-                   "folder for the results, made where it is missing; required but for --dry-run")
+                   "folder for the results, created if missing; required unless --dry-run is given")
       ->type_name("DIR");
-  command->add_option("-j,--jobs", arguments->jobs, "worker processes; 0: one a core. Results do not depend on it")
+  command
+      ->add_option("-j,--jobs", arguments->jobs,
+                   "number of worker processes; 0: one for each core; results do not depend on it")
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--resume", arguments->resume,
-                    "keep the results of this build that DIR holds, and run only what is missing");
+                    "keep the results of this build in DIR and run only the missing points");
   command->add_flag("--dry-run", arguments->dry_run,
-                    "list the points and their number, after a look at every name and file; plan nothing");
-  command->add_option("--shard", arguments->shard, "run only share k of n (k from 1 to n)")
+                    "check every name and file, list the points and their number, and plan nothing");
+  command->add_option("--shard", arguments->shard, "run only share k of n, k from 1 to n")
       ->capture_default_str()
       ->type_name("k/n");
   command->callback([arguments, &exit_code, &command_line] {

@@ -34,22 +34,21 @@ Validation asked_of(const ValidateArguments& words) {
 }  // namespace
 
 void add_validate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command =
-      app.add_subcommand("validate", "train networks for real by many schedules, beside what is predicted of them");
+  CLI::App* command = app.add_subcommand(
+      "validate", "train networks for real by many schedules, and compare time and memory with the prediction");
   command->footer(
-      "Calibration, store_all and all schedules are interleaved in one run. DIR gets the calibrated platform and "
-      "traces,\n"
-      "rows.jsonl, validation.json and validation.txt; Ctrl-C keeps what is finished:\n"
-      "  plimsoll validate validate/validate_cpu.yaml -o out/validate");
+      "One run interleaves calibration, store_all and all schedules. It writes the calibrated platform and "
+      "traces,\nrows.jsonl, validation.json and validation.txt to DIR. Ctrl-C keeps the finished rounds:\n  plimsoll "
+      "validate validate/validate_cpu.yaml -o out/validate");
   auto arguments = std::make_shared<ValidateArguments>();
-  command->add_option("validation", arguments->file, "which networks and strategies, see validate/README.md")
+  command->add_option("validation", arguments->file, "file with networks and strategies, see validate/README.md")
       ->required()
       ->type_name("FILE.yaml");
-  command->add_option("-o,--output", arguments->folder, "folder for the results, made where it is missing")
+  command->add_option("-o,--output", arguments->folder, "folder for the results, created if missing")
       ->required()
       ->type_name("DIR");
-  command->add_option("--rounds", arguments->rounds, "so many rounds, not those of FILE.yaml")->type_name("N");
-  command->add_option("--first", arguments->first, "only the first N networks of FILE.yaml")->type_name("N");
+  command->add_option("--rounds", arguments->rounds, "number of rounds, instead of that in FILE.yaml")->type_name("N");
+  command->add_option("--first", arguments->first, "validate only the first N networks of FILE.yaml")->type_name("N");
   add_backend_options(*command, arguments->backend);
   command->callback([arguments, &exit_code, &command_line] {
     exit_code = validate({.validation = asked_of(*arguments),

@@ -27,45 +27,56 @@ Enum understood(std::string_view option, const std::string& word) {
 
 void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks) {
   command
-      .add_option(
-          "-t,--trace", words.trace,
-          "model trace: a file, a shipped name, synthetic (uniform:16, transformer:layers=24), or a network that can\n"
-          "be replayed (mlp:layers=8)")
+      .add_option("-t,--trace", words.trace,
+                  "model: a trace file, the name of a shipped trace, a synthetic chain "
+                  "(uniform:16,\ntransformer:layers=24), or a network that 'replay' can run (mlp:layers=8)")
       ->required()
       ->type_name("TRACE");
-  command.add_option("-p,--platform", words.platform, "platform: a file or a shipped name")
+  command.add_option("-p,--platform", words.platform, "platform: a platform file, or the name of a shipped platform")
       ->required()
       ->type_name("PLATFORM");
   if (asks == Asks::strategy) {
-    command.add_option("-s,--strategy", words.strategy, "name(option=value, ...), several joined with '|'")
+    command
+        .add_option("-s,--strategy", words.strategy, "strategy: name(option=value, ...); several are joined with '|'")
         ->required()
         ->type_name("SPEC");
     command
         .add_option("-m,--memory", words.memory,
-                    "budget of each device for all that a schedule keeps there: a size, or a share such as '50 %' of\n"
-                    "store_all's peak (default: the device's capacity)")
+                    "memory budget of each device: a size such as '16 GB', or a share such as '50 %' of the peak "
+                    "of\nstore_all (default: the capacity of the device)")
         ->type_name("SIZE");
-    command.add_option("--engine", words.engine, "simgrid or event")->capture_default_str()->type_name("ENGINE");
     command
-        .add_option("--allocator", words.allocator, "how reserved memory is counted: exact, cuda or cuda-expandable")
+        .add_option("--engine", words.engine,
+                    "engine that simulates: simgrid (the reference) or event (faster, equal dates to 1e-9)")
+        ->capture_default_str()
+        ->type_name("ENGINE");
+    command
+        .add_option("--allocator", words.allocator,
+                    "allocator for reserved memory: exact (live bytes), cuda (PyTorch's caching allocator) or "
+                    "\ncuda-expandable (the same with expandable segments)")
         ->capture_default_str()
         ->type_name("NAME");
   }
-  command.add_option("--micro-batches", words.micro_batches, "micro-batches of an iteration, one after the other")
+  command
+      .add_option("--micro-batches", words.micro_batches,
+                  "number of micro-batches in an iteration; they run one after the other")
       ->capture_default_str()
       ->type_name("M");
-  command.add_option("--optimizer", words.optimizer, "none, sgd, momentum or adam: adds updates and states")
+  command
+      .add_option("--optimizer", words.optimizer,
+                  "optimizer whose updates and states are added: none, sgd, momentum or adam")
       ->capture_default_str()
       ->type_name("NAME");
   command
-      .add_option("--states", words.states,
-                  "optimizer states: fp32 (with an fp32 copy of narrower parameters), as_parameters (as many bytes as\n"
-                  "the parameter each) or by_dtype: fp32 for parameters narrower than that, else as_parameters")
+      .add_option(
+          "--states", words.states,
+          "size of optimizer states: fp32 (and an fp32 copy of each narrower parameter), as_parameters (each\nstate "
+          "has the bytes of its parameter) or by_dtype (fp32 for bf16, fp16 and fp8 parameters, else\nas_parameters)")
       ->capture_default_str()
       ->type_name("HOW");
   command
       .add_option("--gradients", words.gradients,
-                  "parameter gradients are new in this iteration, or existing before it")
+                  "parameter gradients: new (allocated in the iteration) or existing (there before it begins)")
       ->capture_default_str()
       ->type_name("WHEN");
 }

@@ -36,9 +36,9 @@ std::string joined(int argc, char** argv) {
 }
 
 void add_help_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("help", "the list of commands, or the page of one");
+  CLI::App* command = app.add_subcommand("help", "print the list of commands, or the help page of one command");
   auto word = std::make_shared<std::string>();
-  command->add_option("command", *word, "a command");
+  command->add_option("command", *word, "name of a command");
   command->callback([&app, word, &exit_code] {
     exit_code = exit_fine;
     if (word->empty()) {
@@ -137,11 +137,10 @@ int run_command(int argc, char** argv) {
   add_help_command(app, exit_code);
   // Last: commands would inherit it.
   app.footer(
-      "'plimsoll help COMMAND' shows how a command is used.\n"
-      "Shipped files are looked for in the folder that PLIMSOLL_DATA names, then beside the program and in its "
-      "prefix.\n"
-      "Exit codes: 0 fine, 1 no result (infeasible, illegal, no such device), 2 wrong input, 3 a defect of plimsoll,\n"
-      "4 cannot be written or too little memory, 130 interrupted.");
+      "'plimsoll help COMMAND' shows how to use a command.\nShipped files are looked for in the folder that "
+      "PLIMSOLL_DATA names, then beside the program and in its prefix.\nExit codes: 0 success, 1 no result "
+      "(infeasible, illegal, no such device), 2 wrong input, 3 a defect of plimsoll,\n4 output that cannot be written "
+      "or too little memory, 130 interrupted.");
   if (argc == 1) {
     std::cerr << app.help();
     return exit_bad_input;

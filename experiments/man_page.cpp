@@ -65,7 +65,7 @@ std::string man_page(const CLI::App& app) {
 }  // namespace
 
 void add_man_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("man", "all pages of 'plimsoll help' as a manual page");
+  CLI::App* command = app.add_subcommand("man", "print all pages of 'plimsoll help' as a manual page");
   command->footer("  plimsoll man > plimsoll.1\nThen 'man ./plimsoll.1' shows it.");
   command->callback([&app, &exit_code] {
     std::cout << man_page(app);

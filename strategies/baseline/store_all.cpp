@@ -17,7 +17,7 @@ std::vector<TapeOutcome> store_all_tapes(const PartTask& task, const Options&,
 extern constinit const StrategyInfo store_all_strategy{
     .name = "store_all",
     .family = Family::baseline,
-    .summary = "keeps every activation until its backward has used it: the baseline, no recomputation",
+    .summary = "keeps every activation until its backward has used it: plain training, the baseline",
     .source = "plain training",
     .chains_only = false,
     .options = {},

@@ -10,7 +10,8 @@ inline constexpr OptionInfo time_limit_option{
     .name = "time_limit",
     .default_value = "60",
     .values = "a whole number of seconds from 1 to 86400",
-    .help = "where the solver stops for one budget; the best plan known by then comes with its proven gap",
+    .help =
+        "stop the solver for one budget after this time; the answer is then the best plan known, with its proven gap",
     .allowed = integer_between<1, 86'400>,
 };
 
@@ -18,7 +19,7 @@ inline constexpr OptionInfo nodes_option{
     .name = "nodes",
     .default_value = "1000000",
     .values = "a whole number from 0 to 1000000000",
-    .help = "the same by branch-and-bound nodes, which does not depend on the machine's speed",
+    .help = "stop after this many branch-and-bound nodes (repeatable, unlike a time limit)",
     .allowed = integer_between<0, 1'000'000'000>,
 };
 

@@ -172,9 +172,9 @@ constexpr std::array portfolio_options{
         .name = "effort",
         .default_value = "1",
         .values = "a whole number from 0 to 100",
-        .help =
-            "counted in work, not in seconds: scales the sizes up to which searches and integer programs are asked, "
-            "their nodes and states, and the local moves that are tried; 0: only methods that are fast at any size",
+        .help = "how much work to spend (repeatable, unlike seconds): scales the sizes up to which searches and "
+                "integer programs run, their nodes and states, and the number of local moves; 0: only strategies that "
+                "are fast at any size",
         .allowed = integer_between<0, 100>,
     },
 };
@@ -205,7 +205,7 @@ std::vector<Bytes> portfolio_candidates(const PartTask& task, const Options& opt
 extern constinit const StrategyInfo portfolio_strategy{
     .name = "portfolio",
     .family = Family::baseline,
-    .summary = "asks every method that trains exactly, alone and composed, and improves the best plan by local moves",
+    .summary = "asks every strategy that trains exactly, alone and composed, and improves the best plan by local moves",
     .source = "none: a choice among the other strategies",
     .chains_only = false,
     .options = portfolio_options,

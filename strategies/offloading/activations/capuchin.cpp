@@ -214,9 +214,8 @@ constexpr std::array capuchin_options{
         .name = "recompute",
         .default_value = "auto",
         .values = "auto, on or off",
-        .help =
-            "on: recompute where that costs less than a copy; off: copy only; auto: the faster of both; a tape of a "
-            "pass before is not recomputed further",
+        .help = "on: recompute where that costs less than a copy; off: copy only; auto: the faster of the two; after "
+                "another pass nothing more is recomputed",
         .allowed = [](std::string_view text) { return text == "auto" || text == "on" || text == "off"; },
     },
     levels_option,
@@ -241,7 +240,8 @@ std::vector<Bytes> capuchin_candidates(const PartTask& task, const Options& opti
 extern constinit const StrategyInfo capuchin_strategy{
     .name = "capuchin",
     .family = Family::offloading,
-    .summary = "offloads by the free time of a measured iteration, with feedback, and recomputes where that costs less",
+    .summary =
+        "offloads the values with the most free time in a measured iteration, and recomputes where that costs less",
     .source = "Peng, Shi, Dai, Jin, Ma, Xiong, Yang, Qian, \"Capuchin\", ASPLOS 2020",
     .chains_only = false,
     .options = capuchin_options,

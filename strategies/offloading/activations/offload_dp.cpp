@@ -62,9 +62,11 @@ TapePool offload_dp_plans(const PartTask& task, const Options& options, const Of
 
 constexpr std::array offload_dp_options{
     OptionInfo{"slots", "24", "a whole number from 2 to 100",
-               "sizes are rounded to this part of what can be offloaded, in the choice only", integer_between<2, 100>},
+               "resolution of the choice: sizes are rounded to 1/slots of the bytes that can be offloaded; the plan "
+               "itself is exact",
+               integer_between<2, 100>},
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",
-               "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
+               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>},
     levels_option,
     store_option,
 };
@@ -83,7 +85,7 @@ std::vector<Bytes> offload_dp_candidates(const PartTask& task, const Options& op
 extern constinit const StrategyInfo offload_dp_strategy{
     .name = "offload_dp",
     .family = Family::offloading,
-    .summary = "chooses the stages to offload by dynamic programming over what waits to leave and to come back",
+    .summary = "chooses the stages to offload by dynamic programming over the bytes that wait to leave and to return",
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .chains_only = true,
     .options = offload_dp_options,

@@ -73,7 +73,8 @@ Options greedy_options() {
 
 constexpr std::array offload_exact_options{
     OptionInfo{"values", "14", "a whole number from 1 to 20",
-               "up to how many values are searched; for more the plan is offload_greedy's", integer_between<1, 20>},
+               "largest number of values for which the search runs; with more the plan is that of offload_greedy",
+               integer_between<1, 20>},
     store_option,
 };
 
@@ -120,7 +121,7 @@ std::vector<Bytes> offload_exact_candidates(const PartTask& task, const Options&
 extern constinit const StrategyInfo offload_exact_strategy{
     .name = "offload_exact",
     .family = Family::offloading,
-    .summary = "the fastest of all ways to offload values whole, in any order, on short chains, with a proven gap",
+    .summary = "the fastest way to offload whole values in any order, on short chains, with a proven gap",
     .source = "own; the problem is Beaumont, Eyraud-Dubois, Shilova's, Euro-Par 2020",
     .chains_only = false,
     .options = offload_exact_options,

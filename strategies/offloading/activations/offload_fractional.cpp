@@ -35,7 +35,7 @@ TapePool offload_fractional_plans(const PartTask& task, const Options& options, 
 
 constexpr std::array offload_fractional_options{
     OptionInfo{"chunks", "16", "a whole number from 1 to 1000",
-               "into how many parts a value is cut, each freed on its own", integer_between<1, 1000>},
+               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 1000>},
     levels_option,
     store_option,
 };
@@ -54,7 +54,7 @@ std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const Opt
 extern constinit const StrategyInfo offload_fractional_strategy{
     .name = "offload_fractional",
     .family = Family::offloading,
-    .summary = "moves just the bytes in excess, oldest first, in chunks",
+    .summary = "offloads only the bytes above the budget, oldest values first, in chunks",
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .chains_only = false,
     .options = offload_fractional_options,

@@ -122,7 +122,7 @@ class OffloadPlanner {
 
 constexpr std::array offload_greedy_options{
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",
-               "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
+               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>},
     levels_option,
     store_option,
 };
@@ -154,7 +154,7 @@ std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const Options
 extern constinit const StrategyInfo offload_greedy_strategy{
     .name = "offload_greedy",
     .family = Family::offloading,
-    .summary = "moves to the host what frees most bytes per exposed second where memory is fullest",
+    .summary = "where memory is fullest, offloads the values that free the most bytes per second of exposed copying",
     .source = "own; free time as measured by Capuchin, Peng et al., ASPLOS 2020",
     .chains_only = false,
     .options = offload_greedy_options,

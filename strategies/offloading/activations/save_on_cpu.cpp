@@ -44,7 +44,7 @@ std::vector<TapeOutcome> save_on_cpu_tapes(const PartTask& task, const Options&,
 extern constinit const StrategyInfo save_on_cpu_strategy{
     .name = "save_on_cpu",
     .family = Family::offloading,
-    .summary = "copies every saved tensor to the host and back, and computes nothing meanwhile",
+    .summary = "copies every saved tensor to the host and back, and computes nothing during a copy",
     .source = "PyTorch, torch.autograd.graph.save_on_cpu",
     .chains_only = false,
     .options = {},

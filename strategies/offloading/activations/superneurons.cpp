@@ -128,9 +128,9 @@ constexpr std::array superneurons_options{
         .name = "recompute",
         .default_value = "auto",
         .values = "auto, cost_aware, speed, memory or off",
-        .help = "of the layers between convolutions: speed: a segment is made again once and kept; memory: for each "
-                "backward anew; cost_aware: speed where the segment is no larger than the largest layer; auto: the "
-                "fastest within the budget of all",
+        .help = "how the layers between convolutions are recomputed: speed: once for the segment, then kept; memory: "
+                "anew for each backward; cost_aware: speed where the segment is no larger than the largest layer, else "
+                "memory; off: not at all; auto: whichever is the fastest within the budget",
         .allowed =
             [](std::string_view text) {
               return text == "auto" || text == "cost_aware" || text == "speed" || text == "memory" || text == "off";
@@ -158,7 +158,8 @@ std::vector<Bytes> superneurons_candidates(const PartTask& task, const Options& 
 extern constinit const StrategyInfo superneurons_strategy{
     .name = "superneurons",
     .family = Family::offloading,
-    .summary = "offloads what convolutions make, least recently used first, and recomputes what is between them",
+    .summary =
+        "offloads the outputs of convolutions, least recently used first, and recomputes the layers between them",
     .source = "Wang, Ye, Zhao, Wu, Li, Song, Xu, Kraska, \"SuperNeurons\", PPoPP 2018",
     .chains_only = false,
     .options = superneurons_options,

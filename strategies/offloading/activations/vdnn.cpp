@@ -72,8 +72,8 @@ constexpr std::array vdnn_options{OptionInfo{
     .name = "mode",
     .default_value = "dyn",
     .values = "dyn, all or conv",
-    .help = "all: the inputs of all layers are offloaded; conv: of layers that convolve or multiply matrices; dyn: the "
-            "fastest within the budget of nothing, conv and all",
+    .help = "layers whose inputs are offloaded: all; conv: layers that convolve or multiply matrices; dyn: none, conv "
+            "or all, whichever is the fastest within the budget",
     .allowed = [](std::string_view text) { return text == "dyn" || text == "all" || text == "conv"; },
 }};
 
@@ -97,8 +97,7 @@ std::vector<Bytes> vdnn_candidates(const PartTask& task, const Options& options)
 extern constinit const StrategyInfo vdnn_strategy{
     .name = "vdnn",
     .family = Family::offloading,
-    .summary =
-        "offloads layers' inputs during their forward and prefetches them one layer ahead, layer by layer in step",
+    .summary = "offloads each layer's input during its forward and prefetches it one layer ahead of its backward",
     .source = "Rhu, Gimelshein, Clemons, Zulfiqar, Keckler, \"vDNN\", MICRO 2016",
     .chains_only = false,
     .options = vdnn_options,

@@ -50,16 +50,16 @@ constexpr std::array demand_layering_options{
         .name = "lead",
         .default_value = "auto",
         .values = "auto or a whole number",
-        .help = "layers between the one after which a layer's parameters begin to arrive and the layer itself: 0 is on "
-                "demand, 1 two buffers, 2 three; auto: the lead that is the fastest within the budget",
+        .help = "how many layers ahead copying starts: 0 only when needed, 1 double buffering, 2 triple; auto: the "
+                "lead that is the fastest within the budget",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<0, 1'000'000>(text); },
     },
     OptionInfo{
         .name = "from",
         .default_value = "host",
         .values = "host or disk",
-        .help =
-            "where parameters and optimizer states live; from a disk they pass through the host, with the same lead",
+        .help = "memory where parameters and optimizer states live between iterations; from a disk they are copied to "
+                "the host first, with the same lead",
         .allowed = [](std::string_view text) { return text == "host" || text == "disk"; },
     },
     overlap_option};
@@ -78,7 +78,7 @@ std::vector<Bytes> demand_layering_candidates(const PartTask& task, const Option
 extern constinit const StrategyInfo demand_layering_strategy{
     .name = "demand_layering",
     .family = Family::offloading,
-    .summary = "streams parameters to the device layer by layer, and updates them on the host",
+    .summary = "streams parameters to the device layer by layer and updates them on the host",
     .source = "Ji et al., 'Demand Layering for real-time DNN inference with minimized memory usage', RTSS 2022",
     .chains_only = false,
     .options = demand_layering_options,

@@ -153,23 +153,23 @@ constexpr std::array offmate_options{
         .name = "lead",
         .default_value = "auto",
         .values = "auto or a whole number",
-        .help =
-            "layers between the one after which streamed parameters begin to arrive and their own; auto: 1, 2 or 4, "
-            "the fastest within the budget",
+        .help = "how many layers ahead copying of streamed parameters starts: 0 only when needed, 1 double buffering, "
+                "2 triple; auto: 1, 2 or 4, whichever is the fastest within the budget",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<0, 1'000'000>(text); },
     },
     OptionInfo{
         .name = "steps",
         .default_value = "8",
         .values = "a whole number from 1 to 100",
-        .help = "how finely the shares of updates on the host and of streamed parameters are tried",
+        .help = "resolution of the shares of updates on the host and of streamed parameters: both are tried in steps "
+                "of 1/steps",
         .allowed = integer_between<1, 100>,
     },
     OptionInfo{
         .name = "overlap",
         .default_value = "on",
         .values = "on or off",
-        .help = "on: an update on the host begins as soon as its gradient is there; off: after the backward",
+        .help = "on: an update on the host begins as soon as its gradient has arrived; off: after the whole backward",
         .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
     }};
 
@@ -196,7 +196,7 @@ std::vector<Bytes> offmate_candidates(const PartTask& task, const Options& optio
 extern constinit const StrategyInfo offmate_strategy{
     .name = "offmate",
     .family = Family::offloading,
-    .summary = "streams a part of the parameters and updates a part of them on the host, inside the iteration",
+    .summary = "streams a share of the parameters to the device and updates a share on the host, during the iteration",
     .source =
         "Zhao et al., 'OffMate: full fine-tuning of LLMs on a single GPU by re-materialization and offloading', 2024",
     .chains_only = false,

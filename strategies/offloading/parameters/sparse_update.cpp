@@ -187,8 +187,9 @@ constexpr std::array sparse_update_options{OptionInfo{
     .name = "train",
     .default_value = "last:1",
     .values = "all, last:N, biases, biases:N or patterns such as head.*, joined by '+'",
-    .help = "what is trained: the parameters of the last N stages that have any; biases (of the last N such stages); "
-            "parameters or stages of a chain whose name, or a part of it between dots, matches the pattern",
+    .help = "parameters that are trained: last:N: those of the last N stages that have any; biases, biases:N: all "
+            "biases, or those of the last N such stages; a pattern: parameters or stages of a chain whose name, or a "
+            "part of the name between dots, matches it",
     .allowed = is_choice_of_parameters,
 }};
 
@@ -222,7 +223,7 @@ std::variant<Problem, std::string> sparse_update(const Problem& problem, const O
 extern constinit const StrategyInfo sparse_update_strategy{
     .name = "sparse_update",
     .family = Family::transform,
-    .summary = "trains chosen parameters only: the others have no gradients, states and updates",
+    .summary = "trains only the chosen parameters: the others have no gradients, optimizer states or updates",
     .source = "Lin et al., 'On-device training under 256 KB memory', NeurIPS 2022",
     .chains_only = false,
     .options = sparse_update_options,

@@ -13,10 +13,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array zero_infinity_options{OptionInfo{
-    "buffers", "2", "a whole number from 1 to 64",
-    "how many updates may have their values in the host's memory at once: one is read while another is updated",
-    integer_between<1, 64>}};
+constexpr std::array zero_infinity_options{
+    OptionInfo{"buffers", "2", "a whole number from 1 to 64",
+               "number of updates whose states and parameters are in the host's memory at one time; 2 or more: one "
+               "update is read while another runs",
+               integer_between<1, 64>}};
 
 std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -33,7 +34,7 @@ std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const Options
 extern constinit const StrategyInfo zero_infinity_strategy{
     .name = "zero_infinity",
     .family = Family::offloading,
-    .summary = "keeps optimizer states on a disk and updates parameters on the host, a few at a time",
+    .summary = "keeps optimizer states on a disk and updates the parameters on the host, a few at a time",
     .source = "Rajbhandari et al., 'ZeRO-Infinity: breaking the GPU memory wall', SC 2021",
     .chains_only = false,
     .options = zero_infinity_options,

@@ -154,12 +154,13 @@ class PofoPlanner {
 
 constexpr std::array pofo_options{
     OptionInfo{"slots", "100", "a whole number from 2 to 200",
-               "sizes are rounded to this part of what plain training needs, in the choice only",
+               "resolution of the choice: sizes are rounded to 1/slots of the memory of plain training; the plan "
+               "itself is exact",
                integer_between<2, 200>},
     OptionInfo{"chunks", "4", "a whole number from 1 to 64",
-               "into how many parts a value is cut, each freed on its own", integer_between<1, 64>},
+               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>},
     OptionInfo{"levels", "40", "a whole number from 1 to 200",
-               "at how many levels of memory plans are made, for all budgets", integer_between<1, 200>},
+               "number of memory levels at which plans are made, the same for all budgets", integer_between<1, 200>},
 };
 
 std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options,
@@ -190,7 +191,9 @@ std::vector<Bytes> pofo_candidates(const PartTask& task, const Options& options)
 extern constinit const StrategyInfo pofo_strategy{
     .name = "pofo",
     .family = Family::offloading,
-    .summary = "recomputes and offloads, chosen together by dynamic programming over what is kept, leaves and returns",
+    .summary =
+        "chooses recomputation and offloading together, by dynamic programming over the bytes kept, leaving and "
+        "returning",
     .source =
         "Beaumont, Eyraud-Dubois, Shilova, \"Efficient combination of rematerialization and offloading\", NeurIPS "
         "2021",

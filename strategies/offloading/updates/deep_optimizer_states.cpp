@@ -73,16 +73,16 @@ constexpr std::array deep_optimizer_states_options{
         .name = "stride",
         .default_value = "auto",
         .values = "auto or a whole number from 1 to 1000",
-        .help =
-            "every stride-th subgroup is updated on the device (1: all; more than there are: none); auto: the stride "
-            "that is fastest within the budget",
+        .help = "update every stride-th subgroup on the device, the others on the host (1: all on the device; more "
+                "than there are subgroups: none); auto: the stride that is the fastest within the budget",
         .allowed = is_auto_or_stride,
     },
     OptionInfo{
         .name = "subgroup",
         .default_value = "auto",
         .values = "auto or a size, such as 400MB",
-        .help = "updates are taken together until their parameters have so many bytes; auto: each update is a subgroup",
+        .help = "size of a subgroup: updates join one until their parameters have this many bytes; auto: each update "
+                "is a subgroup",
         .allowed = is_auto_or_size,
     },
     OptionInfo{
@@ -109,7 +109,7 @@ std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const 
 extern constinit const StrategyInfo deep_optimizer_states_strategy{
     .name = "deep_optimizer_states",
     .family = Family::offloading,
-    .summary = "interleaves updates on the host with updates on the device of states that travel there",
+    .summary = "interleaves updates on the host with updates on the device, to which optimizer states are copied",
     .source = "Maurya et al., 'Deep Optimizer States', Middleware 2024",
     .chains_only = false,
     .options = deep_optimizer_states_options,

@@ -10,7 +10,8 @@ inline constexpr OptionInfo overlap_option{
     .default_value = "off",
     .values = "on or off",
     .help =
-        "on: an update on the host begins as soon as its gradient is there; off: after the backward, as DeepSpeed does",
+        "on: an update on the host begins as soon as its gradient has arrived; off: after the whole backward, as in "
+        "DeepSpeed",
     .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
 };
 

@@ -61,8 +61,8 @@ constexpr std::array twinflow_options{
         .name = "host",
         .default_value = "auto",
         .values = "auto or a percentage from 0% to 100%",
-        .help = "share of the parameter bytes that the host updates, those first whose gradients come first; auto: the "
-                "share that is fastest within the budget",
+        .help = "share of the parameter bytes that the host updates, in the order in which gradients arrive; auto: the "
+                "share that is the fastest within the budget",
         .allowed = is_auto_or_percentage,
     },
     overlap_option};

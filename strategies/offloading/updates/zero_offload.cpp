@@ -29,7 +29,7 @@ std::vector<TapeOutcome> zero_offload_tapes(const PartTask& task, const Options&
 extern constinit const StrategyInfo zero_offload_strategy{
     .name = "zero_offload",
     .family = Family::offloading,
-    .summary = "keeps optimizer states on the host and updates parameters there",
+    .summary = "keeps optimizer states on the host and updates the parameters there",
     .source = "Ren et al., 'ZeRO-Offload: democratizing billion-scale model training', USENIX ATC 2021",
     .chains_only = false,
     .options = zero_offload_options,

@@ -57,8 +57,7 @@ extern constinit const StrategyInfo ap_greedy_strategy{
     .name = "ap_greedy",
     .family = Family::rematerialization,
     .summary =
-        "cuts a graph at articulation points after equal bytes, the segment size searched for the budget, and "
-        "recomputes",
+        "cuts a graph at articulation points into segments of equal bytes and recomputes them; searches for the size",
     .source =
         "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3; on graphs: "
         "Jain et al., 'Checkmate', 2020, section 6",

@@ -33,7 +33,9 @@ inline constexpr OptionInfo points_option{
     .name = "points",
     .default_value = "articulation",
     .values = "articulation or all",
-    .help = "where the forwards may be cut: where one value crosses, or anywhere, and then all that crosses is kept",
+    .help =
+        "where the forward may be cut: articulation: where only one value crosses; all: between any two ops, and all "
+        "values that cross are kept",
     .allowed = is_points,
 };
 

@@ -26,7 +26,8 @@ std::vector<TapeOutcome> ap_sqrt_tapes(const PartTask& task, const Options& opti
 extern constinit const StrategyInfo ap_sqrt_strategy{
     .name = "ap_sqrt",
     .family = Family::rematerialization,
-    .summary = "cuts a graph at sqrt(n) of its articulation points, keeps what crosses, and recomputes the rest",
+    .summary =
+        "cuts a graph at sqrt(n) of its articulation points, keeps the values that cross, and recomputes the rest",
     .source =
         "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, section 4; on graphs: "
         "Jain et al., 'Checkmate', 2020, section 6",

@@ -63,7 +63,8 @@ constexpr std::array chen_greedy_options{OptionInfo{
     .name = "b",
     .default_value = "auto",
     .values = "auto or a size, such as 300MB",
-    .help = "bytes from which a segment is closed; auto: the size whose schedule is the fastest within the budget",
+    .help = "size of its activations above which a segment is closed; auto: the size whose schedule is the fastest "
+            "within the budget",
     .allowed = [](std::string_view text) { return text == "auto" || parse_bytes(text).fine(); },
 }};
 

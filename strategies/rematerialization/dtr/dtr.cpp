@@ -95,8 +95,8 @@ constexpr std::array dtr_options{
         .name = "heuristic",
         .default_value = "dtr",
         .values = "dtr, dtr_eq, local, lru, size, msps or random",
-        .help =
-            "what an eviction costs: dtr_eq is dtr with sums that are cheaper to keep, local looks at no neighbours",
+        .help = "cost of evicting a tensor, as in the paper: dtr is h_DTR, dtr_eq its approximation by equivalence "
+                "classes, local leaves the neighbours out",
         .allowed = [](std::string_view text) { return dtr_heuristic(text).has_value(); },
     },
     OptionInfo{
@@ -104,15 +104,15 @@ constexpr std::array dtr_options{
         .default_value = "evict",
         .values = "evict or banish",
         .help =
-            "what becomes of a value nobody refers to any more: evicted, it may be computed again; banished, never, "
-            "so that what was made of it stays (heuristic local, lru, size or random)",
+            "what happens to a tensor that is no longer referenced: evict: it may be recomputed; banish: it is gone "
+            "for ever, and tensors computed from it are never evicted (only with heuristic=local, lru, size or random)",
         .allowed = [](std::string_view text) { return text == "evict" || text == "banish"; },
     },
     OptionInfo{
         .name = "seed",
         .default_value = "0",
         .values = "a whole number from 0 to 1000000000",
-        .help = "of heuristic=random",
+        .help = "seed of heuristic=random",
         .allowed = [](std::string_view text) { return integer_between<0, 1'000'000'000>(text); },
     }};
 
@@ -148,7 +148,9 @@ std::vector<Bytes> dtr_candidates(const PartTask& task, const Options& options) 
 extern constinit const StrategyInfo dtr_strategy{
     .name = "dtr",
     .family = Family::rematerialization,
-    .summary = "dynamic tensor rematerialization: online, evicts the value that seems cheapest when room is needed",
+    .summary =
+        "dynamic tensor rematerialization: when room is needed, evicts the tensor that is cheapest by a heuristic, "
+        "online",
     .source =
         "Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, 'Dynamic Tensor Rematerialization', 2021",
     .chains_only = false,

@@ -213,16 +213,16 @@ constexpr std::array exact_options{
         .name = "states",
         .default_value = "2000000",
         .values = "a whole number from 1 to 100000000",
-        .help = "where the search for one budget stops; the best plan of all cheaper methods then comes with its "
-                "proven gap",
+        .help = "stop the search for one budget after this many states (repeatable, unlike a time limit); the answer "
+                "is then the best plan known, with its proven gap",
         .allowed = integer_between<1, 100'000'000>,
     },
     OptionInfo{
         .name = "time_limit",
         .default_value = "10",
         .values = "a whole number of seconds from 1 to 86400",
-        .help =
-            "the same by the clock; the cheaper methods run to their end, Checkmate's relaxations for as long again",
+        .help = "stop the search for one budget after this time; the cheaper strategies run to their end, Checkmate's "
+                "relaxations for as long again",
         .allowed = integer_between<1, 86'400>,
     },
 };

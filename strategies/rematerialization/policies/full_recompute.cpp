@@ -44,14 +44,16 @@ constexpr std::array full_recompute_options{
         .name = "method",
         .default_value = "uniform",
         .values = "uniform or block",
-        .help = "uniform: every layer, in groups of `layers`; block: the first `layers` layers one by one, no others",
+        .help = "uniform: recompute all layers, in groups of `layers`; block: recompute the first `layers` layers "
+                "only, one by one",
         .allowed = [](std::string_view text) { return text == "uniform" || text == "block"; },
     },
     OptionInfo{
         .name = "layers",
         .default_value = "1",
         .values = "auto or a whole number from 1",
-        .help = "Megatron's --recompute-num-layers; auto: the number that is the fastest within the budget",
+        .help = "Megatron-LM's --recompute-num-layers: layers in a group (uniform), or layers that are recomputed "
+                "(block); auto: the number that is the fastest within the budget",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
     }};
 
@@ -69,7 +71,7 @@ std::vector<Bytes> full_recompute_candidates(const PartTask& task, const Options
 extern constinit const StrategyInfo full_recompute_strategy{
     .name = "full_recompute",
     .family = Family::rematerialization,
-    .summary = "recomputes every stage from its input, as Megatron's full activation recomputation per layer",
+    .summary = "recomputes every layer from its input, as Megatron-LM's full activation recomputation does",
     .source =
         "Megatron-LM, --recompute-granularity full; Korthikanti et al., 'Reducing Activation Recomputation in "
         "Large Transformer Models', 2022",

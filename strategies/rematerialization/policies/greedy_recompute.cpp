@@ -135,7 +135,7 @@ std::vector<Bytes> greedy_recompute_candidates(const PartTask& task, const Optio
 extern constinit const StrategyInfo greedy_recompute_strategy{
     .name = "greedy_recompute",
     .family = Family::rematerialization,
-    .summary = "evicts the values that free most bytes a second of recomputation where memory is fullest",
+    .summary = "where memory is fullest, evicts the values that free the most bytes per second of recomputation",
     .source = "own; the measure (memory saved per second) is Capuchin's, Peng et al., ASPLOS 2020",
     .chains_only = false,
     .options = {},

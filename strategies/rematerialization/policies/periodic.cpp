@@ -27,8 +27,8 @@ constexpr std::array periodic_options{OptionInfo{
     .name = "every",
     .default_value = "auto",
     .values = "auto or a whole number from 1",
-    .help = "how many stages are recomputed together, the last ones excepted; auto: the number that is the fastest "
-            "within the budget",
+    .help = "number of stages that are recomputed together (the last ones are kept); auto: the number that is the "
+            "fastest within the budget",
     .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
 }};
 

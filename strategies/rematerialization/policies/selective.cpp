@@ -122,23 +122,24 @@ constexpr std::array selective_options{
         .name = "stages",
         .default_value = "*",
         .values = "patterns joined by '+', such as attention or block1?.*+stem",
-        .help = "which stages may be recomputed: a pattern matches a stage's name or a part of it between dots",
+        .help =
+            "stages that may be recomputed; a pattern matches the name of a stage or a part of the name between dots",
         .allowed = [](std::string_view text) { return !text.empty() && text.front() != '+' && text.back() != '+'; },
     },
     OptionInfo{
         .name = "every",
         .default_value = "auto",
         .values = "auto or a whole number from 1",
-        .help = "every k-th of these stages is recomputed (torchtitan's selective option); auto: the k that is the "
-                "fastest within the budget, or none of them",
+        .help = "recompute every k-th of these stages (torchtitan's selective_ac_option); auto: the k that is the "
+                "fastest within the budget, or no recomputation",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
     },
     OptionInfo{
         .name = "keep_every",
         .default_value = "none",
         .values = "none, auto or a whole number from 1",
-        .help = "every k-th of the stages that `every` selects is kept all the same; auto: the k that is the fastest "
-                "within the budget",
+        .help = "keep every k-th of the stages that `every` selects; none: keep none of them; auto: the k that is the "
+                "fastest within the budget",
         .allowed =
             [](std::string_view text) {
               return text == "none" || text == "auto" || integer_between<1, 1'000'000>(text);
@@ -159,7 +160,7 @@ std::vector<Bytes> selective_candidates(const PartTask& task, const Options& opt
 extern constinit const StrategyInfo selective_strategy{
     .name = "selective",
     .family = Family::rematerialization,
-    .summary = "recomputes the stages that a per-layer policy names, each from its input, and keeps the others",
+    .summary = "recomputes the stages that a policy selects, each from its input, and keeps the others",
     .source =
         "PyTorch's and torchtitan's selective activation checkpointing; Megatron-LM, --recompute-granularity "
         "selective",

@@ -80,7 +80,8 @@ constexpr std::array checkmate_options{
         .name = "formulation",
         .default_value = "tight",
         .values = "tight or kappa",
-        .help = "how the program says when a value dies: by one inequality a hazard, or as in the paper",
+        .help = "how the program says when a value is freed: tight: by one inequality for each hazard; kappa: as in "
+                "the paper",
         .allowed = [](std::string_view text) { return text == "tight" || text == "kappa"; },
     },
     time_limit_option,

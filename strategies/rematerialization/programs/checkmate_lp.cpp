@@ -117,28 +117,29 @@ constexpr std::array checkmate_lp_options{
         .name = "levels",
         .default_value = "10",
         .values = "a whole number from 1 to 1000",
-        .help = "how many memory levels the relaxation is solved at",
+        .help = "number of memory levels at which the relaxation is solved",
         .allowed = integer_between<1, 1000>,
     },
     OptionInfo{
         .name = "samples",
         .default_value = "10",
         .values = "a whole number from 0 to 100000",
-        .help = "random roundings a level, beside the thresholds 0.1 to 0.9",
+        .help = "number of random roundings at each level, beside the thresholds 0.1 to 0.9",
         .allowed = integer_between<0, 100'000>,
     },
     OptionInfo{
         .name = "seed",
         .default_value = "1",
         .values = "a whole number from 0 to 1000000000",
-        .help = "of the random roundings",
+        .help = "seed of the random roundings",
         .allowed = integer_between<0, 1'000'000'000>,
     },
     OptionInfo{
         .name = "time_limit",
         .default_value = "60",
         .values = "a whole number of seconds from 1 to 86400",
-        .help = "for all relaxations together; levels that are not reached are left out",
+        .help = "stop solving relaxations after this time, counted over all levels; levels that are not reached are "
+                "left out",
         .allowed = integer_between<1, 86'400>,
     },
 };
@@ -165,7 +166,7 @@ std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const Options& 
 extern constinit const StrategyInfo checkmate_lp_strategy{
     .name = "checkmate_lp",
     .family = Family::rematerialization,
-    .summary = "Checkmate's relaxation at several memory levels, rounded in two phases",
+    .summary = "Checkmate's linear relaxation at several memory levels, rounded in two phases",
     .source =
         "Jain et al., 'Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization', MLSys 2020, "
         "section 5",

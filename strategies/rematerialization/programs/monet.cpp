@@ -105,7 +105,8 @@ constexpr std::array monet_options{
         .name = "most_ops",
         .default_value = "100",
         .values = "a whole number from 0 to 1000",
-        .help = "larger graphs get the best known plan, without the integer program",
+        .help = "largest number of ops for which the integer program is solved; larger graphs get the best plan of the "
+                "heuristics",
         .allowed = integer_between<0, 1'000>,
     },
 };

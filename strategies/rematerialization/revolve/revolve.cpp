@@ -29,8 +29,8 @@ constexpr std::array revolve_options{OptionInfo{
     .name = "slots",
     .default_value = "auto",
     .values = "auto or a whole number from 1 to 1000",
-    .help = "how many inputs of stages may be kept at once, the network's input included; auto: the number whose "
-            "schedule is the fastest within the budget",
+    .help = "number of checkpoints: stage inputs kept at one time, the network's input included; auto: the number "
+            "whose schedule is the fastest within the budget",
     .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000>(text); },
 }};
 
@@ -48,7 +48,7 @@ std::vector<Bytes> revolve_candidates(const PartTask& task, const Options& optio
 extern constinit const StrategyInfo revolve_strategy{
     .name = "revolve",
     .family = Family::rematerialization,
-    .summary = "binomial checkpointing: the fewest forwards for a number of slots, as if all stages were equal",
+    .summary = "binomial checkpointing: the fewest forwards for a number of checkpoints, as if all stages were equal",
     .source = "Griewank, Walther, 'Algorithm 799: revolve', ACM Transactions on Mathematical Software 26(1), 2000",
     .chains_only = true,
     .options = revolve_options,

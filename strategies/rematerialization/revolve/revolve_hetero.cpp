@@ -73,8 +73,8 @@ constexpr std::array revolve_hetero_options{OptionInfo{
     .name = "slots",
     .default_value = "500",
     .values = "a whole number from 1 to 100000",
-    .help = "sizes are rounded up to 1/slots of the memory that the fastest schedule takes (not where their common "
-            "divisor is that large); fewer for more than 365 stages",
+    .help = "resolution of memory: sizes are rounded up to 1/slots of the peak of the fastest schedule (unless their "
+            "common divisor is that large); chains of more than 365 stages get fewer slots",
     .allowed = [](std::string_view text) { return integer_between<1, 100'000>(text); },
 }};
 
@@ -92,7 +92,7 @@ std::vector<Bytes> revolve_hetero_candidates(const PartTask& task, const Options
 extern constinit const StrategyInfo revolve_hetero_strategy{
     .name = "revolve_hetero",
     .family = Family::rematerialization,
-    .summary = "Revolve for unequal stages: keeps inputs of stages only, each stage saves right before its backward",
+    .summary = "Revolve for unequal stages: checkpoints only stage inputs; each stage saves right before its backward",
     .source =
         "Griewank, Walther, 'Algorithm 799: revolve', 2000; the heterogeneous variant that Beaumont et al., "
         "'Optimal checkpointing for heterogeneous chains', 2019, compare with",

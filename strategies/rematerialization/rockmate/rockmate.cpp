@@ -81,23 +81,24 @@ constexpr std::array rockmate_options{
         .name = "block",
         .default_value = "auto",
         .values = "auto or a whole number from 1 to 100",
-        .help = "stages a block, auto: the square root of their number; in graphs forwards a block, auto: the best of "
-                "6, 12, 24",
+        .help = "size of a block: stages of a chain (auto: the square root of their number), or forward ops of a graph "
+                "(auto: 6, 12 or 24, whichever is the fastest within the budget)",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 100>(text); },
     },
     OptionInfo{
         .name = "options",
         .default_value = "10",
         .values = "a whole number from 1 to 100",
-        .help = "budgets at which each block is solved, twice: counting what it keeps, and counting all it needs",
+        .help = "number of budgets at which each block is solved, once for all the memory that it needs and once for "
+                "what it keeps between its forward and backward",
         .allowed = [](std::string_view text) { return integer_between<1, 100>(text); },
     },
     OptionInfo{
         .name = "slots",
         .default_value = "500",
         .values = "a whole number from 1 to 100000",
-        .help = "sizes are rounded up to 1/slots of the store_all peak between blocks (not where their common divisor "
-                "is that large)",
+        .help = "resolution of memory between blocks: sizes are rounded up to 1/slots of the peak of store_all (unless "
+                "their common divisor is that large)",
         .allowed = [](std::string_view text) { return integer_between<1, 100'000>(text); },
     }};
 
@@ -122,8 +123,7 @@ std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& opti
 extern constinit const StrategyInfo rockmate_strategy{
     .name = "rockmate",
     .family = Family::rematerialization,
-    .summary =
-        "solves blocks of a chain or graph into several ways to keep or recompute, equal ones once, and combines them",
+    .summary = "solves each block of a chain or graph for several ways to keep or recompute, and combines the blocks",
     .source =
         "Zhao, Le Hellard, Eyraud-Dubois, Gusak, Beaumont, 'Rockmate: an efficient, fast, automatic and generic "
         "tool for re-materialization in PyTorch', ICML 2023; graphs: Gusak et al., 'HiRemate', ICML 2025",

@@ -113,9 +113,9 @@ constexpr std::array rotor_options{OptionInfo{
     .name = "slots",
     .default_value = "exact",
     .values = "exact or a whole number from 1 to 100000",
-    .help = "exact: sizes are not rounded; chains of more than 250 stages are within a proven gap; a number: sizes are "
-            "also "
-            "rounded up to 1/slots of the budget as published, and the faster plan is taken",
+    .help = "resolution of memory; exact: sizes are not rounded (chains of more than 250 stages: within a proven gap); "
+            "a number: a second plan has its sizes rounded up to 1/slots of the budget, as published, and the faster "
+            "of the two plans is taken",
     .allowed = [](std::string_view text) { return text == "exact" || integer_between<1, 100'000>(text); },
 }};
 

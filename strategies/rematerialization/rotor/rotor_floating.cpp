@@ -43,7 +43,8 @@ constexpr std::array rotor_floating_options{OptionInfo{
     .name = "slots",
     .default_value = "100",
     .values = "a whole number from 1 to 2000",
-    .help = "sizes are rounded up to 1/slots of the store_all peak (not where their common divisor is that large)",
+    .help = "resolution of memory: sizes are rounded up to 1/slots of the peak of store_all (unless their common "
+            "divisor is that large)",
     .allowed = [](std::string_view text) { return integer_between<1, 2'000>(text); },
 }};
 
@@ -66,7 +67,7 @@ std::vector<Bytes> rotor_floating_candidates(const PartTask& task, const Options
 extern constinit const StrategyInfo rotor_floating_strategy{
     .name = "rotor_floating",
     .family = Family::rematerialization,
-    .summary = "rotor where checkpoints may move forward (weak persistence), for chains of up to 40 stages",
+    .summary = "rotor with checkpoints that may move forward (weak persistence), for chains of up to 40 stages",
     .source =
         "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, 'Optimal re-materialization strategies for "
         "heterogeneous chains', ACM Transactions on Mathematical Software 50(2), 2024",

@@ -81,15 +81,15 @@ constexpr std::array knapsack_options{
         .name = "solver",
         .default_value = "dp",
         .values = "greedy, dp or ilp",
-        .help = "greedy: by time per byte; dp: optimal for bytes rounded to 1/10000 of all; ilp: the 0/1 program, by "
-                "branch and bound",
+        .help = "solver of the knapsack: greedy: by time per byte; dp: dynamic programming, optimal for bytes rounded "
+                "up to 1/10000 of their sum; ilp: 0/1 program, by branch and bound",
         .allowed = [](std::string_view text) { return text == "greedy" || text == "dp" || text == "ilp"; },
     },
     OptionInfo{
         .name = "steps",
         .default_value = "100",
         .values = "a whole number from 1 to 10000",
-        .help = "how many capacities of the knapsack are tried; the budget gets the fastest whose true peak fits",
+        .help = "number of knapsack capacities to try; the plan is the fastest whose true peak fits the budget",
         .allowed = [](std::string_view text) { return integer_between<1, 10'000>(text); },
     }};
 
@@ -124,7 +124,7 @@ extern constinit const StrategyInfo knapsack_strategy{
     .name = "knapsack",
     .family = Family::rematerialization,
     .summary =
-        "saves the ops' results that save the most recomputation for their bytes, a knapsack, then a minimum cut",
+        "saves the results that spare the most recomputation for their bytes, by a knapsack and then a minimum cut",
     .source = "PyTorch, torch/_functorch/partitioners.py: activation_memory_budget and its solvers",
     .chains_only = false,
     .options = knapsack_options,

@@ -59,24 +59,25 @@ constexpr std::array min_cut_options{
         .name = "ban",
         .default_value = "auto",
         .values = "auto, compute or none",
-        .help = "which ops are not recomputed: compute: matrix products, convolutions and attention, as in PyTorch; "
-                "none: any may be; auto: the fastest of both and of saving everything within the budget",
+        .help = "ops that are never recomputed: compute: matrix products, convolutions and attention, as in PyTorch; "
+                "none: every op may be recomputed; auto: compute, none or saving everything, whichever is the fastest "
+                "within the budget",
         .allowed = [](std::string_view text) { return text == "auto" || text == "compute" || text == "none"; },
     },
     OptionInfo{
         .name = "row",
         .default_value = "auto",
         .values = "auto or a whole number from 1 to 1000000",
-        .help = "how many ops in a row may run again before a value is saved all the same (PyTorch: about 100 small "
-                "ones); auto: 1, 2, 4, .. without end, the fastest within the budget",
+        .help = "longest row of ops that is recomputed before a value is saved (PyTorch: about 100 small ops); auto: "
+                "1, 2, 4, ... or no limit, whichever is the fastest within the budget",
         .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
     },
     OptionInfo{
         .name = "distance",
         .default_value = "on",
         .values = "on or off",
-        .help = "on: a value counts 1.1 times more for every op between it and its reader in the backward, as in "
-                "PyTorch; off: bytes only",
+        .help = "on: the bytes of a value count 1.1 times more for every op between it and its reader in the backward, "
+                "as in PyTorch; off: bytes only",
         .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
     }};
 
@@ -97,7 +98,7 @@ std::vector<Bytes> min_cut_candidates(const PartTask& task, const Options& optio
 extern constinit const StrategyInfo min_cut_strategy{
     .name = "min_cut",
     .family = Family::rematerialization,
-    .summary = "saves the fewest bytes from which the backward's inputs can be made again, by a minimum cut",
+    .summary = "saves the fewest bytes from which the inputs of the backward can be recomputed, by a minimum cut",
     .source = "PyTorch, torch/_functorch/partitioners.py: the min-cut recomputation partitioner",
     .chains_only = false,
     .options = min_cut_options,
