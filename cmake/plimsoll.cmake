@@ -72,12 +72,13 @@ function(plimsoll_library name)
   target_link_libraries(plimsoll_${name} PRIVATE ${LIB_PRIVATE})
 endfunction()
 
-# plimsoll_late_library(name source library... FOR user): libplimsoll_<name>.so in the build folder, which the user's library
-# loads when it first needs it (sim/engine/late_library.h).
+# plimsoll_late_library(name sources library... FOR user): libplimsoll_<name>.so in the build folder from the sources, a file or a
+# pattern, which the user's library loads when it first needs it (sim/engine/late_library.h).
 set(CMAKE_BUILD_RPATH "$ORIGIN;$ORIGIN/..;$ORIGIN/../..")  # from the program, the tests and the benchmarks
-function(plimsoll_late_library name source)
+function(plimsoll_late_library name sources)
   cmake_parse_arguments(LATE "" "FOR" "" ${ARGN})
-  add_library(plimsoll_late_${name} MODULE ${CMAKE_SOURCE_DIR}/${source} ${CMAKE_SOURCE_DIR}/sim/core/expects.cpp)
+  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${sources})
+  add_library(plimsoll_late_${name} MODULE ${found} ${CMAKE_SOURCE_DIR}/sim/core/expects.cpp)
   plimsoll_options(plimsoll_late_${name})
   set_target_properties(plimsoll_late_${name} PROPERTIES OUTPUT_NAME plimsoll_${name}
                                                          LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})

@@ -1,0 +1,38 @@
+// Files stay short enough to be read in one go.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::ptrdiff_t lines_of(const fs::path& file) {
+  std::ifstream in(file);
+  return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+}
+
+TEST_CASE("no source of the simulator or of a strategy has more than 450 lines", "[structure]") {
+  const fs::path root = PLIMSOLL_SOURCE_DIR;
+  std::size_t files = 0;
+  std::vector<std::string> long_ones;
+  for (const char* folder : {"sim", "strategies"}) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".h" && extension != ".cpp" && extension != ".def") continue;
+      ++files;
+      const std::ptrdiff_t lines = lines_of(entry.path());
+      if (lines > 450) long_ones.push_back(fs::relative(entry.path(), root).string() + ": " + std::to_string(lines));
+    }
+  }
+  CHECK(files > 300);
+  CHECK(long_ones == std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace plimsoll
