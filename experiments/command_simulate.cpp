@@ -117,10 +117,9 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   const bool front = words.memory == "front";
   if (front) words.memory.clear();
   const Question question = question_of(words, Asks::strategy);
-  const Problem problem = problem_of(question);
+  const auto [problem, budget] = budgeted_problem_of(question);
   note_times(problem);
   if (front) return simulate_front(question, problem, arguments.json);
-  const std::optional<Bytes> budget = in_bytes(question.memory, question, problem);
 
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
   if (made.feasible) write_files(arguments, problem, made, command_line);
@@ -146,9 +145,8 @@ std::string verdict_on_plan(const Question& question, const Answer& made) {
 
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question question = question_of(arguments.question, Asks::strategy);
-  const Problem problem = problem_of(question);
+  const auto [problem, budget] = budgeted_problem_of(question);
   note_times(problem);
-  const std::optional<Bytes> budget = in_bytes(question.memory, question, problem);
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible) {
     report_infeasible(question, made);

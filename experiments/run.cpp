@@ -209,9 +209,8 @@ std::vector<std::vector<std::size_t>> together(const std::vector<TapeOutcome>& o
   return groups;
 }
 
-}  // namespace
-
-ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
+/// The problem behind a question, without the transforms of its strategy.
+ProblemOutcome untransformed(const Question& question, Trace trace, Platform platform) {
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .optimizer = question.optimizer,
                                .states = question.states,
@@ -221,13 +220,41 @@ ProblemOutcome problem_of(const Question& question, Trace trace, Platform platfo
   if (const std::string* why = std::get_if<std::string>(&made)) {
     return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
   }
+  return made;
+}
+
+Problem read_untransformed(const Question& question) {
+  ProblemOutcome made = untransformed(question, load_model(question.trace), load_platform(question.platform));
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  return std::move(std::get<Problem>(made));
+}
+
+/// Of a problem without transforms.
+std::optional<Bytes> in_bytes(const StatedBudget& budget, const Problem& problem) {
+  if (!budget) return std::nullopt;
+  if (const Bytes* bytes = std::get_if<Bytes>(&*budget)) return *bytes;
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> peak = smallest_feasible(problem, std::span(&store_all, 1));
+  EXPECTS(peak.has_value());  // it has one schedule
+  return of(std::get<Share>(*budget), *peak);
+}
+
+}  // namespace
+
+ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
+  ProblemOutcome made = untransformed(question, std::move(trace), std::move(platform));
+  if (std::holds_alternative<std::string>(made)) return made;
   return transformed(std::get<Problem>(std::move(made)), question.strategy.passes);
 }
 
 Problem problem_of(const Question& question) {
-  ProblemOutcome made = problem_of(question, load_model(question.trace), load_platform(question.platform));
-  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
-  return std::move(std::get<Problem>(made));
+  return transformed(read_untransformed(question), question.strategy.passes);
+}
+
+BudgetedProblem budgeted_problem_of(const Question& question) {
+  Problem problem = read_untransformed(question);
+  const std::optional<Bytes> budget = in_bytes(question.memory, problem);
+  return {transformed(std::move(problem), question.strategy.passes), budget};
 }
 
 Question question_of(const Schedule& schedule, const std::string& file, const std::string& trace,
@@ -313,18 +340,6 @@ std::optional<Bytes> smallest_feasible(const Problem& problem, std::span<const P
   const PlanOutcome outcome = plan(problem, passes, nearly_nothing);
   if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) return why->smallest;
   return std::get<Plan>(outcome).peak;
-}
-
-std::optional<Bytes> in_bytes(const StatedBudget& budget, const Question& question, const Problem& problem) {
-  if (!budget) return std::nullopt;
-  if (const Bytes* bytes = std::get_if<Bytes>(&*budget)) return *bytes;
-  Question plain = question;
-  plain.strategy = {};
-  const Pass store_all = pass_of(store_all_strategy);
-  const std::optional<Bytes> peak =
-      smallest_feasible(problem.transformed ? problem_of(plain) : problem, std::span(&store_all, 1));
-  EXPECTS(peak.has_value());  // it has one schedule
-  return of(std::get<Share>(*budget), *peak);
 }
 
 std::vector<Answer> answer(const Question& question, const Problem& problem,

@@ -27,7 +27,8 @@ enum class Engine { simgrid, event };
 /// What --memory states; unset: the device's capacity.
 using StatedBudget = std::optional<std::variant<Bytes, Share>>;
 
-/// A question as it was asked, its words understood. Trace and platform are names or paths, which outputs call them by.
+/// A question as it was asked, its words understood. Trace and platform are names or paths: problem_of reads them, and
+/// after that they are only what outputs call the problem's two halves.
 struct Question {
   std::string trace, platform;
   Pipeline strategy;
@@ -71,6 +72,14 @@ ProblemOutcome problem_of(const Question&, Trace, Platform);
 /// their combination are wrong.
 Problem problem_of(const Question&);
 
+/// The same with the question's memory in bytes (unset: the device's capacity). A share is of the peak of store_all, on
+/// the model as it is without the strategy's transforms. Every file is read once: it may be a pipe.
+struct BudgetedProblem {
+  Problem problem;
+  std::optional<Bytes> budget;
+};
+BudgetedProblem budgeted_problem_of(const Question&);
+
 /// The question that a schedule, read from `file`, answers; of its strategy the transforms. A trace or platform that is
 /// not given is the one that the file names; throws InputError where it names none.
 Question question_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);
@@ -97,10 +106,6 @@ struct Names<AllocatorKind> {
 
 /// The least budget of a strategy: what it answers to one that is surely too small. Nothing where it cannot tell.
 std::optional<Bytes> smallest_feasible(const Problem&, std::span<const Pass>);
-
-/// What a question's memory is in bytes. A share is of the peak of store_all, on the model as it is without the
-/// strategy's transforms.
-std::optional<Bytes> in_bytes(const StatedBudget&, const Question&, const Problem&);
 
 /// Is told the answer for the budget at a place. It may be changed into the next one afterwards.
 using TakeAnswer = std::function<void(std::size_t place, const Answer&)>;

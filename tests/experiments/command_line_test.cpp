@@ -330,6 +330,22 @@ TEST_CASE("--memory may be a share of store_all's peak", "[command_line]") {
         "--memory: expected a share of the peak of store_all, above 0 % to 1000 %, such as 50 %, found '0%'\n");
 }
 
+TEST_CASE("a trace from a pipe, which can be read once, does for a share and a transform too", "[command_line]") {
+  const TemporaryFolder folder;
+  const auto simulate = [&](const std::string& trace, const std::string& out) {
+    return std::system(("cat traces/data/resnet50_b8_cpu.json | " PLIMSOLL_PROGRAM
+                        " simulate --json --engine event -p ideal "
+                        "-s 'sparse_update(train=last:2)|rotor' --memory '75 %' -t " +
+                        trace + " >" + (folder / out).string())
+                           .c_str());
+  };
+  REQUIRE(simulate("resnet50_b8_cpu", "named") == 0);
+  REQUIRE(simulate("/dev/stdin", "piped") == 0);
+  const auto answer = [&](const std::string& out) { return nlohmann::json::parse(text_of(folder / out)); };
+  CHECK(answer("piped")["memory_budget_bytes"] == answer("named")["memory_budget_bytes"]);
+  CHECK(answer("piped")["makespan_s"] == answer("named")["makespan_s"]);
+}
+
 TEST_CASE("starting the program loads neither SimGrid nor COIN-OR", "[command_line]") {
   const TemporaryFolder folder;
   const std::string list = (folder / "list").string();
