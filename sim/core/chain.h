@@ -27,11 +27,11 @@ struct Stage {
   bool has_backward_weight = false;  ///< whether `backward_weight` is known, so that backward can be split
   Bytes output;                      ///< x_{i+1}; 0 for a loss stage
   Bytes saved;              ///< output (with what passes through) and inner tensors that forward leaves for backward
-  Bytes input_gradient;     ///< what backward hands to the previous stage
+  Bytes input_gradient;     ///< gradient that the backward hands to the previous stage
   Bytes forward_workspace;  ///< forward peak = live at start + saved - passed through + this
   Bytes forward_nograd_workspace;  ///< forward peak, nothing kept = live at start + output - passed through + this
   Bytes backward_workspace;  ///< backward peak = live at start + new gradients of boundaries and parameters + this
-  Bytes backward_accumulate_workspace;               ///< the same when no parameter gradient is new
+  Bytes backward_accumulate_workspace;               ///< the same if no parameter gradient is new
   std::optional<Bytes> backward_released_workspace;  ///< the two within one call of autograd for the whole backward
   std::optional<Bytes> backward_accumulate_released_workspace;
   std::vector<std::uint32_t> parameters;    ///< indices into Chain::parameters
@@ -40,7 +40,7 @@ struct Stage {
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors (any of them)
-  std::optional<StageTensors> tensors;           ///< which ones
+  std::optional<StageTensors> tensors;           ///< which tensors of the boundaries the backward reads; unset: unknown
   bool recomputable = true;
   bool has_backward = true;  ///< false only for stages before the first one that is trained (sparse_update)
 
@@ -71,7 +71,7 @@ struct BoundaryTensor {
 struct SharedParameter {
   std::uint32_t parameter = 0;        ///< index into Chain::parameters
   std::vector<std::uint32_t> stages;  ///< in the order in which they contribute
-  bool in_place = false;              ///< else a contribution, what there is and their sum are there at once
+  bool in_place = false;              ///< false: a contribution, the sum so far and the new sum exist at the same time
 
   friend bool operator==(const SharedParameter&, const SharedParameter&) = default;
 };

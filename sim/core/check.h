@@ -43,19 +43,19 @@ struct Violation {
 /// Every broken rule, in the order of the steps; empty for a legal schedule. Stops after `limit` violations.
 std::vector<Violation> check(const Schedule&, const Graph&, const Platform&, std::size_t limit = 100);
 
-/// The peak of live bytes of every memory, counted anew from when each step ran: at one date and round finishes and
+/// The peak of live bytes of every memory, counted a second time from the timeline: at one date and round finishes and
 /// frees come first, then starts and allocations in the order of streams.
 std::vector<Bytes> recount(const Schedule&, const Timeline&, const Platform&);
 
-/// A memory with more in it than there may be.
+/// A memory whose peak is above its limit.
 struct Overfull {
   MemoryId memory;
   Bytes peak, limit;
-  bool computes = false;  ///< a device's that computes
+  bool computes = false;  ///< whether its device computes
 };
 
-/// By memory. A device that computes may hold the schedule's budget, or without one its capacity; any other memory its
-/// capacity.
+/// The memories above their limit. The limit of a device that computes is the schedule's budget or, without one, its
+/// capacity; that of any other memory is its capacity.
 std::vector<Overfull> overfull(std::span<const Bytes> peaks, const Platform&, const Schedule&);
 
 /// The name of a rule, as printed.

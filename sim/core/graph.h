@@ -45,7 +45,7 @@ constexpr bool is_given(TensorKind k) {
   return k == TensorKind::input || k == TensorKind::parameter || k == TensorKind::optimizer_state;
 }
 
-/// Another implementation of an op: the same inputs and outputs, another time and workspace, whatever it saves.
+/// Another implementation of an op: same inputs and outputs, other time and workspace, the same whatever it saves.
 struct Alternative {
   std::string name;
   std::optional<Seconds> duration;  ///< as Op's
@@ -76,7 +76,7 @@ struct Op {
   bool recomputable = true;
   std::vector<Alternative> alternatives;  ///< implementation k + 1 of the op; 0 is what the fields above say
   std::vector<std::pair<std::string, std::string>> attributes;
-  bool is_view = false;  ///< made only other names for what is there (core/views.h): is never run, takes nothing
+  bool is_view = false;  ///< makes only views (core/views.h): never run, takes no time and no memory
 
   friend bool operator==(const Op&, const Op&) = default;
 };

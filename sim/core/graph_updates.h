@@ -11,15 +11,17 @@
 
 namespace plimsoll {
 
-/// Whose gradient each parameter gradient is. Both are the first tensors of their storages.
+/// The parameter that each parameter gradient belongs to. Both are the first tensors of their storages.
 struct TrainedParameter {
   TensorId parameter;
   std::vector<TensorId> gradients;
 };
 
-/// In this order: what the gradient says (`gradient_of`); its name, `gradient of W` or `W.grad`; then, of those that
-/// are left, as many gradients as parameters of one size, first within a stage, then in the whole graph: backward makes
-/// gradients in the reverse of the order in which forward reads parameters. In words what is not known otherwise.
+/// The pairs of gradient and parameter, or in one sentence what is in doubt. A gradient's parameter is found by:
+///  1. what the gradient says (`gradient_of`);
+///  2. its name, `gradient of W` or `W.grad`;
+///  3. if as many gradients as parameters of one size are left, first within a stage, then in the whole graph: their
+///     order, since backward makes gradients in the reverse of the order in which forward reads parameters.
 std::variant<std::vector<TrainedParameter>, std::string> trained_parameters(const Graph&);
 
 /// The graph with updates, and the states that were taken; or in one sentence why there are none.

@@ -12,26 +12,29 @@ namespace plimsoll {
 struct LowerBounds {
   Seconds work;                   ///< durations of all ops of all micro-batches, shared evenly by the devices
   Seconds critical_path;          ///< the longest chain of ops of one micro-batch that read each other's values
-  Bytes memory;                   ///< of the fullest device
-  std::optional<OpId> memory_by;  ///< the op whose working set it is; unset: what is resident anyway
+  Bytes memory;                   ///< on the fullest device
+  std::optional<OpId> memory_by;  ///< the op whose working set `memory` is; unset: that of the resident tensors
 
   Seconds time() const { return std::max(work, critical_path); }
 };
 
-/// What never leaves the devices while an iteration runs. Bounds are for schedules that leave there what they say.
+/// What must stay on the devices during the whole iteration. A bound holds for schedules that keep at least this there.
 enum class Stays : std::uint8_t {
-  all,         ///< parameters, their gradients once made, optimizer states; updates run on the devices
-  parameters,  ///< gradients and states may leave, and updates with them
+  all,         ///< parameters, optimizer states, and gradients once made; updates run on the devices
+  parameters,  ///< parameters only: gradients, states and their updates may be on a host
   nothing,
 };
 
-/// What stays in the schedule, by what is resident where.
+/// What stays on the devices in this schedule.
 Stays stays_in(const Schedule&, const Graph&, const Platform&);
 
-/// For schedules that use this many devices. Memory counts, while an op runs: what it reads and makes, its workspace,
-/// parameter gradients that the ops before it must have made, the network's input while it is still to be read, and on
-/// a single device all parameters and optimizer states; of these only what stays. Time counts updates where they stay.
-/// Compression of values may go below it.
+/// Bounds for schedules that use this many devices and do not compress values. Memory is the largest sum, over all ops,
+/// of what must be there while the op runs, as far as it stays:
+///  - what the op reads and makes, and its workspace;
+///  - parameter gradients that the ops before it must have made;
+///  - the network's input while it is still to be read;
+///  - on a single device all parameters and optimizer states.
+/// Time counts the updates if they stay on the devices.
 LowerBounds lower_bounds(const Problem&, std::size_t devices, Stays = Stays::all);
 
 }  // namespace plimsoll

@@ -13,9 +13,12 @@
 
 namespace plimsoll {
 
-/// The schedule, or in one sentence why there is none: the platform lacks a route that a tape needs, devices wait for
-/// each other in a circle, or a partial gradient of a parameter on several devices is not on its device. A tape that
-/// reads what it does not hold is a broken promise. After all turns every device updates the parameters it owns, once.
+/// The schedule. After all turns every device updates the parameters that it owns, once. Or one sentence why there is
+/// no schedule:
+///  - the platform lacks a route that a tape needs;
+///  - devices wait for each other in a circle;
+///  - a partial gradient of a parameter on several devices is not on its device.
+/// A tape that reads what it does not hold is a broken promise.
 std::variant<Schedule, std::string> lower(const Problem&, const Partition&, std::span<const Tape> tapes);
 
 }  // namespace plimsoll

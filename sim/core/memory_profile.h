@@ -1,5 +1,5 @@
 #pragma once
-// How full a memory was over time, and what was in it at the fullest moment.
+// The live bytes of a memory over time, and the buffers in it at its peak.
 
 #include <vector>
 
@@ -17,9 +17,9 @@ struct MemoryPoint {
 /// Live bytes of one memory, one point a change.
 std::vector<MemoryPoint> memory_profile(const Schedule&, const Timeline&, const Platform&, MemoryId);
 
-/// What one memory holds when it is fullest.
+/// What one memory holds at its peak.
 struct AtPeak {
-  Bytes bytes, workspace;         ///< workspaces are those of the steps that run then
+  Bytes bytes, workspace;         ///< workspace: of the steps that run then
   std::vector<BufferId> buffers;  ///< largest first, ties by index
 };
 AtPeak at_peak(const Schedule&, const Timeline&, const Platform&, MemoryId);

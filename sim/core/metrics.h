@@ -1,5 +1,5 @@
 #pragma once
-// What a simulated (or measured) schedule comes to.
+// Time, memory and traffic of a simulated (or measured) schedule.
 
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ namespace plimsoll {
 struct DeviceMetrics {
   std::string name;
   Bytes peak_live;
-  Seconds busy;  ///< some compute stream of it is at work
+  Seconds busy;  ///< time in which some compute stream of the device is at work
   bool fits = true;
 };
 
@@ -22,9 +22,9 @@ struct Metrics {
   Seconds makespan;
   Bytes peak;                  ///< of the fullest device
   Seconds recompute;           ///< sum of the durations of steps that repeat an op
-  std::size_t recomputes = 0;  ///< how many these are
-  Bytes moved;                 ///< by all transfers
-  Seconds exposed_transfer;    ///< some transfer of a device runs while it computes nothing, summed over devices
+  std::size_t recomputes = 0;  ///< number of these steps
+  Bytes moved;                 ///< bytes of all transfers
+  Seconds exposed_transfer;    ///< time in which a device copies and computes nothing, summed over devices
   double bubble = 0;           ///< share of (devices used x makespan) in which a device that is used computes nothing
   bool fits = true;            ///< no device exceeds its budget
   std::vector<DeviceMetrics> devices;

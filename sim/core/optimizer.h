@@ -12,14 +12,13 @@
 
 namespace plimsoll {
 
-/// Bytes of one number: `bf16` or `bfloat16`, `fp32` or `float32`, ...; unset where the word is not one of a floating
-/// point type.
+/// Bytes of one number of a floating point dtype: `bf16` or `bfloat16`, `fp32` or `float32`, ...; else unset.
 std::optional<std::int64_t> bytes_of_dtype(std::string_view dtype);
 
 /// The dtype of a tensor, else of the whole trace.
 const std::string& dtype_of(const Graph&, const Tensor&);
 
-/// Whether the optimizer updates an fp32 copy of the parameter and rounds that to it.
+/// Whether the optimizer updates an fp32 copy of the parameter and then rounds the copy to the parameter.
 bool has_fp32_copy(States, std::string_view dtype);
 
 /// What is kept for one parameter: the fp32 copy, where there is one, then the states (sgd 0, momentum 1, adam 2).
@@ -36,10 +35,10 @@ Bytes update_bytes_moved(const Graph&, States, const std::vector<TensorId>& para
 Op update_op(const Graph&, States, std::string name, const std::vector<TensorId>& parameters,
              const std::vector<TensorId>& gradients, const std::vector<TensorId>& states);
 
-/// What `states` comes to for these parameters: `by_dtype` is the one that it is for all of them, where there is one.
+/// `states` for these parameters: `by_dtype` becomes fp32 or as_parameters if it means the same for all of them.
 States taken(States, const Graph&, const std::vector<TensorId>& parameters);
 
-/// Why a parameter can have no states in fp32: nobody knows how many numbers it has.
+/// The message that a parameter cannot have states in fp32: the number of its elements is unknown.
 std::string no_fp32_states(const std::string& parameter, const std::string& dtype);
 
 /// How many states an optimizer keeps for a parameter, and how many times the bytes of fp32 parameters it moves.

@@ -1,5 +1,5 @@
 #pragma once
-// Which part of the graph lives on which device, and in which order a device works on (part, micro-batch, piece).
+// Which part of the graph runs on which device, and in which order a device works on (part, micro-batch, piece).
 
 #include <cstdint>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
-// Places: memories, named outright or as what they are to a device. Which memory is a device's host or disk is the
-// platform's to say (RouteFinder::memory_at).
+// Places: a memory by its index, or one that is relative to a device: its own memory, its host, its disk. The platform
+// decides which memory is the host or the disk of a device (RouteFinder::memory_at).
 
 #include <compare>
 #include <limits>
@@ -11,14 +11,14 @@
 
 namespace plimsoll {
 
-/// In place of a memory's index: what is relative to a device.
+/// Places that are relative to a device, in place of the index of a memory.
 namespace place {
 inline constexpr MemoryId device{std::numeric_limits<std::uint32_t>::max()};    ///< its own memory
 inline constexpr MemoryId host{std::numeric_limits<std::uint32_t>::max() - 1};  ///< where its offloaded values go
-inline constexpr MemoryId disk{std::numeric_limits<std::uint32_t>::max() - 2};  ///< behind its host
+inline constexpr MemoryId disk{std::numeric_limits<std::uint32_t>::max() - 2};  ///< the memory behind its host
 }  // namespace place
 
-/// `device`, `host` or `disk`; nothing for a memory that is named outright.
+/// `device`, `host` or `disk`; nothing for the index of a memory.
 constexpr std::optional<std::string_view> relative_name(MemoryId at) {
   if (at == place::device) return "device";
   if (at == place::host) return "host";
@@ -35,7 +35,7 @@ struct Way {
 
   constexpr bool computes_elsewhere() const { return computes() && to != place::device; }
 
-  /// Of copies: towards the device.
+  /// Whether it copies towards the device.
   constexpr bool is_inward() const {
     return to == place::device || (to == place::host && from != place::device && !computes());
   }

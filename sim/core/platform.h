@@ -20,7 +20,7 @@ struct Device {
   std::string model;  ///< hardware name; a trace measured on it keeps its times
   MemoryId memory;    ///< the device's own memory
   std::uint32_t node = 0;
-  std::optional<MemoryId> host, disk;          ///< as the platform file says; unset: as RouteFinder::memory_at
+  std::optional<MemoryId> host, disk;          ///< named by the platform file; unset: RouteFinder::memory_at finds them
   std::map<std::string, FlopsPerSecond> peak;  ///< by dtype
   std::optional<BytesPerSecond> memory_bandwidth;
   Seconds launch_overhead;
@@ -35,18 +35,18 @@ struct Memory {
   std::optional<DeviceId> device;  ///< whose memory this is; unset for host and disk
   std::uint32_t node = 0;
   std::optional<BytesPerSecond> bandwidth;     ///< of reads and writes together
-  std::optional<BytesPerSecond> adam;          ///< bytes of parameters that the whole host's Adam updates per second
+  std::optional<BytesPerSecond> adam;          ///< bytes of parameters that Adam updates per second on the whole host
   std::map<std::string, FlopsPerSecond> peak;  ///< of the host's processor, by dtype
-  bool bandwidth_is_bound = false;             ///< it is what the vendor says, not what was measured; `adam` alike
+  bool bandwidth_is_bound = false;             ///< the bandwidth is an upper bound from a data sheet, not measured
   bool adam_is_bound = false;
 };
 
-/// The memory traffic of Adam for each byte of parameters: reads parameter, gradient and two states, writes all but the
-/// gradient.
+/// Bytes of memory traffic of Adam for each byte of parameters: it reads parameter, gradient and two states, and writes
+/// all of them but the gradient.
 inline constexpr double adam_moves = 7;
 
-/// The bytes that a host's processor moves in this memory per second while it updates parameters: what its `adam`
-/// takes, and no more than the memory's bandwidth. Unset without `adam`. Updates at once share it.
+/// Bytes per second that a host's processor moves in this memory while it updates parameters: the traffic of its `adam`
+/// rate, at most the memory's bandwidth. Unset without `adam`. Updates that run at the same time share it.
 std::optional<BytesPerSecond> update_traffic(const Memory&);
 
 /// A vertex of the topology: a memory or a switch.
@@ -68,8 +68,8 @@ struct LinkUse {
   bool down = false;
 };
 
-/// The way from one memory to another: latencies add. A lone flow is bounded by the slowest link, and by the bandwidth
-/// of the memories at the ends that are no device's; a device's own is not counted.
+/// The way from one memory to another. Latencies add up. A lone flow is bounded by the slowest link, and by the
+/// bandwidth of the memories at the ends that belong to no device.
 struct Route {
   MemoryId from, to;
   std::vector<LinkUse> links;
@@ -77,7 +77,7 @@ struct Route {
   BytesPerSecond bandwidth = unlimited_bandwidth;  ///< of a lone flow
 };
 
-/// What copies to and from this memory share, both directions together; a device's memory never binds them.
+/// The bandwidth that copies to and from this memory share, both directions together; unlimited for a device's memory.
 BytesPerSecond copy_bandwidth(const Memory&);
 
 struct Platform {
@@ -99,9 +99,10 @@ class RouteFinder {
 
   /// As route_between.
   std::optional<Route> between(MemoryId from, MemoryId to);
-  /// The memory that is at a place, seen from a device. Where the platform does not say which its host is, that is the
-  /// nearest memory, by links, that belongs to no device; its disk, of the memories that are neither a device's nor a
-  /// host's, the one nearest to its host. Ties by index. Nothing where there is none.
+  /// The memory that a place means for a device; nothing if there is none. If the platform file does not name them:
+  ///  - the host: of the memories that belong to no device, the one nearest to the device by links;
+  ///  - the disk: of the memories that are neither a device's nor a host's, the one nearest to the host by links.
+  /// Of equally near ones the first by index.
   std::optional<MemoryId> memory_at(DeviceId, MemoryId place);
 
  private:

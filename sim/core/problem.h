@@ -18,9 +18,9 @@ struct Problem {
   Platform platform;
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
-  std::optional<States> states;  ///< of updates that were made: what was taken; by_dtype where parameters differ
+  std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
   Gradients gradients = Gradients::fresh;
-  Seconds view_time;            ///< what a graph trace gives for its views, which take none (core/views.h)
+  Seconds view_time;            ///< time that a graph trace gives for its views, which take none (core/views.h)
   bool times_rescaled = false;  ///< some durations are the roofline's, not the trace's
   bool transformed = false;     ///< the transforms of its pass pipeline have been applied
 };
@@ -33,16 +33,17 @@ struct ProblemOptions {
   Backward backward = Backward::whole;
 };
 
-/// The problem, or in one sentence why there is none: times that cannot be re-scaled to the platform's device, an
-/// optimizer for a graph of whose gradients it is not known which parameter's they are. A graph's own updates stay.
+/// The problem, or in one sentence why there is none: times cannot be re-scaled to the platform's device, or the
+/// optimizer does not know to which parameter a gradient belongs. A graph's own updates stay.
 std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
 
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
 
-/// How long the op takes alone on the host's processor. An update: the memory's Adam rate is of fp32 parameters, seven
-/// times whose bytes an update moves; others in proportion to what they move, and no less than the memory takes to move
-/// them. Other ops: the roofline of the memory's peak and bandwidth. Unset where the platform does not state the rates.
+/// How long the op takes alone on the host's processor; unset if the platform does not state the rates it needs.
+///  - An update takes the bytes that it moves / (7 * the memory's `adam` rate): Adam moves seven times the bytes of its
+///    fp32 parameters. It takes no less than the memory needs to move them.
+///  - Another op takes the roofline of the memory's peak and bandwidth.
 std::optional<Seconds> seconds_on_host(const Problem&, OpId, MemoryId host);
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ struct OpCost {
 /// Whether durations measured on the source's device are taken as they stand on this device.
 bool times_hold(const Source&, const Device&);
 
-/// The duration of an op, or nothing where it cannot be known: no time, or no flops, bytes or device rates to scale by.
+/// The duration of an op; nothing if it is unknown: it has no time, or no flops, bytes or device rates to scale by.
 std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
 
 /// The op keeping what it saves, or not (`nograd`), scaled as the whole op is. Updates without a time of their own take
@@ -32,12 +32,11 @@ std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
 enum class Saving { keep, nothing };
 std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving, std::uint32_t implementation = 0);
 
-/// Who runs the backward: a caller stage by stage, who holds each boundary tensor until all who read it are done, or
-/// autograd in one call, which lets go of what it can while an op runs.
+/// Who runs the backward: a caller, stage by stage, who holds each boundary tensor until its last reader is done; or
+/// autograd in one call, which frees tensors while an op still runs.
 enum class Backprop : std::uint8_t { by_stage, in_one_call };
 
-/// What an op needs beside inputs and outputs, where all parameter gradients that it makes exist (`accumulates`) or
-/// not.
+/// Bytes of workspace of an op. `accumulates`: all parameter gradients that it makes exist already.
 Bytes workspace(const Op&, Saving, bool accumulates, std::uint32_t implementation = 0, Backprop = Backprop::by_stage);
 
 /// The chain with the times it has on the device. `refused` says why that cannot be known.

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-/// In order, beside the device's other streams.
+/// Runs its steps in order, at the same time as the other streams of its device.
 struct Stream {
   DeviceId device;
   Way way = way::compute;
@@ -53,8 +53,8 @@ inline constexpr OpId no_op{std::numeric_limits<std::uint32_t>::max()};
 inline constexpr RouteId no_route{std::numeric_limits<std::uint32_t>::max()};
 inline constexpr CollectiveId no_collective{std::numeric_limits<std::uint32_t>::max()};
 
-/// What a step takes. Compute: `seconds` on the device. Transfer: `bytes` over `route`, after the route's latency and
-/// `seconds` more.
+/// The work of a step. A compute step takes `seconds` on the device. A transfer takes the latency of its route and
+/// `seconds`, then `bytes` over the links of `route`.
 struct Work {
   Seconds seconds;
   Bytes bytes;
@@ -76,7 +76,7 @@ struct Step {
   std::uint32_t micro_batch = 0, replica = 0;
   CollectiveId collective = no_collective;
   Work work;
-  Bytes workspace;        ///< from start to finish: where the stream computes, of a copy in its device's memory
+  Bytes workspace;  ///< live from start to finish: in the memory where the stream computes; a copy's in its device's
   bool measured = false;  ///< `work` and `workspace` were measured: check() does not hold them against the model
   Slice reads;            ///< buffers whose contents it needs
   Slice writes;           ///< existing buffers that it changes (accumulation, update, in-place)
@@ -101,10 +101,11 @@ struct Collective {
 };
 
 enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };
-/// How large optimizer states are: `fp32` keeps them, and a copy of narrower parameters, in fp32 (mixed precision);
-/// `as_parameters` as many bytes as the parameter each. By dtype: fp32 for parameters narrower than that.
+/// Size of optimizer states. `fp32`: states, and a copy of each narrower parameter, are in fp32 (mixed precision);
+/// `as_parameters`: each state has the bytes of its parameter; `by_dtype`: fp32 for parameters narrower than fp32, else
+/// as_parameters.
 enum class States : std::uint8_t { by_dtype, fp32, as_parameters };
-enum class Gradients : std::uint8_t { fresh, existing };  ///< appear at the first backward that makes them, or before
+enum class Gradients : std::uint8_t { fresh, existing };  ///< fresh: appear at the first backward that makes them
 
 struct Schedule {
   std::string trace, platform, strategy;  ///< what it was made for

@@ -17,14 +17,14 @@ namespace plimsoll {
 enum class ActionKind : std::uint8_t {
   run,   ///< compute `op` on what is `at` a place, again if it has run before; saves for backward what `saving` says.
          ///< Elsewhere than on the device: not before the compute before
-  drop,  ///< the copy of `tensor` that is `at` a place dies once what was issued before has used it
-  copy,  ///< copy `tensor` from `at` to `to`, not before the compute before; what is at `at` stays
-  move,  ///< as copy; what is at `at` dies
+  drop,  ///< free the copy of `tensor` that is `at` a place, once every action issued before has used it
+  copy,  ///< copy `tensor` from `at` to `to`, not before the compute before; the copy at `at` stays
+  move,  ///< as copy, and the copy at `at` is freed
   wait,  ///< the device's next compute, and copies towards the device before it, wait until the copy `at` a place is
          ///< whole; if the device's own was dropped, also until it is gone
   send,  ///< copy `tensor` to the device of `peer`
   receive,                ///< nothing further is issued before `tensor` has been sent here
-  await_output_gradient,  ///< a cut: the device may work on other micro-batches here
+  await_output_gradient,  ///< a cut between pieces: the device may work on other micro-batches here
 };
 
 /// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
@@ -84,7 +84,7 @@ constexpr ChunkRange range_of(Bytes whole, Chunk chunk) {
   return {Bytes{begin(chunk.index)}, Bytes{begin(chunk.index + 1) - begin(chunk.index)}};
 }
 
-/// In which memories a parameter or optimizer state is when an iteration begins and when it ends.
+/// The memories that hold a parameter or optimizer state when an iteration begins and when it ends.
 struct Home {
   TensorId tensor;
   std::vector<MemoryId> memories;
@@ -92,12 +92,12 @@ struct Home {
   bool has(MemoryId place) const { return std::ranges::find(memories, place) != memories.end(); }
 };
 
-/// Copies of the actions write over the copy that is there already, as at home, or make a new one.
+/// A copy action writes over the copy that is at its target already (as at home), or makes a new one.
 struct Tape {
   std::vector<Action> actions;  ///< for each micro-batch
   std::vector<Action> end;      ///< once, after the last one: the updates. Empty: all on the device, in order
-  std::vector<Home> homes;      ///< of tensors that are not, or not only, on the device
-  Backprop backprop = Backprop::by_stage;  ///< in_one_call: of tapes that repeat and move nothing
+  std::vector<Home> homes;      ///< of the tensors whose home is not, or not only, the device
+  Backprop backprop = Backprop::by_stage;  ///< in_one_call only for tapes that repeat and move nothing
 };
 
 /// A piece of a tape: actions [first, last).

@@ -19,7 +19,7 @@ struct Interval {
   friend constexpr bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// The fullest moment of one memory.
+/// The peak of one memory.
 struct MemoryPeak {
   Bytes bytes;
   StepId step;           ///< the step whose start made it; meaningless when `at_start`

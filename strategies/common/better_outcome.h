@@ -7,7 +7,8 @@
 
 namespace plimsoll {
 
-/// What fits, then what is faster; of two that do not fit, the one that needs less. Equal ones: no.
+/// Whether the first is better: it fits and the other does not, or both fit and it is faster, or neither fits and it
+/// needs less. False for equal ones.
 bool is_better(const TapeOutcome&, const TapeOutcome&);
 
 /// For each budget the better one of two answers, the first of equals.

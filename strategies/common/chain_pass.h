@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// Every op once, all that it saves kept. On one device this is plain training, whose backward is one call of autograd.
+/// Runs every op once and keeps all that it saves. On one device this is plain training: one call of autograd.
 Tape plain_tape(const PartTask&);
 
 /// The outcomes of a planner that runs stages one by one, or plain training where it fits and is faster, or as fast

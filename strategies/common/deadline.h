@@ -1,5 +1,5 @@
 #pragma once
-// Wall time that a solver may still take.
+// The wall time that a solver may still use.
 
 #include <algorithm>
 #include <chrono>

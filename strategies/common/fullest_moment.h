@@ -1,5 +1,5 @@
 #pragma once
-// Where a plan of ops needs most memory, and what is there then.
+// The moment at which a plan of ops needs the most memory, and the values that are there then.
 
 #include <vector>
 

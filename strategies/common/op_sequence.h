@@ -26,7 +26,7 @@ OpSequence store_all_ops(const PartTask&);
 /// The tape with its exact promise.
 PlannedTape planned_ops(const PartTask&, const OpSequence&);
 
-/// Plans whatever the budget, of which each budget gets the fastest that fits.
+/// Plans that do not depend on the budget; each budget gets the fastest that fits.
 class PlanPool {
  public:
   explicit PlanPool(const PartTask& task) : task_(task) {}
@@ -53,7 +53,7 @@ class PlanPool {
   PlanFront<Plan> front_;
 };
 
-/// Graph planners make one part, for one micro-batch at a time: why this task is not that, if so.
+/// Why this task is not the whole graph with one micro-batch in flight, which graph planners need; else nothing.
 std::optional<std::string> not_one_part(const PartTask&);
 
 /// Infeasible for that reason at every budget.

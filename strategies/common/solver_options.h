@@ -1,5 +1,5 @@
 #pragma once
-// When integer programs stop: options of every strategy that solves one.
+// The limits of integer programs: options of every strategy that solves one.
 
 #include "strategies/common/option_rules.h"
 #include "strategies/strategy.h"

@@ -1,5 +1,5 @@
 #pragma once
-// What a tape without copies comes to on one device: what its planner promises.
+// Time and peak of a tape without copies on one device: what its planner promises.
 
 #include "sim/core/partition.h"
 #include "sim/core/problem.h"
