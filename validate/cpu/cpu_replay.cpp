@@ -12,6 +12,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/cpu/paced_copy.h"
+#include "validate/cpu/stream_threads.h"
 #include "validate/memory_ledger.h"
 #include "validate/networks/initial_values.h"
 #include "validate/reference/elementwise.h"
@@ -19,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = CopyClock;
 
 /// What a region's bytes are made of while it is live.
 struct Room {
@@ -39,6 +40,7 @@ struct ReadyStep {
   std::byte* from = nullptr;
   std::byte* to = nullptr;
   std::byte* workspace = nullptr;
+  Clock::time_point began;
 };
 
 class CpuReplay {
@@ -57,7 +59,8 @@ class CpuReplay {
         dependents_(schedule.steps.size()),
         done_(schedule.steps.size(), false),
         steps_of_(schedule.streams.size()),
-        wakes_(schedule.streams.size()) {
+        streams_(schedule.streams.size()),
+        begun_(schedule.streams.size()) {
     for (const Memory& memory : platform_.memories) ledgers_.emplace_back(memory.capacity);
     const Platform& links = options.links == nullptr ? platform_ : *options.links;
     for (const Endpoints& ends : schedule.routes) paces_.push_back(pace_of(links, ends));
@@ -85,8 +88,8 @@ class CpuReplay {
       all_waiting_.wait(lock, [&] { return waiting_ == steps_of_.size(); });
       began_ = Clock::now();
       running_ = true;
-      run_instants(initially_ready());
-      for (std::condition_variable& wake : wakes_) wake.notify_one();
+      begin_ready(initially_ready());
+      streams_.wake_all();
       lock.unlock();
     }  // joins
     if (failure_) return ReplayFailure{*failure_};
@@ -123,7 +126,7 @@ class CpuReplay {
   std::vector<StepId> initially_ready() const {
     std::vector<StepId> ready;
     for (std::size_t s = 0; s < missing_.size(); ++s) {
-      if (missing_[s] == 0 && is_instant(id_at<StepId>(s))) ready.push_back(id_at<StepId>(s));
+      if (missing_[s] == 0) ready.push_back(id_at<StepId>(s));
     }
     return ready;
   }
@@ -180,7 +183,7 @@ class CpuReplay {
 
   void fail(const std::string& why) {
     if (!failure_) failure_ = why;
-    for (std::condition_variable& wake : wakes_) wake.notify_one();
+    streams_.wake_all();
   }
 
   // --- the life of a step
@@ -220,6 +223,7 @@ class CpuReplay {
       return false;
     }
     poison(ready.workspace, step.workspace);
+    ready.began = began_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(ran.start.value));
     resolve(s, ready);
     return true;
   }
@@ -258,25 +262,45 @@ class CpuReplay {
     done_[s.index] = true;
   }
 
-  /// Steps that only free run where they become ready, without a thread's waking up.
-  void run_instants(std::vector<StepId> ready) {
+  /// What is ready begins where it becomes ready, without a thread's waking up: steps that only free run, and copies
+  /// start, as a link does that no thread drives. Kernels start in their stream's thread.
+  void begin_ready(std::vector<StepId> ready) {
+    std::vector<StepId> copies;
     while (!ready.empty()) {
       const StepId s = ready.back();
       ready.pop_back();
-      ReadyStep nothing;
-      if (!start(s, nothing)) return;
-      finish(s, nothing.workspace);
-      release(s, ready);
+      if (is_instant(s)) {
+        ReadyStep nothing;
+        if (!start(s, nothing)) return;
+        finish(s, nothing.workspace);
+        release(s, ready);
+      } else if (plan_.steps[s.index].copy) {
+        copies.push_back(s);
+      } else {
+        streams_.wake(schedule_[s].stream);
+      }
+    }
+    for (const StepId s : copies) {
+      const StreamId stream = schedule_[s].stream;
+      if (!start(s, begun_[stream.index].emplace())) return;
+      streams_.wake(stream);
     }
   }
 
-  void release(StepId s, std::vector<StepId>& instants) {
+  void release(StepId s, std::vector<StepId>& ready) {
     for (const StepId next : dependents_[s.index]) {
-      if (--missing_[next.index] > 0) continue;
+      if (--missing_[next.index] == 0) ready.push_back(next);
+    }
+  }
+
+  /// A copy is about to be there: threads that wait for nothing else had better be awake.
+  void announce(StepId copy, Clock::time_point due) {
+    for (const StepId next : dependents_[copy.index]) {
+      if (missing_[next.index] != 1) continue;
       if (is_instant(next)) {
-        instants.push_back(next);
+        announce(next, due);
       } else {
-        wakes_[schedule_[next].stream.index].notify_one();
+        streams_.keep_awake(schedule_[next].stream, due + waking);
       }
     }
   }
@@ -289,18 +313,25 @@ class CpuReplay {
     std::unique_lock lock(mutex_);
     if (++waiting_ == steps_of_.size()) all_waiting_.notify_one();
     for (const StepId s : steps_of_[stream.index]) {
-      wakes_[stream.index].wait(lock, [&] { return failure_ || (running_ && missing_[s.index] == 0); });
+      const bool copies = plan_.steps[s.index].copy.has_value();
+      streams_.wait(lock, stream, [&] {
+        return failure_ || (running_ && (copies ? begun_[stream.index].has_value() : missing_[s.index] == 0));
+      });
       if (failure_) return;
       ReadyStep ready;
-      if (!start(s, ready)) return;
+      if (copies) {
+        ready = std::move(*std::exchange(begun_[stream.index], std::nullopt));
+      } else if (!start(s, ready)) {
+        return;
+      }
       lock.unlock();
       const std::string trouble = execute_or_say_why(s, ready);
       lock.lock();
       if (!trouble.empty()) fail(fmt::format("{}: {}", text(s), trouble));
       finish(s, ready.workspace);
-      std::vector<StepId> instants;
-      release(s, instants);
-      run_instants(std::move(instants));
+      std::vector<StepId> released;
+      release(s, released);
+      begin_ready(std::move(released));
     }
   }
 
@@ -320,7 +351,7 @@ class CpuReplay {
       std::ranges::copy(inputs_[load.micro_batch], rooms_[load.region.index].address);
     }
     for (const ReadyCall& call : ready.calls) execute(call);
-    if (planned.copy) execute(schedule_[s], *planned.copy, ready);
+    if (planned.copy) copy(s, planned.copy->bytes, ready);
   }
 
   void execute(const ReadyCall& ready) const {
@@ -337,13 +368,17 @@ class CpuReplay {
     }
   }
 
-  void execute(const Step& step, const PlannedCopy& copy, const ReadyStep& ready) const {
+  void copy(StepId s, Bytes bytes, const ReadyStep& ready) {
+    const Step& step = schedule_[s];
     LinkPace pace;
     if (options_.pace == Pace::links) {
       pace = paces_[step.work.route.index];
       pace.latency += step.work.seconds;
     }
-    paced_copy(ready.to, ready.from, copy.bytes, pace);
+    paced_copy(ready.to, ready.from, bytes, pace, ready.began, [&](Clock::time_point due) {
+      const std::lock_guard lock(mutex_);
+      announce(s, due);
+    });
   }
 
   // --- after
@@ -376,7 +411,8 @@ class CpuReplay {
   std::vector<std::vector<StepId>> dependents_;  // by step
   std::vector<bool> done_;                       // by step
   std::vector<std::vector<StepId>> steps_of_;    // by stream: those that its thread runs
-  std::vector<std::condition_variable> wakes_;   // by stream
+  StreamThreads streams_;
+  std::vector<std::optional<ReadyStep>> begun_;  // by stream: the copy that its thread is to make
   std::condition_variable all_waiting_;
   std::size_t waiting_ = 0;
   bool running_ = false;

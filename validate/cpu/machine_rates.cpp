@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -48,52 +46,18 @@ class CopyThread {
   std::jthread thread_;  // last: it uses the blocks
 };
 
-/// Copies in a thread of its own when asked, as a stream of the replay does: what a step waits that needs the copy,
-/// both threads' waking up included.
-class CopyStream {
+/// Copies one after the other, as a stream's thread does: what each of them keeps the link.
+class Copies {
  public:
-  explicit CopyStream(LinkPace pace) : from_(large), to_(large), pace_(pace), thread_([this] { work(); }) {}
-  ~CopyStream() { ask(std::nullopt); }
-  CopyStream(const CopyStream&) = delete;
-  CopyStream& operator=(const CopyStream&) = delete;
+  explicit Copies(LinkPace pace) : from_(large), to_(large), pace_(pace) {}
 
   double seconds(std::size_t bytes) {
-    return seconds_of([&] {
-      ask(bytes);
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !asked_; });
-    });
+    return seconds_of([&] { paced_copy(to_.data(), from_.data(), Bytes{static_cast<std::int64_t>(bytes)}, pace_); });
   }
 
  private:
-  void ask(std::optional<std::size_t> bytes) {
-    const std::lock_guard lock(mutex_);
-    asked_ = true;
-    bytes_ = bytes;
-    wake_.notify_all();
-  }
-
-  void work() {
-    sleep_precisely();
-    std::unique_lock lock(mutex_);
-    while (true) {
-      wake_.wait(lock, [&] { return asked_; });
-      if (!bytes_) return;
-      lock.unlock();
-      paced_copy(to_.data(), from_.data(), Bytes{static_cast<std::int64_t>(*bytes_)}, pace_);
-      lock.lock();
-      asked_ = false;
-      wake_.notify_all();
-    }
-  }
-
   Block from_, to_;
   LinkPace pace_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  bool asked_ = false;
-  std::optional<std::size_t> bytes_;  ///< unset: the thread is to end
-  std::jthread thread_;               // last: it uses the others
 };
 
 /// A kernel with memory of its own.
@@ -128,12 +92,12 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   sleep_precisely();
   MachineRates rates;
   rates.copied = Bytes{large};
-  CopyStream out(to_host), in(to_device);
-  const auto rate = [&](CopyStream& stream) {
-    return repeated(repetitions, [&] { return static_cast<double>(large) / stream.seconds(large); });
+  Copies out(to_host), in(to_device);
+  const auto rate = [&](Copies& copies) {
+    return repeated(repetitions, [&] { return static_cast<double>(large) / copies.seconds(large); });
   };
-  const auto latency = [&](CopyStream& stream) {
-    return repeated(10 * repetitions, [&] { return stream.seconds(small); });
+  const auto latency = [&](Copies& copies) {
+    return repeated(10 * repetitions, [&] { return copies.seconds(small); });
   };
   if (!proceed("copies one way")) return std::nullopt;
   rates.to_host = rate(out);
