@@ -55,4 +55,17 @@ if(PLIMSOLL_HAS_CUDA)
   target_compile_definitions(plimsoll_validate_cuda PRIVATE PLIMSOLL_CUBLASLT="${CUBLASLT_LIBRARY}"
                                                             PLIMSOLL_CUDNN="${CUDNN_LIBRARY}")
   target_include_directories(plimsoll_validate_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+
+  # What issues kernels and copies is compiled once: its tests link it with a made-up runtime and made-up libraries.
+  set(issuing attention_kernels convolution_kernels cuda_error cuda_kernel cuda_machine cuda_rates cuda_replay
+      library_places matrix_product own_kernels product_kernels run_rooms stream_ordered_memory)
+  list(TRANSFORM issuing REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/validate/cuda/\\1.cpp")
+  add_library(plimsoll_cuda_issuing OBJECT ${issuing})
+  plimsoll_options(plimsoll_cuda_issuing)
+  compile_together(plimsoll_cuda_issuing 4)
+  target_include_directories(plimsoll_cuda_issuing SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  target_link_libraries(plimsoll_cuda_issuing PRIVATE plimsoll_validate fmt::fmt)
+  get_target_property(others plimsoll_validate_cuda SOURCES)
+  list(REMOVE_ITEM others ${issuing})
+  set_property(TARGET plimsoll_validate_cuda PROPERTY SOURCES ${others} $<TARGET_OBJECTS:plimsoll_cuda_issuing>)
 endif()

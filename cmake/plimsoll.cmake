@@ -39,10 +39,27 @@ function(plimsoll_options target)
   endif()
 endfunction()
 
-# plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file): library plimsoll_<name> from the
-# sources in the folders, RECURSE: and below them, but for the one file that is a late library.
+# compile_together(target files): compiles the target's files in groups, since reading headers is half of compiling. The files'
+# anonymous namespaces become one: their names differ. What is not optimized compiles in larger groups.
+function(compile_together target files)
+  if(PLIMSOLL_SANITIZE)
+    math(EXPR files "4 * ${files}")
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PLIMSOLL_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
+  if(PLIMSOLL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # False alarms: GCC takes what is in a group for headers, and names of its other files for those around a function.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-shadow -Wshadow=local)
+  endif()
+endfunction()
+
+# plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file GROUP files): library plimsoll_<name>
+# from the sources in the folders, RECURSE: and below them, but for the one file that is a late library, compiled by so many
+# files at once.
 function(plimsoll_library name)
-  cmake_parse_arguments(LIB "RECURSE" "LATE" "LINKS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(LIB "RECURSE" "LATE;GROUP" "LINKS;PRIVATE" ${ARGN})
+  if(NOT LIB_GROUP)
+    set(LIB_GROUP 4)
+  endif()
   set(sources)
   set(glob GLOB)
   if(LIB_RECURSE)
@@ -62,6 +79,7 @@ function(plimsoll_library name)
   endif()
   add_library(plimsoll_${name} STATIC ${sources})
   plimsoll_options(plimsoll_${name})
+  compile_together(plimsoll_${name} ${LIB_GROUP})
   foreach(link ${LIB_LINKS})
     if(TARGET plimsoll_${link})
       target_link_libraries(plimsoll_${name} PUBLIC plimsoll_${link})
@@ -84,12 +102,6 @@ function(plimsoll_late_library name sources)
                                                          LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_libraries(plimsoll_late_${name} PRIVATE ${LATE_UNPARSED_ARGUMENTS})
   add_dependencies(plimsoll_${LATE_FOR} plimsoll_late_${name})
-endfunction()
-
-# Compiles the target's files in groups: CLI11, fmt and nlohmann-json are then read once a group. The files' anonymous
-# namespaces become one: their names must differ.
-function(compile_together target files)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PLIMSOLL_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 
 # Test cases are long and run once: optimizing them takes longer than it saves. Oracles are other files.

@@ -118,14 +118,14 @@ std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
   return range;
 }
 
-void check_format(const YamlCursor& value) {
+void check_experiment_format(const YamlCursor& value) {
   constexpr std::string_view format = "plimsoll.experiment.v1";
   if (value.string() != format) value.complain("expected '" + std::string(format) + "', " + value.found());
 }
 
 using ExperimentField = Field<Experiment, const YamlCursor&>;
 constexpr ExperimentField experiment_fields[] = {
-    {"format", Need::required, [](Experiment&, const YamlCursor& v) { check_format(v); }},
+    {"format", Need::required, [](Experiment&, const YamlCursor& v) { check_experiment_format(v); }},
     {"name", Need::required, [](Experiment& e, const YamlCursor& v) { e.name = word(v); }},
     {"traces", Need::required, [](Experiment& e, const YamlCursor& v) { e.traces = list_of<std::string>(v, word); }},
     {"platforms", Need::required,

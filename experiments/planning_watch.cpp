@@ -33,7 +33,7 @@ void PlanningWatch::run() {
   std::unique_lock lock(mutex_);
   for (milliseconds next = first_; !ends_.wait_until(lock, started + next, [this] { return over_; });
        next += terminal ? milliseconds(1s) : pause_) {
-    const std::string line = fmt::format("{}: {} s so far", what_, duration_cast<seconds>(next).count());
+    const std::string line = fmt::format("{}: {} s so far", what_, duration_cast<std::chrono::seconds>(next).count());
     tell(terminal ? "\r\033[K" + line : line + "\n");
     shown = true;
   }

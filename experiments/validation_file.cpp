@@ -37,14 +37,14 @@ std::vector<std::string> networks(const YamlCursor& value) {
   return list;
 }
 
-void check_format(const YamlCursor& value) {
+void check_validation_format(const YamlCursor& value) {
   constexpr std::string_view format = "plimsoll.validation.v1";
   if (value.string() != format) value.complain("expected '" + std::string(format) + "', " + value.found());
 }
 
 using ValidationField = Field<Validation, const YamlCursor&>;
 constexpr ValidationField validation_fields[] = {
-    {"format", Need::required, [](Validation&, const YamlCursor& v) { check_format(v); }},
+    {"format", Need::required, [](Validation&, const YamlCursor& v) { check_validation_format(v); }},
     {"name", Need::required, [](Validation& e, const YamlCursor& v) { e.name = v.string(); }},
     {"platform", Need::required, [](Validation& e, const YamlCursor& v) { e.platform = v.string(); }},
     {"rounds", Need::optional, [](Validation& e, const YamlCursor& v) { e.rounds = v.count(); }},

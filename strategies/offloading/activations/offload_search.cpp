@@ -18,14 +18,14 @@ constexpr std::uint32_t no_row = std::numeric_limits<std::uint32_t>::max();
 
 using Items = std::uint32_t;  // a set of items, one bit each
 
-enum class Kind : std::uint8_t { start, compute, leave, come_back };
+enum class RowKind : std::uint8_t { start, compute, leave, come_back };
 
 /// Decisions up to one of them.
 struct Row {
   std::uint32_t before = no_row;
   std::uint32_t position = 0;  ///< of the next compute
   Items sent = 0, asked = 0;
-  Kind kind = Kind::start;
+  RowKind kind = RowKind::start;
   std::uint8_t item = 0;
   Seconds begin;  ///< of the last compute, or when the last value asked back may come
   Seconds clock;  ///< what is decided next begins no earlier, but for copies to the host
@@ -148,7 +148,7 @@ class DateSearch {
     }
   }
 
-  static Row after(const Row& row, std::uint32_t index, Kind kind, std::size_t item) {
+  static Row after(const Row& row, std::uint32_t index, RowKind kind, std::size_t item) {
     Row next = row;
     next.before = index;
     next.kind = kind;
@@ -158,7 +158,7 @@ class DateSearch {
 
   /// When it begins; never, where something must be decided before.
   Seconds compute(const Row& row, std::uint32_t from) {
-    Row next = after(row, from, Kind::compute, 0);
+    Row next = after(row, from, RowKind::compute, 0);
     const std::uint32_t p = next.position;
     Seconds start = std::max(next.clock, next.computed);
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -169,7 +169,7 @@ class DateSearch {
     const std::optional<Seconds> fits = fits_from(next, start, true, Bytes{0});
     if (!fits) return never_copied;
     // A copy back that begins behind it can be asked for behind it.
-    if (row.kind == Kind::come_back && row.in_begin >= *fits + model_.time[p]) return *fits;
+    if (row.kind == RowKind::come_back && row.in_begin >= *fits + model_.time[p]) return *fits;
     next.begin = *fits;
     next.computed = *fits + model_.time[p];
     next.clock = dates_ == Dates::known ? *fits : next.computed;
@@ -182,13 +182,13 @@ class DateSearch {
   }
 
   Seconds come_back(const Row& row, std::uint32_t from, std::size_t i) {
-    Row next = after(row, from, Kind::come_back, i);
+    Row next = after(row, from, RowKind::come_back, i);
     Seconds begin = std::max(next.clock, free_date(next, i));
     if (dates_ == Dates::known) begin = std::max(begin, next.in_free);
     const std::optional<Seconds> fits = fits_from(next, begin, false, items_[i].bytes);
     if (!fits) return never_copied;
     // Of two asked back together the one that is needed first comes first.
-    const bool together = row.kind == Kind::come_back && *fits == row.begin && dates_ == Dates::waited_for;
+    const bool together = row.kind == RowKind::come_back && *fits == row.begin && dates_ == Dates::waited_for;
     if (together && gap(i).until < gap(row.item).until) return *fits;
     next.begin = next.clock = *fits;
     next.in_begin = std::max(next.in_free, *fits);
@@ -224,7 +224,7 @@ class DateSearch {
     const Seconds begin = std::max(row.out_free, made), time = model_.out.time(items_[i].bytes);
     if (begin < row.begin || begin >= last) return;
     if (std::max(row.idle_from, made) + time <= row.idle_until) return;
-    Row next = after(row, from, Kind::leave, i);
+    Row next = after(row, from, RowKind::leave, i);
     if (begin > row.out_free) {
       next.idle_from = row.out_free;
       next.idle_until = begin;
@@ -311,7 +311,7 @@ class DateSearch {
     for (std::uint32_t r = last; r != no_row; r = rows_[r].before) decided.push_back(r);
     std::vector<std::size_t> sent;
     for (const std::uint32_t r : decided) {
-      if (rows_[r].kind == Kind::leave) sent.insert(sent.begin(), rows_[r].item);
+      if (rows_[r].kind == RowKind::leave) sent.insert(sent.begin(), rows_[r].item);
     }
     Tape tape;
     std::size_t issued = 0;
@@ -319,7 +319,7 @@ class DateSearch {
     const auto tensor = [&](std::size_t i) { return model_.gaps[items_[i].gap].tensor; };
     for (std::size_t d = decided.size() - 1; d-- > 0;) {
       const Row &row = rows_[decided[d]], &before = rows_[decided[d + 1]];
-      if (row.kind == Kind::leave) continue;
+      if (row.kind == RowKind::leave) continue;
       std::vector<std::size_t> free;
       for (std::size_t i = 0; i < items_.size(); ++i) {
         if (away(before, i) && !holds(waited, i) && free_date(before, i) <= row.begin) free.push_back(i);
@@ -331,7 +331,7 @@ class DateSearch {
         tape.actions.push_back(on_tensor(ActionKind::drop, tensor(i)));
         tape.actions.push_back(on_copy_at(model_.store, ActionKind::wait, tensor(i)));
       }
-      if (row.kind == Kind::come_back) {
+      if (row.kind == RowKind::come_back) {
         tape.actions.push_back(along({model_.store, place::device}, ActionKind::move, tensor(row.item)));
       } else {
         tape.actions.push_back(model_.computes[before.position]);

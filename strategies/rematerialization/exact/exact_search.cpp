@@ -61,11 +61,11 @@ struct Node {
   bool closed = false;
 };
 
-struct Entry {
+struct HeapEntry {
   double rank = 0, bound = 0, time = 0;
   std::uint32_t node = 0;
   /// The heap's top is the least rank; among equals the one that is furthest.
-  friend bool operator<(const Entry& a, const Entry& b) {
+  friend bool operator<(const HeapEntry& a, const HeapEntry& b) {
     if (a.rank != b.rank) return a.rank > b.rank;
     if (a.time != b.time) return a.time < b.time;
     return a.node < b.node;
@@ -138,7 +138,7 @@ class Search {
     SearchResult result;
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
-      const Entry entry = heap_.back();
+      const HeapEntry entry = heap_.back();
       heap_.pop_back();
       Node& node = nodes_[entry.node];
       if (node.closed || entry.time != node.time) continue;
@@ -355,7 +355,7 @@ class Search {
   std::vector<SearchOp> ops_;
   std::vector<Bits> storages_;
   std::vector<Node> nodes_;
-  std::vector<Entry> heap_;
+  std::vector<HeapEntry> heap_;
   StateTable table_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> expanded_with_;  // by ops that have run
   std::size_t expanded_ = 0, visits_ = 0;

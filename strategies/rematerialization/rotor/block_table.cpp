@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/rotor/table_parts.h"
 #include "strategies/rematerialization/rotor/vector_clones.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr std::int64_t most_entries = std::int64_t{1} << 25;
 
 std::int64_t common_divisor(const std::vector<Block>& blocks) {
@@ -24,10 +24,6 @@ std::int64_t common_divisor(const std::vector<Block>& blocks) {
     }
   }
   return std::max<std::int64_t>(divisor, 1);
-}
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b > 0 ? 1 : 0);
 }
 
 PLIMSOLL_VECTOR_CLONES
@@ -51,7 +47,7 @@ BlockTable::BlockTable(std::vector<Block> blocks, OptionUse use, Bytes most, std
   if (most.count / unit_ > affordable) unit_ = divide_up(most.count, affordable);
   capacity_ = divide_up(most.count, unit_);
   width_ = static_cast<std::size_t>(capacity_ + 1);
-  times_.assign(static_cast<std::size_t>(pairs) * width_, infinite);
+  times_.assign(static_cast<std::size_t>(pairs) * width_, infinite_double);
   least_.resize(static_cast<std::size_t>(pairs));
   for (std::size_t l = 0; l < n; ++l) {
     for (std::size_t i = l + 1; i-- > 0;) {
@@ -59,7 +55,7 @@ BlockTable::BlockTable(std::vector<Block> blocks, OptionUse use, Bytes most, std
       fill_least(i, l);
     }
   }
-  double last = infinite;
+  double last = infinite_double;
   for (Slots m = 0; m <= capacity_; ++m) {
     if (time(0, n - 1, m) >= last) continue;
     last = time(0, n - 1, m);
@@ -85,7 +81,7 @@ BlockTable::Slots BlockTable::slots_for(Bytes bytes) const {
 }
 
 double BlockTable::time(std::size_t i, std::size_t l, Slots m) const {
-  if (m < 0) return infinite;
+  if (m < 0) return infinite_double;
   return row(i, l)[m];
 }
 
@@ -137,7 +133,7 @@ void BlockTable::fill_least(std::size_t i, std::size_t l) {
 // The choice that made the table's value, found again.
 BlockTable::Choice BlockTable::choice(std::size_t i, std::size_t l, Slots m) const {
   const double best = time(i, l, m);
-  EXPECTS(best < infinite);
+  EXPECTS(best < infinite_double);
   for (std::size_t k = 0; uses_options(i, l) && k < blocks_[i].options.size(); ++k) {
     const BlockOption& option = blocks_[i].options[k];
     if (m < slots_for(need(option, l))) continue;
@@ -180,7 +176,7 @@ std::vector<BlockStep> BlockTable::plan(std::size_t k) const {
 std::optional<Seconds> BlockTable::extra(Bytes memory) const {
   const Slots m = std::min(memory.count < 0 ? -1 : memory.count / unit_, capacity_);
   const double least = time(0, blocks_.size() - 1, m);
-  return least < infinite ? std::optional(Seconds{least}) : std::nullopt;
+  return least < infinite_double ? std::optional(Seconds{least}) : std::nullopt;
 }
 
 }  // namespace plimsoll

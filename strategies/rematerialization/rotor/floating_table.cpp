@@ -1,30 +1,14 @@
 #include "strategies/rematerialization/rotor/floating_table.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/rotor/table_parts.h"
 
 namespace plimsoll {
 namespace {
 
 using Kind = ChainStep::Kind;
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b > 0 ? 1 : 0);
-}
-
-std::int64_t common_divisor(const ChainModel& model) {
-  std::int64_t divisor = 0;
-  for (const auto* sizes : {&model.x, &model.saved, &model.input_gradient, &model.forward_workspace,
-                            &model.nograd_workspace, &model.backward_workspace, &model.new_gradients}) {
-    for (const Bytes bytes : *sizes) divisor = std::gcd(divisor, bytes.count);
-  }
-  return std::max<std::int64_t>(divisor, 1);
-}
 
 std::size_t index_of(std::size_t s, std::size_t t, std::size_t l) {
   return l * (l + 1) * (l + 2) / 6 + t * (t + 1) / 2 + s;
@@ -42,13 +26,13 @@ FloatingTable::FloatingTable(const ChainModel& model, std::int64_t slots)
   capacity_ = divide_up(range, unit_);
   for (const Bytes x : model_.x) x_.push_back(slots_for(x));
   for (std::size_t i = 0; i < n; ++i) kept_.push_back(slots_for(conditions_.kept(i)));
-  times_.assign(index_of(0, 0, n) * static_cast<std::size_t>(capacity_ + 1), infinite);
+  times_.assign(index_of(0, 0, n) * static_cast<std::size_t>(capacity_ + 1), infinite_double);
   for (std::size_t l = 0; l < n; ++l) {
     for (std::size_t s = l + 1; s-- > 0;) {
       for (std::size_t t = s; t <= l; ++t) fill(s, t, l);
     }
   }
-  double last = infinite;
+  double last = infinite_double;
   for (Slots m = 0; m <= capacity_; ++m) {
     if (time(0, 0, n - 1, m) >= last) continue;
     last = time(0, 0, n - 1, m);
@@ -69,7 +53,7 @@ const double* FloatingTable::row(std::size_t s, std::size_t t, std::size_t l) co
 }
 
 double FloatingTable::time(std::size_t s, std::size_t t, std::size_t l, Slots m) const {
-  if (m < 0) return infinite;
+  if (m < 0) return infinite_double;
   return row(s, t, l)[m];
 }
 
@@ -105,7 +89,7 @@ void FloatingTable::fill_splits(std::size_t s, std::size_t t, std::size_t l, dou
 // The choice that made the table's value, found again.
 void FloatingTable::append(ChainSequence& sequence, std::size_t s, std::size_t t, std::size_t l, Slots m) const {
   const double best = time(s, t, l, m);
-  EXPECTS(best < infinite);
+  EXPECTS(best < infinite_double);
   if (s == t && m >= slots_for(conditions_.all(s, l)) && (s == l || time(s + 1, s + 1, l, m - kept_[s]) <= best)) {
     sequence.push_back({Kind::forward_saving, s});
     if (s < l) append(sequence, s + 1, s + 1, l, m - kept_[s]);
@@ -144,7 +128,7 @@ bool FloatingTable::append_split(ChainSequence& sequence, std::size_t s, std::si
 std::optional<Seconds> FloatingTable::recompute(Bytes budget) const {
   const std::int64_t memory = (budget - base_).count;
   const double least = time(0, 0, model_.stages() - 1, memory < 0 ? -1 : std::min(memory / unit_, capacity_));
-  return least < infinite ? std::optional(Seconds{least}) : std::nullopt;
+  return least < infinite_double ? std::optional(Seconds{least}) : std::nullopt;
 }
 
 ChainSequence FloatingTable::plan(std::size_t k) const {

@@ -1,17 +1,16 @@
 #include "strategies/rematerialization/rotor/rotor_fronts.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/rotor/table_parts.h"
 #include "strategies/rematerialization/rotor/vector_clones.h"
 
 namespace plimsoll {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr std::size_t block_points = std::size_t{1} << 16;
 
 PLIMSOLL_VECTOR_CLONES
@@ -84,7 +83,7 @@ void RotorFronts::build() {
 }
 
 RotorRegion::Part RotorFronts::used(std::size_t i, std::size_t l, Entry entry) const {
-  if (!region_) return {0, range_, infinite};
+  if (!region_) return {0, range_, infinite_double};
   return region_->part(i, l, conditions_.entries_differ(i) ? entry : Entry::saved);
 }
 
@@ -232,7 +231,7 @@ void RotorFronts::round(std::vector<Point>& points) const {
   const double width = (points.front().seconds - points.back().seconds) / static_cast<double>(most_points_);
   const Point last = points.back();
   std::size_t kept = 0;
-  double group = infinite;  // time of the group's first point
+  double group = infinite_double;  // time of the group's first point
   for (const Point& point : points) {
     if (group - point.seconds > width) {
       group = point.seconds;
@@ -261,7 +260,7 @@ RotorFronts::Front RotorFronts::store(std::span<const Point> points) {
   edge_blocks_.push_back(std::make_unique_for_overwrite<double[]>(edge_count));
   double* const edges = edge_blocks_.back().get();
   std::int64_t c = 0;
-  double seconds = infinite;
+  double seconds = infinite_double;
   for (const Point& point : points) {
     for (; c * cell_ < point.bytes; ++c) edges[c] = seconds;
     seconds = point.seconds;
@@ -273,12 +272,12 @@ RotorFronts::Front RotorFronts::store(std::span<const Point> points) {
 
 double RotorFronts::time(const Front& front, std::int64_t bytes) {
   const auto after = std::ranges::upper_bound(front.points, bytes, {}, &Point::bytes);
-  if (after == front.points.begin()) return infinite;
+  if (after == front.points.begin()) return infinite_double;
   return std::prev(after)->seconds;
 }
 
 double RotorFronts::time(const Choice& choice, std::int64_t bytes) {
-  if (bytes < choice.low) return infinite;
+  if (bytes < choice.low) return infinite_double;
   return choice.nograd + time(*choice.late, bytes - choice.shift) + time(*choice.early, bytes);
 }
 
@@ -299,7 +298,7 @@ std::optional<Seconds> RotorFronts::recompute(Bytes budget) const {
   if (budget.count - base_ >= enough_) return Seconds{0};
   EXPECTS(budget.count - base_ <= range_);
   const double seconds = time(whole(), budget.count - base_);
-  if (seconds == infinite) return std::nullopt;
+  if (seconds == infinite_double) return std::nullopt;
   return Seconds{seconds};
 }
 

@@ -5,16 +5,12 @@
 #include <limits>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/rotor/table_parts.h"
 #include "strategies/rematerialization/rotor/vector_clones.h"
 
 namespace plimsoll {
 
 namespace {
-
-constexpr float infinite = std::numeric_limits<float>::infinity();
-constexpr std::size_t block_size = std::size_t{1} << 18;
-// Rows (i, .) are read while they are in the cache by this many rows (i, l).
-constexpr std::size_t last_stages_at_once = 8;
 
 PLIMSOLL_VECTOR_CLONES
 void relax_dense(float* __restrict__ best, const float* __restrict__ late, const float* __restrict__ early,
@@ -126,7 +122,7 @@ RotorGrid::Row RotorGrid::best_row(std::size_t i, std::size_t l, Entry entry, Sc
   const std::size_t end = find_needs(i, l, entry, row, scratch);
   place(i, l, entry, row);
   float* const best = scratch.best.data();
-  std::fill_n(best, row.count, infinite);
+  std::fill_n(best, row.count, infinite_float);
   if (i < l) relax_saving(i, l, entry, row, best);
   // Times fall with memory, and what precedes the two parts of a split grows with j: from `high` on no split is better.
   std::int64_t high = row.count;
@@ -245,7 +241,7 @@ void RotorGrid::relax_coarser(const Row& row, const Split& split, std::int64_t l
 void RotorGrid::store(Row& row, const float* best) {
   const auto count = static_cast<std::size_t>(row.count) + 3;
   if (count > left_) {
-    left_ = std::max(block_size, count);
+    left_ = std::max(cells_a_block, count);
     blocks_.push_back(std::make_unique_for_overwrite<float[]>(left_));
     next_ = blocks_.back().get();
   }
@@ -268,7 +264,7 @@ void RotorGrid::drop_parts() {
 
 // Between points, an estimate is drawn as a line.
 float RotorGrid::time(const Row& row, std::int64_t bytes) const {
-  if (bytes < row.need) return infinite;
+  if (bytes < row.need) return infinite_float;
   if (bytes >= row.enough) return 0;
   if (rounding_ == GridRounding::down) return row.values[row.at_or_above(bytes)];
   const std::int64_t k = (bytes - row.first) >> row.shift;
@@ -282,7 +278,7 @@ double RotorGrid::rounding_error() const {
 }
 
 std::optional<Seconds> RotorGrid::seconds(float time) const {
-  if (time == infinite) return std::nullopt;
+  if (time == infinite_float) return std::nullopt;
   return Seconds{static_cast<double>(time) * (rounding_ == GridRounding::down ? 1 - rounding_error() : 1)};
 }
 
@@ -305,7 +301,7 @@ ChainSequence RotorGrid::follow(Bytes budget) const {
 std::size_t RotorGrid::choice(std::size_t i, std::size_t l, Entry entry, std::int64_t bytes) const {
   if (bytes >= row(i, l, entry).enough) return i;
   std::optional<std::size_t> chosen;
-  float best = infinite;
+  float best = infinite_float;
   const auto offer = [&](std::size_t j, float time) {
     if (chosen && time >= best) return;
     chosen = j;

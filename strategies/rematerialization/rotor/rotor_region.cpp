@@ -1,16 +1,11 @@
 #include "strategies/rematerialization/rotor/rotor_region.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "strategies/rematerialization/rotor/table_parts.h"
+
 namespace plimsoll {
-
-namespace {
-
-constexpr float infinite = std::numeric_limits<float>::infinity();
-
-}  // namespace
 
 class RotorRegion::Search {
  public:
@@ -77,7 +72,7 @@ void RotorRegion::Search::give(std::size_t i, std::size_t l, Entry entry, std::i
   Part& part = parts_[at(i, l, entry)];
   if (!part.is_used()) {
     reached = {rest_.size(), first, last, rest};
-    rest_.resize(rest_.size() + static_cast<std::size_t>(row.count) + 1, infinite);
+    rest_.resize(rest_.size() + static_cast<std::size_t>(row.count) + 1, infinite_float);
     part = {low, high, 0};
   }
   reached.first = std::min(reached.first, first);
@@ -106,7 +101,7 @@ void RotorRegion::Search::visit(std::size_t i, std::size_t l, Entry entry) {
   const std::int64_t kept = conditions.kept(i, entry).count, all = conditions.all(i, l, entry).count;
   for (std::int64_t k = reached.first; k <= reached.last; ++k) {
     const float rest = rest_of(k);
-    if (rest == infinite || high_of(k) < all) continue;
+    if (rest == infinite_float || high_of(k) < all) continue;
     give(i + 1, l, Entry::saved, std::max(low_of(k), all) - kept, high_of(k) - kept, rest);
   }
   if (part.low >= row.enough) return;  // saves everything

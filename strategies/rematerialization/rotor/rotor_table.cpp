@@ -3,32 +3,17 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <numeric>
 
 #include "sim/core/expects.h"
+#include "strategies/rematerialization/rotor/table_parts.h"
 #include "strategies/rematerialization/rotor/vector_clones.h"
 
 namespace plimsoll {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
-// Rows (i, .) are read while they are in the cache by this many rows (i, l).
-constexpr std::size_t last_stages_at_once = 8;
-
-constexpr std::size_t block_size = std::size_t{1} << 18;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+std::int64_t slots_of(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
-}
-
-std::int64_t common_divisor(const ChainModel& model) {
-  std::int64_t divisor = 0;
-  for (const auto* sizes : {&model.x, &model.saved, &model.input_gradient, &model.forward_workspace,
-                            &model.nograd_workspace, &model.backward_workspace, &model.new_gradients}) {
-    for (const Bytes bytes : *sizes) divisor = std::gcd(divisor, bytes.count);
-  }
-  return std::max<std::int64_t>(divisor, 1);
 }
 
 // Loops over memory run over whole vectors: rows are followed by this many zeros, their right continuation.
@@ -97,7 +82,7 @@ RotorTable::RotorTable(ChainModel model, Bytes slot, Bytes most, Seconds longest
 }
 
 RotorTable::Slots RotorTable::slots_for(Bytes need) const {
-  return static_cast<Slots>(std::min<std::int64_t>(divide_up(need.count, unit_), capacity_ + 1));
+  return static_cast<Slots>(std::min<std::int64_t>(slots_of(need.count, unit_), capacity_ + 1));
 }
 
 void RotorTable::build() {
@@ -160,7 +145,7 @@ RotorTable::Row RotorTable::best_row(std::size_t i, std::size_t l, Entry entry, 
   if (need == none) return {nullptr, none, none};
 
   double* const best = scratch.best.data();
-  std::fill(best + need, best + save_low, infinite);
+  std::fill(best + need, best + save_low, infinite_double);
   if (save_low < save_enough) {
     const Slots varies = std::clamp(kept + after.need, save_low, save_enough);
     const double* from = after.values + (varies - kept - after.need);
@@ -205,10 +190,10 @@ const double* RotorTable::store(const double* first, const double* last) {
   if (first == last) return nullptr;
   const auto count = static_cast<std::size_t>(last - first + lanes);
   if (count > block_left_) {
-    block_left_ = std::max(block_size, count);
+    block_left_ = std::max(cells_a_block, count);
     blocks_.push_back(std::make_unique_for_overwrite<double[]>(block_left_));
   }
-  double* const to = blocks_.back().get() + (std::max(block_size, count) - block_left_);
+  double* const to = blocks_.back().get() + (std::max(cells_a_block, count) - block_left_);
   block_left_ -= count;
   std::fill_n(std::copy(first, last, to), lanes, 0.0);
   return to;
@@ -216,7 +201,7 @@ const double* RotorTable::store(const double* first, const double* last) {
 
 double RotorTable::time(std::size_t i, std::size_t l, Entry entry, Slots m) const {
   const Row& r = row(i, l, entry);
-  if (m < r.need) return infinite;
+  if (m < r.need) return infinite_double;
   return m < r.enough ? r.values[m - r.need] : 0;
 }
 
@@ -266,7 +251,7 @@ void RotorTable::append(ChainSequence& sequence, std::size_t i, std::size_t l, E
 // The choice that made the table's value, found again: i where stage i saves, else j.
 std::size_t RotorTable::split(std::size_t i, std::size_t l, Entry entry, Slots m) const {
   const double best = time(i, l, entry, m);
-  EXPECTS(best < infinite);
+  EXPECTS(best < infinite_double);
   if (i == l) return i;
   const Slots all = slots_for(conditions_.all(i, l, entry)), kept = kept_[at(entry)][i];
   if (m >= all && time(i + 1, l, Entry::saved, m - kept) <= best) return i;
