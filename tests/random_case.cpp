@@ -1,7 +1,10 @@
 #include "tests/random_case.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 
 namespace plimsoll {
 
@@ -19,14 +22,33 @@ RandomCase::~RandomCase() {
   if (std::uncaught_exceptions() == 0) random_case_state().current.reset();
 }
 
-RandomCases random_cases(std::uint64_t first, std::uint64_t last) {
+namespace {
+
+RandomCases counted_cases(std::uint64_t first, std::uint64_t last, std::uint64_t step) {
   RandomCaseState& state = random_case_state();
   const std::uint64_t behind = last + 1, number = state.counted;
   state.counted += behind - first;
-  if (!state.chosen) return {first, behind, number};
-  if (*state.chosen < number || *state.chosen >= state.counted) return {behind, behind, number};
+  if (!state.chosen) return {first, behind, number, step};
+  if (*state.chosen < number || *state.chosen >= state.counted) return {behind, behind, number, step};
   const std::uint64_t seed = first + (*state.chosen - number);
-  return {seed, seed + 1, *state.chosen};
+  return {seed, seed + 1, *state.chosen, step};
+}
+
+}  // namespace
+
+RandomCases random_cases(std::uint64_t first, std::uint64_t last) {
+  return counted_cases(first, last, 1);
+}
+
+RandomCases fewer_cases(std::uint64_t first, std::uint64_t last) {
+  constexpr std::uint64_t one_of = 5;
+  const std::uint64_t half = (last - first) / 2 + 1;  // of so few, two
+  return counted_cases(first, last, every_case() ? 1 : std::min(one_of, half));
+}
+
+bool every_case() {
+  const char* asked = std::getenv("PLIMSOLL_TESTS");
+  return asked != nullptr && asked == std::string_view("all");  // main() refuses other words
 }
 
 bool all_cases() {
@@ -40,7 +62,8 @@ std::string command_to_repeat(const std::string& test, std::optional<std::uint64
     name += c == '\'' ? "'\\''" : std::string(1, c);                  // for the shell
   }
   const std::string program = std::filesystem::proximate(std::filesystem::read_symlink("/proc/self/exe"));
-  return (number ? "PLIMSOLL_CASE=" + std::to_string(*number) + " " : "") + program + " '" + name + "'";
+  return std::string(every_case() ? "PLIMSOLL_TESTS=all " : "") +
+         (number ? "PLIMSOLL_CASE=" + std::to_string(*number) + " " : "") + program + " '" + name + "'";
 }
 
 }  // namespace plimsoll

@@ -7,7 +7,13 @@
 //     ...
 //   }
 //   if (all_cases()) CHECK(of_all_together > 100);
+//
+// A test that takes long draws fewer: a fifth in every run, all with PLIMSOLL_TESTS=all.
+//
+//   for (const RandomCase seed : fewer_cases(1, 200)) ...
+//   if (all_cases()) CHECK(of_all_together > cases_of(100));
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,33 +36,47 @@ class RandomCase {
 
 class RandomCases {
  public:
-  /// Seeds up to the one before `behind`; `number` is that of the first of them.
-  RandomCases(std::uint64_t first, std::uint64_t behind, std::uint64_t number)
-      : first_(first), behind_(behind), number_(number) {}
+  /// Every `step`th of the seeds before `behind`; `number` is that of the first of them.
+  RandomCases(std::uint64_t first, std::uint64_t behind, std::uint64_t number, std::uint64_t step)
+      : first_(first), behind_(behind), number_(number), step_(step) {}
 
   class Iterator {
    public:
-    Iterator(std::uint64_t seed, std::uint64_t number) : seed_(seed), number_(number) {}
+    Iterator(std::uint64_t seed, std::uint64_t number, std::uint64_t step)
+        : seed_(seed), number_(number), step_(step) {}
     RandomCase operator*() const { return {seed_, number_}; }
     Iterator& operator++() {
-      ++seed_, ++number_;
+      seed_ += step_, number_ += step_;
       return *this;
     }
-    friend bool operator==(const Iterator& a, const Iterator& b) { return a.seed_ == b.seed_; }
+    friend bool operator!=(const Iterator& a, const Iterator& end) { return a.seed_ < end.seed_; }
 
    private:
-    std::uint64_t seed_, number_;
+    std::uint64_t seed_, number_, step_;
   };
-  Iterator begin() const { return {first_, number_}; }
-  Iterator end() const { return {behind_, 0}; }
+  Iterator begin() const { return {first_, number_, step_}; }
+  Iterator end() const { return {behind_, 0, step_}; }
 
  private:
-  std::uint64_t first_, behind_, number_;
+  std::uint64_t first_, behind_, number_, step_;
 };
 
 /// A case for each seed from `first` to `last`. A test's cases are counted from 0 through all that it asks for here,
 /// whether they come to run or not; where PLIMSOLL_CASE names one, only that one runs.
 RandomCases random_cases(std::uint64_t first, std::uint64_t last);
+
+/// As random_cases, but only every fifth of them is tried, or two of fewer than ten, unless PLIMSOLL_TESTS=all. Numbers
+/// are those of all: PLIMSOLL_CASE may name any.
+RandomCases fewer_cases(std::uint64_t first, std::uint64_t last);
+
+/// Whether PLIMSOLL_TESTS=all: what takes long, and what only many cases show.
+bool every_case();
+
+/// Of what is counted over all cases, what is expected of those that fewer_cases() tries.
+template <std::integral Count>
+Count cases_of(Count all) {
+  return every_case() ? all : all / 5;
+}
 
 /// Whether PLIMSOLL_CASE names none: what is asked of many cases together holds then only.
 bool all_cases();

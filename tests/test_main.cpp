@@ -65,11 +65,19 @@ bool choose_case() {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
+bool knows_which_tests() {
+  return plimsoll::every_case() || std::getenv("PLIMSOLL_TESTS") == nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (!choose_case()) {
     std::cerr << "PLIMSOLL_CASE: expected the number of a case, found '" << std::getenv("PLIMSOLL_CASE") << "'\n";
+    return wrong_use;
+  }
+  if (!knows_which_tests()) {
+    std::cerr << "PLIMSOLL_TESTS: expected 'all', found '" << std::getenv("PLIMSOLL_TESTS") << "'\n";
     return wrong_use;
   }
   const int failed = Catch::Session().run(argc, argv);

@@ -139,7 +139,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Trials& effort = passes[0].strategy->effort.trials;
-    for (const RandomCase seed : random_cases(1, std::min(count, effort.problems))) {
+    for (const RandomCase seed : fewer_cases(1, std::min(count, effort.problems))) {
       const Case given = random_case(seed, passes);
       INFO(spec << " on a " << given.what << ", seed " << seed);
       const PlanOutcome unlimited = plan(given.problem, passes, std::nullopt);
@@ -176,7 +176,7 @@ TEST_CASE("every strategy gives the same bytes for the same input, alone or with
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const StrategyInfo& strategy = *passes[0].strategy;
-    for (const RandomCase seed : random_cases(1, std::min(count, strategy.effort.trials.problems))) {
+    for (const RandomCase seed : fewer_cases(1, std::min(count, strategy.effort.trials.problems))) {
       const Case given = random_case(seed, passes);
       INFO(spec << ", seed " << seed);
       const Bytes peak = std::get<Plan>(plan(given.problem, passes, std::nullopt)).peak;

@@ -9,6 +9,7 @@ A bug is noticed where a test fails, crashes, or takes more than ten minutes. Fi
 one that they do not notice is held against all test programs. Exit code 1: fewer than 95 % are noticed, or one has no
 place in the sources any more or does not compile. Needs build-mutate/ to itself; the sources are never touched.
 """
+import os
 import pathlib
 import shutil
 import subprocess
@@ -111,7 +112,8 @@ def notices(test):
     program, _, cases = test.partition(" ")
     command = [f"build/tests/test_{program}", "--abort"] + ([cases] if cases else [])
     try:
-        ran = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=longest_s)
+        ran = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=longest_s,
+                             env={**os.environ, "PLIMSOLL_TESTS": "all"})
     except subprocess.TimeoutExpired:
         return True
     return ran.returncode != 0

@@ -77,7 +77,7 @@ TEST_CASE("on a uniform linear network of 400 layers within 2 sqrt(400) bytes DT
 
 TEST_CASE("clock, evictions and rematerialisations follow the rules by the letter", "[dtr]") {
   const Views views = GENERATE(Views::of_several, Views::of_one);
-  for (const RandomCase seed : random_cases(1, 200)) {
+  for (const RandomCase seed : fewer_cases(1, 200)) {
     const OpLog log = random_op_log(seed, 5 + seed / 2, seed % 2 == 0 ? 9 : 400'000'000, views);
     const DtrBaseline baseline = dtr_baseline(log);
     CHECK(baseline.memory.count == oracle_banishing_peak(log));
@@ -113,10 +113,10 @@ TEST_CASE("on long logs the neighbourhoods are those of sets kept at every step"
 }
 
 // Results not made yet and views that make an evicted storage dearer are rare: it takes many programs to meet them.
-// The number is that of the same implementation.
-TEST_CASE("on 600 longer random programs every decision is that of sets kept at every step", "[dtr]") {
+// The numbers, of all and of a fifth, are those of the same implementation.
+TEST_CASE("on longer random programs every decision is that of sets kept at every step", "[dtr]") {
   std::uint64_t all = 0;
-  for (const RandomCase seed : random_cases(1, 600)) {
+  for (const RandomCase seed : fewer_cases(1, 600)) {
     const Views views = seed % 4 == 0 ? Views::of_several : Views::of_one;
     const OpLog log = random_op_log(seed, 50 + seed, seed % 2 == 0 ? 9 : 400'000'000, views);
     const DtrBaseline baseline = dtr_baseline(log);
@@ -132,7 +132,7 @@ TEST_CASE("on 600 longer random programs every decision is that of sets kept at 
       }
     }
   }
-  if (all_cases()) CHECK(all == 0x306B778D4820BEE8U);
+  if (all_cases()) CHECK(all == (every_case() ? 0x306B778D4820BEE8U : 0xEF607E816EEF65FFU));
 }
 
 TEST_CASE("the rules hold on logs with the shape of networks", "[dtr]") {

@@ -33,7 +33,7 @@ void agree_with_oracle(const Problem& problem, std::int64_t stride) {
 }
 
 TEST_CASE("exact finds the optimum and the smallest budget of random training graphs", "[exact]") {
-  for (const RandomCase seed : random_cases(1, 120)) {
+  for (const RandomCase seed : fewer_cases(1, 120)) {
     Random random(seed);
     INFO("seed " << seed);
     const Gradients gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing;
@@ -43,7 +43,7 @@ TEST_CASE("exact finds the optimum and the smallest budget of random training gr
 }
 
 TEST_CASE("exact finds the optimum and the smallest budget of random chains", "[exact]") {
-  for (const RandomCase seed : random_cases(1, 60)) {
+  for (const RandomCase seed : fewer_cases(1, 60)) {
     Random random(seed);
     INFO("seed " << seed);
     agree_with_oracle(problem_of(random_small_chain(seed, random.between(1, 2)), gpus({})), 3);
@@ -52,7 +52,7 @@ TEST_CASE("exact finds the optimum and the smallest budget of random chains", "[
 
 TEST_CASE("exact finds the optimum of thousands of random graphs with one sink and up to ten ops", "[exact]") {
   std::size_t solved = 0, infeasible = 0;
-  for (const RandomCase seed : random_cases(1, 1500)) {
+  for (const RandomCase seed : fewer_cases(1, 1500)) {
     Random random(seed);
     INFO("seed " << seed);
     const Problem problem =
@@ -68,8 +68,8 @@ TEST_CASE("exact finds the optimum of thousands of random graphs with one sink a
     }
   }
   CAPTURE(solved, infeasible);
-  if (all_cases()) CHECK(solved > 400);
-  if (all_cases()) CHECK(infeasible > 400);
+  if (all_cases()) CHECK(solved > cases_of(400U));
+  if (all_cases()) CHECK(infeasible > cases_of(400U));
 }
 
 // bn makes x, relu overwrites it with y, and the backwards read y and what bn reads: to have y again, bn runs again.
@@ -154,7 +154,7 @@ void not_worse_than(const std::vector<std::string>& cheaper, const Problem& prob
 }
 
 TEST_CASE("exact that stops early is as good as every cheaper method, on chains and on graphs", "[exact]") {
-  for (const RandomCase seed : random_cases(1, 25)) {
+  for (const RandomCase seed : fewer_cases(1, 25)) {
     INFO("seed " << seed);
     std::vector<std::string> all = cheaper_on_all;
     all.insert(all.end(), cheaper_on_chains.begin(), cheaper_on_chains.end());
@@ -165,7 +165,7 @@ TEST_CASE("exact that stops early is as good as every cheaper method, on chains 
 
 TEST_CASE("exact says of a smallest budget whether it is proven", "[exact]") {
   std::size_t unproven = 0;
-  for (const RandomCase seed : random_cases(1, 60)) {
+  for (const RandomCase seed : fewer_cases(1, 60)) {
     INFO("seed " << seed);
     const Problem problem = problem_of(random_graph(seed, 4 + seed % 5), gpus({}));
     const auto proven = std::get<Infeasible>(plan_one(problem, "exact", Bytes{0}));
@@ -177,7 +177,7 @@ TEST_CASE("exact says of a smallest budget whether it is proven", "[exact]") {
     const Plan least = judged(problem, "exact(states=1)", *stopped.smallest);  // it is feasible all the same
     CHECK(least.peak <= *stopped.smallest);
   }
-  if (all_cases()) CHECK(unproven > 10);
+  if (all_cases()) CHECK(unproven > cases_of(10U));
 }
 
 TEST_CASE("exact names the limit that stopped it", "[exact]") {

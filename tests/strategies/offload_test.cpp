@@ -58,7 +58,7 @@ TEST_CASE("the memory that offload planners see is what a tape takes", "[offload
 TEST_CASE("offloading is legal, keeps promise and budget, and is never faster with less", "[offload]") {
   for (const std::string& spec : offloading_specs) {
     for (const BytesPerSecond bandwidth : link_bandwidths) {
-      for (const RandomCase seed : random_cases(1, 15)) {
+      for (const RandomCase seed : fewer_cases(1, 15)) {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = random_problem(seed, bandwidth);
         const Plan free = planned(problem, spec);
@@ -106,7 +106,7 @@ TEST_CASE("offloading goes on from the tape of the pass before", "[offload]") {
       "rotor|offload_fractional",  "chen_greedy|offload_dp", "min_cut|offload_greedy"};
   for (const std::string& spec : combined) {
     for (const BytesPerSecond bandwidth : link_bandwidths) {
-      for (const RandomCase seed : random_cases(1, 4)) {
+      for (const RandomCase seed : fewer_cases(1, 4)) {
         INFO(spec << " at " << bandwidth.value << " B/s, seed " << seed);
         const Problem problem = problem_of(random_small_chain(seed, 2 + seed), gpus({.to_host = bandwidth}));
         const Plan free = planned(problem, spec);
@@ -200,7 +200,7 @@ TEST_CASE("long tapes leave little of a budget idle while they wait for copies",
 }
 
 TEST_CASE("capuchin is never slower with more bandwidth", "[offload]") {
-  for (const RandomCase seed : random_cases(19, 33)) {
+  for (const RandomCase seed : fewer_cases(19, 33)) {
     Random random(seed);
     const Chain chain = random_small_chain(seed, random.between(3, 12));
     const std::vector<Pass> passes = parse_spec(random.chance(0.7) ? "capuchin" : "capuchin(recompute=off)", "test");

@@ -93,7 +93,7 @@ TEST_CASE("rotor gives the worked example's times at every budget", "[rotor]") {
 }
 
 TEST_CASE("rotor equals the recursion as written at every budget of small chains", "[rotor][property]") {
-  for (const RandomCase seed : random_cases(0, 1999)) {
+  for (const RandomCase seed : fewer_cases(0, 1999)) {
     const ChainModel model = random_chain_model({.stages = 1 + seed % 9, .keeps_percent = 75}, seed);
     const RotorTable table = table_of_bytes(model);
     const RotorFronts fronts(model, FrontRounding::up, enough_points);
@@ -129,7 +129,7 @@ TEST_CASE("rotor equals the recursion as written at every budget of small chains
 
 TEST_CASE("rotor is never faster than the best of all sequences, nor does it need less memory", "[rotor][property]") {
   int budgets = 0, beaten = 0;
-  for (const RandomCase seed : random_cases(0, 399)) {
+  for (const RandomCase seed : fewer_cases(0, 399)) {
     const ChainModel model = random_chain_model({.stages = 2 + seed % 4, .keeps_percent = 75}, seed);
     const RotorExact exact(model);
     for (std::int64_t budget = 0; budget <= store_all_peak(model).count; ++budget) {
@@ -144,7 +144,7 @@ TEST_CASE("rotor is never faster than the best of all sequences, nor does it nee
     }
   }
   // Keeping what a sub-problem stored until its backward costs little.
-  if (all_cases()) CHECK(budgets > 2000);
+  if (all_cases()) CHECK(budgets > cases_of(2000));
   if (all_cases()) CHECK(beaten < budgets / 4);
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("a table of few slots keeps its budgets, is never better than exact, a
 TEST_CASE("with slots rotor is never slower than the published program, and neither is its table",
           "[rotor][property]") {
   int compared = 0, faster = 0;
-  for (const RandomCase seed : random_cases(0, 239)) {
+  for (const RandomCase seed : fewer_cases(0, 239)) {
     const bool multiples = seed % 3 == 0;  // of a slot: the published program then rounds little
     ChainModel model = random_chain_model({.stages = 2 + seed % 59,
                                            .largest_size = multiples ? 6 : 1'000'000,
@@ -210,13 +210,13 @@ TEST_CASE("with slots rotor is never slower than the published program, and neit
       faster += rounded < *published * (1 - 1e-12) ? 1 : 0;
     }
   }
-  if (all_cases()) CHECK(compared > 500);
+  if (all_cases()) CHECK(compared > cases_of(500));
   if (all_cases()) CHECK(faster < compared);  // where nothing is rounded they agree
 }
 
 TEST_CASE("a grid rounded down bounds every plan, and what follows an estimate keeps its budget to the byte",
           "[rotor][property]") {
-  for (const RandomCase seed : random_cases(0, 399)) {
+  for (const RandomCase seed : fewer_cases(0, 399)) {
     const ChainModel model =
         random_chain_model({.stages = 1 + seed % 30, .largest_size = 1000, .keeps_percent = 75}, seed);
     const GridPoints points{.inner = 1 + static_cast<std::int64_t>(seed % 13),
@@ -239,7 +239,7 @@ TEST_CASE("a grid rounded down bounds every plan, and what follows an estimate k
 }
 
 TEST_CASE("a grid of single bytes is exact but for single precision", "[rotor][property]") {
-  for (const RandomCase seed : random_cases(0, 499)) {
+  for (const RandomCase seed : fewer_cases(0, 499)) {
     const ChainModel model = random_chain_model({.stages = 1 + seed % 12, .keeps_percent = 75}, seed);
     const RotorGrid bound(model, GridRounding::down, {100'000, 100'000});
     const RotorGrid estimate(model, GridRounding::nearest, {100'000, 100'000});

@@ -45,10 +45,22 @@ TEST_CASE("nothing planted", "[.planted]") {
   for (const RandomCase seed : random_cases(3, 5)) CHECK(seed > 2);
 }
 
+TEST_CASE("a planted failure among fewer cases", "[.planted]") {
+  for (const std::string spec : {"a", "b"}) {
+    for (const RandomCase seed : fewer_cases(1, 12)) {
+      std::cout << "ran " << spec << " " << seed << "\n";
+      CHECK_FALSE((spec == "b" && seed >= 5));
+    }
+  }
+  for (const RandomCase seed : fewer_cases(3, 6)) std::cout << "ran few " << seed << "\n";
+  std::cout << "cases of 60: " << cases_of(60) << "\n";
+}
+
 // --- the mechanism
 
 std::string run(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("(" + command + ") 2>&1").c_str(), "r"), pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("(unset PLIMSOLL_TESTS; " + command + ") 2>&1").c_str(), "r"),
+                                                   pclose);
   REQUIRE(pipe);
   std::string said;
   std::array<char, 4096> piece{};
@@ -93,6 +105,35 @@ TEST_CASE("the line that a failing random test prints runs the case that failed,
   CHECK(times("all of them", again) == 0);
   CHECK(times("assertions: 1 | 1 failed", again) == 1);
   CHECK(line_to_repeat(again) == line);
+}
+
+TEST_CASE("where a run tries a fifth of the cases, its line and that of a run with all cases mean the same case",
+          "[repeat]") {
+  const std::string test =
+      std::filesystem::proximate(this_program()).string() + " 'a planted failure among fewer cases'";
+  const std::string fifth = run(test);
+  CHECK(times("ran a 1\n", fifth) + times("ran a 6\n", fifth) + times("ran a 11\n", fifth) == 3);
+  CHECK(times("ran few 3\n", fifth) + times("ran few 5\n", fifth) == 2);
+  CHECK(times("ran ", fifth) == 8);
+  CHECK(times("cases of 60: 12\n", fifth) == 1);
+  const std::string line = line_to_repeat(fifth);
+  CHECK(line == "PLIMSOLL_CASE=17 " + test);  // 12 cases of a, of which 3 ran, then b's sixth
+  const std::string again = run(line);
+  CHECK(times("ran ", again) == 1);
+  CHECK(times("ran b 6\n", again) == 1);
+
+  const std::string all = run("PLIMSOLL_TESTS=all " + test);
+  CHECK(times("ran ", all) == 28);
+  CHECK(times("cases of 60: 60\n", all) == 1);
+  const std::string line_of_all = line_to_repeat(all);
+  CHECK(line_of_all == "PLIMSOLL_TESTS=all PLIMSOLL_CASE=16 " + test);
+  for (const std::string& command : {line_of_all, "PLIMSOLL_CASE=16 " + test}) {
+    const std::string one = run(command);
+    CHECK(times("ran ", one) == 1);
+    CHECK(times("ran b 5\n", one) == 1);
+  }
+  const std::string wrong = run("PLIMSOLL_TESTS=al " + test + "; echo \"exit code $?\"");
+  CHECK(wrong == "PLIMSOLL_TESTS: expected 'all', found 'al'\nexit code 2\n");
 }
 
 TEST_CASE("a case that ends by an exception is repeated too", "[repeat]") {

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string_view>
 
 #include "sim/core/check.h"
 #include "strategies/list.h"
 #include "strategies/spec.h"
+#include "tests/random_case.h"
 #include "tests/training/training.h"
 #include "validate/networks/initial_values.h"
 
@@ -106,9 +106,7 @@ TEST_CASE("every strategy for chains trains as plain training does", "[validate]
 bool takes_too_long(const StrategyInfo& strategy, const std::string& network, const std::string& smallest) {
   constexpr std::array<std::string_view, 4> programs{"checkmate", "checkmate_lp", "monet", "offload_exact"};
   if (std::ranges::find(programs, strategy.name) != programs.end()) return network != smallest;
-  const char* asked = std::getenv("PLIMSOLL_TESTS");
-  const bool all = asked != nullptr && asked == std::string_view("all");
-  return !all && network.starts_with("gpt") && (strategy.name == "exact" || strategy.name == "portfolio");
+  return !every_case() && network.starts_with("gpt") && (strategy.name == "exact" || strategy.name == "portfolio");
 }
 
 TEST_CASE("every strategy for graphs trains as plain training does", "[validate]") {
