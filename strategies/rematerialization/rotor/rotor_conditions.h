@@ -17,7 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 #include "strategies/common/chain_model.h"
 
@@ -40,11 +40,8 @@ class RotorConditions {
     return std::max(held_[l] + forward_[i], backward(i, entry));
   }
 
-  /// Needed for forwards i..j-1 that keep nothing but x_i and their result, within (i, l); nothing if one of them may
-  /// not run twice.
-  std::optional<Bytes> null(std::size_t i, std::size_t j, std::size_t l) const;
-
-  /// One more forward of a run from i that keeps nothing: bytes without what (., l) holds.
+  /// Of null(i, j, l), which is held(l) and the largest of these for k = i .. j - 1: forward k of a run from i that
+  /// keeps nothing but x_i and its result.
   Bytes null_step(std::size_t i, std::size_t k) const { return (k > i ? x_[k] : Bytes{0}) + nograd_[k]; }
 
   /// Needed beside x_i by the forward that saves, without what (., l) holds, and by the backward.
