@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs what the documentation tells its readers to type: every command of every code block of every Markdown file, of the
-pages of `plimsoll help`, and of the demo's last words.
+pages of `plimsoll help`, and of the demo's last words; and what can be run of the code inside sentences, all of which is held
+against the program's parser (prose.py).
 
     tests/documentation/commands.py PROGRAM           # all but those that set_aside.txt names
     tests/documentation/commands.py PROGRAM --slow    # those that it calls slow
@@ -16,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import prose
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMANDS = ("./dev", "plimsoll ", "build/", "/usr/bin/python3 ", "python3 ", "apt-get ", "compute-sanitizer ", "eval ", "cmake ", "ctest ")
@@ -66,15 +69,32 @@ def last_words(dev):
     return [line for line in dev.split("Try next:")[1].split("TXT")[0].splitlines() if line.strip()]
 
 
-def all_blocks(program):
-    for file in sorted(ROOT.rglob("*.md")):
+def files(pattern):
+    """Pairs of a file's place in the tree and its text."""
+    for file in sorted(ROOT.rglob(pattern)):
         place = file.relative_to(ROOT)
-        if place.parts[0].startswith(("build", "out", ".")):
-            continue
-        for number, lines in enumerate(markdown_blocks(file.read_text()), 1):
+        if not place.parts[0].startswith(("build", "out", ".")):
+            yield place, file.read_text()
+
+
+def mentions():
+    """Pairs of a place and the code inside its sentences, and inside the comments of experiments."""
+    for place, text in files("*.md"):
+        yield place, prose.codes(text)
+    for place, text in files("*.yaml"):
+        yield place, prose.comment_lines(text)
+
+
+def all_blocks(program):
+    for place, text in files("*.md"):
+        for number, lines in enumerate(markdown_blocks(text), 1):
             yield f"{place}, block {number}", commands_of(lines)
     for place, lines in help_pages(program):
         yield place, commands_of(lines)
+    shown = {c for place, text in files("*.md") for lines in markdown_blocks(text) for c, _ in commands_of(lines)}
+    for place, text in files("*.md"):
+        alone = [c for c in prose.codes(text) if prose.can_be_run(c) and c not in shown]
+        yield f"{place}, in its sentences", [(c, None) for c in alone]
     yield "./dev demo", commands_of(last_words((ROOT / "dev").read_text()))
 
 
@@ -141,6 +161,9 @@ def main():
                 elif shown is not None and masked("\n".join(shown)) != masked(done.stdout):
                     failures.append(f"{place}: does not print what is shown: {command}\n{done.stdout}")
     if not slow:
+        parser = prose.Parser(program, (ROOT / "dev").read_text())
+        failures += [f"{place}: {why}: {code}" for place, listed in mentions() for code in listed
+                     if (why := parser.complaint(code))]
         rows = [line for line in demo_rows() if line not in printed]
         failures += [f"README.md shows of the demo what no report prints: {line}" for line in rows]
     failures += [f"set_aside.txt: nobody is told to type: {command}" for command in aside if command not in seen]
