@@ -39,7 +39,7 @@ void add_backend_options(CLI::App& command, BackendArguments& words) {
 
 std::unique_ptr<Backend> make_backend(KernelSet kernels, const BackendArguments& words) {
   if (kernels != KernelSet::cpu) return gpu_backend(kernels, words);
-  if (!words.allocation.empty()) throw InputError("--allocation: of --backend cuda only");
+  if (!words.allocation.empty()) throw InputError("--allocation: only with --backend cuda");
   return cpu_backend();
 }
 

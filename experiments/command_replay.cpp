@@ -47,7 +47,8 @@ std::unique_ptr<RunnableNetwork> network_of(const Problem& problem, const Schedu
 ReplayOptions options_of(const ReplayArguments& arguments, const Problem& problem, const Schedule& schedule) {
   ReplayOptions options{.pace = arguments.pace == "memcpy" ? Pace::memcpy : Pace::links, .keeps_values = true};
   if (arguments.backend.backend == "cpu") return options;
-  if (!arguments.pace.empty()) throw InputError("--pace: of --backend cpu only; a GPU's copies take what they take");
+  if (!arguments.pace.empty())
+    throw InputError("--pace: only with --backend cpu; the copies of a GPU have a pace of their own");
   options.expected = simulate_event(schedule, problem.platform);
   return options;
 }

@@ -52,8 +52,8 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
         ->type_name("ENGINE");
     command
         .add_option("--allocator", words.allocator,
-                    "allocator for reserved memory: exact (live bytes), cuda (PyTorch's caching allocator) or "
-                    "\ncuda-expandable (the same with expandable segments)")
+                    "allocator for reserved memory: exact (live bytes), cuda (PyTorch's caching allocator) or\n"
+                    "cuda-expandable (the same with expandable segments)")
         ->capture_default_str()
         ->type_name("NAME");
   }
@@ -105,7 +105,7 @@ Question question_of(const QuestionArguments& words, Asks asks) {
   }
   const auto states = understood<States>("--states", words.states);
   if (states != States::by_dtype && words.optimizer == written(Optimizer::none)) {
-    throw InputError(fmt::format("--states: {} of no --optimizer, which is none", words.states));
+    throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", words.states));
   }
   Question question{.trace = words.trace,
                     .platform = words.platform,
@@ -135,8 +135,8 @@ void report_violations(const std::string& file, std::span<const Violation> viola
 
 void note_times(const Problem& problem) {
   if (problem.view_time > Seconds{0}) {
-    std::cerr << fmt::format("note: views take no time; what '{}' gives for them, {}, is left out\n",
-                             problem.graph.name, format_seconds(problem.view_time));
+    std::cerr << fmt::format("note: views take no time; the {} that '{}' gives for them are left out\n",
+                             format_seconds(problem.view_time), problem.graph.name);
   }
   if (!problem.times_rescaled) return;
   const std::string& device = problem.graph.source.device;
@@ -148,7 +148,7 @@ void note_times(const Problem& problem) {
   for (const Device& here : problem.platform.devices) {
     if (!seems_same_device(device, here.model)) continue;
     std::cerr << fmt::format(
-        "note: '{}' of platform '{}' seems to be that hardware under another name; if it is, let its model be '{}' and "
+        "note: '{}' of platform '{}' seems to be that hardware under another name; if it is, set its model to '{}' and "
         "the times hold\n",
         here.model, problem.platform.name, device);
     break;

@@ -24,7 +24,7 @@ Source read_source(JsonCursor cursor) {
     }
   });
   if (is_object && source.kind == Source::Kind::measured && source.device.empty()) {
-    cursor.complain("missing key 'device': measured on what?");
+    cursor.complain("missing key 'device': the device on which the times were measured");
   }
   return source;
 }

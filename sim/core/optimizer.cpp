@@ -112,8 +112,8 @@ States taken(States states, const Graph& graph, const std::vector<TensorId>& par
 }
 
 std::string no_fp32_states(const std::string& parameter, const std::string& dtype) {
-  return "states in fp32 need to know how many numbers '" + parameter + "' has, and its dtype '" + dtype +
-         "' is not a known one: states as_parameters take as many bytes as the parameter";
+  return "states in fp32 need the number of elements of '" + parameter + "', whose dtype '" + dtype +
+         "' is unknown; states as_parameters take the bytes of the parameter";
 }
 
 std::int64_t optimizer_states(Optimizer optimizer) {

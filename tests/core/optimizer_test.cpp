@@ -69,8 +69,8 @@ TEST_CASE("states in fp32 need a known dtype", "[optimizer]") {
       make_problem(ten_numbers("posit"), gpus({}), {.optimizer = Optimizer::adam, .states = States::fp32});
   REQUIRE(std::holds_alternative<std::string>(made));
   CHECK(std::get<std::string>(made) ==
-        "states in fp32 need to know how many numbers 'w' has, and its dtype 'posit' is not a known one: states "
-        "as_parameters take as many bytes as the parameter");
+        "states in fp32 need the number of elements of 'w', whose dtype 'posit' is unknown; states as_parameters take "
+        "the bytes of the parameter");
 }
 
 TEST_CASE("a parameter's own dtype comes before the trace's", "[optimizer]") {

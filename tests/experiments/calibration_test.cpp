@@ -96,7 +96,7 @@ TEST_CASE("times measured under another name of the same hardware are re-scaled,
   CHECK(run.exit_code == 0);
   CHECK(run.err.find(
             "note: 'intel xeon processor, one core' of platform 'h200' seems to be that hardware under another "
-            "name; if it is, let its model be 'Intel(R) Xeon(R) Processor' and the times hold\n") != std::string::npos);
+            "name; if it is, set its model to 'Intel(R) Xeon(R) Processor' and the times hold\n") != std::string::npos);
 }
 
 }  // namespace

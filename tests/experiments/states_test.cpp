@@ -42,7 +42,7 @@ TEST_CASE("the states that were taken are in text, JSON and schedule file, and c
   CHECK(summary.find("   of adam, fp32\n") != std::string::npos);
   const ProgramRun without = plimsoll("simulate --strategy store_all --states fp32 " + model);
   CHECK(without.exit_code == 2);
-  CHECK(without.err == "--states: fp32 of no --optimizer, which is none\n");
+  CHECK(without.err == "--states: 'fp32' needs an --optimizer, found none\n");
 }
 
 TEST_CASE("an op trace without updates is given them", "[program]") {
@@ -102,7 +102,7 @@ TEST_CASE("a trace with a view of its weight is planned, and its view takes no t
   const ProgramRun run =
       plimsoll("simulate --strategy store_all --engine event --json --platform ideal --trace " + trace);
   CHECK(run.exit_code == 0);
-  CHECK(run.err == "note: views take no time; what 'linear' gives for them, 500.00 ms, is left out\n");
+  CHECK(run.err == "note: views take no time; the 500.00 ms that 'linear' gives for them are left out\n");
   const nlohmann::json made = nlohmann::json::parse(run.out);
   CHECK(made["makespan_s"] == 2.0);
   CHECK(made["peak_bytes"] == 24);

@@ -107,10 +107,10 @@ TEST_CASE("backends refuse what is not theirs", "[program]") {
         "network '" + network + "' has the workspaces of kernels=cpu; --backend cuda needs kernels=cuda\n");
   const ProgramRun paced = plimsoll(replay + " --backend cuda --pace links");
   CHECK(paced.exit_code == 2);
-  CHECK(paced.err == "--pace: of --backend cpu only; a GPU's copies take what they take\n");
+  CHECK(paced.err == "--pace: only with --backend cpu; the copies of a GPU have a pace of their own\n");
   const ProgramRun pooled = plimsoll(replay + " --allocation caching");
   CHECK(pooled.exit_code == 2);
-  CHECK(pooled.err == "--allocation: of --backend cuda only\n");
+  CHECK(pooled.err == "--allocation: only with --backend cuda\n");
 }
 
 TEST_CASE("compare holds two timelines against each other, kind by kind", "[program]") {

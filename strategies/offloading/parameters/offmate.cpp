@@ -177,7 +177,7 @@ std::vector<TapeOutcome> offmate_tapes(const PartTask& task, const Options& opti
                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const Offmate offmate(task, options, before);
   std::vector<TapeOutcome> outcomes =
-      offmate.pool().outcomes(budgets, "no choice of what is on the host needs so little");
+      offmate.pool().outcomes(budgets, "every choice of shares on the host needs more memory");
   if (before != nullptr) return outcomes;  // the passes together have no bound
   const OffmateBound bound(task, offmate.tape(), options.text("overlap") == "on");
   for (std::size_t b = 0; b < budgets.size(); ++b) {

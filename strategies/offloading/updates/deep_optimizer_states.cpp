@@ -97,7 +97,7 @@ constexpr std::array deep_optimizer_states_options{
 std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const Options& options,
                                                      std::span<const std::optional<Bytes>> budgets,
                                                      const Tape* before) {
-  return strided_pool(task, options, before).outcomes(budgets, "no stride of updates on the device needs so little");
+  return strided_pool(task, options, before).outcomes(budgets, "every stride needs more memory");
 }
 
 std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const Options& options) {

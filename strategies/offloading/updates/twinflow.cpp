@@ -69,7 +69,7 @@ constexpr std::array twinflow_options{
 
 std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const Options& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return twinflow_pool(task, options, before).outcomes(budgets, "no share of the updates on the host needs so little");
+  return twinflow_pool(task, options, before).outcomes(budgets, "every share of updates on the host needs more memory");
 }
 
 std::vector<Bytes> twinflow_candidates(const PartTask& task, const Options& options) {

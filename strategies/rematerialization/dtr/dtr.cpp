@@ -130,7 +130,7 @@ std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const Options& options,
     if (best != nullptr) {
       outcomes.emplace_back(*best);
     } else {
-      outcomes.emplace_back(Infeasible{"no run on the ladder of budgets needs so little", smallest});
+      outcomes.emplace_back(Infeasible{"every run of dtr needs more memory", smallest});
     }
   }
   return outcomes;
