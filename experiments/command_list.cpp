@@ -225,13 +225,13 @@ int run_describe(const std::string& name) {
 
 void add_list_command(CLI::App& app, int& exit_code, const std::string&) {
   CLI::App* command = app.add_subcommand("list", "list the strategies, the platforms or the traces");
-  auto what = std::make_shared<std::string>();
+  auto kind = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("what", *what, "what to list: strategies, platforms or traces")
+  command->add_option("kind", *kind, "what to list: strategies, platforms or traces")
       ->required()
       ->check(CLI::IsMember({"strategies", "platforms", "traces"}));
   command->add_flag("--json", *json, "print one JSON object");
-  command->callback([what, json, &exit_code] { exit_code = run_list(*what, *json); });
+  command->callback([kind, json, &exit_code] { exit_code = run_list(*kind, *json); });
 }
 
 void add_describe_command(CLI::App& app, int& exit_code, const std::string&) {

@@ -237,6 +237,7 @@ TEST_CASE("an option that does not exist is named, whatever else is missing", "[
   CHECK(first_line("simulate --trac=x") == "plimsoll simulate: unknown option '--trac'; did you mean '--trace'?");
   CHECK(first_line("simulate -x 3") == "plimsoll simulate: unknown option '-x'");
   CHECK(first_line("simulate --platform ideal") == "plimsoll simulate: --trace is required");
+  CHECK(first_line("list") == "plimsoll list: kind is required");
   CHECK(first_line("sweep --jobz 3 e.yaml -o out") ==
         "plimsoll sweep: unknown option '--jobz'; did you mean '--jobs'?");
 }
