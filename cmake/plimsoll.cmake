@@ -49,6 +49,8 @@ function(compile_together target files)
   if(PLIMSOLL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # False alarms: GCC takes what is in a group for headers, and names of its other files for those around a function.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-shadow -Wshadow=local)
+  elseif(PLIMSOLL_UNITY)
+    target_compile_options(${target} PRIVATE -Wno-shadow)
   endif()
 endfunction()
 
