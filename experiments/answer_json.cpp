@@ -107,6 +107,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
     return used;
   });
   object["bubble_fraction"] = of_metrics([](const Metrics& m) { return m.bubble; });
+  object["longest_stage_s"] = of_metrics([](const Metrics& m) { return m.longest_stage.value; });
   object["steps"] = or_null(answer.schedule, [](const Schedule& s) { return s.steps.size(); });
   object["devices"] = Json::array();
   if (answer.metrics) {
@@ -129,7 +130,7 @@ Json unanswered_json(const Question& question, std::optional<Bytes> budget, cons
   Json object = question_json(question, false, budget, false);
   for (const char* key : {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap",
                           "lower_bound_s", "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s",
-                          "contention_s", "bubble_fraction", "steps"}) {
+                          "contention_s", "bubble_fraction", "longest_stage_s", "steps"}) {
     object[key] = nullptr;
   }
   object["devices"] = Json::array();

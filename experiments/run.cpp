@@ -46,7 +46,7 @@ std::vector<Bytes> judged_peaks(const Problem& problem, const Schedule& schedule
   return counted;
 }
 
-void hold_to_promise(const std::string& strategy, const PlannedTape& promise, const Metrics& metrics) {
+void hold_to_promise(const std::string& strategy, const PlannedParts& promise, const Metrics& metrics) {
   if (metrics.peak != promise.peak) {
     throw BrokenPromise(fmt::format("'{}' promised a peak of {} B, the simulation has {} B", strategy,
                                     promise.peak.count, metrics.peak.count));
@@ -174,7 +174,7 @@ std::vector<Bytes> reserved_by_device(const Problem& problem, const Answer& answ
 
 /// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different, and
 /// with it what an allocator reserves that knows its limit.
-void answer_for(const Question& question, const Problem& problem, const PlannedTape& promise,
+void answer_for(const Question& question, const Problem& problem, const PlannedParts& promise,
                 std::optional<Bytes> budget, Answer& answer) {
   answer.schedule->budget = answer.budget = budget;
   answer.promised_peak = promise.peak;
@@ -187,19 +187,26 @@ void answer_for(const Question& question, const Problem& problem, const PlannedT
   }
 }
 
-/// Places of outcomes with the same tape, in order of the first of them; every infeasible one is alone.
-std::vector<std::vector<std::size_t>> together(const std::vector<TapeOutcome>& outcomes) {
+bool same(const PlannedParts& a, const PlannedParts& b) {
+  return a.partition == b.partition &&
+         std::ranges::equal(a.tapes, b.tapes, [](const Tape& x, const Tape& y) { return same(x, y); });
+}
+
+/// Places of outcomes with the same tapes, in order of the first of them; every infeasible one is alone.
+std::vector<std::vector<std::size_t>> together(const std::vector<PartsOutcome>& outcomes) {
   std::vector<std::vector<std::size_t>> groups;
   std::multimap<std::pair<Bytes, Seconds>, std::size_t> seen;  // by what they promise: indices of groups
   for (std::size_t b = 0; b < outcomes.size(); ++b) {
-    const PlannedTape* tape = std::get_if<PlannedTape>(&outcomes[b]);
-    const auto of_group = [&](std::size_t g) { return std::get_if<PlannedTape>(&outcomes[groups[g].front()]); };
+    const PlannedParts* parts = std::get_if<PlannedParts>(&outcomes[b]);
+    const auto of_group = [&](std::size_t g) -> const PlannedParts& {
+      return std::get<PlannedParts>(outcomes[groups[g].front()]);
+    };
     std::size_t group = groups.size();
-    if (tape != nullptr) {
-      const std::pair promise(tape->peak, tape->makespan);
+    if (parts != nullptr) {
+      const std::pair promise(parts->peak, parts->makespan);
       const auto [begin, end] = seen.equal_range(promise);
       const auto found =
-          std::find_if(begin, end, [&](const auto& entry) { return same(of_group(entry.second)->tape, tape->tape); });
+          std::find_if(begin, end, [&](const auto& entry) { return same(of_group(entry.second), *parts); });
       if (found != end) group = found->second;
       if (found == end) seen.emplace(promise, group);
     }
@@ -215,7 +222,7 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
                                .optimizer = question.optimizer,
                                .states = question.states,
                                .gradients = question.gradients,
-                               .backward = Backward::whole};
+                               .backward = backward_for(question.strategy.passes)};
   ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
   if (const std::string* why = std::get_if<std::string>(&made)) {
     return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
@@ -267,7 +274,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
   const std::string& machine = schedule.platform_from.empty() ? schedule.platform : schedule.platform_from;
   return {.trace = given_or(trace, schedule.trace_from, "trace"),
           .platform = given_or(platform, machine, "platform"),
-          .strategy = {schedule.strategy, transforms_of(schedule.strategy, file + ": strategy")},
+          .strategy = {schedule.strategy, changes_of(schedule.strategy, file + ": strategy")},
           .micro_batches = schedule.micro_batches,
           .optimizer = schedule.optimizer,
           .states = schedule.states,
@@ -298,12 +305,12 @@ void answer(const Question& question, const Problem& problem, std::span<const st
     if (!limit) limit = capacity_of(problem.platform);
   }
   const double started = now_s();
-  const TapePlans plans = tape_plans(problem, question.strategy.passes, limits);
+  const std::vector<PartsOutcome> plans = plan_parts(problem, question.strategy.passes, limits);
   const double planned_s = (now_s() - started) / static_cast<double>(budgets.size());
   Bounds bounds(problem);
   Simulator simulator(question.engine, problem.platform);
-  for (const std::vector<std::size_t>& places : together(plans.outcomes)) {
-    if (const Infeasible* why = std::get_if<Infeasible>(&plans.outcomes[places.front()])) {
+  for (const std::vector<std::size_t>& places : together(plans)) {
+    if (const Infeasible* why = std::get_if<Infeasible>(&plans[places.front()])) {
       Answer answer = infeasible_answer(bounds, *why);
       answer.budget = limits[places.front()];
       answer.solve_s = planned_s;
@@ -311,9 +318,9 @@ void answer(const Question& question, const Problem& problem, std::span<const st
       continue;
     }
     const auto of = static_cast<double>(places.size());
-    const auto promise = [&](std::size_t b) -> const PlannedTape& { return std::get<PlannedTape>(plans.outcomes[b]); };
+    const auto promise = [&](std::size_t b) -> const PlannedParts& { return std::get<PlannedParts>(plans[b]); };
     const double before = now_s();
-    Schedule schedule = plan_of(problem, plans, promise(places.front()), limits[places.front()]).schedule;
+    Schedule schedule = plan_of(problem, promise(places.front()), limits[places.front()]).schedule;
     const double lowered_s = now_s() - before;
     Judged made = judged(question, problem, bounds, simulator, std::move(schedule));
     made.answer.solve_s = planned_s + lowered_s / of;

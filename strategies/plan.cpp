@@ -8,27 +8,47 @@
 #include "sim/core/lowering.h"
 #include "sim/io/input_error.h"
 #include "strategies/list.h"
+#include "strategies/plan_on_devices.h"
 
 namespace plimsoll {
 namespace {
 
-Schedule lowered(const Problem& problem, const Partition& partition, const Tape& tape) {
-  std::variant<Schedule, std::string> schedule = lower(problem, partition, std::span(&tape, 1));
-  if (const std::string* why = std::get_if<std::string>(&schedule)) throw InputError(*why);
-  return std::move(std::get<Schedule>(schedule));
-}
-
-/// The passes that make tapes; plain training where there are only transforms.
+/// The passes that make tapes; plain training where there are none.
 std::vector<Pass> memory_passes(std::span<const Pass> passes) {
   std::vector<Pass> memory(passes.begin(), passes.end());
-  std::erase_if(memory, [](const Pass& pass) { return pass.strategy->family == Family::transform; });
+  std::erase_if(memory, [](const Pass& pass) { return pass.strategy->tapes == nullptr; });
   if (memory.empty()) memory.push_back(pass_of(store_all_strategy));
   return memory;
 }
 
+/// The pass that makes partitions; null where all runs on one device.
+const Pass* partitioning(std::span<const Pass> passes) {
+  const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  return found == passes.end() ? nullptr : &*found;
+}
+
+std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const Pass> memory,
+                                        std::span<const std::optional<Bytes>> budgets) {
+  const auto partition = std::make_shared<const Partition>(
+      one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()));
+  std::vector<PartsOutcome> outcomes;
+  for (TapeOutcome& outcome : judged_tapes_of_passes({problem, *partition, PartId{0}}, memory, budgets)) {
+    if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+      outcomes.emplace_back(std::move(*none));
+      continue;
+    }
+    auto& tape = std::get<PlannedTape>(outcome);
+    PlannedParts& made = std::get<PlannedParts>(outcomes.emplace_back(PlannedParts{
+        partition, {}, tape.peak, tape.makespan, tape.gap, std::move(tape.note), std::move(tape.candidates)}));
+    made.tapes.push_back(std::move(tape.tape));
+  }
+  return outcomes;
+}
+
 /// Passes whose transforms have been applied.
 bool is_for(const Problem& problem, std::span<const Pass> passes) {
-  return !passes.empty() && (problem.transformed || passes.front().strategy->family != Family::transform);
+  if (passes.empty() || (!problem.transformed && passes.front().strategy->family == Family::transform)) return false;
+  return backward_for(passes) == Backward::whole || !problem.index || !problem.index->weight.empty();
 }
 
 /// A gap that is nothing but the rounding of sums is none.
@@ -38,6 +58,13 @@ std::optional<double> beyond_rounding(std::optional<double> gap) {
 }
 
 }  // namespace
+
+Backward backward_for(std::span<const Pass> passes) {
+  const bool splits = std::ranges::any_of(passes, [](const Pass& pass) {
+    return pass.strategy->splits_backward != nullptr && pass.strategy->splits_backward(pass.options);
+  });
+  return splits ? Backward::split : Backward::whole;
+}
 
 Problem transformed(Problem problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
@@ -52,33 +79,37 @@ Problem transformed(Problem problem, std::span<const Pass> passes) {
   return problem;
 }
 
-TapePlans tape_plans(const Problem& problem, std::span<const Pass> passes,
-                     std::span<const std::optional<Bytes>> budgets) {
+std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pass> passes,
+                                     std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(is_for(problem, passes));
-  TapePlans plans{one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()), {}};
-  plans.outcomes = judged_tapes_of_passes({problem, plans.partition, PartId{0}, 1}, memory_passes(passes), budgets);
-  for (TapeOutcome& outcome : plans.outcomes) {
-    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->gap = beyond_rounding(tape->gap);
+  const std::vector<Pass> memory = memory_passes(passes);
+  const Pass* several = partitioning(passes);
+  std::vector<PartsOutcome> outcomes = several == nullptr ? on_one_device(problem, memory, budgets)
+                                                          : plan_on_devices(problem, *several, memory, budgets);
+  for (PartsOutcome& outcome : outcomes) {
+    if (PlannedParts* made = std::get_if<PlannedParts>(&outcome)) made->gap = beyond_rounding(made->gap);
   }
-  return plans;
+  return outcomes;
 }
 
-Plan plan_of(const Problem& problem, const TapePlans& plans, const PlannedTape& tape, std::optional<Bytes> budget) {
+Plan plan_of(const Problem& problem, const PlannedParts& parts, std::optional<Bytes> budget) {
+  std::variant<Schedule, std::string> schedule = lower(problem, *parts.partition, parts.tapes);
+  if (const std::string* why = std::get_if<std::string>(&schedule)) throw InputError(*why);
   Plan made{
-      lowered(problem, plans.partition, tape.tape), tape.peak, tape.makespan, tape.gap, tape.note, tape.candidates};
+      std::move(std::get<Schedule>(schedule)), parts.peak, parts.makespan, parts.gap, parts.note, parts.candidates};
   made.schedule.budget = budget;
   return made;
 }
 
 std::vector<PlanOutcome> plan(const Problem& problem, std::span<const Pass> passes,
                               std::span<const std::optional<Bytes>> budgets) {
-  const TapePlans plans = tape_plans(problem, passes, budgets);
+  const std::vector<PartsOutcome> parts = plan_parts(problem, passes, budgets);
   std::vector<PlanOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
-    if (const Infeasible* none = std::get_if<Infeasible>(&plans.outcomes[b])) {
+    if (const Infeasible* none = std::get_if<Infeasible>(&parts[b])) {
       outcomes.emplace_back(*none);
     } else {
-      outcomes.emplace_back(plan_of(problem, plans, std::get<PlannedTape>(plans.outcomes[b]), budgets[b]));
+      outcomes.emplace_back(plan_of(problem, std::get<PlannedParts>(parts[b]), budgets[b]));
     }
   }
   return outcomes;
@@ -91,9 +122,10 @@ PlanOutcome plan(const Problem& problem, std::span<const Pass> passes, std::opti
 std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> passes) {
   EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
+  if (const Pass* several = partitioning(passes)) return front_budgets_on_devices(problem, *several, memory);
   judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
-  const PartTask task{problem, partition, PartId{0}, 1};
+  const PartTask task{problem, partition, PartId{0}};
   std::vector<Bytes> budgets;
   for (const Pass& pass : memory) {
     if (pass.strategy->candidates == nullptr) continue;

@@ -1,6 +1,7 @@
 #pragma once
 // A pass pipeline applied to a problem: Partition, then a Tape a part, then a Schedule, for every budget.
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,17 +29,27 @@ using PlanOutcome = std::variant<Plan, Infeasible>;
 /// cannot. All below is asked about that problem, and so are check, bounds and replay of the schedules.
 Problem transformed(Problem, std::span<const Pass>);
 
-/// Tapes for every budget, which plan_of makes a schedule of one at a time.
-struct TapePlans {
-  Partition partition;
-  std::vector<TapeOutcome> outcomes;  ///< one a budget, in order
+/// Whether the backwards of the problem that these passes are asked about must be split (ProblemOptions::backward).
+Backward backward_for(std::span<const Pass>);
+
+/// What plan_of makes a schedule of: a partition, the tape of each part, and what is promised of them.
+struct PlannedParts {
+  std::shared_ptr<const Partition> partition;
+  std::vector<Tape> tapes;
+  Bytes peak;  ///< of the fullest device
+  Seconds makespan;
+  std::optional<double> gap;
+  std::string note = {};
+  std::vector<Candidate> candidates = {};
 };
 
-/// Throws as plan does.
-TapePlans tape_plans(const Problem&, std::span<const Pass>, std::span<const std::optional<Bytes>> budgets);
+using PartsOutcome = std::variant<PlannedParts, Infeasible>;
 
-/// The plan of a tape of these.
-Plan plan_of(const Problem&, const TapePlans&, const PlannedTape&, std::optional<Bytes> budget);
+/// Outcomes for every budget, in order, of which plan_of makes one schedule at a time. Throws as plan does.
+std::vector<PartsOutcome> plan_parts(const Problem&, std::span<const Pass>,
+                                     std::span<const std::optional<Bytes>> budgets);
+
+Plan plan_of(const Problem&, const PlannedParts&, std::optional<Bytes> budget);
 
 /// One outcome a budget, in order; unset: unlimited. Throws InputError where a strategy cannot treat the problem at all
 /// (a chain strategy on a graph, a platform without a route that a copy needs).

@@ -145,6 +145,10 @@ class SpecReader {
   std::size_t start_ = 0;  // of the pass being read
 };
 
+bool changes_problem(const StrategyInfo& strategy) {
+  return strategy.transform != nullptr || strategy.splits_backward != nullptr;
+}
+
 }  // namespace
 
 std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {
@@ -156,14 +160,14 @@ Pipeline parse_pipeline(std::string text, std::string_view where) {
   return {std::move(text), std::move(passes)};
 }
 
-std::vector<Pass> transforms_of(std::string_view spec, std::string_view where) {
+std::vector<Pass> changes_of(std::string_view spec, std::string_view where) {
   constexpr std::string_view spaces = " \t\n\v\f\r";
   const std::string_view text = spec.substr(std::min(spec.size(), spec.find_first_not_of(spaces)));
   const std::string_view name = text.substr(0, text.find_first_of("(|"));
   const StrategyInfo* first = find_strategy(name.substr(0, name.find_first_of(spaces)));
-  if (first == nullptr || first->family != Family::transform) return {};
+  if (first == nullptr || !changes_problem(*first)) return {};
   std::vector<Pass> passes = parse_spec(spec, where);
-  std::erase_if(passes, [](const Pass& pass) { return pass.strategy->family != Family::transform; });
+  std::erase_if(passes, [](const Pass& pass) { return !changes_problem(*pass.strategy); });
   return passes;
 }
 

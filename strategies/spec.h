@@ -20,9 +20,9 @@ struct Pipeline {
   friend auto operator<=>(const Pipeline& a, const Pipeline& b) { return a.text <=> b.text; }
 };
 
-/// The transforms at the head of a pipeline, those that change the problem; none where the text does not begin with
-/// one, whatever it says.
-std::vector<Pass> transforms_of(std::string_view spec, std::string_view where);
+/// The passes at the head of a pipeline that change the problem: transforms, and what has its backwards split; none
+/// where the text does not begin with one, whatever it says.
+std::vector<Pass> changes_of(std::string_view spec, std::string_view where);
 
 /// Throws InputError, located as `where:1:column`, for what is malformed, unknown or out of range, and for passes that
 /// cannot follow each other.

@@ -32,6 +32,14 @@ std::int64_t Options::integer(std::string_view name) const {
   return value;
 }
 
+double Options::number(std::string_view name) const {
+  const std::string_view digits = text(name);
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  EXPECTS(error == std::errc{} && end == digits.data() + digits.size());
+  return value;
+}
+
 std::string_view name_of(Family family) {
   switch (family) {
     case Family::transform:

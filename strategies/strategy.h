@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,7 @@ class Options {
 
   std::string_view text(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
@@ -53,7 +55,8 @@ struct PartTask {
   const Problem& problem;
   const Partition& partition;
   PartId id;                    ///< of the part
-  std::uint32_t in_flight = 1;  ///< micro-batches of this part that are alive together, the running one included
+  std::uint32_t in_flight = 1;  ///< micro-batches whose forward has begun and whose backward has not ended, at most
+  std::uint32_t weights_waiting = 0;  ///< whose backward has ended and whose weight gradients are not made, at most
 
   const Part& part() const { return partition.parts[id.index]; }
 };
@@ -90,6 +93,15 @@ using TapeOutcome = std::variant<PlannedTape, Infeasible>;
 using TapesFunction = std::vector<TapeOutcome> (*)(const PartTask&, const Options&,
                                                    std::span<const std::optional<Bytes>> budgets, const Tape* before);
 
+/// Which device works on which part of the graph, and in which order on its parts and micro-batches. Outcomes that are
+/// the same partition share it.
+using PartitionOutcome = std::variant<std::shared_ptr<const Partition>, Infeasible>;
+
+/// Partitions for several budgets of each device at once (unset: unlimited). Throws InputError where there is none for
+/// any budget.
+using PartitionFunction = std::vector<PartitionOutcome> (*)(const Problem&, const Options&,
+                                                            std::span<const std::optional<Bytes>> budgets);
+
 /// Changes the problem itself, or says in one sentence why that cannot be.
 using TransformFunction = std::variant<Problem, std::string> (*)(const Problem&, const Options&);
 
@@ -120,11 +132,13 @@ struct StrategyInfo {
   std::string_view source;
   bool chains_only;
   std::span<const OptionInfo> options;
-  TapesFunction tapes;               ///< null for a transform
-  CandidatesFunction candidates;     ///< null: the answer changes only where it begins to be feasible
-  bool needs_updates = false;        ///< refuses a graph without update ops
-  bool moves_parameters = false;     ///< of offloading: parameters, gradients or states; else activations
-  TransformFunction transform = {};  ///< of a transform
+  TapesFunction tapes;                           ///< of a memory strategy; else null
+  CandidatesFunction candidates;                 ///< null: the answer changes only where it begins to be feasible
+  bool needs_updates = false;                    ///< refuses a graph without update ops
+  bool moves_parameters = false;                 ///< of offloading: parameters, gradients or states; else activations
+  TransformFunction transform = {};              ///< of a transform
+  PartitionFunction partition = {};              ///< of what places parts on devices: pipelining
+  bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
   Effort effort = {};
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -19,9 +20,10 @@ class Lowering {
         graph_(problem.graph),
         partition_(partition),
         tapes_(tapes),
+        first_backward_(tapes.size()),
         copies_(problem, tapes),
         owners_(problem, partition, copies_) {
-    for (const Tape& tape : tapes) pieces_.push_back(cut(tape));
+    for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
   }
 
   std::variant<Schedule, std::string> run() {
@@ -130,12 +132,12 @@ class Lowering {
     const Part& here = part(turn.part);
     switch (action.kind) {
       case ActionKind::run:
-        return run(action, here, graph_[action.op].phase == Phase::update ? 0 : turn.micro_batch,
+        return run(action, turn.part, graph_[action.op].phase == Phase::update ? 0 : turn.micro_batch,
                    tapes_[turn.part.index].backprop);
       case ActionKind::send:
-        return send(action, here, turn.micro_batch);
+        return send(action, turn.part, turn.micro_batch);
       case ActionKind::receive:
-      case ActionKind::await_output_gradient:
+      case ActionKind::cut:
         return;
       case ActionKind::drop:
       case ActionKind::copy:
@@ -147,27 +149,36 @@ class Lowering {
     const bool whole = action.chunk.count == 1;
     const std::uint32_t first = whole ? 0 : action.chunk.index;
     const std::uint32_t end = whole ? copies_.chunks_of(action.tensor) : first + 1;
-    for (k.chunk = first; k.chunk < end; ++k.chunk) issue_on_chunk(action, k, here.device);
+    for (k.chunk = first; k.chunk < end; ++k.chunk) issue_on_chunk(action, k, turn.part);
   }
 
-  void issue_on_chunk(const Action& action, const CopyKey& on_device, DeviceId device) {
+  void issue_on_chunk(const Action& action, const CopyKey& on_device, PartId by) {
+    const DeviceId device = part(by).device;
     CopyKey at = on_device;
     at.memory = copies_.memory_at(device, action.at).index;
-    if (action.kind == ActionKind::drop) return copies_.drop(at, device);
+    if (action.kind == ActionKind::drop) return drop(at, by);
     if (action.kind == ActionKind::wait) return copies_.wait_for_copy(at, on_device, device);
     const Way way{action.at, action.to};
     CopyKey to = on_device;
     to.memory = copies_.memory_at(device, action.to).index;
     copies_.copy(action.tensor, at, to, {device, way}, way.is_inward() ? StepKind::prefetch : StepKind::offload);
-    if (action.kind == ActionKind::move) copies_.drop(at, device);
+    if (action.kind == ActionKind::move) drop(at, by);
   }
 
-  void send(const Action& action, const Part& here, std::uint32_t micro_batch) {
+  void drop(const CopyKey& k, PartId by) {
+    const auto shared = held_by_.find(k);
+    if (shared != held_by_.end()) std::erase(shared->second, by);
+    copies_.drop(k, part(by).device);
+  }
+
+  void send(const Action& action, PartId by, std::uint32_t micro_batch) {
+    const Part& here = part(by);
     const CopyKey from = copies_.key(action.tensor, micro_batch, here.replica, copies_.memory_of(here.device));
     CopyKey to = from;
     to.memory = copies_.memory_of(part(action.peer).device).index;
     if (to == from) {
       ++copies_[from].holders;
+      held_by_[from] = {by, action.peer};
       return;
     }
     copies_.copy(action.tensor, from, to, {here.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
@@ -193,7 +204,8 @@ class Lowering {
 
   /// On the device in the order of the tape; elsewhere after the device's compute before, in the time that the
   /// processor there takes.
-  void run(const Action& action, const Part& here, std::uint32_t micro_batch, Backprop backprop) {
+  void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
+    const Part& here = part(by);
     const OpId id = action.op;
     const Saving saving = action.saving;
     const Op& op = graph_[id];
@@ -241,12 +253,16 @@ class Lowering {
           step.writes.push_back(found->buffer);
           used.push_back(found);
           if (!found->users.empty()) step.waits.push_back(found->users.back());
+        } else {
+          hold_again(k, *found, by);
         }
       }
     }
+    std::optional<std::uint32_t>& first = first_backward_[by.index];
+    if (!first && is_backward(op.phase)) first = micro_batch;
     const bool existed = backprop == Backprop::by_stage
                              ? !new_gradient
-                             : micro_batch > 0 || problem_.gradients == Gradients::existing;  // before the call
+                             : micro_batch != first || problem_.gradients == Gradients::existing;  // before the call
     if (on_device || op.phase != Phase::update) {  // a processor updates element by element
       step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     }
@@ -259,6 +275,14 @@ class Lowering {
       copy->users.push_back(issued);
     }
     for (Copy* copy : overwritten) copy->overwritten(issued);  // what reads it next may be on another stream
+  }
+
+  /// What a part has dropped and makes again may be there still, for the part of the same device that it was sent to.
+  void hold_again(const CopyKey& k, Copy& copy, PartId by) {
+    const auto shared = held_by_.find(k);
+    if (shared == held_by_.end() || std::ranges::find(shared->second, by) != shared->second.end()) return;
+    shared->second.push_back(by);
+    ++copy.holders;
   }
 
   Seconds duration_at(MemoryId host, OpId op) {
@@ -279,7 +303,7 @@ class Lowering {
       for (const Part* owner : owners_.of(graph_.ops[o])) {
         const auto p = static_cast<std::size_t>(owner - partition_.parts.data());
         if (!tapes_[p].end.empty()) continue;
-        run(plimsoll::run(id_at<OpId>(o)), *owner, 0, tapes_[p].backprop);
+        run(plimsoll::run(id_at<OpId>(o)), id_at<PartId>(p), 0, tapes_[p].backprop);
         owners_.hand_out(graph_.ops[o], *owner);
       }
     }
@@ -289,10 +313,13 @@ class Lowering {
   const Graph& graph_;
   const Partition& partition_;
   std::span<const Tape> tapes_;
-  std::vector<std::vector<Piece>> pieces_;  // by part
+  std::vector<std::vector<Piece>> pieces_;                    // by part
+  std::vector<std::optional<std::uint32_t>> first_backward_;  // by part: of which micro-batch
   LiveCopies copies_;
   GradientOwners owners_;
   std::unordered_set<CopyKey, CopyKeyHash> ran_;  // (op, micro-batch, replica) run before
+  std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
+      held_by_;  // of what one part sent another of its device
 };
 
 }  // namespace

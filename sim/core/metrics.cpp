@@ -83,6 +83,10 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     metrics.fits &= metrics.devices.back().fits;
     metrics.exposed_transfer += Seconds{length_outside(moves, computes)};
     busy += length(computes);
+    if (!computes.empty()) {
+      const Seconds stage{computes.back().second - computes.front().first};
+      metrics.longest_stage = std::max(metrics.longest_stage, stage);
+    }
   }
   const double available = static_cast<double>(devices_used(schedule)) * metrics.makespan.value;
   metrics.bubble = available > 0 ? std::max(0.0, 1 - busy / available) : 0;

@@ -26,6 +26,7 @@ struct Metrics {
   Bytes moved;                 ///< bytes of all transfers
   Seconds exposed_transfer;    ///< time in which a device copies and computes nothing, summed over devices
   double bubble = 0;           ///< share of (devices used x makespan) in which a device that is used computes nothing
+  Seconds longest_stage;       ///< from a device's first compute step to its last, of the device that takes longest
   bool fits = true;            ///< no device exceeds its budget
   std::vector<DeviceMetrics> devices;
 };

@@ -13,9 +13,11 @@ struct Part {
   std::vector<OpId> ops;  ///< in a valid order, updates excluded
   DeviceId device;
   std::uint32_t replica = 0;
+  bool cut_before_backward = false;  ///< its tape is cut there, also where it holds the loss and need not wait
+  bool cut_before_weights = false;   ///< of a split backward: weight gradients are a piece of their own
 };
 
-/// One piece of a part's tape for one micro-batch. Pieces are numbered along the tape, cut where it awaits.
+/// One piece of a part's tape for one micro-batch. Pieces are numbered along the tape.
 struct Turn {
   PartId part;
   std::uint32_t micro_batch = 0, piece = 0;

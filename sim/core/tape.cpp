@@ -46,7 +46,7 @@ Touched touched_by(const Graph& graph, const Action& action) {
       break;
     case ActionKind::drop:
     case ActionKind::wait:
-    case ActionKind::await_output_gradient:
+    case ActionKind::cut:
       break;
   }
   return touched;
@@ -54,15 +54,14 @@ Touched touched_by(const Graph& graph, const Action& action) {
 
 }  // namespace
 
-std::vector<Piece> cut(const Tape& tape) {
-  std::vector<Piece> pieces;
-  std::size_t first = 0;
+std::vector<Piece> pieces_of(const Tape& tape) {
+  std::vector<Piece> pieces(1);
   for (std::size_t a = 0; a < tape.actions.size(); ++a) {
-    if (tape.actions[a].kind != ActionKind::await_output_gradient) continue;
-    pieces.push_back({first, a + 1});
-    first = a + 1;
+    if (tape.actions[a].kind != ActionKind::cut) continue;
+    pieces.back().last = a + 1;
+    pieces.push_back({a + 1, a + 1, tape.actions[a].next});
   }
-  pieces.push_back({first, tape.actions.size()});
+  pieces.back().last = tape.actions.size();
   return pieces;
 }
 

@@ -23,8 +23,15 @@ enum class ActionKind : std::uint8_t {
   wait,  ///< the device's next compute, and copies towards the device before it, wait until the copy `at` a place is
          ///< whole; if the device's own was dropped, also until it is gone
   send,  ///< copy `tensor` to the device of `peer`
-  receive,                ///< nothing further is issued before `tensor` has been sent here
-  await_output_gradient,  ///< a cut between pieces: the device may work on other micro-batches here
+  receive,  ///< nothing further is issued before `tensor` has been sent here
+  cut,      ///< a piece of the tape ends: the device may take other turns before the next
+};
+
+/// What a piece of a tape does; every tape begins with its forward piece.
+enum class PieceName : std::uint8_t {
+  forward,
+  backward,  ///< all of the backward or, where it is split, what the part before waits for
+  weights,   ///< the weight gradients
 };
 
 /// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
@@ -42,6 +49,7 @@ struct Action {
   std::uint32_t implementation = 0;  ///< of run: of the op's alternatives
   Chunk chunk = {};  ///< of copy, move, wait and drop; a count of 1 is all of the tensor, however it is cut
   MemoryId at = place::device, to = place::device;
+  PieceName next = PieceName::forward;  ///< of cut: the piece that begins here
 };
 
 inline Action run(OpId op, Saving saving = Saving::keep, std::uint32_t implementation = 0) {
@@ -70,8 +78,10 @@ inline Action along(Way way, ActionKind kind, TensorId tensor, Chunk chunk = {})
   action.to = way.to;
   return action;
 }
-inline Action await_output_gradient() {
-  return {.kind = ActionKind::await_output_gradient, .op = {}, .saving = Saving::keep, .tensor = {}, .peer = {}};
+inline Action cut_before(PieceName next) {
+  Action action = on_tensor(ActionKind::cut, {});
+  action.next = next;
+  return action;
 }
 
 /// Bytes of a tensor before the chunk, and in it.
@@ -103,10 +113,11 @@ struct Tape {
 /// A piece of a tape: actions [first, last).
 struct Piece {
   std::size_t first = 0, last = 0;
+  PieceName name = PieceName::forward;
 };
 
-/// The tape's pieces, cut after each await.
-std::vector<Piece> cut(const Tape&);
+/// The tape's pieces, in order.
+std::vector<Piece> pieces_of(const Tape&);
 
 /// The tape with every value dropped right after its last use before it is made anew, and nothing dropped before.
 Tape with_drops(const Graph&, Tape);

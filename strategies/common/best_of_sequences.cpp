@@ -14,7 +14,7 @@ using Kind = ChainStep::Kind;
 PlanFront<std::size_t> front_of(const PartTask& task, const TapeFamily& family) {
   PlanFront<std::size_t> front;
   for (std::size_t k = 0; k < family.costs.size(); ++k) {
-    front.add(peak_in_flight(family.costs[k], task.in_flight), family.costs[k].makespan, k);
+    front.add(peak_in_flight(family.costs[k], task), family.costs[k].makespan, k);
   }
   return front;
 }
@@ -55,8 +55,7 @@ std::vector<TapeOutcome> best_of_tapes(const PartTask& task, const TapeFamily& f
   const PlanFront<std::size_t> front = front_of(task, family);
   EXPECTS(!front.empty());
   return front.outcomes(budgets, "none of the schedules of " + std::string(family.name) + " fits", [&](std::size_t k) {
-    return PlannedTape{family.tape(k), peak_in_flight(family.costs[k], task.in_flight), family.costs[k].makespan,
-                       std::nullopt};
+    return PlannedTape{family.tape(k), peak_in_flight(family.costs[k], task), family.costs[k].makespan, std::nullopt};
   });
 }
 

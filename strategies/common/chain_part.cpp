@@ -58,7 +58,7 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
     result.first = std::min<std::size_t>(result.first, problem.graph[op].stage);
     result.last = std::max<std::size_t>(result.last, problem.graph[op].stage + 1);
   }
-  result.awaits = result.last < stages;
+  result.awaits = result.last < stages || part.cut_before_backward;
   result.chain = *problem.chain;
   std::vector<Stage>& own = result.chain.stages;
   own.assign(problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.first),
@@ -75,7 +75,7 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   if (result.awaits) {
     Stage& awaiting = own.emplace_back();
     awaiting.name = "(await output gradient)";
-    awaiting.input_gradient = problem.chain->stages[result.last].input_gradient;
+    if (result.last < stages) awaiting.input_gradient = problem.chain->stages[result.last].input_gradient;
   }
   std::vector<bool> here(result.chain.parameters.size(), false), elsewhere = here;
   for (std::size_t i = 0; i < stages; ++i) {
@@ -111,13 +111,15 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
   for (std::size_t stage = part.first; stage < planned; ++stage) {
     issue(run(index.forward[stage], Saving::nothing));
   }
+  const bool weights_apart = partition.parts[id.index].cut_before_weights;
+  std::vector<OpId> weights;
   bool sent = false;
   for (const ChainStep& step : sequence) {
     const std::size_t stage = planned + step.stage;
     const bool is_await = part.awaits && stage == part.last;
     if (is_await && step.kind != ChainStep::Kind::backward) continue;
     if (is_await) {
-      issue(await_output_gradient());
+      issue(cut_before(PieceName::backward));
       for (const TensorId t : backward_across(problem, stage)) issue(on_tensor(ActionKind::receive, t));
       continue;
     }
@@ -129,12 +131,14 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
           issue(on_tensor(ActionKind::send, t, previous));
         }
       }
-      if (!index.weight.empty() && index.weight[stage] != no_op) issue(run(index.weight[stage]));
+      const OpId weight = index.weight.empty() ? no_op : index.weight[stage];
+      if (weight != no_op && weights_apart) weights.push_back(weight);
+      if (weight != no_op && !weights_apart) issue(run(weight));
       continue;
     }
     const bool saves = step.kind == ChainStep::Kind::forward_saving;
     issue(run(index.forward[stage], saves ? Saving::keep : Saving::nothing));
-    if (part.awaits && stage + 1 == part.last && !sent) {
+    if (part.last < problem.chain->stages.size() && stage + 1 == part.last && !sent) {
       sent = true;
       const PartId next = part_of_stage(problem, partition, part.last, replica);
       for (const TensorId t : forward_across(problem, part.last)) {
@@ -142,6 +146,8 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
       }
     }
   }
+  if (weights_apart) issue(cut_before(PieceName::weights));
+  for (const OpId weight : weights) issue(run(weight));
   return with_drops(graph, std::move(tape));
 }
 

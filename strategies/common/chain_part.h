@@ -26,7 +26,7 @@ ChainPart chain_part(const Problem&, const Part&);
 ChainModel chain_model(const Problem&, const ChainPart&);
 
 /// The sequence on the graph's ops, with drops, receives and sends to the parts before and after (found in the
-/// partition by stage), and a cut where the output gradient is awaited.
+/// partition by stage), and the cuts that the part asks for. What waits for another part's gradient is cut there.
 Tape chain_tape(const Problem&, const Partition&, PartId, const ChainPart&, const ChainSequence&);
 
 }  // namespace plimsoll

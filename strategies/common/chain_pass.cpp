@@ -24,7 +24,7 @@ std::vector<TapeOutcome> or_plain_training(const PartTask& task, std::span<const
                                            std::vector<TapeOutcome> outcomes) {
   const Tape tape = plain_tape(task);
   const TapeCost cost = tape_cost(task.problem, task.part(), tape);
-  const PlannedTape plain{tape, peak_in_flight(cost, task.in_flight), cost.makespan, 0.0};
+  const PlannedTape plain{tape, peak_in_flight(cost, task), cost.makespan, 0.0};
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     if (budgets[b] && *budgets[b] < plain.peak) {
       Infeasible* none = std::get_if<Infeasible>(&outcomes[b]);
@@ -41,13 +41,13 @@ std::vector<TapeOutcome> or_plain_training(const PartTask& task, std::span<const
 
 Bytes plain_training_peak(const PartTask& task) {
   const TapeCost cost = tape_cost(task.problem, task.part(), plain_tape(task));
-  return peak_in_flight(cost, task.in_flight);
+  return peak_in_flight(cost, task);
 }
 
 std::vector<TapeOutcome> fixed_tape(const PartTask& task, const Tape& tape, std::string_view name,
                                     std::span<const std::optional<Bytes>> budgets) {
   const TapeCost cost = tape_cost(task.problem, task.part(), tape);
-  const Bytes peak = peak_in_flight(cost, task.in_flight);
+  const Bytes peak = peak_in_flight(cost, task);
   std::vector<TapeOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) {
     if (budget && *budget < peak) {
@@ -65,8 +65,9 @@ std::vector<TapeOutcome> fixed_sequence(const PartTask& task, const ChainSequenc
   return fixed_tape(task, chain_tape(task.problem, task.partition, task.id, part, sequence), name, budgets);
 }
 
-Bytes peak_in_flight(const TapeCost& cost, std::uint32_t in_flight) {
-  return cost.peak + static_cast<std::int64_t>(in_flight - 1) * cost.kept;
+Bytes peak_in_flight(const TapeCost& cost, const PartTask& task) {
+  return cost.peak + static_cast<std::int64_t>(task.in_flight - 1) * cost.kept +
+         static_cast<std::int64_t>(task.weights_waiting) * cost.kept_for_weights;
 }
 
 }  // namespace plimsoll

@@ -30,7 +30,8 @@ std::vector<TapeOutcome> fixed_tape(const PartTask&, const Tape&, std::string_vi
 std::vector<TapeOutcome> fixed_sequence(const PartTask&, const ChainSequence&, std::string_view name,
                                         std::span<const std::optional<Bytes>> budgets);
 
-/// The peak of the device while `in_flight` micro-batches are between forward and backward, the running one included.
-Bytes peak_in_flight(const TapeCost&, std::uint32_t in_flight);
+/// The peak of the device while other micro-batches of the part keep what they keep between their pieces. More than it
+/// is where not all of them do at once.
+Bytes peak_in_flight(const TapeCost&, const PartTask&);
 
 }  // namespace plimsoll

@@ -15,4 +15,12 @@ bool integer_between(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() && value >= Least && value <= Most;
 }
 
+/// A number from `Least` / `Unit` to `Most` / `Unit`.
+template <std::int64_t Least, std::int64_t Most, std::int64_t Unit>
+bool number_between(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value * Unit >= Least && value * Unit <= Most;
+}
+
 }  // namespace plimsoll

@@ -8,10 +8,10 @@ namespace {
 // Every member is named: one that is added to these structs does not compile here until it is compared.
 
 bool same(const Action& a, const Action& b) {
-  const auto& [kind, op, saving, tensor, peer, last_only, implementation, chunk, at, to] = a;
+  const auto& [kind, op, saving, tensor, peer, last_only, implementation, chunk, at, to, next] = a;
   return kind == b.kind && op == b.op && saving == b.saving && tensor == b.tensor && peer == b.peer &&
          last_only == b.last_only && implementation == b.implementation && chunk.index == b.chunk.index &&
-         chunk.count == b.chunk.count && at == b.at && to == b.to;
+         chunk.count == b.chunk.count && at == b.at && to == b.to && next == b.next;
 }
 
 bool same(const Home& a, const Home& b) {

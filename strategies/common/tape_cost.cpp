@@ -52,8 +52,8 @@ class TapeWalk {
         case ActionKind::drop:
           if (action.at == place::device) drop(action.tensor);
           break;
-        case ActionKind::await_output_gradient:
-          kept_ = live_ - before;
+        case ActionKind::cut:
+          (action.next == PieceName::weights ? kept_for_weights_ : kept_) = live_ - before;
           break;
         case ActionKind::send:
         case ActionKind::wait:
@@ -65,6 +65,7 @@ class TapeWalk {
 
   Bytes peak() const { return peak_; }
   Bytes kept() const { return kept_; }
+  Bytes kept_for_weights() const { return kept_for_weights_; }
   Seconds time() const { return time_; }
 
  private:
@@ -119,7 +120,7 @@ class TapeWalk {
   const Graph& graph_;
   const Part& part_;
   std::vector<bool> alive_;  // by storage
-  Bytes live_, peak_, kept_;
+  Bytes live_, peak_, kept_, kept_for_weights_;
   Seconds time_;
   Backprop backprop_ = Backprop::by_stage;
   bool gradients_exist_ = false;  // before the backward
@@ -137,7 +138,7 @@ TapeCost tape_cost(const Problem& problem, const Part& part, const Tape& tape) {
     if (problem.graph.ops[o].phase != Phase::update) continue;
     all += duration_on(problem, id_at<OpId>(o), part.device, Saving::keep);
   }
-  return {.makespan = all, .peak = walk.peak(), .kept = walk.kept()};
+  return {.makespan = all, .peak = walk.peak(), .kept = walk.kept(), .kept_for_weights = walk.kept_for_weights()};
 }
 
 }  // namespace plimsoll

@@ -8,9 +8,10 @@
 namespace plimsoll {
 
 struct TapeCost {
-  Seconds makespan;  ///< of all micro-batches and the updates, one after the other
-  Bytes peak;        ///< of the device, everything counted
-  Bytes kept;        ///< per-micro-batch bytes alive where the tape awaits its output gradient; 0 if it never does
+  Seconds makespan;        ///< of all micro-batches and the updates, one after the other
+  Bytes peak;              ///< of the device, everything counted
+  Bytes kept;              ///< per-micro-batch bytes alive where the tape is cut before its backward; 0 if it is not
+  Bytes kept_for_weights;  ///< the same where it is cut before its weight gradients
 };
 
 /// Walks the tape for the first micro-batch, in which parameter gradients may appear, and for a later one, in which

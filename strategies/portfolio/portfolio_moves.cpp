@@ -195,7 +195,7 @@ class MoveSearch {
     for (bool passed = false; !passed; at += step) {
       if (at + step < 0 || at + step > last) return std::nullopt;
       const Action& other = tape.actions[static_cast<std::size_t>(at + step)];
-      if (reads_it(other) || other.kind == ActionKind::await_output_gradient) return std::nullopt;
+      if (reads_it(other) || other.kind == ActionKind::cut) return std::nullopt;
       passed = other.kind == ActionKind::run;
       std::swap(tape.actions[static_cast<std::size_t>(at)], tape.actions[static_cast<std::size_t>(at + step)]);
     }

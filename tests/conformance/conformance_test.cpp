@@ -94,7 +94,8 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   const ProblemOptions options{
       .micro_batches = random.chance(0.7) ? 1 : random.between(2, 3),
       .optimizer = random.chance(0.6) && !strategy.needs_updates ? Optimizer::none : Optimizer::adam,
-      .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
+      .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing,
+      .backward = backward_for(passes)};
   const bool graph = !strategy.chains_only && random.chance(0.5) && !strategy.needs_updates;
   const bool trains = strategy.needs_updates || strategy.transform != nullptr;
   Graph made;
@@ -102,6 +103,7 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   if (!graph || (trains && bytes_of_kind(made, TensorKind::parameter) == Bytes{0})) {
     Chain chain = random_small_chain(seed, random.between(1, strategy.effort.trials.stages));
     if (trains) train_something(chain);
+    if (options.backward == Backward::split) chain = with_weight_times(std::move(chain));
     return {transformed(problem_of(chain, machine_for(strategy), options), passes), "chain"};
   }
   const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};
@@ -226,8 +228,9 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
     for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = true;
     chain.stages[1].recomputable = chain.stages[3].recomputable = false;
     train_something(chain);
+    const ProblemOptions options{.optimizer = Optimizer::adam, .backward = backward_for(passes)};
     const Problem problem =
-        transformed(problem_of(chain, machine_for(strategy), {.optimizer = Optimizer::adam}), passes);
+        transformed(problem_of(with_weight_times(std::move(chain)), machine_for(strategy), options), passes);
     INFO(strategy.name);
     const PlanOutcome outcome = plan(problem, passes, smallest_feasible(problem, passes));
     REQUIRE(std::holds_alternative<Plan>(outcome));

@@ -29,7 +29,7 @@ Tied tied(const ProblemOptions& options) {
   const ChainGraph& index = *made.problem.index;
   const TensorId x1 = graph[index.forward[0]].outputs.front(), g1 = graph[index.backward[1]].outputs.front();
   Tape first, second;
-  first.actions = {run(index.forward[0]), on_tensor(ActionKind::send, x1, PartId{1}), await_output_gradient(),
+  first.actions = {run(index.forward[0]), on_tensor(ActionKind::send, x1, PartId{1}), cut_before(PieceName::backward),
                    on_tensor(ActionKind::receive, g1), run(index.backward[0])};
   second.actions = {on_tensor(ActionKind::receive, x1),
                     run(index.forward[1]),

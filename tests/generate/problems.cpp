@@ -1,6 +1,7 @@
 #include "tests/generate/problems.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/core/expects.h"
 #include "tests/generate/random.h"
@@ -150,6 +151,15 @@ Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
     if (parameters > 0 && random.chance(0.6)) stage.parameters.push_back(random.below(parameters));
     if (random.chance(0.15)) stage.keeps_input = false;
     if (random.chance(0.15)) stage.keeps_output = false;
+  }
+  return chain;
+}
+
+Chain with_weight_times(Chain chain) {
+  for (Stage& stage : chain.stages) {
+    stage.has_backward_weight = true;
+    stage.backward_weight = Seconds{std::floor(stage.backward.value / 2)};
+    stage.weight_saved = Bytes{(stage.saved - stage.output).count / 2};
   }
   return chain;
 }

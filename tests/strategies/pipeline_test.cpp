@@ -77,7 +77,7 @@ TEST_CASE("rotor inside each pipeline stage: others keep what is alive at the cu
     const std::uint32_t in_flight = 4 - p;
     const PartTask task{problem, partition, PartId{p}, in_flight};
     const TapeCost plain = tape_cost(problem, partition.parts[p], store_all_tape(problem, partition, PartId{p}));
-    store_all_peaks.push_back(peak_in_flight(plain, in_flight));
+    store_all_peaks.push_back(peak_in_flight(plain, task));
     const std::optional<Bytes> budget = Bytes{store_all_peaks.back().count * 3 / 4};
     const TapeOutcome outcome = rotor_strategy.tapes(task, options, std::span(&budget, 1), nullptr).front();
     REQUIRE(std::holds_alternative<PlannedTape>(outcome));

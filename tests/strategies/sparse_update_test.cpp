@@ -225,11 +225,11 @@ TEST_CASE("sparse_update says what it cannot tell or find", "[sparse]") {
 }
 
 TEST_CASE("the transforms of a pipeline are those at its head, whatever else the text says", "[sparse]") {
-  CHECK(transforms_of("sparse_update(train=last:3)|rotor", "test").size() == 1);
-  CHECK(transforms_of(" sparse_update | rotor", "test").size() == 1);
-  CHECK(transforms_of("rotor", "test").empty());
-  CHECK(transforms_of("by hand, not sparse_update", "test").empty());
-  CHECK(transforms_of("", "test").empty());
+  CHECK(changes_of("sparse_update(train=last:3)|rotor", "test").size() == 1);
+  CHECK(changes_of(" sparse_update | rotor", "test").size() == 1);
+  CHECK(changes_of("rotor", "test").empty());
+  CHECK(changes_of("by hand, not sparse_update", "test").empty());
+  CHECK(changes_of("", "test").empty());
 }
 
 }  // namespace

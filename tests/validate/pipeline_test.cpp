@@ -53,5 +53,36 @@ TEST_CASE("1F1B on three devices trains as one device does, with and without rem
   for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == pipelined.timeline.peaks[m].bytes);
 }
 
+TEST_CASE("pipelines of strategies train as one device does", "[validate]") {
+  const std::string network = GENERATE("mlp:layers=6,width=24,batch=6,classes=4",
+                                       "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20");
+  constexpr BytesPerSecond fast{20e9};
+  const ProblemOptions options{.micro_batches = 4, .optimizer = Optimizer::adam};
+  const Training one = training_of(network, one_gpu(), options);
+  const Replayed alone = replayed(one, std::get<Plan>(planned(one.problem, "store_all")).schedule);
+  const Training two = training_of(network, gpus({.count = 2, .to_host = fast, .to_peers = fast}), options);
+  for (const char* spec :
+       {"gpipe(order=fifo)", "gpipe", "eager_1f1b", "interleaved", "interleaved(warm_up=less_memory)", "1f1b|rotor",
+        "interleaved|full_recompute", "gpipe|chen_sqrt"}) {
+    INFO(network << ", " << spec);
+    const PlanOutcome none = planned(two.problem, spec, Bytes{0});
+    const std::optional<Bytes> least = std::get<Infeasible>(none).smallest;
+    REQUIRE(least);
+    const PlanOutcome made = planned(two.problem, spec, least);
+    REQUIRE(std::holds_alternative<Plan>(made));
+    const Replayed pipelined = replayed(two, std::get<Plan>(made).schedule);
+    if (std::string_view(spec).starts_with("gpipe") && spec != std::string_view("gpipe(order=fifo)")) {
+      for (const std::string& name : differing(pipelined, alone)) {  // the last micro-batch's gradient comes first
+        CHECK(relative_difference(pipelined, alone, name) < 2e-5);
+      }
+    } else {
+      CHECK(differing(pipelined, alone).empty());
+      CHECK(differing(alone, pipelined).empty());
+    }
+    const std::vector<Bytes> counted = recount(std::get<Plan>(made).schedule, pipelined.timeline, two.problem.platform);
+    for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == pipelined.timeline.peaks[m].bytes);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -36,7 +36,7 @@ std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, const std::
 
 /// Transforms train something else: see below.
 bool trains_everything(const StrategyInfo& strategy) {
-  return strategy.family != Family::transform;
+  return strategy.tapes != nullptr;
 }
 
 /// Plain training: the schedule that everything is held to, and what it ends with.

@@ -50,7 +50,7 @@ PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::op
   const Part& part = task.part();
   Tape tape = chain_tape(task.problem, task.partition, task.id, chain_part(task.problem, part), sequence);
   const TapeCost cost = tape_cost(task.problem, part, tape);
-  return {std::move(tape), peak_in_flight(cost, task.in_flight), cost.makespan, gap};
+  return {std::move(tape), peak_in_flight(cost, task), cost.makespan, gap};
 }
 
 /// The least budget: what the solver needs, or the forwards before the first stage that it plans.
@@ -121,7 +121,8 @@ constexpr std::array rotor_options{OptionInfo{
 
 std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  if (task.in_flight > 1 && chain_part(task.problem, task.part()).awaits) {
+  const bool others_wait = task.in_flight > 1 || task.weights_waiting > 0;
+  if (others_wait && chain_part(task.problem, task.part()).awaits) {
     std::vector<TapeOutcome> outcomes;
     for (const std::optional<Bytes>& limit : budgets) {
       outcomes.push_back(plan_in_flight(task, options, limit.value_or(no_limit)));

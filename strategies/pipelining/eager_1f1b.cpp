@@ -1,0 +1,38 @@
+// The strategy `eager_1f1b`: 1F1B with twice the forwards to warm up, so that transfers hide behind them.
+// Equation: with equal stages and a transfer time c, 2c <= F + B, the makespan is (m + p - 1)(F + B) + 2c(p - 1), and
+// stage s keeps min(2(p - s - 1) + 1, m) micro-batches.
+
+#include <array>
+
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const Options& options,
+                                                   std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "eager_1f1b");
+  std::vector<std::uint32_t> warm_up;
+  for (std::uint32_t r = 0; r < ranks; ++r) warm_up.push_back(2 * (ranks - r - 1));
+  const PipelineOrder order = one_forward_one_backward_order(problem.micro_batches, warm_up);
+  return pipeline(problem, options, "eager_1f1b", order, budgets);
+}
+
+constexpr std::array eager_1f1b_options{stages_option, cut_option, backward_option};
+
+}  // namespace
+
+extern constinit const StrategyInfo eager_1f1b_strategy{
+    .name = "eager_1f1b",
+    .family = Family::pipelining,
+    .summary = "1f1b with twice the forwards to warm up: keeps more micro-batches and hides transfers",
+    .source = "Zhuang et al., 'On optimizing the communication of model parallelism', MLSys 2023",
+    .chains_only = true,
+    .options = eager_1f1b_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = eager_1f1b_partition,
+    .splits_backward = is_backward_split,
+};
+
+}  // namespace plimsoll

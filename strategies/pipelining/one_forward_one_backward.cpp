@@ -1,0 +1,38 @@
+// The strategy `1f1b`: after p - s - 1 forwards to warm up, stage s takes one forward and one backward by turns.
+// Equation: with equal stages and free transfers the makespan is (m + p - 1)(F + B), and stage s keeps min(p - s, m)
+// micro-batches; a transfer time c adds 2c((p - 1)(1 + floor((m - 1) / p)) + max(0, (m - 1) mod p - 1)).
+
+#include <array>
+
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& problem, const Options& options,
+                                                                 std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "1f1b");
+  std::vector<std::uint32_t> warm_up;
+  for (std::uint32_t r = 0; r < ranks; ++r) warm_up.push_back(ranks - r - 1);
+  return pipeline(problem, options, "1f1b", one_forward_one_backward_order(problem.micro_batches, warm_up), budgets);
+}
+
+constexpr std::array one_forward_one_backward_options{stages_option, cut_option, backward_option};
+
+}  // namespace
+
+extern constinit const StrategyInfo one_forward_one_backward_strategy{
+    .name = "1f1b",
+    .family = Family::pipelining,
+    .summary =
+        "a pipeline: each stage takes one forward and one backward by turns, so that few micro-batches are in flight",
+    .source = "Narayanan et al., 'PipeDream', SOSP 2019 (with a flush); Fan et al., 'DAPPLE', PPoPP 2021",
+    .chains_only = true,
+    .options = one_forward_one_backward_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = one_forward_one_backward_partition,
+    .splits_backward = is_backward_split,
+};
+
+}  // namespace plimsoll

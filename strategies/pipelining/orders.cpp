@@ -1,0 +1,98 @@
+#include "strategies/pipelining/orders.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace plimsoll {
+namespace {
+
+PipelineOrder one_part_a_rank(std::uint32_t p) {
+  PipelineOrder order{std::vector<std::uint32_t>(p), std::vector<std::vector<Turn>>(p)};
+  std::iota(order.rank_of.begin(), order.rank_of.end(), 0U);
+  return order;
+}
+
+}  // namespace
+
+PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder backward) {
+  PipelineOrder order = one_part_a_rank(p);
+  for (std::uint32_t r = 0; r < p; ++r) {
+    for (std::uint32_t i = 0; i < m; ++i) order.turns[r].push_back({PartId{r}, i, piece::forward});
+    for (std::uint32_t i = 0; i < m; ++i) {
+      const std::uint32_t micro_batch = backward == BackwardOrder::fifo ? i : m - 1 - i;
+      order.turns[r].push_back({PartId{r}, micro_batch, piece::backward});
+    }
+  }
+  return order;
+}
+
+PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up) {
+  PipelineOrder order = one_part_a_rank(static_cast<std::uint32_t>(warm_up.size()));
+  for (std::uint32_t r = 0; r < warm_up.size(); ++r) {
+    std::uint32_t next = 0;
+    const auto forward = [&] {
+      if (next < m) order.turns[r].push_back({PartId{r}, next++, piece::forward});
+    };
+    while (next < std::min(warm_up[r], m)) forward();
+    for (std::uint32_t i = 0; i < m; ++i) {
+      forward();
+      order.turns[r].push_back({PartId{r}, i, piece::backward});
+    }
+  }
+  return order;
+}
+
+PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t m, WarmUp rule) {
+  PipelineOrder order;
+  for (std::uint32_t g = 0; g < p * v; ++g) order.rank_of.push_back(g % p);
+  order.turns.resize(p);
+  // The k-th step of a direction: a group of p micro-batches goes through all parts of the rank before the next one.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> steps;  // (part of the rank, micro-batch)
+  for (std::uint32_t first = 0; first < m; first += p) {
+    for (std::uint32_t chunk = 0; chunk < v; ++chunk) {
+      for (std::uint32_t i = first; i < std::min(m, first + p); ++i) steps.emplace_back(chunk, i);
+    }
+  }
+  const std::size_t all = steps.size(), longer = static_cast<std::size_t>(m % p) * (v - 1);
+  for (std::uint32_t r = 0; r < p; ++r) {
+    const std::uint32_t ahead = rule == WarmUp::megatron ? 2 * (p - r - 1) + (v - 1) * p : p * v - r - 1;
+    const bool all_first = rule == WarmUp::megatron && m == p;
+    const std::size_t warm_up = all_first ? all : std::min<std::size_t>(ahead + longer, all);
+    std::vector<Turn>& turns = order.turns[r];
+    const auto forward = [&](std::size_t k) {
+      turns.push_back({PartId{steps[k].first * p + r}, steps[k].second, piece::forward});
+    };
+    for (std::size_t k = 0; k < warm_up; ++k) forward(k);
+    for (std::size_t k = 0; k < all; ++k) {
+      if (warm_up + k < all) forward(warm_up + k);
+      turns.push_back({PartId{(v - 1 - steps[k].first) * p + r}, steps[k].second, piece::backward});
+    }
+  }
+  return order;
+}
+
+PipelineOrder zero_bubble_order(std::uint32_t p, std::uint32_t m, std::uint32_t depth) {
+  PipelineOrder order = one_part_a_rank(p);
+  order.weights_apart = true;
+  for (std::uint32_t r = 0; r < p; ++r) {
+    const std::uint32_t warm_up = (p - r - 1) * depth, delay = (p - 1) * depth;
+    std::vector<Turn>& turns = order.turns[r];
+    std::uint32_t forwards = 0, weights = 0;
+    const auto forward = [&] {
+      if (forwards < m) turns.push_back({PartId{r}, forwards++, piece::forward});
+    };
+    const auto weight = [&] {
+      if (weights < m) turns.push_back({PartId{r}, weights++, piece::weights});
+    };
+    for (std::uint32_t i = 0; i < warm_up; ++i) forward();
+    for (std::uint32_t i = 0; i < m; ++i) {
+      forward();
+      turns.push_back({PartId{r}, i, piece::backward});
+      if (warm_up + i >= delay) weight();
+    }
+    while (weights < m) weight();
+  }
+  return order;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+#pragma once
+// The orders in which the ranks of a pipeline take their turns. A rank is a device, part g the g-th of the pipeline's
+// parts of the model; in formulas p ranks, m micro-batches, v parts a rank; F, B and W are a part's forward, backward
+// and, where the backward is split, weight gradients.
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/core/partition.h"
+
+namespace plimsoll {
+
+/// Pieces of a part's tape.
+namespace piece {
+inline constexpr std::uint32_t forward = 0, backward = 1, weights = 2;
+}  // namespace piece
+
+struct PipelineOrder {
+  std::vector<std::uint32_t> rank_of;    ///< by part
+  std::vector<std::vector<Turn>> turns;  ///< by rank
+  bool weights_apart = false;            ///< W are turns of their own; else within B
+};
+
+/// All F, then all B: of the first micro-batch first (fifo) or of the last (lifo). Huang et al. 2019.
+enum class BackwardOrder { fifo, lifo };
+PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder);
+
+/// `warm_up` F on each rank, then one F and one B by turns, then the B that are left.
+PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up);
+
+/// Megatron-LM's, Narayanan et al. 2021: part g on rank g mod p; p micro-batches of a part, then the next part.
+/// `less_memory` warms up with p v - r - 1 forwards instead of (v + 1) p - 2 r - 2. Where p does not divide m the last
+/// group of micro-batches is smaller.
+enum class WarmUp { megatron, less_memory };
+PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t m, WarmUp);
+
+/// Zero bubble by hand, Qi et al. 2024: (p - r - 1) `depth` F to warm up, and W delayed by as much as the last rank is
+/// ahead; depth 1 is ZB-H1, 2 is ZB-H2.
+PipelineOrder zero_bubble_order(std::uint32_t p, std::uint32_t m, std::uint32_t depth);
+
+}  // namespace plimsoll

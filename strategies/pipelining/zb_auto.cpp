@@ -1,0 +1,49 @@
+// The strategy `zb_auto`: zero bubble found by the heuristic of its paper within a limit of memory (ZB-1p, ZB-2p).
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/zero_bubble_search.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Options& options,
+                                                std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "zb_auto");
+  std::vector<std::uint32_t> rank_of(ranks);
+  std::iota(rank_of.begin(), rank_of.end(), 0U);
+  const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_auto", rank_of, true));
+  const double limit = options.number("limit");
+  std::vector<std::int64_t> limits;
+  for (const std::int64_t kept : costs.kept) {
+    limits.push_back(static_cast<std::int64_t>(std::floor(limit * ranks * static_cast<double>(kept))));
+  }
+  const std::optional<PipelineOrder> order = zero_bubble_search(costs, problem.micro_batches, limits);
+  if (!order) {
+    throw InputError("zb_auto: limit is too small for the forward of one micro-batch; the least is 1 / stages");
+  }
+  return pipeline(problem, options, "zb_auto", *order, budgets);
+}
+
+constexpr std::array zb_auto_options{stages_option, cut_option, limit_option};
+
+}  // namespace
+
+extern constinit const StrategyInfo zb_auto_strategy{
+    .name = "zb_auto",
+    .family = Family::pipelining,
+    .summary = "zero bubble found by a heuristic within a limit of memory: ZB-1p at limit 1, ZB-2p at 2",
+    .source = "Qi et al., 'Zero bubble pipeline parallelism', ICLR 2024",
+    .chains_only = true,
+    .options = zb_auto_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = zb_auto_partition,
+    .splits_backward = [](const Options&) { return true; },
+};
+
+}  // namespace plimsoll

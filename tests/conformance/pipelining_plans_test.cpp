@@ -1,0 +1,127 @@
+// Pipelines of unequal stages with memory strategies in them: every schedule is legal, keeps its promise in both
+// engines and its budget, and less memory is never faster.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "sim/core/check.h"
+#include "sim/core/lower_bounds.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* pipelines[] = {"gpipe",
+                                     "gpipe(order=fifo,cut=uniform)",
+                                     "1f1b",
+                                     "1f1b(backward=split)",
+                                     "eager_1f1b",
+                                     "interleaved",
+                                     "interleaved(warm_up=less_memory)",
+                                     "zb_h1",
+                                     "zb_h2",
+                                     "zb_auto",
+                                     "zb_auto(limit=2)",
+                                     "zb_v"};
+constexpr const char* memory[] = {"", "|full_recompute", "|chen_sqrt", "|selective", "|periodic", "|rotor"};
+
+/// Stages of unequal times and sizes, each with parameters of its own.
+Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
+  Random random(seed);
+  const std::uint32_t devices = random.between(1, 4);
+  Chain chain = random_small_chain(seed, random.between(2 * devices, 2 * devices + 6));
+  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
+    Stage& stage = chain.stages[i];
+    stage.parameters.clear();
+    if (i < chain.parameters.size()) stage.parameters = {static_cast<std::uint32_t>(i)};
+  }
+  const Gpus machine{
+      .count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{16}, .peer_latency = Seconds{0.25}};
+  return problem_of(with_weight_times(std::move(chain)), gpus(machine),
+                    {.micro_batches = random.between(1, 9),
+                     .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
+                     .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing,
+                     .backward = backward_for(passes)});
+}
+
+/// The promise, held.
+void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
+  const std::vector<Violation> violations = check(made.schedule, problem.graph, problem.platform);
+  if (!violations.empty()) FAIL_CHECK(violations[0].what);
+  const Timeline event = simulate_event(made.schedule, problem.platform);
+  CHECK(event.makespan == made.makespan);
+  CHECK(measure(problem, made.schedule, event).peak == made.peak);
+  if (budget) CHECK(made.peak <= *budget);
+  CHECK(recount(made.schedule, event, problem.platform).size() == problem.platform.memories.size());
+  const std::vector<Bytes> counted = recount(made.schedule, event, problem.platform);
+  for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == event.peaks[m].bytes);
+  const Timeline simgrid = simulate_simgrid(made.schedule, problem.platform);
+  CHECK(simgrid.makespan.value == Approx(event.makespan.value).epsilon(1e-9));
+  CHECK(event.makespan >= lower_bounds(problem, devices_used(made.schedule)).time());
+}
+
+TEST_CASE("pipelines of unequal stages, with memory strategies in them, within budgets", "[pipelining]") {
+  std::size_t squeezed = 0;
+  for (const std::uint64_t seed : fewer_cases(1, 40)) {
+    for (std::size_t k = 0; k < std::size(pipelines); ++k) {
+      const std::string spec = std::string(pipelines[k]) + memory[(seed + k) % std::size(memory)];
+      INFO(spec);
+      const std::vector<Pass> passes = parse_spec(spec, "test");
+      const Problem problem = random_pipeline(seed, passes);
+      const Plan all = std::get<Plan>(plan(problem, passes, std::nullopt));
+      judge_plan(problem, all, std::nullopt);
+      const PlanOutcome nothing = plan(problem, passes, Bytes{0});
+      const auto* least = std::get_if<Infeasible>(&nothing);
+      if (least == nullptr) continue;  // chains that weigh nothing
+      REQUIRE(least->smallest.has_value());
+      CHECK(*least->smallest <= all.peak);
+      std::vector<std::optional<Bytes>> budgets;
+      for (std::uint32_t step = 0; step <= 3; ++step) {
+        budgets.emplace_back(*least->smallest + range_of(all.peak - *least->smallest, {step, 3}).offset);
+      }
+      budgets.back() = all.peak;
+      budgets.emplace_back(std::nullopt);
+      std::optional<Seconds> before;
+      std::size_t b = 0;
+      for (const PlanOutcome& outcome : plan(problem, passes, budgets)) {
+        INFO("budget " << b << " of " << budgets.size() << ", at least " << least->smallest->count << " B");
+        REQUIRE(std::holds_alternative<Plan>(outcome));
+        const Plan& made = std::get<Plan>(outcome);
+        judge_plan(problem, made, budgets[b]);
+        if (before) CHECK(made.makespan <= *before);
+        squeezed += made.makespan > all.makespan ? 1 : 0;
+        before = made.makespan;
+        ++b;
+      }
+      CHECK(*before <= all.makespan);
+    }
+  }
+  if (all_cases()) CHECK(squeezed > cases_of(50U));
+}
+
+TEST_CASE("what cannot be a pipeline is refused with the reason", "[pipelining]") {
+  const auto refusal = [](const std::string& spec, std::size_t stages, std::uint32_t devices) -> std::string {
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    try {
+      plan(problem_of(even_chain(stages), gpus({.count = devices}), {.micro_batches = 2}), passes, std::nullopt);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  CHECK(refusal("1f1b(stages=3)", 4, 2) == "1f1b: stages=3, and platform 'test' has 2 devices");
+  CHECK(refusal("interleaved(stages=2,chunks=3)", 4, 2) ==
+        "interleaved: 6 parts of at least one stage each, and 'even' has 5 stages");
+  CHECK(refusal("1f1b|offload_greedy", 4, 2) != "nothing");
+}
+
+}  // namespace
+}  // namespace plimsoll
