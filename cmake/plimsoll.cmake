@@ -40,11 +40,8 @@ function(plimsoll_options target)
 endfunction()
 
 # compile_together(target files): compiles the target's files in groups, since reading headers is half of compiling. The files'
-# anonymous namespaces become one: their names differ. What is not optimized compiles in larger groups.
+# anonymous namespaces become one: their names differ, within a library in all files, within a test program in groups.
 function(compile_together target files)
-  if(PLIMSOLL_SANITIZE)
-    math(EXPR files "4 * ${files}")
-  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${PLIMSOLL_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
   if(PLIMSOLL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # False alarms: GCC takes what is in a group for headers, and names of its other files for those around a function.
@@ -56,11 +53,14 @@ endfunction()
 
 # plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file GROUP files): library plimsoll_<name>
 # from the sources in the folders, RECURSE: and below them, but for the one file that is a late library, compiled by so many
-# files at once.
+# files at once; what is not optimized in groups four times as large.
 function(plimsoll_library name)
   cmake_parse_arguments(LIB "RECURSE" "LATE;GROUP" "LINKS;PRIVATE" ${ARGN})
   if(NOT LIB_GROUP)
     set(LIB_GROUP 4)
+  endif()
+  if(PLIMSOLL_SANITIZE)
+    math(EXPR LIB_GROUP "4 * ${LIB_GROUP}")
   endif()
   set(sources)
   set(glob GLOB)

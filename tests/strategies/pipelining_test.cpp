@@ -7,9 +7,12 @@
 #include "sim/core/check.h"
 #include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
+#include "strategies/pipelining/cuts.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -196,6 +199,49 @@ const std::vector<Row> published{
     {32, 128, 6144, 48, {18938, 19488, 14612, 892}, 2, .2204, .1210, .1111, .0478, .1111, .0078, .0451},
     {32, 256, 6144, 48, {18894, 19288, 14386, 887}, 2, .1362, .0644, .0593, .0251, .0593, .0036, .0236},
 };
+
+/// The time of the longest part, by every way to cut.
+double least_longest(const Chain& chain, std::size_t first, std::size_t parts) {
+  const auto time = [&](std::size_t from, std::size_t to) {
+    double sum = 0;
+    for (std::size_t i = from; i < to; ++i) sum += chain.stages[i].forward.value + chain.stages[i].backward.value;
+    return sum;
+  };
+  const std::size_t n = chain.stages.size();
+  if (parts == 1) return time(first, n);
+  double least = INFINITY;
+  for (std::size_t end = first + 1; end + parts - 1 <= n; ++end) {
+    least = std::min(least, std::max(time(first, end), least_longest(chain, end, parts - 1)));
+  }
+  return least;
+}
+
+TEST_CASE("a balanced cut has the shortest longest part, a uniform one parts of equal numbers", "[pipelining]") {
+  for (const RandomCase seed : random_cases(1, 60)) {
+    Random random(seed);
+    const Chain chain = random_small_chain(seed, random.between(1, 8));
+    const std::size_t n = chain.stages.size(), parts = 1 + random.below(static_cast<std::uint32_t>(n));
+    for (const CutRule rule : {CutRule::balanced, CutRule::uniform}) {
+      std::vector<std::size_t> first = cut_stages(chain, parts, rule);
+      REQUIRE(first.size() == parts);
+      CHECK(first[0] == 0);
+      first.push_back(n);
+      double longest = 0;
+      for (std::size_t p = 0; p < parts; ++p) {
+        REQUIRE(first[p] < first[p + 1]);
+        if (rule == CutRule::uniform) {
+          CHECK((first[p + 1] - first[p] == n / parts || first[p + 1] - first[p] == n / parts + 1));
+        }
+        double time = 0;
+        for (std::size_t i = first[p]; i < first[p + 1]; ++i) {
+          time += chain.stages[i].forward.value + chain.stages[i].backward.value;
+        }
+        longest = std::max(longest, time);
+      }
+      if (rule == CutRule::balanced) CHECK(longest == least_longest(chain, 0, parts));
+    }
+  }
+}
 
 TEST_CASE("zero bubble's published tables, to the printed digit", "[pipelining]") {
   for (const Row& row : published) {
