@@ -8,35 +8,33 @@
 namespace plimsoll {
 namespace {
 
-/// The least possible time of the longest of `parts` parts of stages [i, n), by i. O(stages^2) a part.
-using Least = std::vector<std::vector<double>>;  // [parts][i]
-
-Least least_longest(const std::vector<double>& until, std::size_t parts) {
+/// The least possible time of the longest of `parts` parts. O(stages^2) a part.
+double least_longest(const std::vector<double>& until, std::size_t parts) {
   const std::size_t n = until.size() - 1;
   constexpr double impossible = std::numeric_limits<double>::infinity();
-  Least least(parts + 1, std::vector<double>(n + 1, impossible));
-  least[0][n] = 0;
+  std::vector<double> fewer(n + 1, impossible);  // of stages [i, n), by i, in one part less
+  fewer[n] = 0;
   for (std::size_t p = 1; p <= parts; ++p) {
+    std::vector<double> least(n + 1, impossible);
     for (std::size_t i = 0; i + p <= n; ++i) {
-      double& best = least[p][i];
-      for (std::size_t j = i + 1; j + p - 1 <= n && until[j] - until[i] < best; ++j) {
-        best = std::min(best, std::max(until[j] - until[i], least[p - 1][j]));
+      for (std::size_t j = i + 1; j + p - 1 <= n && until[j] - until[i] < least[i]; ++j) {
+        least[i] = std::min(least[i], std::max(until[j] - until[i], fewer[j]));
       }
     }
+    fewer = std::move(least);
   }
-  return least;
+  return fewer[0];
 }
 
 std::vector<std::size_t> balanced(const Chain& chain, std::size_t parts) {
   std::vector<double> until{0};
   for (const Stage& stage : chain.stages) until.push_back(until.back() + stage.forward.value + stage.backward.value);
   const std::size_t n = chain.stages.size();
-  const Least least = least_longest(until, parts);
-  const double longest = least[parts][0];
+  const double longest = least_longest(until, parts);
   std::vector<std::size_t> first{0};
   for (std::size_t left = parts - 1; left > 0; --left) {
-    std::size_t end = n - left;  // of this part
-    while (until[end] - until[first.back()] > longest || least[left][end] > longest) --end;
+    std::size_t end = n - left;                                // of this part
+    while (until[end] - until[first.back()] > longest) --end;  // what is left fits best where this part is longest
     first.push_back(end);
   }
   return first;

@@ -7,6 +7,7 @@
 #include "sim/core/check.h"
 #include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/cuts.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
@@ -145,6 +146,10 @@ TEST_CASE("zb_h1 and zb_h2: bubbles as by their formulas", "[pipelining]") {
         }
         CHECK(two.longest_stage.value - work ==
               Approx((p - 1) * (time.f + time.b + 2 * time.c - 2 * time.w)).margin(1e-9));
+        for (std::uint32_t s = 0; s < p; ++s) {  // forwards ahead, and what waits for its weight gradients
+          CHECK(one.peaks[s] == Bytes{6 * std::int64_t{p - s} + 4 * std::int64_t{s}});
+          CHECK(two.peaks[s] == Bytes{6 * std::int64_t{2 * (p - s - 1) + 1} + 8 * std::int64_t{s}});
+        }
       }
     }
   }
@@ -214,6 +219,20 @@ double least_longest(const Chain& chain, std::size_t first, std::size_t parts) {
     least = std::min(least, std::max(time(first, end), least_longest(chain, end, parts - 1)));
   }
   return least;
+}
+
+TEST_CASE("a part counts micro-batches that wait for their backward, and those that wait for their weight gradients",
+          "[pipelining]") {
+  const Problem problem =
+      problem_of(equal_stages(2, {}), gpus({.count = 2}), {.micro_batches = 4, .backward = Backward::split});
+  Partition partition = one_forward_one_backward(problem, {0, 1});
+  partition.parts[0].cut_before_backward = partition.parts[0].cut_before_weights = true;
+  CHECK(plain_training_peak({problem, partition, PartId{0}, 3, 2}) == Bytes{3 * 6 + 2 * 4});
+  CHECK(plain_training_peak({problem, partition, PartId{0}, 1, 0}) == Bytes{6});
+}
+
+TEST_CASE("zb_v looks at how long ranks were idle in the run before", "[pipelining]") {
+  CHECK(run_of("zb_v", 5, 10, 14, {9, 10, 14, 1}).longest_stage == Seconds{945});  // 952 in one run
 }
 
 TEST_CASE("a balanced cut has the shortest longest part, a uniform one parts of equal numbers", "[pipelining]") {
