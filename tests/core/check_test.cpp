@@ -24,7 +24,7 @@ TEST_CASE("check names a wait that is not for an earlier step", "[check]") {
   CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::malformed, 1));
 }
 
-TEST_CASE("check names indices beyond the lists instead of reading them", "[check]") {
+TEST_CASE("check names indices beyond the lists, and routes to nowhere, instead of reading them", "[check]") {
   Draft draft;
   Schedule schedule = draft.schedule();
   SECTION("buffer") {
@@ -47,6 +47,12 @@ TEST_CASE("check names indices beyond the lists instead of reading them", "[chec
   }
   SECTION("route") {
     schedule.steps[1].work.route = RouteId{77};
+  }
+  SECTION("an unused route's memory") {
+    schedule.routes.push_back({MemoryId{0}, MemoryId{77}});
+  }
+  SECTION("an unused route to where it begins") {
+    schedule.routes.push_back({MemoryId{0}, MemoryId{0}});
   }
   SECTION("device") {
     schedule.streams[0].device = DeviceId{77};

@@ -5,6 +5,7 @@
 
 #include "sim/core/check.h"
 #include "sim/core/lowering.h"
+#include "sim/core/workspace_memories.h"
 #include "sim/engine/event/event_engine.h"
 #include "tests/generate/problems.h"
 
@@ -128,6 +129,16 @@ TEST_CASE("an op that is no update may run at a host, in the roofline of its mem
     REQUIRE(std::holds_alternative<std::string>(made));
     CHECK(std::get<std::string>(made) == "platform 'test' does not state how fast 'host' computes 'o1'");
   }
+}
+
+TEST_CASE("a workspace is where its stream computes, and a copy's on the device", "[places]") {
+  Schedule schedule;
+  for (const Way way : {way::compute, way::on_host, Way{MemoryId{1}, MemoryId{1}}, way::device_to_host}) {
+    schedule.streams.push_back({DeviceId{0}, way});
+  }
+  const Platform platform = gpus({.count = 2});  // memories: gpu0's, gpu1's, the host's
+  CHECK(workspace_memories(schedule, platform) ==
+        std::vector<MemoryId>{MemoryId{0}, MemoryId{2}, MemoryId{1}, MemoryId{0}});
 }
 
 }  // namespace
