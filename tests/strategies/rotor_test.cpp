@@ -127,6 +127,18 @@ TEST_CASE("rotor equals the recursion as written at every budget of small chains
   }
 }
 
+TEST_CASE("the least memory counts every forward of a run, also one whose workspace is larger than the last one's",
+          "[rotor]") {
+  for (const RandomCase seed : fewer_cases(0, 499)) {
+    ChainModel model = random_chain_model({.stages = 3 + seed % 5, .keeps_percent = 75}, seed);
+    for (std::size_t i = 0; i < model.stages(); ++i) {
+      model.nograd_workspace[i] = Bytes{static_cast<std::int64_t>((seed * 7 + i * i * 11) % 25)};
+    }
+    const LeastMemory least = rotor_least_memory(model);
+    CHECK(time_within(model, std::optional(least.sequence), least.budget) >= 0);
+  }
+}
+
 TEST_CASE("rotor is never faster than the best of all sequences, nor does it need less memory", "[rotor][property]") {
   int budgets = 0, beaten = 0;
   for (const RandomCase seed : fewer_cases(0, 399)) {
