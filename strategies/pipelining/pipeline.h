@@ -43,7 +43,7 @@ inline constexpr OptionInfo limit_option{
     .name = "limit",
     .default_value = "1",
     .values = "a number from 0.01 to 100",
-    .help = "activations that a device may keep, in multiples of what 1f1b's first stage keeps",
+    .help = "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
     .allowed = number_between<1, 10'000, 100>,
 };
 

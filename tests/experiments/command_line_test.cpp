@@ -21,6 +21,16 @@ nlohmann::json json_of(const std::string& arguments, int exit_code = 0) {
   return nlohmann::json::parse(run.out);
 }
 
+TEST_CASE("transfers that never meet cost nothing, whatever their times are rounded to", "[program][contention]") {
+  for (const char* strategy : {"gpipe", "1f1b"}) {  // whose times differ in the last digit with each transfer alone
+    const nlohmann::json result =
+        json_of(std::string("simulate --json --engine event --trace vgg16_b8_cpu --platform ") +
+                "h100_sxm_8 --micro-batches 5 --strategy " + strategy);
+    CHECK(result["contention_s"] == 0.0);
+    CHECK(result["bytes_moved"] > 0);
+  }
+}
+
 TEST_CASE("simulate --json has the fixed keys and the worked example's numbers", "[program]") {
   const nlohmann::json result = json_of(std::string("simulate --strategy store_all --json ") + example);
   CHECK(result["makespan_s"] == 7.0);
