@@ -163,8 +163,9 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
   std::vector<std::string> registered;
   for (const StrategyInfo* strategy : strategies()) registered.emplace_back(strategy->name);
   CHECK(names("strategies") == registered);
-  CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "cpu_host", "h100_pair_cxl", "h100_sxm_8", "h200",
-                                                       "ib_2x8_h100", "ideal", "rtx_4090_pcie4", "v100_pcie"});
+  CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "a100_sxm_64", "a100_sxm_8", "cpu_host",
+                                                       "h100_pair_cxl", "h100_sxm_8", "h200", "ib_2x8_h100", "ideal",
+                                                       "pcie_4x_rtx4090", "rtx_4090_pcie4", "v100_pcie"});
   CHECK(names("traces").size() >= 4);
 }
 
@@ -248,6 +249,11 @@ TEST_CASE("an option that does not exist is named, whatever else is missing", "[
   CHECK(first_line("simulate -x 3") == "plimsoll simulate: unknown option '-x'");
   CHECK(first_line("simulate --platform ideal") == "plimsoll simulate: --trace is required");
   CHECK(first_line("list") == "plimsoll list: kind is required");
+  CHECK(first_line("list platfroms") ==
+        "plimsoll list: kind: platfroms not in {strategies,platforms,traces}; did you mean 'platforms'?");
+  CHECK(first_line("replay --schedule x --backend cdua") ==
+        "plimsoll replay: --backend: cdua not in {cpu,cuda}; did you mean 'cuda'?");
+  CHECK(first_line("list x") == "plimsoll list: kind: x not in {strategies,platforms,traces}");
   CHECK(first_line("sweep --jobz 3 e.yaml -o out") ==
         "plimsoll sweep: unknown option '--jobz'; did you mean '--jobs'?");
 }

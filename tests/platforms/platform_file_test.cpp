@@ -147,6 +147,24 @@ links:
   CHECK(names_on(cluster, "gpu1", "gpu2") == Names{"nic1", "nic2"});
 }
 
+TEST_CASE("the shipped clusters join their devices as their machines do", "[platforms]") {
+  const Platform bridge = load_platform("pcie_4x_rtx4090");
+  CHECK(bridge.devices.size() == 4);
+  CHECK(names_on(bridge, "gpu0", "host") == Names{"slot0", "uplink"});
+  CHECK(names_on(bridge, "gpu3", "host") == Names{"slot3", "uplink"});  // the same one for all
+  CHECK(names_on(bridge, "gpu0", "gpu3") == Names{"slot0", "slot3"});
+  const Platform node = load_platform("a100_sxm_8");
+  CHECK(node.devices.size() == 8);
+  CHECK(names_on(node, "gpu0", "gpu7") == Names{"nvlink0", "nvlink7"});
+  CHECK(names_on(node, "gpu0", "host").back() == names_on(node, "gpu1", "host").back());
+  CHECK(names_on(node, "gpu1", "host").back() != names_on(node, "gpu2", "host").back());
+  const Platform nodes = load_platform("a100_sxm_64");
+  CHECK(nodes.devices.size() == 64);
+  CHECK(names_on(nodes, "gpu0", "gpu7") == Names{"nvlink0", "nvlink7"});
+  CHECK(names_on(nodes, "gpu7", "gpu63") == Names{"hdr7", "hdr63"});
+  CHECK(names_on(nodes, "gpu0", "host7") == Names{"no route"});
+}
+
 TEST_CASE("a thousand devices expand at once", "[platforms]") {
   const Platform big = platform("8", "128", R"(
 switches: [{name: nvswitch}, {name: ib, scope: cluster}]
