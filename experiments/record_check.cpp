@@ -85,7 +85,23 @@ bool is_record_list(const Json& object, const char* name, IsElement is_element) 
   return object.contains(name) && object[name].is_array() && std::ranges::all_of(object[name], is_element);
 }
 
+bool is_gantt_span(const Json& span) {
+  return span.is_array() && span.size() == 5 && is_record_span({span[0], span[1], span[2]}) &&
+         is_record_count(span[3]) && is_record_count(span[4]);
+}
+bool is_gantt_lane(const Json& lane) {
+  return lane.is_object() && lane.contains("name") && lane["name"].is_string() &&
+         is_record_list(lane, "spans", is_gantt_span);
+}
+bool is_gantt_device(const Json& device) {
+  return device.is_object() && device.contains("name") && device["name"].is_string() &&
+         is_record_list(device, "lanes", is_gantt_lane) && is_record_list(device, "memory", [](const Json& row) {
+           return row.is_array() && row.size() == 2 && is_record_amount(row[0]) && row[1].is_number();
+         });
+}
+
 bool is_record_timeline(const Json& timeline) {
+  if (timeline.is_object() && timeline.contains("devices")) return is_record_list(timeline, "devices", is_gantt_device);
   if (!timeline.is_object() || !is_record_list(timeline, "lanes", is_record_lane) ||
       !is_record_list(timeline, "memory_kinds", is_record_kind)) {
     return false;
@@ -107,7 +123,8 @@ std::optional<std::string> wrong_type_in_record(const Json& record) {
     }
   }
   if (!record.contains("timeline") || is_record_timeline(record["timeline"])) return std::nullopt;
-  return "timeline: expected lanes with spans, the kinds of memory, and a row of as many numbers a date";
+  return "timeline: expected lanes with spans, the kinds of memory, and a row of as many numbers a date; or such "
+         "devices";
 }
 
 std::optional<std::string> wrong_in_record(const Json& record) {

@@ -11,11 +11,13 @@
 #include <set>
 
 #include "experiments/csv.h"
+#include "experiments/gantt.h"
 #include "experiments/record_check.h"
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/output_error.h"
+#include "sim/io/quantity.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
 
@@ -47,28 +49,39 @@ Json point_of(const Json& record) {
   return point;
 }
 
-/// A name for files that is unique in the report and no longer than file systems take: letters, digits, '-', '_' and
-/// '.' only.
-std::string file_stem(const Json& figure, std::set<std::string>& taken) {
-  std::string stem = fmt::format("{}-{}", figure["model"].get<std::string>(), figure["machine"].get<std::string>());
+/// A part of a file's name: of a name what every file system takes.
+std::string in_file_names(std::string name) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';
   };
   std::ranges::replace_if(
-      stem, [&](char c) { return !allowed(c); }, '_');
+      name, [&](char c) { return !allowed(c); }, '_');
   constexpr std::size_t longest = 120;
-  if (stem.size() > longest) stem.resize(longest);
-  if (figure["micro_batches"] != 1) stem += fmt::format("-m{}", figure["micro_batches"].get<std::uint32_t>());
-  if (figure["optimizer"] != "none") stem += "-" + figure["optimizer"].get<std::string>();
+  if (name.size() > longest) name.resize(longest);
+  return name;
+}
+
+/// With a number behind it where it is taken.
+std::string taking(const std::string& stem, std::set<std::string>& taken) {
   std::string unique = stem;
   for (int n = 2; !taken.insert(unique).second; ++n) unique = fmt::format("{}-{}", stem, n);
   return unique;
 }
 
-/// For each strategy the timeline within the least budget for which there is one, in the order of the strategies.
-Json timelines_of(const std::vector<Json>& records, const Json& strategies) {
-  Json timelines = Json::array();
+/// A name for files that is unique in the report.
+std::string file_stem(const Json& figure, std::set<std::string>& taken) {
+  std::string stem =
+      in_file_names(fmt::format("{}-{}", figure["model"].get<std::string>(), figure["machine"].get<std::string>()));
+  if (figure["micro_batches"] != 1) stem += fmt::format("-m{}", figure["micro_batches"].get<std::uint32_t>());
+  if (figure["optimizer"] != "none") stem += "-" + figure["optimizer"].get<std::string>();
+  return taking(stem, taken);
+}
+
+/// For each strategy the timeline within the least budget for which there is one, in the order of the strategies: of
+/// one device as `timelines`; of several as `gantts`, each drawn in a file of its own.
+void add_timelines(Json& figure, const std::vector<Json>& records, const Json& strategies,
+                   std::set<std::string>& taken) {
   for (const Json& strategy : strategies) {
     const Json* least = nullptr;
     for (const Json& record : records) {
@@ -78,10 +91,15 @@ Json timelines_of(const std::vector<Json>& records, const Json& strategies) {
     if (least == nullptr) continue;
     Json timeline = point_of(*least);
     timeline["strategy"] = strategy;
-    timeline.update((*least)["timeline"]);
-    timelines.push_back(std::move(timeline));
+    if ((*least)["timeline"].contains("devices")) {
+      const std::string stem = figure["file"].get<std::string>() + "-" + in_file_names(strategy.get<std::string>());
+      timeline["file"] = taking(stem, taken);
+      figure["gantts"].push_back(std::move(timeline));
+    } else {
+      timeline.update((*least)["timeline"]);
+      figure["timelines"].push_back(std::move(timeline));
+    }
   }
-  return timelines;
 }
 
 Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const Json& strategies,
@@ -103,8 +121,7 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
     }
     series.push_back({{"strategy", strategy}, {"points", std::move(points)}});
   }
-  if (Json timelines = timelines_of(records, strategies); !timelines.empty())
-    figure["timelines"] = std::move(timelines);
+  add_timelines(figure, records, strategies, taken);
   return figure;
 }
 
@@ -209,6 +226,33 @@ std::string results_csv(const SweepContents& contents, const std::string& made_b
   return csv;
 }
 
+namespace {
+
+/// A record's timeline with what else a chart needs.
+Json with_numbers(const Json& record) {
+  Json timeline = record["timeline"];
+  timeline["makespan_s"] = record["makespan_s"];
+  return timeline;
+}
+
+void draw_gantts(const Json& figure, const SweepContents& contents, const fs::path& folder,
+                 std::vector<fs::path>& files) {
+  if (!figure.contains("gantts")) return;
+  for (const Json& gantt : figure["gantts"]) {
+    const Json record = Json::parse(contents.records.at(gantt["point"].get<std::size_t>()));
+    const Json timeline = with_numbers(record);
+    const std::string title =
+        fmt::format("{}: {} on {}, {} micro-batches: {}, {:.1f} % idle", gantt["strategy"].get<std::string>(),
+                    figure["model"].get<std::string>(), figure["machine"].get<std::string>(),
+                    figure["micro_batches"].get<std::uint32_t>(),
+                    format_seconds(Seconds{record["makespan_s"].get<double>()}), 100 * idle_share(timeline));
+    files.push_back(folder / (gantt["file"].get<std::string>() + ".svg"));
+    write_text_file(files.back(), gantt_svg(timeline, title));
+  }
+}
+
+}  // namespace
+
 std::string report_timelines(const SweepContents& contents) {
   constexpr std::size_t most = 64'000'000;  // bytes: a browser still opens the page
   std::string lines;
@@ -216,7 +260,11 @@ std::string report_timelines(const SweepContents& contents) {
     if (record.find("\"timeline\"") == std::string::npos) continue;
     const Json parsed = parse_record(record, "results.jsonl", 0);
     if (!parsed.contains("timeline")) continue;
-    const std::string line = fmt::format("{}\t{}\n", point, json_text(parsed["timeline"]));
+    Json timeline = parsed["timeline"];
+    if (timeline.contains("devices")) {
+      timeline = {{"svg", gantt_svg(with_numbers(parsed), "")}, {"idle", idle_share(with_numbers(parsed))}};
+    }
+    const std::string line = fmt::format("{}\t{}\n", point, json_text(timeline));
     if (lines.size() + line.size() > most) break;
     lines += line;
   }
@@ -257,6 +305,7 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
   write_text_file(files[0], results_csv(contents, made_by));
   write_text_file(files[1], report_html(data, report_timelines(contents)));
   write_json_file(files[2], data);
+  for (const Json& figure : data["figures"]) draw_gantts(figure, contents, folder, files);
   draw(files[2], folder);
   for (const Json& figure : data["figures"]) {
     std::vector<std::string> stems{figure["file"].get<std::string>()};

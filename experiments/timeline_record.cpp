@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "experiments/gantt_record.h"
 #include "experiments/lane_name.h"
 #include "experiments/memory_by_kind.h"
 #include "sim/core/names.h"
@@ -45,6 +46,7 @@ std::vector<Way> ways_of_first_device(const Schedule& schedule) {
 }  // namespace
 
 Json timeline_record(const Problem& problem, const Schedule& schedule, const Timeline& timeline) {
+  if (several_devices_compute(schedule)) return gantt_record(problem, schedule, timeline);
   Json record{{"lanes", Json::array()}, {"memory_kinds", Json::array()}, {"memory", Json::array()}};
   for (const Way way : ways_of_first_device(schedule)) {
     Json spans = spans_of(problem.graph, schedule, timeline, way);

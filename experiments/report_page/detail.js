@@ -90,7 +90,8 @@ function openDetail(figure, strategy, p) {
   head.append(element("b", {}, strategy), element("span", {class: "quiet"}, `${figure.model} on ${figure.machine}`), close);
   const command = commandOf(figure, strategy, p), timeline = p.feasible ? timelineOf(p.point) : null;
   box.replaceChildren(head, element("div", {}, facts(figure, p).join(", ")), element("code", {}, command), copyButton("Copy this command", () => command));
-  if (timeline) {
+  if (timeline?.svg) box.append(ganttPicture(timeline));
+  else if (timeline) {
     const whole = {...p, ...timeline, strategy}, usual = timeline.lanes.map(l => l.name);
     box.append(timelinePicture(whole, usual, p.makespan_s, 1.04 * p.peak_bytes), fillsUsed([whole]));
   }

@@ -69,3 +69,21 @@ function timelines(figure) {
   return [element("h3", {}, "Timelines, each within the least memory that it was given"), fillsUsed(list), grid];
 }
 
+// Several devices: report.cpp has drawn them.
+function ganttPicture(timeline) {
+  const place = element("div", {class: "gantt"});
+  place.innerHTML = timeline.svg;
+  return place;
+}
+
+function gantts(figure) {
+  const list = (figure.gantts ?? []).map(g => [g, timelineOf(g.point)]).filter(([, timeline]) => timeline);
+  if (!list.length) return [];
+  const places = list.map(([g, timeline]) => {
+    const picture = element("figure", {}), caption = element("figcaption");
+    caption.append(element("b", {}, g.strategy), ` ${seconds(g.makespan_s)}, ${bytes(g.peak_bytes)}, ${(100 * timeline.idle).toFixed(1)} % idle`);
+    picture.append(caption, ganttPicture(timeline));
+    return picture;
+  });
+  return [element("h3", {}, "Devices, each strategy within the least memory that it was given; numbers are micro-batches"), ...places];
+}
