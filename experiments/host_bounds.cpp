@@ -41,9 +41,9 @@ std::vector<HostBound> host_bounds_used(const Schedule& schedule, const Platform
 }
 
 std::string sentence(const HostBound& bound) {
-  return fmt::format("the host's {} is an upper bound, not a measurement: {} ({} of '{}')",
-                     bound.rate == "adam" ? "update rate" : "memory bandwidth", format_bandwidth(bound.value),
-                     bound.rate, bound.memory);
+  return fmt::format("the {} of memory '{}' is an upper bound, not a measurement: {} ({})",
+                     bound.rate == "adam" ? "update rate" : "bandwidth", bound.memory, format_bandwidth(bound.value),
+                     bound.rate);
 }
 
 }  // namespace plimsoll

@@ -18,7 +18,7 @@ struct HostBound {
 /// By memory. `adam` where an update runs on the host, `bandwidth` where it may hold back a copy or an update.
 std::vector<HostBound> host_bounds_used(const Schedule&, const Platform&);
 
-/// "the host's update rate is an upper bound, not a measurement: 12.80 GB/s (adam of 'host')"
+/// "the update rate of memory 'host' is an upper bound, not a measurement: 12.80 GB/s (adam)"
 std::string sentence(const HostBound&);
 
 }  // namespace plimsoll

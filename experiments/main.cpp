@@ -1,12 +1,15 @@
 // The program: reads the command line, runs one command, and turns what went wrong into one line and an exit code.
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <system_error>
 
 #include "experiments/build_name.h"
@@ -75,6 +78,16 @@ std::optional<std::string> unknown_option(const CLI::App& command, int argc, cha
   return std::nullopt;
 }
 
+/// Where CLI11 says "kind: platfroms not in {strategies,platforms,traces}": the nearest of these.
+std::string suggestion_in(const std::string& what) {
+  const std::size_t word = what.find(": "), set = what.find(" not in {");
+  if (word == std::string::npos || set == std::string::npos || set < word + 2) return "";
+  std::vector<std::string> names;
+  std::istringstream list(what.substr(set + 9, what.find('}', set) - set - 9));
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return suggestion(what.substr(word + 2, set - word - 2), names);
+}
+
 /// CLI11's message, or that there is no such command or option: it looks first at what is missing.
 int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
@@ -89,7 +102,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
     std::cerr << "'plimsoll help' lists the commands\n";
     return exit_bad_input;
   }
-  std::string what = error.what();
+  std::string what = error.what() + suggestion_in(error.what());
   if (command != nullptr) what = unknown_option(*command, argc, argv).value_or(what);
   std::cerr << fmt::format("plimsoll{}: {}\n", command != nullptr ? " " + command->get_name() : "", what);
   std::cerr << fmt::format("'plimsoll help{}' shows how it is used\n",
@@ -109,6 +122,12 @@ std::string readable(std::string_view message, const std::vector<std::string>& e
     begin = end + 1;
   }
   return lines;
+}
+
+/// Whether the standard output is a pipe that nobody reads any more.
+bool reader_is_gone() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
 int run_command(int argc, char** argv) {
@@ -148,6 +167,7 @@ int run_command(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     std::cout.flush();
+    if (!std::cout && reader_is_gone()) return exit_no_room;  // `| head` has what it wanted
     if (!std::cout) throw OutputError("cannot write to the standard output");
     return exit_code;
   } catch (const CLI::ParseError& error) {

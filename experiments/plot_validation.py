@@ -2,7 +2,7 @@
 
 python3 plot_validation.py validation.json FOLDER    writes FOLDER/validation.svg and .png
 
-The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing.
+The same input gives the same SVG, byte for byte.
 """
 
 import json
@@ -16,7 +16,7 @@ if not os.access(os.path.expanduser("~"), os.W_OK):
 try:
     import matplotlib
 except ImportError:
-    sys.exit(42)
+    sys.exit("plot_validation.py needs matplotlib: apt-get install python3-matplotlib")
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -230,7 +230,7 @@ bool Judge::is_between_devices(const Step& step) const {
 /// the device is called a prefetch, what moves away an offload; between devices it may be sent, too.
 void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
   const Step& step = schedule_[s];
-  const auto& [begin, end, host] = ends_of(step);
+  const std::optional<MemoryId> begin = ends_of(step).from, end = ends_of(step).to, host = ends_of(step).host;
   const MemoryId own = platform_[schedule_[step.stream].device].memory;
   const auto is_at_an_end = [&](std::optional<MemoryId> m) { return m && (begin == m || end == m); };
   const bool fits = begin && end && begin != end && schedule_[from].memory == begin && schedule_[to].memory == end &&

@@ -28,9 +28,9 @@ nlohmann::json bounds_of(const std::string& question) {
 }
 
 constexpr const char* updates =
-    "the host's update rate is an upper bound, not a measurement: 100.00 MB/s (adam of 'host')";
+    "the update rate of memory 'host' is an upper bound, not a measurement: 100.00 MB/s (adam)";
 constexpr const char* copies =
-    "the host's memory bandwidth is an upper bound, not a measurement: 1.00 GB/s (bandwidth of 'host')";
+    "the bandwidth of memory 'host' is an upper bound, not a measurement: 1.00 GB/s (bandwidth)";
 
 }  // namespace
 

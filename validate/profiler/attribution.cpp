@@ -9,6 +9,12 @@
 namespace plimsoll {
 namespace {
 
+/// The elements with this key of a list that is sorted by it: std::ranges::equal_range, which clang 14 cannot compile.
+template <class Element, class Value, class Key>
+std::span<const Element> all_with(const std::vector<Element>& sorted, const Value& value, Key key) {
+  return {std::ranges::lower_bound(sorted, value, {}, key), std::ranges::upper_bound(sorted, value, {}, key)};
+}
+
 /// What the open ranges of a thread say together.
 struct Context {
   Activity activity = Activity::forward;
@@ -177,16 +183,17 @@ class Attribution {
 
   /// The last launch of that correlation before the work began, or the first where clocks are that far apart.
   const Launch* launch_of(const DeviceWork& work) const {
-    const auto same = std::ranges::equal_range(recording_.launches, work.correlation, {}, &Launch::correlation);
+    const auto same = all_with(recording_.launches, work.correlation, &Launch::correlation);
     if (same.empty()) return nullptr;
-    const auto after = std::ranges::upper_bound(same, work.start, {}, &Launch::date);
+    const auto later = [](Nanoseconds date, const Launch& launch) { return date < launch.date; };
+    const auto after = std::upper_bound(same.begin(), same.end(), work.start, later);
     return after == same.begin() ? &*after : &*std::prev(after);
   }
 
   /// The launch's own thread; where nothing else was recorded there (profilers have named threads in two ways), that of
   /// the operator with its external id, if that ran at the time.
   std::optional<std::uint32_t> thread_of(const Launch& launch) {
-    const auto same = std::ranges::equal_range(recording_.ranges, launch.thread, {}, &HostRange::thread);
+    const auto same = all_with(recording_.ranges, launch.thread, &HostRange::thread);
     if (!same.empty()) return launch.thread;
     if (launch.external_id < 0 || launch.external_id == launch.correlation) return std::nullopt;
     for (const std::uint32_t r : ranges_by_external_id(launch.external_id)) {
@@ -203,8 +210,7 @@ class Attribution {
       for (std::uint32_t r = 0; r < by_external_id_.size(); ++r) by_external_id_[r] = r;
       std::ranges::sort(by_external_id_, {}, [&](std::uint32_t r) { return std::pair(id_of(r), r); });
     }
-    const auto same = std::ranges::equal_range(by_external_id_, id, {}, id_of);
-    return {same.begin(), same.end()};
+    return all_with(by_external_id_, id, id_of);
   }
 
   Recording& recording_;

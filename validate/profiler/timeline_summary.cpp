@@ -209,10 +209,10 @@ TimelineSummary summary_of_timeline(const std::filesystem::path& file) {
                                            : matching);
   summary.whole = time_over(counted, [](const Iteration& i) { return i.whole(); });
   summary.whole.recorded = seconds(recording.end - recording.begin);
-  for (const auto& [activity, recorded] : iterations.recorded()) {
-    IterationTime& time = summary.activities[activity];
-    time = time_over(counted, [&](const Iteration& i) { return time_of(i.activities, activity); });
-    time.recorded = recorded;
+  for (const auto& recorded : iterations.recorded()) {
+    IterationTime& time = summary.activities[recorded.first];
+    time = time_over(counted, [&](const Iteration& i) { return time_of(i.activities, recorded.first); });
+    time.recorded = recorded.second;
   }
   measure_memory(recording, counted, summary);
   return summary;

@@ -197,7 +197,9 @@ std::int64_t RotorGrid::rounded(const Row& row, std::int64_t bytes) const {
 }
 
 void RotorGrid::relax(const Row& row, const Split& split, std::int64_t low, std::int64_t high, float* best) const {
-  const auto [late, early, x, nograd] = split;
+  const Row *const late = split.late, *const early = split.early;
+  const std::int64_t x = split.x;
+  const float nograd = split.nograd;
   const std::int64_t late_end = std::clamp(row.at_or_above(x + late->enough), low, high);
   const std::int64_t early_end = std::clamp(row.at_or_above(early->enough), low, high);
   const std::int64_t both = std::min(late_end, early_end), either = std::max(late_end, early_end);
@@ -213,7 +215,9 @@ void RotorGrid::relax(const Row& row, const Split& split, std::int64_t low, std:
 // The same where several points of the row share one of the early part's.
 void RotorGrid::relax_coarser(const Row& row, const Split& split, std::int64_t low, std::int64_t high,
                               float* best) const {
-  const auto [late, early, x, nograd] = split;
+  const Row *const late = split.late, *const early = split.early;
+  const std::int64_t x = split.x;
+  const float nograd = split.nograd;
   const std::int64_t late_end = std::clamp(row.at_or_above(x + late->enough), low, high);
   const std::int64_t early_end = std::clamp(row.at_or_above(early->enough), low, high);
   const std::int64_t late_step = step_of(row.shift, late->shift);
