@@ -69,8 +69,8 @@ class Planner {
   PlannedStep planned(StepId s) {
     const Step& step = schedule_[s];
     PlannedStep made;
-    if (step.collective != no_collective || step.kind == StepKind::pack || step.kind == StepKind::unpack) {
-      throw Unsupported{text(s) + " is a collective or a conversion, which the replay does not support"};
+    if (step.kind == StepKind::pack || step.kind == StepKind::unpack) {
+      throw Unsupported{text(s) + " is a conversion, which the replay does not support"};
     }
     if (step.implementation > 0) throw Unsupported{text(s) + " asks for an alternative implementation"};
     if (step.work.is_transfer()) {
@@ -78,10 +78,30 @@ class Planner {
       const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
       made.copy = {made_.region_of[from.index], made_.region_of[to.index], schedule_[to].range_offset,
                    schedule_[to].range_length};
+      if (step.collective != no_collective) made.copy->sum = flow_of_sum(s);
     } else if (step.op != no_op) {
       plan_compute(s, made);
     }
     return made;
+  }
+
+  std::uint32_t flow_of_sum(StepId s) {
+    const std::uint32_t c = schedule_[s].collective.index;
+    const Collective& collective = schedule_.collectives[c];
+    if (collective.kind != CollectiveKind::all_reduce || collective.inputs != collective.outputs) {
+      throw Unsupported{text(s) +
+                        " is of a collective other than an all-reduce in place, which the replay does not "
+                        "support"};
+    }
+    made_.sums.resize(schedule_.collectives.size());
+    PlannedSum& sum = made_.sums[c];
+    if (sum.flows++ == 0) {
+      const Buffer& first = schedule_[collective.inputs[0]];
+      sum.offset = first.range_offset;
+      sum.bytes = first.range_length;
+      for (const BufferId b : collective.inputs) sum.ranks.push_back(made_.region_of[b.index]);
+    }
+    return c;
   }
 
   void plan_compute(StepId s, PlannedStep& made) {
@@ -133,7 +153,7 @@ class Planner {
       if (op.phase != Phase::update && !call.outputs.empty() && call.outputs[0].tensor) {
         planned.accumulates = changed.contains(graph_[*call.outputs[0].tensor].storage);
       }
-      if (is_first) planned.statistics = statistics_of(kernel);
+      if (is_first) planned.statistics = statistics_of(kernel, step);
       made.calls.push_back(std::move(planned));
     }
   }
@@ -179,13 +199,18 @@ class Planner {
     return {{std::move(call)}, Bytes{0}};
   }
 
-  std::optional<RegionId> statistics_of(const Op& kernel) const {
+  /// Of the step's device, where there is a copy for each.
+  std::optional<RegionId> statistics_of(const Op& kernel, const Step& step) const {
+    const MemoryId here = problem_.platform[schedule_[step.stream].device].memory;
     for (const auto& [name, value] : kernel.attributes) {
       if (name != statistics_attribute || kernel.phase != Phase::forward) continue;
       const TensorId wanted = tensors_.at(value);
+      std::optional<RegionId> found;
       for (const BufferId b : schedule_.resident) {
-        if (schedule_[b].tensor == wanted) return made_.region_of[b.index];
+        if (schedule_[b].tensor != wanted) continue;
+        if (!found || schedule_[b].memory == here) found = made_.region_of[b.index];
       }
+      return found;
     }
     return std::nullopt;
   }

@@ -41,9 +41,18 @@ struct PlannedLoad {
   std::uint32_t micro_batch = 0;
 };
 
+/// An all-reduce of fp32 gradients: the flows carry them, and the last one to arrive writes the sum, in the order of
+/// the ranks, to all of them.
+struct PlannedSum {
+  std::vector<RegionId> ranks;
+  Bytes offset, bytes;
+  std::uint32_t flows = 0;
+};
+
 struct PlannedCopy {
   RegionId from, to;
   Bytes offset, bytes;
+  std::optional<std::uint32_t> sum = {};  ///< of a flow: of which sum; it carries its step's bytes, and writes nothing
 };
 
 /// Nothing of all this: the step only frees.
@@ -57,6 +66,7 @@ struct ReplayPlan {
   std::vector<Region> regions;
   std::vector<RegionId> region_of;  ///< by buffer
   std::vector<PlannedStep> steps;
+  std::vector<PlannedSum> sums;  ///< by collective
 };
 
 /// Why a schedule cannot be replayed, in one line that names step and buffer where there is one.

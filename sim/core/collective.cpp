@@ -7,6 +7,9 @@
 namespace plimsoll {
 namespace {
 
+/// Beside the stream of what is sent that way, which does not wait for a collective's other ranks.
+constexpr std::uint32_t own_stream = 2;
+
 std::int64_t divided_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
@@ -15,7 +18,7 @@ NewStep flow(ScheduleBuilder& builder, const Platform& platform, const Rank& fro
              std::int64_t bytes) {
   NewStep step;
   step.kind = StepKind::collective;
-  step.stream = builder.stream(from.device, {place::device, platform[to.device].memory});
+  step.stream = builder.stream(from.device, {place::device, platform[to.device].memory}, own_stream);
   step.collective = id;
   step.work = {.seconds = {},
                .bytes = Bytes{bytes},

@@ -1,44 +1,58 @@
 #include "sim/core/gradient_owners.h"
 
 #include <algorithm>
+#include <span>
+
+#include "sim/core/expects.h"
 
 namespace plimsoll {
 
-void GradientOwners::add_maker(TensorId gradient, const Part& part) {
-  std::vector<const Part*>& owners = owner_[gradient.index];
-  const auto owner = std::ranges::find(owners, part.replica, &Part::replica);
-  if (owner == owners.end()) {
-    owners.push_back(&part);
-    return;
-  }
+void GradientOwners::add_maker(TensorId gradient, OpId op, const Part& part, std::size_t micro_batches) {
+  Makers& makers = makers_[gradient];
+  makers.copied |= !makers.ops.insert(op).second;
+  makers.outstanding += micro_batches;
   const auto is_on_its_device = [&](const Part* p) { return p->device == part.device; };
-  std::vector<const Part*>& others = partial_[gradient.index];
-  if (!is_on_its_device(*owner) && std::ranges::none_of(others, is_on_its_device)) others.push_back(&part);
+  if (std::ranges::none_of(makers.parts, is_on_its_device)) makers.parts.push_back(&part);
 }
 
 std::vector<const Part*> GradientOwners::of(const Op& update) const {
   for (const TensorId t : update.inputs) {
-    const auto owner = owner_.find(t.index);
-    if (owner != owner_.end()) return owner->second;
+    const auto found = makers_.find(t);
+    if (found == makers_.end()) continue;
+    const Makers& makers = found->second;
+    return makers.copied ? makers.parts : std::vector{makers.parts.front()};
   }
   return {};
 }
 
+void GradientOwners::contributed(TensorId gradient) {
+  Makers& makers = makers_.at(gradient);
+  EXPECTS(makers.outstanding > 0);
+  if (--makers.outstanding > 0 || !makers.copied || makers.parts.size() < 2) return;
+  std::vector<DeviceId> devices;
+  for (const Part* part : makers.parts) {
+    refuse_unless_there(gradient, *part);
+    devices.push_back(part->device);
+  }
+  copies_.all_reduce(gradient, devices);
+}
+
 void GradientOwners::sum() {
-  for (const auto& [gradient, parts] : partial_) {
-    for (const Part* part : parts) sum_at_owner(TensorId{gradient}, *part);
+  for (const auto& [gradient, makers] : makers_) {
+    if (makers.copied) continue;
+    for (const Part* part : std::span(makers.parts).subspan(1)) sum_at_owner(gradient, *part);
   }
 }
 
 void GradientOwners::sum_at_owner(TensorId gradient, const Part& part) {
-  const Part& owner = **std::ranges::find(owner_[gradient.index], part.replica, &Part::replica);
-  const CopyKey first = copies_.key(gradient, 0, part.replica, copies_.memory_of(part.device));
+  const Part& owner = *makers_.at(gradient).parts.front();
+  const CopyKey first = copies_.key(gradient, 0, copies_.memory_of(part.device));
+  refuse_unless_there(gradient, part);
+  refuse_unless_there(gradient, owner);
   for (std::uint32_t chunk = 0; chunk < copies_.chunks_of(gradient); ++chunk) {
     CopyKey from = first, sum = first;
     from.chunk = sum.chunk = chunk;
     sum.memory = copies_.memory_of(owner.device).index;
-    refuse_unless_there(gradient, from, part);
-    refuse_unless_there(gradient, sum, owner);
     CopyKey arrived = sum;
     arrived.arrived = true;
     const std::vector<StepId> contributors = copies_[from].users;
@@ -52,11 +66,14 @@ void GradientOwners::sum_at_owner(TensorId gradient, const Part& part) {
 }
 
 /// Sums are made on devices: a tape that has moved the gradient away, to update its parameter on the host, cannot be.
-void GradientOwners::refuse_unless_there(TensorId gradient, const CopyKey& k, const Part& part) const {
-  if (copies_.contains(k)) return;
-  throw CannotLower{"'" + graph_[gradient].name + "' is not on '" + problem_.platform[part.device].name +
-                    "' when the parts on several devices that share its parameter sum it there: updates on the host "
-                    "need a parameter that one device trains"};
+void GradientOwners::refuse_unless_there(TensorId gradient, const Part& part) const {
+  CopyKey k = copies_.key(gradient, 0, copies_.memory_of(part.device));
+  for (; k.chunk < copies_.chunks_of(gradient); ++k.chunk) {
+    if (copies_.contains(k)) continue;
+    throw CannotLower{"'" + graph_[gradient].name + "' is not on '" + problem_.platform[part.device].name +
+                      "' when the parts on several devices that share its parameter sum it there: updates on the host "
+                      "need a parameter that one device trains"};
+  }
 }
 
 void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part& owner) {
@@ -64,14 +81,13 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
   NewStep step;
   step.kind = StepKind::backward;
   step.stream = copies_.stream(owner.device, way::compute);
-  step.replica = owner.replica;
   const OpCost cost{.measured = {}, .flops = Flops{0}, .bytes_moved = 3 * copies_.bytes_of(target)};
   step.work.seconds = duration(cost, graph_.source, problem_.platform[owner.device]).value_or(Seconds{0});
   step.reads = {source.buffer};
   step.writes = {target.buffer};
   step.waits = target.users;
   for (const Copy* copy : {&source, &target}) {
-    if (copy->maker) step.waits.push_back(*copy->maker);
+    step.waits.insert(step.waits.end(), copy->makers.begin(), copy->makers.end());
   }
   const StepId issued = copies_.add_compute(step, owner.device);
   source.users.push_back(issued);
@@ -79,12 +95,17 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
 }
 
 void GradientOwners::hand_out(const Op& update, const Part& owner) {
+  const std::vector<const Part*> owners = of(update);
+  if (owners.front() != &owner) return;
+  const auto updates_it = [&](const Part& part) {
+    return std::ranges::any_of(owners, [&](const Part* p) { return p->device == part.device; });
+  };
   for (const TensorId t : update.mutates) {
     if (graph_[t].kind != TensorKind::parameter) continue;
-    const CopyKey from = copies_.key(t, 0, owner.replica, copies_.memory_of(owner.device));
+    const CopyKey from = copies_.key(t, 0, copies_.memory_of(owner.device));
     for (const Part& part : partition_.parts) {
-      CopyKey to = copies_.key(t, 0, part.replica, copies_.memory_of(part.device));
-      if (part.replica != owner.replica || to == from || !copies_.contains(to) || handed_out_.contains(to)) continue;
+      CopyKey to = copies_.key(t, 0, copies_.memory_of(part.device));
+      if (updates_it(part) || !copies_.contains(to) || handed_out_.contains(to)) continue;
       handed_out_.insert(to);
       for (CopyKey source = from; source.chunk < copies_.chunks_of(t); to.chunk = ++source.chunk) {
         const StepId updated = copies_[source].users.back();

@@ -1,10 +1,15 @@
 #pragma once
-// Parameters that several parts train: who owns each gradient, how the partial gradients of parts on other devices are
-// summed there, and how the updated parameter comes back to them.
+// Parameters that several parts train: how the partial gradients on their devices are summed, who updates the
+// parameter, and how the updated parameter comes to the others.
+//  - Copies of a part each update their own parameters: the gradients of all are all-reduced when the last contribution
+//    to them has been issued, beside the backward that is left.
+//  - Of different parts that share a parameter the first one owns it: the others send it their partial gradients after
+//    all micro-batches, and get the new parameter.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <unordered_map>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
@@ -17,30 +22,40 @@ class GradientOwners {
   GradientOwners(const Problem& problem, const Partition& partition, LiveCopies& copies)
       : problem_(problem), graph_(problem.graph), partition_(partition), copies_(copies) {}
 
-  /// The first part of a replica that makes a gradient owns it; parts on other devices make partial gradients.
-  void add_maker(TensorId gradient, const Part&);
+  /// The op, one of the part's, makes the gradient for so many micro-batches.
+  void add_maker(TensorId gradient, OpId, const Part&, std::size_t micro_batches);
 
-  /// The owners of the gradient that the update reads, one a replica.
+  /// Who updates the parameter of the gradient that the update reads: each on another device.
   std::vector<const Part*> of(const Op& update) const;
 
-  /// After all micro-batches: each part sends its partial gradient to the owner, which adds it to its own.
+  /// A contribution to the gradient has been issued.
+  void contributed(TensorId gradient);
+
+  /// After all micro-batches: what has not been all-reduced is summed at its owner.
   void sum();
 
-  /// Copies of an updated parameter on other devices of the replica take its new value.
+  /// Copies of an updated parameter on devices that do not update it take its new value.
   void hand_out(const Op& update, const Part& owner);
 
  private:
+  /// Of one gradient.
+  struct Makers {
+    std::vector<const Part*> parts;  ///< one a device
+    std::set<OpId> ops;
+    bool copied = false;          ///< an op is in several of the parts
+    std::size_t outstanding = 0;  ///< contributions
+  };
+
   void sum_at_owner(TensorId gradient, const Part&);
-  void refuse_unless_there(TensorId gradient, const CopyKey&, const Part&) const;
+  void refuse_unless_there(TensorId gradient, const Part&) const;
   void add_up(const CopyKey& from, const CopyKey& sum, const Part& owner);
 
   const Problem& problem_;
   const Graph& graph_;
   const Partition& partition_;
   LiveCopies& copies_;
-  std::unordered_map<std::uint32_t, std::vector<const Part*>> owner_;  // of a parameter gradient, one a replica
-  std::map<std::uint32_t, std::vector<const Part*>> partial_;          // other parts that make a part of it
-  std::unordered_set<CopyKey, CopyKeyHash> handed_out_;                // copies of parameters with their new value
+  std::map<TensorId, Makers> makers_;
+  std::unordered_set<CopyKey, CopyKeyHash> handed_out_;  // copies of parameters with their new value
 };
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -166,13 +167,14 @@ class Judge {
   std::optional<HappensBefore> before_;
   std::vector<Held> held_;  // by buffer
   std::unordered_map<Place, Occupants, PlaceHash> places_;
-  std::vector<std::size_t> first_run_;                         // by op: index into ran_ of its first run
-  std::vector<std::uint32_t> ran_;                             // by run of an op: how often it was made
-  std::vector<std::vector<OpId>> makers_;                      // by tensor: who makes a parameter gradient
-  std::set<std::pair<TensorId, std::uint32_t>> used_;          // by an update (.., replica)
-  std::vector<Callers> callers_;                               // by device
-  std::vector<Exchange> exchanges_;                            // by collective
-  std::vector<Ends> ends_;                                     // by stream
+  std::vector<std::size_t> first_run_;                 // by op: index into ran_ of its first run
+  std::vector<std::uint32_t> ran_;                     // by run of an op: how often it was made
+  std::vector<std::vector<OpId>> makers_;              // by tensor: who makes a parameter gradient
+  std::set<std::pair<TensorId, std::uint32_t>> used_;  // by an update (.., replica)
+  std::set<std::tuple<OpId, std::uint32_t, std::optional<MemoryId>>> updated_;  // by which update, (replica, where)
+  std::vector<Callers> callers_;                                                // by device
+  std::vector<Exchange> exchanges_;                                             // by collective
+  std::vector<Ends> ends_;                                                      // by stream
   std::vector<BufferId> given_;                                // what the compute step reads, writes and allocates
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // of an input, in those: offsets and lengths
   std::map<Endpoints, std::optional<Route>> routes_;

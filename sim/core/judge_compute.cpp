@@ -22,10 +22,12 @@ void Judge::judge_compute(StepId s) {
   for (const TensorId t : op.inputs) judge_input(s, t);
   judge_outputs(s, op);
   const std::uint32_t times = ++ran_[run_of(step)];
-  if (times > 1 && (op.phase == Phase::update || !op.recomputable)) {
+  const bool is_update = op.phase == Phase::update;  // of each copy of the parameter
+  const bool repeats = is_update ? !updated_.insert({step.op, step.replica, own_memory(step)}).second : times > 1;
+  if (repeats && (is_update || !op.recomputable)) {
     report(Rule::repeated, s, text(s) + " repeats an op that must run once");
   }
-  judge_label(s, times > 1);
+  judge_label(s, repeats);
 }
 
 std::size_t Judge::run_of(const Step& step) const {

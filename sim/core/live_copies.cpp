@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/core/collective.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -23,9 +24,9 @@ LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes) : pr
 
 // --- where things are
 
-CopyKey LiveCopies::key(TensorId t, std::uint32_t micro_batch, std::uint32_t replica, MemoryId memory) const {
+CopyKey LiveCopies::key(TensorId t, std::uint32_t micro_batch, MemoryId memory) const {
   const bool one_a_micro_batch = per_micro_batch(graph_[t].kind);
-  return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, replica, memory.index};
+  return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, memory.index};
 }
 
 MemoryId LiveCopies::memory_at(DeviceId device, MemoryId place) {
@@ -57,7 +58,6 @@ BufferId LiveCopies::new_buffer(TensorId t, const CopyKey& k) {
   const ChunkRange range = range_of(graph_[t].bytes, {k.chunk, chunks_of(t)});
   return builder_.buffer({.tensor = t,
                           .micro_batch = per_micro_batch(graph_[t].kind) ? k.micro_batch : 0,
-                          .replica = k.replica,
                           .memory = MemoryId{k.memory},
                           .bytes = range.length,
                           .range_offset = range.offset,
@@ -66,7 +66,7 @@ BufferId LiveCopies::new_buffer(TensorId t, const CopyKey& k) {
 
 void LiveCopies::make_resident(TensorId t, const Part& part) {
   for (const MemoryId home : homes_[graph_[t].storage.index]) {
-    make_resident(t, key(t, 0, part.replica, memory_at(part.device, home)));
+    make_resident(t, key(t, 0, memory_at(part.device, home)));
   }
 }
 
@@ -108,23 +108,19 @@ StepId LiveCopies::add_compute(NewStep step, DeviceId device) {
 
 StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, const Stream& stream, StepKind label) {
   const MemoryId source_memory{from.memory}, target_memory{to.memory};
-  if (!has_route(source_memory, target_memory)) {
-    throw CannotLower{"platform '" + problem_.platform.name + "' has no route from '" +
-                      problem_.platform[source_memory].name + "' to '" + problem_.platform[target_memory].name + "'"};
-  }
+  refuse_without_route(source_memory, target_memory);
   Copy& source = (*this)[from];
   NewStep step;
   step.kind = label;
   step.stream = builder_.stream(stream.device, stream.way);
   step.micro_batch = to.micro_batch;
-  step.replica = to.replica;
   step.reads = {source.buffer};
   Copy* there = find(to);
   const BufferId target = there == nullptr ? new_buffer(t, to) : there->buffer;
   step.work = {.seconds = {}, .bytes = builder_[target].bytes, .route = builder_.route(source_memory, target_memory)};
   (there == nullptr ? step.allocates : step.writes) = {target};
   if (there != nullptr) step.waits = there->users;
-  if (source.maker) step.waits.push_back(*source.maker);
+  step.waits.insert(step.waits.end(), source.makers.begin(), source.makers.end());
   const std::optional<StepId> last = last_compute(stream.device);
   if (label != StepKind::send && last) step.waits.push_back(*last);
   if (label == StepKind::prefetch) {
@@ -134,7 +130,7 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   const StepId issued = add(step);
   source.users.push_back(issued);
   if (there == nullptr) {
-    live_[to] = {.buffer = target, .maker = issued, .users = {issued}};
+    live_[to] = {.buffer = target, .makers = {issued}, .users = {issued}};
   } else {
     there->overwritten(issued);
   }
@@ -142,17 +138,42 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   return issued;
 }
 
-bool LiveCopies::has_route(MemoryId from, MemoryId to) {
-  const auto [place, fresh] = reachable_.try_emplace(CopyKey{from.index, to.index, 0, 0}, false);
+void LiveCopies::all_reduce(TensorId gradient, std::span<const DeviceId> devices) {
+  for (std::uint32_t chunk = 0; chunk < chunks_of(gradient); ++chunk) {
+    std::vector<Copy*> sums;
+    std::vector<Rank> ranks;
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      const MemoryId here = memory_of(devices[d]), next = memory_of(devices[(d + 1) % devices.size()]);
+      refuse_without_route(here, next);
+      CopyKey k = key(gradient, 0, here);
+      k.chunk = chunk;
+      sums.push_back(&(*this)[k]);
+      ranks.push_back({devices[d], sums.back()->buffer, sums.back()->users});
+    }
+    const std::vector<StepId> flows = ring_all_reduce(builder_, problem_.platform, ranks, Collectives::aggregated);
+    while (issued_.size() < builder_.steps()) {
+      issued_.push_back({builder_.stream_of(id_at<StepId>(issued_.size())), StepKind::collective});
+    }
+    for (Copy* sum : sums) {
+      sum->makers.assign(flows.begin(), flows.end());
+      sum->users = flows;
+    }
+  }
+}
+
+void LiveCopies::refuse_without_route(MemoryId from, MemoryId to) {
+  const auto [place, fresh] = reachable_.try_emplace({from, to}, false);
   if (fresh) place->second = route_between(problem_.platform, from, to).has_value();
-  return place->second;
+  if (place->second) return;
+  throw CannotLower{"platform '" + problem_.platform.name + "' has no route from '" + problem_.platform[from].name +
+                    "' to '" + problem_.platform[to].name + "'"};
 }
 
 void LiveCopies::wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId device) {
   const Copy& copy = (*this)[at];
-  EXPECTS(copy.maker);
+  EXPECTS(!copy.makers.empty());
   std::vector<StepId>& waits = waits_[device.index];
-  waits.push_back(*copy.maker);
+  waits.insert(waits.end(), copy.makers.begin(), copy.makers.end());
   const auto released = released_.find(on_device);
   if (released != released_.end()) waits.push_back(released->second);
 }
@@ -169,7 +190,6 @@ void LiveCopies::drop(const CopyKey& k, DeviceId device) {
     release.kind = StepKind::offload;
     release.stream = builder_.stream(device, builder_[issued_[offload->index].stream].way, 1);
     release.micro_batch = k.micro_batch;
-    release.replica = k.replica;
     last = add(release);
     released_[k] = last;
   }

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include <boost/container/small_vector.hpp>
 
 #include "sim/core/partition.h"
 #include "sim/core/problem.h"
@@ -18,9 +21,9 @@
 
 namespace plimsoll {
 
-/// A storage, or a chunk of it, of one micro-batch and replica in one memory.
+/// A storage, or a chunk of it, of one micro-batch in one memory.
 struct CopyKey {
-  std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0, chunk = 0;
+  std::uint32_t storage = 0, micro_batch = 0, memory = 0, chunk = 0;
   bool arrived = false;  ///< another device's part of a gradient, beside the sum of those before it
   friend bool operator==(const CopyKey&, const CopyKey&) = default;
 };
@@ -28,22 +31,23 @@ struct CopyKey {
 struct CopyKeyHash {
   std::size_t operator()(const CopyKey& k) const {
     const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
-    const std::uint64_t b = (std::uint64_t{k.replica} << 32U) ^ k.memory;
-    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b ^ (std::uint64_t{k.chunk} << 48U) ^
+    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ k.memory ^ (std::uint64_t{k.chunk} << 48U) ^
                                       (k.arrived ? 1U : 0U));
   }
 };
 
-/// A live buffer, who made it and who has used it since.
+using Makers = boost::container::small_vector<StepId, 1>;
+
+/// A live buffer, who made it (the flows of a collective together) and who has used it since.
 struct Copy {
   BufferId buffer;
-  std::optional<StepId> maker;
+  Makers makers;
   std::vector<StepId> users;
   std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
 
   /// By a step that waits for all who used it before.
   void overwritten(StepId by) {
-    maker = by;
+    makers = {by};
     users = {by};
   }
 };
@@ -61,7 +65,7 @@ class LiveCopies {
   MemoryId memory_of(DeviceId device) const { return problem_.platform[device].memory; }
   /// The memory at a place, seen from the device; there must be one.
   MemoryId memory_at(DeviceId, MemoryId place);
-  CopyKey key(TensorId, std::uint32_t micro_batch, std::uint32_t replica, MemoryId) const;
+  CopyKey key(TensorId, std::uint32_t micro_batch, MemoryId) const;
   std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
 
   bool contains(const CopyKey& k) const { return live_.contains(k); }
@@ -80,6 +84,8 @@ class LiveCopies {
   /// On the device's stream of that way. `send` waits for the maker alone, other labels also for the device's last
   /// compute.
   StepId copy(TensorId, const CopyKey& from, const CopyKey& to, const Stream&, StepKind label);
+  /// The gradient of every device becomes the sum of all; each has one.
+  void all_reduce(TensorId gradient, std::span<const DeviceId>);
   /// For what is at a key, and until what the device held of it is gone.
   void wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId);
 
@@ -107,7 +113,7 @@ class LiveCopies {
 
   BufferId new_buffer(TensorId, const CopyKey&);
   void make_resident(TensorId, const CopyKey&);
-  bool has_route(MemoryId from, MemoryId to);
+  void refuse_without_route(MemoryId from, MemoryId to);
 
   static constexpr std::size_t relative_places = 3;
 
@@ -119,10 +125,10 @@ class LiveCopies {
   ScheduleBuilder builder_;
   std::unordered_map<CopyKey, Copy, CopyKeyHash> live_;
   std::unordered_map<CopyKey, StepId, CopyKeyHash> released_;  // by which step, where that is its only work
-  std::unordered_map<CopyKey, bool, CopyKeyHash> reachable_;   // (from, to)
-  std::vector<std::vector<StepId>> waits_;                     // by device: what its next compute waits for
-  std::vector<std::optional<StepId>> last_compute_;            // by device
-  std::vector<Issued> issued_;                                 // steps
+  std::map<Endpoints, bool> reachable_;
+  std::vector<std::vector<StepId>> waits_;           // by device: what its next compute waits for
+  std::vector<std::optional<StepId>> last_compute_;  // by device
+  std::vector<Issued> issued_;                       // steps
 };
 
 }  // namespace plimsoll

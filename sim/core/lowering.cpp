@@ -1,7 +1,9 @@
 #include "sim/core/lowering.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -24,12 +26,13 @@ class Lowering {
         copies_(problem, tapes),
         owners_(problem, partition, copies_) {
     for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
+    note_turns();
   }
 
   std::variant<Schedule, std::string> run() {
     try {
       make_resident();
-      if (!issue_turns()) return "the devices' orders wait for each other in a circle";
+      if (!issue_turns()) return circle();
       issue_ends();
     } catch (const CannotLower& cannot) {
       return cannot.why;
@@ -38,7 +41,6 @@ class Lowering {
     schedule.trace = graph_.name;
     schedule.platform = problem_.platform.name;
     schedule.micro_batches = problem_.micro_batches;
-    schedule.replicas = replicas();
     schedule.optimizer = problem_.optimizer;
     schedule.states = problem_.states.value_or(States::by_dtype);
     schedule.gradients = problem_.gradients;
@@ -48,21 +50,12 @@ class Lowering {
  private:
   const Part& part(PartId id) const { return partition_.parts[id.index]; }
 
-  std::uint32_t replicas() const {
-    std::uint32_t last = 0;
-    for (const Part& part : partition_.parts) last = std::max(last, part.replica);
-    return last + 1;
-  }
-
   // --- what is there from the start: parameters and states where they are used, gradients if they exist before
 
   void make_resident() {
-    std::vector<bool> has_first(replicas(), false);
-    for (const Part& part : partition_.parts) {
-      if (!has_first[part.replica]) {
-        for (const TensorId t : unread_parameters(graph_)) copies_.make_resident(t, part);
-        has_first[part.replica] = true;
-      }
+    for (const TensorId t : unread_parameters(graph_)) copies_.make_resident(t, partition_.parts.front());
+    for (std::size_t p = 0; p < partition_.parts.size(); ++p) {
+      const Part& part = partition_.parts[p];
       for (const OpId op : part.ops) {
         for (const TensorId t : graph_[op].inputs) {
           if (graph_[t].kind == TensorKind::parameter) copies_.make_resident(t, part);
@@ -70,7 +63,7 @@ class Lowering {
         for (const TensorId t : graph_[op].outputs) {
           if (graph_[t].kind != TensorKind::parameter_gradient) continue;
           if (problem_.gradients == Gradients::existing) copies_.make_resident(t, part);
-          owners_.add_maker(t, part);
+          owners_.add_maker(t, op, part, micro_batches_[p]);
         }
       }
     }
@@ -87,20 +80,85 @@ class Lowering {
 
   // --- turns
 
+  /// Which copy of a part takes which micro-batch, and the last turn at each piece.
+  void note_turns() {
+    for (std::size_t p = 0; p < tapes_.size(); ++p) {
+      last_turns_.emplace_back(pieces_[p].size(), 0);
+      copies_of_.try_emplace(partition_.parts[p].ops.front(), 0).first->second++;
+    }
+    micro_batches_.resize(tapes_.size(), 0);
+    for (const std::vector<Turn>& order : partition_.order) {
+      for (const Turn& turn : order) {
+        last_turns_[turn.part.index][turn.piece] = turn.micro_batch;
+        if (turn.piece > 0) continue;
+        ++micro_batches_[turn.part.index];
+        const OpId first = part(turn.part).ops.front();
+        if (copies_of_[first] > 1) EXPECTS(takers_.try_emplace({first, turn.micro_batch}, turn.part).second);
+      }
+    }
+  }
+
+  /// The copy of a part that takes the micro-batch.
+  PartId taker(PartId any, std::uint32_t micro_batch) const {
+    const auto found = takers_.find({part(any).ops.front(), micro_batch});
+    return found == takers_.end() ? any : found->second;
+  }
+
   struct Place {
     std::size_t turn = 0, action = 0;  ///< the next action, counted from the start of the turn's piece
   };
 
   bool issue_turns() {
-    std::vector<Place> places(partition_.order.size());
+    places_.resize(partition_.order.size());
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t d = 0; d < places.size(); ++d) moved |= issue_until_blocked(d, places[d]);
+      for (std::size_t d = 0; d < places_.size(); ++d) moved |= issue_until_blocked(d, places_[d]);
     }
-    for (std::size_t d = 0; d < places.size(); ++d) {
-      if (places[d].turn < partition_.order[d].size()) return false;
+    for (std::size_t d = 0; d < places_.size(); ++d) {
+      if (places_[d].turn < partition_.order[d].size()) return false;
     }
     return true;
+  }
+
+  /// What a device waits for: the turn that it is at, and the part that has not sent yet what that reads.
+  struct Blocked {
+    Turn turn;
+    PartId by;
+  };
+  std::optional<Blocked> blocked(std::size_t device) const {
+    const Place& place = places_[device];
+    if (place.turn == partition_.order[device].size()) return std::nullopt;
+    const Turn& turn = partition_.order[device][place.turn];
+    const Piece piece = pieces_[turn.part.index][turn.piece];
+    const TensorId awaited = tapes_[turn.part.index].actions[piece.first + place.action].tensor;
+    for (std::size_t p = 0; p < partition_.parts.size(); ++p) {
+      const auto sends = [&](const Action& action) {
+        return action.kind == ActionKind::send && action.tensor == awaited &&
+               taker(action.peer, turn.micro_batch) == turn.part;
+      };
+      const PartId sender = taker(id_at<PartId>(p), turn.micro_batch);
+      if (std::ranges::any_of(tapes_[sender.index].actions, sends)) return Blocked{turn, sender};
+    }
+    return std::nullopt;
+  }
+
+  /// Names two parts that wait for each other, or for others that do.
+  std::string circle() const {
+    std::string text = "the devices' orders wait for each other in a circle";
+    std::vector<bool> seen(places_.size(), false);
+    std::optional<Blocked> at;
+    for (std::size_t d = 0; d < places_.size() && !at; ++d) at = blocked(d);
+    while (at && !seen[part(at->turn.part).device.index]) {
+      seen[part(at->turn.part).device.index] = true;
+      at = blocked(part(at->by).device.index);
+    }
+    std::string_view between = ": ";
+    for (int names = 0; at && names < 2; ++names, at = blocked(part(at->by).device.index), between = ", and ") {
+      text += std::string(between) + "part " + std::to_string(at->turn.part.index) + " on '" +
+              problem_.platform[part(at->turn.part).device].name + "' waits for what part " +
+              std::to_string(at->by.index) + " makes of micro-batch " + std::to_string(at->turn.micro_batch);
+    }
+    return text;
   }
 
   bool issue_until_blocked(std::size_t device, Place& place) {
@@ -122,13 +180,11 @@ class Lowering {
   }
 
   bool arrived(const Action& receive, const Turn& turn) const {
-    const Part& here = part(turn.part);
-    return copies_.contains(
-        copies_.key(receive.tensor, turn.micro_batch, here.replica, copies_.memory_of(here.device)));
+    return copies_.contains(copies_.key(receive.tensor, turn.micro_batch, copies_.memory_of(part(turn.part).device)));
   }
 
   void issue(const Action& action, const Turn& turn) {
-    if (action.last_only && turn.micro_batch + 1 < problem_.micro_batches) return;
+    if (action.last_only && turn.micro_batch != last_turns_[turn.part.index][turn.piece]) return;
     const Part& here = part(turn.part);
     switch (action.kind) {
       case ActionKind::run:
@@ -145,7 +201,7 @@ class Lowering {
       case ActionKind::wait:
         break;
     }
-    CopyKey k = copies_.key(action.tensor, turn.micro_batch, here.replica, copies_.memory_of(here.device));
+    CopyKey k = copies_.key(action.tensor, turn.micro_batch, copies_.memory_of(here.device));
     const bool whole = action.chunk.count == 1;
     const std::uint32_t first = whole ? 0 : action.chunk.index;
     const std::uint32_t end = whole ? copies_.chunks_of(action.tensor) : first + 1;
@@ -173,12 +229,13 @@ class Lowering {
 
   void send(const Action& action, PartId by, std::uint32_t micro_batch) {
     const Part& here = part(by);
-    const CopyKey from = copies_.key(action.tensor, micro_batch, here.replica, copies_.memory_of(here.device));
+    const PartId peer = taker(action.peer, micro_batch);
+    const CopyKey from = copies_.key(action.tensor, micro_batch, copies_.memory_of(here.device));
     CopyKey to = from;
-    to.memory = copies_.memory_of(part(action.peer).device).index;
+    to.memory = copies_.memory_of(part(peer).device).index;
     if (to == from) {
       ++copies_[from].holders;
-      held_by_[from] = {by, action.peer};
+      held_by_[from] = {by, peer};
       return;
     }
     copies_.copy(action.tensor, from, to, {here.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
@@ -186,9 +243,9 @@ class Lowering {
 
   // --- compute
 
-  StepKind kind_of(OpId op, std::uint32_t micro_batch, std::uint32_t replica) {
-    const CopyKey run{op.index, micro_batch, replica, 0};
-    if (!ran_.insert(run).second) return StepKind::recompute;
+  /// Every copy of a part has its own updates; else who runs an op again recomputes it.
+  StepKind kind_of(OpId op, std::uint32_t micro_batch) {
+    if (graph_[op].phase != Phase::update && !ran_.insert({op.index, micro_batch}).second) return StepKind::recompute;
     switch (graph_[op].phase) {
       case Phase::forward:
         return StepKind::forward;
@@ -212,12 +269,11 @@ class Lowering {
     const bool on_device = action.at == place::device;
     const MemoryId memory = copies_.memory_at(here.device, action.at);
     NewStep step;
-    step.kind = kind_of(id, micro_batch, here.replica);
+    step.kind = kind_of(id, micro_batch);
     step.stream = copies_.stream(here.device, {action.at, action.at});
     step.op = id;
     step.implementation = action.implementation;
     step.micro_batch = micro_batch;
-    step.replica = here.replica;
     step.work.seconds =
         on_device ? duration_on(problem_, id, here.device, saving, action.implementation) : duration_at(memory, id);
     if (on_device) {
@@ -232,7 +288,7 @@ class Lowering {
     std::vector<Copy*> used, overwritten;
     used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
-      CopyKey k = copies_.key(t, micro_batch, here.replica, memory);
+      CopyKey k = copies_.key(t, micro_batch, memory);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
       for (; k.chunk < copies_.chunks_of(t); ++k.chunk) {
         used.push_back(&copies_.read(t, k, changes, step));
@@ -244,7 +300,7 @@ class Lowering {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
       const bool gradient = graph_[t].kind == TensorKind::parameter_gradient;
       makes_gradient |= gradient;
-      for (CopyKey k = copies_.key(t, micro_batch, here.replica, memory); k.chunk < copies_.chunks_of(t); ++k.chunk) {
+      for (CopyKey k = copies_.key(t, micro_batch, memory); k.chunk < copies_.chunks_of(t); ++k.chunk) {
         Copy* found = copies_.find(k);
         if (found == nullptr) {
           new_gradient |= gradient;
@@ -267,14 +323,18 @@ class Lowering {
       step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     }
     for (const Copy* copy : used) {
-      if (copy->maker) step.waits.push_back(*copy->maker);
+      step.waits.insert(step.waits.end(), copy->makers.begin(), copy->makers.end());
     }
     const StepId issued = on_device ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
     for (Copy* copy : used) {
-      if (!copy->maker) copy->maker = issued;
+      if (copy->makers.empty()) copy->makers = {issued};
       copy->users.push_back(issued);
     }
     for (Copy* copy : overwritten) copy->overwritten(issued);  // what reads it next may be on another stream
+    if (op.phase == Phase::update) return;
+    for (const TensorId t : op.outputs) {
+      if (graph_[t].kind == TensorKind::parameter_gradient) owners_.contributed(t);
+    }
   }
 
   /// What a part has dropped and makes again may be there still, for the part of the same device that it was sent to.
@@ -314,10 +374,15 @@ class Lowering {
   const Partition& partition_;
   std::span<const Tape> tapes_;
   std::vector<std::vector<Piece>> pieces_;                    // by part
+  std::vector<std::vector<std::uint32_t>> last_turns_;        // by part and piece: the micro-batch
+  std::vector<std::size_t> micro_batches_;                    // by part: how many it takes
+  std::map<OpId, std::size_t> copies_of_;                     // by first op: of a part
+  std::map<std::pair<OpId, std::uint32_t>, PartId> takers_;   // by first op and micro-batch, of parts with copies
+  std::vector<Place> places_;                                 // by device
   std::vector<std::optional<std::uint32_t>> first_backward_;  // by part: of which micro-batch
   LiveCopies copies_;
   GradientOwners owners_;
-  std::unordered_set<CopyKey, CopyKeyHash> ran_;  // (op, micro-batch, replica) run before
+  std::unordered_set<CopyKey, CopyKeyHash> ran_;  // (op, micro-batch) run before
   std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
       held_by_;  // of what one part sent another of its device
 };

@@ -9,10 +9,11 @@
 
 namespace plimsoll {
 
+/// Parts with the same ops are copies of each other, on different devices: each micro-batch goes through one of them,
+/// each has its own parameters and updates them with the gradients of all.
 struct Part {
   std::vector<OpId> ops;  ///< in a valid order, updates excluded
   DeviceId device;
-  std::uint32_t replica = 0;
   bool cut_before_backward = false;  ///< its tape is cut there, also where it holds the loss and need not wait
   bool cut_before_weights = false;   ///< of a split backward: weight gradients are a piece of their own
 };

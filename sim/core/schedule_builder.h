@@ -54,6 +54,7 @@ class ScheduleBuilder {
 
   const Buffer& operator[](BufferId id) const { return schedule_.buffers[id.index]; }
   const Stream& operator[](StreamId id) const { return schedule_.streams[id.index]; }
+  StreamId stream_of(StepId id) const { return pending_[id.index].step.stream; }
   std::size_t steps() const { return pending_.size(); }
 
   /// The schedule; the caller fills in what it was made for. The builder is empty afterwards.

@@ -22,7 +22,7 @@ enum class ActionKind : std::uint8_t {
   move,  ///< as copy, and the copy at `at` is freed
   wait,  ///< the device's next compute, and copies towards the device before it, wait until the copy `at` a place is
          ///< whole; if the device's own was dropped, also until it is gone
-  send,  ///< copy `tensor` to the device of `peer`
+  send,  ///< copy `tensor` to the device of `peer`, or of that copy of it which takes the micro-batch
   receive,  ///< nothing further is issued before `tensor` has been sent here
   cut,      ///< a piece of the tape ends: the device may take other turns before the next
 };
@@ -45,7 +45,7 @@ struct Action {
   Saving saving = Saving::keep;
   TensorId tensor;
   PartId peer;
-  bool last_only = false;            ///< in the last micro-batch only, when parameter gradients are complete
+  bool last_only = false;            ///< in the part's last turn at this piece only, when its gradients are complete
   std::uint32_t implementation = 0;  ///< of run: of the op's alternatives
   Chunk chunk = {};  ///< of copy, move, wait and drop; a count of 1 is all of the tensor, however it is cut
   MemoryId at = place::device, to = place::device;

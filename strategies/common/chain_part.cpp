@@ -9,12 +9,12 @@
 namespace plimsoll {
 namespace {
 
-/// The part of the same replica that computes the forward of a stage.
-PartId part_of_stage(const Problem& problem, const Partition& partition, std::size_t stage, std::uint32_t replica) {
+/// The part that computes the forward of a stage, or any copy of it.
+PartId part_of_stage(const Problem& problem, const Partition& partition, std::size_t stage) {
   const OpId op = problem.index->forward[stage];
   for (std::size_t p = 0; p < partition.parts.size(); ++p) {
     const Part& part = partition.parts[p];
-    if (part.replica == replica && std::ranges::find(part.ops, op) != part.ops.end()) return id_at<PartId>(p);
+    if (std::ranges::find(part.ops, op) != part.ops.end()) return id_at<PartId>(p);
   }
   EXPECTS(false && "every stage is in a part");
   return {};
@@ -101,7 +101,6 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
                 const ChainSequence& sequence) {
   const Graph& graph = problem.graph;
   const ChainGraph& index = *problem.index;
-  const std::uint32_t replica = partition.parts[id.index].replica;
   Tape tape;
   const auto issue = [&tape](Action action) { tape.actions.push_back(action); };
   if (part.first > 0) {
@@ -126,7 +125,7 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
     if (step.kind == ChainStep::Kind::backward) {
       if (index.backward[stage] != no_op) issue(run(index.backward[stage]));
       if (part.first > 0 && stage == part.first) {
-        const PartId previous = part_of_stage(problem, partition, part.first - 1, replica);
+        const PartId previous = part_of_stage(problem, partition, part.first - 1);
         for (const TensorId t : backward_across(problem, stage)) {
           issue(on_tensor(ActionKind::send, t, previous));
         }
@@ -140,7 +139,7 @@ Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, c
     issue(run(index.forward[stage], saves ? Saving::keep : Saving::nothing));
     if (part.last < problem.chain->stages.size() && stage + 1 == part.last && !sent) {
       sent = true;
-      const PartId next = part_of_stage(problem, partition, part.last, replica);
+      const PartId next = part_of_stage(problem, partition, part.last);
       for (const TensorId t : forward_across(problem, part.last)) {
         issue(on_tensor(ActionKind::send, t, next));
       }

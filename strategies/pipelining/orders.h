@@ -19,6 +19,7 @@ struct PipelineOrder {
   std::vector<std::uint32_t> rank_of;    ///< by part
   std::vector<std::vector<Turn>> turns;  ///< by rank
   bool weights_apart = false;            ///< W are turns of their own; else within B
+  std::vector<std::uint32_t> stage_of;   ///< by part: the g-th of the model; empty: part g. Others of it are copies
 };
 
 /// All F, then all B: of the first micro-batch first (fifo) or of the last (lifo). Huang et al. 2019.

@@ -56,15 +56,17 @@ std::uint32_t ranks_of(const Problem& problem, const Options& options, std::stri
 }
 
 Partition cut_for(const Problem& problem, const Options& options, std::string_view strategy,
-                  std::span<const std::uint32_t> rank_of, bool weights_apart) {
-  EXPECTS(problem.chain && problem.index);
+                  std::span<const std::uint32_t> rank_of, bool weights_apart, std::span<const std::uint32_t> stage_of) {
+  EXPECTS(problem.chain && problem.index && (stage_of.empty() || stage_of.size() == rank_of.size()));
   const std::vector<Stage>& stages = problem.chain->stages;
   const CutRule rule = options.text("cut") == "uniform" ? CutRule::uniform : CutRule::balanced;
-  std::vector<std::size_t> cuts = cut_stages(*problem.chain, rank_of.size(), rule);
+  const std::size_t parts = stage_of.empty() ? rank_of.size() : std::ranges::max(stage_of) + 1;
+  std::vector<std::size_t> cuts = cut_stages(*problem.chain, parts, rule);
   cuts.push_back(stages.size());
   Partition made;
   made.order.resize(problem.platform.devices.size());
-  for (std::size_t g = 0; g < rank_of.size(); ++g) {
+  for (std::size_t p = 0; p < rank_of.size(); ++p) {
+    const std::size_t g = stage_of.empty() ? p : stage_of[p];
     const auto begin = stages.begin() + static_cast<std::ptrdiff_t>(cuts[g]);
     const auto end = stages.begin() + static_cast<std::ptrdiff_t>(cuts[g + 1]);
     if (std::none_of(begin, end, [](const Stage& stage) { return stage.has_backward; })) {
@@ -73,7 +75,7 @@ Partition cut_for(const Problem& problem, const Options& options, std::string_vi
                       begin->name, std::prev(end)->name));
     }
     Part& part = made.parts.emplace_back(part_of(problem, cuts[g], cuts[g + 1]));
-    part.device = DeviceId{rank_of[g]};
+    part.device = DeviceId{rank_of[p]};
     part.cut_before_weights = weights_apart;
   }
   return made;
@@ -116,8 +118,8 @@ PartCosts part_costs(const Problem& problem, const Partition& partition) {
 std::vector<PartitionOutcome> pipeline(const Problem& problem, const Options& options, std::string_view strategy,
                                        const PipelineOrder& order, std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(order.turns.size() <= problem.platform.devices.size());
-  const auto made =
-      std::make_shared<Partition>(cut_for(problem, options, strategy, order.rank_of, order.weights_apart));
+  const auto made = std::make_shared<Partition>(
+      cut_for(problem, options, strategy, order.rank_of, order.weights_apart, order.stage_of));
   std::ranges::copy(order.turns, made->order.begin());
   return std::vector<PartitionOutcome>(budgets.size(), std::shared_ptr<const Partition>(made));
 }

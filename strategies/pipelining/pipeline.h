@@ -54,9 +54,10 @@ bool is_backward_split(const Options&);
 /// platform has fewer devices or the chain fewer stages.
 std::uint32_t ranks_of(const Problem&, const Options&, std::string_view strategy, std::uint32_t parts_a_rank = 1);
 
-/// The chain cut as the option `cut` says, part g on device rank_of[g]; `weights_apart` as of PipelineOrder.
+/// The chain cut as the option `cut` says, part g on device rank_of[g]; `weights_apart` and `stage_of` as of
+/// PipelineOrder.
 Partition cut_for(const Problem&, const Options&, std::string_view strategy, std::span<const std::uint32_t> rank_of,
-                  bool weights_apart);
+                  bool weights_apart, std::span<const std::uint32_t> stage_of = {});
 
 /// Of a partition's parts, in plain training.
 PartCosts part_costs(const Problem&, const Partition&);

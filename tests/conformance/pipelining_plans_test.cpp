@@ -30,13 +30,16 @@ constexpr const char* pipelines[] = {"gpipe",
                                      "zb_h2",
                                      "zb_auto",
                                      "zb_auto(limit=2)",
-                                     "zb_v"};
+                                     "zb_v",
+                                     "chimera",
+                                     "dualpipe"};
 constexpr const char* memory[] = {"", "|full_recompute", "|chen_sqrt", "|selective", "|periodic", "|rotor"};
 
 /// Stages of unequal times and sizes, each with parameters of its own.
 Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   Random random(seed);
-  const std::uint32_t devices = random.between(1, 4);
+  const bool both_ways = passes[0].strategy->name == "chimera" || passes[0].strategy->name == "dualpipe";
+  const std::uint32_t devices = both_ways ? 2 * random.between(1, 2) : random.between(1, 4);
   Chain chain = random_small_chain(seed, random.between(2 * devices, 2 * devices + 6));
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     Stage& stage = chain.stages[i];
@@ -46,7 +49,7 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   const Gpus machine{
       .count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{16}, .peer_latency = Seconds{0.25}};
   return problem_of(with_weight_times(std::move(chain)), gpus(machine),
-                    {.micro_batches = random.between(1, 9),
+                    {.micro_batches = both_ways ? 2 * (devices + random.between(0, 2)) : random.between(1, 9),
                      .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
                      .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing,
                      .backward = backward_for(passes)});

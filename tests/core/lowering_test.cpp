@@ -75,21 +75,25 @@ TEST_CASE("a parameter's new value waits for those who still read the old one on
 TEST_CASE("devices whose orders wait for each other in a circle are refused", "[lowering]") {
   const Problem problem = problem_of(row_of_ops(4), gpus({.count = 2}));
   Partition partition;
-  partition.parts = {{{OpId{0}, OpId{2}}, DeviceId{0}, 0}, {{OpId{1}, OpId{3}}, DeviceId{1}, 0}};
+  partition.parts = {{{OpId{0}, OpId{2}}, DeviceId{0}}, {{OpId{1}, OpId{3}}, DeviceId{1}}};
   partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
   std::vector<Tape> tapes(2);
-  tapes[0].actions = {on_tensor(ActionKind::receive, TensorId{2}), run(OpId{2}), run(OpId{0})};
-  tapes[1].actions = {on_tensor(ActionKind::receive, TensorId{1}), run(OpId{1})};
+  tapes[0].actions = {on_tensor(ActionKind::receive, TensorId{2}), run(OpId{2}), run(OpId{0}),
+                      on_tensor(ActionKind::send, TensorId{1}, PartId{1})};
+  tapes[1].actions = {on_tensor(ActionKind::receive, TensorId{1}), run(OpId{1}),
+                      on_tensor(ActionKind::send, TensorId{2}, PartId{0})};
   const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
   REQUIRE(std::holds_alternative<std::string>(made));
-  CHECK(std::get<std::string>(made) == "the devices' orders wait for each other in a circle");
+  CHECK(std::get<std::string>(made) ==
+        "the devices' orders wait for each other in a circle: part 0 on 'gpu0' waits for what part 1 makes of "
+        "micro-batch 0, and part 1 on 'gpu1' waits for what part 0 makes of micro-batch 0");
 }
 
 TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lowering]") {
   Chain chain = even_chain(2);
   chain.stages[0].saved = Bytes{10 + 1'000'000'000};  // 1 GB of inner tensors
   const Gpus options{.count = 2, .uplink = BytesPerSecond{10e9}};
-  const Problem problem = problem_of(chain, gpus(options));
+  const Problem problem = problem_of(chain, gpus(options), {.micro_batches = 2});
   Partition partition;
   partition.order.resize(2);
   const ChainGraph& index = *problem.index;
@@ -103,10 +107,9 @@ TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lower
   for (std::uint32_t d = 0; d < 2; ++d) {
     Part& part = partition.parts.emplace_back();
     part.device = DeviceId{d};
-    part.replica = d;
     for (const OpId op : index.forward) part.ops.push_back(op);
     for (std::size_t i = index.backward.size(); i-- > 0;) part.ops.push_back(index.backward[i]);
-    partition.order[d] = {{PartId{d}, 0, 0}};
+    partition.order[d] = {{PartId{d}, d, 0}};
   }
   const std::vector<Tape> tapes{tape, tape};
   const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);

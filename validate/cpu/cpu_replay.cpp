@@ -12,6 +12,8 @@
 
 #include "sim/core/expects.h"
 #include "validate/cpu/paced_copy.h"
+#include "validate/cpu/rank_sum.h"
+#include "validate/cpu/step_needs.h"
 #include "validate/cpu/stream_threads.h"
 #include "validate/memory_ledger.h"
 #include "validate/networks/initial_values.h"
@@ -38,7 +40,7 @@ struct ReadyCall {
 struct ReadyStep {
   std::vector<ReadyCall> calls;
   std::byte* from = nullptr;
-  std::byte* to = nullptr;
+  std::byte* to = nullptr;  ///< null: a flow of a sum
   std::byte* workspace = nullptr;
   Clock::time_point began;
 };
@@ -55,17 +57,19 @@ class CpuReplay {
         pool_(pool),
         options_(options),
         rooms_(plan.regions.size()),
-        missing_(schedule.steps.size(), 0),
-        dependents_(schedule.steps.size()),
+        needs_(needs_of(schedule)),
         done_(schedule.steps.size(), false),
         steps_of_(schedule.streams.size()),
         streams_(schedule.streams.size()),
-        begun_(schedule.streams.size()) {
+        begun_(schedule.streams.size()),
+        arrived_(plan.sums.size(), 0) {
     for (const Memory& memory : platform_.memories) ledgers_.emplace_back(memory.capacity);
     const Platform& links = options.links == nullptr ? platform_ : *options.links;
     for (const Endpoints& ends : schedule.routes) paces_.push_back(pace_of(links, ends));
     measured_.timeline.steps.resize(schedule.steps.size());
-    depend();
+    for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
+      if (!is_instant(StepId{s})) steps_of_[schedule.steps[s].stream.index].push_back(StepId{s});
+    }
   }
 
   ~CpuReplay() {
@@ -88,7 +92,7 @@ class CpuReplay {
       all_waiting_.wait(lock, [&] { return waiting_ == steps_of_.size(); });
       began_ = Clock::now();
       running_ = true;
-      begin_ready(initially_ready());
+      begin_ready(needs_.ready);
       streams_.wake_all();
       lock.unlock();
     }  // joins
@@ -102,34 +106,9 @@ class CpuReplay {
   }
 
  private:
-  // --- before: dependencies, data, what is resident
+  // --- before: data, what is resident
 
   bool is_instant(StepId s) const { return plan_.steps[s.index].calls.empty() && !plan_.steps[s.index].copy; }
-
-  void depend() {
-    std::vector<std::optional<StepId>> last(schedule_.streams.size());
-    for (std::size_t i = 0; i < schedule_.steps.size(); ++i) {
-      const Step& step = schedule_.steps[i];
-      const auto s = id_at<StepId>(i);
-      std::vector<StepId> needs(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
-      if (last[step.stream.index]) needs.push_back(*last[step.stream.index]);
-      std::ranges::sort(needs);
-      // Not ranges::unique: clang 14, which lints and fuzzes, cannot read GCC 12's.
-      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
-      missing_[i] = static_cast<std::uint32_t>(needs.size());
-      for (const StepId need : needs) dependents_[need.index].push_back(s);
-      last[step.stream.index] = s;
-      if (!is_instant(s)) steps_of_[step.stream.index].push_back(s);
-    }
-  }
-
-  std::vector<StepId> initially_ready() const {
-    std::vector<StepId> ready;
-    for (std::size_t s = 0; s < missing_.size(); ++s) {
-      if (missing_[s] == 0) ready.push_back(id_at<StepId>(s));
-    }
-    return ready;
-  }
 
   /// Prepared beforehand, so that loading is one copy.
   void make_inputs() { inputs_ = input_values(cpu_.network, schedule_.micro_batches); }
@@ -245,6 +224,7 @@ class CpuReplay {
     }
     if (!planned.copy) return;
     ready.from = rooms_[planned.copy->from.index].address + planned.copy->offset.count;
+    if (planned.copy->sum) return;
     ready.to = rooms_[planned.copy->to.index].address + planned.copy->offset.count;
   }
 
@@ -252,9 +232,8 @@ class CpuReplay {
     const Step& step = schedule_[s];
     Interval& ran = measured_.timeline.steps[s.index];
     std::tie(ran.finish, ran.finish_round) = now();
-    const MemoryId own = platform_[schedule_[step.stream].device].memory;
     if (workspace != nullptr) pool_.give_back(workspace, step.workspace);
-    ledgers_[own.index].give_back(step.workspace);
+    ledgers_[platform_[schedule_[step.stream].device].memory.index].give_back(step.workspace);
     for (const BufferId b : schedule_.buffers_in(step.frees)) {
       close(b);
       ledgers_[schedule_[b].memory.index].give_back(schedule_[b].bytes);
@@ -288,15 +267,15 @@ class CpuReplay {
   }
 
   void release(StepId s, std::vector<StepId>& ready) {
-    for (const StepId next : dependents_[s.index]) {
-      if (--missing_[next.index] == 0) ready.push_back(next);
+    for (const StepId next : needs_.dependents[s.index]) {
+      if (--needs_.missing[next.index] == 0) ready.push_back(next);
     }
   }
 
   /// A copy is about to be there: threads that wait for nothing else had better be awake.
   void announce(StepId copy, Clock::time_point due) {
-    for (const StepId next : dependents_[copy.index]) {
-      if (missing_[next.index] != 1) continue;
+    for (const StepId next : needs_.dependents[copy.index]) {
+      if (needs_.missing[next.index] != 1) continue;
       if (is_instant(next)) {
         announce(next, due);
       } else {
@@ -315,7 +294,7 @@ class CpuReplay {
     for (const StepId s : steps_of_[stream.index]) {
       const bool copies = plan_.steps[s.index].copy.has_value();
       streams_.wait(lock, stream, [&] {
-        return failure_ || (running_ && (copies ? begun_[stream.index].has_value() : missing_[s.index] == 0));
+        return failure_ || (running_ && (copies ? begun_[stream.index].has_value() : needs_.missing[s.index] == 0));
       });
       if (failure_) return;
       ReadyStep ready;
@@ -351,7 +330,12 @@ class CpuReplay {
       std::ranges::copy(inputs_[load.micro_batch], rooms_[load.region.index].address);
     }
     for (const ReadyCall& call : ready.calls) execute(call);
-    if (planned.copy) copy(s, planned.copy->bytes, ready);
+    if (!planned.copy) return;
+    if (planned.copy->sum) {
+      carry(s, *planned.copy, ready);
+    } else {
+      copy(s, ready, planned.copy->bytes, latency_of(s));
+    }
   }
 
   void execute(const ReadyCall& ready) const {
@@ -368,12 +352,36 @@ class CpuReplay {
     }
   }
 
-  void copy(StepId s, Bytes bytes, const ReadyStep& ready) {
-    const Step& step = schedule_[s];
+  /// A flow of a sum moves its bytes to a place of its own, at the pace of its link.
+  void carry(StepId s, const PlannedCopy& flow, const ReadyStep& ready) {
+    const PlannedSum& sum = plan_.sums[*flow.sum];
+    std::vector<std::byte> brought(static_cast<std::size_t>(flow.bytes.count));
+    ReadyStep part = ready;
+    part.to = brought.data();
+    Seconds latency = latency_of(s);
+    for (Bytes left = schedule_[s].work.bytes; left > Bytes{0}; left -= std::min(left, flow.bytes)) {
+      copy(s, part, std::min(left, flow.bytes), latency);
+      part.began = Clock::now();
+      latency = {};
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (++arrived_[*flow.sum] < sum.flows) return;
+    }
+    std::vector<std::byte*> ranks;
+    for (const RegionId rank : sum.ranks) ranks.push_back(rooms_[rank.index].address + sum.offset.count);
+    sum_ranks(ranks, sum.bytes);
+  }
+
+  Seconds latency_of(StepId s) const {
+    return paces_[schedule_[s].work.route.index].latency + schedule_[s].work.seconds;
+  }
+
+  void copy(StepId s, const ReadyStep& ready, Bytes bytes, Seconds latency) {
     LinkPace pace;
     if (options_.pace == Pace::links) {
-      pace = paces_[step.work.route.index];
-      pace.latency += step.work.seconds;
+      pace = paces_[schedule_[s].work.route.index];
+      pace.latency = latency;
     }
     paced_copy(ready.to, ready.from, bytes, pace, ready.began, [&](Clock::time_point due) {
       const std::lock_guard lock(mutex_);
@@ -406,13 +414,13 @@ class CpuReplay {
 
   std::mutex mutex_;  // guards all below while threads run
   std::vector<MemoryLedger> ledgers_;
-  std::vector<Room> rooms_;                      // by region
-  std::vector<std::uint32_t> missing_;           // by step: how many steps it waits for
-  std::vector<std::vector<StepId>> dependents_;  // by step
-  std::vector<bool> done_;                       // by step
-  std::vector<std::vector<StepId>> steps_of_;    // by stream: those that its thread runs
+  std::vector<Room> rooms_;  // by region
+  StepNeeds needs_;
+  std::vector<bool> done_;                     // by step
+  std::vector<std::vector<StepId>> steps_of_;  // by stream: those that its thread runs
   StreamThreads streams_;
   std::vector<std::optional<ReadyStep>> begun_;  // by stream: the copy that its thread is to make
+  std::vector<std::uint32_t> arrived_;           // by collective: flows
   std::condition_variable all_waiting_;
   std::size_t waiting_ = 0;
   bool running_ = false;

@@ -326,6 +326,7 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
     return ReplayFailure{fmt::format("platform '{}' has {} devices, this machine {} GPU{}", problem.platform.name,
                                      problem.platform.devices.size(), gpus, gpus == 1 ? "" : "s")};
   }
+  if (!plan.sums.empty()) return ReplayFailure{"the CUDA backend has no collectives"};
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const bool on_host = schedule[schedule.steps[s].stream].way.computes_elsewhere();
     for (const PlannedCall& call : plan.steps[s].calls) {

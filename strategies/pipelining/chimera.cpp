@@ -1,0 +1,57 @@
+// The strategy `chimera`: pipelines down and up the same devices, which fill each other's idle time; every device has a
+// part of the model for each, and the gradients of the copies are summed.
+// Equation: with F = B, free transfers and m a multiple of p the makespan is (2m + p / pairs - 2) F.
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/both_ways.h"
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const Options& options,
+                                                std::span<const std::optional<Bytes>> budgets) {
+  const auto pairs = static_cast<std::uint32_t>(options.integer("pairs"));
+  const std::uint32_t ranks = ranks_of(problem, options, "chimera");
+  if (ranks % (2 * pairs) != 0) {
+    throw InputError(fmt::format("chimera: {} stages, and pairs={} needs a multiple of {}", ranks, pairs, 2 * pairs));
+  }
+  if (problem.micro_batches < 2 * pairs) {
+    throw InputError(fmt::format("chimera: {} micro-batch{}, and {} pipelines need at least {}", problem.micro_batches,
+                                 problem.micro_batches == 1 ? "" : "es", 2 * pairs, 2 * pairs));
+  }
+  return pipeline(problem, options, "chimera", chimera_order(ranks, problem.micro_batches, pairs), budgets);
+}
+
+constexpr std::array chimera_options{
+    stages_option, cut_option, backward_option,
+    OptionInfo{
+        .name = "pairs",
+        .default_value = "1",
+        .values = "a whole number from 1 to 32",
+        .help = "pipelines each way; twice as many copies of the model's weights. stages must be a multiple of 2 pairs",
+        .allowed = integer_between<1, 32>,
+    }};
+
+}  // namespace
+
+extern constinit const StrategyInfo chimera_strategy{
+    .name = "chimera",
+    .family = Family::pipelining,
+    .summary = "pipelines both ways over the same devices: half the idle time, twice the weights",
+    .source =
+        "Li, Hoefler, 'Chimera: efficiently training large-scale neural networks with bidirectional pipelines', SC "
+        "2021",
+    .chains_only = true,
+    .options = chimera_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = chimera_partition,
+    .splits_backward = is_backward_split,
+};
+
+}  // namespace plimsoll

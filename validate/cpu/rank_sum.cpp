@@ -1,0 +1,25 @@
+#include "validate/cpu/rank_sum.h"
+
+#include <cstring>
+
+#include "validate/reference/elementwise.h"
+
+namespace plimsoll {
+namespace {
+
+float* numbers(std::byte* address) {
+  return static_cast<float*>(static_cast<void*>(address));
+}
+
+}  // namespace
+
+void sum_ranks(const std::vector<std::byte*>& ranks, Bytes bytes) {
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    plain::accumulate(numbers(ranks[0]), numbers(ranks[r]), bytes.count / 4);
+  }
+  for (std::size_t r = 1; r < ranks.size(); ++r) {
+    std::memcpy(ranks[r], ranks[0], static_cast<std::size_t>(bytes.count));
+  }
+}
+
+}  // namespace plimsoll
