@@ -87,7 +87,7 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
   step.writes = {target.buffer};
   step.waits = target.users;
   for (const Copy* copy : {&source, &target}) {
-    step.waits.insert(step.waits.end(), copy->makers.begin(), copy->makers.end());
+    copy->add_makers(step.waits);
   }
   const StepId issued = copies_.add_compute(step, owner.device);
   source.users.push_back(issued);

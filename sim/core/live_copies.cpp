@@ -120,7 +120,7 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   step.work = {.seconds = {}, .bytes = builder_[target].bytes, .route = builder_.route(source_memory, target_memory)};
   (there == nullptr ? step.allocates : step.writes) = {target};
   if (there != nullptr) step.waits = there->users;
-  step.waits.insert(step.waits.end(), source.makers.begin(), source.makers.end());
+  source.add_makers(step.waits);
   const std::optional<StepId> last = last_compute(stream.device);
   if (label != StepKind::send && last) step.waits.push_back(*last);
   if (label == StepKind::prefetch) {
@@ -130,7 +130,7 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   const StepId issued = add(step);
   source.users.push_back(issued);
   if (there == nullptr) {
-    live_[to] = {.buffer = target, .makers = {issued}, .users = {issued}};
+    live_[to] = {.buffer = target, .maker = issued, .flows = {}, .users = {issued}};
   } else {
     there->overwritten(issued);
   }
@@ -155,8 +155,8 @@ void LiveCopies::all_reduce(TensorId gradient, std::span<const DeviceId> devices
       issued_.push_back({builder_.stream_of(id_at<StepId>(issued_.size())), StepKind::collective});
     }
     for (Copy* sum : sums) {
-      sum->makers.assign(flows.begin(), flows.end());
-      sum->users = flows;
+      sum->maker = flows.back();
+      sum->flows = sum->users = flows;
     }
   }
 }
@@ -171,9 +171,9 @@ void LiveCopies::refuse_without_route(MemoryId from, MemoryId to) {
 
 void LiveCopies::wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId device) {
   const Copy& copy = (*this)[at];
-  EXPECTS(!copy.makers.empty());
+  EXPECTS(copy.maker);
   std::vector<StepId>& waits = waits_[device.index];
-  waits.insert(waits.end(), copy.makers.begin(), copy.makers.end());
+  copy.add_makers(waits);
   const auto released = released_.find(on_device);
   if (released != released_.end()) waits.push_back(released->second);
 }

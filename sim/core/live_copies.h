@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <boost/container/small_vector.hpp>
-
 #include "sim/core/partition.h"
 #include "sim/core/problem.h"
 #include "sim/core/schedule_builder.h"
@@ -36,18 +34,23 @@ struct CopyKeyHash {
   }
 };
 
-using Makers = boost::container::small_vector<StepId, 1>;
-
-/// A live buffer, who made it (the flows of a collective together) and who has used it since.
+/// A live buffer, who made it and who has used it since.
 struct Copy {
   BufferId buffer;
-  Makers makers;
+  std::optional<StepId> maker;
+  std::vector<StepId> flows;  ///< that made it together, the maker among them; of a collective
   std::vector<StepId> users;
   std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
 
+  /// What a reader waits for.
+  void add_makers(std::vector<StepId>& waits) const {
+    if (maker) waits.push_back(*maker);
+    waits.insert(waits.end(), flows.begin(), flows.end());
+  }
   /// By a step that waits for all who used it before.
   void overwritten(StepId by) {
-    makers = {by};
+    maker = by;
+    flows.clear();
     users = {by};
   }
 };

@@ -323,11 +323,11 @@ class Lowering {
       step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     }
     for (const Copy* copy : used) {
-      step.waits.insert(step.waits.end(), copy->makers.begin(), copy->makers.end());
+      copy->add_makers(step.waits);
     }
     const StepId issued = on_device ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
     for (Copy* copy : used) {
-      if (copy->makers.empty()) copy->makers = {issued};
+      if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);
     }
     for (Copy* copy : overwritten) copy->overwritten(issued);  // what reads it next may be on another stream

@@ -71,7 +71,7 @@ class Smoke:
 
     def strategies(self):
         """Each on a chain and on a graph, within half of the memory between the bound and the need of store_all; it must
-        have an answer to one of the two, if need be with all memory."""
+        have an answer to one of the two, if need be with all memory, or on two devices."""
         budgets = {}
         for model in (CHAIN, GRAPH):
             on = f"--trace {model} --platform {{}}/machine.yaml --engine event"
@@ -87,6 +87,9 @@ class Smoke:
                 if code == 1:
                     code = self.run(f"simulate {on}", codes=(0, 1)).code
                 answered |= code == 0
+            if not answered:
+                on = f"--trace {CHAIN} --platform h100_sxm_8 --engine event --micro-batches 4 --strategy '{name}(stages=2)'"
+                answered = self.run(f"simulate {on}", codes=(0, 1, 2)).code == 0
             if not answered:
                 self.failures.append(f"{name}: no answer on a chain nor on a graph")
             self.run(f"describe {name}")
