@@ -8,8 +8,9 @@ namespace plimsoll {
 
 /// Times in seconds and bytes of one micro-batch, by part; plain training within each part.
 struct PartCosts {
-  std::vector<double> f, b, w;  ///< of the pieces
-  std::vector<double> sent;     ///< time of a transfer between part g and g + 1, either way; one less than parts
+  std::vector<double> f, b, w;                       ///< of the pieces
+  std::vector<double> sent;                          ///< time of a transfer from part g to g + 1; one less than parts
+  std::vector<double> returned;                      ///< of its gradient, from g + 1 to g
   std::vector<std::int64_t> kept, kept_for_weights;  ///< after the forward, and after the backward until W
 
   std::size_t parts() const { return f.size(); }

@@ -103,14 +103,16 @@ PartCosts part_costs(const Problem& problem, const Partition& partition) {
     if (g == 0) continue;
     const MemoryId here = problem.platform[part.device].memory,
                    before = problem.platform[partition.parts[g - 1].device].memory;
-    double seconds = 0;
+    double sent = 0, returned = 0;
     if (here != before) {
       if (const std::optional<Route> route = routes.between(before, here)) {
-        const Bytes sent = boundary_bytes(*problem.chain, problem.graph[part.ops.front()].stage);
-        seconds = route->latency.value + (sent / route->bandwidth).value;
+        const std::size_t first = problem.graph[part.ops.front()].stage;
+        sent = (route->latency + boundary_bytes(*problem.chain, first) / route->bandwidth).value;
+        returned = (route->latency + problem.chain->stages[first].input_gradient / route->bandwidth).value;
       }
     }
-    costs.sent.push_back(seconds);
+    costs.sent.push_back(sent);
+    costs.returned.push_back(returned);
   }
   return costs;
 }

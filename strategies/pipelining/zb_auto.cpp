@@ -1,10 +1,12 @@
 // The strategy `zb_auto`: zero bubble found by the heuristic of its paper within a limit of memory (ZB-1p, ZB-2p).
 
+#include <fmt/format.h>
+
 #include <array>
-#include <cmath>
 #include <numeric>
 
 #include "sim/io/input_error.h"
+#include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/pipeline.h"
 #include "strategies/pipelining/zero_bubble_search.h"
 
@@ -17,14 +19,11 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
   std::vector<std::uint32_t> rank_of(ranks);
   std::iota(rank_of.begin(), rank_of.end(), 0U);
   const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_auto", rank_of, true));
-  const double limit = options.number("limit");
-  std::vector<std::int64_t> limits;
-  for (const std::int64_t kept : costs.kept) {
-    limits.push_back(static_cast<std::int64_t>(std::floor(limit * ranks * static_cast<double>(kept))));
-  }
+  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
   const std::optional<PipelineOrder> order = zero_bubble_search(costs, problem.micro_batches, limits);
   if (!order) {
-    throw InputError("zb_auto: limit is too small for the forward of one micro-batch; the least is 1 / stages");
+    throw InputError(fmt::format("zb_auto: limit={} is too small for one micro-batch; the least is {}",
+                                 options.text("limit"), least_limit(costs, rank_of)));
   }
   return pipeline(problem, options, "zb_auto", *order, budgets);
 }

@@ -1,10 +1,13 @@
 // The strategy `zb_v`: two parts of the model a device, placed as a V, and zero bubble found by a heuristic within a
 // limit of memory. With F = B = W, free transfers and m >= 2p there is none.
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 
 #include "sim/io/input_error.h"
+#include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/pipeline.h"
 #include "strategies/pipelining/v_shape_search.h"
 
@@ -14,15 +17,18 @@ namespace {
 std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_v", 2);
-  const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_v", v_shape(ranks), true));
-  std::vector<std::int64_t> limits;
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    const std::int64_t kept = costs.kept[r] + costs.kept[2 * ranks - 1 - r];
-    limits.push_back(
-        static_cast<std::int64_t>(std::floor(options.number("limit") * ranks * static_cast<double>(kept))));
+  const std::vector<std::uint32_t> rank_of = v_shape(ranks);
+  const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_v", rank_of, true));
+  const auto order_within = [&](double limit) {
+    return v_shape_search(costs, problem.micro_batches, limits_of(costs, rank_of, limit));
+  };
+  const std::optional<PipelineOrder> order = order_within(options.number("limit"));
+  if (!order) {
+    double least = least_limit(costs, rank_of);  // enough for a micro-batch, and not always for the heuristic
+    while (!order_within(least)) least = std::round(1e4 * least + 1) / 1e4;
+    throw InputError(
+        fmt::format("zb_v: limit={} is too small for one micro-batch; the least is {}", options.text("limit"), least));
   }
-  const std::optional<PipelineOrder> order = v_shape_search(costs, problem.micro_batches, limits);
-  if (!order) throw InputError("zb_v: limit is too small for one micro-batch; the least is about 1 / stages");
   return pipeline(problem, options, "zb_v", *order, budgets);
 }
 

@@ -32,7 +32,14 @@ constexpr const char* pipelines[] = {"gpipe",
                                      "zb_auto(limit=2)",
                                      "zb_v",
                                      "chimera",
-                                     "dualpipe"};
+                                     "dualpipe",
+                                     "v_min",
+                                     "v_half",
+                                     "v_half(pattern=1f1b_v)",
+                                     "v_half(pattern=exhaustive,limit=2)",
+                                     "hanayo",
+                                     "hanayo(backward=split)",
+                                     "dualpipe_v"};
 constexpr const char* memory[] = {"", "|full_recompute", "|chen_sqrt", "|selective", "|periodic", "|rotor"};
 
 /// Stages of unequal times and sizes, each with parameters of its own.
@@ -46,10 +53,12 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
     stage.parameters.clear();
     if (i < chain.parameters.size()) stage.parameters = {static_cast<std::uint32_t>(i)};
   }
+  const std::uint32_t least = passes[0].strategy->name == "dualpipe_v" ? 2 : 0;  // micro-batches a device
   const Gpus machine{
       .count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{16}, .peer_latency = Seconds{0.25}};
   return problem_of(with_weight_times(std::move(chain)), gpus(machine),
-                    {.micro_batches = both_ways ? 2 * (devices + random.between(0, 2)) : random.between(1, 9),
+                    {.micro_batches = both_ways ? 2 * (devices + random.between(0, 2))
+                                                : std::max(random.between(1, 9), least * devices),
                      .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
                      .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing,
                      .backward = backward_for(passes)});

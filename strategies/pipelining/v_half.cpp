@@ -1,0 +1,110 @@
+// The strategy `v_half`: two parts of the model a device, placed as a V, with half of the memory of 1f1b; with whole
+// backwards and two thirds (pattern=1f1b_v); or the best of all building blocks within a limit (pattern=exhaustive).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/v_shape_search.h"
+#include "strategies/pipelining/v_slots.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_v_half_split(const Options& options) {
+  return options.text("pattern") != "1f1b_v";
+}
+
+/// The shortest order of any block with at most so many parts a rank, and no rank over its limit in bytes.
+std::optional<PipelineOrder> best_of_blocks(const PartCosts& costs, std::uint32_t m, const std::vector<VBlock>& blocks,
+                                            std::uint32_t parts, const std::vector<std::int64_t>& limits) {
+  std::vector<PipelineOrder> fitting;
+  for (const VBlock& block : blocks) {
+    if (parts_kept(block, m) > parts) continue;
+    for (PipelineOrder& order : orders_of(block, m, parts)) {
+      if (!std::ranges::equal(kept_at_most(costs, order), limits, std::ranges::less_equal{})) continue;
+      fitting.push_back(std::move(order));
+      if (fitting.size() < 2) continue;
+      if (&shortest(costs, m, fitting) != &fitting.front()) std::swap(fitting.front(), fitting.back());
+      fitting.pop_back();
+    }
+  }
+  if (fitting.empty()) return std::nullopt;
+  return fitting.front();
+}
+
+PipelineOrder best_within(const PartCosts& costs, std::uint32_t m, double limit) {
+  const auto p = static_cast<std::uint32_t>(costs.parts() / 2);
+  const std::vector<VBlock> blocks = shifted_v_blocks(p);
+  const std::vector<std::int64_t> limits = limits_of(costs, v_shape(p), limit);
+  // Parts of unequal sizes may need a limit in parts that is below the one in bytes.
+  for (auto parts = static_cast<std::uint32_t>(std::min(limit, 1.0) * 2 * p); parts > 1; --parts) {
+    if (std::optional<PipelineOrder> found = best_of_blocks(costs, m, blocks, parts, limits)) return std::move(*found);
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (const VBlock& block : blocks) {
+    for (const PipelineOrder& order : orders_of(block, m, parts_kept(block, m))) {
+      least = std::min(least, limit_for(costs, order.rank_of, kept_at_most(costs, order)));
+    }
+  }
+  throw InputError(fmt::format("v_half: no building block keeps as little as limit={}; the least is {}", limit, least));
+}
+
+PipelineOrder v_half_order(const PartCosts& costs, std::uint32_t m, const Options& options) {
+  const auto p = static_cast<std::uint32_t>(costs.parts() / 2);
+  const bool any_limit = options.text("limit") != "auto";
+  if (options.text("pattern") == "exhaustive") return best_within(costs, m, any_limit ? options.number("limit") : 0.5);
+  if (any_limit) throw InputError("v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
+  const VBlock block = is_v_half_split(options) ? v_half_block(p) : whole_v_block(p);
+  return shortest(costs, m, orders_of(block, m, parts_kept(block, m)));
+}
+
+std::vector<PartitionOutcome> v_half_partition(const Problem& problem, const Options& options,
+                                               std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "v_half", 2);
+  const PartCosts costs =
+      part_costs(problem, cut_for(problem, options, "v_half", v_shape(ranks), is_v_half_split(options)));
+  return pipeline(problem, options, "v_half", v_half_order(costs, problem.micro_batches, options), budgets);
+}
+
+constexpr std::array v_half_options{
+    stages_option, cut_option,
+    OptionInfo{
+        .name = "pattern",
+        .default_value = "v_half",
+        .values = "v_half, 1f1b_v or exhaustive",
+        .help = "the block that is repeated: half of 1f1b's memory; whole backwards and two thirds; or the fastest of "
+                "hundreds within the limit",
+        .allowed = [](std::string_view text) { return text == "v_half" || text == "1f1b_v" || text == "exhaustive"; },
+    },
+    OptionInfo{
+        .name = "limit",
+        .default_value = "auto",
+        .values = "auto or a number from 0.01 to 100",
+        .help = "of pattern=exhaustive: activations that a device may keep, in multiples of those of as many "
+                "micro-batches as there are devices; auto: 0.5",
+        .allowed = [](std::string_view text) { return text == "auto" || number_between<1, 10'000, 100>(text); },
+    }};
+
+}  // namespace
+
+extern constinit const StrategyInfo v_half_strategy{
+    .name = "v_half",
+    .family = Family::pipelining,
+    .summary = "two parts a device, down and up the devices as a V, with half of 1f1b's memory",
+    .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
+    .chains_only = true,
+    .options = v_half_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = v_half_partition,
+    .splits_backward = is_v_half_split,
+};
+
+}  // namespace plimsoll

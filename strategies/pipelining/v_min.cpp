@@ -1,0 +1,39 @@
+// The strategy `v_min`: two parts of the model a device, placed as a V, with a third of the memory of 1f1b.
+
+#include <array>
+
+#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/v_shape_search.h"
+#include "strategies/pipelining/v_slots.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const Options& options,
+                                              std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "v_min", 2), m = problem.micro_batches;
+  const PartCosts costs = part_costs(problem, cut_for(problem, options, "v_min", v_shape(ranks), true));
+  const VBlock block = v_min_block(ranks);
+  const std::vector<PipelineOrder> orders = orders_of(block, m, parts_kept(block, m));
+  return pipeline(problem, options, "v_min", shortest(costs, m, orders), budgets);
+}
+
+constexpr std::array v_min_options{stages_option, cut_option};
+
+}  // namespace
+
+extern constinit const StrategyInfo v_min_strategy{
+    .name = "v_min",
+    .family = Family::pipelining,
+    .summary = "two parts a device, down and up the devices as a V, with a third of 1f1b's memory",
+    .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
+    .chains_only = true,
+    .options = v_min_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = v_min_partition,
+    .splits_backward = [](const Options&) { return true; },
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,128 @@
+// Orders from building blocks in a V, and the evaluator of orders.
+
+#include <map>
+
+#include "sim/io/input_error.h"
+#include "strategies/list.h"
+#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/v_slots.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+#include "tests/strategies/equal_pipelines.h"
+
+namespace plimsoll {
+namespace {
+
+/// With F = B = W = 1 and everything kept until W: a part that is kept is 6 bytes.
+Run unit_run(const std::string& spec, std::uint32_t p, std::uint32_t m) {
+  return run_of(spec, p, 2 * p, m, {}, {6, 6});
+}
+
+std::int64_t parts_kept_in(const Run& run) {
+  return std::ranges::max_element(run.peaks)->count / 6;
+}
+
+TEST_CASE("v_min, v_half and 1f1b_v keep the published number of parts, and are idle as published or less",
+          "[pipelining]") {
+  struct Published {
+    const char* spec;
+    std::array<std::int64_t, 3> parts;  ///< 4, 8 and 16 devices
+    double idle;                        ///< of the longest of 8 devices, 24 micro-batches
+  };
+  for (const Published& row :
+       {Published{"v_min", {4, 8, 12}, 26},  // published: 27
+        Published{"v_half", {6, 10, 18}, 17}, Published{"v_half(pattern=1f1b_v)", {6, 12, 22}, 33}}) {
+    INFO(row.spec);
+    std::size_t k = 0;
+    for (const std::uint32_t p : {4U, 8U, 16U}) {
+      const Run run = unit_run(row.spec, p, 3 * p);
+      CHECK(parts_kept_in(run) == row.parts[k++]);
+      if (p == 8) CHECK(run.longest_stage == Seconds{6 * 24 + row.idle});
+    }
+  }
+}
+
+TEST_CASE("v_min and v_half: parts kept as by their formulas for any number of devices", "[pipelining]") {
+  for (std::int64_t p = 2; p <= 12; ++p) {
+    for (const std::int64_t m : {2 * p, 3 * p + 1}) {
+      INFO("p " << p << ", m " << m);
+      const auto ranks = static_cast<std::uint32_t>(p), micro_batches = static_cast<std::uint32_t>(m);
+      CHECK(parts_kept_in(unit_run("v_min", ranks, micro_batches)) == (p + 4) / 3 * 2);
+      CHECK(parts_kept_in(unit_run("v_half", ranks, micro_batches)) == (p + 2) / 2 * 2);
+    }
+  }
+}
+
+TEST_CASE("v_half with one device or few micro-batches has no time to lose and none too much", "[pipelining]") {
+  for (const char* spec : {"v_min", "v_half", "v_half(pattern=1f1b_v)", "v_half(pattern=exhaustive,limit=1)"}) {
+    INFO(spec);
+    CHECK(unit_run(spec, 1, 3).makespan == Seconds{18});
+    const Run one = unit_run(spec, 4, 1);  // one micro-batch: every pass after the other, W beside
+    CHECK(parts_kept_in(one) == 2);
+    CHECK(one.makespan.value <= 4 * 6);
+    CHECK(one.makespan.value >= 4 * 4);
+  }
+}
+
+TEST_CASE("v_half(pattern=exhaustive): idle time against memory", "[pipelining]") {
+  struct Case {
+    std::uint32_t p, m;
+    std::map<int, double> idle;  ///< by parts kept
+  };
+  for (const Case& row : {Case{4, 8, {{4, 11}, {5, 9}, {6, 5}, {7, 3}, {8, 0}}},
+                          Case{6, 12, {{6, 17}, {7, 15}, {8, 11}, {9, 9}, {10, 5}, {11, 3}, {12, 0}}}}) {
+    for (const auto& [parts, idle] : row.idle) {
+      INFO("p " << row.p << ", " << parts << " parts");
+      const std::string limit = std::to_string(parts / (2.0 * row.p) + 1e-6);
+      const Run run = unit_run("v_half(pattern=exhaustive,limit=" + limit + ")", row.p, row.m);
+      CHECK(parts_kept_in(run) <= parts);
+      CHECK(run.longest_stage == Seconds{6.0 * row.m + idle});
+    }
+  }
+}
+
+TEST_CASE("v_half's limit is refused where it says nothing, and where no block keeps so little", "[pipelining]") {
+  const auto refusal = [](const std::string& spec) -> std::string {
+    try {
+      unit_run(spec, 4, 8);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  CHECK(refusal("v_half(limit=1)") == "v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
+  CHECK(refusal("v_half(pattern=exhaustive,limit=0.49)") ==
+        "v_half: no building block keeps as little as limit=0.49; the least is 0.5");
+  CHECK(refusal("v_half(pattern=exhaustive,limit=0.5)") == "nothing");
+}
+
+TEST_CASE(
+    "the evaluator of orders gives the event engine's times on unequal parts whose transfers do not share bandwidth",
+    "[pipelining]") {
+  for (const RandomCase seed : random_cases(1, 60)) {
+    Random random(seed);
+    const std::uint32_t devices = random.between(1, 4), m = random.between(1, 9);
+    Chain chain = with_weight_times(random_small_chain(seed, random.between(2 * devices, 2 * devices + 5)));
+    for (Stage& stage : chain.stages) stage.parameters.clear();  // shared ones' gradients are sent at the end
+    for (const char* spec : {"gpipe", "1f1b", "eager_1f1b", "interleaved", "zb_h2", "zb_v", "v_half"}) {
+      INFO(spec);
+      const std::vector<Pass> passes = parse_spec(spec, "test");
+      const Problem problem =
+          problem_of(chain, gpus({.count = devices, .peer_latency = Seconds{random.between(0, 6) * 0.75}}),
+                     {.micro_batches = m, .backward = backward_for(passes)});
+      const std::optional<Bytes> any;
+      const auto outcomes = passes[0].strategy->partition(problem, passes[0].options, std::span(&any, 1));
+      const Partition& partition = *std::get<std::shared_ptr<const Partition>>(outcomes[0]);
+      PipelineOrder order{{}, partition.order, partition.parts[0].cut_before_weights};
+      for (const Part& part : partition.parts) order.rank_of.push_back(part.device.index);
+      const OrderTimes times = time_order(part_costs(problem, partition), m, order);
+      const Plan made = std::get<Plan>(plan(problem, passes, std::nullopt));
+      CHECK(times.makespan() == Approx(made.makespan.value).epsilon(1e-9));
+      CHECK(times.longest() == Approx(longest_stage_of(problem, made).value).epsilon(1e-9));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
