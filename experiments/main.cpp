@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "experiments/build_name.h"
+#include "experiments/command_export.h"
 #include "experiments/command_import.h"
 #include "experiments/command_replay.h"
 #include "experiments/command_replay_log.h"
@@ -150,6 +151,7 @@ int run_command(int argc, char** argv) {
   add_validate_command(app, exit_code, command_line);
   add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
+  add_export_command(app, exit_code);
   add_replay_log_command(app, exit_code);
   add_completion_command(app, exit_code);
   add_man_command(app, exit_code);

@@ -158,6 +158,7 @@ class PartsPlanner {
       made.peak = std::max(made.peak, peaks_.back());
     }
     made.makespan = timeline.makespan;
+    made.note = partition_->note;
     return made;
   }
 

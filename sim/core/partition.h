@@ -2,6 +2,7 @@
 // Which part of the graph runs on which device, and in which order a device works on (part, micro-batch, piece).
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sim/core/graph.h"
@@ -27,6 +28,7 @@ struct Turn {
 struct Partition {
   std::vector<Part> parts;
   std::vector<std::vector<Turn>> order;  ///< by device
+  std::string note = {};                 ///< how the order was found, where a search says more than its name
 };
 
 /// The whole graph on the platform's first device, micro-batches one after the other.

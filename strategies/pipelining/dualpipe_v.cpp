@@ -96,14 +96,18 @@ std::vector<PartitionOutcome> dualpipe_v_partition(const Problem& problem, const
     throw InputError(
         fmt::format("dualpipe_v: {} micro-batch{} on {} devices; the least is {}", m, m == 1 ? "" : "es", p, 2 * p));
   }
-  PipelineOrder order{v_shape(p), {}, true};
-  for (std::uint32_t r = 0; r < p; ++r) order.turns.push_back(dualpipe_v_turns(r, p, m));
-  return pipeline(problem, options, "dualpipe_v", order, budgets);
+  return pipeline(problem, options, "dualpipe_v", dualpipe_v_order(p, m), budgets);
 }
 
 constexpr std::array dualpipe_v_options{stages_option, cut_option};
 
 }  // namespace
+
+PipelineOrder dualpipe_v_order(std::uint32_t p, std::uint32_t m) {
+  PipelineOrder order{v_shape(p), {}, true};
+  for (std::uint32_t r = 0; r < p; ++r) order.turns.push_back(dualpipe_v_turns(r, p, m));
+  return order;
+}
 
 extern constinit const StrategyInfo dualpipe_v_strategy{
     .name = "dualpipe_v",

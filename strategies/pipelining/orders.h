@@ -39,4 +39,7 @@ PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t 
 /// ahead; depth 1 is ZB-H1, 2 is ZB-H2.
 PipelineOrder zero_bubble_order(std::uint32_t p, std::uint32_t m, std::uint32_t depth);
 
+/// DualPipe cut in half, DeepSeek-AI 2025: two parts a rank in a V; m >= 2p.
+PipelineOrder dualpipe_v_order(std::uint32_t p, std::uint32_t m);
+
 }  // namespace plimsoll

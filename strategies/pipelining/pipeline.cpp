@@ -118,12 +118,21 @@ PartCosts part_costs(const Problem& problem, const Partition& partition) {
 }
 
 std::vector<PartitionOutcome> pipeline(const Problem& problem, const Options& options, std::string_view strategy,
-                                       const PipelineOrder& order, std::span<const std::optional<Bytes>> budgets) {
+                                       const PipelineOrder& order, std::span<const std::optional<Bytes>> budgets,
+                                       std::string note) {
   EXPECTS(order.turns.size() <= problem.platform.devices.size());
   const auto made = std::make_shared<Partition>(
       cut_for(problem, options, strategy, order.rank_of, order.weights_apart, order.stage_of));
   std::ranges::copy(order.turns, made->order.begin());
+  made->note = std::move(note);
   return std::vector<PartitionOutcome>(budgets.size(), std::shared_ptr<const Partition>(made));
+}
+
+PipelineOrder order_of(const Partition& partition) {
+  PipelineOrder order{{}, partition.order, partition.parts.front().cut_before_weights};
+  while (!order.turns.empty() && order.turns.back().empty()) order.turns.pop_back();  // devices that are not used
+  for (const Part& part : partition.parts) order.rank_of.push_back(part.device.index);
+  return order;
 }
 
 }  // namespace plimsoll

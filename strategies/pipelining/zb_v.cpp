@@ -24,10 +24,17 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   };
   const std::optional<PipelineOrder> order = order_within(options.number("limit"));
   if (!order) {
-    double least = least_limit(costs, rank_of);  // enough for a micro-batch, and not always for the heuristic
-    while (!order_within(least)) least = std::round(1e4 * least + 1) / 1e4;
+    double below = 0, enough = least_limit(costs, rank_of);  // for a micro-batch, and not always for the heuristic
+    while (!order_within(enough)) {
+      below = enough;
+      enough = std::ceil(1.1e4 * enough) / 1e4;
+    }
+    while (below > 0 && enough - below > 1.5e-4) {
+      const double middle = std::round(5e3 * (below + enough)) / 1e4;
+      (order_within(middle) ? enough : below) = middle;
+    }
     throw InputError(
-        fmt::format("zb_v: limit={} is too small for one micro-batch; the least is {}", options.text("limit"), least));
+        fmt::format("zb_v: limit={} is too small for one micro-batch; the least is {}", options.text("limit"), enough));
   }
   return pipeline(problem, options, "zb_v", *order, budgets);
 }

@@ -39,7 +39,8 @@ constexpr const char* pipelines[] = {"gpipe",
                                      "v_half(pattern=exhaustive,limit=2)",
                                      "hanayo",
                                      "hanayo(backward=split)",
-                                     "dualpipe_v"};
+                                     "dualpipe_v",
+                                     "pipeline_search(moves=200)"};
 constexpr const char* memory[] = {"", "|full_recompute", "|chen_sqrt", "|selective", "|periodic", "|rotor"};
 
 /// Stages of unequal times and sizes, each with parameters of its own.

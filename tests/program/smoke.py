@@ -64,6 +64,8 @@ class Smoke:
         self.run("compare {}/t.json {}/kineto.json --within 1", codes=(1,))
         self.run("import checkmate-graph {}/checkmate.json -o {}/imported.json")
         self.run("import dtr-log {}/dtr.log -o {}/log.json")
+        self.run(f"export pipeline-csv --trace {CHAIN} --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 4 -o {{}}/order.csv")
+        self.run("import pipeline-csv {}/order.csv -o {}/again.csv")
         self.run("describe {}/log.json")
         self.run("replay-log {}/dtr.log --json")
         self.run("completion bash")
@@ -88,7 +90,8 @@ class Smoke:
                     code = self.run(f"simulate {on}", codes=(0, 1)).code
                 answered |= code == 0
             if not answered:
-                on = f"--trace {CHAIN} --platform h100_sxm_8 --engine event --micro-batches 4 --strategy '{name}(stages=2)'"
+                options = "file={}/order.csv" if name == "order" else "stages=2"
+                on = f"--trace {CHAIN} --platform h100_sxm_8 --engine event --micro-batches 4 --strategy '{name}({options})'"
                 answered = self.run(f"simulate {on}", codes=(0, 1, 2)).code == 0
             if not answered:
                 self.failures.append(f"{name}: no answer on a chain nor on a graph")

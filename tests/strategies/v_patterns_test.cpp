@@ -114,9 +114,7 @@ TEST_CASE(
       const std::optional<Bytes> any;
       const auto outcomes = passes[0].strategy->partition(problem, passes[0].options, std::span(&any, 1));
       const Partition& partition = *std::get<std::shared_ptr<const Partition>>(outcomes[0]);
-      PipelineOrder order{{}, partition.order, partition.parts[0].cut_before_weights};
-      for (const Part& part : partition.parts) order.rank_of.push_back(part.device.index);
-      const OrderTimes times = time_order(part_costs(problem, partition), m, order);
+      const OrderTimes times = time_order(part_costs(problem, partition), m, order_of(partition));
       const Plan made = std::get<Plan>(plan(problem, passes, std::nullopt));
       CHECK(times.makespan() == Approx(made.makespan.value).epsilon(1e-9));
       CHECK(times.longest() == Approx(longest_stage_of(problem, made).value).epsilon(1e-9));

@@ -1,0 +1,74 @@
+#include "experiments/command_export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+#include "strategies/pipelining/order_file.h"
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+struct ExportArguments {
+  std::string format, file;
+  QuestionArguments question;
+};
+
+/// The order of the strategy's turns.
+std::string pipeline_csv(const Question& question) {
+  const auto [problem, budget] = budgeted_problem_of(question);
+  const auto pipeline = std::ranges::find_if(question.strategy.passes,
+                                             [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  if (pipeline == question.strategy.passes.end()) {
+    throw InputError(fmt::format("export: '{}' is no pipeline", question.strategy.text));
+  }
+  const auto outcomes = pipeline->strategy->partition(problem, pipeline->options, std::span(&budget, 1));
+  if (const Infeasible* none = std::get_if<Infeasible>(&outcomes[0])) throw InputError("export: " + none->reason);
+  const Partition& partition = *std::get<std::shared_ptr<const Partition>>(outcomes[0]);
+  for (std::size_t g = 1; g < partition.parts.size(); ++g) {
+    if (partition.parts[g - 1].ops.front() >= partition.parts[g].ops.front()) {
+      throw InputError(fmt::format("export: '{}' has a stage on several devices, which the format has no name for",
+                                   question.strategy.text));
+    }
+  }
+  return order_csv(order_of(partition));
+}
+
+int run_export(const ExportArguments& arguments) {
+  constexpr std::array<std::string_view, 1> formats{"pipeline-csv"};
+  if (arguments.format != formats[0]) {
+    throw InputError(fmt::format("export: unknown format '{}', expected {}{}", arguments.format, alternatives(formats),
+                                 suggestion(arguments.format, formats)));
+  }
+  const std::string text = pipeline_csv(question_of(arguments.question, Asks::strategy));
+  if (arguments.file.empty()) {
+    std::cout << text;
+  } else {
+    write_text_file(arguments.file, text);
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("export", "write what other programs read");
+  auto arguments = std::make_shared<ExportArguments>();
+  command
+      ->add_option("format", arguments->format,
+                   "pipeline-csv: the order of a pipeline's turns as torch.distributed.pipelining writes it,\na line a "
+                   "device, which order(file=...) reads")
+      ->required();
+  add_question_options(*command, arguments->question, Asks::strategy);
+  command->add_option("-o,--output", arguments->file, "file to write (default: standard output)")->type_name("FILE");
+  command->callback([arguments, &exit_code] { exit_code = run_export(*arguments); });
+}
+
+}  // namespace plimsoll

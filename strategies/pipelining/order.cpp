@@ -1,0 +1,65 @@
+// The strategy `order`: the order of turns that a file gives, in PyTorch's convention.
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/order_file.h"
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+OrderFile file_of(const Options& options) {
+  if (options.text("file").empty()) throw InputError("order: file=... names the order, a CSV file");
+  return read_order(std::string(options.text("file")));
+}
+
+std::vector<PartitionOutcome> order_partition(const Problem& problem, const Options& options,
+                                              std::span<const std::optional<Bytes>> budgets) {
+  const OrderFile file = file_of(options);
+  const std::size_t ranks = file.order.turns.size(), devices = problem.platform.devices.size();
+  const std::size_t parts = file.order.rank_of.size(), stages = problem.chain->stages.size();
+  const std::string_view name = options.text("file");
+  if (ranks > devices) {
+    throw InputError(fmt::format("order: '{}' has {} ranks, and platform '{}' has {} device{}", name, ranks,
+                                 problem.platform.name, devices, devices == 1 ? "" : "s"));
+  }
+  if (parts > stages) {
+    throw InputError(fmt::format("order: '{}' has {} parts of at least one stage each, and '{}' has {} stages", name,
+                                 parts, problem.graph.name, stages));
+  }
+  if (file.micro_batches != problem.micro_batches) {
+    throw InputError(fmt::format("order: '{}' is for {} micro-batches, and --micro-batches is {}", name,
+                                 file.micro_batches, problem.micro_batches));
+  }
+  return pipeline(problem, options, "order", file.order, budgets);
+}
+
+constexpr std::array order_options{cut_option,
+                                   OptionInfo{
+                                       .name = "file",
+                                       .default_value = "",
+                                       .values = "the path of a CSV file",
+                                       .help = "a line a device, cells such as 0F1, 0B1, 0I1 and 0W1: part, forward, "
+                                               "whole backward or its two halves, micro-batch",
+                                       .allowed = [](std::string_view text) { return !text.empty(); },
+                                   }};
+
+}  // namespace
+
+extern constinit const StrategyInfo order_strategy{
+    .name = "order",
+    .family = Family::pipelining,
+    .summary = "the order of a pipeline's turns that a file gives, as torch.distributed.pipelining writes it",
+    .source = "PyTorch, torch.distributed.pipelining.schedules",
+    .chains_only = true,
+    .options = order_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = order_partition,
+    .splits_backward = [](const Options& options) { return file_of(options).order.weights_apart; },
+};
+
+}  // namespace plimsoll

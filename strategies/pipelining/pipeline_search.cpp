@@ -1,0 +1,174 @@
+// The strategy `pipeline_search`: the best of the orders of all other strategies with one or two parts a device and a
+// split backward, made shorter by moving single turns.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <numeric>
+
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/list_order.h"
+#include "strategies/pipelining/order_search.h"
+#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/v_shape_search.h"
+#include "strategies/pipelining/v_slots.h"
+#include "strategies/pipelining/zero_bubble_search.h"
+
+namespace plimsoll {
+namespace {
+
+/// W as turns of their own, each after its backward.
+PipelineOrder with_weights_apart(PipelineOrder order) {
+  for (std::vector<Turn>& turns : order.turns) {
+    std::vector<Turn> made;
+    for (const Turn& turn : turns) {
+      made.push_back(turn);
+      if (turn.piece == piece::backward) made.push_back({turn.part, turn.micro_batch, piece::weights});
+    }
+    turns = std::move(made);
+  }
+  order.weights_apart = true;
+  return order;
+}
+
+/// Where the parts are, and the orders of other strategies for that.
+struct Shape {
+  std::vector<std::uint32_t> rank_of;
+  PartCosts costs;
+  std::vector<std::int64_t> limits;
+  std::vector<PipelineOrder> orders;
+};
+
+void add_line(Shape& shape, std::uint32_t m) {
+  const auto p = static_cast<std::uint32_t>(shape.rank_of.size());
+  std::vector<std::uint32_t> one(p), two(p);
+  for (std::uint32_t r = 0; r < p; ++r) {
+    one[r] = p - r - 1;
+    two[r] = 2 * one[r];
+  }
+  shape.orders = {with_weights_apart(one_forward_one_backward_order(m, one)),
+                  with_weights_apart(one_forward_one_backward_order(m, two)),
+                  with_weights_apart(gpipe_order(p, m, BackwardOrder::fifo)), zero_bubble_order(p, m, 1),
+                  zero_bubble_order(p, m, 2)};
+  if (auto found = zero_bubble_search(shape.costs, m, shape.limits)) shape.orders.push_back(std::move(*found));
+}
+
+void add_v(Shape& shape, std::uint32_t m) {
+  const auto p = static_cast<std::uint32_t>(shape.rank_of.size() / 2);
+  for (const VBlock& block : {v_min_block(p), v_half_block(p), whole_v_block(p)}) {
+    for (PipelineOrder& order : orders_of(block, m, parts_kept(block, m))) {
+      shape.orders.push_back(order.weights_apart ? std::move(order) : with_weights_apart(std::move(order)));
+    }
+  }
+  if (m >= 2 * p) shape.orders.push_back(dualpipe_v_order(p, m));
+  if (auto found = v_shape_search(shape.costs, m, shape.limits)) shape.orders.push_back(std::move(*found));
+}
+
+void add_interleaved(Shape& shape, std::uint32_t m) {
+  const auto p = static_cast<std::uint32_t>(shape.rank_of.size() / 2);
+  for (const WarmUp warm_up : {WarmUp::megatron, WarmUp::less_memory}) {
+    shape.orders.push_back(with_weights_apart(interleaved_order(p, 2, m, warm_up)));
+  }
+}
+
+/// List scheduling in any shape, with and without patience for what a rank would rather take.
+void add_lists(Shape& shape, std::uint32_t m) {
+  for (const bool forwards_first : {false, true}) {
+    for (const bool fill_gaps : {false, true}) {
+      for (const double patience : {0.0, 0.5 * shape.costs.f[0], shape.costs.f[0]}) {
+        auto order =
+            list_order(shape.costs, shape.rank_of, m, true, shape.limits, {forwards_first, fill_gaps, patience});
+        if (order) shape.orders.push_back(std::move(*order));
+      }
+    }
+  }
+}
+
+std::vector<Shape> shapes_for(const Problem& problem, const Options& options, std::uint32_t p) {
+  const std::uint32_t m = problem.micro_batches;
+  std::vector<std::vector<std::uint32_t>> ranks(1, std::vector<std::uint32_t>(p));
+  std::iota(ranks[0].begin(), ranks[0].end(), 0U);
+  if (problem.chain->stages.size() >= std::size_t{2} * p) {
+    ranks.push_back(v_shape(p));
+    ranks.push_back(interleaved_order(p, 2, 1, WarmUp::megatron).rank_of);
+  }
+  std::vector<Shape> shapes;
+  for (std::size_t k = 0; k < ranks.size(); ++k) {
+    Shape shape{ranks[k], part_costs(problem, cut_for(problem, options, "pipeline_search", ranks[k], true)), {}, {}};
+    shape.limits = limits_of(shape.costs, shape.rank_of, options.number("limit"));
+    (k == 0 ? add_line : k == 1 ? add_v : add_interleaved)(shape, m);
+    add_lists(shape, m);
+    std::erase_if(shape.orders, [&](const PipelineOrder& order) {
+      return !std::ranges::equal(kept_at_most(shape.costs, order), shape.limits, std::ranges::less_equal{});
+    });
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+/// So that the search of a large pipeline ends.
+std::size_t moves_for(const Options& options, const PipelineOrder& order) {
+  constexpr std::size_t turns_timed = 40'000'000;
+  std::size_t turns = 1;
+  for (const std::vector<Turn>& of_rank : order.turns) turns += of_rank.size();
+  return std::min(static_cast<std::size_t>(options.integer("moves")), turns_timed / turns);
+}
+
+std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, const Options& options,
+                                                        std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t p = ranks_of(problem, options, "pipeline_search"), m = problem.micro_batches;
+  const Shorter shorter = options.text("shorter") == "makespan" ? Shorter::makespan : Shorter::longest;
+  const std::vector<Shape> shapes = shapes_for(problem, options, p);
+  std::optional<PipelineOrder> best;
+  double least = 0;
+  for (const Shape& shape : shapes) {
+    const auto length = [&](const PipelineOrder& order) {
+      return length_of(time_order(shape.costs, m, order), shorter);
+    };
+    const auto start = std::ranges::min_element(shape.orders, {}, length);
+    if (start == shape.orders.end()) continue;
+    PipelineOrder found = search_order(shape.costs, m, *start, shape.limits, shorter, moves_for(options, *start));
+    if (best && !(length(found) < least)) continue;
+    least = length(found);
+    best = std::move(found);
+  }
+  if (!best) {
+    throw InputError(fmt::format("pipeline_search: limit={} is too small for one micro-batch; the least is {}",
+                                 options.text("limit"), least_limit(shapes[0].costs, shapes[0].rank_of)));
+  }
+  return pipeline(problem, options, "pipeline_search", *best, budgets);
+}
+
+constexpr std::array pipeline_search_options{
+    stages_option, cut_option, limit_option,
+    OptionInfo{
+        .name = "shorter",
+        .default_value = "makespan",
+        .values = "makespan or longest",
+        .help = "what is to be short: the iteration, or the longest device from its first step to its last one",
+        .allowed = [](std::string_view text) { return text == "makespan" || text == "longest"; },
+    },
+    OptionInfo{
+        .name = "moves",
+        .default_value = "20000",
+        .values = "a whole number from 0 to 100000000",
+        .help = "moves of single turns that are tried for each way to place the parts; fewer in a large pipeline",
+        .allowed = integer_between<0, 100'000'000>,
+    }};
+
+}  // namespace
+
+extern constinit const StrategyInfo pipeline_search_strategy{
+    .name = "pipeline_search",
+    .family = Family::pipelining,
+    .summary = "the best of the other orders of one or two parts a device, made shorter by moving single turns",
+    .source = "own",
+    .chains_only = true,
+    .options = pipeline_search_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = pipeline_search_partition,
+    .splits_backward = [](const Options&) { return true; },
+};
+
+}  // namespace plimsoll

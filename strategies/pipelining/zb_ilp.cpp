@@ -1,0 +1,69 @@
+// The strategy `zb_ilp`: zero bubble's best order, by an integer program that begins with zb_auto's.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <numeric>
+
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/list_order.h"
+#include "strategies/pipelining/order_program.h"
+#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/zero_bubble_search.h"
+
+namespace plimsoll {
+namespace {
+
+std::string note_of(const ProgramOrder& made, double longest, std::string_view seconds) {
+  const std::string found = fmt::format("the longest device takes {} s, no order less than {} s (gap {:.2f} %)",
+                                        longest, made.bound, 100 * (longest / made.bound - 1));
+  if (made.end == MilpResult::End::optimal) return found;
+  return found + (made.end == MilpResult::End::out_of_time
+                      ? fmt::format("; the integer program stopped after {} s (seconds)", seconds)
+                      : "; the integer program stopped at its limit of nodes or memory");
+}
+
+std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Options& options,
+                                               std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "zb_ilp"), m = problem.micro_batches;
+  std::vector<std::uint32_t> rank_of(ranks);
+  std::iota(rank_of.begin(), rank_of.end(), 0U);
+  const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_ilp", rank_of, true));
+  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+  std::optional<PipelineOrder> start = zero_bubble_search(costs, m, limits);
+  if (!start) start = list_order(costs, rank_of, m, true, limits, {});
+  if (!start) {
+    throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",
+                                 options.text("limit"), least_limit(costs, rank_of)));
+  }
+  const ProgramOrder made = program_order(costs, m, *start, limits, {.seconds = options.number("seconds")});
+  const double longest = time_order(costs, m, made.order).longest();
+  return pipeline(problem, options, "zb_ilp", made.order, budgets, note_of(made, longest, options.text("seconds")));
+}
+
+constexpr std::array zb_ilp_options{stages_option, cut_option, limit_option,
+                                    OptionInfo{
+                                        .name = "seconds",
+                                        .default_value = "60",
+                                        .values = "a whole number from 1 to 86400",
+                                        .help = "how long the integer program may search, in seconds",
+                                        .allowed = integer_between<1, 86'400>,
+                                    }};
+
+}  // namespace
+
+extern constinit const StrategyInfo zb_ilp_strategy{
+    .name = "zb_ilp",
+    .family = Family::pipelining,
+    .summary = "zero bubble's order of the shortest longest device within a limit of memory, by an integer program",
+    .source = "Qi et al., 'Zero bubble pipeline parallelism', ICLR 2024",
+    .chains_only = true,
+    .options = zb_ilp_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = zb_ilp_partition,
+    .splits_backward = [](const Options&) { return true; },
+};
+
+}  // namespace plimsoll
