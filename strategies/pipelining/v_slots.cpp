@@ -52,6 +52,36 @@ class VSlots {
     for (int round = 0; round < 6 && move_forward(parts); ++round) squeeze();
   }
 
+  /// Moves every pass to the last free slot before what reads it, while no rank keeps more: what could come later makes
+  /// room for what could come sooner.
+  void move_back(std::uint32_t parts) {
+    const std::uint32_t end = slots();
+    std::vector<std::vector<bool>> taken = slots_taken();
+    std::vector<std::vector<std::uint32_t>> kept_now;
+    for (std::uint32_t r = 0; r < p_; ++r) kept_now.push_back(kept(r));
+    const std::vector<SlotPass> passes = sorted();
+    for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) {
+      std::vector<bool>& busy = taken[pass->rank];
+      std::vector<std::uint32_t>& keeps = kept_now[pass->rank];
+      const std::uint32_t slots = length(pass->kind);
+      std::uint32_t last = read_at(pass->rank, pass->kind, pass->micro_batch, end) - slots;
+      const bool frees = ends_a_part(pass->kind);
+      if (frees) {  // kept for longer
+        std::uint32_t most = pass->begin;
+        while (most < last && keeps[most + slots] < parts) ++most;
+        last = most;
+      }
+      occupy(busy, pass->begin, slots, false);
+      while (last > pass->begin && !is_free(busy, last, slots)) --last;
+      occupy(busy, last, slots, true);
+      at(pass->rank, pass->kind, pass->micro_batch) = last;
+      for (std::uint32_t s = pass->begin; s < last; ++s) {
+        if (is_slot_forward(pass->kind)) --keeps[s];
+        if (frees) ++keeps[s + slots];
+      }
+    }
+  }
+
   /// After a rank's last forward: all backwards first, W into what is left free.
   void backwards_first() {
     std::vector<std::uint32_t> from(p_, 0);
@@ -112,6 +142,34 @@ class VSlots {
         return end(r, b_first, i);
     }
     EXPECTS(false);
+  }
+
+  /// The slot in which what the pass makes is read first; `end` where nobody does.
+  std::uint32_t read_at(std::uint32_t r, SlotKind kind, std::uint32_t i, std::uint32_t end) const {
+    const auto weights = [&](SlotKind of) { return whole_ ? end : at(r, of, i); };
+    switch (kind) {
+      case f_first:
+        return std::min(r == p_ - 1 ? at(r, f_second, i) : at(r + 1, f_first, i), at(r, b_first, i));
+      case f_second:
+        return std::min(r == 0 ? at(r, b_second, i) : at(r - 1, f_second, i), at(r, b_second, i));
+      case b_second:
+        return std::min(r == p_ - 1 ? at(r, b_first, i) : at(r + 1, b_second, i), weights(w_second));
+      case b_first:
+        return std::min(r == 0 ? end : at(r - 1, b_first, i), weights(w_first));
+      case w_second:
+      case w_first:
+        return end;
+    }
+    EXPECTS(false);
+  }
+
+  bool ends_a_part(SlotKind kind) const { return whole_ ? !is_slot_forward(kind) : is_slot_weights(kind); }
+
+  static void occupy(std::vector<bool>& busy, std::uint32_t from, std::uint32_t slots, bool with) {
+    for (std::uint32_t s = from; s < from + slots; ++s) busy[s] = with;
+  }
+  static bool is_free(const std::vector<bool>& busy, std::uint32_t from, std::uint32_t slots) {
+    return !busy[from] && !busy[from + slots - 1];
   }
 
   std::vector<SlotPass> sorted() const {
@@ -207,25 +265,21 @@ class VSlots {
       std::vector<bool>& busy = taken[pass.rank];
       std::vector<std::uint32_t>& keeps = kept_now[pass.rank];
       const std::uint32_t slots = length(pass.kind);
-      const auto fill = [&](std::uint32_t slot, bool with) {
-        for (std::uint32_t s = slot; s < slot + slots; ++s) busy[s] = with;
-      };
       std::uint32_t first = readable(pass.rank, pass.kind, pass.micro_batch);
       if (is_slot_forward(pass.kind)) {  // kept for longer
         std::uint32_t least = pass.begin;
         while (least > first && keeps[least - 1] < parts) --least;
         first = least;
       }
-      fill(pass.begin, false);
-      const auto is_free = [&](std::uint32_t slot) { return !busy[slot] && !busy[slot + slots - 1]; };
-      while (first < pass.begin && !is_free(first)) ++first;
-      fill(first, true);
+      occupy(busy, pass.begin, slots, false);
+      while (first < pass.begin && !is_free(busy, first, slots)) ++first;
+      occupy(busy, first, slots, true);
       if (first == pass.begin) continue;
       any = true;
       at(pass.rank, pass.kind, pass.micro_batch) = first;
       if (is_slot_forward(pass.kind)) {
         for (std::uint32_t s = first; s < pass.begin; ++s) ++keeps[s];
-      } else if (whole_ || is_slot_weights(pass.kind)) {
+      } else if (ends_a_part(pass.kind)) {
         for (std::uint32_t s = first + slots; s < pass.begin + slots; ++s) --keeps[s];
       }
     }
@@ -249,6 +303,10 @@ std::vector<PipelineOrder> orders_of(const VBlock& block, std::uint32_t micro_ba
   VSlots slots(block, micro_batches);
   slots.tighten(parts);
   std::vector<PipelineOrder> orders{slots.order()};
+  VSlots later = slots;
+  later.move_back(parts);
+  later.tighten(parts);
+  orders.push_back(later.order());
   if (block.has_whole_backwards) return orders;
   slots.backwards_first();
   slots.tighten(parts);

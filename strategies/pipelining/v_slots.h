@@ -34,7 +34,8 @@ std::vector<VBlock> shifted_v_blocks(std::uint32_t p);
 std::uint32_t parts_kept(const VBlock&, std::uint32_t micro_batches);
 
 /// The block repeated for each micro-batch, then every pass moved forward into free slots while no rank keeps more than
-/// `parts` parts: one order with W where they are made, and one whose W after the last forward fill what is left.
+/// `parts` parts: one order with W where they are made, one after all has been moved back and forward again, and one
+/// whose W after the last forward fill what is left.
 std::vector<PipelineOrder> orders_of(const VBlock&, std::uint32_t micro_batches, std::uint32_t parts);
 
 }  // namespace plimsoll
