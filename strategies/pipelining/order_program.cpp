@@ -212,6 +212,7 @@ class OrderProgram {
 
 ProgramOrder program_order(const PartCosts& costs, std::uint32_t micro_batches, const PipelineOrder& start,
                            std::span<const std::int64_t> limits, const MilpLimits& milp_limits) {
+  if (time_order(costs, micro_batches, start).longest() == 0) return {start};  // nothing takes time
   return OrderProgram(costs, micro_batches, start, limits).solve(milp_limits);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 std::string note_of(const ProgramOrder& made, double longest, std::string_view seconds) {
   const std::string found = fmt::format("the longest device takes {:.6g} s, no order less than {:.6g} s (gap {:.2f} %)",
-                                        longest, made.bound, 100 * (longest / made.bound - 1));
+                                        longest, made.bound, longest > 0 ? 100 * (longest / made.bound - 1) : 0);
   if (made.end == MilpResult::End::optimal) return found;
   return found + (made.end == MilpResult::End::out_of_time
                       ? fmt::format("; the integer program stopped after {} s (seconds)", seconds)

@@ -193,6 +193,12 @@ TEST_CASE("zb_ilp: 140 where the heuristic has 145", "[pipelining]") {
   CHECK(longest_stage_of(problem, plan_for(problem, "pipeline_search(shorter=longest,limit=1.3334)")) == Seconds{140});
 }
 
+TEST_CASE("zb_ilp and pipeline_search take parts that take no time", "[pipelining]") {
+  const Pieces nothing{0, 0, 0, 0};
+  CHECK(run_of("zb_ilp", 2, 2, 3, nothing).makespan == Seconds{0});
+  CHECK(run_of("pipeline_search(moves=50)", 2, 4, 3, nothing).makespan == Seconds{0});
+}
+
 TEST_CASE("zb_ilp that runs out of time is not worse than zb_auto, and says so", "[pipelining]") {
   const Pieces time{9, 4, 12, 1};
   const Problem problem = problem_of(equal_stages(4, time, {2, 1}), gpus({.count = 4, .peer_latency = Seconds{1}}),
