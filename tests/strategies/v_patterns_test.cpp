@@ -109,7 +109,7 @@ TEST_CASE(
       INFO(spec);
       const std::vector<Pass> passes = parse_spec(spec, "test");
       const Problem problem =
-          problem_of(chain, gpus({.count = devices, .peer_latency = Seconds{random.between(0, 6) * 0.75}}),
+          problem_of(chain, gpus({.count = devices, .peer_latency = Seconds{random.between(0, 6) * 3.0}}),
                      {.micro_batches = m, .backward = backward_for(passes)});
       const std::optional<Bytes> any;
       const auto outcomes = passes[0].strategy->partition(problem, passes[0].options, std::span(&any, 1));
