@@ -6,7 +6,8 @@
 
 namespace plimsoll {
 
-/// Times in seconds and bytes of one micro-batch, by part; plain training within each part.
+/// Times in one unit of their own, whole numbers, and bytes of one micro-batch, by part; plain training within each
+/// part.
 struct PartCosts {
   std::vector<double> f, b, w;                       ///< of the pieces
   std::vector<double> sent;                          ///< time of a transfer from part g to g + 1; one less than parts

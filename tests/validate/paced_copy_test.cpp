@@ -115,8 +115,8 @@ std::vector<Happened> all_that_happened(const Timeline& timeline) {
 
 TEST_CASE("nothing else happens between a kernel's end and the start of the copy that it releases", "[validate]") {
   const Training training =
-      training_of("mlp:layers=6,width=64,batch=256,classes=4", gpus({.to_host = BytesPerSecond{200e6}}));
-  const PlanOutcome outcome = planned(training.problem, "save_on_cpu");
+      training_of("mlp:layers=6,width=64,batch=256,classes=4", gpus({.to_host = BytesPerSecond{20e9}}));
+  const PlanOutcome outcome = planned(training.problem, "vdnn(mode=all)");  // the next kernel waits for no copy
   const Schedule& schedule = std::get<Plan>(outcome).schedule;
   const Replayed run = replayed(training, schedule);
   const std::vector<Happened> all = all_that_happened(run.timeline);
@@ -167,11 +167,16 @@ TEST_CASE("a kernel starts behind the copy that it waits for sooner than a threa
       training_of("mlp:layers=8,width=64,batch=256,classes=4", gpus({.to_host = BytesPerSecond{20e6}}));
   const PlanOutcome outcome = planned(training.problem, "save_on_cpu");
   const Schedule& schedule = std::get<Plan>(outcome).schedule;
-  double best = 1e9;  // machines have neighbours: of a few runs the best
-  for (int attempt = 0; attempt < 20 && best > 0.5; ++attempt) {
-    best = std::min(best, seconds_behind_copies(schedule, replayed(training, schedule).timeline) / seconds_to_wake());
+  double best = 1e9;  // machines have neighbours: of a few medians the best
+  for (int attempt = 0; attempt < 5 && best > 0.45; ++attempt) {
+    std::vector<double> shares;
+    for (int run = 0; run < 9; ++run) {
+      const double behind = seconds_behind_copies(schedule, replayed(training, schedule).timeline);
+      shares.push_back(behind / seconds_to_wake());
+    }
+    best = std::min(best, median(std::move(shares)));
   }
-  CHECK(best <= 0.5);
+  CHECK(best <= 0.45);
 }
 
 TEST_CASE("calibration counts no waking of a thread as a copy's latency", "[validate]") {
