@@ -129,9 +129,14 @@ class Chart {
     }
     double x = left;
     const auto entry = [&](std::string_view colour, double height, std::string_view name) {
+      const double width = 28 + 6.0 * static_cast<double>(name.size());
+      if (x > left && x + width > left + width_ + right) {
+        x = left;
+        y_ += 14;
+      }
       body_ += fmt::format("<path fill=\"{}\" d=\"{}\"/>", colour, box(x, y_ + 1 - height, 12, height));
       text(x + 16, y_, "", name);
-      x += 28 + 6.0 * static_cast<double>(name.size());
+      x += width;
     };
     for (const Fill& fill : fills) {
       if (used.contains(fill.what)) entry(fill.colour, 9, fill.name);

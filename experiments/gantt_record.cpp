@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -59,18 +60,24 @@ class GanttRecord {
     return written(problem_.graph[schedule_[schedule_.buffers_in(step.reads)[0]].tensor].kind);
   }
 
-  /// By stage: before how many others its run of stages on the device comes.
+  std::optional<std::size_t> stage_run_by(const Step& step) const {
+    return step.op == no_op ? std::nullopt : stage_of_[step.op.index];
+  }
+
+  /// By stage: before how many others its part of the device comes. Stages of a part follow each other and are run for
+  /// the same micro-batches.
   std::map<std::size_t, std::size_t> parts_of(DeviceId device) const {
-    std::map<std::size_t, std::size_t> part_of;
+    std::map<std::size_t, std::set<std::uint32_t>> micro_batches_of;
     for (const Step& step : schedule_.steps) {
-      if (step.op != no_op && schedule_[step.stream].device == device && stage_of_[step.op.index]) {
-        part_of[*stage_of_[step.op.index]] = 0;
-      }
+      const std::optional<std::size_t> stage = stage_run_by(step);
+      if (stage && schedule_[step.stream].device == device) micro_batches_of[*stage].insert(step.micro_batch);
     }
+    std::map<std::size_t, std::size_t> part_of;
     std::size_t part = 0;
-    for (auto at = part_of.begin(); at != part_of.end(); ++at) {
-      if (at != part_of.begin() && std::prev(at)->first + 1 != at->first) ++part;
-      at->second = part;
+    for (auto at = micro_batches_of.begin(); at != micro_batches_of.end(); ++at) {
+      const auto before = part_of.empty() ? at : std::prev(at);
+      if (before != at && (before->first + 1 != at->first || before->second != at->second)) ++part;
+      part_of[at->first] = part;
     }
     return part_of;
   }
@@ -84,8 +91,8 @@ class GanttRecord {
       const Stream& stream = schedule_[step.stream];
       const Interval& ran = timeline_.steps[s];
       if (stream.device != device || stream.way != way || ran.finish <= ran.start) continue;
-      const bool has_stage = step.op != no_op && stage_of_[step.op.index].has_value();
-      const std::size_t part = has_stage ? part_of.at(*stage_of_[step.op.index]) : 0;
+      const std::optional<std::size_t> stage = stage_run_by(step);
+      const std::size_t part = stage ? part_of.at(*stage) : 0;
       Json span{ran.start.value, ran.finish.value, what_is_done(step), step.micro_batch, part};
       const bool goes_on = !spans.empty() && spans.back()[2] == span[2] && spans.back()[3] == span[3] &&
                            spans.back()[4] == span[4] && span[0] <= spans.back()[1].get<double>() + same;

@@ -13,7 +13,8 @@ bool several_devices_compute(const Schedule&);
 
 /// `devices`, of each `name`, `lanes` and `memory` (rows of a date and the bytes from then on). A lane has a name and
 /// `spans` of [start, finish, what, micro-batch, part], in seconds: what follows without a gap and is the same is one
-/// span. The parts of a device are the runs of the chain's stages on it, from 0.
+/// span. A device's parts are counted from 0: stages that follow each other and are run for the same micro-batches are
+/// one.
 Json gantt_record(const Problem&, const Schedule&, const Timeline&);
 
 }  // namespace plimsoll

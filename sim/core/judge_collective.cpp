@@ -62,16 +62,20 @@ std::optional<Exchange::Flow> Judge::flow_of(StepId s, const Exchange& exchange)
   const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
   const std::optional<std::uint32_t> sender = exchange.rank_of(from), receiver = exchange.rank_of(to);
   if (!sender || !receiver || sender == receiver) {
-    report(Rule::collective, s, to, "moves between other buffers than those of two of its collective's ranks, to");
+    report(Rule::collective, s, to, "does not copy between buffers of two ranks of its collective: it fills");
     return std::nullopt;
   }
   const Endpoints& ends = schedule_.routes[step.work.route.index];
-  if (schedule_[from].memory != ends.from) report(Rule::wrong_place, s, from, "sends from elsewhere than");
-  if (schedule_[to].memory != ends.to) report(Rule::wrong_place, s, to, "sends to elsewhere than");
+  if (schedule_[from].memory != ends.from)
+    report(Rule::wrong_place, s, from, "begins its route in another memory than that of");
+  if (schedule_[to].memory != ends.to)
+    report(Rule::wrong_place, s, to, "ends its route in another memory than that of");
   if (!is_between_devices(step) || ends_of(step).from != ends.from || ends_of(step).to != ends.to) {
-    report(Rule::wrong_place, s, text(s) + " is not on a stream from its sender to its receiver, of one of them");
+    report(Rule::wrong_place, s,
+           text(s) + " must be on a stream from its sender's memory to its receiver's, of one of the two devices");
   }
-  if (step.kind != StepKind::collective) report(Rule::malformed, s, text(s) + " is not called a collective's");
+  if (step.kind != StepKind::collective)
+    report(Rule::malformed, s, text(s) + " is a step of a collective, but its kind is not 'collective'");
   const std::optional<Route>& way = route(step.work.route);
   if (!way) {
     report(Rule::wrong_place, s, text(s) + " sends over a route that does not exist");

@@ -14,7 +14,8 @@ void Judge::judge_compute(StepId s) {
   given_.clear();
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
-      if (schedule_[b].memory != own_memory(step)) report(Rule::wrong_place, s, b, "computes on another memory's");
+      if (schedule_[b].memory != own_memory(step))
+        report(Rule::wrong_place, s, b, "computes in another memory than that of");
       given_.push_back(b);
     }
   }

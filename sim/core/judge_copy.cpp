@@ -46,9 +46,12 @@ void Judge::judge_copy(StepId s) {
   const BufferId from = schedule_.buffers_in(step.reads)[0];
   const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
   const Endpoints& ends = schedule_.routes[step.work.route.index];
-  if (schedule_[from].memory != ends.from) report(Rule::wrong_place, s, from, "copies from elsewhere than");
-  if (schedule_[to].memory != ends.to) report(Rule::wrong_place, s, to, "copies to elsewhere than");
-  if (schedule_[from].packed != schedule_[to].packed) report(Rule::lossy, s, to, "changes the form of");
+  if (schedule_[from].memory != ends.from)
+    report(Rule::wrong_place, s, from, "begins its route in another memory than that of");
+  if (schedule_[to].memory != ends.to)
+    report(Rule::wrong_place, s, to, "ends its route in another memory than that of");
+  if (schedule_[from].packed != schedule_[to].packed)
+    report(Rule::lossy, s, to, "changes between packed and plain bytes, which no copy does, with");
 }
 
 void Judge::judge_conversion(StepId s) {
@@ -56,7 +59,8 @@ void Judge::judge_conversion(StepId s) {
   const Step& step = schedule_[s];
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
-      if (schedule_[b].memory != own_memory(step)) report(Rule::wrong_place, s, b, "computes on another memory's");
+      if (schedule_[b].memory != own_memory(step))
+        report(Rule::wrong_place, s, b, "computes in another memory than that of");
     }
   }
 }

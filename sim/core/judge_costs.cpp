@@ -102,9 +102,11 @@ void Judge::judge_cost_of_conversion(StepId s) {
   const Stream& stream = schedule_[step.stream];
   if (!adds_gradients(step)) {
     return report(Rule::wrong_cost, s,
-                  text(s) + " converts a value in a time that no model knows: it must be 'measured'");
+                  text(s) + " packs or unpacks a value, whose time no model knows: it must be 'measured'");
   }
-  if (stream.way != way::compute) return report(Rule::wrong_place, s, text(s) + " adds elsewhere than on its device");
+  if (stream.way != way::compute)
+    return report(Rule::wrong_place, s,
+                  text(s) + " adds gradients on another stream than one on which its device computes");
   const Bytes bytes = schedule_[schedule_.buffers_in(step.writes)[0]].bytes;
   const auto seconds = seconds_of({{}, Flops{0}, 3 * bytes}, graph_.source, platform_[stream.device]).value_or(0);
   if (same(step.work.seconds, seconds)) return;
@@ -118,7 +120,8 @@ void Judge::judge_cost_on_host(StepId s) {
   const Op& op = graph_[step.op];
   const std::optional<MemoryId> host = ends_of(step).from;
   if (!host || platform_[*host].device) {
-    return report(Rule::wrong_place, s, text(s) + " computes where neither its device nor a host does");
+    return report(Rule::wrong_place, s,
+                  text(s) + " computes in a place that is neither its device nor that device's host");
   }
   if (step.measured) return;
   const std::optional<double> seconds = seconds_by_host(graph_, op, platform_[*host]);
@@ -235,11 +238,16 @@ void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
   const auto is_at_an_end = [&](std::optional<MemoryId> m) { return m && (begin == m || end == m); };
   const bool fits = begin && end && begin != end && schedule_[from].memory == begin && schedule_[to].memory == end &&
                     (is_at_an_end(own) || is_at_an_end(host));
-  if (!fits) report(Rule::wrong_place, s, text(s) + " copies elsewhere than its stream, or not for its device");
+  if (!fits)
+    report(Rule::wrong_place, s,
+           text(s) + " copies between other memories than its stream does, or than its device's and its host's");
   const bool is_inward = end == own || (end == host && begin != own);
   const bool is_named = step.kind == (is_inward ? StepKind::prefetch : StepKind::offload) ||
                         (step.kind == StepKind::send && is_between_devices(step));
-  if (fits && !is_named) report(Rule::malformed, s, text(s) + " is not called what its stream's copies are");
+  if (fits && !is_named)
+    report(
+        Rule::malformed, s,
+        text(s) + " must be of kind 'prefetch' towards its device, 'offload' away from it, or 'send' between devices");
   if (!route(step.work.route)) report(Rule::wrong_place, s, text(s) + " copies over a route that does not exist");
 }
 
@@ -251,8 +259,8 @@ void Judge::judge_label(StepId s, bool repeats) {
                                                   : StepKind::backward;
   if (schedule_[s].kind == (repeats ? StepKind::recompute : first)) return;
   report(Rule::malformed, s,
-         text(s) + (repeats ? " repeats its op, but is not called a recomputation"
-                            : " runs its op for the first time, but is called otherwise"));
+         text(s) + (repeats ? " repeats its op, but its kind is not 'recompute'"
+                            : " runs its op for the first time, but its kind is not that of the op's phase"));
 }
 
 const std::optional<Route>& Judge::route(RouteId id) {

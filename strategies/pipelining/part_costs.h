@@ -6,8 +6,7 @@
 
 namespace plimsoll {
 
-/// Times in one unit of their own, whole numbers, and bytes of one micro-batch, by part; plain training within each
-/// part.
+/// Times in seconds and bytes of one micro-batch, by part; plain training within each part.
 struct PartCosts {
   std::vector<double> f, b, w;                       ///< of the pieces
   std::vector<double> sent;                          ///< time of a transfer from part g to g + 1; one less than parts
@@ -16,5 +15,9 @@ struct PartCosts {
 
   std::size_t parts() const { return f.size(); }
 };
+
+/// Times as whole numbers, of which the largest has ten digits: sums that are equal on paper are equal then too, so
+/// that a search finds the same order whatever the unit of the times.
+PartCosts in_ticks(PartCosts);
 
 }  // namespace plimsoll

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
@@ -82,24 +81,6 @@ Partition cut_for(const Problem& problem, const Options& options, std::string_vi
   return made;
 }
 
-namespace {
-
-/// Times as whole ticks, of which the longest has ten digits: sums that are equal on paper are equal here too, so that
-/// searches find the same order whatever the unit of the times.
-void count_in_ticks(PartCosts& costs) {
-  double longest = 0;
-  for (const std::vector<double>* times : {&costs.f, &costs.b, &costs.w, &costs.sent}) {
-    for (const double time : *times) longest = std::max(longest, time);
-  }
-  if (longest <= 0) return;
-  const double ticks = std::pow(10, 9 - std::floor(std::log10(longest)));
-  for (std::vector<double>* times : {&costs.f, &costs.b, &costs.w, &costs.sent}) {
-    for (double& time : *times) time = std::round(time * ticks);
-  }
-}
-
-}  // namespace
-
 PartCosts part_costs(const Problem& problem, const Partition& partition) {
   PartCosts costs;
   RouteFinder routes(problem.platform);
@@ -133,7 +114,6 @@ PartCosts part_costs(const Problem& problem, const Partition& partition) {
     costs.sent.push_back(sent);
     costs.returned.push_back(returned);
   }
-  count_in_ticks(costs);
   return costs;
 }
 

@@ -252,8 +252,9 @@ std::vector<std::uint32_t> v_shape(std::uint32_t p) {
   return rank_of;
 }
 
-std::optional<PipelineOrder> v_shape_search(const PartCosts& costs, std::uint32_t micro_batches,
+std::optional<PipelineOrder> v_shape_search(const PartCosts& given, std::uint32_t micro_batches,
                                             std::span<const std::int64_t> limits) {
+  const PartCosts costs = in_ticks(given);
   const auto p = static_cast<std::uint32_t>(costs.parts() / 2);
   std::optional<PipelineOrder> best;
   double least = std::numeric_limits<double>::infinity();

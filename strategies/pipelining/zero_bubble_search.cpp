@@ -186,8 +186,9 @@ class Variant {
 
 }  // namespace
 
-std::optional<PipelineOrder> zero_bubble_search(const PartCosts& costs, std::uint32_t micro_batches,
+std::optional<PipelineOrder> zero_bubble_search(const PartCosts& given, std::uint32_t micro_batches,
                                                 std::span<const std::int64_t> limits) {
+  const PartCosts costs = in_ticks(given);
   std::optional<PipelineOrder> best;
   double least = std::numeric_limits<double>::infinity();
   for (unsigned flags = 0; flags < 8; ++flags) {

@@ -76,6 +76,11 @@ TEST_CASE("weight gradients are told apart, and so are a device's parts", "[gant
   std::set<std::int64_t> parts;
   for (const Json& span : interleaved["devices"][0]["lanes"][0]["spans"]) parts.insert(span[4].get<std::int64_t>());
   CHECK(parts == std::set<std::int64_t>{0, 1});
+  const Json both_ways =
+      record_of_two("chimera");  // the first half of the model for one micro-batch, the second for the other
+  parts.clear();
+  for (const Json& span : both_ways["devices"][0]["lanes"][0]["spans"]) parts.insert(span[4].get<std::int64_t>());
+  CHECK(parts == std::set<std::int64_t>{0, 1});
   CHECK(kinds_of(record_of_two("1f1b|full_recompute")["devices"][0]["lanes"][0]).contains("recompute"));
 }
 
