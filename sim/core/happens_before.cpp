@@ -17,7 +17,9 @@ HappensBefore::HappensBefore(const Schedule& schedule, std::size_t most_entries)
 
 void HappensBefore::find_waited_for() {
   std::vector<std::uint32_t> issued(schedule_.streams.size(), 0);
+  std::vector<bool> needs_column(schedule_.streams.size(), false);
   column_.assign(schedule_.streams.size(), no_column);
+  gates_.resize(schedule_.streams.size());
   waiters_.assign(schedule_.steps.size(), 0);
   position_.reserve(schedule_.steps.size());
   for (const Step& step : schedule_.steps) {
@@ -26,9 +28,12 @@ void HappensBefore::find_waited_for() {
       const StreamId on = schedule_[wait].stream;
       if (on == step.stream) continue;
       ++waiters_[wait.index];
-      if (column_[on.index] == no_column) column_[on.index] = static_cast<std::uint32_t>(columns_++);
+      if (schedule_[on].way.computes() || !schedule_[step.stream].way.computes()) needs_column[on.index] = true;
     }
     position_.push_back(++issued[step.stream.index]);
+  }
+  for (std::size_t s = 0; s < column_.size(); ++s) {
+    if (needs_column[s]) column_[s] = static_cast<std::uint32_t>(columns_++);
   }
 }
 
@@ -49,20 +54,21 @@ bool HappensBefore::merge_waits(const Step& step) {
     const StreamId on = schedule_[wait].stream;
     if (on == step.stream) continue;
     const std::uint32_t column = column_[on.index], position = position_[wait.index];
-    const bool is_known = clocks_[own][column] >= position;  // and with it all that it waited for
-    if (!is_known && holders_[own] > 1) {                    // others hold it as it is
+    const bool known = is_known(wait);  // and with it all that it waited for
+    if (!known && holders_[own] > 1) {  // others hold it as it is
       const std::optional<Clock> copy = new_clock();
       if (!copy) return false;
       clocks_[*copy] = clocks_[own];
       --holders_[own];
       own = *copy;
     }
-    if (!is_known) {
+    if (!known) {
       std::vector<std::uint32_t>& mine = clocks_[own];
       const std::vector<std::uint32_t>& theirs = clocks_[clock_of_step_[wait.index]];
       for (std::size_t c = 0; c < columns_; ++c) mine[c] = std::max(mine[c], theirs[c]);
-      mine[column] = position;
+      if (column != no_column) mine[column] = position;
     }
+    if (column == no_column) pass_gate(on, position);
     if (--waiters_[wait.index] == 0) release(clock_of_step_[wait.index]);
   }
   return true;
@@ -86,10 +92,35 @@ void HappensBefore::release(Clock clock) {
 }
 
 bool HappensBefore::finished(StepId earlier) const {
+  return schedule_[earlier].stream == schedule_[current_].stream ? earlier < current_ : is_known(earlier);
+}
+
+/// Of a step on another stream.
+bool HappensBefore::is_known(StepId earlier) const {
   const StreamId here = schedule_[current_].stream, on = schedule_[earlier].stream;
-  if (on == here) return earlier < current_;
-  const std::uint32_t column = column_[on.index];
-  return column != no_column && clocks_[clock_of_stream_[here.index]][column] >= position_[earlier.index];
+  const std::vector<std::uint32_t>& mine = clocks_[clock_of_stream_[here.index]];
+  const std::uint32_t column = column_[on.index], position = position_[earlier.index];
+  if (column != no_column) return mine[column] >= position;
+  return std::ranges::any_of(gates_[on.index], [&](const Gate& gate) {
+    const std::uint32_t its_column = column_[gate.by.index];
+    const std::uint32_t steps = gate.by == here           ? position_[current_.index]
+                                : its_column == no_column ? 0
+                                                          : mine[its_column];
+    const auto later = std::upper_bound(gate.waits.begin(), gate.waits.end(), steps,
+                                        [](std::uint32_t step, const Gate::Wait& wait) { return step < wait.step; });
+    return later != gate.waits.begin() && std::prev(later)->reached >= position;
+  });
+}
+
+/// The current step waits for the stream's first `reached` steps.
+void HappensBefore::pass_gate(StreamId of, std::uint32_t reached) {
+  const StreamId here = schedule_[current_].stream;
+  std::vector<Gate>& gates = gates_[of.index];
+  auto gate = std::ranges::find(gates, here, &Gate::by);
+  if (gate == gates.end()) gate = gates.insert(gate, Gate{here, {}});
+  if (gate->waits.empty() || gate->waits.back().reached < reached) {
+    gate->waits.push_back({position_[current_.index], reached});
+  }
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,10 @@
 #pragma once
 // Which steps of a schedule must have finished before which others start, whatever the durations: by the order on
-// streams and by waits. Vector clocks, one entry for every stream that another one waits for, made anew only where a
-// step waits and kept only as long as a later step waits for it.
+// streams and by waits. Vector clocks, made anew only where a step waits and kept only as long as a later step waits
+// for it. They have an entry for every computing stream that another one waits for, and for every stream of copies that
+// copies wait for. Of the others, those that computing streams alone wait for, it is enough to know who has waited
+// when: a copy has finished where such a wait has. So devices that all send to each other take an entry each, not one a
+// pair.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,14 +34,26 @@ class HappensBefore {
   using Clock = std::uint32_t;  ///< index into `clocks_`
   static constexpr std::uint32_t no_column = UINT32_MAX;
 
+  /// The waits of one computing stream for one stream of copies, those that waited for more than the one before.
+  struct Gate {
+    struct Wait {
+      std::uint32_t step, reached;  ///< positions on the streams
+    };
+    StreamId by;
+    std::vector<Wait> waits;
+  };
+
   void find_waited_for();
+  bool is_known(StepId) const;
+  void pass_gate(StreamId of, std::uint32_t reached);
   bool merge_waits(const Step&);
   std::optional<Clock> new_clock();
   void release(Clock);
 
   const Schedule& schedule_;
   std::size_t most_entries_;
-  std::vector<std::uint32_t> column_;  ///< by stream: its entry in a clock
+  std::vector<std::uint32_t> column_;     ///< by stream: its entry in a clock
+  std::vector<std::vector<Gate>> gates_;  ///< by stream that has no entry
   std::size_t columns_ = 0;
   std::vector<std::uint32_t> position_;             ///< by step: its number on its stream, from 1
   std::vector<std::uint32_t> waiters_;              ///< by step: how many later steps on other streams wait for it

@@ -72,7 +72,8 @@ void Judge::judge_free(StepId s, BufferId b) {
     }
   }
   held.life = Life::dead;
-  --places_[place_of(b)].live;
+  const auto place = places_.find(place_of(b));
+  if (--place->second.live == 0 && place->second.loaded == Bytes{0}) places_.erase(place);
 }
 
 Judge::Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {

@@ -134,7 +134,7 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   } else {
     there->overwritten(issued);
   }
-  released_.erase(to);
+  if (!released_.empty()) released_.erase(to);
   return issued;
 }
 
@@ -179,8 +179,10 @@ void LiveCopies::wait_for_copy(const CopyKey& at, const CopyKey& on_device, Devi
 }
 
 void LiveCopies::drop(const CopyKey& k, DeviceId device) {
-  Copy& copy = (*this)[k];
-  if (--copy.holders > 0) return;
+  const auto found = live_.find(k);
+  EXPECTS(found != live_.end());
+  const Copy& copy = found->second;
+  if (--found->second.holders > 0) return;
   EXPECTS(!copy.users.empty());
   StepId last = *std::ranges::max_element(copy.users);
   const auto leaves = [&](StepId user) { return issued_[user.index].kind == StepKind::offload; };
@@ -197,7 +199,7 @@ void LiveCopies::drop(const CopyKey& k, DeviceId device) {
     if (issued_[user.index].stream != issued_[last.index].stream) builder_.wait(last, user);
   }
   builder_.free_after(last, copy.buffer);
-  live_.erase(k);
+  live_.erase(found);
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "sim/core/expects.h"
@@ -24,7 +23,8 @@ class Lowering {
         tapes_(tapes),
         first_backward_(tapes.size()),
         copies_(problem, tapes),
-        owners_(problem, partition, copies_) {
+        owners_(problem, partition, copies_),
+        ran_(graph_.ops.size() * problem.micro_batches, false) {
     for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
     note_turns();
   }
@@ -222,8 +222,10 @@ class Lowering {
   }
 
   void drop(const CopyKey& k, PartId by) {
-    const auto shared = held_by_.find(k);
-    if (shared != held_by_.end()) std::erase(shared->second, by);
+    if (!held_by_.empty()) {
+      const auto shared = held_by_.find(k);
+      if (shared != held_by_.end()) std::erase(shared->second, by);
+    }
     copies_.drop(k, part(by).device);
   }
 
@@ -245,18 +247,11 @@ class Lowering {
 
   /// Every copy of a part has its own updates; else who runs an op again recomputes it.
   StepKind kind_of(OpId op, std::uint32_t micro_batch) {
-    if (graph_[op].phase != Phase::update && !ran_.insert({op.index, micro_batch}).second) return StepKind::recompute;
-    switch (graph_[op].phase) {
-      case Phase::forward:
-        return StepKind::forward;
-      case Phase::update:
-        return StepKind::update;
-      case Phase::backward:
-      case Phase::backward_input:
-      case Phase::backward_weight:
-        break;
-    }
-    return StepKind::backward;
+    if (graph_[op].phase == Phase::update) return StepKind::update;
+    const std::size_t run = std::size_t{op.index} * problem_.micro_batches + micro_batch;
+    if (ran_[run]) return StepKind::recompute;
+    ran_[run] = true;
+    return graph_[op].phase == Phase::forward ? StepKind::forward : StepKind::backward;
   }
 
   /// On the device in the order of the tape; elsewhere after the device's compute before, in the time that the
@@ -382,7 +377,7 @@ class Lowering {
   std::vector<std::optional<std::uint32_t>> first_backward_;  // by part: of which micro-batch
   LiveCopies copies_;
   GradientOwners owners_;
-  std::unordered_set<CopyKey, CopyKeyHash> ran_;  // (op, micro-batch) run before
+  std::vector<bool> ran_;  // by op and micro-batch
   std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
       held_by_;  // of what one part sent another of its device
 };

@@ -15,10 +15,12 @@ Schedule random_order(std::uint64_t seed) {
   Random random(seed);
   ScheduleBuilder builder;
   const std::uint32_t streams = random.between(1, 6), steps = random.between(1, 60);
+  const std::uint32_t computing = random.between(1, streams);
   const double waiting = random.unit();
   for (std::uint32_t s = 0; s < steps; ++s) {
     NewStep step;
-    step.stream = builder.stream(DeviceId{random.below(streams)}, way::compute);
+    const std::uint32_t stream = random.below(streams);
+    step.stream = builder.stream(DeviceId{stream}, stream < computing ? way::compute : way::device_to_host);
     for (std::uint32_t w = 0; s > 0 && w < 3 && random.chance(waiting); ++w) step.waits.push_back({random.below(s)});
     builder.add(step);
   }
