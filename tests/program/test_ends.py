@@ -39,7 +39,7 @@ PRINTING_NOTHING = {"sweep", "validate"}  # what validate prints comes after min
 WRITING = [
     f"simulate {SMALL} --schedule-out {{out}}", f"simulate {SMALL} --timeline {{out}}", f"simulate {SMALL} --memory-profile {{out}}",
     f"plan {SMALL} -o {{out}}", "import checkmate-graph {made}/checkmate.json -o {out}", "import dtr-log {made}/dtr.log -o {out}",
-    "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)' -o {out}",
+    "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 200 -o {out}",
     f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1 --timeline {{out}}",
     f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1 --memory-profile {{out}}",
     "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {out}",
