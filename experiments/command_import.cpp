@@ -5,14 +5,20 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <variant>
 
 #include "experiments/commands.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"
 #include "traces/checkmate_graph.h"
+#include "traces/dnn_partitioning.h"
 #include "traces/dtr_graph.h"
 #include "traces/dtr_log.h"
+#include "traces/layer_table.h"
+#include "traces/pipedream_profile.h"
+#include "traces/piper_graph.h"
+#include "traces/sapp_layers.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {
@@ -22,14 +28,21 @@ struct ImportArguments {
   std::string format, file, trace;
 };
 
+/// The model of a trace, or a table of layers for `plimsoll stages`.
+using Imported = std::variant<Graph, LayerTable>;
+
 struct Importer {
   std::string_view format;
-  Trace (*import)(const std::string& file);
+  Imported (*import)(const std::string& file);
 };
 
 constexpr std::array importers{
-    Importer{"checkmate-graph", [](const std::string& file) { return Trace{read_checkmate_graph(file)}; }},
-    Importer{"dtr-log", [](const std::string& file) { return Trace{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"checkmate-graph", [](const std::string& file) { return Imported{read_checkmate_graph(file)}; }},
+    Importer{"dtr-log", [](const std::string& file) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"dnn-partitioning", [](const std::string& file) { return Imported{read_dnn_partitioning(file)}; }},
+    Importer{"pipedream", [](const std::string& file) { return Imported{read_pipedream_profile(file)}; }},
+    Importer{"sapp", [](const std::string& file) { return Imported{read_sapp_layers(file)}; }},
+    Importer{"piper", [](const std::string& file) { return Imported{read_piper_graph(file)}; }},
 };
 
 constexpr std::string_view order_format = "pipeline-csv";  // no trace
@@ -55,11 +68,18 @@ int run_import(const ImportArguments& arguments, const std::string& command_line
   if (arguments.format == order_format) return import_order(arguments);
   for (const Importer& importer : importers) {
     if (importer.format != arguments.format) continue;
-    Trace trace = importer.import(arguments.file);
-    auto& graph = std::get<Graph>(trace.model);
-    graph.source.notes.emplace_back("made_by", made_by(command_line));
-    write_trace(arguments.trace, trace);
-    std::cout << fmt::format("{}: {} ops, {} tensors\n", arguments.trace, graph.ops.size(), graph.tensors.size());
+    Imported imported = importer.import(arguments.file);
+    if (auto* table = std::get_if<LayerTable>(&imported)) {
+      table->notes.emplace_back("made_by", made_by(command_line));
+      write_layer_table(arguments.trace, *table);
+      std::cout << fmt::format("{}: {} layers, {} edges\n", arguments.trace, table->layers.size(), table->edges.size());
+    } else {
+      auto& graph = std::get<Graph>(imported);
+      graph.source.notes.emplace_back("made_by", made_by(command_line));
+      const std::string counts = fmt::format("{} ops, {} tensors", graph.ops.size(), graph.tensors.size());
+      write_trace(arguments.trace, Trace{std::move(graph)});
+      std::cout << fmt::format("{}: {}\n", arguments.trace, counts);
+    }
     return exit_fine;
   }
   throw InputError(fmt::format("import: unknown format '{}', expected {}{}", arguments.format, alternatives(formats()),
@@ -69,16 +89,17 @@ int run_import(const ImportArguments& arguments, const std::string& command_line
 }  // namespace
 
 void add_import_command(CLI::App& app, int& exit_code, const std::string& command_line) {
-  CLI::App* command =
-      app.add_subcommand("import", "make a trace, or the order of a pipeline, from a file of another program");
+  CLI::App* command = app.add_subcommand(
+      "import", "make a trace, a table of layers or the order of a pipeline from another program's file");
   auto arguments = std::make_shared<ImportArguments>();
   command
       ->add_option("format", arguments->format,
                    "format of FILE, unpacked (traces/README.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
-                   "dtr-log (log of DTR's simulator simrd) or pipeline-csv (order of a pipeline's turns)")
+                   "dtr-log (log of DTR's simulator simrd), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
+                   "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt)")
       ->required();
   command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
-  command->add_option("-o,--output", arguments->trace, "file for the trace or the order")
+  command->add_option("-o,--output", arguments->trace, "file for the trace, table or order")
       ->required()
       ->type_name("TRACE");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_import(*arguments, command_line); });

@@ -68,7 +68,9 @@ TEST_CASE("import writes a trace that reads back and says where it comes from", 
   CHECK(source_of(read).notes.back().first == "made_by");
   CHECK(complaint_of([&] {
           import_with({"import", "dtr", log, "-o", trace});
-        }) == "import: unknown format 'dtr', expected checkmate-graph, dtr-log or pipeline-csv");
+        }) ==
+        "import: unknown format 'dtr', expected checkmate-graph, dtr-log, dnn-partitioning, "
+        "pipedream, sapp, piper or pipeline-csv");
   std::filesystem::remove(log);
   std::filesystem::remove(trace);
 }

@@ -92,6 +92,38 @@ DTR_LOG = """{"INSTRUCTION":"RELEASE","NAME":"of before"}
 {"INSTRUCTION":"RELEASE","NAME":"x"}
 """
 
+PROFILE = """node1 -- Input -- forward_compute_time=1.0, backward_compute_time=0.0, activation_size=50.0, parameter_size=0.0
+node2 -- Conv2d(3, 4) -- forward_compute_time=1.5, backward_compute_time=2.0, activation_size=[80.0; 20.0], parameter_size=8.0
+node3 -- ReLU -- forward_compute_time=2.0, backward_compute_time=4.0, activation_size=60.0, parameter_size=0.0
+\tnode1 -- node2
+\tnode2 -- node3
+"""
+
+PLACEMENT = """{"maxSizePerFPGA": 1000.0, "maxFPGAs": 2, "maxCPUs": 1, "nodes": [
+  {"name": "a", "id": 7, "supportedOnFpga": 1, "cpuLatency": 20, "fpgaLatency": 2.5, "isBackwardNode": 0, "colorClass": 3, "size": 100.0},
+  {"id": 8, "supportedOnFpga": true, "cpuLatency": 20, "fpgaLatency": 2, "isBackwardNode": false, "colorClass": null, "size": 1},
+  {"id": 1, "supportedOnFpga": false, "cpuLatency": 1, "fpgaLatency": 0, "isBackwardNode": true, "colorClass": null, "size": 0}],
+ "edges": [{"sourceId": 7, "destId": 8, "cost": 0.5, "size": 64}, {"sourceId": 8, "destId": 1, "cost": 0.25, "size": 64}]}
+"""
+
+PIPER = """{"maxDevices": 8, "maxMemoryPerDevice": 8e9, "bandwidth": 25e9, "mbsInBatch": 16, "nodes": [
+  {"id": 5, "name": "a", "TMPCs": {
+   "1": [{"id": "vanilla", "timePerSample": 0.5, "parameterSize": 10.0, "memoryUsageA": 20.4, "memoryUsageB": 30.0,
+          "syncTimeFw": {}, "syncTimeBw": {"9": 0.0}}],
+   "2": [{"id": "vanilla", "timePerSample": 0.3, "parameterSize": 5.0, "memoryUsageA": 10.0, "memoryUsageB": 15.0,
+          "syncTimeFw": {}, "syncTimeBw": {"9": 7.0}}]}},
+  {"id": 9, "name": "b", "TMPCs": {"1": [{"id": "vanilla", "timePerSample": 1, "parameterSize": 0, "memoryUsageA": 0,
+   "memoryUsageB": 0, "syncTimeFw": {"5": 3.0}, "syncTimeBw": {}}]}}],
+ "edges": [{"sourceId": 5, "destId": 9, "communicationCost": 64.0}]}
+"""
+
+SAPP = """{"name": "small", "pre_defined_layer": {"a": 0}, "auto_partition_layer": {"b": 6}, "layers_description": [
+  {"name": "a", "model_name": "m", "type": "HEAD", "time": 3, "nb_layer": 1, "memory_parameter": 11},
+  {"name": "b", "model_name": "m", "type": "BODY", "time": 18, "nb_layer": 6, "memory_parameter": 15, "memory_activation": 8,
+   "memory_recompute": 1, "backward_coef": 0, "select_rec_coef": 0.125, "recompute_coef": 0.5},
+  {"name": "c", "model_name": "m", "type": "TAIL", "time": 9, "nb_layer": 1, "memory_parameter": 2}]}
+"""
+
 KINETO = """{"traceEvents": [
   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 5, "args": {"External id": 1}},
   {"ph": "X", "cat": "cpu_op", "name": "autograd::engine::evaluate_function: MmBackward0", "ts": 10, "dur": 9},
@@ -117,6 +149,8 @@ MADE = [
     f"plan --trace {NETWORK} --platform validate/cpu_link.yaml --strategy chen_sqrt -o {{made}}/network.json",
     "simulate --trace uniform:4 --platform ideal --engine event --strategy store_all --timeline {made}/timeline.json",
     "sweep {made}/swept.yaml -o {made}/sweep",
+    "import pipedream {made}/profile.txt -o {made}/layers.json",
+    "import piper {made}/piper.json -o {made}/ways.json",
 ]
 
 ON_CHAINS = ["store_all", "rotor", "chen_sqrt", "periodic", "selective", "revolve", "offload_greedy", "offload_dp", "save_on_cpu",
@@ -182,6 +216,12 @@ READERS = [
     Reader("checkmate graph", ["{made}/checkmate.json"], mutations.mutated_json, ["import checkmate-graph {file} -o {folder}/trace.json"]),
     Reader("DTR log", ["{made}/dtr.log"], mutations.mutated_json_lines, ["import dtr-log {file} -o {folder}/trace.json",
            "replay-log {file} --json --memory '60 %'"]),
+    Reader("PipeDream profile", ["{made}/profile.txt"], mutations.mutated_lines, ["import pipedream {file} -o {folder}/layers.json"]),
+    Reader("dnn-partitioning graph", ["{made}/placement.json"], mutations.mutated_json, ["import dnn-partitioning {file} -o {folder}/layers.json"]),
+    Reader("Piper graph", ["{made}/piper.json"], mutations.mutated_json, ["import piper {file} -o {folder}/layers.json"]),
+    Reader("SAPP layers", ["{made}/sapp.json"], mutations.mutated_json, ["import sapp {file} -o {folder}/layers.json"]),
+    Reader("layers", ["{made}/layers.json", "{made}/ways.json"], mutations.mutated_json, [
+        f"stages {{file}} --json --devices 4 --bandwidth 1GB/s --planner {planner}" for planner in ("pipedream", "ideals", "piper", "alpa", "madpipe", "sapp --memory 8GB --seconds 5")]),
     Reader("validation", ["{made}/validation.yaml"], mutations.mutated_lines, ["validate {file} --backend cpu -o {folder}/out"]),
 ]
 
@@ -224,6 +264,7 @@ def command_line(random):
 def prepare(program, made):
     """Files to start from, those that the program itself makes included."""
     for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
+                       ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP),
                        ("kineto.json", KINETO)):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(text)

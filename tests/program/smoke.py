@@ -67,6 +67,15 @@ class Smoke:
         self.run(f"export pipeline-csv --trace {CHAIN} --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 4 -o {{}}/order.csv")
         self.run("import pipeline-csv {}/order.csv -o {}/again.csv")
         self.run("describe {}/log.json")
+        self.run("import pipedream {}/profile.txt -o {}/layers.json")
+        for planner in ("pipedream", "ideals", "piper", "alpa", "madpipe --special"):
+            self.run(f"stages {{}}/layers.json --planner {planner} --devices 2 --bandwidth 1GB/s")
+        self.run("import dnn-partitioning {}/placement.json -o {}/layers.json")
+        self.run("stages {}/layers.json --planner ideals --json")
+        self.run("import piper {}/piper.json -o {}/layers.json")
+        self.run("stages {}/layers.json --planner piper --json")
+        self.run("import sapp {}/sapp.json -o {}/layers.json")
+        self.run("stages {}/layers.json --planner sapp --devices 2 --memory 100MB --micro-batches 4")
         self.run("replay-log {}/dtr.log --json")
         self.run("completion bash")
         self.run("man")
@@ -143,7 +152,8 @@ def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory(prefix="plimsoll_smoke_") as folder:
         for name, text in (("machine.yaml", readers.MACHINE), ("measured.yaml", MEASURED), ("swept.yaml", readers.SWEPT),
-                           ("checkmate.json", readers.CHECKMATE), ("dtr.log", readers.DTR_LOG),
+                           ("checkmate.json", readers.CHECKMATE), ("dtr.log", readers.DTR_LOG), ("profile.txt", readers.PROFILE),
+                           ("placement.json", readers.PLACEMENT), ("piper.json", readers.PIPER), ("sapp.json", readers.SAPP),
                            ("kineto.json", readers.KINETO)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)

@@ -1,0 +1,127 @@
+// SAPP's integer program against every distribution of layers, on small cases; objective and memory are written anew.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "strategies/pipelining/planners/sapp.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double no_distribution = std::numeric_limits<double>::infinity();
+
+/// Layers of one body by part and way: part = chunk x devices + device.
+using Distribution = std::vector<std::vector<std::uint32_t>>;
+
+double longest_of(const SappProblem& p, const Distribution& counts) {
+  const SappProblem::Body& body = p.bodies.front();
+  const std::uint32_t d = p.devices;
+  double longest = 0;
+  for (std::uint32_t s = 0; s < d; ++s) {
+    double bytes = (s == 0 ? p.head.fixed_bytes : 0) + (s + 1 == d ? p.tail.fixed_bytes : 0);
+    std::vector<double> forward(p.chunks, 0), backward(p.chunks, 0);
+    for (std::uint32_t v = 0; v < p.chunks; ++v) {
+      // In flight: 1F1B's, or those of the interleaved order.
+      double in_flight = d - s;
+      if (p.chunks > 1) {
+        const double lead = 1.0 * d - 2.0 * s - 1;
+        in_flight = d + (v == 0 && lead > 0 ? lead : 0) + (v + 1 == p.chunks && lead < 0 ? lead : 0);
+        if (v == 0 && v + 1 == p.chunks) in_flight = d;
+      }
+      in_flight = std::min(in_flight, 1.0 * p.micro_batches);
+      for (std::size_t w = 0; w < body.ways.size(); ++w) {
+        const double n = counts[v * d + s][w];
+        forward[v] += n * body.forward_seconds;
+        backward[v] += n * body.ways[w].backward_seconds;
+        bytes += n * (body.fixed_bytes + in_flight * body.ways[w].kept_bytes);
+      }
+    }
+    if (bytes > p.memory_bytes * (1 + 1e-9)) return no_distribution;
+    const double ends = (s == 0 ? p.head.forward_seconds + p.head.backward_seconds : 0) +
+                        (s + 1 == d ? p.tail.forward_seconds + p.tail.backward_seconds : 0);
+    longest = std::max(longest, *std::ranges::max_element(forward) + *std::ranges::max_element(backward) + ends);
+  }
+  return longest;
+}
+
+double best_distribution(const SappProblem& p, Distribution& counts, std::size_t cell, std::uint32_t left) {
+  const std::size_t ways = p.bodies.front().ways.size(), parts = counts.size();
+  if (cell == parts * ways) {
+    if (left > 0) return no_distribution;
+    for (std::size_t part = 1; part + 1 < parts; ++part) {
+      if (std::ranges::count(counts[part], 0U) == static_cast<std::ptrdiff_t>(ways)) return no_distribution;
+    }
+    return longest_of(p, counts);
+  }
+  double best = no_distribution;
+  for (std::uint32_t n = 0; n <= left; ++n) {
+    counts[cell / ways][cell % ways] = n;
+    best = std::min(best, best_distribution(p, counts, cell + 1, left - n));
+  }
+  counts[cell / ways][cell % ways] = 0;
+  return best;
+}
+
+SappProblem random_layers_of_one_kind(Random& random) {
+  SappProblem p;
+  p.devices = random.between(1, 3);
+  p.chunks = random.between(1, p.devices == 3 ? 1 : 2);
+  p.micro_batches = random.between(1, 6);
+  if (p.chunks > 1 && p.micro_batches == p.devices) ++p.micro_batches;
+  SappProblem::Body& body = p.bodies.emplace_back();
+  body.count = random.between(p.devices * p.chunks, 6);
+  body.forward_seconds = random.between(1, 9);
+  body.fixed_bytes = random.below(10);
+  const double kept = random.between(1, 10);
+  body.ways = {{2 * body.forward_seconds, kept}, {3 * body.forward_seconds, kept / 4}};
+  p.head = {1.0 * random.below(4), 1.0 * random.below(8), 1.0 * random.below(20)};
+  p.tail = {1.0 * random.below(9), 1.0 * random.below(9), 1.0 * random.below(20)};
+  p.memory_bytes = random.between(20, 120);
+  p.limits.seconds = 20;
+  return p;
+}
+
+TEST_CASE("sapp finds the shortest longest stage of all distributions of few layers", "[planners][sapp]") {
+  for (const RandomCase seed : fewer_cases(1, 60)) {
+    Random random(seed);
+    const SappProblem problem = random_layers_of_one_kind(random);
+    Distribution counts(problem.devices * problem.chunks, std::vector<std::uint32_t>(problem.bodies[0].ways.size(), 0));
+    const double best = best_distribution(problem, counts, 0, problem.bodies[0].count);
+    const SappOutcome outcome = plan_sapp(problem);
+    REQUIRE(outcome.plan.has_value() == (best < no_distribution));
+    if (!outcome.plan) continue;
+    CHECK(outcome.plan->proved);
+    CHECK(outcome.plan->seconds == Approx(best).epsilon(1e-7));
+    std::uint32_t placed = 0;
+    for (std::size_t w = 0; w < problem.bodies[0].ways.size(); ++w) {
+      for (std::uint32_t v = 0; v < problem.chunks; ++v) {
+        for (std::uint32_t s = 0; s < problem.devices; ++s) {
+          counts[v * problem.devices + s][w] = outcome.plan->layers[0][w][v][s];
+          placed += outcome.plan->layers[0][w][v][s];
+        }
+      }
+    }
+    CHECK(placed == problem.bodies[0].count);
+    CHECK(longest_of(problem, counts) == Approx(outcome.plan->seconds).epsilon(1e-7));
+  }
+}
+
+// Two bodies of two layers on two devices: the second body begins where the first one ends.
+TEST_CASE("sapp keeps the order of unlike layers", "[planners][sapp]") {
+  SappProblem problem;
+  problem.devices = 2;
+  problem.micro_batches = 4;
+  problem.memory_bytes = 100;
+  problem.bodies = {{2, 1, 0, {{2, 1}}}, {2, 3, 0, {{6, 1}}}};
+  const SappOutcome outcome = plan_sapp(problem);
+  REQUIRE(outcome.plan);
+  CHECK(outcome.plan->seconds == Approx(15));  // 1 + 1 + 3 | 3 would be 15 | 9, and 1 + 1 | 3 + 3 is 6 | 18
+  CHECK(outcome.plan->layers[0][0][0] == std::vector<std::uint32_t>{2, 0});
+  CHECK(outcome.plan->layers[1][0][0] == std::vector<std::uint32_t>{1, 1});
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+// Profiles of PipeDream: what the import makes of them, and what each complaint says.
+
+#include <catch2/catch.hpp>
+
+#include "tests/bad_input.h"
+#include "traces/pipedream_profile.h"
+
+namespace plimsoll {
+namespace {
+
+const std::string profile =
+    "node1 -- Input0 -- forward_compute_time=9.000, backward_compute_time=0.000, activation_size=50.0, "
+    "parameter_size=0.000\n"
+    "node2 -- Conv2d(3, 4) -- forward_compute_time=1.500, backward_compute_time=2.000, activation_size=100.000, "
+    "parameter_size=8.000\n"
+    "node3 -- LSTM(4 -- 5) -- forward_compute_time=2.000, backward_compute_time=4.000, activation_size=[60.0; 20.0], "
+    "parameter_size=16.000\n"
+    "node4 -- __getitem__(1) -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=20.0, "
+    "parameter_size=0.000\n"
+    "node5 -- __getitem__(0) -- forward_compute_time=0.000, backward_compute_time=0.000, activation_size=60.0, "
+    "parameter_size=0.000\n"
+    "node6 -- Linear -- forward_compute_time=1.000, backward_compute_time=1.000, activation_size=4.0, "
+    "parameter_size=32.000\n"
+    "\tnode1 -- node2\n\tnode2 -- node3\n\tnode3 -- node4\n\tnode3 -- node5\n\tnode5 -- node6\n";
+
+TEST_CASE("a profile's nodes become layers, without inputs and results that nobody reads", "[pipedream_profile]") {
+  const LayerTable table = parse_pipedream_profile(profile, "folder/net.txt");
+  CHECK(table.name == "net");
+  REQUIRE(table.layers.size() == 4);
+  CHECK(table.layers[0].name == "node2 Conv2d(3, 4)");
+  CHECK(table.layers[1].name == "node3 LSTM(4 -- 5)");
+  const LayerOption& lstm = table.layers[1].options.at(0);
+  CHECK(lstm.forward.value == Approx(2e-3));
+  CHECK(lstm.backward.value == Approx(4e-3));
+  CHECK(lstm.kept == Bytes{80});
+  CHECK(lstm.parameters == Bytes{16});
+  CHECK(table.edges == std::vector<LayerEdge>{{0, 1, Bytes{100}, {}}, {1, 2, Bytes{80}, {}}, {2, 3, Bytes{60}, {}}});
+  CHECK(parse_layer_table(layer_table_text(table), "written.json") == table);
+}
+
+std::string profile_complaint(const std::string& what, const std::string& instead) {
+  std::string text = profile;
+  text.replace(text.find(what), what.size(), instead);
+  return complaint_of([&] { parse_pipedream_profile(text, "net.txt"); });
+}
+
+TEST_CASE("malformed profiles are refused where they are wrong", "[pipedream_profile]") {
+  CHECK(profile_complaint("forward_compute_time=1.500", "forward_compute_time=-1") ==
+        "net.txt:2:47: forward_compute_time: expected a number from 0 to 1000000000000, found '-1'");
+  CHECK(profile_complaint("=1.500", "=nan") ==
+        "net.txt:2:47: forward_compute_time: expected a number from 0 to 1000000000000, found 'nan'");
+  CHECK(profile_complaint("backward_compute_time=2.000, ", "") ==
+        "net.txt:2:54: backward_compute_time: missing, expected the keys in their order");
+  CHECK(profile_complaint("parameter_size=8.000", "parameter_size=8.000, x=1") ==
+        "net.txt:2:130: expected the end of the line");
+  CHECK(profile_complaint("[60.0; 20.0]", "[60.0; 20.0") == "net.txt:3:99: activation_size: a list without its end");
+  CHECK(profile_complaint("[60.0; 20.0]", "[60.0; twenty]") ==
+        "net.txt:3:106: activation_size: expected a number from 0 to 4503599627370496, found 'twenty'");
+  CHECK(profile_complaint("node6 -- Linear", "node5 -- Linear") == "net.txt:6:1: node5: a second node of this name");
+  CHECK(profile_complaint("node6 -- Linear -- ", "node6 -- ") ==
+        "net.txt:6:1: expected a node, 'name -- description -- forward_compute_time=..., ...'");
+  CHECK(profile_complaint("\tnode5 -- node6", "\tnode5 -- node7") == "net.txt:11:11: no node 'node7'");
+  CHECK(profile_complaint("\tnode5 -- node6", "\tnode5, node6") == "net.txt:11:2: expected an edge, 'node1 -- node2'");
+  CHECK(profile_complaint("\tnode5 -- node6", "\tnode2 -- node3") ==
+        "net.txt:11:2: a second edge from 'node2' to 'node3'");
+  CHECK(profile_complaint("\tnode5 -- node6", "\tnode5 -- node2") == "net.txt: edges form a circle");
+  CHECK(complaint_of([] { parse_pipedream_profile("\n", "net.txt"); }) == "net.txt: no node that computes");
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,151 @@
+#include "traces/dnn_partitioning.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "sim/io/fields.h"
+#include "sim/io/text_file.h"
+#include "traces/layer_numbers.h"
+
+namespace plimsoll {
+namespace {
+
+using enum Need;
+
+/// `true`, `false`, 1 or 0.
+bool flag(JsonCursor cursor) {
+  return cursor.is_whole() ? cursor.index() != 0 : cursor.boolean();
+}
+
+Seconds from_milliseconds(JsonCursor cursor) {
+  return seconds_in(cursor, 1e-3);
+}
+
+struct PlacedNode {
+  Layer layer;
+  std::int64_t id = 0;
+  Seconds device;
+  Bytes size;
+  bool on_device = true;
+};
+
+struct PlacedEdge {
+  std::int64_t from = 0, to = 0;
+  Seconds cost;
+  Bytes size;
+};
+
+struct PlacementDraft {
+  LayerTable table;
+  std::vector<std::int64_t> ids;
+  std::vector<PlacedEdge> edges;
+};
+
+const Field<PlacedNode, JsonCursor> placed_node_fields[] = {
+    {"name", optional, [](PlacedNode& n, JsonCursor c) { n.layer.name = c.string(); }},
+    {"id", required, [](PlacedNode& n, JsonCursor c) { n.id = c.integer(); }},
+    {"layerId", optional, [](PlacedNode&, JsonCursor c) { c.compact(); }},
+    {"supportedOnFpga", required, [](PlacedNode& n, JsonCursor c) { n.on_device = flag(c); }},
+    {"cpuLatency", required, [](PlacedNode& n, JsonCursor c) { n.layer.host = from_milliseconds(c); }},
+    {"fpgaLatency", required, [](PlacedNode& n, JsonCursor c) { n.device = from_milliseconds(c); }},
+    {"isBackwardNode", required, [](PlacedNode& n, JsonCursor c) { n.layer.backward = flag(c); }},
+    {"colorClass", optional,
+     [](PlacedNode& n, JsonCursor c) {
+       if (c.is_whole()) {
+         n.layer.together = c.index();
+       } else if (const std::string value = c.compact(); value != "null") {
+         c.complain(fmt::format("expected a whole number or null, found {}", value));
+       }
+     }},
+    {"size", required, [](PlacedNode& n, JsonCursor c) { n.size = rounded_bytes(c); }},
+};
+
+const Field<PlacedEdge, JsonCursor> placed_edge_fields[] = {
+    {"sourceId", required, [](PlacedEdge& e, JsonCursor c) { e.from = c.integer(); }},
+    {"destId", required, [](PlacedEdge& e, JsonCursor c) { e.to = c.integer(); }},
+    {"cost", required, [](PlacedEdge& e, JsonCursor c) { e.cost = from_milliseconds(c); }},
+    {"size", optional, [](PlacedEdge& e, JsonCursor c) { e.size = rounded_bytes(c); }},
+};
+
+void read_placed_nodes(PlacementDraft& draft, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) {
+    PlacedNode node;
+    read_fields(element, placed_node_fields, node);
+    if (node.layer.name.empty()) node.layer.name = fmt::format("node {}", node.id);
+    if (node.on_device) {
+      LayerOption option{.name = "device", .forward = node.device};
+      option.fixed = node.size;
+      node.layer.options.push_back(std::move(option));
+    }
+    draft.ids.push_back(node.id);
+    draft.table.layers.push_back(std::move(node.layer));
+  });
+}
+
+void read_placed_edges(PlacementDraft& draft, JsonCursor cursor) {
+  cursor.array([&](JsonCursor element) { read_fields(element, placed_edge_fields, draft.edges.emplace_back()); });
+}
+
+const Field<PlacementDraft, JsonCursor> placement_fields[] = {
+    {"maxSizePerFPGA", required, [](PlacementDraft& d, JsonCursor c) { d.table.memory = rounded_bytes(c); }},
+    {"maxFPGAs", required, [](PlacementDraft& d, JsonCursor c) { d.table.devices = c.index(); }},
+    {"maxCPUs", required, [](PlacementDraft& d, JsonCursor c) { d.table.hosts = c.index(); }},
+    {"nodes", required, read_placed_nodes},
+    {"edges", required, read_placed_edges},
+};
+
+/// Edges by position of their nodes; all edges out of one node must cost the same.
+void add_edges(JsonDocument& document, PlacementDraft& draft) {
+  std::unordered_map<std::int64_t, std::uint32_t> position;
+  for (std::uint32_t n = 0; n < draft.ids.size(); ++n) {
+    if (position.emplace(draft.ids[n], n).second) continue;
+    document.complain(below("nodes", n, "id"), fmt::format("a second node of id {}", draft.ids[n]));
+  }
+  std::vector<const PlacedEdge*> first(draft.ids.size(), nullptr);
+  for (std::size_t e = 0; e < draft.edges.size(); ++e) {
+    const PlacedEdge& edge = draft.edges[e];
+    const auto found = [&](std::string_view end, std::int64_t id) {
+      const auto at = position.find(id);
+      if (at == position.end()) document.complain(below("edges", e, end), fmt::format("no node of id {}", id));
+      return at;
+    };
+    const auto from = found("sourceId", edge.from), to = found("destId", edge.to);
+    if (from == position.end() || to == position.end()) continue;
+    const PlacedEdge*& known = first[from->second];
+    if (known == nullptr) known = &edge;
+    if (known->cost != edge.cost) {
+      document.complain(below("edges", e, "cost"), "another cost than an earlier edge of the same source");
+    }
+    draft.table.edges.push_back({.from = from->second, .to = to->second, .bytes = edge.size, .time = edge.cost});
+  }
+}
+
+}  // namespace
+
+LayerTable parse_dnn_partitioning(std::string text, std::string file_name) {
+  const std::string name = std::filesystem::path(file_name).stem().string();
+  JsonDocument document(std::move(text), std::move(file_name));
+  PlacementDraft draft;
+  document.read([&](JsonCursor root) { read_fields(root, placement_fields, draft); });
+  add_edges(document, draft);
+  LayerTable& table = draft.table;
+  if (table.layers.empty()) document.complain("nodes", "expected at least one node");
+  constexpr std::uint32_t most = 1000;
+  if (table.devices == 0U || table.devices.value_or(1) > most) {
+    document.complain("maxFPGAs", fmt::format("expected a whole number from 1 to {}", most));
+  }
+  if (table.hosts.value_or(0) > most) document.complain("maxCPUs", fmt::format("expected at most {}", most));
+  document.throw_if_any();
+  if (has_circle(table)) document.complain("edges", "they form a circle");
+  document.throw_if_any();
+  table.name = name;
+  table.notes = {{"imported_from", "a graph of dnn-partitioning; times are taken as ms"}};
+  return std::move(table);
+}
+
+LayerTable read_dnn_partitioning(const std::filesystem::path& path) {
+  return parse_dnn_partitioning(read_text_file(path), path.string());
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+#pragma once
+// Reads the graphs of dnn-partitioning, the throughput planner of Tarnawski et al.: one JSON object, described key by
+// key in traces/README.md, "Importers".
+
+#include <filesystem>
+#include <string>
+
+#include "traces/layer_table.h"
+
+namespace plimsoll {
+
+/// Throws InputError with file:line:column for what is malformed.
+LayerTable read_dnn_partitioning(const std::filesystem::path&);
+LayerTable parse_dnn_partitioning(std::string text, std::string file_name);
+
+}  // namespace plimsoll

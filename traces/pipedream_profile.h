@@ -1,0 +1,17 @@
+#pragma once
+// Reads the profiles of PipeDream's authors (graph.txt): a line a node with its times and sizes, a line an edge. The
+// syntax is described in traces/README.md, "Importers".
+
+#include <filesystem>
+#include <string>
+
+#include "traces/layer_table.h"
+
+namespace plimsoll {
+
+/// Inputs, and results of a call that nobody reads, are left out, as PipeDream's optimizer does. Throws InputError with
+/// file:line:column for what is malformed.
+LayerTable read_pipedream_profile(const std::filesystem::path&);
+LayerTable parse_pipedream_profile(const std::string& text, const std::string& file_name);
+
+}  // namespace plimsoll
