@@ -52,7 +52,8 @@ Json device_json(const Answer& answer, std::size_t d) {
   return {{"name", device.name},
           {"peak_live_bytes", device.peak_live.count},
           {"peak_reserved_bytes", answer.peak_reserved[d].count},
-          {"busy_s", device.busy.value}};
+          {"busy_s", device.busy.value},
+          {"micro_batches_in_flight", device.in_flight}};
 }
 
 template <class Optional, class Value>
@@ -69,6 +70,7 @@ Json question_json(const Question& question, bool times_rescaled, std::optional<
           {"optimizer", written(question.optimizer)},
           {"gradients", written(question.gradients)},
           {"engine", written(question.engine)},
+          {"transfers", written(question.transfers)},
           {"allocator", written(question.allocator)},
           {"times_rescaled", times_rescaled},
           {"memory_budget_bytes", budget ? Json(budget->count) : Json(nullptr)},
@@ -108,6 +110,9 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   });
   object["bubble_fraction"] = of_metrics([](const Metrics& m) { return m.bubble; });
   object["longest_stage_s"] = of_metrics([](const Metrics& m) { return m.longest_stage.value; });
+  object["ideal_s"] = of_metrics([](const Metrics& m) { return m.ideal.value; });
+  object["period_s"] =
+      of_metrics([](const Metrics& m) { return or_null(m.period, [](Seconds s) { return s.value; }); });
   object["steps"] = or_null(answer.schedule, [](const Schedule& s) { return s.steps.size(); });
   object["devices"] = Json::array();
   if (answer.metrics) {
@@ -130,7 +135,7 @@ Json unanswered_json(const Question& question, std::optional<Bytes> budget, cons
   Json object = question_json(question, false, budget, false);
   for (const char* key : {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap",
                           "lower_bound_s", "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s",
-                          "contention_s", "bubble_fraction", "longest_stage_s", "steps"}) {
+                          "contention_s", "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
     object[key] = nullptr;
   }
   object["devices"] = Json::array();

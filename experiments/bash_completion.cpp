@@ -33,6 +33,7 @@ std::string joined_names() {
 std::string values_of(const CLI::Option& option) {
   const std::string name = option.get_lnames().empty() ? option.get_name() : option.get_lnames().front();
   if (name == "engine") return joined_names<Engine>();
+  if (name == "transfers") return joined_names<Transfers>();
   if (name == "allocator") return joined_names<AllocatorKind>();
   if (name == "optimizer") return joined_names<Optimizer>();
   if (name == "states") return joined_names<States>();

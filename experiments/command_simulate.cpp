@@ -98,6 +98,7 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   const Question options = question_of(words, Asks::problem);
   question.engine = options.engine;
   question.allocator = options.allocator;
+  question.transfers = options.transfers;
   const Problem problem = problem_of(schedule, arguments.schedule, question);
   note_times(problem);
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
@@ -111,17 +112,31 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   return made.feasible ? exit_fine : exit_no_result;
 }
 
+/// Plans promise what they take with the platform's links.
+Answer planned_for_links(Question question, const Problem& problem, const std::optional<Bytes>& budget) {
+  question.transfers = Transfers::link;
+  return std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
+}
+
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
   if (!arguments.schedule.empty()) return simulate_file(arguments, command_line);
   QuestionArguments words = arguments.question;
   const bool front = words.memory == "front";
   if (front) words.memory.clear();
   const Question question = question_of(words, Asks::strategy);
+  if (front && question.transfers != Transfers::link) {
+    throw InputError(
+        fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
+  }
   const auto [problem, budget] = budgeted_problem_of(question);
   note_times(problem);
   if (front) return simulate_front(question, problem, arguments.json);
 
-  const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
+  Answer made = planned_for_links(question, problem, budget);
+  if (made.feasible && question.transfers != Transfers::link) {
+    Schedule schedule = std::move(*made.schedule);
+    made = answer(question, problem, std::move(schedule));
+  }
   if (made.feasible) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
     std::cout << json_text(to_json(question, problem, made), 2) << '\n';
@@ -192,6 +207,14 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
           "memory budget of each device: a size such as '16 GB', a share such as '50 %' of the peak of store_all,\nor "
           "'front' for all best pairs of time and memory (default: the capacity of the device)");
   add_schedule_option(*command, arguments->schedule);
+  command
+      ->add_option(
+          "--transfers", arguments->question.transfers,
+          "what sending from device to device takes: link (the platform), delay (its time alone, however many\n"
+          "are on their way), blocking (sender and receiver compute nothing meanwhile), added (one after the\n"
+          "other) or none; plans are made for link")
+      ->capture_default_str()
+      ->type_name("MODEL");
   command->add_option("--schedule-out", arguments->schedule_out, "write the schedule to FILE (JSON)")
       ->type_name("FILE");
   command->add_option("--timeline", arguments->timeline, "write the timeline to FILE, for ui.perfetto.dev")

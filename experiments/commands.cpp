@@ -115,7 +115,8 @@ Question question_of(const QuestionArguments& words, Asks asks) {
                     .states = states,
                     .gradients = understood<Gradients>("--gradients", words.gradients),
                     .engine = understood<Engine>("--engine", words.engine),
-                    .allocator = understood<AllocatorKind>("--allocator", words.allocator)};
+                    .allocator = understood<AllocatorKind>("--allocator", words.allocator),
+                    .transfers = understood<Transfers>("--transfers", words.transfers)};
   if (asks == Asks::strategy || !words.strategy.empty()) {
     question.strategy = parse_pipeline(words.strategy, "--strategy");
   }

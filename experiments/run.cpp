@@ -147,12 +147,17 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   schedule.trace_from = question.trace;
   schedule.platform_from = question.platform;
   const double started = now_s();
-  answer.timeline = simulator.simulate(schedule);
+  if (question.transfers == Transfers::link) {
+    answer.timeline = simulator.simulate(schedule);
+  } else {
+    const Transferred made_of = with_transfers(schedule, problem.platform, question.transfers);
+    answer.timeline = of_first(made_of, simulator.simulate(made_of.schedule));
+  }
   answer.simulate_s = now_s() - started;
   answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.feasible = true;
-  answer.contention = contention_of(problem, schedule);
+  if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.bounds = bounds.of(schedule);
   answer.schedule = std::move(schedule);
   return made;

@@ -15,6 +15,7 @@
 #include "sim/core/problem.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
+#include "sim/core/transfers.h"
 #include "sim/io/json.h"
 #include "sim/memory/allocator_kind.h"
 #include "strategies/spec.h"
@@ -39,6 +40,7 @@ struct Question {
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorKind allocator = AllocatorKind::exact;
+  Transfers transfers = Transfers::link;  ///< of what is simulated; plans are made for `link`
 };
 
 struct Answer {
@@ -99,6 +101,12 @@ struct Names<Engine> {
   static constexpr std::array all{std::pair{Engine::simgrid, "simgrid"}, std::pair{Engine::event, "event"}};
 };
 template <>
+struct Names<Transfers> {
+  static constexpr std::array all{std::pair{Transfers::link, "link"}, std::pair{Transfers::delay, "delay"},
+                                  std::pair{Transfers::blocking, "blocking"}, std::pair{Transfers::added, "added"},
+                                  std::pair{Transfers::none, "none"}};
+};
+template <>
 struct Names<AllocatorKind> {
   static constexpr std::array all{std::pair{AllocatorKind::exact, "exact"}, std::pair{AllocatorKind::cuda, "cuda"},
                                   std::pair{AllocatorKind::cuda_expandable, "cuda-expandable"}};
@@ -118,8 +126,9 @@ void answer(const Question&, const Problem&, std::span<const std::optional<Bytes
 /// The same as a list, in the order of the budgets.
 std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
 
-/// A legal schedule simulated and measured, wherever it is from: feasible where it fits, with nothing promised. Throws
-/// BrokenPromise where memory counted a second time is not the engine's.
+/// A legal schedule simulated and measured, wherever it is from: feasible where it fits, with nothing promised, and
+/// with transfers as the question has them. Throws BrokenPromise where memory counted a second time is not the
+/// engine's.
 Answer answer(const Question&, const Problem&, Schedule);
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.

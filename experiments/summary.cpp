@@ -100,6 +100,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         format_seconds(m.exposed_transfer),
                         answer.contention > Seconds{0} ? ", contention " + format_seconds(answer.contention) : "");
   }
+  if (question.transfers != Transfers::link) {
+    text += fmt::format("  transfers        {:>12}   planned for those of the platform's links\n",
+                        written(question.transfers));
+  }
   if (answer.gap) {
     text += fmt::format("  of its class     {:>12}\n", class_of(*answer.gap));
   }

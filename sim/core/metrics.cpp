@@ -1,6 +1,7 @@
 #include "sim/core/metrics.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "sim/core/expects.h"
@@ -38,6 +39,44 @@ double length_outside(const Spans& a, const Spans& b) {
   return length(merged(std::move(both))) - length(b);
 }
 
+/// When a device, or all of them, begins and ends each micro-batch; updates are of none.
+struct MicroBatches {
+  std::vector<double> begin, end;
+
+  explicit MicroBatches(std::uint32_t count) : begin(count, infinity), end(count, -infinity) {}
+  void add(const Step& step, const Interval& ran) {
+    if (step.kind == StepKind::forward) {
+      begin[step.micro_batch] = std::min(begin[step.micro_batch], ran.start.value);
+    }
+    end[step.micro_batch] = std::max(end[step.micro_batch], ran.finish.value);
+  }
+  /// How many at one time, at most.
+  std::uint32_t most() const {
+    std::vector<std::pair<double, int>> changes;  // one that ends makes room before another begins
+    for (std::size_t i = 0; i < begin.size(); ++i) {
+      if (begin[i] >= end[i]) continue;
+      changes.emplace_back(begin[i], 1);
+      changes.emplace_back(end[i], -1);
+    }
+    std::ranges::sort(changes);
+    int now = 0, most = 0;
+    for (const auto& [date, change] : changes) most = std::max(most, now += change);
+    return static_cast<std::uint32_t>(most);
+  }
+  std::optional<Seconds> median_between_ends() const {
+    std::vector<double> ends = end, between;
+    std::ranges::sort(ends);
+    for (std::size_t i = 1; i < ends.size(); ++i) between.push_back(ends[i] - ends[i - 1]);
+    if (between.empty() || ends.front() == -infinity) return std::nullopt;
+    const auto middle = between.begin() + static_cast<std::ptrdiff_t>(between.size() / 2);
+    std::nth_element(between.begin(), middle, between.end());
+    return Seconds{*middle};
+  }
+
+ private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+};
+
 }  // namespace
 
 std::size_t devices_used(const Schedule& schedule) {
@@ -54,6 +93,8 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
   Metrics metrics;
   metrics.makespan = timeline.makespan;
   std::vector<Spans> computing(platform.devices.size()), moving(platform.devices.size());
+  std::vector<MicroBatches> on_device(platform.devices.size(), MicroBatches(schedule.micro_batches));
+  MicroBatches everywhere(schedule.micro_batches);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
     const Interval& ran = timeline.steps[s];
@@ -63,6 +104,10 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
       moving[device].emplace_back(ran.start.value, ran.finish.value);
     } else {
       computing[device].emplace_back(ran.start.value, ran.finish.value);
+      if (step.op != no_op && step.kind != StepKind::update) {
+        on_device[device].add(step, ran);
+        everywhere.add(step, ran);
+      }
     }
     if (step.kind != StepKind::recompute) continue;
     metrics.recompute += ran.finish - ran.start;
@@ -78,6 +123,7 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     metrics.devices.push_back({.name = platform.devices[d].name,
                                .peak_live = peak,
                                .busy = Seconds{length(computes)},
+                               .in_flight = on_device[d].most(),
                                .fits = !budget || peak <= *budget});
     metrics.peak = std::max(metrics.peak, peak);
     metrics.fits &= metrics.devices.back().fits;
@@ -88,7 +134,10 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
       metrics.longest_stage = std::max(metrics.longest_stage, stage);
     }
   }
-  const double available = static_cast<double>(devices_used(schedule)) * metrics.makespan.value;
+  const auto devices = static_cast<double>(devices_used(schedule));
+  const double available = devices * metrics.makespan.value;
+  metrics.ideal = Seconds{busy / devices};
+  metrics.period = everywhere.median_between_ends();
   metrics.bubble = available > 0 ? std::max(0.0, 1 - busy / available) : 0;
   return metrics;
 }

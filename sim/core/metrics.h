@@ -1,6 +1,8 @@
 #pragma once
 // Time, memory and traffic of a simulated (or measured) schedule.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,8 @@ namespace plimsoll {
 struct DeviceMetrics {
   std::string name;
   Bytes peak_live;
-  Seconds busy;  ///< time in which some compute stream of the device is at work
+  Seconds busy;                 ///< time in which some compute stream of the device is at work
+  std::uint32_t in_flight = 0;  ///< micro-batches between their first forward and their last compute there, at most
   bool fits = true;
 };
 
@@ -27,7 +30,9 @@ struct Metrics {
   Seconds exposed_transfer;    ///< time in which a device copies and computes nothing, summed over devices
   double bubble = 0;           ///< share of (devices used x makespan) in which a device that is used computes nothing
   Seconds longest_stage;       ///< from a device's first compute step to its last, of the device that takes longest
-  bool fits = true;            ///< no device exceeds its budget
+  Seconds ideal;               ///< all that devices compute, shared evenly by those used
+  std::optional<Seconds> period;  ///< from one micro-batch's end to the next one's, in the median; unset: one only
+  bool fits = true;               ///< no device exceeds its budget
   std::vector<DeviceMetrics> devices;
 };
 

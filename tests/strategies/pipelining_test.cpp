@@ -6,6 +6,7 @@
 
 #include "sim/core/check.h"
 #include "sim/core/metrics.h"
+#include "sim/core/transfers.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/cuts.h"
@@ -166,6 +167,70 @@ double least_longest(const Chain& chain, std::size_t first, std::size_t parts) {
     least = std::min(least, std::max(time(first, end), least_longest(chain, end, parts - 1)));
   }
   return least;
+}
+
+TEST_CASE("micro-batches in flight, ideal time and period of a pipeline as it runs", "[pipelining]") {
+  const std::uint32_t p = 4, m = 9;
+  for (const auto& [spec, in_flight] :
+       {std::pair{"gpipe(order=fifo)", std::array{9U, 9U, 9U, 9U}}, std::pair{"1f1b", std::array{4U, 3U, 2U, 1U}},
+        std::pair{"eager_1f1b", std::array{7U, 5U, 3U, 1U}}}) {
+    INFO(spec);
+    const Run run = run_of(spec, p, p, m, {.f = 2, .b = 2, .w = 1});
+    const Problem problem =
+        problem_of(equal_stages(p, {.f = 2, .b = 2, .w = 1}), gpus({.count = p}), {.micro_batches = m});
+    const Metrics metrics = measure(problem, run.schedule, simulate_event(run.schedule, problem.platform));
+    CHECK(metrics.ideal.value == Approx(m * 5.0));
+    CHECK(metrics.bubble == Approx(1 - metrics.ideal / metrics.makespan));
+    const bool all_backwards_last = std::string_view(spec).starts_with("gpipe");
+    CHECK(metrics.period->value == Approx(all_backwards_last ? 3.0 : 5.0));
+    for (std::uint32_t d = 0; d < p; ++d) CHECK(metrics.devices[d].in_flight == in_flight[d]);
+  }
+}
+
+/// With another model of transfers.
+double makespan_with(Transfers how, const std::string& spec, std::uint32_t p, std::uint32_t m, const Pieces& time) {
+  const Run run = run_of(spec, p, p, m, time);
+  const Platform platform = gpus({.count = p, .peer_latency = Seconds{time.c}});
+  const Transferred made = with_transfers(run.schedule, platform, how);
+  const Timeline timeline = of_first(made, simulate_event(made.schedule, platform));
+  REQUIRE(timeline.steps.size() == run.schedule.steps.size());
+  REQUIRE(timeline.peaks.size() == platform.memories.size());
+  return timeline.makespan.value;
+}
+
+TEST_CASE("transfers that only delay: the formulas of 1f1b and eager_1f1b for any c", "[pipelining]") {
+  CHECK(run_of("gpipe", 2, 2, 4, {.f = 1, .b = 1, .w = 0, .c = 1.5}).makespan == Seconds{16});  // they queue
+  CHECK(makespan_with(Transfers::delay, "gpipe", 2, 4, {.f = 1, .b = 1, .w = 0, .c = 1.5}) == 13);
+  for (const std::uint32_t p : {1U, 2U, 3U, 4U, 6U}) {
+    for (const std::uint32_t m : {1U, 2U, 3U, 5U, 8U, 13U}) {
+      for (const double c : {0.25, 1.25, 2.0, 5.0}) {
+        INFO("p " << p << ", m " << m << ", c " << c);
+        const Pieces time{.f = 1, .b = 1, .w = 1, .c = c};
+        const double whole = (m + p - 1.0) * 3, steady = (p - 1.0) * (1 + std::floor((m - 1.0) / p));
+        const double last = p == 1 ? 0 : std::max(0.0, std::fmod(m - 1.0, p) - 1);
+        CHECK(makespan_with(Transfers::delay, "1f1b", p, m, time) ==
+              Approx(whole + 2 * c * (steady + last)).epsilon(1e-12));
+        if (2 * c <= 3) {
+          CHECK(makespan_with(Transfers::delay, "eager_1f1b", p, m, time) ==
+                Approx(whole + 2 * c * (p - 1)).epsilon(1e-12));
+        }
+        CHECK(makespan_with(Transfers::none, "1f1b", p, m, time) == Approx(whole).epsilon(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("transfers that hold up sender and receiver, by hand", "[pipelining]") {
+  // Two stages, one micro-batch: F, transfer, F, B, transfer, B. The receiver is idle anyway.
+  CHECK(makespan_with(Transfers::blocking, "gpipe", 2, 1, {.f = 3, .b = 4, .w = 0, .c = 2}) == 3 + 2 + 3 + 4 + 2 + 4);
+  CHECK(makespan_with(Transfers::added, "gpipe", 2, 1, {.f = 3, .b = 4, .w = 0, .c = 2}) == 3 + 4 + 3 + 4 + 4 + 4);
+  // Two micro-batches, F = B = 1, c = 1, forwards first. The first device: F0 0-1, sends 1-2, F1 2-3, sends 3-4. The
+  // second: receives 1-2, F0 2-3, receives 3-4, F1 4-5, B0 5-6, sends 6-7, B1 7-8, sends 8-9. The first: receives 6-7,
+  // B0 7-8, receives 8-9, B1 9-10.
+  CHECK(makespan_with(Transfers::blocking, "gpipe(order=fifo)", 2, 2, {.f = 1, .b = 1, .w = 0, .c = 1}) == 10);
+  // With transfers one after the other the second receives 2-3, F0 3-4, receives 4-5, F1 5-6, B0 6-7, sends 7-8, B1
+  // 8-9, sends 9-10; the first receives 8-9, B0 9-10, receives 10-11, B1 11-12.
+  CHECK(makespan_with(Transfers::added, "gpipe(order=fifo)", 2, 2, {.f = 1, .b = 1, .w = 0, .c = 1}) == 12);
 }
 
 TEST_CASE("a part counts micro-batches that wait for their backward, and those that wait for their weight gradients",
