@@ -1,6 +1,8 @@
 #include "sim/core/lower_bounds.h"
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 #include <vector>
 
 #include "sim/core/expects.h"
@@ -68,30 +70,71 @@ class StorageSum {
   Bytes sum_;
 };
 
-/// For every op the parameter gradients that it or the ops before it make, as bits; empty where that would take too
-/// much memory, and then only its own count.
-std::vector<std::vector<bool>> gradients_before(const Graph& graph,
-                                                const std::vector<std::optional<std::size_t>>& makers,
-                                                const std::vector<TensorId>& gradients) {
-  constexpr std::size_t most_bits = std::size_t{1} << 31U;
-  if (gradients.empty() || graph.ops.size() > most_bits / gradients.size()) return {};
-  std::vector<std::uint32_t> number(graph.tensors.size(), 0);
-  for (std::size_t g = 0; g < gradients.size(); ++g) number[gradients[g].index] = static_cast<std::uint32_t>(g);
-  std::vector<std::vector<bool>> before(graph.ops.size(), std::vector<bool>(gradients.size(), false));
-  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
-    for (const TensorId t : graph.ops[o].inputs) {
-      if (!makers[t.index] || *makers[t.index] == o) continue;
-      const std::vector<bool>& earlier = before[*makers[t.index]];
-      for (std::size_t g = 0; g < gradients.size(); ++g) {
-        if (earlier[g]) before[o][g] = true;
+/// The storages of parameter gradients that an op or those before it make, as bits, and their bytes.
+class GradientsBefore {
+ public:
+  /// Empty where that would take too much memory: then only an op's own count.
+  GradientsBefore(const Graph& graph, const std::vector<std::optional<std::size_t>>& makers) : graph_(graph) {
+    number_.resize(graph.storages, none);
+    for (const Tensor& tensor : graph.tensors) {
+      std::uint32_t& number = number_[tensor.storage.index];
+      if (tensor.kind != TensorKind::parameter_gradient || number != none) continue;
+      number = static_cast<std::uint32_t>(sizes_.size());
+      sizes_.push_back(tensor.bytes);
+    }
+    words_ = (sizes_.size() + 63) / 64;
+    if (sizes_.empty() || graph.ops.size() > most_words / words_) return;
+    bits_.resize(graph.ops.size() * words_, 0);
+    bytes_.resize(graph.ops.size());
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+      for (const TensorId t : graph.ops[o].inputs) {
+        if (makers[t.index] && *makers[t.index] != o) add_all(o, *makers[t.index]);
+      }
+      for (const TensorId t : graph.ops[o].outputs) {
+        if (graph[t].kind == TensorKind::parameter_gradient) add(o, number_[graph[t].storage.index]);
       }
     }
-    for (const TensorId t : graph.ops[o].outputs) {
-      if (graph[t].kind == TensorKind::parameter_gradient) before[o][number[t.index]] = true;
+  }
+
+  bool has(std::size_t o, TensorId t) const {
+    const std::uint32_t number = number_[graph_[t].storage.index];
+    return !bits_.empty() && number != none && (bits_[o * words_ + number / 64] >> (number % 64) & 1U) != 0;
+  }
+  Bytes bytes(std::size_t o) const { return bytes_.empty() ? Bytes{0} : bytes_[o]; }
+
+ private:
+  static constexpr std::size_t most_words = std::size_t{1} << 25U;
+  static constexpr std::uint32_t none = UINT32_MAX;
+
+  void add(std::size_t o, std::uint32_t number) {
+    std::uint64_t& word = bits_[o * words_ + number / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (number % 64);
+    if ((word & bit) == 0) bytes_[o] += sizes_[number];
+    word |= bit;
+  }
+
+  /// Looks at the bits of an earlier op that are new, and at words only where it has others.
+  void add_all(std::size_t o, std::size_t earlier) {
+    if (bytes_[o] == Bytes{0}) {
+      std::copy_n(&bits_[earlier * words_], words_, &bits_[o * words_]);
+      bytes_[o] = bytes_[earlier];
+      return;
+    }
+    for (std::size_t w = 0; w < words_; ++w) {
+      const std::uint64_t word = bits_[earlier * words_ + w];
+      for (std::uint64_t added = word & ~bits_[o * words_ + w]; added != 0; added &= added - 1) {
+        add(o, static_cast<std::uint32_t>(64 * w) + static_cast<std::uint32_t>(std::countr_zero(added)));
+      }
     }
   }
-  return before;
-}
+
+  const Graph& graph_;
+  std::vector<std::uint32_t> number_;  // by storage
+  std::vector<Bytes> sizes_;           // by number
+  std::size_t words_ = 0;              // an op
+  std::vector<std::uint64_t> bits_;
+  std::vector<Bytes> bytes_;  // by op
+};
 
 }  // namespace
 
@@ -149,7 +192,6 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     if (graph.tensors[t].kind == TensorKind::parameter_gradient) gradients.push_back(id_at<TensorId>(t));
   }
   const bool all_exist = problem.gradients == Gradients::existing || (problem.micro_batches > 1 && stay == Stays::all);
-  const auto before = all_exist ? std::vector<std::vector<bool>>{} : gradients_before(graph, makers, gradients);
   const std::vector<bool> input_live = input_is_live(graph, makers);
   std::vector<TensorId> inputs;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -169,6 +211,8 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
   set.restart();
   add_residents();
   const bool gradients_stay = devices == 1 && stay == Stays::all;
+  std::optional<GradientsBefore> before;
+  if (gradients_stay && !all_exist) before.emplace(graph, makers);
   if (gradients_stay) std::ranges::for_each(gradients, [&](TensorId t) { set.add(t); });  // when all is done
   bounds.memory = set.sum();
   set.restart();
@@ -180,24 +224,20 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     set.restart();
     const auto add = [&](TensorId t) {
       const TensorKind kind = graph[t].kind;
-      const bool counted = devices == 1 && ((kind == TensorKind::parameter && stay != Stays::nothing) ||
-                                            (kind == TensorKind::optimizer_state && stay == Stays::all) ||
-                                            (kind == TensorKind::parameter_gradient && all_exist));
+      const bool is_resident = devices == 1 && ((kind == TensorKind::parameter && stay != Stays::nothing) ||
+                                                (kind == TensorKind::optimizer_state && stay == Stays::all) ||
+                                                (kind == TensorKind::parameter_gradient && all_exist));
+      const bool counted = is_resident || (before && before->has(o, t));
       if (!counted) set.add(t);
     };
     std::ranges::for_each(op.inputs, add);
     std::ranges::for_each(op.outputs, add);
     if (input_live[o] && devices == 1) std::ranges::for_each(inputs, add);
-    if (!before.empty() && gradients_stay) {
-      for (std::size_t g = 0; g < gradients.size(); ++g) {
-        if (before[o][g]) add(gradients[g]);
-      }
-    }
     Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
     workspace = std::min(workspace, op.released_workspace.value_or(workspace));
     workspace = std::min(workspace, op.released_accumulate_workspace.value_or(workspace));
     for (const Alternative& way : op.alternatives) workspace = std::min(workspace, way.workspace);
-    const Bytes needed = resident + set.sum() + workspace;
+    const Bytes needed = resident + set.sum() + workspace + (before ? before->bytes(o) : Bytes{0});
     if (needed <= bounds.memory) continue;
     bounds.memory = needed;
     bounds.memory_by = id_at<OpId>(o);
