@@ -8,6 +8,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/cuts.h"
+#include "strategies/pipelining/planner_cuts.h"
 
 namespace plimsoll {
 
@@ -61,7 +62,12 @@ Partition cut_for(const Problem& problem, const Options& options, std::string_vi
   const std::vector<Stage>& stages = problem.chain->stages;
   const CutRule rule = options.text("cut") == "uniform" ? CutRule::uniform : CutRule::balanced;
   const std::size_t parts = stage_of.empty() ? rank_of.size() : std::ranges::max(stage_of) + 1;
-  std::vector<std::size_t> cuts = cut_stages(*problem.chain, parts, rule);
+  const std::string_view cut = options.text("cut");
+  if (is_planner_cut(cut) && !stage_of.empty()) {
+    throw InputError(fmt::format("{}: cut={} is for pipelines with one part a device, in their order", strategy, cut));
+  }
+  std::vector<std::size_t> cuts =
+      is_planner_cut(cut) ? planner_cut(problem, cut, strategy, rank_of) : cut_stages(*problem.chain, parts, rule);
   cuts.push_back(stages.size());
   Partition made;
   made.order.resize(problem.platform.devices.size());

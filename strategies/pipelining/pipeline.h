@@ -9,6 +9,7 @@
 #include "strategies/common/option_rules.h"
 #include "strategies/pipelining/orders.h"
 #include "strategies/pipelining/part_costs.h"
+#include "strategies/pipelining/planner_cuts.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -26,9 +27,11 @@ inline constexpr OptionInfo stages_option{
 inline constexpr OptionInfo cut_option{
     .name = "cut",
     .default_value = "balanced",
-    .values = "uniform or balanced",
-    .help = "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be",
-    .allowed = [](std::string_view text) { return text == "uniform" || text == "balanced"; },
+    .values = "uniform, balanced, pipedream, ideals, piper, alpa or madpipe",
+    .help =
+        "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be; the "
+        "others are published planners, for one part a device",
+    .allowed = [](std::string_view text) { return text == "uniform" || text == "balanced" || is_planner_cut(text); },
 };
 
 inline constexpr OptionInfo backward_option{
