@@ -43,54 +43,48 @@ PipelineOrder chimera_order(std::uint32_t p, std::uint32_t m, std::uint32_t pair
 
 namespace {
 
-/// What one rank of DualPipe does.
 class DualPipeRank {
  public:
-  DualPipeRank(std::uint32_t p, std::uint32_t m, std::uint32_t rank)
-      : p_(p), m_(m), nearer_(std::min(rank, p - 1 - rank)), parts_{PartId{rank}, PartId{p + p - 1 - rank}} {
-    if (rank >= p / 2) std::ranges::reverse(parts_);  // the way that begins nearer comes first
-  }
+  explicit DualPipeRank(const MeetingWays& ways) : ways_(ways) {}
 
-  std::vector<Turn> turns() {
-    const std::uint32_t half = p_ / 2, h = nearer_, middle = half - 1;
-    for (std::uint32_t i = 0; i < 2 * (half - h - 1); ++i) forward(0);
-    for (std::uint32_t i = 0; i <= h; ++i) {
+  std::vector<Turn> turns(std::uint32_t ranks, std::uint32_t before, std::uint32_t m) {
+    const std::uint32_t after = ranks - before - 1;
+    for (std::uint32_t i = 0; i < 2 * after; ++i) forward(0);
+    for (std::uint32_t i = 0; i <= before; ++i) {
       forward(0);
       forward(1);
     }
-    for (std::uint32_t i = 0; i < half - h - 1; ++i) {
+    for (std::uint32_t i = 0; i < after; ++i) {
       input_gradient(1);
       weights();
       forward(1);
     }
-    for (std::uint32_t i = 0; i < m_ / 2 - p_ + h + 1; ++i) {
+    for (std::uint32_t i = 0; i < m - 2 * ranks + before + 1; ++i) {
       forward(0);
       backward(1);
       forward(1);
       backward(0);
     }
-    for (std::uint32_t i = 0; i < half - h - 1; ++i) {
+    for (std::uint32_t i = 0; i < after; ++i) {
       backward(1);
       forward(1);
       backward(0);
     }
-    for (std::uint32_t k = 0; k < 2 * (h + 1); ++k) {  // later ones leave their weight gradients for the end
-      k < h + 1 ? backward(1 - k % 2) : input_gradient(1 - k % 2);
+    for (std::uint32_t k = 0; k < 2 * (before + 1); ++k) {  // later ones leave their weight gradients for the end
+      k < before + 1 ? backward(1 - k % 2) : input_gradient(1 - k % 2);
     }
-    for (std::uint32_t i = 0; i < half - h - 1; ++i) {
+    for (std::uint32_t i = 0; i < after; ++i) {
       weights();
       input_gradient(0);
     }
-    for (std::uint32_t i = 0; i <= h; ++i) weights();
-    EXPECTS(waiting_.empty() && middle + 1 == half);
+    for (std::uint32_t i = 0; i <= before; ++i) weights();
+    EXPECTS(waiting_.empty());
     return std::move(turns_);
   }
 
  private:
-  /// Micro-batches of the way down are even, of the way up odd.
   Turn next(std::array<std::uint32_t, 2>& done, std::size_t way, std::uint32_t which) {
-    const std::uint32_t up = parts_[way].index >= p_ ? 1 : 0;
-    return {parts_[way], 2 * done[way]++ + up, which};
+    return {ways_.parts[way], ways_.first[way] + ways_.step * done[way]++, which};
   }
   void forward(std::size_t way) { turns_.push_back(next(forwards_, way, piece::forward)); }
   void input_gradient(std::size_t way) {
@@ -106,8 +100,7 @@ class DualPipeRank {
     waiting_.pop_front();
   }
 
-  std::uint32_t p_, m_, nearer_;
-  std::array<PartId, 2> parts_;
+  const MeetingWays& ways_;
   std::array<std::uint32_t, 2> forwards_{}, backwards_{};
   std::deque<Turn> waiting_;
   std::vector<Turn> turns_;
@@ -115,6 +108,12 @@ class DualPipeRank {
 
 }  // namespace
 
+std::vector<Turn> dualpipe_turns(const MeetingWays& ways, std::uint32_t ranks, std::uint32_t before, std::uint32_t m) {
+  EXPECTS(before < ranks && m + before + 1 >= 2 * ranks);
+  return DualPipeRank(ways).turns(ranks, before, m);
+}
+
+/// Micro-batches of the way down are even, of the way up odd. The way that begins nearer to a rank comes first.
 PipelineOrder dualpipe_order(std::uint32_t p, std::uint32_t m) {
   EXPECTS(p % 2 == 0 && m % 2 == 0 && m >= 2 * p);
   PipelineOrder order;
@@ -123,7 +122,12 @@ PipelineOrder dualpipe_order(std::uint32_t p, std::uint32_t m) {
     order.rank_of.push_back(part < p ? part : 2 * p - 1 - part);
     order.stage_of.push_back(part % p);
   }
-  for (std::uint32_t rank = 0; rank < p; ++rank) order.turns.push_back(DualPipeRank(p, m, rank).turns());
+  for (std::uint32_t rank = 0; rank < p; ++rank) {
+    const PartId down{rank}, up{2 * p - 1 - rank};
+    const bool down_first = rank < p / 2;
+    const MeetingWays ways = down_first ? MeetingWays{{down, up}, {0, 1}, 2} : MeetingWays{{up, down}, {1, 0}, 2};
+    order.turns.push_back(dualpipe_turns(ways, p / 2, down_first ? rank : p - 1 - rank, m / 2));
+  }
   return order;
 }
 
