@@ -124,7 +124,7 @@ class ListScheduler {
     }
     ListChoice best;
     for (const ListChoice& choice : possible) {
-      if (choice.start > soonest + rule_.patience) continue;
+      if (choice.start > soonest + rule_.patience * costs_.f[0]) continue;
       if (best.start == no_time || is_better(choice, best)) best = choice;
     }
     return best;
@@ -185,9 +185,10 @@ class ListScheduler {
 
 }  // namespace
 
-std::optional<PipelineOrder> list_order(const PartCosts& costs, std::span<const std::uint32_t> rank_of,
+std::optional<PipelineOrder> list_order(const PartCosts& given, std::span<const std::uint32_t> rank_of,
                                         std::uint32_t micro_batches, bool weights_apart,
                                         std::span<const std::int64_t> limits, const ListRule& rule) {
+  const PartCosts costs = in_ticks(given);
   return ListScheduler(costs, rank_of, micro_batches, weights_apart, limits, rule).run();
 }
 

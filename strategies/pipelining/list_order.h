@@ -15,7 +15,7 @@ namespace plimsoll {
 struct ListRule {
   bool forwards_first = false;  ///< before backwards, where both could start at a time
   bool fill_gaps = false;       ///< with W also where it makes the rank late for its next turn
-  double patience = 0;          ///< seconds for which a rank waits for a turn that it would rather take
+  double patience = 0;  ///< how long a rank waits for a turn that it would rather take, in forwards of the first part
 };
 
 /// Micro-batches in order in every part; of forwards and of backwards the one that is further on first. No rank keeps

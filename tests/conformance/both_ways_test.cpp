@@ -7,14 +7,10 @@
 #include <optional>
 #include <tuple>
 
-#include "sim/core/check.h"
-#include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/both_ways.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
-#include "tests/generate/problems.h"
+#include "tests/strategies/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {
@@ -26,21 +22,10 @@ struct Stages {
 
 Problem both_ways(const std::string& spec, std::uint32_t p, std::uint32_t m, const Stages& each,
                   Optimizer optimizer = Optimizer::none) {
-  Chain chain;
-  chain.name = "equal";
-  for (std::uint32_t s = 0; s < p; ++s) {
-    Stage stage;
-    stage.name = "s" + std::to_string(s);
-    stage.forward = stage.forward_nograd = Seconds{each.f};
-    stage.backward = Seconds{each.b + each.w};
-    stage.backward_weight = Seconds{each.w};
-    stage.has_backward_weight = true;
-    stage.saved = Bytes{each.saved};
-    if (each.parameters > 0) {
-      stage.parameters = {s};
-      chain.parameters.push_back({"w" + std::to_string(s), Bytes{each.parameters}});
-    }
-    chain.stages.push_back(stage);
+  Chain chain = equal_stages(p, {each.f, each.b, each.w}, {each.saved, 0});
+  for (std::uint32_t s = 0; each.parameters > 0 && s < p; ++s) {
+    chain.stages[s].parameters = {s};
+    chain.parameters.push_back({"w" + std::to_string(s), Bytes{each.parameters}});
   }
   return problem_of(chain, gpus({.count = p, .to_peers = BytesPerSecond{8}}),
                     {.micro_batches = m, .optimizer = optimizer, .backward = backward_for(parse_spec(spec, "test"))});

@@ -57,6 +57,7 @@ TEST_CASE("stages refuses what does not go together", "[stages]") {
 /// The folder of the planners' inputs, or nothing.
 std::string shared() {
   const char* folder = std::getenv("PLIMSOLL_SHARED");
+  if (folder == nullptr) WARN("PLIMSOLL_SHARED is not set: no published figure is compared");
   return folder == nullptr ? "" : std::string(folder) + "/data/";
 }
 

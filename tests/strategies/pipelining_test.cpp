@@ -331,5 +331,24 @@ TEST_CASE("zb_v with F = B = W and free transfers is never idle, within the memo
   }
 }
 
+TEST_CASE("orders are the same in any unit of time", "[pipelining]") {
+  const Pieces time{28814, 28760, 19352, 1610};
+  for (const auto& [spec, parts] :
+       {std::pair{"gpipe", 1U}, std::pair{"1f1b", 1U}, std::pair{"zb_auto", 1U}, std::pair{"zb_auto(limit=1.5)", 1U},
+        std::pair{"zb_v", 2U}, std::pair{"zb_v(limit=1.5)", 2U}, std::pair{"v_half", 2U}, std::pair{"v_min", 2U},
+        std::pair{"v_half(pattern=1f1b_v)", 2U}, std::pair{"hanayo", 2U}, std::pair{"dualpipe_v", 2U},
+        std::pair{"chimera", 1U}, std::pair{"dualpipe", 1U}, std::pair{"pipeline_search(moves=200)", 2U}}) {
+    INFO(spec);
+    const Run whole = run_of(spec, 6, 6 * parts, 18, time);
+    for (const double unit : {1e-6, 1e-3, 1e-9 / 3}) {
+      INFO("unit " << unit);
+      const Run scaled = run_of(spec, 6, 6 * parts, 18, {unit * time.f, unit * time.b, unit * time.w, unit * time.c});
+      CHECK(scaled.makespan.value == Approx(unit * whole.makespan.value).epsilon(1e-9));
+      CHECK(scaled.longest_stage.value == Approx(unit * whole.longest_stage.value).epsilon(1e-9));
+      CHECK(scaled.peaks == whole.peaks);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
