@@ -125,9 +125,20 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
   return text;
 }
 
-Trace calibrated_trace(Trace trace, const Problem& problem, const OpTimes& times, const MeasuredBy& by) {
+std::optional<SplitBackwards> split_backwards(const Trace& trace, const Platform& platform, Optimizer optimizer) {
+  if (!std::holds_alternative<Chain>(trace.model)) return std::nullopt;
+  std::variant<Problem, std::string> made =
+      make_problem(trace.model, platform, {.optimizer = optimizer, .backward = Backward::split});
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  Schedule sweeps = calibration_schedule(std::get<Problem>(made));
+  return SplitBackwards{std::move(std::get<Problem>(made)), std::move(sweeps)};
+}
+
+Trace calibrated_trace(Trace trace, const Problem& problem, const OpTimes& times,
+                       const std::optional<SplitBackwards>& split, const MeasuredBy& by) {
   if (Chain* chain = std::get_if<Chain>(&trace.model)) {
-    *chain = with_times(std::move(*chain), problem, times);
+    EXPECTS(split);
+    *chain = with_times(with_times(std::move(*chain), problem, times), split->problem, split->times);
   } else {
     auto& graph = std::get<Graph>(trace.model);
     graph = with_times(std::move(graph), times);

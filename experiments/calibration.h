@@ -28,7 +28,18 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
 LinkPace pace_to_host(const Platform&);
 LinkPace pace_to_device(const Platform&);
 
-/// The model with measured times.
-Trace calibrated_trace(Trace, const Problem&, const OpTimes&, const MeasuredBy&);
+/// How long each part of a backward takes: a chain whose backwards are split, a schedule that runs them, and what
+/// that measured.
+struct SplitBackwards {
+  Problem problem;
+  Schedule sweeps;
+  OpTimes times = {};
+};
+
+/// Of a trace's chain; nothing for a graph, whose ops are measured as they are.
+std::optional<SplitBackwards> split_backwards(const Trace&, const Platform&, Optimizer);
+
+/// The model with measured times. Of a chain: those of its parts of backwards too.
+Trace calibrated_trace(Trace, const Problem&, const OpTimes&, const std::optional<SplitBackwards>&, const MeasuredBy&);
 
 }  // namespace plimsoll

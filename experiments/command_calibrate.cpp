@@ -50,18 +50,27 @@ std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const P
   const Problem& problem = std::get<Problem>(made);
   const std::unique_ptr<RunnableNetwork> network =
       backend.prepared(named_network(arguments.trace, is_chain ? optimizer : std::optional<Optimizer>()).network);
+  const auto run = [&](const Problem& of, const Schedule& sweeps) {
+    std::variant<Replayed, ReplayFailure> outcome = replay(of, sweeps, *network, {});
+    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) throw InputError(failure->what);
+    return std::get<Replayed>(std::move(outcome)).timeline;
+  };
   const Schedule sweeps = calibration_schedule(problem);
+  std::optional<SplitBackwards> split = split_backwards(plain, platform, *optimizer);
   OpTimes times;
   Progress progress(repetitions + 1);
   for (std::size_t r = 0; r <= repetitions; ++r) {  // the first one warms up
     if (interruption.asked()) return std::nullopt;
-    std::variant<Replayed, ReplayFailure> outcome = replay(problem, sweeps, *network, {});
-    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) throw InputError(failure->what);
-    if (r > 0) times.add(problem.graph, sweeps, std::get<Replayed>(outcome).timeline);
+    const Timeline whole = run(problem, sweeps);
+    if (r > 0) times.add(problem.graph, sweeps, whole);
+    if (split) {
+      const Timeline parts = run(split->problem, split->sweeps);
+      if (r > 0) split->times.add(split->problem.graph, split->sweeps, parts);
+    }
     progress.add(true);
     progress.show();
   }
-  return calibrated_trace(plain, problem, times, by);
+  return calibrated_trace(plain, problem, times, split, by);
 }
 
 int run_calibrate(const CalibrateArguments& arguments, const std::string& command_line) {

@@ -49,6 +49,7 @@ struct Subject {
   std::string reference;
   Trace plain;  ///< before anything was measured
   Problem problem;
+  std::optional<SplitBackwards> split;
   std::unique_ptr<RunnableNetwork> network;
 };
 
@@ -123,10 +124,14 @@ class Validator {
   }
 
   Replayed run_once(const Subject& subject, const Schedule& schedule) {
+    return run_once(subject, subject.problem, schedule);
+  }
+
+  Replayed run_once(const Subject& subject, const Problem& problem, const Schedule& schedule) {
     stop_if_asked();
     ReplayOptions options{.links = &shape_};
     if (on_gpu()) options.expected = simulate_event(schedule, platform_);
-    std::variant<Replayed, ReplayFailure> outcome = replay(subject.problem, schedule, *subject.network, options);
+    std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, *subject.network, options);
     if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
       throw InputError(fmt::format("{}, {}: {}", subject.reference, schedule.strategy, failure->what));
     }
@@ -139,6 +144,7 @@ class Validator {
     const std::optional<Optimizer> updates = named.view == View::chain ? std::optional(asked_.optimizer) : std::nullopt;
     const Trace plain{model_of(backend_->prepared(std::move(named.network))->network(), named.view)};
     Subject subject{reference, plain, made_problem(plain, platform_, asked_.optimizer),
+                    split_backwards(plain, platform_, asked_.optimizer),
                     backend_->prepared(named_network(reference, updates).network)};
     const Schedule sweeps = calibration_schedule(subject.problem);
     OpTimes times;
@@ -146,10 +152,19 @@ class Validator {
     for (int r = 0; r < repetitions; ++r) {
       const Timeline ran = run_once(subject, sweeps).timeline;
       if (r > 0) times.add(subject.problem.graph, sweeps, ran);
+      sweep_parts(subject, r > 0);
     }
-    Trace timed = calibrated_trace(plain, subject.problem, times, by_);
+    Trace timed = calibrated_trace(plain, subject.problem, times, subject.split, by_);
     subject.problem = made_problem(std::move(timed), platform_, asked_.optimizer);
     return subject;
+  }
+
+  /// Runs the parts of split backwards, where the network has them.
+  void sweep_parts(Subject& subject, bool counts) {
+    if (!subject.split) return;
+    auto& [problem, sweeps, times] = *subject.split;
+    const Timeline ran = run_once(subject, problem, sweeps).timeline;
+    if (counts) times.add(problem.graph, sweeps, ran);
   }
 
   /// Every strategy that can treat the network, on a budget between its least and store_all's peak.
@@ -178,7 +193,7 @@ class Validator {
 
   void validate(const std::string& reference) {
     std::cerr << reference << '\n';
-    const Subject subject = subject_of(reference);
+    Subject subject = subject_of(reference);
     const Pass store_all = pass_of(store_all_strategy);
     const Schedule plain = std::get<Plan>(plan_one(subject.problem, std::span(&store_all, 1), std::nullopt)).schedule;
     const Bytes most = simulate_event(plain, platform_).peaks[0].bytes;
@@ -194,6 +209,7 @@ class Validator {
         return ran;
       };
       const Timeline swept = shown(run_once(subject, sweeps)).timeline;
+      sweep_parts(subject, round > 0);
       std::vector<Timeline> stored;
       for (std::size_t c = 0; c < candidates.size(); ++c) {
         if (c % runs_a_unit == 0) stored.push_back(shown(run_once(subject, plain)).timeline);
@@ -218,7 +234,7 @@ class Validator {
       rows << json_text(to_json(rows_.back())) << '\n';
     }
     if (!rows.flush()) throw OutputError(located(rows_file().string(), {}, "", "cannot write"));
-    const Trace trace = calibrated_trace(subject.plain, subject.problem, times, by_);
+    const Trace trace = calibrated_trace(subject.plain, subject.problem, times, subject.split, by_);
     const std::string file = fmt::format("trace_{}.json", ++networks_done_);
     write_trace(std::filesystem::path(request_.folder) / file, trace);
   }

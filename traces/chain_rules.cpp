@@ -11,6 +11,30 @@
 namespace plimsoll {
 namespace {
 
+/// What is said of the two parts of a backward.
+void check_parts(JsonDocument& document, const Stage& stage, std::size_t i) {
+  if (stage.backward_weight > stage.backward) {
+    document.complain(below("stages", i, "backward_weight_s"),
+                      fmt::format("more than the backward, of which it is a part, expected at most {}, found {}",
+                                  stage.backward.value, stage.backward_weight.value));
+  }
+  const Bytes stays = stage.weight_saved.value_or(Bytes{0});
+  if (stage.weight_made > stays) {
+    document.complain(
+        below("stages", i, "weight_made_bytes"),
+        fmt::format("more than 'weight_saved_bytes', of which it is a part, expected at most {}, found {}", stays.count,
+                    stage.weight_made.count));
+  }
+  if (!stage.weight_keeps_gradient && stage.weight_made == Bytes{0} && stage.backward_weight > Seconds{0}) {
+    document.complain(below("stages", i, "weight_keeps_gradient"),
+                      "expected true or 'weight_made_bytes' above 0: gradients of weights come from other gradients");
+  }
+  if (stage.backward_weight_accumulate_workspace && !stage.backward_weight_workspace) {
+    document.complain(below("stages", i, "backward_weight_accumulate_workspace_bytes"),
+                      "there is no 'backward_weight_workspace_bytes'");
+  }
+}
+
 void check_stage(JsonDocument& document, const ChainDraft& draft, std::size_t i) {
   const Stage& stage = draft.stages[i].stage;
   const std::optional<Bytes> parameter_bytes = draft.stages[i].parameter_bytes;
@@ -19,11 +43,7 @@ void check_stage(JsonDocument& document, const ChainDraft& draft, std::size_t i)
                       fmt::format("less than the output, which is part of it, expected at least {}, found {}",
                                   stage.output.count, stage.saved.count));
   }
-  if (stage.backward_weight > stage.backward) {
-    document.complain(below("stages", i, "backward_weight_s"),
-                      fmt::format("more than the backward, of which it is a part, expected at most {}, found {}",
-                                  stage.backward.value, stage.backward_weight.value));
-  }
+  check_parts(document, stage, i);
   std::set<std::uint32_t> used;
   Bytes sum;
   for (std::size_t k = 0; k < stage.parameters.size(); ++k) {

@@ -98,6 +98,14 @@ class Secret(nn.Module):
 def hidden():
     return [nn.Linear(8, 8), Secret()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
+class Aside(nn.Module):
+    def forward(self, x):
+        self.aside = torch.tanh(x)  # saved by a node that no gradient reaches
+        return 2 * x
+
+def unseen():
+    return [nn.Linear(8, 8), Aside()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
 def no_loss():
     return [nn.Linear(8, 8)], lambda y: y, torch.randn(4, 8)
 
@@ -242,6 +250,39 @@ class ChainTrace(WithFolder):
         # The first linear reads x, weight, bias and writes the sum; the ReLU reads and writes 240 bytes.
         self.assertEqual(first["forward_bytes_moved"], 120 + 800 + 80 + 240 + 2 * 240)
         self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+
+    def check_weight_parts(self, trace, expected):
+        """(all that stays, of it made by the input's part, output's gradient, input, output) of each stage."""
+        keys = ("weight_saved_bytes", "weight_made_bytes", "weight_keeps_gradient", "weight_keeps_input", "weight_keeps_output")
+        self.assertEqual([tuple(stage[key] for key in keys) for stage in trace["stages"]], expected)
+
+    def test_what_stays_for_the_weights_of_a_small_network_is_that_computed_by_hand(self):
+        # Nothing needs the gradient of the input: all of the first backward is for the weights. Of the second, the linear op needs
+        # its input and the gradient behind it, which the input's part makes out of that of the output.
+        trace = self.trace("small")
+        self.check_weight_parts(trace, [(0, 0, True, True, True), (60, 60, False, True, False), (0, 0, False, False, False)])
+        self.assertEqual(trace["stages"][2]["backward_weight_s"], 0)
+        self.assertGreater(trace["stages"][0]["backward_weight_s"], 0)
+
+    def test_a_frozen_layer_has_no_part_for_weights(self):
+        trace = self.trace("frozen")
+        self.check_weight_parts(trace, [(0, 0, True, True, True)] + 3 * [(0, 0, False, False, False)])
+        self.assertEqual([stage["backward_weight_s"] for stage in trace["stages"][1:]], [0, 0, 0])
+
+    def test_what_stays_for_the_weights_of_a_gpt_is_that_computed_by_hand(self):
+        row, statistics = 2 * 8 * 16 * 4, 2 * 2 * 8 * 4  # (batch, sequence, width), and a norm's mean and deviation
+        # Attention: norm, qkv (3 wide) and projection save what they read; made behind the norm and behind qkv.
+        # Mlp: the same with 4 wide. The last gradient of both is that of the output, for they end in a sum.
+        attention = (6 * row + statistics, 4 * row, True, True, False)
+        mlp = (10 * row + statistics, 5 * row, True, True, False)
+        head = (2 * row + statistics, row, True, True, False)
+        self.check_weight_parts(self.trace("gpt", *SMALL_GPT, counter="malloc"),
+                                [(0, 0, True, True, True), *2 * [attention, mlp], head, (0, 0, False, False, False)])
+
+    def test_saved_tensors_that_no_node_shows_leave_what_stays_for_the_weights_unknown(self):
+        trace = self.trace("unseen", "--no-identity-check")
+        self.assertEqual(["weight_saved_bytes" in stage for stage in trace["stages"]], [True, False, True])
+        self.assertEqual(trace["source"]["weight_saved_bytes_not_known_of"], ["stage1"])
 
     def test_bytes_of_a_small_network_are_those_computed_by_hand(self):
         self.check_small_network(self.trace("small", counter="malloc"))

@@ -6,6 +6,8 @@
 #include "traces/trace_file.h"
 #include "traces/trace_parts.h"
 
+#include <utility>
+
 namespace plimsoll {
 namespace {
 
@@ -65,6 +67,16 @@ Json stage_json(const Stage& stage) {
   json["forward_nograd_s"] = stage.forward_nograd.value;
   if (stage.has_backward_weight) json["backward_weight_s"] = stage.backward_weight.value;
   if (stage.weight_saved) json["weight_saved_bytes"] = stage.weight_saved->count;
+  if (stage.weight_made > Bytes{0}) json["weight_made_bytes"] = stage.weight_made.count;
+  if (!stage.weight_keeps_input) json["weight_keeps_input"] = false;
+  if (stage.weight_keeps_output) json["weight_keeps_output"] = true;
+  if (!stage.weight_keeps_gradient) json["weight_keeps_gradient"] = false;
+  for (const auto& [key, workspace] :
+       {std::pair{"backward_input_workspace_bytes", stage.backward_input_workspace},
+        std::pair{"backward_weight_workspace_bytes", stage.backward_weight_workspace},
+        std::pair{"backward_weight_accumulate_workspace_bytes", stage.backward_weight_accumulate_workspace}}) {
+    if (workspace) json[key] = workspace->count;
+  }
   if (stage.forward_flops) json["forward_flops"] = stage.forward_flops->count;
   if (stage.backward_flops) json["backward_flops"] = stage.backward_flops->count;
   if (stage.forward_bytes_moved) json["forward_bytes_moved"] = stage.forward_bytes_moved->count;

@@ -73,13 +73,31 @@ Schedule retimed(Schedule schedule, const Graph& graph, const OpTimes& times) {
   return schedule;
 }
 
+namespace {
+
+/// A backward in two parts takes as long as the whole one; the parts share its time as they were measured. What runs
+/// no kernel takes none.
+void divide_backward(Stage& stage, std::optional<Seconds> input, std::optional<Seconds> weight) {
+  if (stage.backward_weight <= Seconds{0} || !input || !weight || *input + *weight <= Seconds{0}) return;
+  stage.backward_weight = (*weight / (*input + *weight)) * stage.backward;
+}
+
+}  // namespace
+
 Chain with_times(Chain chain, const Problem& problem, const OpTimes& times) {
   EXPECTS(problem.index && problem.index->forward.size() == chain.stages.size());
+  const ChainGraph& index = *problem.index;
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     Stage& stage = chain.stages[i];
-    stage.forward = times.of(problem.index->forward[i], Saving::keep).value_or(stage.forward);
-    stage.forward_nograd = times.of(problem.index->forward[i], Saving::nothing).value_or(stage.forward_nograd);
-    stage.backward = times.of(problem.index->backward[i], Saving::keep).value_or(stage.backward);
+    if (!index.weight.empty()) {
+      divide_backward(stage, times.of(index.backward[i], Saving::keep), times.of(index.weight[i], Saving::keep));
+      continue;
+    }
+    const Seconds before = stage.backward;
+    stage.forward = times.of(index.forward[i], Saving::keep).value_or(stage.forward);
+    stage.forward_nograd = times.of(index.forward[i], Saving::nothing).value_or(stage.forward_nograd);
+    stage.backward = times.of(index.backward[i], Saving::keep).value_or(stage.backward);
+    if (before > Seconds{0}) stage.backward_weight = (stage.backward_weight / before) * stage.backward;
   }
   return chain;
 }

@@ -39,7 +39,8 @@ class OpTimes {
 /// The schedule with the measured time of every op that a device computes.
 Schedule retimed(Schedule, const Graph&, const OpTimes&);
 
-/// The model with measured times: of a problem on the model's graph or chain.
+/// The model with measured times: of a problem on the model's graph or chain. The backwards of a problem whose
+/// backwards are split say what share of the chain's backwards is for the weights; else the shares stay.
 Chain with_times(Chain, const Problem&, const OpTimes&);
 Graph with_times(Graph, const OpTimes&);
 

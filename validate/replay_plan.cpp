@@ -15,6 +15,10 @@ struct Unsupported {
   std::string what;
 };
 
+Backward backward_of(const ChainGraph& index) {
+  return index.weight.empty() ? Backward::whole : Backward::split;
+}
+
 class Planner {
  public:
   Planner(const Problem& problem, const Schedule& schedule, const Network& network)
@@ -169,7 +173,7 @@ class Planner {
       variant = std::ranges::any_of(op.outputs, adds) ? Variant::accumulate : Variant::fresh_gradients;
     }
     if (!problem_.index) return problem_.transformed ? program_of(op, variant) : op_program(network_, step.op, variant);
-    return stage_program(network_, *problem_.index, graph_, op.stage, variant);
+    return stage_program(network_, graph_, op, variant, backward_of(*problem_.index));
   }
 
   /// The network's op of the same name, on the scheduled graph's tensors.
@@ -291,10 +295,10 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
-  const Graph here =
-      problem.index
-          ? chain_graph(with_loss(chain_of(network)), schedule.optimizer, Backward::whole, schedule.states).graph
-          : network.graph;
+  const Graph here = problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer,
+                                                 backward_of(*problem.index), schedule.states)
+                                         .graph
+                                   : network.graph;
   const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
   try {

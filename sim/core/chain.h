@@ -37,6 +37,11 @@ struct Stage {
   std::vector<std::uint32_t> parameters;    ///< indices into Chain::parameters
   std::optional<Bytes> parameter_gradient;  ///< where it differs from the bytes of its parameters
   std::optional<Bytes> weight_saved;        ///< what must stay until the weight gradient; all that is saved, if unset
+  Bytes weight_made;                        ///< of it, what the input gradient's part makes; the forward saves the rest
+  bool weight_keeps_gradient = true;        ///< whether the weight gradient reads the gradient of the stage's output
+  bool weight_keeps_input = true, weight_keeps_output = false;  ///< whether it reads what of these the backward keeps
+  /// Of the two parts of a split backward; those of the whole one, if unset.
+  std::optional<Bytes> backward_input_workspace, backward_weight_workspace, backward_weight_accumulate_workspace;
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors (any of them)

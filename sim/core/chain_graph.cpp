@@ -28,8 +28,12 @@ struct BackwardGradients {
 
 class Builder {
  public:
-  Builder(const Chain& chain, Optimizer optimizer, States states)
-      : chain_(chain), optimizer_(optimizer), states_(states), released_(released_workspaces(chain)) {
+  Builder(const Chain& chain, Optimizer optimizer, States states, Backward backward)
+      : chain_(chain),
+        optimizer_(optimizer),
+        states_(states),
+        backward_(backward),
+        released_(released_workspaces(chain)) {
     made_.graph.name = chain.name;
     made_.graph.source = chain.source;
     add_boundaries();
@@ -37,13 +41,13 @@ class Builder {
     add_gradients();
   }
 
-  ChainGraph build(Backward backward) && {
+  ChainGraph build() && {
     const std::size_t n = chain_.stages.size();
     for (std::size_t i = 0; i < n; ++i) add_forward(i);
     made_.backward.resize(n);
-    if (backward == Backward::split) made_.weight.resize(n);
+    if (is_split()) made_.weight.resize(n);
     for (std::size_t i = n; i-- > 0;) {
-      if (backward == Backward::split) {
+      if (is_split()) {
         add_split_backward(i);
       } else {
         add_backward(i);
@@ -56,6 +60,8 @@ class Builder {
   }
 
  private:
+  bool is_split() const { return backward_ == Backward::split; }
+
   TensorId tensor(std::string name, TensorKind kind, Bytes bytes) {
     Graph& graph = made_.graph;
     graph.tensors.push_back({.name = std::move(name),
@@ -192,7 +198,8 @@ class Builder {
       if (is_made_.insert(t).second) outputs.push_back(t);
     }
     const Bytes inner = stage.saved - stage.output;
-    const Bytes for_weight = std::min(inner, stage.weight_saved.value_or(inner));
+    const Bytes stays = stage.weight_saved ? *stage.weight_saved - stage.weight_made : inner;
+    const Bytes for_weight = is_split() ? std::min(inner, stays) : inner;
     saved_for_weight_.push_back(tensor("saved by " + stage.name, TensorKind::activation, for_weight));
     std::vector<TensorId> saved{saved_for_weight_.back()};
     if (for_weight < inner) {
@@ -292,15 +299,34 @@ class Builder {
     Op input = backward_op(i, Phase::backward_input, stage.backward - stage.backward_weight);
     input.flops = share(stage.backward_flops, 1 - weight_share);
     input.bytes_moved = share_bytes(stage.backward_bytes_moved, 1 - weight_share);
+    if (stage.backward_input_workspace) {
+      input.workspace = *stage.backward_input_workspace;
+      input.accumulate_workspace = stage.backward_input_workspace;
+    }
     input.inputs = backward_inputs(i);
     input.outputs = gradients_[i].made;
     input.mutates = gradients_[i].changed;
     Op weight = backward_op(i, Phase::backward_weight, stage.backward_weight);
     weight.flops = share(stage.backward_flops, weight_share);
     weight.bytes_moved = share_bytes(stage.backward_bytes_moved, weight_share);
-    weight.inputs = gradients_[i].read;
+    if (stage.backward_weight_workspace) {
+      weight.workspace = *stage.backward_weight_workspace;
+      weight.accumulate_workspace = stage.backward_weight_accumulate_workspace.value_or(weight.workspace);
+    }
+    if (stage.weight_keeps_gradient) weight.inputs = gradients_[i].read;
     weight.inputs.push_back(saved_for_weight_[i]);
-    if (stage.keeps_input || i == 0) weight.inputs.insert(weight.inputs.end(), x_[i].begin(), x_[i].end());
+    if (stage.weight_made > Bytes{0}) {
+      input.outputs.push_back(
+          tensor("made by " + stage.name + " for its weights", TensorKind::gradient, stage.weight_made));
+      weight.inputs.push_back(input.outputs.back());
+    }
+    const auto add = [&weight](const std::vector<TensorId>& tensors) {
+      for (const TensorId t : tensors) {
+        if (std::ranges::find(weight.inputs, t) == weight.inputs.end()) weight.inputs.push_back(t);
+      }
+    };
+    if (i == 0 || (stage.keeps_input && stage.weight_keeps_input)) add(x_[i]);
+    if (stage.keeps_output && stage.weight_keeps_output) add(x_[i + 1]);
     weight.outputs = parameter_gradients_[i];
     made_.backward[i] = op(std::move(input));
     made_.weight[i] = op(std::move(weight));
@@ -316,6 +342,7 @@ class Builder {
   const Chain& chain_;
   Optimizer optimizer_;
   States states_;
+  Backward backward_;
   std::vector<ReleasedWorkspaces> released_;  // by stage
   ChainGraph made_;
   std::vector<std::vector<TensorId>> x_;          // boundary i
@@ -333,7 +360,7 @@ class Builder {
 
 ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward, States states) {
   EXPECTS(!chain.stages.empty() && chain.stages.back().output == Bytes{0});
-  return Builder(chain, optimizer, states).build(backward);
+  return Builder(chain, optimizer, states, backward).build();
 }
 
 Chain with_loss(Chain chain) {

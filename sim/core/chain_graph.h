@@ -25,7 +25,8 @@ struct ChainGraph {
 /// unless nothing is to be kept, the inner tensors that are only saved; backward i reads the gradients of what the
 /// stage made, the inner tensors, and what the stage keeps of x_i and x_{i+1}. What passes a stage by is made and
 /// counted once, and so is its gradient. The network's input stays until the first stage's backward. Splitting needs
-/// `backward_weight` of every stage.
+/// `backward_weight` of every stage. What is saved is then two tensors, of which only the one that `weight_saved` names
+/// stays for the weight-gradient op, beside what the input-gradient op makes for it.
 ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole, States = States::by_dtype);
 
 /// The chain with a last stage that is a loss (output of 0 bytes): itself, or with a loss of no time and no memory

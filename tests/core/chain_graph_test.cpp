@@ -93,6 +93,39 @@ TEST_CASE("a split backward gives the input gradient first, and keeps for the we
   CHECK(made.graph[made.graph[made.forward[0]].saved[1]].bytes == Bytes{3});
 }
 
+TEST_CASE("the parts of a split backward have workspaces of their own, and hand over what one makes for the other",
+          "[chain_graph]") {
+  Chain chain = worked_example();  // the first stage saves 7 bytes, 3 of them its output
+  for (Stage& stage : chain.stages) stage.has_backward_weight = true;
+  Stage& first = chain.stages[0];
+  first.weight_saved = Bytes{9};
+  first.weight_made = Bytes{6};
+  first.weight_keeps_gradient = false;
+  first.weight_keeps_output = true;
+  first.backward_input_workspace = Bytes{11};
+  first.backward_weight_workspace = Bytes{12};
+  first.backward_weight_accumulate_workspace = Bytes{13};
+  chain.stages[1].weight_keeps_input = false;
+  chain.stages[1].backward_weight_workspace = Bytes{14};
+  const ChainGraph split = chain_graph(chain, Optimizer::none, Backward::split);
+  const Graph& graph = split.graph;
+  const Op &input = graph[split.backward[0]], &weight = graph[split.weight[0]];
+  CHECK(names(graph, input.outputs) == Names{"gradient of x0", "made by first for its weights"});
+  CHECK(names(graph, weight.inputs) == Names{"saved by first", "made by first for its weights", "x0", "x1"});
+  CHECK(graph[input.outputs[1]].bytes == Bytes{6});
+  CHECK(graph[graph[split.forward[0]].saved[0]].bytes == Bytes{3});
+  CHECK(graph[graph[split.forward[0]].saved[1]].bytes == Bytes{1});
+  CHECK(input.workspace == Bytes{11});
+  CHECK(weight.workspace == Bytes{12});
+  CHECK(weight.accumulate_workspace == Bytes{13});
+  CHECK(names(graph, graph[split.weight[1]].inputs) == Names{"gradient of x2", "saved by second"});
+  CHECK(graph[split.weight[1]].accumulate_workspace == Bytes{14});
+  CHECK(graph[split.backward[1]].workspace == chain.stages[1].backward_workspace);
+  const ChainGraph whole = chain_graph(chain, Optimizer::none);
+  CHECK(names(whole.graph, whole.graph[whole.forward[0]].saved) == Names{"saved by first"});
+  CHECK(whole.graph[whole.graph[whole.forward[0]].saved[0]].bytes == Bytes{4});
+}
+
 TEST_CASE("tensors that pass a stage by are made once and counted once", "[chain_graph]") {
   Chain chain = even_chain(2);
   chain.tensors = {{"in", Bytes{10}}, {"skip", Bytes{4}}, {"a", Bytes{6}}, {"b", Bytes{6}}};

@@ -159,7 +159,13 @@ Chain with_weight_times(Chain chain) {
   for (Stage& stage : chain.stages) {
     stage.has_backward_weight = true;
     stage.backward_weight = Seconds{std::floor(stage.backward.value / 2)};
-    stage.weight_saved = Bytes{(stage.saved - stage.output).count / 2};
+    stage.weight_made = Bytes{stage.output.count / 2};
+    stage.weight_saved = Bytes{(stage.saved - stage.output).count / 2} + stage.weight_made;
+    stage.weight_keeps_gradient = stage.weight_made == Bytes{0} || stage.saved.count % 2 == 0;
+    stage.weight_keeps_input = stage.output.count % 3 != 0;
+    stage.backward_input_workspace = Bytes{stage.backward_workspace.count / 2};
+    stage.backward_weight_workspace = Bytes{stage.backward_workspace.count / 3};
+    stage.backward_weight_accumulate_workspace = stage.backward_workspace;
   }
   return chain;
 }

@@ -37,7 +37,8 @@ Chain even_chain(std::size_t stages);
 /// Small whole numbers everywhere: times, sizes, workspaces, parameters (some shared), flags.
 Chain random_small_chain(std::uint64_t seed, std::size_t stages);
 
-/// The chain with times of weight gradients, and what stays for them: half of each stage's backward, rounded down.
+/// The chain with times of weight gradients, half of each stage's backward, rounded down, and bytes of the two parts:
+/// of what stays for the weights, some is saved and some is made by the other part.
 Chain with_weight_times(Chain);
 
 /// A random forward graph with its backward; every forward op has a parameter now and then, and a single loss.

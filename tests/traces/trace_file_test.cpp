@@ -52,6 +52,28 @@ TEST_CASE("defaults of a chain follow what is given", "[traces]") {
   CHECK(chain.stages[0].backward_accumulate_workspace == Bytes{6});
 }
 
+TEST_CASE("what a chain says of the two parts of a backward is read as it is written", "[traces]") {
+  const Chain plain = chain_with("");
+  CHECK(plain.stages[0].weight_keeps_gradient);
+  CHECK(plain.stages[0].weight_keeps_input);
+  CHECK(!plain.stages[0].weight_keeps_output);
+  CHECK(!plain.stages[0].backward_input_workspace);
+  const Chain chain = chain_with(R"(, "backward_weight_s": 0.5, "weight_saved_bytes": 9, "weight_made_bytes": 6,
+      "weight_keeps_gradient": false, "weight_keeps_input": false, "weight_keeps_output": true,
+      "backward_input_workspace_bytes": 1, "backward_weight_workspace_bytes": 2,
+      "backward_weight_accumulate_workspace_bytes": 3)");
+  const Stage& stage = chain.stages[0];
+  CHECK(stage.weight_saved == Bytes{9});
+  CHECK(stage.weight_made == Bytes{6});
+  CHECK(!stage.weight_keeps_gradient);
+  CHECK(!stage.weight_keeps_input);
+  CHECK(stage.weight_keeps_output);
+  CHECK(stage.backward_input_workspace == Bytes{1});
+  CHECK(stage.backward_weight_workspace == Bytes{2});
+  CHECK(stage.backward_weight_accumulate_workspace == Bytes{3});
+  CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
+}
+
 TEST_CASE("parameter_bytes is an anonymous parameter behind the listed ones", "[traces]") {
   const Chain chain = chain_with(R"(, "parameter_bytes": 9)", R"("parameters": [{"id": 0, "bytes": 8}],)");
   REQUIRE(chain.parameters.size() == 2);

@@ -8,11 +8,15 @@ from .memory import SavedProbe
 from .storages import storage_bytes, tensors_in
 
 
+WEIGHT_PART = ("weight_saved_bytes", "weight_made_bytes", "weight_keeps_gradient", "weight_keeps_input", "weight_keeps_output")
+
+
 @dataclasses.dataclass
 class ByteFacts:
     """All that is counted in bytes, and the checks of it."""
 
     saved: SavedProbe
+    weight_parts: dict
     memory: dict
     checkpoints: str
     deviations: list
@@ -22,7 +26,7 @@ class ByteFacts:
 def assemble(chain, facts, work, times):
     stages = []
     for k, (own, bytes_) in enumerate(zip(chain.stages, byte_fields(chain, facts))):
-        stages.append({"name": own.name} | time_fields(chain, k, times) | bytes_ | work_fields(k, work))
+        stages.append({"name": own.name} | time_fields(k, times, facts.weight_parts[k]) | bytes_ | work_fields(k, work))
     return {
         "format": "plimsoll.trace.v1",
         "kind": "chain",
@@ -38,7 +42,8 @@ def with_bytes(trace, chain, facts):
     """The trace with the bytes of `facts`; times and work stay as they were."""
     refuse_unless_same_chain(trace, chain)
     unstated = dict.fromkeys(("backward_released_workspace_bytes", "backward_accumulate_released_workspace_bytes",
-                              "kept_tensors", "gradient_tensors", "parameter_gradient_bytes"))
+                              "kept_tensors", "gradient_tensors", "parameter_gradient_bytes",
+                              *WEIGHT_PART))
     stages = []
     for before, bytes_ in zip(trace["stages"], byte_fields(chain, facts)):
         stages.append({key: value for key, value in (before | unstated | bytes_).items() if value is not None})
@@ -155,16 +160,20 @@ def parameter_list(chain):
     return [{"name": names[id(p)], "bytes": p.numel() * p.element_size()} for p in chain.parameters()]
 
 
-def time_fields(chain, k, times):
+def time_fields(k, times, part):
     backward = times["training"].median("backward", k)
     inputs_only = times["inputs_only"].median("backward", k)
-    has_parameters = any(True for _ in chain.stages[k].module.parameters())
     return {
         "forward_s": times["training"].median("forward", k),
         "backward_s": backward,
         "forward_nograd_s": times["no_grad"].median("forward", k),
-        "backward_weight_s": max(0.0, backward - inputs_only) if has_parameters else 0.0,
+        # A difference of noise is no time: where no gradient reaches a parameter there is no such part.
+        "backward_weight_s": max(0.0, backward - inputs_only) if part is None or makes_weights(part) else 0.0,
     }
+
+
+def makes_weights(part):
+    return part["made"] > 0 or part["keeps_gradient"]
 
 
 def stage_bytes(chain, k, facts, numbers):
@@ -180,6 +189,10 @@ def stage_bytes(chain, k, facts, numbers):
         "keeps_input": of["keeps_input"],
         "keeps_output": of["keeps_output"] and not last,
     }
+    part = facts.weight_parts[k]
+    if part is not None:
+        values = (part["saved"] + part["made"], part["made"], part["keeps_gradient"], part["keeps_input"], part["keeps_output"])
+        fields |= dict(zip(WEIGHT_PART, values))
     if any(not p.requires_grad for p in own):
         fields["parameter_gradient_bytes"] = sum(p.numel() * p.element_size() for p in own if p.requires_grad)
     return fields
@@ -260,6 +273,9 @@ def byte_evidence(chain, facts):
         "workspaces_clamped_to_zero": [text for k in range(len(chain.stages)) for text in stage_workspaces(chain, k, facts)[1]],
         "buffer_bytes": sum(storage_bytes(chain.buffers()).values()),
     }
+    unseen = [stage.name for k, stage in enumerate(chain.stages) if facts.weight_parts[k] is None]
+    if unseen:
+        found["weight_saved_bytes_not_known_of"] = unseen
     elsewhere = {stage.name: f["elsewhere"] for stage, f in zip(chain.stages, saved.stages) if f["elsewhere"]}
     if elsewhere:
         found["saved_but_alive_before_and_not_counted_bytes"] = elsewhere

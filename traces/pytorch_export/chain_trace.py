@@ -12,6 +12,7 @@ from .errors import MeasurementError
 from .executor import Probe
 from .memory import LiveProbe, PlainProbe, SavedProbe
 from .storages import storage_of
+from .weight_part import WeightPartProbe
 from .work import WorkProbe
 
 
@@ -49,7 +50,7 @@ def measure_bytes(chain, counter, say, check_identity):
     if check_identity and counter.exact and deviations:
         raise MeasurementError("live bytes do not follow from what autograd saves: " + "; ".join(deviations)
                                + " (--no-identity-check writes the trace nevertheless)")
-    return ByteFacts(saved, memory, checkpoints, deviations, sum_is_in_place(chain, counter))
+    return ByteFacts(saved, measure_weight_parts(chain), memory, checkpoints, deviations, sum_is_in_place(chain, counter))
 
 
 # --- measurements -------------------------------------------------------------------------------------------------------
@@ -59,6 +60,13 @@ def measure_saved(chain):
     executor.run_stagewise(chain, probe)
     executor.clear_gradients(chain)
     return probe
+
+
+def measure_weight_parts(chain):
+    probe = WeightPartProbe(chain)
+    executor.run_stagewise(chain, probe, inputs_only=True)
+    executor.clear_gradients(chain)
+    return probe.parts
 
 
 def measure_work(chain):

@@ -22,6 +22,9 @@ class Probe:
     def made_gradients(self, stage, contributed):
         """The tensors of its input, by position, of which a backward made a gradient or added to one: {position: gradient}."""
 
+    def divides(self, stage, root, entries, outgoing):
+        """A backward is about to make the gradients of its inputs only: from `root` to `entries`, given `outgoing`."""
+
     def reached(self, stage):
         """The backward of a plain iteration begins with this stage."""
 
@@ -216,7 +219,7 @@ class StageRun:
         begins = run.root is not None and (k == self.last or any(g is not None for g in run.outgoing.values()))
         self.probe.begin("backward", k, None)
         if begins and self.inputs_only:
-            self.gradients_of_inputs(run)
+            self.gradients_of_inputs(k, run)
         elif begins:
             torch.autograd.backward(run.root, self.first_gradient(run))
         self.probe.end("backward", k, None)
@@ -228,10 +231,11 @@ class StageRun:
         """None: the loss, whose gradient is one."""
         return run.root.new_empty(0) if run.root.numel() == 0 else None
 
-    def gradients_of_inputs(self, run):
+    def gradients_of_inputs(self, k, run):
         wanted = [(box, entry) for box, entry in zip(run.incoming, run.entries) if entry.requires_grad]
         if not wanted:
             return
+        self.probe.divides(k, run.root, [entry for _, entry in wanted], run.outgoing.values())
         found = torch.autograd.grad(run.root, [entry for _, entry in wanted], self.first_gradient(run), allow_unused=True)
         for (box, _), gradient in zip(wanted, found):
             if gradient is not None:

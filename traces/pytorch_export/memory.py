@@ -47,8 +47,12 @@ class SavedProbe(Probe):
         out = storage_bytes(tensors_in(outputs))
         self.add_boundary(outputs)
         own = {a for a in out if a not in self.before}
+        inner = {a: n for a, n in saved.items() if a not in out and a not in self.before}
         self.stages.append({
-            "inner": sum(n for a, n in saved.items() if a not in out and a not in self.before),
+            "inner": sum(inner.values()),
+            "inner_storages": inner,
+            "input_storages": set(self.inputs),
+            "output_storages": own,
             "output": sum(out.values()),
             "new_output": sum(out[a] for a in own),
             "passed": sum(n for a, n in out.items() if a in self.inputs),

@@ -7,6 +7,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/networks/packing.h"
+#include "validate/networks/stage_ops.h"
 
 namespace plimsoll {
 namespace {
@@ -17,44 +18,6 @@ bool is_accumulated(Variant variant) {
 
 Bytes workspace_of(const Op& op, Variant variant) {
   return is_accumulated(variant) ? op.accumulate_workspace.value_or(op.workspace) : op.workspace;
-}
-
-/// The ops of one stage, and which of its tensors leave it.
-struct StageOps {
-  std::vector<OpId> forward, backward;
-  std::vector<TensorId> saved;  ///< made by forward, read by backward, without the boundary tensors
-};
-
-StageOps ops_of(const Network& network, std::size_t stage) {
-  StageOps ops;
-  std::set<TensorId> read;
-  for (std::size_t o = 0; o < network.graph.ops.size(); ++o) {
-    const Op& op = network.graph.ops[o];
-    if (op.stage != stage || op.phase == Phase::update) continue;
-    (op.phase == Phase::forward ? ops.forward : ops.backward).push_back(id_at<OpId>(o));
-    if (is_backward(op.phase)) read.insert(op.inputs.begin(), op.inputs.end());
-  }
-  for (const OpId o : ops.forward) {
-    const TensorId made = network.graph[o].outputs[0];
-    const bool leaves = std::ranges::find(network.boundaries, made) != network.boundaries.end();
-    if (read.contains(made) && !leaves) ops.saved.push_back(made);
-  }
-  return ops;
-}
-
-/// The gradient of boundary i is what the last op of stage i's backward that hands it on has made.
-std::optional<TensorId> boundary_gradient(const Network& network, std::size_t i) {
-  if (i == 0 || i >= network.boundaries.size()) return std::nullopt;
-  std::set<TensorId> made;
-  for (const OpId o : ops_of(network, i).backward) {
-    made.insert(network.graph[o].outputs.begin(), network.graph[o].outputs.end());
-  }
-  for (const OpId o : ops_of(network, i - 1).backward) {
-    for (const TensorId t : network.graph[o].inputs) {
-      if (made.contains(t)) return t;
-    }
-  }
-  return std::nullopt;
 }
 
 /// Where the tensors that a stage shares with the scheduled graph lie; the others are its temporaries.
@@ -99,21 +62,49 @@ StepProgram laid_out(const Network& network, const std::vector<OpId>& ops, const
   return program;
 }
 
-/// Offsets of the saved tensors in the one buffer that holds them.
-std::vector<Bytes> saved_offsets(const Network& network, const std::vector<TensorId>& saved, Bytes& size) {
+/// Offsets of tensors in the one buffer that holds them.
+std::vector<Bytes> offsets_of(const Network& network, const std::vector<TensorId>& tensors, Bytes& size) {
   std::vector<Bytes> offsets;
-  for (const TensorId t : saved) {
+  for (const TensorId t : tensors) {
     offsets.push_back(aligned(size));
     size = offsets.back() + network.graph[t].bytes;
   }
   return offsets;
 }
 
+Bytes size_of(const Network& network, const std::vector<TensorId>& tensors) {
+  Bytes size;
+  offsets_of(network, tensors, size);
+  return size;
+}
+
+/// What a stage is asked to do, and how.
+struct StageStep {
+  std::size_t stage = 0;
+  Phase phase = Phase::forward;
+  Variant variant = Variant::keep;
+  Backward backward = Backward::whole;
+
+  bool keeps() const { return variant != Variant::nothing; }
+};
+
+/// The ops of the stage that are candidates for the step.
+const std::vector<OpId>& candidates(const StageOps& ops, Phase phase) {
+  switch (phase) {
+    case Phase::backward_input:
+      return ops.input_part;
+    case Phase::backward_weight:
+      return ops.weight_part;
+    default:
+      return phase == Phase::forward ? ops.forward : ops.backward;
+  }
+}
+
 /// What a step reads and makes, by name; null where only sizes are wanted: then it is everything.
 using Named = const std::map<std::string, TensorId>*;
 
-/// Where a stage finds what is not its own.
-Places outside_of(const Network& network, std::size_t stage, bool forward, bool keeps_saved, Named named) {
+/// Where a step finds what is not its own. Names are those of chain_graph.
+Places outside_of(const Network& network, const StageOps& ops, const StageStep& step, Named named) {
   Places places;
   const auto add = [&](TensorId t, const std::string& name, Bytes offset = {}) {
     if (named == nullptr) {
@@ -122,18 +113,22 @@ Places outside_of(const Network& network, std::size_t stage, bool forward, bool 
       places[t] = Place{found->second, offset};
     }
   };
+  const auto add_all = [&](const std::vector<TensorId>& tensors, const std::string& name) {
+    Bytes size;
+    const std::vector<Bytes> offsets = offsets_of(network, tensors, size);
+    for (std::size_t i = 0; i < tensors.size(); ++i) add(tensors[i], name, offsets[i]);
+  };
   const auto x = [](std::size_t i) { return "x" + std::to_string(i); };
-  const StageOps ops = ops_of(network, stage);
+  const std::size_t stage = step.stage;
+  const std::string &name = network.stage_names[stage], saved = "saved by " + name;
   add(network.boundaries[stage], x(stage));
   if (stage + 1 < network.boundaries.size()) add(network.boundaries[stage + 1], x(stage + 1));
-  if (keeps_saved) {
-    Bytes size;
-    const std::vector<Bytes> offsets = saved_offsets(network, ops.saved, size);
-    for (std::size_t s = 0; s < offsets.size(); ++s) {
-      add(ops.saved[s], "saved by " + network.stage_names[stage], offsets[s]);
-    }
+  if (step.keeps() && step.backward == Backward::whole) add_all(ops.saved, saved);
+  if (step.keeps() && step.backward == Backward::split) {
+    add_all(ops.saved_for_weights, saved);
+    add_all(ops.saved_otherwise, saved + " (input gradient)");
   }
-  for (const OpId o : forward ? ops.forward : ops.backward) {
+  for (const OpId o : candidates(ops, step.phase)) {
     for (const std::vector<TensorId>* list : {&network.graph[o].inputs, &network.graph[o].outputs}) {
       for (const TensorId t : *list) {
         const Tensor& tensor = network.graph[t];
@@ -143,7 +138,8 @@ Places outside_of(const Network& network, std::size_t stage, bool forward, bool 
       }
     }
   }
-  if (forward) return places;
+  if (step.phase == Phase::forward) return places;
+  if (step.backward == Backward::split) add_all(ops.made_for_weights, "made by " + name + " for its weights");
   if (const auto in = boundary_gradient(network, stage)) add(*in, "gradient of " + x(stage));
   if (const auto out = boundary_gradient(network, stage + 1)) add(*out, "gradient of " + x(stage + 1));
   return places;
@@ -164,12 +160,11 @@ std::vector<OpId> leading_outside(const Network& network, const std::vector<OpId
   return leading;
 }
 
-StepProgram stage_program(const Network& network, std::size_t stage, Variant variant, Named named) {
-  const bool forward = variant == Variant::keep || variant == Variant::nothing;
-  const StageOps ops = ops_of(network, stage);
-  const Places outside = outside_of(network, stage, forward, variant != Variant::nothing, named);
-  if (forward) return laid_out(network, ops.forward, outside, variant);
-  return laid_out(network, leading_outside(network, ops.backward, outside), outside, variant);
+StepProgram stage_program(const Network& network, const StageOps& ops, const StageStep& step, Named named) {
+  const Places outside = outside_of(network, ops, step, named);
+  const std::vector<OpId>& all = candidates(ops, step.phase);
+  if (step.phase == Phase::forward) return laid_out(network, all, outside, step.variant);
+  return laid_out(network, leading_outside(network, all, outside), outside, step.variant);
 }
 
 struct Costs {
@@ -189,9 +184,41 @@ Costs cost_of(const Network& network, const std::vector<OpId>& ops) {
   return sum;
 }
 
-bool reads(const Network& network, const std::vector<OpId>& ops, TensorId t) {
-  return std::ranges::any_of(
-      ops, [&](OpId o) { return std::ranges::find(network.graph[o].inputs, t) != network.graph[o].inputs.end(); });
+/// What is alive at a stage's steps beside what they share with others.
+void state_bytes(const Network& network, const StageOps& ops, std::size_t s, Stage& stage) {
+  const auto workspace = [&](Phase phase, Variant variant, Backward backward = Backward::whole) {
+    return stage_program(network, ops, {s, phase, variant, backward}, nullptr).workspace;
+  };
+  const bool is_loss = s + 1 == network.stage_names.size();
+  stage.output = is_loss ? Bytes{0} : network.graph[network.boundaries[s + 1]].bytes;
+  stage.saved = stage.output + size_of(network, ops.saved);
+  stage.input_gradient = s == 0 ? Bytes{0} : network.graph[network.boundaries[s]].bytes;
+  stage.forward_workspace = workspace(Phase::forward, Variant::keep);
+  stage.forward_nograd_workspace = workspace(Phase::forward, Variant::nothing);
+  stage.backward_workspace = workspace(Phase::backward, Variant::fresh_gradients);
+  stage.backward_accumulate_workspace = workspace(Phase::backward, Variant::accumulate);
+  stage.keeps_input = reads(network, ops.backward, network.boundaries[s]);
+  stage.keeps_output = !is_loss && reads(network, ops.backward, network.boundaries[s + 1]);
+  stage.weight_made = size_of(network, ops.made_for_weights);
+  stage.weight_saved = size_of(network, ops.saved_for_weights) + stage.weight_made;
+  const std::optional<TensorId> gradient = boundary_gradient(network, s + 1);
+  stage.weight_keeps_input = reads(network, ops.weight_part, network.boundaries[s]);
+  stage.weight_keeps_gradient = gradient && reads(network, ops.weight_part, *gradient);
+  stage.backward_input_workspace = workspace(Phase::backward_input, Variant::fresh_gradients, Backward::split);
+  stage.backward_weight_workspace = workspace(Phase::backward_weight, Variant::fresh_gradients, Backward::split);
+  stage.backward_weight_accumulate_workspace = workspace(Phase::backward_weight, Variant::accumulate, Backward::split);
+}
+
+void state_times(const Network& network, const StageOps& ops, Stage& stage) {
+  const Costs forward = cost_of(network, ops.forward), backward = cost_of(network, ops.backward);
+  stage.forward = stage.forward_nograd = forward.duration;
+  stage.backward = backward.duration;
+  stage.backward_weight = std::min(stage.backward, cost_of(network, ops.weight_part).duration);
+  stage.has_backward_weight = true;
+  stage.forward_flops = forward.flops;
+  stage.backward_flops = backward.flops;
+  stage.forward_bytes_moved = forward.moved;
+  stage.backward_bytes_moved = backward.moved;
 }
 
 }  // namespace
@@ -204,15 +231,13 @@ StepProgram op_program(const Network& network, OpId id, Variant variant) {
   return {{std::move(call)}, workspace_of(op, variant)};
 }
 
-StepProgram stage_program(const Network& network, const ChainGraph& index, const Graph& scheduled, std::size_t stage,
-                          Variant variant) {
-  const bool forward = variant == Variant::keep || variant == Variant::nothing;
-  const Op& op = scheduled[forward ? index.forward[stage] : index.backward[stage]];
+StepProgram stage_program(const Network& network, const Graph& scheduled, const Op& op, Variant variant,
+                          Backward backward) {
   std::map<std::string, TensorId> named;
   for (const std::vector<TensorId>* list : {&op.inputs, &op.outputs}) {
     for (const TensorId t : *list) named[scheduled[t].name] = t;
   }
-  return stage_program(network, stage, variant, &named);
+  return stage_program(network, ops_of(network, op.stage), {op.stage, op.phase, variant, backward}, &named);
 }
 
 Chain chain_of(const Network& network) {
@@ -229,27 +254,10 @@ Chain chain_of(const Network& network) {
   }
   for (std::size_t s = 0; s < network.stage_names.size(); ++s) {
     const StageOps ops = ops_of(network, s);
-    const bool is_loss = s + 1 == network.stage_names.size();
     Stage stage;
     stage.name = network.stage_names[s];
-    stage.output = is_loss ? Bytes{0} : network.graph[network.boundaries[s + 1]].bytes;
-    Bytes inner;
-    saved_offsets(network, ops.saved, inner);
-    stage.saved = stage.output + inner;
-    stage.input_gradient = s == 0 ? Bytes{0} : network.graph[network.boundaries[s]].bytes;
-    stage.forward_workspace = stage_program(network, s, Variant::keep, nullptr).workspace;
-    stage.forward_nograd_workspace = stage_program(network, s, Variant::nothing, nullptr).workspace;
-    stage.backward_workspace = stage_program(network, s, Variant::fresh_gradients, nullptr).workspace;
-    stage.backward_accumulate_workspace = stage_program(network, s, Variant::accumulate, nullptr).workspace;
-    stage.keeps_input = reads(network, ops.backward, network.boundaries[s]);
-    stage.keeps_output = !is_loss && reads(network, ops.backward, network.boundaries[s + 1]);
-    const Costs forward = cost_of(network, ops.forward), backward = cost_of(network, ops.backward);
-    stage.forward = stage.forward_nograd = forward.duration;
-    stage.backward = backward.duration;
-    stage.forward_flops = forward.flops;
-    stage.backward_flops = backward.flops;
-    stage.forward_bytes_moved = forward.moved;
-    stage.backward_bytes_moved = backward.moved;
+    state_bytes(network, ops, s, stage);
+    state_times(network, ops, stage);
     std::set<std::uint32_t> used;
     for (const OpId o : ops.forward) {
       for (const TensorId t : network.graph[o].inputs) {

@@ -38,8 +38,9 @@ StepProgram op_program(const Network&, OpId, Variant);
 /// `accumulate_workspace` of the network's ops must be set.
 Chain chain_of(const Network&);
 
-/// The program of stage `stage`, forward (keep, nothing) or backward, on the tensors of the chain's graph. Where the
-/// scheduled op makes less than the network's stage could, only what leads to that is run.
-StepProgram stage_program(const Network&, const ChainGraph& index, const Graph& scheduled, std::size_t stage, Variant);
+/// The program of a stage's forward (keep, nothing), its backward or one of the two parts of it: that of an op of the
+/// chain's graph, on its tensors. Where the op makes less than the network's stage could, only what leads to that is
+/// run. `backward`: how the graph has its backwards.
+StepProgram stage_program(const Network&, const Graph& scheduled, const Op&, Variant, Backward);
 
 }  // namespace plimsoll
