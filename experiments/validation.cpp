@@ -38,6 +38,7 @@ constexpr std::size_t runs_a_unit = 3;
 struct Candidate {
   std::string strategy;
   Bytes budget;
+  Backward backward = Backward::whole;
   Schedule schedule;
   std::vector<Timeline> runs;                                ///< one a round
   std::vector<Seconds> units = {};                           ///< what store_all took around each run
@@ -51,6 +52,13 @@ struct Subject {
   Problem problem;
   std::optional<SplitBackwards> split;
   std::unique_ptr<RunnableNetwork> network;
+
+  /// Throws where the network's backwards are not split.
+  const Problem& with(Backward backward) const {
+    if (backward == Backward::whole) return problem;
+    if (!split) throw InputError("a graph's backwards cannot be split");
+    return split->problem;
+  }
 };
 
 Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer) {
@@ -155,6 +163,7 @@ class Validator {
       sweep_parts(subject, r > 0);
     }
     Trace timed = calibrated_trace(plain, subject.problem, times, subject.split, by_);
+    subject.split = split_backwards(timed, platform_, asked_.optimizer);
     subject.problem = made_problem(std::move(timed), platform_, asked_.optimizer);
     return subject;
   }
@@ -172,15 +181,17 @@ class Validator {
     std::vector<Candidate> candidates;
     for (const auto& [spec, passes] : subject.problem.index ? asked_.chain_strategies : asked_.graph_strategies) {
       try {
-        const PlanOutcome nothing = plan_one(subject.problem, passes, Bytes{0});
+        const Backward backward = backward_for(passes);
+        const Problem& problem = subject.with(backward);
+        const PlanOutcome nothing = plan_one(problem, passes, Bytes{0});
         const Infeasible* none = std::get_if<Infeasible>(&nothing);
         const Bytes least = none != nullptr && none->smallest ? *none->smallest : Bytes{0};
         const double range = static_cast<double>(std::max(Bytes{0}, most - least).count);
         const Bytes budget = least + Bytes{std::llround(asked_.between * range)};
-        PlanOutcome outcome = plan_one(subject.problem, passes, budget);
+        PlanOutcome outcome = plan_one(problem, passes, budget);
         if (Plan* made = std::get_if<Plan>(&outcome)) {
           made->schedule.strategy = spec;
-          candidates.push_back({spec, budget, std::move(made->schedule), {}, {}});
+          candidates.push_back({spec, budget, backward, std::move(made->schedule), {}, {}});
         } else {
           std::cerr << fmt::format("{}: left out: {}\n", spec, std::get<Infeasible>(outcome).reason);
         }
@@ -213,7 +224,7 @@ class Validator {
       std::vector<Timeline> stored;
       for (std::size_t c = 0; c < candidates.size(); ++c) {
         if (c % runs_a_unit == 0) stored.push_back(shown(run_once(subject, plain)).timeline);
-        Replayed ran = shown(run_once(subject, candidates[c].schedule));
+        Replayed ran = shown(run_once(subject, subject.with(candidates[c].backward), candidates[c].schedule));
         if (round == 0) continue;
         candidates[c].runs.push_back(std::move(ran.timeline));
         candidates[c].reserved.push_back(device_allocator(ran));
@@ -261,9 +272,10 @@ class Validator {
 
   ValidationRow row_of(const Subject& subject, const OpTimes& times, const Schedule& plain,
                        const Candidate& candidate) const {
-    const Graph& graph = subject.problem.graph;
-    const Timeline stored = simulate_event(retimed(plain, graph, times), platform_);
-    const Schedule schedule = retimed(candidate.schedule, graph, times);
+    const Timeline stored = simulate_event(retimed(plain, subject.problem.graph, times), platform_);
+    const bool is_whole = candidate.backward == Backward::whole;
+    const Schedule schedule =
+        retimed(candidate.schedule, subject.with(candidate.backward).graph, is_whole ? times : subject.split->times);
     const Timeline simulated = simulate_event(schedule, platform_);
     ValidationRow row;
     row.network = subject.reference;

@@ -181,6 +181,50 @@ TEST_CASE("calibrate writes a platform on which the measured trace keeps its tim
   CHECK(plimsoll("calibrate ib_2x8_h100 -o " + platform).exit_code == 2);
 }
 
+TEST_CASE("calibrate measures both parts of a chain's backwards", "[program]") {
+  const TemporaryFolder folder;
+  const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
+  const std::string small = "mlp:layers=4,width=128,batch=64";
+  REQUIRE(plimsoll("calibrate validate/cpu_link.yaml --repetitions 5 -o " + platform + " --trace " + small +
+                   " --trace-out " + trace)
+              .exit_code == 0);
+  const nlohmann::json stages = nlohmann::json::parse(text_of(trace))["stages"];
+  REQUIRE(stages.size() == 5);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(stages[i]["backward_weight_s"] > 0.0);
+    CHECK(stages[i]["backward_weight_s"] < stages[i]["backward_s"]);
+  }
+  // Of equal layers the stated shares are equal, the measured ones are not.
+  const auto share = [&](std::size_t i) {
+    return stages[i]["backward_weight_s"].get<double>() / stages[i]["backward_s"].get<double>();
+  };
+  CHECK(share(1) != share(2));
+  CHECK(stages[4]["backward_weight_s"] == 0.0);
+  const ProgramRun split = plimsoll("simulate --json --strategy zb_h1 --trace " + trace + " --platform " + platform);
+  INFO(split.err);
+  REQUIRE(split.exit_code == 0);
+  CHECK(nlohmann::json::parse(split.out)["times_rescaled"] == false);
+}
+
+TEST_CASE("validate runs schedules whose backwards are in two parts, and says why not with a graph", "[program]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
+  std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 1\n"
+                         "networks: ['"
+                      << network
+                      << "', 'lstm:steps=3,width=8,view=graph']\nchain_strategies: [zb_h1, 'zb_h1|rotor']\n"
+                         "graph_strategies: [ap_sqrt, zb_h1]\n";
+  const ProgramRun run = plimsoll("validate " + file + " -o " + out);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.err.find("zb_h1: left out: a graph's backwards cannot be split\n") != std::string::npos);
+  const nlohmann::json rows = nlohmann::json::parse(text_of(folder / "out/validation.json"))["rows"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["strategy"] == "zb_h1");
+  CHECK(rows[1]["strategy"] == "zb_h1|rotor");
+  for (const nlohmann::json& row : rows) CHECK(row["measured_peak_bytes"] == row["predicted_peak_bytes"]);
+}
+
 TEST_CASE("validate writes a row a schedule and a summary over all", "[program]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
