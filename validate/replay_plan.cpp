@@ -130,7 +130,7 @@ class Planner {
     }
     for (const BufferId b : schedule_.buffers_in(step.writes)) changed.insert(graph_[schedule_[b].tensor].storage);
 
-    const StepProgram program = program_of(step, filled);
+    const StepProgram program = program_of(step, filled, regions);
     if (program.workspace > step.workspace && !is_on_host) {
       throw Unsupported{text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B and needs " +
                         std::to_string(program.workspace.count) + " B"};
@@ -162,7 +162,8 @@ class Planner {
     }
   }
 
-  StepProgram program_of(const Step& step, const std::set<StorageId>& filled) const {
+  StepProgram program_of(const Step& step, const std::set<StorageId>& filled,
+                         const std::map<StorageId, RegionId>& regions) const {
     const Op& op = graph_[step.op];
     if (op.phase == Phase::update) return update_program(op);
     Variant variant = saving_of(graph_, schedule_, step) == Saving::keep ? Variant::keep : Variant::nothing;
@@ -173,7 +174,11 @@ class Planner {
       variant = std::ranges::any_of(op.outputs, adds) ? Variant::accumulate : Variant::fresh_gradients;
     }
     if (!problem_.index) return problem_.transformed ? program_of(op, variant) : op_program(network_, step.op, variant);
-    return stage_program(network_, graph_, op, variant, backward_of(*problem_.index));
+    Op made = op;
+    if (op.phase == Phase::forward) {
+      std::erase_if(made.outputs, [&](TensorId t) { return !regions.contains(graph_[t].storage); });
+    }
+    return stage_program(network_, graph_, made, variant, backward_of(*problem_.index));
   }
 
   /// The network's op of the same name, on the scheduled graph's tensors.

@@ -146,7 +146,8 @@ TEST_CASE("every synchronous pipeline trains as one device does", "[validate][sp
                                        "zb_ilp(seconds=1)",
                                        "pipeline_search(moves=200)",
                                        "zb_h1|rotor",
-                                       "zb_h2|full_recompute"};
+                                       "zb_v|full_recompute",
+                                       "hanayo|full_recompute"};
   for (const std::string& spec : specs) {
     INFO(network << ", " << spec << ", " << devices << " devices");
     const Training several = training_for(spec, network, devices, micro_batches);

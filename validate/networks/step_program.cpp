@@ -163,7 +163,10 @@ std::vector<OpId> leading_outside(const Network& network, const std::vector<OpId
 StepProgram stage_program(const Network& network, const StageOps& ops, const StageStep& step, Named named) {
   const Places outside = outside_of(network, ops, step, named);
   const std::vector<OpId>& all = candidates(ops, step.phase);
-  if (step.phase == Phase::forward) return laid_out(network, all, outside, step.variant);
+  // A forward that runs again while its output is there makes only what is not.
+  const bool has_output = step.stage + 1 < network.boundaries.size();
+  const bool makes_output = !has_output || outside.contains(network.boundaries[step.stage + 1]);
+  if (step.phase == Phase::forward && makes_output) return laid_out(network, all, outside, step.variant);
   return laid_out(network, leading_outside(network, all, outside), outside, step.variant);
 }
 

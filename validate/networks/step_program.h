@@ -39,8 +39,8 @@ StepProgram op_program(const Network&, OpId, Variant);
 Chain chain_of(const Network&);
 
 /// The program of a stage's forward (keep, nothing), its backward or one of the two parts of it: that of an op of the
-/// chain's graph, on its tensors. Where the op makes less than the network's stage could, only what leads to that is
-/// run. `backward`: how the graph has its backwards.
+/// chain's graph, on its tensors. Where the op's outputs are less than the network's stage could make, only what leads
+/// to them is run. `backward`: how the graph has its backwards.
 StepProgram stage_program(const Network&, const Graph& scheduled, const Op&, Variant, Backward);
 
 }  // namespace plimsoll
