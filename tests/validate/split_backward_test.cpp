@@ -1,5 +1,6 @@
 // Backwards in two parts: what networks state of them, and pipelines that run them apart, replayed.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "sim/core/check.h"
