@@ -48,7 +48,9 @@ class Planner {
 
   Key key(BufferId b) const {
     const Buffer& buffer = schedule_[b];
-    return {graph_[buffer.tensor].storage, buffer.micro_batch, buffer.replica, buffer.memory};
+    const bool is_version =  // of which several are alive together
+        !schedule_.updates.are_synchronous() && graph_[buffer.tensor].kind == TensorKind::parameter;
+    return {graph_[buffer.tensor].storage, is_version ? b.index : buffer.micro_batch, buffer.replica, buffer.memory};
   }
 
   std::string text(StepId s) const {
@@ -128,6 +130,7 @@ class Planner {
         made.loads.push_back({made_.region_of[b.index], step.micro_batch});
       }
     }
+    if (op.phase == Phase::update) made.versions = new_versions(step);
     for (const BufferId b : schedule_.buffers_in(step.writes)) changed.insert(graph_[schedule_[b].tensor].storage);
 
     const StepProgram program = program_of(step, filled, regions);
@@ -160,6 +163,18 @@ class Planner {
       if (is_first) planned.statistics = statistics_of(kernel, step);
       made.calls.push_back(std::move(planned));
     }
+  }
+
+  /// Of the parameters that an update makes beside those that it reads.
+  std::vector<PlannedVersion> new_versions(const Step& step) const {
+    std::vector<PlannedVersion> versions;
+    for (const BufferId to : schedule_.buffers_in(step.allocates)) {
+      for (const BufferId from : schedule_.buffers_in(step.reads)) {
+        if (graph_[schedule_[from].tensor].storage != graph_[schedule_[to].tensor].storage) continue;
+        versions.push_back({made_.region_of[from.index], made_.region_of[to.index]});
+      }
+    }
+    return versions;
   }
 
   StepProgram program_of(const Step& step, const std::set<StorageId>& filled,

@@ -41,6 +41,11 @@ struct PlannedLoad {
   std::uint32_t micro_batch = 0;
 };
 
+/// An update that leaves the version of a parameter before it: what is there is copied, and the copy updated.
+struct PlannedVersion {
+  RegionId from, to;
+};
+
 /// An all-reduce of fp32 gradients: the flows carry them, and the last one to arrive writes the sum, in the order of
 /// the ranks, to all of them.
 struct PlannedSum {
@@ -59,6 +64,7 @@ struct PlannedCopy {
 struct PlannedStep {
   std::vector<PlannedCall> calls;
   std::vector<PlannedLoad> loads;
+  std::vector<PlannedVersion> versions;
   std::optional<PlannedCopy> copy;
 };
 

@@ -11,12 +11,15 @@ Judge::Judge(const Schedule& schedule, const Graph& graph, const Platform& platf
       limit_(limit),
       held_(schedule.buffers.size()),
       makers_(graph.tensors.size()),
+      is_updated_(graph.storages, false),
       callers_(platform.devices.size()),
       route_finder_(platform) {
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     for (const TensorId t : graph.ops[o].outputs) {
       if (graph[t].kind == TensorKind::parameter_gradient) makers_[t.index].push_back(id_at<OpId>(o));
     }
+    if (graph.ops[o].phase != Phase::update) continue;
+    for (const TensorId t : graph.ops[o].mutates) is_updated_[graph[t].storage.index] = true;
   }
 }
 
@@ -45,7 +48,7 @@ void Judge::prepare() {
   std::size_t runs = 0;
   for (const Op& op : graph_.ops) {
     first_run_.push_back(runs);
-    runs += (op.phase == Phase::update ? 1 : std::size_t{schedule_.micro_batches}) * schedule_.replicas;
+    runs += std::size_t{op.phase == Phase::update ? updates() : schedule_.micro_batches} * schedule_.replicas;
   }
   ran_.resize(runs);
   for (std::size_t b = 0; b < held_.size(); ++b) {
@@ -63,8 +66,11 @@ void Judge::prepare() {
 std::string Judge::text(StepId s) const {
   const Step& step = schedule_[s];
   std::string words = "step " + std::to_string(s.index);
-  if (step.op != no_op)
-    words += " ('" + graph_[step.op].name + "', micro-batch " + std::to_string(step.micro_batch) + ")";
+  if (step.op != no_op) {
+    const bool counts_updates = !schedule_.updates.are_synchronous() && graph_[step.op].phase == Phase::update;
+    words += " ('" + graph_[step.op].name + (counts_updates ? "', update " : "', micro-batch ") +
+             std::to_string(step.micro_batch) + ")";
+  }
   return words;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject:
 // judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
-// judge_costs.cpp, judge_end.cpp.
+// judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
 
 #include <map>
 #include <optional>
@@ -34,7 +34,7 @@ class Judge {
     Life life = Life::unborn;
     std::vector<TensorId> tensors;      ///< valid now, of the buffer's storage
     RangedSums sums;                    ///< of a parameter gradient
-    std::uint32_t version = 0;          ///< how often it was updated
+    std::uint32_t version = 0;          ///< how often it was updated; of a parameter gradient: for which update it is
     std::vector<StepId> makers;         ///< who filled it last
     std::vector<StepId> readers;        ///< since
     CollectiveId from = no_collective;  ///< whose result it is
@@ -80,6 +80,20 @@ class Judge {
   void start_resident(BufferId b);
   void judge_parameters();
   void judge_header_gradients();
+
+  // --- versions: which update's value of a parameter a step reads
+  void judge_header_updates();
+  /// In an iteration.
+  std::uint32_t updates() const;
+  /// The micro-batches whose gradients one update takes.
+  std::uint32_t micro_batches_of_update() const;
+  std::uint32_t update_of(std::uint32_t micro_batch) const { return micro_batch / micro_batches_of_update(); }
+  /// The version of a tensor that the step must read; what it is may depend on what the schedule has done before.
+  std::uint32_t needed_version(StepId s, TensorId t);
+  void note_updated(StepId s, BufferId b);
+  void judge_staleness();
+  /// By resident buffer: whether the newest version of what it holds is where it is, in this buffer or another.
+  std::vector<bool> newest_at_home() const;
 
   // --- one step
   void judge(StepId s);
@@ -171,10 +185,15 @@ class Judge {
   std::vector<std::uint32_t> ran_;                     // by run of an op: how often it was made
   std::vector<std::vector<OpId>> makers_;              // by tensor: who makes a parameter gradient
   std::set<std::pair<TensorId, std::uint32_t>> used_;  // by an update (.., replica)
-  std::set<std::tuple<OpId, std::uint32_t, std::optional<MemoryId>>> updated_;  // by which update, (replica, where)
-  std::vector<Callers> callers_;                                                // by device
-  std::vector<Exchange> exchanges_;                                             // by collective
-  std::vector<Ends> ends_;                                                      // by stream
+  std::set<std::tuple<OpId, std::uint32_t, std::uint32_t, std::optional<MemoryId>>>
+      updated_;                   // by which op, in which update, (replica, where)
+  std::vector<bool> is_updated_;  // by storage
+  std::map<std::pair<StorageId, std::uint32_t>, std::uint32_t> newest_;                // (.., replica): version
+  std::map<std::tuple<StorageId, std::uint32_t, std::uint32_t>, std::uint32_t> read_;  // (.., micro-batch, replica)
+  std::uint32_t most_stale_ = 0;
+  std::vector<Callers> callers_;                               // by device
+  std::vector<Exchange> exchanges_;                            // by collective
+  std::vector<Ends> ends_;                                     // by stream
   std::vector<BufferId> given_;                                // what the compute step reads, writes and allocates
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // of an input, in those: offsets and lengths
   std::map<Endpoints, std::optional<Route>> routes_;

@@ -24,7 +24,8 @@ void Judge::judge_compute(StepId s) {
   judge_outputs(s, op);
   const std::uint32_t times = ++ran_[run_of(step)];
   const bool is_update = op.phase == Phase::update;  // of each copy of the parameter
-  const bool repeats = is_update ? !updated_.insert({step.op, step.replica, own_memory(step)}).second : times > 1;
+  const bool repeats =
+      is_update ? !updated_.insert({step.op, step.micro_batch, step.replica, own_memory(step)}).second : times > 1;
   if (repeats && (is_update || !op.recomputable)) {
     report(Rule::repeated, s, text(s) + " repeats an op that must run once");
   }
@@ -54,6 +55,8 @@ void Judge::judge_input(StepId s, TensorId t) {
   ranges_.clear();
   std::optional<BufferId> wrong;
   std::string_view why;
+  const std::uint32_t version = needed_version(s, t);
+  bool is_reported = false;
   for (std::size_t g = 0; g < given_.size(); ++g) {
     const BufferId b = given_[g];
     const Buffer& buffer = schedule_[b];
@@ -67,9 +70,15 @@ void Judge::judge_input(StepId s, TensorId t) {
     } else if (std::ranges::find(held.tensors, t) == held.tensors.end()) {
       wrong = b;
       why = "which does not hold it at this point";
-    } else if (held.version > 0) {
+    } else if (held.version != version) {
       wrong = b;
       why = "which has been updated already";
+      if (!schedule_.updates.are_synchronous()) {
+        is_reported = true;
+        report(Rule::wrong_value, s, b,
+               "needs version " + std::to_string(version) + " of " + name() + " but reads version " +
+                   std::to_string(held.version) + " in");
+      }
     } else {
       if (buffer.packed) report(Rule::lossy, s, b, "computes on compressed");
       if (graph_[t].kind == TensorKind::parameter_gradient && !complete(b)) {
@@ -79,6 +88,7 @@ void Judge::judge_input(StepId s, TensorId t) {
       ranges_.emplace_back(buffer.range_offset.count, buffer.range_length.count);
     }
   }
+  if (ranges_.empty() && is_reported) return;
   if (ranges_.empty() && wrong) {
     return report(Rule::wrong_value, s, wrong,
                   text(s) + " needs " + name() + " but reads " + text(*wrong) + " " + std::string(why));
@@ -119,9 +129,9 @@ void Judge::judge_outputs(StepId s, const Op& op) {
     }
   }
   for (const TensorId t : op.mutates) {
-    const bool written = std::ranges::any_of(
-        writes, [&](BufferId b) { return graph_[schedule_[b].tensor].storage == graph_[t].storage; });
-    if (!written) report(Rule::wrong_output, s, text(s) + " changes '" + graph_[t].name + "' without writing it");
+    const bool is_new = !schedule_.updates.are_synchronous() && fills(step.allocates, t);  // the old version stays
+    if (!is_new && !fills(step.writes, t))
+      report(Rule::wrong_output, s, text(s) + " changes '" + graph_[t].name + "' without writing it");
   }
   judge_filled(s, op);
   judge_views(s, op);
@@ -167,9 +177,13 @@ void Judge::fill_output(StepId s, const Op& op, BufferId b) {
   const TensorKind kind = graph_[buffer.tensor].kind;
   if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
   Held& held = fill(s, b, std::move(tensors));
-  const bool changed = kind == TensorKind::parameter || kind == TensorKind::optimizer_state;
-  if (changed && ++held.version > 1) report(Rule::repeated, s, b, "updates again");
-  if (kind == TensorKind::parameter_gradient && !held.sums.add(contribution(step, buffer.tensor))) {
+  if (kind == TensorKind::parameter || kind == TensorKind::optimizer_state) note_updated(s, b);
+  if (kind != TensorKind::parameter_gradient) return;
+  if (!held.sums.all_have(0) && held.version != update_of(step.micro_batch)) {
+    report(Rule::wrong_value, s, b, "adds to what update " + std::to_string(held.version) + " takes, in");
+  }
+  held.version = update_of(step.micro_batch);
+  if (!held.sums.add(contribution(step, buffer.tensor))) {
     report(Rule::repeated, s, b, "adds its contribution a second time to");
   }
 }
@@ -185,7 +199,7 @@ std::size_t Judge::contribution(const Step& step, TensorId gradient) const {
 
 bool Judge::complete(BufferId b) const {
   const std::size_t makers = makers_[schedule_[b].tensor.index].size();
-  return held_[b.index].sums.all_have(makers * schedule_.micro_batches * schedule_.replicas);
+  return held_[b.index].sums.all_have(makers * micro_batches_of_update() * schedule_.replicas);
 }
 
 }  // namespace plimsoll

@@ -35,6 +35,9 @@ bool Judge::judge_pair(StepId s) {
   const RangedSums before = adds ? held_[to.index].sums : RangedSums{};
   Held& held = fill(s, to, copied.tensors);
   if (!makers_[target.tensor.index].empty()) held.sums = copied.sums.within(target.range_offset, target.range_length);
+  if (adds && held.version != copied.version) {
+    report(Rule::wrong_value, s, to, "adds what another update takes to");
+  }
   if (adds && !held.sums.add(before)) report(Rule::repeated, s, to, "adds a contribution a second time to");
   held.version = copied.version;
   return true;

@@ -182,7 +182,7 @@ void Judge::judge_cost_of_op(StepId s) {
   }
   if (!may_keep && !may_drop) return report(Rule::wrong_output, s, text(s) + " makes only a part of what it saves");
   Callers& callers = callers_[stream.device.index];
-  if (ran_[run_of(step)] > 0) callers.in_one_call = false;
+  if (ran_[run_of(step)] > 0 || !schedule_.updates.are_synchronous()) callers.in_one_call = false;
   if (is_backward(op.phase) && !callers.first_micro_batch) callers.first_micro_batch = step.micro_batch;
   Callers match{false, false};
   for (const bool keeps : {true, false}) {

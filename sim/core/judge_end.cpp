@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "sim/core/judge.h"
 
@@ -26,16 +27,19 @@ void Judge::judge_completeness() {
   for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
     const Op& op = graph_.ops[o];
     if (op.is_view) continue;
-    const std::size_t runs =
-        (op.phase == Phase::update ? 1 : std::size_t{schedule_.micro_batches}) * schedule_.replicas;
+    const bool is_update = op.phase == Phase::update;
+    const std::size_t runs = std::size_t{is_update ? updates() : schedule_.micro_batches} * schedule_.replicas;
+    const std::string_view what = is_update && !schedule_.updates.are_synchronous() ? "' never runs for update "
+                                                                                    : "' never runs for micro-batch ";
     for (std::size_t run = 0; run < runs && found_.size() < limit_; ++run) {
       if (ran_[first_run_[o] + run] > 0) continue;
       report(Rule::incomplete, std::nullopt, std::nullopt,
-             "'" + op.name + "' never runs for micro-batch " + std::to_string(run / schedule_.replicas));
+             "'" + op.name + std::string(what) + std::to_string(run / schedule_.replicas));
     }
   }
   judge_final_gradients();
   judge_next_iteration();
+  judge_staleness();
 }
 
 void Judge::judge_final_gradients() {
@@ -61,16 +65,16 @@ void Judge::judge_final_gradients() {
 }
 
 void Judge::judge_next_iteration() {
-  std::set<TensorId> updated;
-  for (const Op& op : graph_.ops) {
-    if (op.phase == Phase::update) updated.insert(op.mutates.begin(), op.mutates.end());
-  }
-  for (const BufferId b : schedule_.resident) {
+  const std::vector<bool> is_home = newest_at_home();
+  for (std::size_t r = 0; r < is_home.size(); ++r) {
+    const BufferId b = schedule_.resident[r];
     const TensorKind kind = graph_[schedule_[b].tensor].kind;
     if (kind == TensorKind::input) continue;
+    const bool is_updated = is_updated_[graph_[schedule_[b].tensor].storage.index];
+    if (is_updated && is_home[r]) continue;
     if (held_[b.index].life != Life::live) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " is there at the start but not at the end");
-    } else if (updated.contains(schedule_[b].tensor) && held_[b.index].version == 0) {
+    } else if (is_updated && held_[b.index].version < updates()) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " does not end with the updated value");
     }
   }

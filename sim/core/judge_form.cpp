@@ -12,6 +12,7 @@ bool Judge::well_formed() {
   judge_streams();
   judge_routes();
   judge_collectives();
+  judge_header_updates();
   for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
     if (!judge_lists(id_at<StepId>(s))) return false;
     judge_names(id_at<StepId>(s));
@@ -129,8 +130,8 @@ void Judge::judge_names(StepId s) {
   }
   if (has_op && step.work.is_transfer()) bad("an op and a route, but it can do one thing only");
   if (has_op && step.collective != no_collective) bad("an op and a collective, but it can do one thing only");
-  const bool once = op_exists && graph_[step.op].phase == Phase::update;  // an iteration
-  if (step.micro_batch >= (once ? 1 : schedule_.micro_batches) || step.replica >= schedule_.replicas) {
+  const bool is_update = op_exists && graph_[step.op].phase == Phase::update;
+  if (step.micro_batch >= (is_update ? updates() : schedule_.micro_batches) || step.replica >= schedule_.replicas) {
     bad("a micro-batch or replica that does not exist");
   }
   for (const Slice& slice : {step.reads, step.writes, step.allocates, step.frees}) {
@@ -146,13 +147,14 @@ void Judge::judge_names(StepId s) {
 /// Every op needs a step for each micro-batch and replica. More of them than steps are refused before anything is
 /// counted by them.
 void Judge::judge_counts() {
-  std::uint64_t each = 0, once = 0;
+  std::uint64_t each = 0, once = 0;  // a micro-batch, an update
   for (const Op& op : graph_.ops) {
     if (!op.is_view) ++(op.phase == Phase::update ? once : each);
   }
   const std::uint64_t steps = schedule_.steps.size(), batches = schedule_.micro_batches, replicas = schedule_.replicas;
   const bool few = batches <= steps && replicas <= steps && batches * replicas <= steps;
-  if (few && (each == 0 || batches * replicas <= steps / each) && (once == 0 || replicas <= steps / once)) return;
+  const bool enough_updates = once == 0 || (updates() <= steps && updates() * replicas <= steps / once);
+  if (few && (each == 0 || batches * replicas <= steps / each) && enough_updates) return;
   report(Rule::incomplete, std::nullopt, std::nullopt,
          std::to_string(batches) + " micro-batches of " + std::to_string(replicas) + " replicas take more than the " +
              std::to_string(steps) + " steps there are, for " + std::to_string(graph_.ops.size()) + " ops");

@@ -52,6 +52,13 @@ Copy& LiveCopies::operator[](const CopyKey& k) {
   return *found;
 }
 
+void LiveCopies::rename(const CopyKey& from, const CopyKey& to) {
+  auto copy = live_.extract(from);
+  EXPECTS(!copy.empty());
+  copy.key() = to;
+  EXPECTS(live_.insert(std::move(copy)).inserted);
+}
+
 // --- buffers
 
 BufferId LiveCopies::new_buffer(TensorId t, const CopyKey& k) {

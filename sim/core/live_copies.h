@@ -21,7 +21,9 @@ namespace plimsoll {
 
 /// A storage, or a chunk of it, of one micro-batch in one memory.
 struct CopyKey {
-  std::uint32_t storage = 0, micro_batch = 0, memory = 0, chunk = 0;
+  std::uint32_t storage = 0;
+  std::uint32_t micro_batch = 0;  ///< of a parameter that has versions: the version
+  std::uint32_t memory = 0, chunk = 0;
   bool arrived = false;  ///< another device's part of a gradient, beside the sum of those before it
   friend bool operator==(const CopyKey&, const CopyKey&) = default;
 };
@@ -74,6 +76,8 @@ class LiveCopies {
   bool contains(const CopyKey& k) const { return live_.contains(k); }
   Copy* find(const CopyKey&);
   Copy& operator[](const CopyKey&);  ///< which is live
+  /// What is live at one key is at another from now on.
+  void rename(const CopyKey& from, const CopyKey& to);
 
   /// What is there from the start, where the tapes say its home is.
   void make_resident(TensorId, const Part&);

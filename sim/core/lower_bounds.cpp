@@ -144,7 +144,7 @@ Stays stays_in(const Schedule& schedule, const Graph& graph, const Platform& pla
     const Buffer& buffer = schedule[b];
     (platform[buffer.memory].device ? on_device : elsewhere)[graph[buffer.tensor].storage.index] = true;
   }
-  Stays stays = Stays::all;
+  Stays stays = schedule.updates.are_synchronous() ? Stays::all : Stays::parameters;  // gradients leave with updates
   for (const Tensor& tensor : graph.tensors) {
     const std::uint32_t s = tensor.storage.index;
     if (!elsewhere[s]) continue;

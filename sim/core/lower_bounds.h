@@ -21,7 +21,8 @@ struct LowerBounds {
 /// What must stay on the devices during the whole iteration. A bound holds for schedules that keep at least this there.
 enum class Stays : std::uint8_t {
   all,         ///< parameters, optimizer states, and gradients once made; updates run on the devices
-  parameters,  ///< parameters only: gradients, states and their updates may be on a host
+  parameters,  ///< parameters only: gradients, states and their updates may be on a host, or gradients leave with
+               ///< updates that come within the iteration
   nothing,
 };
 

@@ -10,6 +10,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/gradient_owners.h"
 #include "sim/core/live_copies.h"
+#include "sim/core/weight_versions.h"
 
 namespace plimsoll {
 namespace {
@@ -24,6 +25,7 @@ class Lowering {
         first_backward_(tapes.size()),
         copies_(problem, tapes),
         owners_(problem, partition, copies_),
+        versions_(problem, partition, copies_),
         ran_(graph_.ops.size() * problem.micro_batches, false) {
     for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
     note_turns();
@@ -32,6 +34,7 @@ class Lowering {
   std::variant<Schedule, std::string> run() {
     try {
       make_resident();
+      versions_.find_updates(tapes_);
       if (!issue_turns()) return circle();
       issue_ends();
     } catch (const CannotLower& cannot) {
@@ -44,6 +47,8 @@ class Lowering {
     schedule.optimizer = problem_.optimizer;
     schedule.states = problem_.states.value_or(States::by_dtype);
     schedule.gradients = problem_.gradients;
+    schedule.updates = partition_.updates;
+    schedule.staleness = versions_.staleness();
     return schedule;
   }
 
@@ -173,10 +178,21 @@ class Lowering {
         issue(action, turn);
         moved = true;
       }
+      if (versions_.come_within() && turn.piece + 1 == pieces_[turn.part.index].size()) end_micro_batch(turn);
       ++place.turn;
       place.action = 0;
     }
     return moved;
+  }
+
+  /// Where updates come within the iteration, those that have their gradients now run.
+  void end_micro_batch(const Turn& turn) {
+    versions_.end(turn.part, turn.micro_batch);
+    for (; versions_.is_due(turn.part); versions_.updated(turn.part)) {
+      for (const OpId op : versions_.updates_of(turn.part)) {
+        run(plimsoll::run(op), turn.part, versions_.newest(turn.part), Backprop::by_stage);
+      }
+    }
   }
 
   bool arrived(const Action& receive, const Turn& turn) const {
@@ -283,11 +299,13 @@ class Lowering {
     std::vector<Copy*> used, overwritten;
     used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
-      CopyKey k = copies_.key(t, micro_batch, memory);
+      CopyKey k = versions_.key(op, t, by, micro_batch, memory);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
+      const bool leaves_it = changes && versions_.leaves(t, by);
+      if (leaves_it) used.push_back(&copies_.made_by(step, t, versions_.next(k)));
       for (; k.chunk < copies_.chunks_of(t); ++k.chunk) {
-        used.push_back(&copies_.read(t, k, changes, step));
-        if (changes && !on_device) overwritten.push_back(used.back());
+        used.push_back(&copies_.read(t, k, changes && !leaves_it, step));
+        if (changes && (!on_device || versions_.come_within())) overwritten.push_back(used.back());
       }
     }
     bool makes_gradient = false, new_gradient = false;
@@ -349,6 +367,7 @@ class Lowering {
   // --- after all micro-batches
 
   void issue_ends() {
+    if (versions_.come_within()) return;  // the updates have run
     owners_.sum();
     for (std::uint32_t p = 0; p < tapes_.size(); ++p) {
       for (const Action& action : tapes_[p].end) issue(action, {PartId{p}, 0, 0});
@@ -377,6 +396,7 @@ class Lowering {
   std::vector<std::optional<std::uint32_t>> first_backward_;  // by part: of which micro-batch
   LiveCopies copies_;
   GradientOwners owners_;
+  WeightVersions versions_;
   std::vector<bool> ran_;  // by op and micro-batch
   std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
       held_by_;  // of what one part sent another of its device

@@ -13,11 +13,13 @@
 
 namespace plimsoll {
 
-/// The schedule. After all turns every device updates the parameters that it owns, once. Or one sentence why there is
-/// no schedule:
+/// The schedule. After all turns every device updates the parameters that it owns, once; or, where the partition says
+/// so, each part its own during the turns, as soon as the gradients of an update are there. Or one sentence why there
+/// is no schedule:
 ///  - the platform lacks a route that a tape needs;
 ///  - devices wait for each other in a circle: two parts are named;
-///  - a partial gradient of a parameter on several devices is not on its device.
+///  - a partial gradient of a parameter on several devices is not on its device;
+///  - updates come during the turns, and parts share a parameter or a tape moves one.
 /// A tape that reads what it does not hold is a broken promise.
 std::variant<Schedule, std::string> lower(const Problem&, const Partition&, std::span<const Tape> tapes);
 

@@ -50,6 +50,13 @@ struct Names<CollectiveKind> {
 };
 
 template <>
+struct Names<Versions> {
+  static constexpr std::array all{std::pair{Versions::synchronous, "synchronous"},
+                                  std::pair{Versions::stashed, "stashed"},
+                                  std::pair{Versions::double_buffered, "double_buffered"}};
+};
+
+template <>
 struct Names<Optimizer> {
   static constexpr std::array all{std::pair{Optimizer::none, "none"}, std::pair{Optimizer::sgd, "sgd"},
                                   std::pair{Optimizer::momentum, "momentum"}, std::pair{Optimizer::adam, "adam"}};

@@ -7,6 +7,7 @@
 
 #include "sim/core/graph.h"
 #include "sim/core/ids.h"
+#include "sim/core/updates.h"
 
 namespace plimsoll {
 
@@ -29,6 +30,7 @@ struct Partition {
   std::vector<Part> parts;
   std::vector<std::vector<Turn>> order;  ///< by device
   std::string note = {};                 ///< how the order was found, where a search says more than its name
+  Updates updates = {};                  ///< of each part, where it has made the gradients of the micro-batches of one
 };
 
 /// The whole graph on the platform's first device, micro-batches one after the other.

@@ -12,6 +12,7 @@
 #include "sim/core/ids.h"
 #include "sim/core/places.h"
 #include "sim/core/units.h"
+#include "sim/core/updates.h"
 
 namespace plimsoll {
 
@@ -71,9 +72,9 @@ struct Slice {
 struct Step {
   StepKind kind = StepKind::forward;
   StreamId stream;
-  OpId op = no_op;                   ///< the op that a compute step runs
-  std::uint32_t implementation = 0;  ///< of the op; above 0 one of its alternatives
-  std::uint32_t micro_batch = 0, replica = 0;
+  OpId op = no_op;                             ///< the op that a compute step runs
+  std::uint32_t implementation = 0;            ///< of the op; above 0 one of its alternatives
+  std::uint32_t micro_batch = 0, replica = 0;  ///< of an update: which one of the iteration, counted from 0
   CollectiveId collective = no_collective;
   Work work;
   Bytes workspace;  ///< live from start to finish: in the memory where the stream computes; a copy's in its device's
@@ -116,6 +117,8 @@ struct Schedule {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
+  Updates updates;
+  std::uint32_t staleness = 0;  ///< updates that come before a micro-batch's own and that it does not read, at most
 
   std::vector<Stream> streams;
   std::vector<Buffer> buffers;

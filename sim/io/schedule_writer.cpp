@@ -77,6 +77,11 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
   object["optimizer"] = written(schedule.optimizer);
   if (schedule.optimizer != Optimizer::none) object["states"] = written(schedule.states);
   object["gradients"] = written(schedule.gradients);
+  if (!schedule.updates.are_synchronous()) {
+    object["versions"] = written(schedule.updates.versions);
+    object["update_every"] = schedule.updates.every;
+    object["staleness"] = schedule.staleness;
+  }
   Json& streams = object["streams"] = Json::array();
   for (const Stream& stream : schedule.streams) streams.push_back(json_of(stream));
   Json& routes = object["routes"] = Json::array();

@@ -16,7 +16,8 @@ Tape plain_tape(const PartTask& task) {
     tape = with_drops(task.problem.graph, std::move(tape));
   }
   // The ops of a graph are what autograd runs: each adds to what is there.
-  if (task.problem.chain && task.partition.parts.size() == 1) tape.backprop = Backprop::in_one_call;
+  const bool is_alone = task.partition.parts.size() == 1 && task.partition.updates.are_synchronous();
+  if (task.problem.chain && is_alone) tape.backprop = Backprop::in_one_call;
   return tape;
 }
 

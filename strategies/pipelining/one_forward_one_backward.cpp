@@ -12,9 +12,7 @@ namespace {
 std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& problem, const Options& options,
                                                                  std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "1f1b");
-  std::vector<std::uint32_t> warm_up;
-  for (std::uint32_t r = 0; r < ranks; ++r) warm_up.push_back(ranks - r - 1);
-  return pipeline(problem, options, "1f1b", one_forward_one_backward_order(problem.micro_batches, warm_up), budgets);
+  return pipeline(problem, options, "1f1b", one_forward_one_backward_order(problem.micro_batches, ranks), budgets);
 }
 
 constexpr std::array one_forward_one_backward_options{stages_option, cut_option, backward_option};

@@ -42,6 +42,12 @@ PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<
   return order;
 }
 
+PipelineOrder one_forward_one_backward_order(std::uint32_t m, std::uint32_t p) {
+  std::vector<std::uint32_t> warm_up;
+  for (std::uint32_t r = 0; r < p; ++r) warm_up.push_back(p - r - 1);
+  return one_forward_one_backward_order(m, warm_up);
+}
+
 PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t m, WarmUp rule) {
   PipelineOrder order;
   for (std::uint32_t g = 0; g < p * v; ++g) order.rank_of.push_back(g % p);

@@ -29,6 +29,9 @@ PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder);
 /// `warm_up` F on each rank, then one F and one B by turns, then the B that are left.
 PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up);
 
+/// The same with p - r - 1 forwards to warm up rank r of p: 1F1B.
+PipelineOrder one_forward_one_backward_order(std::uint32_t m, std::uint32_t p);
+
 /// Megatron-LM's, Narayanan et al. 2021: part g on rank g mod p; p micro-batches of a part, then the next part.
 /// `less_memory` warms up with p v - r - 1 forwards instead of (v + 1) p - 2 r - 2. Where p does not divide m the last
 /// group of micro-batches is smaller.

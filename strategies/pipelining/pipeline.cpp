@@ -125,12 +125,13 @@ PartCosts part_costs(const Problem& problem, const Partition& partition) {
 
 std::vector<PartitionOutcome> pipeline(const Problem& problem, const Options& options, std::string_view strategy,
                                        const PipelineOrder& order, std::span<const std::optional<Bytes>> budgets,
-                                       std::string note) {
+                                       std::string note, Updates updates) {
   EXPECTS(order.turns.size() <= problem.platform.devices.size());
   const auto made = std::make_shared<Partition>(
       cut_for(problem, options, strategy, order.rank_of, order.weights_apart, order.stage_of));
   std::ranges::copy(order.turns, made->order.begin());
   made->note = std::move(note);
+  made->updates = updates;
   return std::vector<PartitionOutcome>(budgets.size(), std::shared_ptr<const Partition>(made));
 }
 

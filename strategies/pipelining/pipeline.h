@@ -66,9 +66,11 @@ Partition cut_for(const Problem&, const Options&, std::string_view strategy, std
 PartCosts part_costs(const Problem&, const Partition&);
 
 /// The order on the platform's first devices, the chain cut as the option `cut` says; the same for all budgets. `note`
-/// as of Partition. Throws InputError where a part has nothing to train, or a backward that is to be split is not.
+/// and `updates` as of Partition. Throws InputError where a part has nothing to train, or a backward that is to be
+/// split is not.
 std::vector<PartitionOutcome> pipeline(const Problem&, const Options&, std::string_view strategy, const PipelineOrder&,
-                                       std::span<const std::optional<Bytes>> budgets, std::string note = {});
+                                       std::span<const std::optional<Bytes>> budgets, std::string note = {},
+                                       Updates updates = {});
 
 /// A partition's order.
 PipelineOrder order_of(const Partition&);

@@ -40,7 +40,9 @@ constexpr const char* pipelines[] = {"gpipe",
                                      "hanayo",
                                      "hanayo(backward=split)",
                                      "dualpipe_v",
-                                     "pipeline_search(moves=200)"};
+                                     "pipeline_search(moves=200)",
+                                     "pipedream",
+                                     "pipedream_2bw"};
 constexpr const char* memory[] = {"", "|full_recompute", "|chen_sqrt", "|selective", "|periodic", "|rotor"};
 
 /// Stages of unequal times and sizes, each with parameters of its own.
@@ -49,6 +51,8 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   const bool both_ways = passes[0].strategy->name == "chimera" || passes[0].strategy->name == "dualpipe";
   const std::uint32_t devices = both_ways ? 2 * random.between(1, 2) : random.between(1, 4);
   Chain chain = random_small_chain(seed, random.between(2 * devices, 2 * devices + 6));
+  const bool has_versions = passes[0].strategy->needs_updates;
+  if (has_versions && chain.parameters.empty()) chain.parameters.push_back({"w", Bytes{3}});
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     Stage& stage = chain.stages[i];
     stage.parameters.clear();
@@ -57,12 +61,17 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   const std::uint32_t least = passes[0].strategy->name == "dualpipe_v" ? 2 : 0;  // micro-batches a device
   const Gpus machine{
       .count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{16}, .peer_latency = Seconds{0.25}};
-  return problem_of(with_weight_times(std::move(chain)), gpus(machine),
-                    {.micro_batches = both_ways ? 2 * (devices + random.between(0, 2))
-                                                : std::max(random.between(1, 9), least * devices),
-                     .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
-                     .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing,
-                     .backward = backward_for(passes)});
+  ProblemOptions options{.micro_batches = both_ways ? 2 * (devices + random.between(0, 2))
+                                                    : std::max(random.between(1, 9), least * devices),
+                         .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
+                         .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing,
+                         .backward = backward_for(passes)};
+  if (has_versions) {
+    options.optimizer = Optimizer::momentum;
+    options.gradients = Gradients::fresh;
+  }
+  if (passes[0].strategy->name == "pipedream_2bw") options.micro_batches = devices * random.between(1, 4);
+  return problem_of(with_weight_times(std::move(chain)), gpus(machine), options);
 }
 
 /// The promise, held.

@@ -173,6 +173,19 @@ TEST_CASE("a CUDA error names the step, and all device memory is back", "[fake_c
   CHECK(fake::device_bytes() == 0);
 }
 
+TEST_CASE("versions of a parameter are refused before anything is allocated", "[fake_cuda]") {
+  constexpr BytesPerSecond slow{1e9};
+  const Training two = training_of(networks[0], gpus({.count = 2, .to_host = slow, .to_peers = slow}),
+                                   {.micro_batches = 4, .optimizer = Optimizer::sgd});
+  fake::begin({.gpus = 2});
+  CudaMachine machine;
+  const auto refused =
+      run_on_fake(two, schedule_in(planned(two.problem, "pipedream")), Allocation::caching, machine, {});
+  REQUIRE(std::holds_alternative<ReplayFailure>(refused));
+  CHECK(std::get<ReplayFailure>(refused).what ==
+        "the CUDA backend updates in place only: it keeps no versions of a parameter");
+}
+
 TEST_CASE("more devices than GPUs, and ops without a kernel, are refused before anything is allocated", "[fake_cuda]") {
   const Training three = training_of(networks[0], gpus({.count = 3, .to_host = BytesPerSecond{1e9}}));
   const PlanOutcome outcome = planned(three.problem, "store_all");

@@ -81,7 +81,7 @@ class CpuReplay {
   CpuReplay& operator=(const CpuReplay&) = delete;
 
   std::variant<Replayed, ReplayFailure> run() {
-    make_inputs();
+    inputs_ = input_values(cpu_.network, schedule_.micro_batches);  // beforehand, so that loading is one copy
     if (!make_resident()) return ReplayFailure{*failure_};
     {
       std::unique_lock lock(mutex_);
@@ -109,9 +109,6 @@ class CpuReplay {
   // --- before: data, what is resident
 
   bool is_instant(StepId s) const { return plan_.steps[s.index].calls.empty() && !plan_.steps[s.index].copy; }
-
-  /// Prepared beforehand, so that loading is one copy.
-  void make_inputs() { inputs_ = input_values(cpu_.network, schedule_.micro_batches); }
 
   bool make_resident() {
     std::map<std::string, const Tensor*> known;  // the network's tensors have shapes, by which numbers are scaled
@@ -328,6 +325,9 @@ class CpuReplay {
     const PlannedStep& planned = plan_.steps[s.index];
     for (const PlannedLoad& load : planned.loads) {
       std::ranges::copy(inputs_[load.micro_batch], rooms_[load.region.index].address);
+    }
+    for (const auto& [from, to] : planned.versions) {
+      std::copy_n(rooms_[from.index].address, plan_.regions[to.index].bytes.count, rooms_[to.index].address);
     }
     for (const ReadyCall& call : ready.calls) execute(call);
     if (!planned.copy) return;

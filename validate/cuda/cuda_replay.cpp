@@ -327,6 +327,10 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
                                      problem.platform.devices.size(), gpus, gpus == 1 ? "" : "s")};
   }
   if (!plan.sums.empty()) return ReplayFailure{"the CUDA backend has no collectives"};
+  const auto makes_version = [](const PlannedStep& step) { return !step.versions.empty(); };
+  if (std::ranges::any_of(plan.steps, makes_version)) {
+    return ReplayFailure{"the CUDA backend updates in place only: it keeps no versions of a parameter"};
+  }
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const bool on_host = schedule[schedule.steps[s].stream].way.computes_elsewhere();
     for (const PlannedCall& call : plan.steps[s].calls) {

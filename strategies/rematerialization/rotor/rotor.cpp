@@ -130,7 +130,7 @@ std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& option
     return outcomes;
   }
   std::vector<TapeOutcome> outcomes = rotor_outcomes(task, options, budgets);
-  if (!unrounded(options)) return outcomes;
+  if (!unrounded(options) || task.part().cut_before_backward) return outcomes;  // tapes of graph strategies are not cut
   // Not of rotor's class: a stage's output may be dropped alone, the rest of what it saved being kept.
   return faster_outcomes(std::move(outcomes), greedy_recompute_strategy.tapes(task, Options({}, {}), budgets, nullptr));
 }
