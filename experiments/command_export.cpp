@@ -11,7 +11,8 @@
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"
-#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/stage_parts.h"
+#include "strategies/plan.h"
 
 namespace plimsoll {
 namespace {
@@ -24,14 +25,13 @@ struct ExportArguments {
 /// The order of the strategy's turns.
 std::string pipeline_csv(const Question& question) {
   const auto [problem, budget] = budgeted_problem_of(question);
-  const auto pipeline = std::ranges::find_if(question.strategy.passes,
-                                             [](const Pass& pass) { return pass.strategy->partition != nullptr; });
-  if (pipeline == question.strategy.passes.end()) {
+  if (std::ranges::none_of(question.strategy.passes,
+                           [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
     throw InputError(fmt::format("export: '{}' is no pipeline", question.strategy.text));
   }
-  const auto outcomes = pipeline->strategy->partition(problem, pipeline->options, std::span(&budget, 1));
+  const std::vector<PartsOutcome> outcomes = plan_parts(problem, question.strategy.passes, std::span(&budget, 1));
   if (const Infeasible* none = std::get_if<Infeasible>(&outcomes[0])) throw InputError("export: " + none->reason);
-  const Partition& partition = *std::get<std::shared_ptr<const Partition>>(outcomes[0]);
+  const Partition& partition = *std::get<PlannedParts>(outcomes[0]).partition;
   for (std::size_t g = 1; g < partition.parts.size(); ++g) {
     if (partition.parts[g - 1].ops.front() >= partition.parts[g].ops.front()) {
       throw InputError(fmt::format("export: '{}' has a stage on several devices, which the format has no name for",

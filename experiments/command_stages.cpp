@@ -11,6 +11,7 @@
 #include "experiments/planning_watch.h"
 #include "experiments/stage_layers.h"
 #include "experiments/stage_planners.h"
+#include "experiments/understood.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
@@ -47,7 +48,7 @@ namespace {
 
 struct StagesArguments {
   std::string model, planner, devices, bandwidth, memory, hosts, micro_batches, only, tensor, chunks, seconds,
-      compression;
+      compression, optimizer = "none", states = "by_dtype";
   bool straight = false, published = false, special = false, json = false;
 };
 
@@ -210,7 +211,12 @@ std::string stages_text(const LayerTable& table, std::string_view planner, const
 
 int run_stages(const StagesArguments& arguments) {
   const StagePlanner& planner = stage_planner(arguments);
-  const LayerTable table = load_layers(arguments.model);
+  const auto optimizer = understood<Optimizer>("--optimizer", arguments.optimizer);
+  const auto states = understood<States>("--states", arguments.states);
+  if (states != States::by_dtype && optimizer == Optimizer::none) {
+    throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", arguments.states));
+  }
+  const LayerTable table = load_layers(arguments.model, optimizer, states);
   const StageOptions options = stage_options(arguments, planner, table);
   const PlanningWatch watch("planning with " + arguments.planner);
   const std::variant<StagePlan, std::string> made = planner.plan(table, options);
@@ -281,11 +287,22 @@ void add_stages_command(CLI::App& app, int& exit_code) {
   command->add_flag("--special", arguments->special, "madpipe: one device may run several stages");
   command->add_option("--chunks", arguments->chunks, "sapp: parts of each device, interleaved (default: 1)")
       ->type_name("V");
-  command->add_option("--seconds", arguments->seconds, "sapp: wall time for the solver (default: 60)")->type_name("S");
+  command->add_option("--seconds", arguments->seconds, "sapp: wall time for the solver of unlike layers (default: 60)")->type_name("S");
   command
       ->add_option("--compression", arguments->compression,
                    "pipedream: transfers between stages count, their bytes divided by X (default: they do not count)")
       ->type_name("X");
+  command
+      ->add_option("--optimizer", arguments->optimizer,
+                   "of a chain: optimizer whose states each device keeps for its parameters: none, sgd, momentum or "
+                   "adam")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      ->add_option("--states", arguments->states,
+                   "size of its states: fp32, as_parameters or by_dtype, as of 'plimsoll simulate'")
+      ->capture_default_str()
+      ->type_name("HOW");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(
       "The exit code is 1 if no stages keep within the memory.\n"

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "experiments/build_name.h"
+#include "experiments/understood.h"
 #include "sim/core/device_name.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
@@ -13,17 +14,6 @@
 #include "sim/io/quantity.h"
 
 namespace plimsoll {
-namespace {
-
-template <class Enum>
-Enum understood(std::string_view option, const std::string& word) {
-  if (const std::optional<Enum> value = from_name<Enum>(word)) return *value;
-  const std::vector<std::string_view> names = names_of<Enum>();
-  throw InputError(
-      fmt::format("{}: expected {}, found '{}'{}", option, alternatives(names), word, suggestion(word, names)));
-}
-
-}  // namespace
 
 void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks) {
   command

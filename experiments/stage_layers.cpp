@@ -3,15 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "experiments/model.h"
+#include "sim/core/optimizer.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json_cursor.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
+namespace {
 
-LayerTable layers_of(const Chain& chain) {
+/// What a JSON object says that it is; nothing where the text is none, or does not say.
+std::optional<std::string> format_of(const std::string& text, const std::string& reference) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '{') return std::nullopt;
+  return JsonDocument(text, reference).peek_string("format");
+}
+
+}  // namespace
+
+LayerTable layers_of(const Chain& chain, Optimizer optimizer, States states) {
   LayerTable table;
   table.name = chain.name;
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
@@ -19,8 +31,12 @@ LayerTable layers_of(const Chain& chain) {
     Layer& layer = table.layers.emplace_back();
     layer.name = stage.name;
     LayerOption plain{.name = "plain", .forward = stage.forward, .backward = stage.backward, .kept = stage.saved};
-    for (const std::uint32_t p : stage.parameters) plain.parameters += chain.parameters[p].bytes;
-    plain.fixed = plain.parameters + stage.parameter_gradient.value_or(plain.parameters);
+    for (const std::uint32_t p : stage.parameters) {
+      const Parameter& parameter = chain.parameters[p];
+      plain.parameters += parameter.bytes;
+      if (parameter.trained) plain.fixed += state_bytes(optimizer, states, parameter.bytes, dtype_of(chain, parameter));
+    }
+    plain.fixed += plain.parameters + stage.parameter_gradient.value_or(plain.parameters);
     LayerOption again = plain;
     again.name = "recompute";
     again.backward += stage.forward;
@@ -35,10 +51,21 @@ LayerTable layers_of(const Chain& chain) {
   return table;
 }
 
-LayerTable load_layers(const std::string& reference) {
+LayerTable load_layers(const std::string& reference, Optimizer optimizer, States states) {
   if (!is_made_by_rule(reference) && std::filesystem::is_regular_file(reference)) {
     std::string text = read_text_file(reference);
-    if (JsonDocument(text, reference).peek_string("format") == layer_table_format) {
+    const std::optional<std::string> format = format_of(text, reference);
+    if (!format) {
+      throw InputError(
+          fmt::format("{}: neither a trace nor a table of layers; if this is a profile of PipeDream, Piper, "
+                      "dnn-partitioning or SAPP, 'plimsoll import' makes a table of it",
+                      reference));
+    }
+    if (*format == layer_table_format) {
+      if (optimizer != Optimizer::none) {
+        throw InputError(
+            fmt::format("--optimizer: '{}' is a table of layers, which says itself what is fixed", reference));
+      }
       return parse_layer_table(std::move(text), reference);
     }
   }
@@ -50,7 +77,7 @@ LayerTable load_layers(const std::string& reference) {
                     "'plimsoll import' makes",
                     reference));
   }
-  return layers_of(*chain);
+  return layers_of(*chain, optimizer, states);
 }
 
 std::vector<LayerOption> plain_options(const LayerTable& table, std::string_view planner) {

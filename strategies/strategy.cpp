@@ -18,6 +18,14 @@ Options::Options(std::span<const OptionInfo> known, std::map<std::string, std::s
   for (const OptionInfo& option : known) values_.try_emplace(std::string(option.name), option.default_value);
 }
 
+Options Options::with(std::string_view name, std::string value) const {
+  Options changed = *this;
+  const auto found = changed.values_.find(name);
+  EXPECTS(found != changed.values_.end());
+  found->second = std::move(value);
+  return changed;
+}
+
 std::string_view Options::text(std::string_view name) const {
   const auto found = values_.find(name);
   EXPECTS(found != values_.end());

@@ -42,6 +42,9 @@ class Options {
  public:
   Options(std::span<const OptionInfo> known, std::map<std::string, std::string, std::less<>> given);
 
+  /// The same but for one of them.
+  Options with(std::string_view name, std::string value) const;
+
   std::string_view text(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;

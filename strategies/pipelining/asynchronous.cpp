@@ -16,7 +16,7 @@ std::vector<PartitionOutcome> asynchronous_1f1b(const Problem& problem, const Op
                     strategy));
   }
   const PipelineOrder order = one_forward_one_backward_order(problem.micro_batches, ranks);
-  return pipeline(problem, options, strategy, order, budgets, {}, updates);
+  return pipeline(problem, options, strategy, order, budgets, updates);
 }
 
 }  // namespace plimsoll

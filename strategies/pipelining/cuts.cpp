@@ -1,7 +1,11 @@
 #include "strategies/pipelining/cuts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <numeric>
 
 #include "sim/core/expects.h"
 
@@ -40,7 +44,70 @@ std::vector<std::size_t> balanced(const Chain& chain, std::size_t parts) {
   return first;
 }
 
+/// Takes a whole number of at most five digits from the front of the text.
+std::optional<std::uint32_t> take_number(std::string_view& text) {
+  std::uint32_t number = 0;
+  const char* const begin = text.data();
+  const auto [end, error] = std::from_chars(begin, begin + std::min<std::size_t>(text.size(), 5), number);
+  if (error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - begin));
+  return number;
+}
+
+bool take(std::string_view& text, char c) {
+  if (!text.starts_with(c)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
 }  // namespace
+
+std::uint32_t StageCut::devices() const {
+  return std::accumulate(copies.begin(), copies.end(), 0U);
+}
+
+bool StageCut::has_copies() const {
+  return std::ranges::any_of(copies, [](std::uint32_t each) { return each > 1; });
+}
+
+StageCut without_copies(std::vector<std::size_t> first) {
+  std::vector<std::uint32_t> copies(first.size(), 1);
+  return {std::move(first), std::move(copies)};
+}
+
+std::optional<StageCut> read_cut(std::string_view text) {
+  StageCut cut;
+  do {
+    const std::optional<std::uint32_t> first = take_number(text);
+    if (!first || (cut.first.empty() ? *first != 0 : *first <= cut.first.back())) return std::nullopt;
+    cut.first.push_back(*first);
+    cut.copies.push_back(1);
+    if (!take(text, 'x')) continue;
+    const std::optional<std::uint32_t> copies = take_number(text);
+    if (!copies || *copies == 0 || *copies > 4096) return std::nullopt;
+    cut.copies.back() = *copies;
+  } while (take(text, ':'));
+  return text.empty() ? std::optional(std::move(cut)) : std::nullopt;
+}
+
+std::optional<std::vector<std::uint32_t>> read_numbers(std::string_view text) {
+  std::vector<std::uint32_t> numbers;
+  do {
+    const std::optional<std::uint32_t> number = take_number(text);
+    if (!number || *number == 0) return std::nullopt;
+    numbers.push_back(*number);
+  } while (take(text, ':'));
+  return text.empty() ? std::optional(std::move(numbers)) : std::nullopt;
+}
+
+std::string text_of(const StageCut& cut) {
+  std::string text;
+  for (std::size_t g = 0; g < cut.first.size(); ++g) {
+    text += fmt::format("{}{}", g == 0 ? "" : ":", cut.first[g]);
+    if (cut.copies[g] > 1) text += fmt::format("x{}", cut.copies[g]);
+  }
+  return text;
+}
 
 std::vector<std::size_t> cut_stages(const Chain& chain, std::size_t parts, CutRule rule) {
   EXPECTS(parts > 0 && parts <= chain.stages.size());

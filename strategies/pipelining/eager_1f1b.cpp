@@ -4,21 +4,17 @@
 
 #include <array>
 
-#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/by_turns.h"
 
 namespace plimsoll {
 namespace {
 
 std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const Options& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
-  const std::uint32_t ranks = ranks_of(problem, options, "eager_1f1b");
-  std::vector<std::uint32_t> warm_up;
-  for (std::uint32_t r = 0; r < ranks; ++r) warm_up.push_back(2 * (ranks - r - 1));
-  const PipelineOrder order = one_forward_one_backward_order(problem.micro_batches, warm_up);
-  return pipeline(problem, options, "eager_1f1b", order, budgets);
+  return by_turns(problem, options, "eager_1f1b", 2, budgets);
 }
 
-constexpr std::array eager_1f1b_options{stages_option, cut_option, backward_option};
+constexpr std::array eager_1f1b_options{stages_option, joint_cut_option, backward_option, in_flight_option};
 
 }  // namespace
 

@@ -4,18 +4,18 @@
 
 #include <array>
 
-#include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/by_turns.h"
 
 namespace plimsoll {
 namespace {
 
 std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& problem, const Options& options,
                                                                  std::span<const std::optional<Bytes>> budgets) {
-  const std::uint32_t ranks = ranks_of(problem, options, "1f1b");
-  return pipeline(problem, options, "1f1b", one_forward_one_backward_order(problem.micro_batches, ranks), budgets);
+  return by_turns(problem, options, "1f1b", 1, budgets);
 }
 
-constexpr std::array one_forward_one_backward_options{stages_option, cut_option, backward_option};
+constexpr std::array one_forward_one_backward_options{stages_option, joint_cut_option, backward_option,
+                                                      in_flight_option};
 
 }  // namespace
 

@@ -12,6 +12,31 @@ PipelineOrder one_part_a_rank(std::uint32_t p) {
   return order;
 }
 
+/// What a rank takes, of which stage.
+struct Share {
+  std::uint32_t stage;
+  std::vector<std::uint32_t> micro_batches;
+};
+
+std::vector<Share> shares_of(const std::vector<std::uint32_t>& copies, std::uint32_t m) {
+  std::vector<Share> shares;
+  for (std::uint32_t s = 0; s < copies.size(); ++s) {
+    for (std::uint32_t k = 0; k < copies[s]; ++k) {
+      Share& share = shares.emplace_back(Share{s, {}});
+      for (std::uint32_t i = k; i < m; i += copies[s]) share.micro_batches.push_back(i);
+    }
+  }
+  return shares;
+}
+
+/// Part g on rank g, of the stage of its share.
+PipelineOrder one_share_a_rank(const std::vector<Share>& shares) {
+  PipelineOrder order = one_part_a_rank(static_cast<std::uint32_t>(shares.size()));
+  if (shares.back().stage + 1 == shares.size()) return order;
+  for (const Share& share : shares) order.stage_of.push_back(share.stage);
+  return order;
+}
+
 }  // namespace
 
 PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder backward) {
@@ -26,15 +51,18 @@ PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder backwa
   return order;
 }
 
-PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up) {
-  PipelineOrder order = one_part_a_rank(static_cast<std::uint32_t>(warm_up.size()));
-  for (std::uint32_t r = 0; r < warm_up.size(); ++r) {
-    std::uint32_t next = 0;
+PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up,
+                                             const std::vector<std::uint32_t>& copies) {
+  const std::vector<Share> shares = shares_of(copies.empty() ? std::vector(warm_up.size(), 1U) : copies, m);
+  PipelineOrder order = one_share_a_rank(shares);
+  for (std::uint32_t r = 0; r < shares.size(); ++r) {
+    const std::vector<std::uint32_t>& own = shares[r].micro_batches;
+    std::size_t next = 0;
     const auto forward = [&] {
-      if (next < m) order.turns[r].push_back({PartId{r}, next++, piece::forward});
+      if (next < own.size()) order.turns[r].push_back({PartId{r}, own[next++], piece::forward});
     };
-    while (next < std::min(warm_up[r], m)) forward();
-    for (std::uint32_t i = 0; i < m; ++i) {
+    while (next < std::min<std::size_t>(warm_up[shares[r].stage], own.size())) forward();
+    for (const std::uint32_t i : own) {
       forward();
       order.turns[r].push_back({PartId{r}, i, piece::backward});
     }
@@ -46,6 +74,16 @@ PipelineOrder one_forward_one_backward_order(std::uint32_t m, std::uint32_t p) {
   std::vector<std::uint32_t> warm_up;
   for (std::uint32_t r = 0; r < p; ++r) warm_up.push_back(p - r - 1);
   return one_forward_one_backward_order(m, warm_up);
+}
+
+std::vector<std::uint32_t> warm_up_for(const std::vector<std::uint32_t>& copies) {
+  std::vector<std::uint32_t> warm_up(copies.size());
+  std::uint32_t behind = 0;
+  for (std::size_t s = copies.size(); s-- > 0;) {
+    warm_up[s] = (behind + copies[s] - 1) / copies[s];
+    behind += copies[s];
+  }
+  return warm_up;
 }
 
 PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t m, WarmUp rule) {

@@ -26,8 +26,13 @@ struct PipelineOrder {
 enum class BackwardOrder { fifo, lifo };
 PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder);
 
-/// `warm_up` F on each rank, then one F and one B by turns, then the B that are left.
-PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up);
+/// By stage: `warm_up` F on each of its ranks, then one F and one B by turns, then the B that are left. A stage is on
+/// as many ranks as it has copies (none given: one each), of which the k-th of r takes micro-batches k, k + r, ...
+PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up,
+                                             const std::vector<std::uint32_t>& copies = {});
+
+/// As PipeDream counts them: the ranks of the stages behind, of which each of a stage's copies feeds its share.
+std::vector<std::uint32_t> warm_up_for(const std::vector<std::uint32_t>& copies);
 
 /// The same with p - r - 1 forwards to warm up rank r of p: 1F1B.
 PipelineOrder one_forward_one_backward_order(std::uint32_t m, std::uint32_t p);

@@ -1,15 +1,16 @@
 #pragma once
 // What pipelining strategies share: options, and the partition of a chain that follows from an order and a cut.
 
-#include <memory>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "strategies/common/option_rules.h"
+#include "strategies/pipelining/asked_cut.h"
 #include "strategies/pipelining/orders.h"
-#include "strategies/pipelining/part_costs.h"
-#include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/stage_parts.h"
 #include "strategies/strategy.h"
 
 namespace plimsoll {
@@ -24,14 +25,32 @@ inline constexpr OptionInfo stages_option{
     .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 4096>(text); },
 };
 
+/// Of `cut_option`.
+bool is_cut(std::string_view text);
+
 inline constexpr OptionInfo cut_option{
     .name = "cut",
     .default_value = "balanced",
-    .values = "uniform, balanced, pipedream, ideals, piper, alpa or madpipe",
+    .values =
+        "uniform, balanced, pipedream, ideals, piper, alpa, madpipe or the first stage of each part, such as 0:4:8",
     .help =
-        "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be; the "
-        "others are published planners, for one part a device",
-    .allowed = [](std::string_view text) { return text == "uniform" || text == "balanced" || is_planner_cut(text); },
+        "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be; 0:4:8: "
+        "parts begin with these stages of the model; the others are published planners, for one part a device",
+    .allowed = is_cut,
+};
+
+/// Of strategies that find an order quickly for any parts, one a device.
+inline constexpr OptionInfo joint_cut_option{
+    .name = "cut",
+    .default_value = "balanced",
+    .values =
+        "uniform, balanced, joint, pipedream, ideals, piper, alpa, madpipe or the first stage of each part, such "
+        "as 0:4:8",
+    .help =
+        "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be; joint: "
+        "chosen together with the recomputation that follows, and micro-batches in flight where they are free; 0:4:8: "
+        "parts begin with these stages of the model; the others are published planners",
+    .allowed = [](std::string_view text) { return text == joint_cut || is_cut(text); },
 };
 
 inline constexpr OptionInfo backward_option{
@@ -53,26 +72,17 @@ inline constexpr OptionInfo limit_option{
 /// Of `backward_option`.
 bool is_backward_split(const Options&);
 
-/// How many ranks the option `stages` asks for, `parts_a_rank` parts of the chain on each. Throws InputError where the
-/// platform has fewer devices or the chain fewer stages.
-std::uint32_t ranks_of(const Problem&, const Options&, std::string_view strategy, std::uint32_t parts_a_rank = 1);
-
-/// The chain cut as the option `cut` says, part g on device rank_of[g]; `weights_apart` and `stage_of` as of
-/// PipelineOrder.
+/// The chain cut as the option `cut` says, part g on device rank_of[g]; `weights_apart` as of PipelineOrder.
 Partition cut_for(const Problem&, const Options&, std::string_view strategy, std::span<const std::uint32_t> rank_of,
-                  bool weights_apart, std::span<const std::uint32_t> stage_of = {});
+                  bool weights_apart, const std::optional<Bytes>& budget = {});
 
-/// Of a partition's parts, in plain training.
-PartCosts part_costs(const Problem&, const Partition&);
+/// What `one` makes for each budget, asked once where the cut does not depend on it; what is the same is shared.
+std::vector<PartitionOutcome> for_budgets(const Options&, std::span<const std::optional<Bytes>> budgets,
+                                          const std::function<Partition(const std::optional<Bytes>&)>& one);
 
-/// The order on the platform's first devices, the chain cut as the option `cut` says; the same for all budgets. `note`
-/// and `updates` as of Partition. Throws InputError where a part has nothing to train, or a backward that is to be
-/// split is not.
+/// The order on the platform's first devices, the chain cut as the option `cut` says; `updates` as of Partition. Throws
+/// InputError where a part has nothing to train.
 std::vector<PartitionOutcome> pipeline(const Problem&, const Options&, std::string_view strategy, const PipelineOrder&,
-                                       std::span<const std::optional<Bytes>> budgets, std::string note = {},
-                                       Updates updates = {});
-
-/// A partition's order.
-PipelineOrder order_of(const Partition&);
+                                       std::span<const std::optional<Bytes>> budgets, Updates updates = {});
 
 }  // namespace plimsoll

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/core/expects.h"
 #include "sim/core/places.h"
-#include "sim/io/input_error.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/planners/alpa.h"
 #include "strategies/pipelining/planners/ideals.h"
@@ -17,18 +17,26 @@
 namespace plimsoll {
 namespace {
 
-/// A problem's chain as planners see it: what the first device takes for each stage, and what it keeps.
+/// A problem's chain as planners see it: what the first device takes for each stage, and what it hands on.
 struct PlannedChain {
-  std::vector<double> seconds, parameters, kept, output;
+  std::vector<double> seconds, parameters, output;
   Dag dag;
   std::uint32_t devices = 1, micro_batches = 1;
   double bytes_per_second = 0;
-  std::optional<double> memory;
+  bool copies = false;
+  RangeFits fits;
 };
 
-PlannedChain planned_chain(const Problem& problem, std::uint32_t devices) {
+PlannedChain planned_chain(const Problem& problem, const CutQuestion& question) {
   const Chain& chain = *problem.chain;
-  PlannedChain made{.devices = devices, .micro_batches = problem.micro_batches};
+  PlannedChain made{.seconds = {},
+                    .parameters = {},
+                    .output = {},
+                    .dag = {},
+                    .devices = question.devices,
+                    .micro_batches = problem.micro_batches,
+                    .copies = question.copies,
+                    .fits = question.fits};
   made.dag.nodes = static_cast<std::uint32_t>(chain.stages.size());
   for (std::uint32_t i = 0; i < made.dag.nodes; ++i) {
     Seconds time;
@@ -42,7 +50,6 @@ PlannedChain planned_chain(const Problem& problem, std::uint32_t devices) {
     for (const std::uint32_t p : chain.stages[i].parameters) parameters += chain.parameters[p].bytes;
     made.seconds.push_back(time.value);
     made.parameters.push_back(static_cast<double>(parameters.count));
-    made.kept.push_back(static_cast<double>(chain.stages[i].saved.count));
     made.output.push_back(static_cast<double>(boundary_bytes(chain, i + 1).count));
     if (i > 0) made.dag.edges.emplace_back(i - 1, i);
   }
@@ -50,129 +57,142 @@ PlannedChain planned_chain(const Problem& problem, std::uint32_t devices) {
   RouteFinder routes(problem.platform);
   const MemoryId first = problem.platform.devices[0].memory;
   made.bytes_per_second = unlimited_bandwidth.value;
-  if (devices > 1 && problem.platform.devices[1].memory != first) {
+  if (question.devices > 1 && problem.platform.devices[1].memory != first) {
     if (const std::optional<Route> route = routes.between(first, problem.platform.devices[1].memory)) {
       made.bytes_per_second = route->bandwidth.value;
     }
   }
-  if (const std::optional<Bytes> capacity = problem.platform[first].capacity) {
-    made.memory = static_cast<double>(capacity->count);
-  }
   return made;
 }
 
-std::vector<std::size_t> pipedream_cut(const PlannedChain& chain) {
+void add(StageCut& cut, std::size_t first, std::uint32_t copies = 1) {
+  cut.first.push_back(first);
+  cut.copies.push_back(copies);
+}
+
+StageCut pipedream_cut(const PlannedChain& chain) {
   PipedreamProblem problem{.dag = chain.dag,
                            .seconds = chain.seconds,
                            .parameter_bytes = chain.parameters,
-                           .activation_bytes = chain.kept,
+                           .activation_bytes = std::vector<double>(chain.seconds.size()),
                            .output_bytes = chain.output,
                            .levels = {{chain.devices, chain.bytes_per_second}}};
-  problem.straight = true;
+  problem.fits = chain.fits;
+  problem.straight = !chain.copies;
   problem.compression = 1;
-  std::vector<std::size_t> first;
+  StageCut cut;
   if (const PipedreamOutcome outcome = plan_pipedream(problem); outcome.plan) {
-    for (const PipedreamStage& stage : outcome.plan->stages) first.push_back(stage.nodes.front());
+    for (const PipedreamStage& stage : outcome.plan->stages) add(cut, stage.nodes.front(), stage.replicas);
   }
-  return first;
+  return cut;
 }
 
-std::vector<std::size_t> ideals_cut(const PlannedChain& chain) {
-  IdealsProblem problem{.devices = chain.devices};
-  problem.edges = chain.dag.edges;
+StageCut ideals_cut(const PlannedChain& chain) {
+  IdealsProblem problem{.nodes = {}, .edges = chain.dag.edges, .devices = chain.devices};
+  problem.fits = chain.fits;
   for (std::size_t i = 0; i < chain.seconds.size(); ++i) {
     problem.nodes.push_back({.device = chain.seconds[i], .sent = 2 * chain.output[i] / chain.bytes_per_second});
   }
-  std::vector<std::size_t> first;
+  StageCut cut;
   if (const IdealsOutcome outcome = plan_ideals(problem); outcome.plan) {
-    for (const IdealsPlan::Set& set : outcome.plan->sets) first.push_back(set.nodes.front());
+    for (const IdealsPlan::Set& set : outcome.plan->sets) add(cut, set.nodes.front());
   }
-  return first;
+  return cut;
 }
 
-std::vector<std::size_t> piper_cut(const PlannedChain& chain) {
-  PiperProblem problem{.dag = chain.dag,
+StageCut piper_cut(const PlannedChain& chain) {
+  PiperProblem problem{.nodes = {},
+                       .dag = chain.dag,
+                       .edge_bytes = {},
                        .devices = chain.devices,
                        .micro_batches = chain.micro_batches,
                        .bytes_per_second = chain.bytes_per_second,
-                       .replicas = false};
-  for (std::size_t i = 0; i < chain.seconds.size(); ++i)
-    problem.nodes.emplace_back().push_back({.seconds = chain.seconds[i]});
-  problem.edge_bytes.assign(chain.output.begin(), std::prev(chain.output.end()));
-  std::vector<std::size_t> first;
-  if (const PiperOutcome outcome = plan_piper(problem); outcome.plan) {
-    for (const PiperStage& stage : outcome.plan->stages) first.push_back(stage.nodes.front());
+                       .fits = chain.fits,
+                       .replicas = chain.copies};
+  for (std::size_t i = 0; i < chain.seconds.size(); ++i) {
+    problem.nodes.emplace_back().push_back({.seconds = chain.seconds[i], .parameter_bytes = chain.parameters[i]});
   }
-  return first;
+  problem.edge_bytes.assign(chain.output.begin(), std::prev(chain.output.end()));
+  StageCut cut;
+  if (const PiperOutcome outcome = plan_piper(problem); outcome.plan) {
+    for (const PiperStage& stage : outcome.plan->stages) add(cut, stage.nodes.front(), stage.replicas);
+  }
+  return cut;
 }
 
-std::vector<std::size_t> alpa_cut(const PlannedChain& chain) {
+StageCut alpa_cut(const PlannedChain& chain) {
   const auto layers = static_cast<std::uint32_t>(chain.seconds.size());
-  AlpaProblem problem{.layers = layers, .devices = chain.devices, .micro_batches = chain.micro_batches, .stages = {}};
+  AlpaProblem problem{.layers = layers,
+                      .devices = chain.devices,
+                      .micro_batches = chain.micro_batches,
+                      .stages = {},
+                      .fits = chain.fits};
   for (std::uint32_t i = 0; i < layers; ++i) {
-    double seconds = 0;
+    double seconds = 0, parameters = 0;
     for (std::uint32_t j = i; j < layers; ++j) {
       seconds += chain.seconds[j];
-      problem.stages.push_back({.first = i, .last = j + 1, .devices = 1, .seconds = seconds});
+      parameters += chain.parameters[j];
+      const std::uint32_t most = chain.copies ? std::min(chain.devices, chain.micro_batches) : 1;
+      for (std::uint32_t n = 1; n <= most; ++n) {
+        const double exchange = 4.0 * (n - 1) * parameters / (chain.micro_batches * chain.bytes_per_second);
+        problem.stages.push_back({.first = i, .last = j + 1, .devices = n, .seconds = (seconds + exchange) / n});
+      }
     }
   }
-  std::vector<std::size_t> first;
+  StageCut cut;
   if (const std::optional<AlpaPlan> plan = plan_alpa(problem)) {
-    for (const std::uint32_t stage : plan->stages) first.push_back(problem.stages[stage].first);
+    for (const std::uint32_t stage : plan->stages) add(cut, problem.stages[stage].first, problem.stages[stage].devices);
   }
-  return first;
+  return cut;
 }
 
-std::vector<std::size_t> madpipe_cut(const PlannedChain& chain) {
+StageCut madpipe_cut(const PlannedChain& chain) {
   MadpipeProblem problem{.layers = {}, .devices = chain.devices, .bytes_per_second = chain.bytes_per_second};
-  problem.memory_bytes = chain.memory;
+  problem.fits = chain.fits;
   for (std::size_t i = 0; i < chain.seconds.size(); ++i) {
-    problem.layers.push_back({chain.seconds[i], 2 * chain.parameters[i], chain.kept[i], chain.output[i]});
+    problem.layers.push_back({.seconds = chain.seconds[i], .output_bytes = chain.output[i]});
   }
-  std::vector<std::size_t> first;
+  StageCut cut;
   if (const std::optional<MadpipePlan> plan = plan_madpipe(problem)) {
-    for (const MadpipePlan::Stage& stage : plan->stages) first.push_back(stage.first);
+    for (const MadpipePlan::Stage& stage : plan->stages) add(cut, stage.first);
   }
-  return first;
+  return cut;
 }
 
-struct PlannerCut {
-  std::string_view name;
-  std::vector<std::size_t> (*cut)(const PlannedChain&);
-};
-constexpr std::array planner_cuts{PlannerCut{"pipedream", pipedream_cut}, PlannerCut{"ideals", ideals_cut},
-                                  PlannerCut{"piper", piper_cut}, PlannerCut{"alpa", alpa_cut},
-                                  PlannerCut{"madpipe", madpipe_cut}};
+using Planner = StageCut (*)(const PlannedChain&);
+constexpr std::array<std::string_view, 5> names{"pipedream", "ideals", "piper", "alpa", "madpipe"};
+constexpr std::array<Planner, 5> planners{pipedream_cut, ideals_cut, piper_cut, alpa_cut, madpipe_cut};
 
 }  // namespace
 
-bool is_planner_cut(std::string_view cut) {
-  return std::ranges::find(planner_cuts, cut, &PlannerCut::name) != planner_cuts.end();
+std::span<const std::string_view> cut_planners() {
+  return names;
 }
 
-std::vector<std::size_t> planner_cut(const Problem& problem, std::string_view planner, std::string_view strategy,
-                                     std::span<const std::uint32_t> rank_of) {
-  for (std::size_t g = 0; g < rank_of.size(); ++g) {
-    if (rank_of[g] == g) continue;
-    throw InputError(
-        fmt::format("{}: cut={} is for pipelines with one part a device, in their order", strategy, planner));
-  }
+bool is_planner_cut(std::string_view cut) {
+  return std::ranges::find(names, cut) != names.end();
+}
+
+std::variant<StageCut, std::string> planner_cut(const Problem& problem, const CutQuestion& question) {
   constexpr std::size_t most_stages = 300;
   if (problem.chain->stages.size() > most_stages) {
-    throw InputError(fmt::format("{}: cut={} is for chains of up to {} stages, and '{}' has {}", strategy, planner,
-                                 most_stages, problem.graph.name, problem.chain->stages.size()));
+    return fmt::format("cut={} is for chains of up to {} stages, and '{}' has {}", question.planner, most_stages,
+                       problem.graph.name, problem.chain->stages.size());
   }
-  const PlannedChain chain = planned_chain(problem, static_cast<std::uint32_t>(rank_of.size()));
-  const auto& found = *std::ranges::find(planner_cuts, planner, &PlannerCut::name);
-  std::vector<std::size_t> first = found.cut(chain);
-  if (first.empty()) {
-    throw InputError(fmt::format("{}: cut={} finds no stages within the memory of a device", strategy, planner));
+  PlannedChain chain = planned_chain(problem, question);
+  const Planner planner =
+      planners[static_cast<std::size_t>(std::ranges::find(names, question.planner) - names.begin())];
+  StageCut cut = planner(chain);
+  if (chain.fits && cut.first.empty()) {
+    chain.fits = {};
+    cut = planner(chain);
   }
-  if (first.size() < rank_of.size()) {
-    throw InputError(fmt::format("{}: cut={} uses {} of {} devices; ask for stages={}", strategy, planner, first.size(),
-                                 rank_of.size(), first.size()));
+  EXPECTS(!cut.first.empty());
+  if (cut.devices() < question.devices) {
+    return fmt::format("cut={} uses {} of {} devices; ask for stages={}", question.planner, cut.devices(),
+                       question.devices, cut.devices());
   }
-  return first;
+  return cut;
 }
 
 }  // namespace plimsoll

@@ -1,21 +1,32 @@
 #pragma once
-// Where published planners cut a chain for a pipeline of one part a device, without replicas.
+// Where published planners cut a chain for a pipeline of one part a device, and which parts are on several devices.
 
-#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
-#include <vector>
+#include <variant>
 
 #include "sim/core/problem.h"
+#include "strategies/pipelining/cuts.h"
+#include "strategies/pipelining/planners/range_fits.h"
 
 namespace plimsoll {
 
 /// pipedream, ideals, piper, alpa, madpipe.
 bool is_planner_cut(std::string_view cut);
 
-/// The first stage of each part, part g on device g. Throws InputError where devices have several parts or share them,
-/// or the planner leaves devices without a stage.
-std::vector<std::size_t> planner_cut(const Problem&, std::string_view planner, std::string_view strategy,
-                                     std::span<const std::uint32_t> rank_of);
+/// Their names.
+std::span<const std::string_view> cut_planners();
+
+struct CutQuestion {
+  std::string_view planner;
+  std::uint32_t devices = 1;  ///< all of them are to be used
+  bool copies = false;        ///< whether a part may be on several devices
+  RangeFits fits = {};        ///< unset: memory is not asked about
+};
+
+/// Within the memory or, where no such cut is found, as if there were enough; or why there is none.
+std::variant<StageCut, std::string> planner_cut(const Problem&, const CutQuestion&);
 
 }  // namespace plimsoll

@@ -18,17 +18,20 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
   const std::uint32_t ranks = ranks_of(problem, options, "zb_auto");
   std::vector<std::uint32_t> rank_of(ranks);
   std::iota(rank_of.begin(), rank_of.end(), 0U);
-  const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_auto", rank_of, true));
-  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-  const std::optional<PipelineOrder> order = zero_bubble_search(costs, problem.micro_batches, limits);
-  if (!order) {
-    throw InputError(fmt::format("zb_auto: limit={} is too small for one micro-batch; the least is {}",
-                                 options.text("limit"), least_limit(costs, rank_of)));
-  }
-  return pipeline(problem, options, "zb_auto", *order, budgets);
+  return for_budgets(options, budgets, [&](const std::optional<Bytes>& budget) {
+    Partition cut = cut_for(problem, options, "zb_auto", rank_of, true, budget);
+    const PartCosts costs = part_costs(problem, cut);
+    const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+    const std::optional<PipelineOrder> order = zero_bubble_search(costs, problem.micro_batches, limits);
+    if (!order) {
+      throw InputError(fmt::format("zb_auto: limit={} is too small for one micro-batch; the least is {}",
+                                   options.text("limit"), least_limit(costs, rank_of)));
+    }
+    return with_turns(std::move(cut), *order);
+  });
 }
 
-constexpr std::array zb_auto_options{stages_option, cut_option, limit_option};
+constexpr std::array zb_auto_options{stages_option, joint_cut_option, limit_option};
 
 }  // namespace
 

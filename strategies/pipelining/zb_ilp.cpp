@@ -29,17 +29,20 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
   const std::uint32_t ranks = ranks_of(problem, options, "zb_ilp"), m = problem.micro_batches;
   std::vector<std::uint32_t> rank_of(ranks);
   std::iota(rank_of.begin(), rank_of.end(), 0U);
-  const PartCosts costs = part_costs(problem, cut_for(problem, options, "zb_ilp", rank_of, true));
-  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-  std::optional<PipelineOrder> start = zero_bubble_search(costs, m, limits);
-  if (!start) start = list_order(costs, rank_of, m, true, limits, {});
-  if (!start) {
-    throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",
-                                 options.text("limit"), least_limit(costs, rank_of)));
-  }
-  const ProgramOrder made = program_order(costs, m, *start, limits, {.seconds = options.number("seconds")});
-  const double longest = time_order(costs, m, made.order).longest();
-  return pipeline(problem, options, "zb_ilp", made.order, budgets, note_of(made, longest, options.text("seconds")));
+  return for_budgets(options, budgets, [&](const std::optional<Bytes>& budget) {
+    Partition cut = cut_for(problem, options, "zb_ilp", rank_of, true, budget);
+    const PartCosts costs = part_costs(problem, cut);
+    const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+    std::optional<PipelineOrder> start = zero_bubble_search(costs, m, limits);
+    if (!start) start = list_order(costs, rank_of, m, true, limits, {});
+    if (!start) {
+      throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",
+                                   options.text("limit"), least_limit(costs, rank_of)));
+    }
+    const ProgramOrder made = program_order(costs, m, *start, limits, {.seconds = options.number("seconds")});
+    const double longest = time_order(costs, m, made.order).longest();
+    return with_turns(std::move(cut), made.order, note_of(made, longest, options.text("seconds")));
+  });
 }
 
 constexpr std::array zb_ilp_options{stages_option, cut_option, limit_option,

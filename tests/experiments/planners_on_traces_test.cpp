@@ -109,6 +109,25 @@ TEST_CASE("capuchin on a V100 is never slower with a faster link", "[offload]") 
   }
 }
 
+TEST_CASE("cut=joint is faster than any other cut and recomputation", "[joint]") {
+  Question asked;
+  asked.trace = "resnet50_b8_cpu";
+  asked.platform = "h100_sxm_8";
+  asked.micro_batches = 16;
+  asked.strategy = parse_pipeline("1f1b", "test");
+  const Problem problem = problem_of(asked);
+  const auto makespan = [&](const std::string& cut) {
+    const PlanOutcome made = plan_at(problem, "1f1b(stages=4,cut=" + cut + ")|rotor", Bytes{700'000'000});
+    REQUIRE(std::holds_alternative<Plan>(made));
+    return std::get<Plan>(made).makespan;
+  };
+  const Seconds joint = makespan("joint");
+  for (const char* cut : {"uniform", "balanced", "pipedream", "ideals", "piper", "alpa", "madpipe"}) {
+    INFO(cut);
+    CHECK(joint < 0.95 * makespan(cut));
+  }
+}
+
 TEST_CASE("min_cut saves memory on every shipped trace", "[min_cut]") {
   for (const std::string& trace : shipped_traces()) {
     const Problem problem = problem_of_trace(trace, "cpu_host");

@@ -79,13 +79,19 @@ class AlpaSearch {
         double* const sums = &sums_[cell(stages, layer, stage.devices)];
         std::uint32_t* const taken = &taken_[cell(stages, layer, stage.devices)];
         for (std::uint32_t d = 0; d + stage.devices <= problem_.devices; ++d) {
-          if (behind[d] + stage.seconds < sums[d]) {
+          if (behind[d] + stage.seconds < sums[d] && fits(stage, d)) {
             sums[d] = behind[d] + stage.seconds;
             taken[d] = k;
           }
         }
       }
     }
+  }
+
+  /// With so many devices behind it.
+  bool fits(const AlpaProblem::Stage& stage, std::uint32_t behind) const {
+    const std::uint32_t in_flight = 1 + (behind + stage.devices - 1) / stage.devices;
+    return !problem_.fits || problem_.fits(stage.first, stage.last, in_flight);
   }
 
   void keep(std::uint32_t stages) {

@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "strategies/pipelining/planners/range_fits.h"
+
 namespace plimsoll {
 
 struct AlpaProblem {
@@ -21,6 +23,7 @@ struct AlpaProblem {
   };
   std::uint32_t layers = 0, devices = 1, micro_batches = 1;
   std::vector<Stage> stages;
+  RangeFits fits = {};
 };
 
 struct AlpaPlan {

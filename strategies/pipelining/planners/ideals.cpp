@@ -107,7 +107,14 @@ class IdealsSearch {
         hosts_(problem.hosts + 1),
         devices_(problem.devices + 1),
         cells_(ideals.count() * hosts_ * devices_),
-        seen_(ideals.count(), 0) {}
+        seen_(ideals.count(), 0) {
+    for (std::uint32_t s = 0; problem.fits && s < ideals.count(); ++s) {
+      std::uint32_t& nodes = nodes_in_.emplace_back(0);
+      for (std::uint32_t g = 0; g < groups.members.size(); ++g) {
+        if (ideals.has(s, g)) nodes += static_cast<std::uint32_t>(groups.members[g].size());
+      }
+    }
+  }
 
   /// Sets that alone take more than `bound` are not looked at. Returns the time of the fullest device or host.
   double run(double bound) {
@@ -179,13 +186,18 @@ class IdealsSearch {
     }
   }
 
+  /// What is added to one ideal by another, on the d-th device.
+  bool fits(std::uint32_t before, std::uint32_t from, std::uint32_t d) const {
+    return !problem_.fits || problem_.fits(nodes_in_[before], nodes_in_[from], devices_ - d);
+  }
+
   void give(std::uint32_t from, std::uint32_t before, double device, double host) {
     for (std::uint32_t h = 0; h < hosts_; ++h) {
       for (std::uint32_t d = 0; d < devices_; ++d) {
         Cell& best = cell(from, h, d);
         if (d > 0 && device < best.seconds) {
           const double time = std::max(device, cell(before, h, d - 1).seconds);
-          if (time < best.seconds) best = {time, before, h, d - 1, false};
+          if (time < best.seconds && fits(before, from, d)) best = {time, before, h, d - 1, false};
         }
         if (h > 0 && host < best.seconds) {
           const double time = std::max(host, cell(before, h - 1, d).seconds);
@@ -202,6 +214,7 @@ class IdealsSearch {
   std::uint32_t hosts_, devices_;  ///< one more than there are
   std::vector<Cell> cells_;
   std::vector<std::uint32_t> seen_;
+  std::vector<std::uint32_t> nodes_in_;  ///< of each ideal, where it matters what fits
   double bound_ = no_load;
   std::size_t pairs_ = 0;
 };

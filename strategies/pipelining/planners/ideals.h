@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/pipelining/planners/range_fits.h"
+
 namespace plimsoll {
 
 struct IdealsProblem {
@@ -25,6 +27,7 @@ struct IdealsProblem {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
   std::uint32_t devices = 1, hosts = 0;
   std::optional<double> device_bytes;
+  RangeFits fits = {};  ///< of a chain of which every device has a part
 };
 
 struct IdealsPlan {

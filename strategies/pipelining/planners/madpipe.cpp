@@ -114,7 +114,8 @@ class MadpipeSearch {
     const double bytes = bytes_of(first, end, placed.group);
     const std::uint32_t normal = p_.devices - (p_.special ? 1 : 0);
     placed.last_is_special = false;
-    if (devices < normal && fits(bytes)) add(cell(first, devices + 1), placed);
+    const bool is_fine = p_.fits ? p_.fits(first, end, devices + 1) : fits(bytes);
+    if (devices < normal && is_fine) add(cell(first, devices + 1), placed);
     if (!p_.special || behind.last_is_special) return;
     placed.special_load += load;
     placed.special_bytes += bytes;

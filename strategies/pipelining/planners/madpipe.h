@@ -11,6 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "strategies/pipelining/planners/range_fits.h"
+
 namespace plimsoll {
 
 struct MadpipeProblem {
@@ -24,6 +26,7 @@ struct MadpipeProblem {
   std::uint32_t devices = 1;
   double bytes_per_second = 0;
   std::optional<double> memory_bytes;  ///< of a device
+  RangeFits fits = {};                 ///< instead of bytes under 1F1B*; none of the devices is special then
   bool special = false;                ///< one of the devices may run several stages that do not follow each other
 };
 

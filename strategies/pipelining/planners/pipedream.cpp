@@ -175,7 +175,9 @@ class PipedreamOptimizer {
            (between(states_.activations, start, state) + between(states_.parameters, start, state));
   }
 
-  bool published_refuses(std::uint32_t start, std::uint32_t state, std::uint32_t behind, std::uint32_t replicas) const {
+  /// A stage on `replicas` machines of its level, with `behind` of them after it. States of a chain are its lengths.
+  bool refuses(std::uint32_t start, std::uint32_t state, std::uint32_t behind, std::uint32_t replicas) const {
+    if (problem_.fits && !problem_.fits(start, state, 1 + (behind + replicas - 1) / replicas)) return true;
     if (!problem_.memory_bytes || !problem_.published) return false;
     const std::uint32_t stashes = (behind + replicas - 1) / replicas;
     const double of_one = between(states_.activations, start, state) + between(states_.parameters, start, state);
@@ -225,7 +227,7 @@ PipedreamOptimizer::Row PipedreamOptimizer::row_after(std::size_t level, std::ui
     const double parameters = between(states_.parameters, start, j);
     for (std::uint32_t r = 1; r <= (problem_.straight ? 1 : machine.machines); ++r) {
       const std::uint32_t after = machine.machines - r;
-      if (published_refuses(start, j, after, r)) continue;
+      if (refuses(start, j, after, r)) continue;
       const double exchange = 4.0 * (r - 1) * parameters / (machine.bytes_per_second * r) / below;
       row.at(j, r).seconds = (on_one(level, start, j, behind_of_one(level, behind, after, r)) + exchange) / r;
     }
@@ -247,7 +249,6 @@ void PipedreamOptimizer::split_last(std::size_t level, Behind behind, std::uint3
         Choice& choice = row.at(state, r);
         if (!(first < choice.seconds)) continue;
         const std::uint32_t after = machine.machines - r;
-        if (published_refuses(k, state, after, last)) continue;
         double time =
             std::max(first, (on_one(level, k, state, behind_of_one(level, behind, after, last)) + exchange) / last);
         if (problem_.compression) {
@@ -255,7 +256,9 @@ void PipedreamOptimizer::split_last(std::size_t level, Behind behind, std::uint3
           time = std::max(time, 2 * states_.output[k] / rate);
           if (state + 1 < states_.count()) time = std::max(time, 2 * states_.output[state] / rate);
         }
-        if (time < choice.seconds) choice = {.seconds = time, .state = k, .machines = last};
+        if (time < choice.seconds && !refuses(k, state, after, last)) {
+          choice = {.seconds = time, .state = k, .machines = last};
+        }
       }
     }
   }

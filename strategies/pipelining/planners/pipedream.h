@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "strategies/pipelining/planners/downsets.h"
+#include "strategies/pipelining/planners/range_fits.h"
 
 namespace plimsoll {
 
@@ -27,6 +28,7 @@ struct PipedreamProblem {
   std::vector<Level> levels;  ///< from the devices outwards
 
   std::optional<double> memory_bytes;  ///< of a device, for parameters and activations of what is in flight
+  RangeFits fits = {};                 ///< of a chain on one level
   /// As the original: stages begin only at sets of layers that grow from one source, and a memory check that counts as
   /// in flight only what is behind a stage at its level, which is nothing where all its machines replicate one stage.
   bool published = false;

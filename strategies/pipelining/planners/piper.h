@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "strategies/pipelining/planners/downsets.h"
+#include "strategies/pipelining/planners/range_fits.h"
 
 namespace plimsoll {
 
@@ -27,6 +28,7 @@ struct PiperProblem {
   std::uint32_t devices = 1, micro_batches = 1;
   double bytes_per_second = 0;
   std::optional<double> memory_bytes;  ///< of a device
+  RangeFits fits = {};                 ///< of a chain
   bool replicas = true;
 };
 

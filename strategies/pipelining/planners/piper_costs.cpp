@@ -53,6 +53,7 @@ double PiperCosts::of_stage(double seconds, double border, double parameters, st
 }
 
 PiperChoice PiperCosts::choice(const StageNodes& nodes, std::uint32_t degree, std::uint32_t in_flight) const {
+  if (problem_.fits && !problem_.fits(nodes.front(), nodes.back() + 1, in_flight)) return {};
   const std::vector<char> inside = members(nodes);
   struct Way {
     std::uint32_t option = 0;

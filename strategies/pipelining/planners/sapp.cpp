@@ -3,20 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plimsoll {
+#include "strategies/pipelining/planners/sapp_costs.h"
+#include "strategies/pipelining/planners/sapp_one_body.h"
 
-std::uint32_t sapp_in_flight(const SappProblem& problem, std::uint32_t chunk, std::uint32_t device) {
-  const auto p = static_cast<std::int64_t>(problem.devices), s = static_cast<std::int64_t>(device);
-  std::int64_t count = p;
-  if (problem.chunks == 1) {
-    count = p - s;
-  } else if (chunk == 0) {
-    count = p + std::max<std::int64_t>(0, p - 2 * s - 1);
-  } else if (chunk + 1 == problem.chunks) {
-    count = p + std::min<std::int64_t>(0, p - 2 * s - 1);
-  }
-  return static_cast<std::uint32_t>(std::min<std::int64_t>(count, problem.micro_batches));
-}
+namespace plimsoll {
 
 namespace {
 
@@ -58,7 +48,6 @@ class SappProgram {
     plan.proved = result.end == MilpResult::End::optimal;
     plan.bound = plan.proved ? result.objective * second_ : std::max(0.0, result.bound * second_);
     if (!plan.proved) plan.note = why_stopped(result.end, p_.limits);
-    plan.bytes.resize(p_.devices);
     for (std::uint32_t b = 0; b < p_.bodies.size(); ++b) {
       auto& ways = plan.layers.emplace_back(p_.bodies[b].ways.size());
       for (std::uint32_t w = 0; w < ways.size(); ++w) {
@@ -70,8 +59,7 @@ class SappProgram {
         }
       }
     }
-    for (std::uint32_t s = 0; s < p_.devices; ++s) plan.bytes[s] = bytes_of(plan, s);
-    plan.seconds = seconds_of(plan);
+    plan = sapp_counted(p_, std::move(plan));
     return outcome;
   }
 
@@ -85,15 +73,6 @@ class SappProgram {
     for (std::uint32_t b = 0; b < p_.bodies.size(); ++b) {
       for (std::uint32_t w = 0; w < p_.bodies[b].ways.size(); ++w) each(b, w, p_.bodies[b], p_.bodies[b].ways[w]);
     }
-  }
-
-  double end_seconds(std::uint32_t s) const {
-    return (s == 0 ? p_.head.forward_seconds + p_.head.backward_seconds : 0) +
-           (s + 1 == p_.devices ? p_.tail.forward_seconds + p_.tail.backward_seconds : 0);
-  }
-
-  double end_bytes(std::uint32_t s) const {
-    return (s == 0 ? p_.head.fixed_bytes : 0) + (s + 1 == p_.devices ? p_.tail.fixed_bytes : 0);
   }
 
   /// All layers are somewhere; each part but the very first and the very last has one.
@@ -149,7 +128,7 @@ class SappProgram {
           kept.emplace_back(layers(b, w, v, s), bytes / byte_);
         }
       });
-      program_.row(std::move(kept), -unbounded, (p_.memory_bytes - end_bytes(s)) / byte_);
+      program_.row(std::move(kept), -unbounded, (p_.memory_bytes - sapp_end_bytes(p_, s)) / byte_);
     }
   }
 
@@ -163,16 +142,6 @@ class SappProgram {
     each_way([&](auto b, auto w, const auto&, const SappProblem::Way& way) {
       terms.emplace_back(layers(b, w, v, s), -way.backward_seconds / second_);
     });
-  }
-
-  /// Where as many micro-batches as devices pass several chunks, the last chunk's time and the others' are added.
-  bool is_short() const { return p_.chunks > 1 && p_.micro_batches == p_.devices; }
-
-  double share_of_forward(std::uint32_t s) const {
-    const std::uint32_t p = p_.devices;
-    const auto distance = static_cast<double>(p - 1 > 2 * s ? p - 1 - 2 * s : 2 * s + 1 - p);
-    if (p_.micro_batches < 2 * p && 2 * s < p) return 0;
-    return distance / p_.micro_batches;
   }
 
   static LinearProgram::Terms merged(LinearProgram::Terms terms) {
@@ -190,14 +159,14 @@ class SappProgram {
 
   void bound_times() {
     const std::size_t longest = program_.variable({.cost = 1, .lower = 0, .upper = unbounded});
-    if (!is_short()) {
+    if (!sapp_is_short(p_)) {
       for (std::uint32_t s = 0; s < p_.devices; ++s) {
         for (std::uint32_t f = 0; f < p_.chunks; ++f) {
           for (std::uint32_t b = 0; b < p_.chunks; ++b) {
             LinearProgram::Terms terms{{longest, 1}};
             add_forward(terms, f, s, 1);
             add_backward(terms, b, s);
-            program_.row(merged(std::move(terms)), end_seconds(s) / second_, unbounded);
+            program_.row(merged(std::move(terms)), sapp_end_seconds(p_, s) / second_, unbounded);
           }
         }
       }
@@ -212,59 +181,13 @@ class SappProgram {
         add_backward(terms, v, s);
         double ends = v == 0 && s == 0 ? p_.head.backward_seconds : 0;
         if (is_last) {
-          add_forward(terms, v, s, share_of_forward(s));
-          if (s + 1 == p_.devices) ends += p_.tail.backward_seconds + share_of_forward(s) * p_.tail.forward_seconds;
+          add_forward(terms, v, s, sapp_share_of_forward(p_, s));
+          if (s + 1 == p_.devices)
+            ends += p_.tail.backward_seconds + sapp_share_of_forward(p_, s) * p_.tail.forward_seconds;
         }
         program_.row(merged(std::move(terms)), ends / second_, unbounded);
       }
     }
-  }
-
-  struct PartTimes {
-    double forward = 0, backward = 0;
-  };
-
-  PartTimes times_of(const SappPlan& plan, std::uint32_t v, std::uint32_t s) const {
-    PartTimes times;
-    each_way([&](auto b, auto w, const SappProblem::Body& body, const SappProblem::Way& way) {
-      times.forward += plan.layers[b][w][v][s] * body.forward_seconds;
-      times.backward += plan.layers[b][w][v][s] * way.backward_seconds;
-    });
-    return times;
-  }
-
-  double bytes_of(const SappPlan& plan, std::uint32_t s) const {
-    double bytes = end_bytes(s);
-    each_way([&](auto b, auto w, const SappProblem::Body& body, const SappProblem::Way& way) {
-      for (std::uint32_t v = 0; v < p_.chunks; ++v) {
-        bytes += plan.layers[b][w][v][s] * (body.fixed_bytes + way.kept_bytes * sapp_in_flight(p_, v, s));
-      }
-    });
-    return bytes;
-  }
-
-  /// What the program minimises, of whole layers.
-  double seconds_of(const SappPlan& plan) const {
-    double longest = 0, last = 0;
-    for (std::uint32_t s = 0; s < p_.devices; ++s) {
-      double forward = 0, backward = 0;
-      for (std::uint32_t v = 0; v < p_.chunks; ++v) {
-        const PartTimes times = times_of(plan, v, s);
-        forward = std::max(forward, times.forward);
-        backward = std::max(backward, times.backward);
-        if (!is_short()) continue;
-        const double end = v == 0 && s == 0 ? p_.head.backward_seconds : 0;
-        if (v + 1 < p_.chunks) {
-          longest = std::max(longest, times.backward + end);
-        } else {
-          const PartTimes tail{s + 1 == p_.devices ? p_.tail.forward_seconds : 0,
-                               s + 1 == p_.devices ? p_.tail.backward_seconds : 0};
-          last = std::max(last, times.backward + tail.backward + share_of_forward(s) * (times.forward + tail.forward));
-        }
-      }
-      if (!is_short()) longest = std::max(longest, forward + backward + end_seconds(s));
-    }
-    return is_short() ? longest + std::max(longest, last) : longest;
   }
 
   const SappProblem& p_;
@@ -276,7 +199,7 @@ class SappProgram {
 }  // namespace
 
 SappOutcome plan_sapp(const SappProblem& problem) {
-  return SappProgram(problem).solved();
+  return problem.bodies.size() == 1 ? plan_sapp_of_one_body(problem) : SappProgram(problem).solved();
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,68 @@
+#pragma once
+// What memory strategies make of one partition's parts within a budget of each device.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "strategies/pipelining/waiting.h"
+#include "strategies/plan.h"
+
+namespace plimsoll {
+
+class PartsPlanner {
+ public:
+  /// Throws InputError where a strategy cannot treat a part.
+  PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory);
+
+  /// Of levels of memory, from the least that the strategies can do with to all they want, each device has the highest
+  /// that fits.
+  PartsOutcome within(std::optional<Bytes> budget);
+
+  /// Sooner known: tapes for the very budget, less what is beside them on a device of one part. Nothing where that does
+  /// not fit, though levels may.
+  std::optional<PlannedParts> close_to(std::optional<Bytes> budget);
+
+  std::vector<Bytes> peaks_of_levels();
+
+ private:
+  /// The tapes of a part from the least memory to all that it wants: one a level, some of them the same.
+  using Menu = std::vector<PlannedTape>;
+
+  PartTask task_of(std::size_t p) const;
+  const PlannedTape* tape_within(std::size_t p, std::optional<Bytes> budget, TapeOutcome& outcome) const;
+  void fill_menus();
+  Menu menu_of(std::size_t p) const;
+  Bytes least_budget(std::size_t p, Bytes most) const;
+  PlannedParts simulated(const std::vector<std::size_t>& level);
+  PlannedParts simulated(std::vector<Tape> tapes);
+  std::vector<std::size_t> highest_levels(Bytes budget);
+  PlannedParts refined(PlannedParts made, const std::vector<std::size_t>& level, Bytes budget);
+
+  const Problem& problem_;
+  std::shared_ptr<const Partition> partition_;
+  std::span<const Pass> memory_;
+  std::vector<Waiting> waiting_;           // by part
+  std::vector<Menu> menus_;                // by part
+  std::vector<PlannedParts> same_levels_;  // plans with one level on all devices, ascending
+  std::vector<Bytes> peaks_;               // by device, of what was simulated last
+};
+
+/// One for each partition.
+class PartsPlanners {
+ public:
+  PartsPlanners(const Problem& problem, std::span<const Pass> memory) : problem_(problem), memory_(memory) {}
+
+  PartsPlanner& of(const std::shared_ptr<const Partition>& partition) {
+    return planners_.try_emplace(partition, problem_, partition, memory_).first->second;
+  }
+
+ private:
+  const Problem& problem_;
+  std::span<const Pass> memory_;
+  std::map<std::shared_ptr<const Partition>, PartsPlanner> planners_;
+};
+
+}  // namespace plimsoll

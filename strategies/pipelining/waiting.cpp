@@ -1,0 +1,27 @@
+#include "strategies/pipelining/waiting.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+std::vector<Waiting> waiting_in(const Partition& partition) {
+  std::vector<Waiting> most(partition.parts.size());
+  std::vector<std::uint32_t> in_flight(most.size()), weights(most.size());
+  for (const std::vector<Turn>& order : partition.order) {
+    for (const Turn& turn : order) {
+      const std::size_t p = turn.part.index;
+      const Part& part = partition.parts[p];
+      if (turn.piece == 0) {
+        most[p].in_flight = std::max(most[p].in_flight, ++in_flight[p]);
+      } else if (turn.piece == 1) {
+        --in_flight[p];
+        if (part.cut_before_weights) most[p].weights = std::max(most[p].weights, ++weights[p]);
+      } else {
+        --weights[p];
+      }
+    }
+  }
+  return most;
+}
+
+}  // namespace plimsoll
