@@ -277,10 +277,16 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
     return from;
   };
   const std::string& machine = schedule.platform_from.empty() ? schedule.platform : schedule.platform_from;
+  std::vector<Pass> changes = changes_of(schedule.strategy, file + ": strategy");
+  const std::uint32_t slices = slices_of(changes);
+  if (schedule.micro_batches % slices != 0) {
+    throw InputError(fmt::format("{}: strategy: '{}' cuts micro-batches into {} slices each, and the schedule has {}",
+                                 file, schedule.strategy, slices, schedule.micro_batches));
+  }
   return {.trace = given_or(trace, schedule.trace_from, "trace"),
           .platform = given_or(platform, machine, "platform"),
-          .strategy = {schedule.strategy, changes_of(schedule.strategy, file + ": strategy")},
-          .micro_batches = schedule.micro_batches,
+          .strategy = {schedule.strategy, std::move(changes)},
+          .micro_batches = schedule.micro_batches / slices,
           .optimizer = schedule.optimizer,
           .states = schedule.states,
           .gradients = schedule.gradients};

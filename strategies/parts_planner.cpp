@@ -10,6 +10,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/same_tape.h"
+#include "strategies/turns_away.h"
 
 namespace plimsoll {
 namespace {
@@ -47,8 +48,8 @@ std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) 
     std::vector<Tape> tapes;
     std::vector<Bytes> own;
     for (std::size_t p = 0; p < beside.size(); ++p) {
-      TapeOutcome outcome;
-      const PlannedTape* tape = tape_within(p, budget ? std::optional(*budget - beside[p]) : std::nullopt, outcome);
+      const TapeOutcome outcome = tape_within(p, budget ? std::optional(*budget - beside[p]) : std::nullopt);
+      const PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
       if (tape == nullptr) return std::nullopt;
       tapes.push_back(tape->tape);
       own.push_back(tape->peak);
@@ -73,9 +74,33 @@ PartTask PartsPlanner::task_of(std::size_t p) const {
   return {problem_, *partition_, id_at<PartId>(p), waiting_[p].in_flight, waiting_[p].weights};
 }
 
-const PlannedTape* PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget, TapeOutcome& outcome) const {
-  outcome = tape_of_passes(task_of(p), memory_, budget);
-  return std::get_if<PlannedTape>(&outcome);
+void PartsPlanner::refuse(std::string_view why) const {
+  throw InputError(fmt::format("'{}' in a part of a pipeline: {}", memory_.back().strategy->name, why));
+}
+
+/// Once: these do not depend on the budget.
+void PartsPlanner::plan_parts_alone() {
+  if (!plans_.empty()) return;
+  for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
+    if (partition_->parts[p].waits_at) refuse("its micro-batches' values leave the device by the pipeline's order");
+    auto made = plans_of_part(task_of(p), memory_);
+    if (const std::string* why = std::get_if<std::string>(&made)) refuse(*why);
+    plans_.push_back(std::move(std::get<PartPlans>(made)));
+  }
+  const auto needs_updates = [](const Pass& pass) { return pass.strategy->needs_updates; };
+  if (std::ranges::any_of(memory_, needs_updates) && std::ranges::none_of(plans_, &PartPlans::has_updates)) {
+    refuse("every parameter is on several devices, and is updated where its gradients are summed");
+  }
+}
+
+std::vector<TapeOutcome> PartsPlanner::tapes_within(std::size_t p, std::span<const std::optional<Bytes>> budgets) {
+  if (plan_parts_themselves(memory_)) return tapes_of_passes(task_of(p), memory_, budgets);
+  plan_parts_alone();
+  return plans_[p].outcomes(budgets);
+}
+
+TapeOutcome PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget) {
+  return std::move(tapes_within(p, std::span(&budget, 1)).front());
 }
 
 /// Once; and what comes of the same level on all devices.
@@ -91,11 +116,9 @@ void PartsPlanner::fill_menus() {
   }
 }
 
-PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) const {
-  TapeOutcome outcome = tape_of_passes(task_of(p), memory_, std::nullopt);
-  if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) {
-    throw InputError(fmt::format("'{}' in a part of a pipeline: {}", memory_.back().strategy->name, why->reason));
-  }
+PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) {
+  TapeOutcome outcome = tape_within(p, std::nullopt);
+  if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) refuse(why->reason);
   auto& all = std::get<PlannedTape>(outcome);
   const Bytes least = least_budget(p, all.peak);
   std::vector<std::optional<Bytes>> budgets;
@@ -104,7 +127,7 @@ PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) const {
   }
   Menu menu;
   if (least < all.peak) {
-    for (TapeOutcome& each : tapes_of_passes(task_of(p), memory_, budgets)) {
+    for (TapeOutcome& each : tapes_within(p, budgets)) {
       PlannedTape* tape = std::get_if<PlannedTape>(&each);
       if (tape != nullptr) {
         menu.push_back(std::move(*tape));
@@ -120,14 +143,14 @@ PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) const {
 }
 
 /// The least budget of a part for which there is a tape: what the strategy says, else to 1/512 of the most.
-Bytes PartsPlanner::least_budget(std::size_t p, Bytes most) const {
-  TapeOutcome outcome;
-  if (const PlannedTape* tape = tape_within(p, Bytes{0}, outcome)) return tape->peak;
-  if (const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest) return std::min(*smallest, most);
+Bytes PartsPlanner::least_budget(std::size_t p, Bytes most) {
+  const TapeOutcome none = tape_within(p, Bytes{0});
+  if (const PlannedTape* tape = std::get_if<PlannedTape>(&none)) return tape->peak;
+  if (const std::optional<Bytes> smallest = std::get<Infeasible>(none).smallest) return std::min(*smallest, most);
   Bytes below{0}, enough = most;
   for (const Bytes close{most.count / 512}; enough - below > close && enough - below > Bytes{1};) {
     const Bytes middle{below.count + (enough - below).count / 2};
-    (tape_within(p, middle, outcome) != nullptr ? enough : below) = middle;
+    (std::holds_alternative<PlannedTape>(tape_within(p, middle)) ? enough : below) = middle;
   }
   return enough;
 }
@@ -142,7 +165,16 @@ PlannedParts PartsPlanner::simulated(const std::vector<std::size_t>& level) {
 }
 
 PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
-  PlannedParts made{partition_, std::move(tapes), {}, {}, {}};
+  for (std::size_t p = 0; p < tapes.size(); ++p) {
+    const bool may_leave = partition_->parts[p].waits_at && !has_piece(tapes[p], PieceName::leave);
+    if (may_leave) tapes[p] = with_absence(problem_, *partition_, id_at<PartId>(p), tapes[p]);
+  }
+  const auto arrives = [](const Tape& tape) { return has_piece(tape, PieceName::arrive); };
+  std::shared_ptr<const Partition> partition = partition_;
+  if (std::ranges::any_of(tapes, arrives)) {
+    partition = std::make_shared<const Partition>(with_arrivals(problem_, *partition_, tapes));
+  }
+  PlannedParts made{std::move(partition), std::move(tapes), {}, {}, {}};
   const Schedule schedule = plan_of(problem_, made, std::nullopt).schedule;
   const Timeline timeline = simulate_event(schedule, problem_.platform);
   peaks_.clear();
@@ -177,8 +209,8 @@ PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::siz
     const std::size_t d = partition_->parts[p].device.index;
     if (parts_on[d] > 1) continue;
     const Bytes beside = peaks[d] - menus_[p][level[d]].peak;
-    TapeOutcome outcome;
-    if (const PlannedTape* tape = tape_within(p, budget - beside, outcome)) tapes[p] = tape->tape;
+    const TapeOutcome outcome = tape_within(p, budget - beside);
+    if (const PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes[p] = tape->tape;
   }
   PlannedParts closer = simulated(std::move(tapes));
   const bool is_better = closer.peak <= budget && (made.peak > budget || closer.makespan <= made.makespan);

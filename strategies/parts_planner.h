@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "strategies/part_plans.h"
 #include "strategies/pipelining/waiting.h"
 #include "strategies/plan.h"
 
@@ -32,10 +33,13 @@ class PartsPlanner {
   using Menu = std::vector<PlannedTape>;
 
   PartTask task_of(std::size_t p) const;
-  const PlannedTape* tape_within(std::size_t p, std::optional<Bytes> budget, TapeOutcome& outcome) const;
+  [[noreturn]] void refuse(std::string_view why) const;
+  void plan_parts_alone();
+  std::vector<TapeOutcome> tapes_within(std::size_t p, std::span<const std::optional<Bytes>> budgets);
+  TapeOutcome tape_within(std::size_t p, std::optional<Bytes> budget);
   void fill_menus();
-  Menu menu_of(std::size_t p) const;
-  Bytes least_budget(std::size_t p, Bytes most) const;
+  Menu menu_of(std::size_t p);
+  Bytes least_budget(std::size_t p, Bytes most);
   PlannedParts simulated(const std::vector<std::size_t>& level);
   PlannedParts simulated(std::vector<Tape> tapes);
   std::vector<std::size_t> highest_levels(Bytes budget);
@@ -45,6 +49,7 @@ class PartsPlanner {
   std::shared_ptr<const Partition> partition_;
   std::span<const Pass> memory_;
   std::vector<Waiting> waiting_;           // by part
+  std::vector<PartPlans> plans_;           // by part, where a pass does not plan parts itself
   std::vector<Menu> menus_;                // by part
   std::vector<PlannedParts> same_levels_;  // plans with one level on all devices, ascending
   std::vector<Bytes> peaks_;               // by device, of what was simulated last

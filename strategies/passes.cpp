@@ -7,7 +7,9 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/common/better_outcome.h"
+#include "strategies/common/op_sequence.h"
 #include "strategies/list.h"
+#include "strategies/part_plans.h"
 
 namespace plimsoll {
 namespace {
@@ -101,6 +103,12 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
 
 std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
                                          std::span<const std::optional<Bytes>> budgets) {
+  const bool is_of_pipeline = task.partition.parts.size() > 1 || task.part().cut_before_backward;
+  if (is_of_pipeline && !plan_parts_themselves(passes)) {
+    const auto made = plans_of_part(task, passes);
+    if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+    return std::get<PartPlans>(made).outcomes(budgets);
+  }
   const Pass& last = passes.back();
   if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
   const std::span<const Pass> before = passes.first(passes.size() - 1);

@@ -47,7 +47,8 @@ std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const 
 
 /// Passes whose transforms have been applied.
 bool is_for(const Problem& problem, std::span<const Pass> passes) {
-  if (passes.empty() || (!problem.transformed && passes.front().strategy->family == Family::transform)) return false;
+  const auto transforms = [](const Pass& pass) { return pass.strategy->transform != nullptr; };
+  if (passes.empty() || (!problem.transformed && std::ranges::any_of(passes, transforms))) return false;
   return backward_for(passes) == Backward::whole || !problem.index || !problem.index->weight.empty();
 }
 
@@ -66,9 +67,17 @@ Backward backward_for(std::span<const Pass> passes) {
   return splits ? Backward::split : Backward::whole;
 }
 
+std::uint32_t slices_of(std::span<const Pass> passes) {
+  std::uint32_t slices = 1;
+  for (const Pass& pass : passes) {
+    if (pass.strategy->slices != nullptr) slices *= pass.strategy->slices(pass.options);
+  }
+  return slices;
+}
+
 Problem transformed(Problem problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
-    if (pass.strategy->family != Family::transform) break;
+    if (pass.strategy->transform == nullptr) continue;
     std::variant<Problem, std::string> made = pass.strategy->transform(problem, pass.options);
     if (const std::string* why = std::get_if<std::string>(&made)) {
       throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));

@@ -32,6 +32,9 @@ Problem transformed(Problem, std::span<const Pass>);
 /// Whether the backwards of the problem that these passes are asked about must be split (ProblemOptions::backward).
 Backward backward_for(std::span<const Pass>);
 
+/// How many micro-batches of the transformed problem these passes make of each.
+std::uint32_t slices_of(std::span<const Pass>);
+
 /// What plan_of makes a schedule of: a partition, the tape of each part, and what is promised of them.
 struct PlannedParts {
   std::shared_ptr<const Partition> partition;

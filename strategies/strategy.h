@@ -135,13 +135,16 @@ struct StrategyInfo {
   std::string_view source;
   bool chains_only;
   std::span<const OptionInfo> options;
-  TapesFunction tapes;                           ///< of a memory strategy; else null
-  CandidatesFunction candidates;                 ///< null: the answer changes only where it begins to be feasible
-  bool needs_updates = false;                    ///< refuses a graph without update ops
-  bool moves_parameters = false;                 ///< of offloading: parameters, gradients or states; else activations
-  TransformFunction transform = {};              ///< of a transform
-  PartitionFunction partition = {};              ///< of what places parts on devices: pipelining
+  TapesFunction tapes;               ///< of a memory strategy; else null
+  CandidatesFunction candidates;     ///< null: the answer changes only where it begins to be feasible
+  bool needs_updates = false;        ///< refuses a graph without update ops
+  bool moves_parameters = false;     ///< of offloading: parameters, gradients or states; else activations
+  TransformFunction transform = {};  ///< of a transform, or a pipeline of what it has cut
+  PartitionFunction partition = {};  ///< of what places parts on devices: pipelining
+  bool plans_parts = false;  ///< of a memory strategy: plans a part of a pipeline with what other micro-batches keep
+                             ///< there; else it is asked about the part alone
   bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
+  std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
   Effort effort = {};
 };
 

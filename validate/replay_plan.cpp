@@ -1,9 +1,11 @@
 #include "validate/replay_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 #include "sim/core/expects.h"
 #include "validate/op_times.h"
@@ -26,31 +28,39 @@ class Planner {
     for (std::size_t o = 0; o < network_.graph.ops.size(); ++o) ops_[network_.graph.ops[o].name] = id_at<OpId>(o);
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) tensors_[graph_.tensors[t].name] = id_at<TensorId>(t);
     made_.region_of.resize(schedule.buffers.size());
+    keys_.resize(schedule.buffers.size());
   }
 
   ReplayPlan run() {
-    for (const BufferId b : schedule_.resident) allocate(b);
+    for (const BufferId b : schedule_.resident) allocate(b, nobody);
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
       const Step& step = schedule_.steps[s];
-      for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(b);
+      const std::uint32_t by = schedule_[step.stream].device.index;
+      for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(b, by);
       made_.steps.push_back(planned(id_at<StepId>(s)));
-      for (const BufferId b : schedule_.buffers_in(step.frees)) --open_.at(key(b)).buffers;
+      for (const BufferId b : schedule_.buffers_in(step.frees)) --open_.at(keys_[b.index]).buffers;
     }
     return std::move(made_);
   }
 
  private:
-  using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId>;
+  using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId, std::uint32_t>;
+  static constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
   struct Open {
     RegionId region;
     std::uint32_t buffers = 0;
   };
 
-  Key key(BufferId b) const {
+  /// In a memory of no device, such as a host, several devices may have copies of a micro-batch's value.
+  Key key(BufferId b, std::uint32_t by) const {
     const Buffer& buffer = schedule_[b];
     const bool is_version =  // of which several are alive together
         !schedule_.updates.are_synchronous() && graph_[buffer.tensor].kind == TensorKind::parameter;
-    return {graph_[buffer.tensor].storage, is_version ? b.index : buffer.micro_batch, buffer.replica, buffer.memory};
+    const auto is_own = [&](const Device& device) { return device.memory == buffer.memory; };
+    const bool is_shared = std::ranges::none_of(problem_.platform.devices, is_own);
+    const bool is_theirs = is_shared && per_micro_batch(graph_[buffer.tensor].kind);
+    return {graph_[buffer.tensor].storage, is_version ? b.index : buffer.micro_batch, buffer.replica, buffer.memory,
+            is_theirs ? by : nobody};
   }
 
   std::string text(StepId s) const {
@@ -59,12 +69,13 @@ class Planner {
   }
 
   /// Buffers of one storage that are alive together, by the order of issue, share a region.
-  void allocate(BufferId b) {
+  void allocate(BufferId b, std::uint32_t by) {
     if (schedule_[b].packed) {
       throw Unsupported{"buffer " + std::to_string(b.index) + " ('" + graph_[schedule_[b].tensor].name +
                         "') is compressed, which the replay does not support"};
     }
-    Open& open = open_[key(b)];
+    keys_[b.index] = key(b, by);
+    Open& open = open_[keys_[b.index]];
     if (open.buffers++ == 0) {
       open.region = id_at<RegionId>(made_.regions.size());
       made_.regions.push_back({schedule_[b].memory, graph_[schedule_[b].tensor].bytes});
@@ -245,6 +256,7 @@ class Planner {
   const Network& network_;
   std::map<std::string, OpId> ops_;          // of the network, by name
   std::map<std::string, TensorId> tensors_;  // of the scheduled graph, by name
+  std::vector<Key> keys_;                    // by buffer, once allocated
   std::map<Key, Open> open_;
   std::set<std::tuple<OpId, std::uint32_t, std::uint32_t>> ran_;  // (op, micro-batch, replica)
   ReplayPlan made_;

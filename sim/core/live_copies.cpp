@@ -29,6 +29,13 @@ CopyKey LiveCopies::key(TensorId t, std::uint32_t micro_batch, MemoryId memory) 
   return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, memory.index};
 }
 
+CopyKey LiveCopies::key_at(TensorId t, std::uint32_t micro_batch, DeviceId device, MemoryId place) {
+  const MemoryId memory = memory_at(device, place);
+  CopyKey k = key(t, micro_batch, memory);
+  if (memory != memory_of(device) && per_micro_batch(graph_[t].kind)) k.from = device.index + 1;
+  return k;
+}
+
 MemoryId LiveCopies::memory_at(DeviceId device, MemoryId place) {
   const std::size_t relative = place::device.index - place.index;
   if (relative >= relative_places) return place;

@@ -24,7 +24,8 @@ struct CopyKey {
   std::uint32_t storage = 0;
   std::uint32_t micro_batch = 0;  ///< of a parameter that has versions: the version
   std::uint32_t memory = 0, chunk = 0;
-  bool arrived = false;  ///< another device's part of a gradient, beside the sum of those before it
+  std::uint32_t from = 0;  ///< of a micro-batch's value elsewhere than on the device that put it there: 1 + that device
+  bool arrived = false;    ///< another device's part of a gradient, beside the sum of those before it
   friend bool operator==(const CopyKey&, const CopyKey&) = default;
 };
 
@@ -32,7 +33,7 @@ struct CopyKeyHash {
   std::size_t operator()(const CopyKey& k) const {
     const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
     return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ k.memory ^ (std::uint64_t{k.chunk} << 48U) ^
-                                      (k.arrived ? 1U : 0U));
+                                      (std::uint64_t{k.from} << 24U) ^ (k.arrived ? 1U : 0U));
   }
 };
 
@@ -71,6 +72,8 @@ class LiveCopies {
   /// The memory at a place, seen from the device; there must be one.
   MemoryId memory_at(DeviceId, MemoryId place);
   CopyKey key(TensorId, std::uint32_t micro_batch, MemoryId) const;
+  /// Of the device's copy at a place.
+  CopyKey key_at(TensorId, std::uint32_t micro_batch, DeviceId, MemoryId place);
   std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
 
   bool contains(const CopyKey& k) const { return live_.contains(k); }

@@ -1,8 +1,10 @@
 #include "sim/core/lowering.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -22,6 +24,7 @@ class Lowering {
         graph_(problem.graph),
         partition_(partition),
         tapes_(tapes),
+        last_turns_(tapes.size()),
         first_backward_(tapes.size()),
         copies_(problem, tapes),
         owners_(problem, partition, copies_),
@@ -88,14 +91,13 @@ class Lowering {
   /// Which copy of a part takes which micro-batch, and the last turn at each piece.
   void note_turns() {
     for (std::size_t p = 0; p < tapes_.size(); ++p) {
-      last_turns_.emplace_back(pieces_[p].size(), 0);
       copies_of_.try_emplace(partition_.parts[p].ops.front(), 0).first->second++;
     }
     micro_batches_.resize(tapes_.size(), 0);
     for (const std::vector<Turn>& order : partition_.order) {
       for (const Turn& turn : order) {
         last_turns_[turn.part.index][turn.piece] = turn.micro_batch;
-        if (turn.piece > 0) continue;
+        if (turn.piece != number_of(PieceName::forward)) continue;
         ++micro_batches_[turn.part.index];
         const OpId first = part(turn.part).ops.front();
         if (copies_of_[first] > 1) EXPECTS(takers_.try_emplace({first, turn.micro_batch}, turn.part).second);
@@ -178,7 +180,8 @@ class Lowering {
         issue(action, turn);
         moved = true;
       }
-      if (versions_.come_within() && turn.piece + 1 == pieces_[turn.part.index].size()) end_micro_batch(turn);
+      if (versions_.come_within() && turn.piece == number_of(last_piece(tapes_[turn.part.index])))
+        end_micro_batch(turn);
       ++place.turn;
       place.action = 0;
     }
@@ -196,7 +199,9 @@ class Lowering {
   }
 
   bool arrived(const Action& receive, const Turn& turn) const {
-    return copies_.contains(copies_.key(receive.tensor, turn.micro_batch, copies_.memory_of(part(turn.part).device)));
+    CopyKey k = copies_.key(receive.tensor, turn.micro_batch, copies_.memory_of(part(turn.part).device));
+    k.chunk = copies_.chunks_of(receive.tensor) - 1;  // the last one sent
+    return copies_.contains(k);
   }
 
   void issue(const Action& action, const Turn& turn) {
@@ -226,14 +231,19 @@ class Lowering {
 
   void issue_on_chunk(const Action& action, const CopyKey& on_device, PartId by) {
     const DeviceId device = part(by).device;
-    CopyKey at = on_device;
-    at.memory = copies_.memory_at(device, action.at).index;
+    const auto on_chunk = [&](MemoryId place) {
+      CopyKey k = copies_.key_at(action.tensor, on_device.micro_batch, device, place);
+      k.chunk = on_device.chunk;
+      return k;
+    };
+    const CopyKey at = on_chunk(action.at);
     if (action.kind == ActionKind::drop) return drop(at, by);
     if (action.kind == ActionKind::wait) return copies_.wait_for_copy(at, on_device, device);
     const Way way{action.at, action.to};
-    CopyKey to = on_device;
-    to.memory = copies_.memory_at(device, action.to).index;
+    const CopyKey to = on_chunk(action.to);
+    Copy* there = copies_.find(to);
     copies_.copy(action.tensor, at, to, {device, way}, way.is_inward() ? StepKind::prefetch : StepKind::offload);
+    if (there != nullptr) hold_again(to, *there, by);
     if (action.kind == ActionKind::move) drop(at, by);
   }
 
@@ -248,15 +258,19 @@ class Lowering {
   void send(const Action& action, PartId by, std::uint32_t micro_batch) {
     const Part& here = part(by);
     const PartId peer = taker(action.peer, micro_batch);
-    const CopyKey from = copies_.key(action.tensor, micro_batch, copies_.memory_of(here.device));
+    CopyKey from = copies_.key(action.tensor, micro_batch, copies_.memory_of(here.device));
     CopyKey to = from;
     to.memory = copies_.memory_of(part(peer).device).index;
-    if (to == from) {
-      ++copies_[from].holders;
-      held_by_[from] = {by, peer};
-      return;
+    const bool stays = to == from;
+    for (; from.chunk < copies_.chunks_of(action.tensor); ++from.chunk) {
+      to.chunk = from.chunk;
+      if (stays) {
+        ++copies_[from].holders;
+        held_by_[from] = {by, peer};
+        continue;
+      }
+      copies_.copy(action.tensor, from, to, {here.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
     }
-    copies_.copy(action.tensor, from, to, {here.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
   }
 
   // --- compute
@@ -299,7 +313,7 @@ class Lowering {
     std::vector<Copy*> used, overwritten;
     used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
-      CopyKey k = versions_.key(op, t, by, micro_batch, memory);
+      CopyKey k = versions_.key(op, t, by, micro_batch, copies_.key_at(t, micro_batch, here.device, action.at));
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
       const bool leaves_it = changes && versions_.leaves(t, by);
       if (leaves_it) used.push_back(&copies_.made_by(step, t, versions_.next(k)));
@@ -313,7 +327,8 @@ class Lowering {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
       const bool gradient = graph_[t].kind == TensorKind::parameter_gradient;
       makes_gradient |= gradient;
-      for (CopyKey k = copies_.key(t, micro_batch, memory); k.chunk < copies_.chunks_of(t); ++k.chunk) {
+      for (CopyKey k = copies_.key_at(t, micro_batch, here.device, action.at); k.chunk < copies_.chunks_of(t);
+           ++k.chunk) {
         Copy* found = copies_.find(k);
         if (found == nullptr) {
           new_gradient |= gradient;
@@ -344,7 +359,10 @@ class Lowering {
       copy->users.push_back(issued);
     }
     for (Copy* copy : overwritten) copy->overwritten(issued);  // what reads it next may be on another stream
-    if (op.phase == Phase::update) return;
+    if (op.phase == Phase::update) {
+      updates_run_.emplace(by, id);
+      return;
+    }
     for (const TensorId t : op.outputs) {
       if (graph_[t].kind == TensorKind::parameter_gradient) owners_.contributed(t);
     }
@@ -370,13 +388,13 @@ class Lowering {
     if (versions_.come_within()) return;  // the updates have run
     owners_.sum();
     for (std::uint32_t p = 0; p < tapes_.size(); ++p) {
-      for (const Action& action : tapes_[p].end) issue(action, {PartId{p}, 0, 0});
+      for (const Action& action : tapes_[p].end) issue(action, {PartId{p}, 0});
     }
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].phase != Phase::update) continue;
       for (const Part* owner : owners_.of(graph_.ops[o])) {
         const auto p = static_cast<std::size_t>(owner - partition_.parts.data());
-        if (!tapes_[p].end.empty()) continue;
+        if (updates_run_.contains({id_at<PartId>(p), id_at<OpId>(o)})) continue;
         run(plimsoll::run(id_at<OpId>(o)), id_at<PartId>(p), 0, tapes_[p].backprop);
         owners_.hand_out(graph_.ops[o], *owner);
       }
@@ -387,17 +405,18 @@ class Lowering {
   const Graph& graph_;
   const Partition& partition_;
   std::span<const Tape> tapes_;
-  std::vector<std::vector<Piece>> pieces_;                    // by part
-  std::vector<std::vector<std::uint32_t>> last_turns_;        // by part and piece: the micro-batch
-  std::vector<std::size_t> micro_batches_;                    // by part: how many it takes
-  std::map<OpId, std::size_t> copies_of_;                     // by first op: of a part
-  std::map<std::pair<OpId, std::uint32_t>, PartId> takers_;   // by first op and micro-batch, of parts with copies
-  std::vector<Place> places_;                                 // by device
-  std::vector<std::optional<std::uint32_t>> first_backward_;  // by part: of which micro-batch
+  std::vector<std::array<Piece, piece_names>> pieces_;              // by part and name
+  std::vector<std::array<std::uint32_t, piece_names>> last_turns_;  // by part and piece: the micro-batch
+  std::vector<std::size_t> micro_batches_;                          // by part: how many it takes
+  std::map<OpId, std::size_t> copies_of_;                           // by first op: of a part
+  std::map<std::pair<OpId, std::uint32_t>, PartId> takers_;         // by first op and micro-batch, of parts with copies
+  std::vector<Place> places_;                                       // by device
+  std::vector<std::optional<std::uint32_t>> first_backward_;        // by part: of which micro-batch
   LiveCopies copies_;
   GradientOwners owners_;
   WeightVersions versions_;
   std::vector<bool> ran_;  // by op and micro-batch
+  std::set<std::pair<PartId, OpId>> updates_run_;
   std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
       held_by_;  // of what one part sent another of its device
 };

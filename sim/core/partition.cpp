@@ -12,7 +12,7 @@ Partition one_device(const Graph& graph, std::uint32_t micro_batches, std::size_
     if (graph.ops[o].phase != Phase::update && !graph.ops[o].is_view) part.ops.push_back(id_at<OpId>(o));
   }
   partition.order.resize(devices);
-  for (std::uint32_t m = 0; m < micro_batches; ++m) partition.order[0].push_back({PartId{0}, m, 0});
+  for (std::uint32_t m = 0; m < micro_batches; ++m) partition.order[0].push_back({PartId{0}, m});
   return partition;
 }
 

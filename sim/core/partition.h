@@ -1,7 +1,9 @@
 #pragma once
 // Which part of the graph runs on which device, and in which order a device works on (part, micro-batch, piece).
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,19 +13,36 @@
 
 namespace plimsoll {
 
+/// What a piece of a tape does; every tape begins with its forward piece. Of one that is cut, others follow in this
+/// order as far as it has them.
+enum class PieceName : std::uint8_t {
+  forward,
+  backward,  ///< all of the backward or, where it is split, what the part before waits for
+  weights,   ///< the weight gradients
+  leave,     ///< between forward and backward, for some micro-batches: what they keep leaves the device
+  arrive,    ///< between forward and backward: what left comes back
+};
+inline constexpr std::size_t piece_names = 5;
+constexpr std::uint32_t number_of(PieceName name) {
+  return static_cast<std::uint32_t>(name);
+}
+
 /// Parts with the same ops are copies of each other, on different devices: each micro-batch goes through one of them,
 /// each has its own parameters and updates them with the gradients of all.
 struct Part {
   std::vector<OpId> ops;  ///< in a valid order, updates excluded
   DeviceId device;
-  bool cut_before_backward = false;  ///< its tape is cut there, also where it holds the loss and need not wait
-  bool cut_before_weights = false;   ///< of a split backward: weight gradients are a piece of their own
+  bool cut_before_backward = false;       ///< its tape is cut there, also where it holds the loss and need not wait
+  bool cut_before_weights = false;        ///< of a split backward: weight gradients are a piece of their own
+  std::optional<MemoryId> waits_at = {};  ///< where what a micro-batch keeps for its backward is from its turn `leave`
+                                          ///< to its turn `arrive`, if the order gives it these
 };
 
-/// One piece of a part's tape for one micro-batch. Pieces are numbered along the tape.
+/// One piece of a part's tape for one micro-batch.
 struct Turn {
   PartId part;
-  std::uint32_t micro_batch = 0, piece = 0;
+  std::uint32_t micro_batch = 0;
+  std::uint32_t piece = number_of(PieceName::forward);
 };
 
 struct Partition {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/core/expects.h"
+
 namespace plimsoll {
 namespace {
 
@@ -54,15 +56,31 @@ Touched touched_by(const Graph& graph, const Action& action) {
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const Tape& tape) {
-  std::vector<Piece> pieces(1);
+std::array<Piece, piece_names> pieces_of(const Tape& tape) {
+  std::array<Piece, piece_names> pieces;
+  Piece* at = pieces.data();
   for (std::size_t a = 0; a < tape.actions.size(); ++a) {
     if (tape.actions[a].kind != ActionKind::cut) continue;
-    pieces.back().last = a + 1;
-    pieces.push_back({a + 1, a + 1, tape.actions[a].next});
+    at->last = a + 1;
+    at = &pieces[number_of(tape.actions[a].next)];
+    EXPECTS(at->last == 0);
+    at->first = at->last = a + 1;
   }
-  pieces.back().last = tape.actions.size();
+  at->last = tape.actions.size();
   return pieces;
+}
+
+PieceName last_piece(const Tape& tape) {
+  PieceName last = PieceName::forward;
+  for (const Action& action : tape.actions) {
+    if (action.kind == ActionKind::cut) last = action.next;
+  }
+  return last;
+}
+
+bool has_piece(const Tape& tape, PieceName name) {
+  return std::ranges::any_of(tape.actions,
+                             [&](const Action& a) { return a.kind == ActionKind::cut && a.next == name; });
 }
 
 Tape with_drops(const Graph& graph, Tape tape) {

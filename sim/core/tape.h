@@ -3,11 +3,13 @@
 // tapes.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "sim/core/graph.h"
 #include "sim/core/ids.h"
+#include "sim/core/partition.h"
 #include "sim/core/places.h"
 #include "sim/core/scaling.h"
 
@@ -25,13 +27,6 @@ enum class ActionKind : std::uint8_t {
   send,  ///< copy `tensor` to the device of `peer`, or of that copy of it which takes the micro-batch
   receive,  ///< nothing further is issued before `tensor` has been sent here
   cut,      ///< a piece of the tape ends: the device may take other turns before the next
-};
-
-/// What a piece of a tape does; every tape begins with its forward piece.
-enum class PieceName : std::uint8_t {
-  forward,
-  backward,  ///< all of the backward or, where it is split, what the part before waits for
-  weights,   ///< the weight gradients
 };
 
 /// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
@@ -105,19 +100,25 @@ struct Home {
 /// A copy action writes over the copy that is at its target already (as at home), or makes a new one.
 struct Tape {
   std::vector<Action> actions;  ///< for each micro-batch
-  std::vector<Action> end;      ///< once, after the last one: the updates. Empty: all on the device, in order
-  std::vector<Home> homes;      ///< of the tensors whose home is not, or not only, the device
+  std::vector<Action> end;  ///< once, after the last one: updates. Those that the tape does not run follow, in order
+  std::vector<Home> homes;  ///< of the tensors whose home is not, or not only, the device
   Backprop backprop = Backprop::by_stage;  ///< in_one_call only for tapes that repeat and move nothing
 };
 
 /// A piece of a tape: actions [first, last).
 struct Piece {
   std::size_t first = 0, last = 0;
-  PieceName name = PieceName::forward;
 };
 
-/// The tape's pieces, in order.
-std::vector<Piece> pieces_of(const Tape&);
+/// The tape's pieces by name, each there at most once; empty ones where it has none of that name. Of a tape that is not
+/// cut all is its forward piece.
+std::array<Piece, piece_names> pieces_of(const Tape&);
+
+/// Of the tape's pieces.
+PieceName last_piece(const Tape&);
+
+/// Whether the tape is cut before a piece of that name.
+bool has_piece(const Tape&, PieceName);
 
 /// The tape with every value dropped right after its last use before it is made anew, and nothing dropped before.
 Tape with_drops(const Graph&, Tape);

@@ -81,8 +81,7 @@ void WeightVersions::read(OfPart& part, std::uint32_t micro_batch, std::uint32_t
   if (!part.updates.empty()) staleness_ = std::max(staleness_, micro_batch / updates_.every - version);
 }
 
-CopyKey WeightVersions::key(const Op& op, TensorId t, PartId by, std::uint32_t micro_batch, MemoryId memory) {
-  CopyKey k = copies_.key(t, micro_batch, memory);
+CopyKey WeightVersions::key(const Op& op, TensorId t, PartId by, std::uint32_t micro_batch, CopyKey k) {
   if (!has(t)) return k;
   OfPart& part = parts_[by.index];
   if (op.phase != Phase::update) {

@@ -25,9 +25,10 @@ class WeightVersions {
   void find_updates(std::span<const Tape>);
   const std::vector<OpId>& updates_of(PartId part) const { return parts_[part.index].updates; }
 
-  /// Where what the op reads is; a parameter that has versions, in the one that the micro-batch reads: of stashed ones
-  /// the newest at the first call. An update in place makes the newest version the next one.
-  CopyKey key(const Op&, TensorId, PartId, std::uint32_t micro_batch, MemoryId);
+  /// The key of what the op reads, from that of a value without versions: a parameter that has versions, in the one
+  /// that the micro-batch reads: of stashed ones the newest at the first call. An update in place makes the newest
+  /// version the next one.
+  CopyKey key(const Op&, TensorId, PartId, std::uint32_t micro_batch, CopyKey);
   /// Whether an update must leave the parameter's newest version, which is still read, and make another beside it.
   bool leaves(TensorId t, PartId part) const { return has(t) && is_read(part); }
   static CopyKey next(CopyKey version) {

@@ -23,6 +23,7 @@ extern constinit const StrategyInfo store_all_strategy{
     .options = {},
     .tapes = store_all_tapes,
     .candidates = nullptr,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll

@@ -9,17 +9,6 @@
 namespace plimsoll {
 namespace {
 
-/// The part that computes the forward of a stage, or any copy of it.
-PartId part_of_stage(const Problem& problem, const Partition& partition, std::size_t stage) {
-  const OpId op = problem.index->forward[stage];
-  for (std::size_t p = 0; p < partition.parts.size(); ++p) {
-    const Part& part = partition.parts[p];
-    if (std::ranges::find(part.ops, op) != part.ops.end()) return id_at<PartId>(p);
-  }
-  EXPECTS(false && "every stage is in a part");
-  return {};
-}
-
 /// Tensors that one of the first ops makes and one of the others reads, parameters aside, in the order of making.
 std::vector<TensorId> handed_over(const Graph& graph, std::span<const OpId> from, std::span<const OpId> to) {
   std::set<TensorId> read;
@@ -36,7 +25,18 @@ std::vector<TensorId> handed_over(const Graph& graph, std::span<const OpId> from
   return tensors;
 }
 
-/// What crosses boundary j on its way forward, what passes by included; and of gradients on their way back.
+}  // namespace
+
+PartId part_of_stage(const Problem& problem, const Partition& partition, std::size_t stage) {
+  const OpId op = problem.index->forward[stage];
+  for (std::size_t p = 0; p < partition.parts.size(); ++p) {
+    const Part& part = partition.parts[p];
+    if (std::ranges::find(part.ops, op) != part.ops.end()) return id_at<PartId>(p);
+  }
+  EXPECTS(false && "every stage is in a part");
+  return {};
+}
+
 std::vector<TensorId> forward_across(const Problem& problem, std::size_t j) {
   const std::span<const OpId> forward = problem.index->forward;
   return handed_over(problem.graph, forward.first(j), forward.subspan(j));
@@ -46,8 +46,6 @@ std::vector<TensorId> backward_across(const Problem& problem, std::size_t j) {
   const std::span<const OpId> backward = problem.index->backward;
   return handed_over(problem.graph, backward.subspan(j), backward.first(j));
 }
-
-}  // namespace
 
 ChainPart chain_part(const Problem& problem, const Part& part) {
   EXPECTS(problem.chain && !part.ops.empty());

@@ -22,6 +22,13 @@ struct ChainPart {
 /// The part's ops must be the forwards and backwards of consecutive stages of the problem's chain.
 ChainPart chain_part(const Problem&, const Part&);
 
+/// The part that computes the forward of a stage, or any copy of it.
+PartId part_of_stage(const Problem&, const Partition&, std::size_t stage);
+
+/// What crosses boundary j on its way forward, what passes by included; and of gradients on their way back.
+std::vector<TensorId> forward_across(const Problem&, std::size_t j);
+std::vector<TensorId> backward_across(const Problem&, std::size_t j);
+
 /// What planners see of the part.
 ChainModel chain_model(const Problem&, const ChainPart&);
 

@@ -11,7 +11,7 @@ namespace {
 class TapeWalk {
  public:
   TapeWalk(const Problem& problem, const Part& part)
-      : problem_(problem), graph_(problem.graph), part_(part), alive_(graph_.storages, false) {
+      : problem_(problem), graph_(problem.graph), part_(part), there_(graph_.storages) {
     if (holds_first_op(part)) {
       for (const TensorId t : unread_parameters(graph_)) make(t);
     }
@@ -36,7 +36,7 @@ class TapeWalk {
 
   void run(const Tape& tape) {
     backprop_ = tape.backprop;
-    const Bytes before = live_;
+    piece_ = PieceName::forward;
     for (const Action& action : tape.actions) {
       switch (action.kind) {
         case ActionKind::run:
@@ -44,16 +44,16 @@ class TapeWalk {
           break;
         case ActionKind::copy:
         case ActionKind::move:
-          if (action.to == place::device) arrive(action.tensor);
+          if (action.to == place::device) arrive(action.tensor, action.chunk);
           break;
         case ActionKind::receive:
-          arrive(action.tensor);
+          arrive(action.tensor, {});
           break;
         case ActionKind::drop:
-          if (action.at == place::device) drop(action.tensor);
+          if (action.at == place::device) drop(action.tensor, action.chunk);
           break;
         case ActionKind::cut:
-          (action.next == PieceName::weights ? kept_for_weights_ : kept_) = live_ - before;
+          note_kept(action.next);
           break;
         case ActionKind::send:
         case ActionKind::wait:
@@ -73,25 +73,54 @@ class TapeWalk {
 
   bool updated_here(const Op& update) const {
     return std::ranges::any_of(update.inputs, [&](TensorId t) {
-      return graph_[t].kind == TensorKind::parameter && alive_[graph_[t].storage.index];
+      return graph_[t].kind == TensorKind::parameter && there_[graph_[t].storage.index].is_whole;
     });
   }
 
-  void make(TensorId t) {
-    if (alive_[graph_[t].storage.index]) return;
-    alive_[graph_[t].storage.index] = true;
-    live_ += graph_[t].bytes;
+  /// What of a storage is on the device.
+  struct There {
+    bool is_whole = false;
+    Bytes bytes;
+  };
+
+  void count(TensorId t, Bytes bytes) {
+    live_ += bytes;
+    if (per_micro_batch(graph_[t].kind)) in_flight_ += bytes;
   }
 
-  void arrive(TensorId t) {
-    make(t);
+  void make(TensorId t) {
+    There& there = there_[graph_[t].storage.index];
+    if (there.is_whole) return;
+    count(t, graph_[t].bytes - there.bytes);
+    there = {true, graph_[t].bytes};
+  }
+
+  void arrive(TensorId t, Chunk chunk) {
+    if (chunk.count == 1) {
+      make(t);
+    } else {
+      There& there = there_[graph_[t].storage.index];
+      const Bytes length = range_of(graph_[t].bytes, chunk).length;
+      count(t, length);
+      there.bytes += length;
+      there.is_whole = there.bytes == graph_[t].bytes;
+    }
     peak_ = std::max(peak_, live_);
   }
 
-  void drop(TensorId t) {
-    EXPECTS(alive_[graph_[t].storage.index]);
-    alive_[graph_[t].storage.index] = false;
-    live_ -= graph_[t].bytes;
+  void drop(TensorId t, Chunk chunk) {
+    There& there = there_[graph_[t].storage.index];
+    const Bytes length = chunk.count == 1 ? there.bytes : range_of(graph_[t].bytes, chunk).length;
+    EXPECTS((chunk.count > 1 || there.is_whole) && length <= there.bytes);
+    count(t, -1 * length);
+    there.bytes -= length;
+    there.is_whole = false;
+  }
+
+  void note_kept(PieceName next) {
+    if (next == PieceName::weights) kept_for_weights_ = in_flight_;
+    if (piece_ == PieceName::forward) kept_ = in_flight_;
+    piece_ = next;
   }
 
   void compute(const Action& action) {
@@ -99,14 +128,14 @@ class TapeWalk {
     const Saving saving = action.saving;
     for (const TensorId t : op.inputs) {
       if (graph_[t].kind == TensorKind::input) make(t);
-      EXPECTS(alive_[graph_[t].storage.index]);
+      EXPECTS(there_[graph_[t].storage.index].is_whole);
     }
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
       if (graph_[t].kind == TensorKind::parameter_gradient) {
         makes_gradient = true;
-        new_gradient |= !alive_[graph_[t].storage.index];
+        new_gradient |= !there_[graph_[t].storage.index].is_whole;
       }
       make(t);
     }
@@ -119,8 +148,9 @@ class TapeWalk {
   const Problem& problem_;
   const Graph& graph_;
   const Part& part_;
-  std::vector<bool> alive_;  // by storage
-  Bytes live_, peak_, kept_, kept_for_weights_;
+  std::vector<There> there_;  // by storage
+  Bytes live_, in_flight_, peak_, kept_, kept_for_weights_;
+  PieceName piece_ = PieceName::forward;
   Seconds time_;
   Backprop backprop_ = Backprop::by_stage;
   bool gradients_exist_ = false;  // before the backward

@@ -10,7 +10,7 @@ namespace plimsoll {
 struct TapeCost {
   Seconds makespan;        ///< of all micro-batches and the updates, one after the other
   Bytes peak;              ///< of the device, everything counted
-  Bytes kept;              ///< per-micro-batch bytes alive where the tape is cut before its backward; 0 if it is not
+  Bytes kept;              ///< bytes of a micro-batch there when its forward piece ends; 0 if it is not cut
   Bytes kept_for_weights;  ///< the same where it is cut before its weight gradients
 };
 

@@ -12,7 +12,9 @@ namespace plimsoll {
 
 /// Pieces of a part's tape.
 namespace piece {
-inline constexpr std::uint32_t forward = 0, backward = 1, weights = 2;
+inline constexpr std::uint32_t forward = number_of(PieceName::forward), backward = number_of(PieceName::backward),
+                               weights = number_of(PieceName::weights), leave = number_of(PieceName::leave),
+                               arrive = number_of(PieceName::arrive);
 }  // namespace piece
 
 struct PipelineOrder {

@@ -11,13 +11,21 @@ std::vector<Waiting> waiting_in(const Partition& partition) {
     for (const Turn& turn : order) {
       const std::size_t p = turn.part.index;
       const Part& part = partition.parts[p];
-      if (turn.piece == 0) {
-        most[p].in_flight = std::max(most[p].in_flight, ++in_flight[p]);
-      } else if (turn.piece == 1) {
-        --in_flight[p];
-        if (part.cut_before_weights) most[p].weights = std::max(most[p].weights, ++weights[p]);
-      } else {
-        --weights[p];
+      switch (PieceName{static_cast<std::uint8_t>(turn.piece)}) {
+        case PieceName::forward:
+        case PieceName::arrive:
+          most[p].in_flight = std::max(most[p].in_flight, ++in_flight[p]);
+          break;
+        case PieceName::leave:
+          --in_flight[p];
+          break;
+        case PieceName::backward:
+          --in_flight[p];
+          if (part.cut_before_weights) most[p].weights = std::max(most[p].weights, ++weights[p]);
+          break;
+        case PieceName::weights:
+          --weights[p];
+          break;
       }
     }
   }

@@ -9,8 +9,9 @@
 namespace plimsoll {
 
 struct Waiting {
-  std::uint32_t in_flight = 1;  ///< whose forward has begun and whose backward has not ended
-  std::uint32_t weights = 0;    ///< whose backward has ended and whose weight gradients are not made
+  std::uint32_t in_flight =
+      1;                      ///< whose forward has begun and whose backward has not ended, and that are on the device
+  std::uint32_t weights = 0;  ///< whose backward has ended and whose weight gradients are not made
   friend auto operator<=>(const Waiting&, const Waiting&) = default;
 };
 

@@ -144,7 +144,6 @@ TEST_CASE("what cannot be a pipeline is refused with the reason", "[pipelining]"
   CHECK(refusal("1f1b(stages=3)", 4, 2) == "1f1b: stages=3, and platform 'test' has 2 devices");
   CHECK(refusal("interleaved(stages=2,chunks=3)", 4, 2) ==
         "interleaved: 6 parts of at least one stage each, and 'even' has 5 stages");
-  CHECK(refusal("1f1b|offload_greedy", 4, 2) != "nothing");
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ extern constinit const StrategyInfo chen_greedy_strategy{
     .options = chen_greedy_options,
     .tapes = chen_greedy_tapes,
     .candidates = chen_greedy_candidates,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll

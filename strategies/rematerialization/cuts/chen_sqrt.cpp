@@ -40,6 +40,7 @@ extern constinit const StrategyInfo chen_sqrt_strategy{
     .options = chen_sqrt_options,
     .tapes = chen_sqrt_tapes,
     .candidates = nullptr,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll

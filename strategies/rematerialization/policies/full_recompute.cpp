@@ -79,6 +79,7 @@ extern constinit const StrategyInfo full_recompute_strategy{
     .options = full_recompute_options,
     .tapes = full_recompute_tapes,
     .candidates = full_recompute_candidates,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll

@@ -52,6 +52,7 @@ extern constinit const StrategyInfo periodic_strategy{
     .options = periodic_options,
     .tapes = periodic_tapes,
     .candidates = periodic_candidates,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll

@@ -168,6 +168,7 @@ extern constinit const StrategyInfo selective_strategy{
     .options = selective_options,
     .tapes = selective_tapes,
     .candidates = selective_candidates,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll

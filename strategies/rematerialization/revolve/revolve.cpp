@@ -54,6 +54,7 @@ extern constinit const StrategyInfo revolve_strategy{
     .options = revolve_options,
     .tapes = revolve_tapes,
     .candidates = revolve_candidates,
+    .plans_parts = true,
     .effort = {.stages = 1000},
 };
 

@@ -100,6 +100,7 @@ extern constinit const StrategyInfo revolve_hetero_strategy{
     .options = revolve_hetero_options,
     .tapes = revolve_hetero_tapes,
     .candidates = revolve_hetero_candidates,
+    .plans_parts = true,
     .effort = {.stages = 250},
 };
 

@@ -131,6 +131,7 @@ extern constinit const StrategyInfo rockmate_strategy{
     .options = rockmate_options,
     .tapes = rockmate_tapes,
     .candidates = rockmate_candidates,
+    .plans_parts = true,
     .effort = {.stages = 250, .ops = 5000},
 };
 

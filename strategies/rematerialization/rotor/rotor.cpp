@@ -162,6 +162,7 @@ extern constinit const StrategyInfo rotor_strategy{
     .options = rotor_options,
     .tapes = rotor_tapes,
     .candidates = rotor_candidates,
+    .plans_parts = true,
     .effort = {.stages = 1000},
 };
 

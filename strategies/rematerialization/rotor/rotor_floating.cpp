@@ -75,6 +75,7 @@ extern constinit const StrategyInfo rotor_floating_strategy{
     .options = rotor_floating_options,
     .tapes = rotor_floating_tapes,
     .candidates = rotor_floating_candidates,
+    .plans_parts = true,
     .effort = {.stages = 25},
 };
 

@@ -1,0 +1,44 @@
+#pragma once
+// A part of a pipeline as a problem of its own, for strategies that plan whole models on one device, and their tapes
+// as the part's.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+/// The part of a chain on its device as a chain and as a graph, which nothing else uses. What it receives and sends are
+/// stages of no time at its ends; the one at the end waits for the other micro-batches in flight. Up to two
+/// micro-batches follow each other: the first has new gradients, the second adds to them. Parameters that other parts
+/// use too have no updates here: they are updated where their gradients are summed.
+struct PartAlone {
+  Problem problem;
+  Partition partition;                 ///< one part
+  std::vector<OpId> op_of;             ///< by op here: of the whole problem; no_op for what stands for transfers
+  std::vector<TensorId> tensor_of;     ///< by tensor here; no_tensor where there is none
+  std::vector<OpId> here;              ///< by op of the whole problem; no_op for those of other parts
+  std::vector<TensorId> tensor_here;   ///< by tensor of the whole problem; no_tensor for those of other parts
+  OpId receives = no_op;               ///< what comes from the part before
+  OpId sends = no_op, awaits = no_op;  ///< what goes to the part after, and its gradients
+  OpId returns = no_op;                ///< gradients to the part before
+};
+
+inline constexpr TensorId no_tensor{std::numeric_limits<std::uint32_t>::max()};
+
+/// `others` is memory that is taken while it waits: a planner that is to use less of the device keeps less then.
+PartAlone part_alone(const PartTask&, Bytes others);
+
+/// The part's tape as one of the part alone.
+Tape tape_alone(const PartAlone&, const Tape&);
+
+/// A tape of the part alone as the part's, with sends and receives, and cut as the pipeline asks. What comes back to
+/// the device before the backward does so in a piece `arrive`.
+Tape tape_in_pipeline(const PartTask&, const PartAlone&, const Tape&);
+
+/// Why the tape cannot be the part's: it moves a parameter that another part uses too, or its gradient. Else nothing.
+std::optional<std::string> moves_shared(const PartTask&, const Tape&);
+
+}  // namespace plimsoll

@@ -1,0 +1,183 @@
+#include "strategies/part_plans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "strategies/common/chain_pass.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/common/part_alone.h"
+#include "strategies/common/tape_cost.h"
+#include "strategies/list.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t levels_before = 5, levels_alone = 12;
+
+/// From the least memory that there is a tape for to all that is wanted.
+template <class Planner>
+std::vector<PlannedTape> tapes_at_levels(std::uint32_t levels, const Planner& tapes_within, std::string& why) {
+  std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
+  std::vector<TapeOutcome> outer = tapes_within(ends);
+  std::vector<PlannedTape> tapes;
+  const PlannedTape* most = std::get_if<PlannedTape>(&outer[0]);
+  if (most == nullptr) {
+    why = std::get<Infeasible>(outer[0]).reason;
+    return tapes;
+  }
+  tapes.push_back(*most);
+  const Infeasible* none = std::get_if<Infeasible>(&outer[1]);
+  if (none == nullptr || !none->smallest || *none->smallest >= most->peak) return tapes;
+  std::vector<std::optional<Bytes>> budgets;
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    budgets.emplace_back(*none->smallest + range_of(most->peak - *none->smallest, {level, levels}).offset);
+  }
+  for (TapeOutcome& outcome : tapes_within(budgets)) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+  }
+  return tapes;
+}
+
+class PartPlanner {
+ public:
+  PartPlanner(const PartTask& task, Bytes others, std::span<const Pass> passes)
+      : task_(task),
+        others_(others),
+        alone_(part_alone(task, others)),
+        alone_task_{alone_.problem, alone_.partition, PartId{0}},
+        passes_(passes.begin(), passes.end()) {
+    if (!has_updates()) std::erase_if(passes_, [](const Pass& pass) { return pass.strategy->needs_updates; });
+    if (passes_.empty()) passes_.push_back(pass_of(store_all_strategy));
+    const auto first = std::ranges::find_if(passes_, [](const Pass& pass) { return !pass.strategy->plans_parts; });
+    themselves_ = std::span(passes_.begin(), first);
+    alone_passes_ = std::span(first, passes_.end());
+    also_resident_ =
+        tape_cost(task.problem, task.part(), Tape{}).peak - tape_cost(alone_.problem, alone_task_.part(), Tape{}).peak;
+  }
+
+  /// Adds to what there is; says why where it has nothing to add.
+  std::string add_to(std::optional<PartPlans>& plans) {
+    made_ = std::move(plans);
+    const auto by_themselves = [&](std::span<const std::optional<Bytes>> budgets) {
+      return tapes_of_passes(task_, themselves_, budgets);
+    };
+    if (alone_passes_.empty()) {
+      for (PlannedTape& made : tapes_at_levels(levels_alone, by_themselves, why_)) add(std::move(made));
+    } else if (themselves_.empty()) {
+      unmoved_ = planned_ops(alone_task_, store_all_ops(alone_task_)).tape;
+      add_all([&](std::span<const std::optional<Bytes>> budgets) {
+        return tapes_of_passes(alone_task_, alone_passes_, budgets);
+      });
+    } else {
+      for (const PlannedTape& each : tapes_at_levels(levels_before, by_themselves, why_)) {
+        const Tape tape = tape_alone(alone_, each.tape);
+        if (!unmoved_) unmoved_ = tape;
+        add_all([&](std::span<const std::optional<Bytes>> budgets) { return after(tape, budgets); });
+      }
+    }
+    if (made_) made_->has_updates = has_updates();
+    plans = std::move(made_);
+    return why_;
+  }
+
+ private:
+  bool has_updates() const { return !alone_.problem.index->updates.empty(); }
+
+  /// What the passes make of a tape, one after the other.
+  std::vector<TapeOutcome> after(const Tape& tape, std::span<const std::optional<Bytes>> budgets) const {
+    const auto asked = [&](const Pass& pass, std::span<const std::optional<Bytes>> within, const Tape& before) {
+      return pass.strategy->tapes(alone_task_, pass.options, within, &before);
+    };
+    std::vector<TapeOutcome> outcomes = asked(alone_passes_.front(), budgets, tape);
+    for (const Pass& pass : alone_passes_.subspan(1)) {
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        const PlannedTape* made = std::get_if<PlannedTape>(&outcomes[b]);
+        if (made != nullptr) outcomes[b] = asked(pass, budgets.subspan(b, 1), made->tape).front();
+      }
+    }
+    return outcomes;
+  }
+
+  /// What moves values for nothing alone may not in the pipeline: where all memory is there, they stay.
+  PlannedTape unlimited(const PlannedTape& made) const {
+    const bool moves_parameters =
+        std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters; });
+    if (!unmoved_ || moves_parameters) return made;
+    const TapeCost cost = tape_cost(alone_.problem, alone_task_.part(), *unmoved_);
+    constexpr double rounding = 1 + 1e-9;
+    if (cost.makespan > rounding * made.makespan) return made;
+    return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
+  }
+
+  template <class Planner>
+  void add_all(const Planner& tapes_within) {
+    for (PlannedTape& made : tapes_at_levels(levels_alone, tapes_within, why_)) {
+      if (!made_) made = unlimited(made);
+      PlannedTape planned = made;
+      planned.tape = tape_in_pipeline(task_, alone_, made.tape);
+      if (std::optional<std::string> shared = moves_shared(task_, planned.tape)) {
+        why_ = std::move(*shared);
+        continue;
+      }
+      planned.gap.reset();
+      TapeCost cost = tape_cost(task_.problem, task_.part(), planned.tape);
+      if (others_ == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
+      planned.peak = peak_in_flight(cost, task_);
+      add(std::move(planned));
+    }
+  }
+
+  void add(PlannedTape planned) {
+    if (!made_) made_.emplace(planned);
+    const Bytes needs = planned.peak;
+    const Seconds makespan = planned.makespan;
+    made_->fastest.add(needs, makespan, std::move(planned));
+  }
+
+  const PartTask& task_;
+  Bytes others_;
+  PartAlone alone_;
+  PartTask alone_task_;
+  std::vector<Pass> passes_;
+  std::span<const Pass> themselves_, alone_passes_;
+  Bytes also_resident_;          // of shared parameters, which are not updated alone
+  std::optional<Tape> unmoved_;  // alone, by the passes before the first that plans whole models
+  std::optional<PartPlans> made_;
+  std::string why_;
+};
+
+}  // namespace
+
+bool plan_parts_themselves(std::span<const Pass> passes) {
+  return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts; });
+}
+
+std::vector<TapeOutcome> PartPlans::outcomes(std::span<const std::optional<Bytes>> budgets) const {
+  std::vector<TapeOutcome> outcomes;
+  outcomes.reserve(budgets.size());
+  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(within(budget));
+  return outcomes;
+}
+
+TapeOutcome PartPlans::within(std::optional<Bytes> budget) const {
+  if (!budget || unlimited.peak <= *budget) return unlimited;
+  const PlannedTape* tape = fastest.fastest_within(budget);
+  if (tape != nullptr) return *tape;
+  return Infeasible{"no tape of the part that was tried needs less", std::min(fastest.least(), unlimited.peak)};
+}
+
+std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::span<const Pass> passes) {
+  std::optional<PartPlans> plans;
+  std::string why = PartPlanner(task, {}, passes).add_to(plans);
+  if (plans && task.in_flight > 1) {
+    const TapeCost plain = tape_cost(task.problem, task.part(), plain_tape(task));
+    PartPlanner(task, (task.in_flight - 1) * plain.kept, passes).add_to(plans);
+  }
+  if (!plans) return why;
+  return std::move(*plans);
+}
+
+}  // namespace plimsoll

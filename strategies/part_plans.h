@@ -1,0 +1,39 @@
+#pragma once
+// Tapes of a part of a pipeline by memory strategies of which some plan whole models only: those are asked about the
+// part alone.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "strategies/common/plan_front.h"
+#include "strategies/passes.h"
+
+namespace plimsoll {
+
+/// Whether all of the passes plan parts of a pipeline themselves, with what other micro-batches keep there.
+bool plan_parts_themselves(std::span<const Pass>);
+
+/// Tapes of a part with the memory they need with its micro-batches in flight. Times are those of the part alone, good
+/// for comparing them.
+struct PartPlans {
+  explicit PartPlans(PlannedTape all) : unlimited(std::move(all)) {}
+
+  bool has_updates = false;  ///< of parameters that no other part uses
+  PlannedTape unlimited;     ///< with all the memory that it wants
+  PlanFront<PlannedTape> fastest;
+
+  /// One a budget.
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) const;
+
+ private:
+  TapeOutcome within(std::optional<Bytes> budget) const;
+};
+
+/// Or why there are none.
+std::variant<PartPlans, std::string> plans_of_part(const PartTask&, std::span<const Pass>);
+
+}  // namespace plimsoll

@@ -1,0 +1,164 @@
+// The strategy `seq1f1b`: 1F1B whose turns are slices of a micro-batch's sequence: forwards from the first slice to the
+// last, backwards from the last to the first.
+// Equation: with k equal slices a micro-batch and free transfers the makespan is (m + (p - 1) / k)(F + B), and stage s
+// keeps min(p - s - 1 + k, m k) slices, each 1 / k of a micro-batch.
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+class SequenceSlices {
+ public:
+  SequenceSlices(const Problem& whole, std::uint32_t slices) : whole_(whole), slices_(slices), made_(whole) {}
+
+  Problem problem() && {
+    for (BoundaryTensor& tensor : made_.chain->tensors) {
+      if (tensor.gradient) tensor.gradient = part_of(*tensor.gradient);
+      tensor.bytes = part_of(tensor.bytes);
+    }
+    made_.chain->input = boundary(0);
+    for (std::size_t i = 0; i < made_.chain->stages.size(); ++i) cut_sizes(i);
+    const bool is_split = !whole_.index->weight.empty();
+    made_.index = chain_graph(*made_.chain, whole_.optimizer, is_split ? Backward::split : Backward::whole,
+                              whole_.states.value_or(States::by_dtype));
+    made_.graph = std::exchange(made_.index->graph, {});
+    for (std::size_t o = 0; o < made_.graph.ops.size(); ++o) {
+      if (made_.graph.ops[o].phase != Phase::update) cut_work(made_.graph.ops[o], whole_.graph.ops[o]);
+    }
+    for (std::size_t i = 0; i < made_.chain->stages.size(); ++i) cut_times(i);
+    made_.micro_batches = whole_.micro_batches * slices_;
+    return std::move(made_);
+  }
+
+ private:
+  Bytes part_of(Bytes bytes) const { return Bytes{(bytes.count + slices_ - 1) / slices_}; }
+  void cut(std::optional<Bytes>& bytes) const {
+    if (bytes) bytes = part_of(*bytes);
+  }
+
+  /// Of the boundary before stage i.
+  Bytes boundary(std::size_t i) const {
+    if (whole_.chain->boundaries.empty()) return part_of(boundary_bytes(*whole_.chain, i));
+    Bytes sum;
+    for (const std::uint32_t t : whole_.chain->boundaries[i]) sum += made_.chain->tensors[t].bytes;
+    return sum;
+  }
+
+  void cut_sizes(std::size_t i) {
+    const Stage& whole = whole_.chain->stages[i];
+    Stage& stage = made_.chain->stages[i];
+    stage.output = boundary(i + 1);
+    stage.saved = stage.output + part_of(whole.saved - whole.output);
+    for (Bytes* bytes : {&stage.input_gradient, &stage.forward_workspace, &stage.forward_nograd_workspace,
+                         &stage.backward_workspace, &stage.backward_accumulate_workspace}) {
+      *bytes = part_of(*bytes);
+    }
+    cut(stage.backward_released_workspace);
+    cut(stage.backward_accumulate_released_workspace);
+    cut(stage.backward_input_workspace);
+    cut(stage.backward_weight_workspace);
+    cut(stage.backward_weight_accumulate_workspace);
+    stage.weight_made = part_of(whole.weight_made);
+    if (whole.weight_saved) stage.weight_saved = stage.weight_made + part_of(*whole.weight_saved - whole.weight_made);
+  }
+
+  void cut_work(Op& op, const Op& whole) const {
+    const auto share = 1.0 / slices_;
+    if (whole.duration) op.duration = share * *whole.duration;
+    if (whole.nograd_duration) op.nograd_duration = share * *whole.nograd_duration;
+    if (whole.flops) op.flops = Flops{share * whole.flops->count};
+    if (whole.bytes_moved) op.bytes_moved = part_of(*whole.bytes_moved);
+  }
+
+  void cut_times(std::size_t i) {
+    const DeviceId first{0};
+    const ChainGraph& index = *made_.index;
+    Stage& stage = made_.chain->stages[i];
+    stage.forward = duration_on(made_, index.forward[i], first, Saving::keep);
+    stage.forward_nograd = duration_on(made_, index.forward[i], first, Saving::nothing);
+    if (index.backward[i] == no_op) return;
+    stage.backward = duration_on(made_, index.backward[i], first, Saving::keep);
+    const bool is_split = !index.weight.empty() && index.weight[i] != no_op;
+    if (is_split) {
+      stage.backward_weight = duration_on(made_, index.weight[i], first, Saving::keep);
+      stage.backward += stage.backward_weight;
+    } else {
+      stage.backward_weight = (1.0 / slices_) * stage.backward_weight;
+    }
+  }
+
+  const Problem& whole_;
+  std::uint32_t slices_;
+  Problem made_;
+};
+
+std::uint32_t sequence_slices(const Options& options) {
+  return static_cast<std::uint32_t>(options.integer("slices"));
+}
+
+std::variant<Problem, std::string> with_slices(const Problem& problem, const Options& options) {
+  if (!problem.chain) return "'" + problem.graph.name + "' is a graph, and only chains have sequences to slice";
+  return SequenceSlices(problem, sequence_slices(options)).problem();
+}
+
+/// Micro-batch i's slice j is micro-batch i k + j of the sliced problem.
+std::vector<Turn> turns_of(PartId part, std::uint32_t m, std::uint32_t k, std::uint32_t warm_up) {
+  std::vector<Turn> turns;
+  std::uint32_t forwards = 0;
+  const auto forward = [&] {
+    if (forwards < m * k) turns.push_back({part, forwards++, piece::forward});
+  };
+  for (std::uint32_t w = 0; w < warm_up; ++w) forward();
+  for (std::uint32_t i = 0; i < m; ++i) {
+    for (std::uint32_t j = k; j-- > 0;) {
+      forward();
+      turns.push_back({part, i * k + j, piece::backward});
+    }
+  }
+  return turns;
+}
+
+std::vector<PartitionOutcome> seq1f1b_partition(const Problem& problem, const Options& options,
+                                                std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t p = ranks_of(problem, options, "seq1f1b"), k = sequence_slices(options);
+  PipelineOrder order;
+  for (std::uint32_t r = 0; r < p; ++r) {
+    order.rank_of.push_back(r);
+    order.turns.push_back(turns_of(PartId{r}, problem.micro_batches / k, k, p - r - 2 + k));
+  }
+  return pipeline(problem, options, "seq1f1b", order, budgets);
+}
+
+constexpr std::array seq1f1b_options{stages_option, cut_option, backward_option,
+                                     OptionInfo{
+                                         .name = "slices",
+                                         .default_value = "4",
+                                         .values = "a whole number from 1 to 64",
+                                         .help = "how many slices of its sequence a micro-batch is cut into",
+                                         .allowed = integer_between<1, 64>,
+                                     }};
+
+}  // namespace
+
+extern constinit const StrategyInfo seq1f1b_strategy{
+    .name = "seq1f1b",
+    .family = Family::pipelining,
+    .summary = "1f1b on slices of the micro-batches' sequences: about as many slices kept as there are stages",
+    .source =
+        "Sun et al., 'Seq1F1B: efficient sequence-level pipeline parallelism for large language model training', 2024",
+    .chains_only = true,
+    .options = seq1f1b_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = with_slices,
+    .partition = seq1f1b_partition,
+    .splits_backward = is_backward_split,
+    .slices = sequence_slices,
+};
+
+}  // namespace plimsoll

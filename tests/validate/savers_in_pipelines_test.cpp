@@ -1,0 +1,45 @@
+// Pipelines in whose parts values, parameters or updates leave the device, and pipelines whose micro-batches wait
+// elsewhere: each trains bit for bit as one device does.
+
+#include <catch2/catch.hpp>
+
+#include "sim/core/check.h"
+#include "tests/generate/problems.h"
+#include "tests/training/training.h"
+
+namespace plimsoll {
+namespace {
+
+TEST_CASE("pipelines that offload in their parts, or let micro-batches wait elsewhere, train as one device does",
+          "[validate]") {
+  const std::string network = GENERATE("mlp:layers=8,width=24,batch=6,classes=4",
+                                       "gpt:layers=3,width=16,heads=2,sequence=8,batch=2,vocabulary=20");
+  constexpr BytesPerSecond fast{20e9};
+  const ProblemOptions options{.micro_batches = 5, .optimizer = Optimizer::adam};
+  const Training one = training_of(network, one_gpu(), options);
+  const Replayed alone = replayed(one, std::get<Plan>(planned(one.problem, "store_all")).schedule);
+  const Gpus machine{.count = 4, .to_host = fast, .to_peers = fast, .adam = fast};
+  const Training four = training_of(network, gpus(machine), options);
+  for (const char* spec : {"1f1b|offload_greedy", "interleaved(stages=2)|offload_fractional", "1f1b|save_on_cpu",
+                           "1f1b|min_cut", "1f1b|zero_offload", "1f1b|full_recompute|zero_offload", "bpipe",
+                           "pipeoffload(share=1,stages=2)", "bpipe|rotor"}) {
+    INFO(network << ", " << spec);
+    const PlanOutcome none = planned(four.problem, spec, Bytes{0});
+    const std::optional<Bytes> least = std::get<Infeasible>(none).smallest;
+    REQUIRE(least);
+    const PlanOutcome made = planned(four.problem, spec, least);
+    REQUIRE(std::holds_alternative<Plan>(made));
+    const Schedule& schedule = std::get<Plan>(made).schedule;
+    REQUIRE(check(schedule, four.problem.graph, four.problem.platform).empty());
+    const Replayed pipelined = replayed(four, schedule);
+    CHECK(differing(pipelined, alone).empty());
+    for (const std::string& name : differing(alone, pipelined)) {  // updates on the host drop gradients
+      if (!name.starts_with("gradient of ")) FAIL_CHECK(name);
+    }
+    const std::vector<Bytes> counted = recount(schedule, pipelined.timeline, four.problem.platform);
+    for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == pipelined.timeline.peaks[m].bytes);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
