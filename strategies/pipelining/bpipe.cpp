@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <memory>
 #include <set>
 
 #include "sim/core/expects.h"
@@ -56,12 +55,11 @@ std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const Opti
     evicts.push_back(r);
     order.turns[r] = evicting(order.turns[r], most);
   }
-  const PartitionOutcome made = pipeline(problem, options, "bpipe", order, budgets.first(1)).front();
-  auto partition = std::make_shared<Partition>(*std::get<std::shared_ptr<const Partition>>(made));
-  for (const std::uint32_t r : evicts) {
-    partition->parts[r].waits_at = problem.platform[DeviceId{p - 1 - r}].memory;
-  }
-  return std::vector<PartitionOutcome>(budgets.size(), std::shared_ptr<const Partition>(partition));
+  return each_changed(pipeline(problem, options, "bpipe", order, budgets), [&](Partition& partition) {
+    for (const std::uint32_t r : evicts) {
+      partition.parts[r].waits_at = problem.platform[DeviceId{p - 1 - r}].memory;
+    }
+  });
 }
 
 constexpr std::array bpipe_options{stages_option, cut_option, backward_option};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "sim/core/expects.h"
 #include "strategies/pipelining/planner_cuts.h"
@@ -50,6 +51,24 @@ std::vector<PartitionOutcome> for_budgets(const Options& options, std::span<cons
       found = same != made.end() ? same->second : fresh;
     }
     outcomes.emplace_back(found);
+  }
+  return outcomes;
+}
+
+std::vector<PartitionOutcome> each_changed(std::vector<PartitionOutcome> outcomes,
+                                           const std::function<void(Partition&)>& change) {
+  using Shared = std::shared_ptr<const Partition>;
+  std::map<Shared, Shared> changed;
+  for (PartitionOutcome& outcome : outcomes) {
+    Shared* made = std::get_if<Shared>(&outcome);
+    if (made == nullptr) continue;
+    Shared& after = changed[*made];
+    if (after == nullptr) {
+      Partition partition = **made;
+      change(partition);
+      after = std::make_shared<const Partition>(std::move(partition));
+    }
+    *made = after;
   }
   return outcomes;
 }

@@ -80,6 +80,9 @@ Partition cut_for(const Problem&, const Options&, std::string_view strategy, std
 std::vector<PartitionOutcome> for_budgets(const Options&, std::span<const std::optional<Bytes>> budgets,
                                           const std::function<Partition(const std::optional<Bytes>&)>& one);
 
+/// The same with each partition changed; what is shared is changed once.
+std::vector<PartitionOutcome> each_changed(std::vector<PartitionOutcome>, const std::function<void(Partition&)>&);
+
 /// The order on the platform's first devices, the chain cut as the option `cut` says; `updates` as of Partition. Throws
 /// InputError where a part has nothing to train.
 std::vector<PartitionOutcome> pipeline(const Problem&, const Options&, std::string_view strategy, const PipelineOrder&,

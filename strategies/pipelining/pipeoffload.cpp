@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/pipeline.h"
@@ -100,15 +99,14 @@ std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, cons
   const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
   const std::uint32_t ranks = ranks_of(problem, options, "pipeoffload", chunks);
   const PipelineOrder order = interleaved_order(ranks, chunks, problem.micro_batches, WarmUp::megatron);
-  const PartitionOutcome made = pipeline(problem, options, "pipeoffload", order, budgets.first(1)).front();
-  auto partition = std::make_shared<Partition>(*std::get<std::shared_ptr<const Partition>>(made));
-  for (Part& part : partition->parts) part.waits_at = place::host;
-  const PartCosts costs = part_costs(problem, *partition);
-  const HostWaits waits(problem, *partition, costs);
-  const double asked = options.number("share") * static_cast<double>(waits.pairs());
-  std::vector<std::vector<Turn>> turns = waits.with_longest(static_cast<std::size_t>(std::llround(asked)));
-  partition->order = std::move(turns);
-  return std::vector<PartitionOutcome>(budgets.size(), std::shared_ptr<const Partition>(partition));
+  return each_changed(pipeline(problem, options, "pipeoffload", order, budgets), [&](Partition& partition) {
+    for (Part& part : partition.parts) part.waits_at = place::host;
+    const PartCosts costs = part_costs(problem, partition);
+    const HostWaits waits(problem, partition, costs);
+    const double asked = options.number("share") * static_cast<double>(waits.pairs());
+    std::vector<std::vector<Turn>> turns = waits.with_longest(static_cast<std::size_t>(std::llround(asked)));
+    partition.order = std::move(turns);
+  });
 }
 
 constexpr std::array pipeoffload_options{
