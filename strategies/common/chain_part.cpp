@@ -25,6 +25,18 @@ std::vector<TensorId> handed_over(const Graph& graph, std::span<const OpId> from
   return tensors;
 }
 
+/// A backward in two parts takes what the fuller one takes, with what the first makes for the second.
+void take_both_parts(Stage& stage) {
+  const Bytes fresh = stage.backward_workspace, accumulating = stage.backward_accumulate_workspace;
+  const Bytes weight = stage.backward_weight_workspace.value_or(fresh);
+  const Bytes added = stage.backward_weight_workspace
+                          ? stage.backward_weight_accumulate_workspace.value_or(*stage.backward_weight_workspace)
+                          : accumulating;
+  stage.backward_workspace = stage.weight_made + std::max(stage.backward_input_workspace.value_or(fresh), weight);
+  stage.backward_accumulate_workspace =
+      stage.weight_made + std::max(stage.backward_input_workspace.value_or(accumulating), added);
+}
+
 }  // namespace
 
 PartId part_of_stage(const Problem& problem, const Partition& partition, std::size_t stage) {
@@ -61,6 +73,9 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   std::vector<Stage>& own = result.chain.stages;
   own.assign(problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.first),
              problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.last));
+  for (std::size_t i = result.first; i < result.last && !problem.index->weight.empty(); ++i) {
+    if (problem.index->weight[i] != no_op) take_both_parts(own[i - result.first]);
+  }
   const auto trained = std::ranges::find(own, true, &Stage::has_backward);
   EXPECTS(trained != own.end());
   result.forward_only = static_cast<std::size_t>(trained - own.begin());

@@ -116,6 +116,20 @@ TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets"
   if (all_cases()) CHECK(saved > cases_of(100U));
 }
 
+TEST_CASE("rotor in pipelines of backwards in two parts, each with workspaces of its own", "[pipelining]") {
+  for (const std::uint64_t seed : fewer_cases(1, 60)) {
+    INFO("seed " << seed);
+    const std::vector<Pass> passes = parse_spec("1f1b(backward=split)|rotor", "test");
+    const Problem problem = pipeline_to_save_in(seed, passes);
+    const PlanOutcome nothing = plan(problem, passes, Bytes{0});
+    const auto* least = std::get_if<Infeasible>(&nothing);
+    if (least == nullptr) continue;
+    const PlanOutcome made = plan(problem, passes, least->smallest);
+    REQUIRE(std::holds_alternative<Plan>(made));
+    judge_saving_plan(problem, std::get<Plan>(made), least->smallest);
+  }
+}
+
 TEST_CASE("what a part offloads on a link with time enough costs a pipeline no time", "[pipelining]") {
   for (const std::uint32_t p : {4U, 6U}) {
     INFO("p " << p);

@@ -175,7 +175,8 @@ TEST_CASE("what has no versions is refused with the reason", "[pipelining][versi
   CHECK(refusal("pipedream", 4, adam, fresh, true) ==
         "two parts of the pipeline use 'w': updates within an iteration need parameters that one part alone uses");
   CHECK(refusal("pipedream|zero_offload", 4, adam, fresh, false) ==
-        "zero_offload: works on one device and the whole graph only");
+        "updates within an iteration run on the device, and a tape keeps or updates parameters, gradients or states "
+        "elsewhere");
 }
 
 }  // namespace
