@@ -53,6 +53,7 @@ extern constinit const StrategyInfo keep_first_strategy{
     .options = keep_first_options,
     .tapes = keep_first_tapes,
     .candidates = keep_first_candidates,
+    .plans_parts = true,
 };
 
 }  // namespace plimsoll
