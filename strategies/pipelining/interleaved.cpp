@@ -20,14 +20,7 @@ std::vector<PartitionOutcome> interleaved_partition(const Problem& problem, cons
 }
 
 constexpr std::array interleaved_options{
-    stages_option, cut_option, backward_option,
-    OptionInfo{
-        .name = "chunks",
-        .default_value = "2",
-        .values = "a whole number from 1 to 64",
-        .help = "how many parts of the model each device has",
-        .allowed = integer_between<1, 64>,
-    },
+    stages_option, cut_option, backward_option, chunks_option,
     OptionInfo{
         .name = "warm_up",
         .default_value = "megatron",

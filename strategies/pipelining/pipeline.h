@@ -61,6 +61,14 @@ inline constexpr OptionInfo backward_option{
     .allowed = [](std::string_view text) { return text == "whole" || text == "split"; },
 };
 
+inline constexpr OptionInfo chunks_option{
+    .name = "chunks",
+    .default_value = "2",
+    .values = "a whole number from 1 to 64",
+    .help = "how many parts of the model each device has",
+    .allowed = integer_between<1, 64>,
+};
+
 inline constexpr OptionInfo limit_option{
     .name = "limit",
     .default_value = "1",

@@ -110,14 +110,7 @@ std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, cons
 }
 
 constexpr std::array pipeoffload_options{
-    stages_option, cut_option, backward_option,
-    OptionInfo{
-        .name = "chunks",
-        .default_value = "2",
-        .values = "a whole number from 1 to 64",
-        .help = "how many parts of the model each device has",
-        .allowed = integer_between<1, 64>,
-    },
+    stages_option, cut_option, backward_option, chunks_option,
     OptionInfo{
         .name = "share",
         .default_value = "0.5",

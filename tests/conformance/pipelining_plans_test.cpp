@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
-#include "sim/core/metrics.h"
-#include "sim/engine/event/event_engine.h"
-#include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
+#include "tests/conformance/judged_pipelines.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -56,11 +52,7 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   Chain chain = random_small_chain(seed, random.between(2 * devices, 2 * devices + 6));
   const bool has_versions = passes[0].strategy->needs_updates;
   if (has_versions && chain.parameters.empty()) chain.parameters.push_back({"w", Bytes{3}});
-  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
-    Stage& stage = chain.stages[i];
-    stage.parameters.clear();
-    if (i < chain.parameters.size()) stage.parameters = {static_cast<std::uint32_t>(i)};
-  }
+  chain = with_own_parameters(std::move(chain));
   const std::uint32_t least = passes[0].strategy->name == "dualpipe_v" ? 2 : 0;  // micro-batches a device
   const Gpus machine{
       .count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{16}, .peer_latency = Seconds{0.25}};
@@ -75,21 +67,6 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   }
   if (passes[0].strategy->name == "pipedream_2bw") options.micro_batches = devices * random.between(1, 4);
   return problem_of(with_weight_times(std::move(chain)), gpus(machine), options);
-}
-
-/// The promise, held.
-void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
-  const std::vector<Violation> violations = check(made.schedule, problem.graph, problem.platform);
-  if (!violations.empty()) FAIL_CHECK(violations[0].what);
-  const Timeline event = simulate_event(made.schedule, problem.platform);
-  CHECK(event.makespan == made.makespan);
-  CHECK(measure(problem, made.schedule, event).peak == made.peak);
-  if (budget) CHECK(made.peak <= *budget);
-  const std::vector<Bytes> counted = recount(made.schedule, event, problem.platform);
-  for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == event.peaks[m].bytes);
-  const Timeline simgrid = simulate_simgrid(made.schedule, problem.platform);
-  CHECK(simgrid.makespan.value == Approx(event.makespan.value).epsilon(1e-9));
-  CHECK(event.makespan >= lower_bounds(problem, devices_used(made.schedule)).time());
 }
 
 TEST_CASE("pipelines of unequal stages, with memory strategies in them, within budgets", "[pipelining]") {

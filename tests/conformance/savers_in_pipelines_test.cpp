@@ -6,10 +6,8 @@
 #include <map>
 #include <string>
 
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
-#include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
+#include "tests/conformance/judged_pipelines.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/equal_pipelines.h"
@@ -45,11 +43,7 @@ Problem pipeline_to_save_in(std::uint64_t seed, const std::vector<Pass>& passes)
   const std::uint32_t devices = both_ways ? 2 : random.between(1, 4);
   Chain chain = random_small_chain(seed, random.between(2 * devices, 2 * devices + 4));
   if (chain.parameters.empty()) chain.parameters.push_back({.name = "w", .bytes = Bytes{3}});
-  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
-    Stage& stage = chain.stages[i];
-    stage.parameters.clear();
-    if (i < chain.parameters.size()) stage.parameters = {static_cast<std::uint32_t>(i)};
-  }
+  chain = with_own_parameters(std::move(chain));
   const Gpus machine{.count = devices,
                      .to_host = BytesPerSecond{8},
                      .to_peers = BytesPerSecond{16},
@@ -60,18 +54,6 @@ Problem pipeline_to_save_in(std::uint64_t seed, const std::vector<Pass>& passes)
                      .optimizer = Optimizer::momentum,
                      .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing,
                      .backward = backward_for(passes)});
-}
-
-void judge_saving_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
-  const std::vector<Violation> violations = check(made.schedule, problem.graph, problem.platform);
-  if (!violations.empty()) FAIL_CHECK(violations[0].what);
-  const Timeline event = simulate_event(made.schedule, problem.platform);
-  CHECK(event.makespan == made.makespan);
-  CHECK(measure(problem, made.schedule, event).peak == made.peak);
-  if (budget) CHECK(made.peak <= *budget);
-  const Timeline simgrid = simulate_simgrid(made.schedule, problem.platform);
-  CHECK(simgrid.makespan.value == Approx(event.makespan.value).epsilon(1e-9));
-  CHECK(event.makespan >= lower_bounds(problem, devices_used(made.schedule)).time());
 }
 
 TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets", "[pipelining]") {
@@ -89,7 +71,7 @@ TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets"
         continue;
       }
       const Plan all = std::get<Plan>(plan(problem, passes, std::nullopt));
-      judge_saving_plan(problem, all, std::nullopt);
+      judge_plan(problem, all, std::nullopt);
       const Plan plain = std::get<Plan>(plan(problem, std::span(passes).first(1), std::nullopt));
       const std::string_view last = passes.back().strategy->name;
       if (last == "offload_greedy" || last == "offload_fractional") CHECK(all.makespan <= plain.makespan);
@@ -107,7 +89,7 @@ TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets"
       for (const PlanOutcome& outcome : plan(problem, passes, budgets)) {
         REQUIRE(std::holds_alternative<Plan>(outcome));
         const Plan& made = std::get<Plan>(outcome);
-        judge_saving_plan(problem, made, made.schedule.budget);
+        judge_plan(problem, made, made.schedule.budget);
         if (before) CHECK(made.makespan <= *before);
         before = made.makespan;
       }
@@ -126,7 +108,7 @@ TEST_CASE("rotor in pipelines of backwards in two parts, each with workspaces of
     if (least == nullptr) continue;
     const PlanOutcome made = plan(problem, passes, least->smallest);
     REQUIRE(std::holds_alternative<Plan>(made));
-    judge_saving_plan(problem, std::get<Plan>(made), least->smallest);
+    judge_plan(problem, std::get<Plan>(made), least->smallest);
   }
 }
 
@@ -141,7 +123,7 @@ TEST_CASE("what a part offloads on a link with time enough costs a pipeline no t
     const PlanOutcome made = plan(problem, passes, budget);
     REQUIRE(std::holds_alternative<Plan>(made));
     CHECK(std::get<Plan>(made).makespan == plain.makespan);
-    judge_saving_plan(problem, std::get<Plan>(made), budget);
+    judge_plan(problem, std::get<Plan>(made), budget);
   }
 }
 
@@ -153,7 +135,7 @@ TEST_CASE("parameters that several parts use stay, and others are updated on the
   const Gpus machine{.count = 2, .to_host = BytesPerSecond{8}, .adam = BytesPerSecond{8}};
   const Problem problem = problem_of(chain, gpus(machine), {.micro_batches = 3, .optimizer = Optimizer::momentum});
   const Plan made = std::get<Plan>(plan(problem, parse_spec("1f1b|zero_offload", "test"), std::nullopt));
-  judge_saving_plan(problem, made, std::nullopt);
+  judge_plan(problem, made, std::nullopt);
   std::map<std::string, bool> on_host;
   for (const Step& step : made.schedule.steps) {
     if (step.kind != StepKind::update) continue;
