@@ -117,7 +117,8 @@ class PartPlanner {
     for (PlannedTape& made : tapes_at_levels(levels_alone, tapes_within, why_)) {
       if (!made_) made = unlimited(made);
       PlannedTape planned = made;
-      planned.tape = tape_in_pipeline(task_, alone_, made.tape);
+      PartTape part = tape_in_pipeline(task_, alone_, made.tape);
+      planned.tape = std::move(part.tape);
       if (std::optional<std::string> shared = moves_shared(task_, planned.tape)) {
         why_ = std::move(*shared);
         continue;
@@ -125,7 +126,7 @@ class PartPlanner {
       planned.gap.reset();
       TapeCost cost = tape_cost(task_.problem, task_.part(), planned.tape);
       if (others_ == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
-      planned.peak = peak_in_flight(cost, task_);
+      planned.peak = peak_in_flight(cost, task_) + part.leaving;
       add(std::move(planned));
     }
   }

@@ -36,7 +36,11 @@ Tape tape_alone(const PartAlone&, const Tape&);
 
 /// A tape of the part alone as the part's, with sends and receives, and cut as the pipeline asks. What comes back to
 /// the device before the backward does so in a piece `arrive`.
-Tape tape_in_pipeline(const PartTask&, const PartAlone&, const Tape&);
+struct PartTape {
+  Tape tape;
+  Bytes leaving;  ///< what may still be there while the turn after the forward runs, on its way elsewhere
+};
+PartTape tape_in_pipeline(const PartTask&, const PartAlone&, const Tape&);
 
 /// Why the tape cannot be the part's: it moves a parameter that another part uses too, or its gradient. Else nothing.
 std::optional<std::string> moves_shared(const PartTask&, const Tape&);

@@ -23,7 +23,7 @@ class PipelineTape {
     }
   }
 
-  Tape build() && {
+  PartTape build() && {
     const std::vector<Action>& actions = tape_.actions;
     const auto at = [&](OpId op) {
       return static_cast<std::size_t>(std::ranges::find_if(actions, [&](const Action& a) { return runs(a, op); }) -
@@ -43,7 +43,7 @@ class PipelineTape {
     }
     if (task_.part().cut_before_weights && weights == actions.size()) cut(PieceName::weights);
     for (const Action& action : tape_.end) made_.end.push_back(renamed(action));
-    return std::move(made_);
+    return {std::move(made_), leaving_};
   }
 
  private:
@@ -93,10 +93,11 @@ class PipelineTape {
     }
   }
 
-  /// What is between the forward and the backward. What leaves does so in the forward's piece; of what comes back,
+  /// What is between the forward and the backward. What leaves does so in the forward's piece, and no turn but this
+  /// micro-batch's next one waits until it has left; of what comes back,
   /// values do in a piece of their own, which may be taken earlier than the backward, and parameters in the backward's.
   void turn(std::span<const Action> between) {
-    std::vector<Action> arriving, later;
+    std::vector<Action> left, arriving, later;
     std::set<TensorId> returned;
     bool has_run = false;
     for (const Action& action : between) {
@@ -105,7 +106,10 @@ class PipelineTape {
       const TensorId t = action.kind == ActionKind::run ? no_tensor : whole_tensor(action.tensor);
       if (action.kind != ActionKind::run && t == no_tensor) continue;
       if (copies && Way{action.at, action.to}.is_inward()) returned.insert(t);
-      if (has_run || (returned.contains(t) && !is_in_flight(t))) {
+      if (action.kind == ActionKind::wait && action.at != place::device) {
+        left.push_back(action);
+        leaving_ += range_of(whole_.graph[t].bytes, action.chunk).length;
+      } else if (has_run || (returned.contains(t) && !is_in_flight(t))) {
         later.push_back(action);
       } else if (returned.contains(t)) {
         arriving.push_back(action);
@@ -114,11 +118,16 @@ class PipelineTape {
       }
     }
     leave_streamed();
-    if (!arriving.empty()) {
+    const bool arrives = !arriving.empty();
+    if (arrives) {
       made_.actions.push_back(cut_before(PieceName::arrive));
+      for (const Action& action : left) add(action);
       for (const Action& action : arriving) add(action);
     }
     cut(PieceName::backward);
+    for (const Action& action : left) {
+      if (!arrives) add(action);
+    }
     transfer(alone_.awaits);
     for (const Action& action : later) add(action);
   }
@@ -164,11 +173,12 @@ class PipelineTape {
   std::set<TensorId> streamed_;   // parameters that are on the device for their uses only
   std::set<TensorId> present_;    // of these
   std::vector<TensorId> absent_;  // dropped at a cut, wanted after it
+  Bytes leaving_;
 };
 
 }  // namespace
 
-Tape tape_in_pipeline(const PartTask& task, const PartAlone& alone, const Tape& tape) {
+PartTape tape_in_pipeline(const PartTask& task, const PartAlone& alone, const Tape& tape) {
   return PipelineTape(task, alone, tape).build();
 }
 
