@@ -43,7 +43,7 @@ std::vector<PlannedTape> tapes_at_levels(std::uint32_t levels, const Planner& ta
 
 class PartPlanner {
  public:
-  PartPlanner(const PartTask& task, Bytes others, std::span<const Pass> passes)
+  PartPlanner(const PartTask& task, const Others& others, std::span<const Pass> passes)
       : task_(task),
         others_(others),
         alone_(part_alone(task, others)),
@@ -125,8 +125,8 @@ class PartPlanner {
       }
       planned.gap.reset();
       TapeCost cost = tape_cost(task_.problem, task_.part(), planned.tape);
-      if (others_ == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
-      planned.peak = peak_in_flight(cost, task_) + part.leaving;
+      if (others_.bytes == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
+      planned.peak = peak_in_flight(cost, task_) + part.on_the_way;
       add(std::move(planned));
     }
   }
@@ -139,7 +139,7 @@ class PartPlanner {
   }
 
   const PartTask& task_;
-  Bytes others_;
+  Others others_;
   PartAlone alone_;
   PartTask alone_task_;
   std::vector<Pass> passes_;
@@ -175,7 +175,9 @@ std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::sp
   std::string why = PartPlanner(task, {}, passes).add_to(plans);
   if (plans && task.in_flight > 1) {
     const TapeCost plain = tape_cost(task.problem, task.part(), plain_tape(task));
-    PartPlanner(task, (task.in_flight - 1) * plain.kept, passes).add_to(plans);
+    for (const bool to_the_end : {false, true}) {
+      PartPlanner(task, {(task.in_flight - 1) * plain.kept, to_the_end}, passes).add_to(plans);
+    }
   }
   if (!plans) return why;
   return std::move(*plans);

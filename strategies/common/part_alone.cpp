@@ -26,7 +26,7 @@ std::vector<bool> used_elsewhere(const PartTask& task) {
 
 class AloneBuilder {
  public:
-  AloneBuilder(const PartTask& task, Bytes others)
+  AloneBuilder(const PartTask& task, const Others& others)
       : task_(task),
         whole_(task.problem),
         chain_(chain_part(whole_, task.part())),
@@ -159,9 +159,11 @@ class AloneBuilder {
     turned_ = order_token("(turned)");
     arrived.push_back(turned_);
     const bool is_split = !whole_.index->weight.empty();
+    made_.others = add_transfer("(others)", Phase::forward, stages() - 1, between_turns(), {waits}, {});
+    graph().ops[made_.others.index].workspace = others_.bytes;
     made_.awaits = add_transfer("(await output gradient)", is_split ? Phase::backward_input : Phase::backward,
-                                stages() - 1, between_turns(), {waits}, std::move(arrived));
-    graph().ops[made_.awaits.index].workspace = others_;
+                                stages() - 1, last_turn(), {waits}, std::move(arrived));
+    if (others_.to_the_end) graph().ops[made_.awaits.index].workspace = others_.bytes;
   }
 
   /// The links carry what one micro-batch moves in the time of one forward and backward, while others compute.
@@ -170,6 +172,17 @@ class AloneBuilder {
     if (task_.in_flight < 2) return sum;
     for (const OpId op : task_.part().ops) {
       if (whole_.graph[op].phase != Phase::backward_weight || !task_.part().cut_before_weights) {
+        sum += duration_on(whole_, op, device_, Saving::keep);
+      }
+    }
+    return sum;
+  }
+
+  /// The last of them, a forward: what comes back may do so while it runs.
+  Seconds last_turn() const {
+    Seconds sum;
+    for (const OpId op : task_.part().ops) {
+      if (task_.in_flight > 1 && whole_.graph[op].phase == Phase::forward) {
         sum += duration_on(whole_, op, device_, Saving::keep);
       }
     }
@@ -234,7 +247,7 @@ class AloneBuilder {
     chain.stages.insert(chain.stages.begin(), begin, begin + static_cast<std::ptrdiff_t>(chain_.forward_only));
     for (Stage& stage : chain.stages) stage.tensors.reset();
     chain.stages.back().backward = between_turns();
-    chain.stages.back().backward_workspace = chain.stages.back().backward_accumulate_workspace = others_;
+    chain.stages.back().backward_workspace = chain.stages.back().backward_accumulate_workspace = others_.bytes;
     if (chain_.first == 0) {
       chain.input = whole_.chain->input;
     } else {
@@ -258,7 +271,7 @@ class AloneBuilder {
   const Problem& whole_;
   ChainPart chain_;
   DeviceId device_;
-  Bytes others_;
+  Others others_;
   PartAlone made_;
   std::vector<StorageId> storage_here_;  // by storage of the whole
   TensorId turned_;
@@ -266,7 +279,7 @@ class AloneBuilder {
 
 }  // namespace
 
-PartAlone part_alone(const PartTask& task, Bytes others) {
+PartAlone part_alone(const PartTask& task, const Others& others) {
   return AloneBuilder(task, others).build();
 }
 

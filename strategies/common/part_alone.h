@@ -23,13 +23,18 @@ struct PartAlone {
   std::vector<TensorId> tensor_here;   ///< by tensor of the whole problem; no_tensor for those of other parts
   OpId receives = no_op;               ///< what comes from the part before
   OpId sends = no_op, awaits = no_op;  ///< what goes to the part after, and its gradients
+  OpId others = no_op;                 ///< between the two: the turns of other micro-batches
   OpId returns = no_op;                ///< gradients to the part before
 };
 
 inline constexpr TensorId no_tensor{std::numeric_limits<std::uint32_t>::max()};
 
-/// `others` is memory that is taken while it waits: a planner that is to use less of the device keeps less then.
-PartAlone part_alone(const PartTask&, Bytes others);
+/// Memory that is taken while the part waits, so that a planner that is to use less of the device keeps less then.
+struct Others {
+  Bytes bytes;
+  bool to_the_end = false;  ///< also while their last turn runs, when values may come back
+};
+PartAlone part_alone(const PartTask&, const Others&);
 
 /// The part's tape as one of the part alone.
 Tape tape_alone(const PartAlone&, const Tape&);
@@ -38,7 +43,8 @@ Tape tape_alone(const PartAlone&, const Tape&);
 /// the device before the backward does so in a piece `arrive`.
 struct PartTape {
   Tape tape;
-  Bytes leaving;  ///< what may still be there while the turn after the forward runs, on its way elsewhere
+  Bytes on_the_way;  ///< what may be there while other turns run: still, after the forward, and again, before the
+                     ///< backward
 };
 PartTape tape_in_pipeline(const PartTask&, const PartAlone&, const Tape&);
 

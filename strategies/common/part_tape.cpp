@@ -43,7 +43,7 @@ class PipelineTape {
     }
     if (task_.part().cut_before_weights && weights == actions.size()) cut(PieceName::weights);
     for (const Action& action : tape_.end) made_.end.push_back(renamed(action));
-    return {std::move(made_), leaving_};
+    return {std::move(made_), on_the_way_};
   }
 
  private:
@@ -101,6 +101,7 @@ class PipelineTape {
     std::set<TensorId> returned;
     bool has_run = false;
     for (const Action& action : between) {
+      if (runs(action, alone_.others)) continue;
       const bool copies = action.kind == ActionKind::copy || action.kind == ActionKind::move;
       has_run |= action.kind == ActionKind::run;
       const TensorId t = action.kind == ActionKind::run ? no_tensor : whole_tensor(action.tensor);
@@ -108,11 +109,12 @@ class PipelineTape {
       if (copies && Way{action.at, action.to}.is_inward()) returned.insert(t);
       if (action.kind == ActionKind::wait && action.at != place::device) {
         left.push_back(action);
-        leaving_ += range_of(whole_.graph[t].bytes, action.chunk).length;
+        on_the_way_ += range_of(whole_.graph[t].bytes, action.chunk).length;
       } else if (has_run || (returned.contains(t) && !is_in_flight(t))) {
         later.push_back(action);
       } else if (returned.contains(t)) {
         arriving.push_back(action);
+        if (copies) on_the_way_ += range_of(whole_.graph[t].bytes, action.chunk).length;
       } else {
         add(action);
       }
@@ -173,7 +175,7 @@ class PipelineTape {
   std::set<TensorId> streamed_;   // parameters that are on the device for their uses only
   std::set<TensorId> present_;    // of these
   std::vector<TensorId> absent_;  // dropped at a cut, wanted after it
-  Bytes leaving_;
+  Bytes on_the_way_;
 };
 
 }  // namespace
@@ -198,6 +200,7 @@ Tape tape_alone(const PartAlone& alone, const Tape& tape) {
       case ActionKind::cut:
         if (action.next != PieceName::backward) break;
         stands_for(alone.sends);
+        stands_for(alone.others);
         stands_for(alone.awaits);
         turned = true;
         break;

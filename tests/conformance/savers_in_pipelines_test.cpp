@@ -125,11 +125,12 @@ TEST_CASE("what a part offloads on a link with time enough costs a pipeline no t
     CHECK(std::get<Plan>(made).makespan == plain.makespan);
     judge_plan(problem, std::get<Plan>(made), budget);
   }
-  // One stage a part: what comes back does so while another turn runs; right before its backward it would take 6 more.
+  // One stage a part: what comes back does so while another turn runs; right before its backward it would take longer.
   const std::vector<Pass> passes = parse_spec("1f1b|offload_greedy(chunks=1)", "test");
   const Problem problem =
       problem_of(equal_stages(4, {}), gpus({.count = 4, .to_host = BytesPerSecond{12}}), {.micro_batches = 12});
-  CHECK(std::get<Plan>(plan(problem, passes, Bytes{18})).makespan <= Seconds{48.5});
+  CHECK(std::get<Plan>(plan(problem, passes, Bytes{18})).makespan ==
+        std::get<Plan>(plan(problem, passes, std::nullopt)).makespan);
 }
 
 TEST_CASE("parameters that several parts use stay, and others are updated on the host", "[pipelining]") {
