@@ -150,7 +150,6 @@ AbsenceCost absence_cost(const Problem& problem, const Partition& partition, Par
   AbsenceCost cost;
   for (const TensorId t : kept_at_turn(problem, partition, id, tape)) {
     const Bytes bytes = problem.graph[t].bytes;
-    cost.bytes += bytes;
     cost.leaving += copying(problem, part.device, {place::device, *part.waits_at}, bytes);
     cost.returning += copying(problem, part.device, {*part.waits_at, place::device}, bytes);
   }

@@ -22,7 +22,6 @@ Tape with_absence(const Problem&, const Partition&, PartId, const Tape&);
 /// take it away.
 struct AbsenceCost {
   Seconds leaving, returning;
-  Bytes bytes;
 };
 AbsenceCost absence_cost(const Problem&, const Partition&, PartId, const Tape&);
 

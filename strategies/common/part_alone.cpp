@@ -246,8 +246,9 @@ class AloneBuilder {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(chain_.first);
     chain.stages.insert(chain.stages.begin(), begin, begin + static_cast<std::ptrdiff_t>(chain_.forward_only));
     for (Stage& stage : chain.stages) stage.tensors.reset();
-    chain.stages.back().backward = between_turns();
-    chain.stages.back().backward_workspace = chain.stages.back().backward_accumulate_workspace = others_.bytes;
+    const Op& awaits = graph()[made_.awaits];
+    chain.stages.back().backward = *awaits.duration;
+    chain.stages.back().backward_workspace = chain.stages.back().backward_accumulate_workspace = awaits.workspace;
     if (chain_.first == 0) {
       chain.input = whole_.chain->input;
     } else {

@@ -94,8 +94,8 @@ class PipelineTape {
   }
 
   /// What is between the forward and the backward. What leaves does so in the forward's piece, and no turn but this
-  /// micro-batch's next one waits until it has left; of what comes back,
-  /// values do in a piece of their own, which may be taken earlier than the backward, and parameters in the backward's.
+  /// micro-batch's next one waits until it has left. Of what comes back, values do in a piece of their own, which may
+  /// be taken earlier than the backward, and parameters in the backward's.
   void turn(std::span<const Action> between) {
     std::vector<Action> left, arriving, later;
     std::set<TensorId> returned;

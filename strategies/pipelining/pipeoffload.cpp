@@ -3,6 +3,8 @@
 // Equation: what waits no longer than 3 (d + h) stays, d and h the times of its copies to the host and back; what comes
 // back starts h and the time of one backward before the backward that needs it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -34,6 +36,7 @@ class HostWaits {
   }
 
   std::size_t pairs() const { return pairs_; }
+  std::size_t long_enough() const { return found_.size(); }
 
   /// The order with the longest `count` waits on the host, as far as there are so many that are long enough.
   std::vector<std::vector<Turn>> with_longest(std::size_t count) const {
@@ -103,8 +106,11 @@ std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, cons
     for (Part& part : partition.parts) part.waits_at = place::host;
     const PartCosts costs = part_costs(problem, partition);
     const HostWaits waits(problem, partition, costs);
-    const double asked = options.number("share") * static_cast<double>(waits.pairs());
-    std::vector<std::vector<Turn>> turns = waits.with_longest(static_cast<std::size_t>(std::llround(asked)));
+    const double share = options.number("share") * static_cast<double>(waits.pairs());
+    const auto asked = static_cast<std::size_t>(std::llround(share));
+    partition.note = fmt::format("{} of {} wait on the host, and {} were asked for",
+                                 std::min(asked, waits.long_enough()), waits.pairs(), asked);
+    std::vector<std::vector<Turn>> turns = waits.with_longest(asked);
     partition.order = std::move(turns);
   });
 }
