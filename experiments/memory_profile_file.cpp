@@ -28,7 +28,7 @@ Json peak_of(const Problem& problem, const Schedule& schedule, const Timeline& t
              {"bytes", buffer.bytes.count},
              {"micro_batch", buffer.micro_batch}};
     if (schedule.replicas > 1) one["replica"] = buffer.replica;
-    if (buffer.packed) one["packed"] = true;
+    if (buffer.is_packed()) one["packed"] = true;
     tensors.push_back(std::move(one));
   }
   Json json{{"name", problem.platform[memory].name}, {"peak_bytes", peak.bytes.count}};

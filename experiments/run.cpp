@@ -94,12 +94,16 @@ class Bounds {
     return place->second;
   }
   const LowerBounds& of(const Schedule& schedule) {
-    return of(devices_used(schedule), stays_in(schedule, problem_.graph, problem_.platform));
+    const std::size_t devices = devices_used(schedule);
+    const Stays stays = stays_in(schedule, problem_.graph, problem_.platform);
+    if (schedule.codecs.empty()) return of(devices, stays);
+    return packing_ = lower_bounds(problem_, devices, stays, schedule.codecs);
   }
 
  private:
   const Problem& problem_;
-  std::map<std::pair<std::size_t, Stays>, LowerBounds> known_;
+  std::map<std::pair<std::size_t, Stays>, LowerBounds> known_;  // of schedules that pack nothing
+  LowerBounds packing_;
 };
 
 Answer infeasible_answer(Bounds& bounds, const Infeasible& why) {

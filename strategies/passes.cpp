@@ -112,7 +112,9 @@ std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const P
   const Pass& last = passes.back();
   if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
   const std::span<const Pass> before = passes.first(passes.size() - 1);
-  if (last.strategy->family == Family::offloading) return offloaded(task, before, last, budgets);
+  const bool changes_tapes =
+      last.strategy->family == Family::offloading || last.strategy->family == Family::compression;
+  if (changes_tapes) return offloaded(task, before, last, budgets);
   std::vector<TapeOutcome> tapes = tapes_of_passes(task, before, budgets);
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     const PlannedTape* made = std::get_if<PlannedTape>(&tapes[b]);

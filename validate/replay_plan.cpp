@@ -70,7 +70,7 @@ class Planner {
 
   /// Buffers of one storage that are alive together, by the order of issue, share a region.
   void allocate(BufferId b, std::uint32_t by) {
-    if (schedule_[b].packed) {
+    if (schedule_[b].is_packed()) {
       throw Unsupported{"buffer " + std::to_string(b.index) + " ('" + graph_[schedule_[b].tensor].name +
                         "') is compressed, which the replay does not support"};
     }

@@ -92,6 +92,7 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
   const StepId issued = copies_.add_compute(step, owner.device);
   source.users.push_back(issued);
   target.overwritten(issued);
+  copies_.carry_approximation(source, target);
 }
 
 void GradientOwners::hand_out(const Op& update, const Part& owner) {

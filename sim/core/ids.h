@@ -25,6 +25,7 @@ using BufferId = Id<struct BufferTag>;
 using StepId = Id<struct StepTag>;
 using RouteId = Id<struct RouteTag>;
 using CollectiveId = Id<struct CollectiveTag>;
+using CodecId = Id<struct CodecTag>;
 using PartId = Id<struct PartTag>;
 
 /// The id of the element at `index`: `id_at<OpId>(i)`.

@@ -1,7 +1,7 @@
 #pragma once
 // What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject:
 // judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
-// judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
+// judge_codec.cpp, judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
 
 #include <map>
 #include <optional>
@@ -38,6 +38,9 @@ class Judge {
     std::vector<StepId> makers;         ///< who filled it last
     std::vector<StepId> readers;        ///< since
     CollectiveId from = no_collective;  ///< whose result it is
+    bool approximate = false;           ///< not the value itself, but what a lossy codec has left of it or of others
+    bool was_approximate = false;       ///< at any time
+    bool is_pooled = false;             ///< by a codec that pools, of this value
   };
 
   /// A tensor's storage of one micro-batch and replica in one memory.
@@ -80,6 +83,16 @@ class Judge {
   void start_resident(BufferId b);
   void judge_parameters();
   void judge_header_gradients();
+
+  // --- packed forms and approximations
+  void judge_header_codecs();
+  void judge_packed_buffer(BufferId b);
+  void judge_packing(StepId s, BufferId from, BufferId to);
+  void judge_cost_of_packing(StepId s, BufferId from, BufferId to);
+  bool may_read_packed(const Op& op, BufferId b) const;
+  void judge_approximations(StepId s, const Op& op);
+  void approximated(StepId s, BufferId b);
+  void judge_approximate_list();
 
   // --- versions: which update's value of a parameter a step reads
   void judge_header_updates();
@@ -136,6 +149,11 @@ class Judge {
   // --- copies and conversions
   /// Whether a conversion changes a parameter gradient that is there: then it adds to it.
   bool adds_gradients(const Step& step) const;
+  /// Of a copy or conversion: what it reads and what it fills.
+  static bool is_pair(const Step& step) {
+    return step.reads.count == 1 && step.writes.count + step.allocates.count == 1;
+  }
+  std::pair<BufferId, BufferId> pair_of(const Step& step) const;
   /// Copies and conversions: one buffer read, one filled, both of the same value.
   bool judge_pair(StepId s);
   void judge_copy(StepId s);
@@ -156,7 +174,7 @@ class Judge {
   void judge_cost_of_op(StepId s);
   void judge_cost_on_host(StepId s);
   bool is_between_devices(const Step& step) const;
-  void judge_cost_of_conversion(StepId s);
+  void judge_cost_of_sum(StepId s);
   /// Whether one of these buffers is of the tensor's storage.
   bool fills(const Slice& slice, TensorId t) const;
   Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
@@ -190,6 +208,7 @@ class Judge {
   std::vector<bool> is_updated_;  // by storage
   std::map<std::pair<StorageId, std::uint32_t>, std::uint32_t> newest_;                // (.., replica): version
   std::map<std::tuple<StorageId, std::uint32_t, std::uint32_t>, std::uint32_t> read_;  // (.., micro-batch, replica)
+  std::set<TensorId> approximated_;                                                    // parameter gradients
   std::uint32_t most_stale_ = 0;
   std::vector<Callers> callers_;                               // by device
   std::vector<Exchange> exchanges_;                            // by collective

@@ -123,7 +123,6 @@ void Judge::judge_exchanged_value(StepId s, const Collective& collective) {
     report(Rule::wrong_value, s, first, "sums, though it is no parameter's gradient,");
   }
   const bool of_micro_batch = per_micro_batch(graph_[one.tensor].kind);
-  bool is_lossy = false;
   for (const std::vector<BufferId>* list : {&collective.inputs, &collective.outputs}) {
     for (const BufferId b : *list) {
       const Buffer& buffer = schedule_[b];
@@ -132,13 +131,9 @@ void Judge::judge_exchanged_value(StepId s, const Collective& collective) {
           graph_[buffer.tensor].storage == graph_[one.tensor].storage &&
           (!of_micro_batch || (buffer.micro_batch == one.micro_batch && buffer.replica == one.replica));
       if (!is_same) report(Rule::wrong_value, s, b, "exchanges, with another value's, the");
-      if (buffer.packed) report(Rule::lossy, s, b, "exchanges the compressed");
+      if (buffer.is_packed()) report(Rule::lossy, s, b, "exchanges the compressed");
       if (is_input && (held_[b.index].tensors.empty() || held_[b.index].version != held_[first.index].version)) {
         report(Rule::wrong_value, s, b, "exchanges, though it does not hold its value or another version of it,");
-      }
-      if (is_input) is_lossy |= buffer.lossy;
-      if (!is_input && is_lossy && !buffer.lossy) {
-        report(Rule::lossy, s, b, "fills from an approximation, without saying so,");
       }
     }
   }
@@ -205,6 +200,8 @@ void Judge::give_results(StepId s, const Collective& collective) {
   const std::size_t givers = collective.kind == CollectiveKind::broadcast ? 1 : collective.inputs.size();
   const Held value = held_[collective.inputs[0].index];
   const bool is_gradient = !makers_[schedule_[collective.inputs[0]].tensor.index].empty();
+  const auto inputs = std::span(collective.inputs).first(givers);
+  const bool approximate = std::ranges::any_of(inputs, [&](BufferId b) { return held_[b.index].approximate; });
   std::vector<RangedSums> sums;
   for (const BufferId b : collective.outputs) {
     const Buffer& output = schedule_[b];
@@ -228,6 +225,7 @@ void Judge::give_results(StepId s, const Collective& collective) {
     held.sums = std::move(sums[rank]);
     held.version = value.version;
     held.from = id;
+    if (approximate) approximated(s, collective.outputs[rank]);
   }
 }
 

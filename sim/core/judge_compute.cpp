@@ -22,6 +22,7 @@ void Judge::judge_compute(StepId s) {
   load_input(s, op);
   for (const TensorId t : op.inputs) judge_input(s, t);
   judge_outputs(s, op);
+  judge_approximations(s, op);
   const std::uint32_t times = ++ran_[run_of(step)];
   const bool is_update = op.phase == Phase::update;  // of each copy of the parameter
   const bool repeats =
@@ -80,7 +81,9 @@ void Judge::judge_input(StepId s, TensorId t) {
                    std::to_string(held.version) + " in");
       }
     } else {
-      if (buffer.packed) report(Rule::lossy, s, b, "computes on compressed");
+      if (buffer.is_packed() && !may_read_packed(graph_[step.op], b)) {
+        report(Rule::lossy, s, b, "computes on compressed");
+      }
       if (graph_[t].kind == TensorKind::parameter_gradient && !complete(b)) {
         report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
       }
@@ -124,7 +127,7 @@ void Judge::judge_outputs(StepId s, const Op& op) {
         continue;
       }
       if (!belongs(buffer, step)) report(Rule::wrong_output, s, b, "fills another micro-batch's or replica's");
-      if (buffer.packed) report(Rule::lossy, s, b, "fills with plain values the compressed");
+      if (buffer.is_packed()) report(Rule::lossy, s, b, "fills with plain values the compressed");
       fill_output(s, op, b);
     }
   }

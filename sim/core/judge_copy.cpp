@@ -11,6 +11,11 @@ bool Judge::adds_gradients(const Step& step) const {
   return step.allocates.count == 0 && graph_[t].kind == TensorKind::parameter_gradient;
 }
 
+std::pair<BufferId, BufferId> Judge::pair_of(const Step& step) const {
+  return {schedule_.buffers_in(step.reads)[0],
+          schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0]};
+}
+
 bool Judge::judge_pair(StepId s) {
   const Step& step = schedule_[s];
   const std::size_t filled = step.writes.count + step.allocates.count;
@@ -18,8 +23,7 @@ bool Judge::judge_pair(StepId s) {
     report(Rule::malformed, s, text(s) + " must read one buffer and fill one");
     return false;
   }
-  const BufferId from = schedule_.buffers_in(step.reads)[0];
-  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  const auto [from, to] = pair_of(step);
   const Buffer& source = schedule_[from];
   const Buffer& target = schedule_[to];
   const bool same_value = graph_[source.tensor].storage == graph_[target.tensor].storage &&
@@ -28,11 +32,11 @@ bool Judge::judge_pair(StepId s) {
                       target.range_offset + target.range_length <= source.range_offset + source.range_length;
   if (!same_value || !inside || held_[from.index].tensors.empty())
     report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
-  if (source.lossy && !target.lossy) report(Rule::lossy, s, to, "fills from an approximation, without saying so,");
   const Held copied = held_[from.index];
   const bool adds = adds_gradients(step);
-  if (adds && (source.packed || target.packed)) report(Rule::lossy, s, to, "adds compressed values to");
+  if (adds && (source.is_packed() || target.is_packed())) report(Rule::lossy, s, to, "adds compressed values to");
   const RangedSums before = adds ? held_[to.index].sums : RangedSums{};
+  const bool is_approximate = copied.approximate || (adds && held_[to.index].approximate);
   Held& held = fill(s, to, copied.tensors);
   if (!makers_[target.tensor.index].empty()) held.sums = copied.sums.within(target.range_offset, target.range_length);
   if (adds && held.version != copied.version) {
@@ -40,26 +44,31 @@ bool Judge::judge_pair(StepId s) {
   }
   if (adds && !held.sums.add(before)) report(Rule::repeated, s, to, "adds a contribution a second time to");
   held.version = copied.version;
+  held.is_pooled = copied.is_pooled;
+  if (is_approximate) approximated(s, to);
   return true;
 }
 
 void Judge::judge_copy(StepId s) {
   const Step& step = schedule_[s];
   if (!judge_pair(s)) return;
-  const BufferId from = schedule_.buffers_in(step.reads)[0];
-  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  const auto [from, to] = pair_of(step);
   const Endpoints& ends = schedule_.routes[step.work.route.index];
   if (schedule_[from].memory != ends.from)
     report(Rule::wrong_place, s, from, "begins its route in another memory than that of");
   if (schedule_[to].memory != ends.to)
     report(Rule::wrong_place, s, to, "ends its route in another memory than that of");
-  if (schedule_[from].packed != schedule_[to].packed)
-    report(Rule::lossy, s, to, "changes between packed and plain bytes, which no copy does, with");
+  if (schedule_[from].codec != schedule_[to].codec)
+    report(Rule::lossy, s, to, "changes how it is packed, which no copy does, with");
 }
 
 void Judge::judge_conversion(StepId s) {
   if (!judge_pair(s)) return;
   const Step& step = schedule_[s];
+  if (!adds_gradients(step)) {
+    const auto [from, to] = pair_of(step);
+    judge_packing(s, from, to);
+  }
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
       if (schedule_[b].memory != own_memory(step))

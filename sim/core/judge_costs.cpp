@@ -89,21 +89,23 @@ void Judge::judge_cost(StepId s) {
   }
   if (step.op != no_op) return judge_cost_of_op(s);
   if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
+  const bool converts = !moves && step.reads.count + step.writes.count + step.allocates.count > 0;
+  if (converts && !adds_gradients(step) && is_pair(step)) {
+    const auto [from, to] = pair_of(step);
+    return judge_cost_of_packing(s, from, to);
+  }
   if (step.measured) return;
   if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
   if (moves) return;  // a collective's flow
-  if (step.reads.count + step.writes.count + step.allocates.count > 0) return judge_cost_of_conversion(s);
+  if (converts) return judge_cost_of_sum(s);
   if (step.work.seconds != Seconds{0}) report(Rule::wrong_cost, s, text(s) + " only frees, but takes time");
 }
 
-/// A sum of gradients reads both and writes one. What others take, no model knows.
-void Judge::judge_cost_of_conversion(StepId s) {
+/// A sum of gradients reads both and writes one.
+void Judge::judge_cost_of_sum(StepId s) {
   const Step& step = schedule_[s];
   const Stream& stream = schedule_[step.stream];
-  if (!adds_gradients(step)) {
-    return report(Rule::wrong_cost, s,
-                  text(s) + " packs or unpacks a value, whose time no model knows: it must be 'measured'");
-  }
+  if (!adds_gradients(step)) return;  // reported as no conversion
   if (stream.way != way::compute)
     return report(Rule::wrong_place, s,
                   text(s) + " adds gradients on another stream than one on which its device computes");

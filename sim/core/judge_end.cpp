@@ -39,6 +39,7 @@ void Judge::judge_completeness() {
   }
   judge_final_gradients();
   judge_next_iteration();
+  judge_approximate_list();
   judge_staleness();
 }
 
@@ -46,7 +47,7 @@ void Judge::judge_final_gradients() {
   std::map<std::pair<TensorId, std::uint32_t>, FinalRanges> complete_ranges;  // by gradient and replica
   for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
     const Buffer& buffer = schedule_.buffers[b];
-    if (makers_[buffer.tensor.index].empty() || buffer.packed || held_[b].life != Life::live) continue;
+    if (makers_[buffer.tensor.index].empty() || buffer.is_packed() || held_[b].life != Life::live) continue;
     if (!complete(id_at<BufferId>(b))) continue;
     complete_ranges[{buffer.tensor, buffer.replica}].emplace_back(buffer.range_offset.count,
                                                                   (buffer.range_offset + buffer.range_length).count);

@@ -9,6 +9,7 @@ namespace plimsoll {
 
 bool Judge::well_formed() {
   judge_buffers();
+  if (found_.empty()) judge_header_codecs();
   judge_streams();
   judge_routes();
   judge_collectives();
@@ -38,7 +39,7 @@ void Judge::judge_buffers() {
       bad("names a tensor, memory or range that does not exist");
     } else if (buffer.micro_batch >= schedule_.micro_batches || buffer.replica >= schedule_.replicas) {
       bad("is of a micro-batch or replica that does not exist");
-    } else if (!buffer.packed && buffer.bytes != buffer.range_length) {
+    } else if (!buffer.is_packed() && buffer.bytes != buffer.range_length) {
       bad("takes " + std::to_string(buffer.bytes.count) + " bytes, but holds " +
           std::to_string(buffer.range_length.count) + " of its tensor, and is not packed");
     }
@@ -170,7 +171,7 @@ void Judge::start_resident(BufferId b) {
   if (kind == TensorKind::activation || kind == TensorKind::gradient) {
     report(Rule::wrong_value, std::nullopt, b, text(b) + " is resident from the start, but its value must be computed");
   }
-  if (schedule_[b].packed) {
+  if (schedule_[b].is_packed()) {
     report(Rule::lossy, std::nullopt, b, text(b) + " is resident in a compressed form that no step has made");
   }
   held.life = Life::live;

@@ -58,7 +58,7 @@ void Judge::allocate(StepId s, BufferId b) {
   Held& held = held_[b.index];
   if (held.life != Life::unborn) report(Rule::malformed, s, b, "allocates again");
   held.life = Life::live;
-  ++places_[place_of(b)].live;
+  if (!schedule_[b].is_packed()) ++places_[place_of(b)].live;
 }
 
 void Judge::judge_free(StepId s, BufferId b) {
@@ -72,6 +72,7 @@ void Judge::judge_free(StepId s, BufferId b) {
     }
   }
   held.life = Life::dead;
+  if (schedule_[b].is_packed()) return;
   const auto place = places_.find(place_of(b));
   if (--place->second.live == 0 && place->second.loaded == Bytes{0}) places_.erase(place);
 }
@@ -82,6 +83,7 @@ Judge::Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
   held.makers = {s};
   held.readers.clear();
   held.from = no_collective;
+  held.approximate = held.is_pooled = false;
   return held;
 }
 

@@ -83,7 +83,7 @@ std::vector<bool> Judge::newest_at_home() const {
   std::unordered_map<Place, Ranges, PlaceHash> newest;
   for (std::size_t b = 0; b < held_.size(); ++b) {
     const Buffer& buffer = schedule_.buffers[b];
-    if (held_[b].life != Life::live || held_[b].version != updates() || buffer.packed) continue;
+    if (held_[b].life != Life::live || held_[b].version != updates() || buffer.is_packed()) continue;
     newest[place_of(id_at<BufferId>(b))].emplace_back(buffer.range_offset.count,
                                                       (buffer.range_offset + buffer.range_length).count);
   }

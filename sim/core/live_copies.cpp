@@ -13,6 +13,9 @@ LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes) : pr
   homes_.resize(graph_.storages, {place::device});
   at_.resize(problem.platform.devices.size());
   for (const Tape& tape : tapes) {
+    for (const Codec& codec : tape.codecs) {
+      if (std::ranges::find(codecs_, codec) == codecs_.end()) codecs_.push_back(codec);
+    }
     for (const Home& home : tape.homes) homes_[graph_[home.tensor].storage.index] = home.memories;
     for (const Action& action : tape.actions) {
       if (action.chunk.count > 1) chunks_[graph_[action.tensor].storage.index] = action.chunk.count;
@@ -69,13 +72,20 @@ void LiveCopies::rename(const CopyKey& from, const CopyKey& to) {
 // --- buffers
 
 BufferId LiveCopies::new_buffer(TensorId t, const CopyKey& k) {
-  const ChunkRange range = range_of(graph_[t].bytes, {k.chunk, chunks_of(t)});
-  return builder_.buffer({.tensor = t,
-                          .micro_batch = per_micro_batch(graph_[t].kind) ? k.micro_batch : 0,
-                          .memory = MemoryId{k.memory},
-                          .bytes = range.length,
-                          .range_offset = range.offset,
-                          .range_length = range.length});
+  const Bytes whole = graph_[t].bytes;
+  const ChunkRange range = range_of(whole, {k.chunk, chunks_of(t)});
+  Buffer buffer{.tensor = t,
+                .micro_batch = per_micro_batch(graph_[t].kind) ? k.micro_batch : 0,
+                .memory = MemoryId{k.memory},
+                .bytes = range.length,
+                .range_offset = range.offset,
+                .range_length = range.length};
+  if (const std::optional<CodecId> codec = codec_of_packed(k)) {
+    buffer.codec = *codec;
+    buffer.bytes =
+        packed_share(packed_bytes(codecs_[codec->index], graph_, graph_[t]), whole, range.offset, range.length);
+  }
+  return builder_.buffer(buffer);
 }
 
 void LiveCopies::make_resident(TensorId t, const Part& part) {
@@ -144,10 +154,11 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   const StepId issued = add(step);
   source.users.push_back(issued);
   if (there == nullptr) {
-    live_[to] = {.buffer = target, .maker = issued, .flows = {}, .users = {issued}};
+    there = &(live_[to] = {.buffer = target, .maker = issued, .flows = {}, .users = {issued}});
   } else {
     there->overwritten(issued);
   }
+  carry_approximation(source, *there);
   if (!released_.empty()) released_.erase(to);
   return issued;
 }
@@ -168,7 +179,9 @@ void LiveCopies::all_reduce(TensorId gradient, std::span<const DeviceId> devices
     while (issued_.size() < builder_.steps()) {
       issued_.push_back({builder_.stream_of(id_at<StepId>(issued_.size())), StepKind::collective});
     }
+    const auto lossy = std::ranges::find_if(sums, [](const Copy* sum) { return sum->lossy; });
     for (Copy* sum : sums) {
+      if (lossy != sums.end()) carry_approximation(**lossy, *sum);
       sum->maker = flows.back();
       sum->flows = sum->users = flows;
     }

@@ -25,6 +25,7 @@ struct CopyKey {
   std::uint32_t micro_batch = 0;  ///< of a parameter that has versions: the version
   std::uint32_t memory = 0, chunk = 0;
   std::uint32_t from = 0;  ///< of a micro-batch's value elsewhere than on the device that put it there: 1 + that device
+  std::uint32_t form = 0;  ///< of LiveCopies::form; 0: the value itself
   bool arrived = false;    ///< another device's part of a gradient, beside the sum of those before it
   friend bool operator==(const CopyKey&, const CopyKey&) = default;
 };
@@ -33,7 +34,8 @@ struct CopyKeyHash {
   std::size_t operator()(const CopyKey& k) const {
     const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
     return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ k.memory ^ (std::uint64_t{k.chunk} << 48U) ^
-                                      (std::uint64_t{k.from} << 24U) ^ (k.arrived ? 1U : 0U));
+                                      (std::uint64_t{k.from} << 24U) ^ (std::uint64_t{k.form} << 56U) ^
+                                      (k.arrived ? 1U : 0U));
   }
 };
 
@@ -43,6 +45,7 @@ struct Copy {
   std::optional<StepId> maker;
   std::vector<StepId> flows;  ///< that made it together, the maker among them; of a collective
   std::vector<StepId> users;
+  bool lossy = false;         ///< an approximation
   std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
 
   /// What a reader waits for.
@@ -76,6 +79,11 @@ class LiveCopies {
   CopyKey key_at(TensorId, std::uint32_t micro_batch, DeviceId, MemoryId place);
   std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
 
+  /// The number of a form that the tape names; 0 for the value itself.
+  std::uint32_t form(const Tape&, Form) const;
+  /// The form that an op reads of what is at the key.
+  CopyKey read_by(const Op&, CopyKey) const;
+
   bool contains(const CopyKey& k) const { return live_.contains(k); }
   Copy* find(const CopyKey&);
   Copy& operator[](const CopyKey&);  ///< which is live
@@ -94,6 +102,14 @@ class LiveCopies {
   /// On the device's stream of that way. `send` waits for the maker alone, other labels also for the device's last
   /// compute.
   StepId copy(TensorId, const CopyKey& from, const CopyKey& to, const Stream&, StepKind label);
+  /// Of the tape's pack or unpack, on the device's compute stream: the packed form becomes live beside the value, or
+  /// what it restores beside the packed form. `packed` is the key of that.
+  void convert(const Tape&, const Action&, const CopyKey& packed, DeviceId);
+  /// What the op has made from these inputs, of which some may be approximations.
+  void carry_approximations(const Op&, std::span<const std::pair<TensorId, Copy*>> inputs,
+                            std::span<const std::pair<TensorId, Copy*>> outputs);
+  /// What the source holds is an approximation, so that the target does, too.
+  void carry_approximation(const Copy& source, Copy& target);
   /// The gradient of every device becomes the sum of all; each has one.
   void all_reduce(TensorId gradient, std::span<const DeviceId>);
   /// For what is at a key, and until what the device held of it is gone.
@@ -113,7 +129,7 @@ class LiveCopies {
   std::vector<StepId> take_waits(DeviceId device) { return std::exchange(waits_[device.index], {}); }
   std::optional<StepId> last_compute(DeviceId device) const { return last_compute_[device.index]; }
 
-  Schedule finish() { return builder_.finish(); }
+  Schedule finish();
 
  private:
   struct Issued {
@@ -122,6 +138,10 @@ class LiveCopies {
   };
 
   BufferId new_buffer(TensorId, const CopyKey&);
+  std::optional<CodecId> codec_of_packed(const CopyKey&) const;
+  void convert_chunk(TensorId, const CopyKey& from, const CopyKey& to, DeviceId);
+  void mark_lossy(Copy&);
+  bool reads_as_exact(const Op&, const Copy&) const;
   void make_resident(TensorId, const CopyKey&);
   void refuse_without_route(MemoryId from, MemoryId to);
 
@@ -129,6 +149,7 @@ class LiveCopies {
 
   const Problem& problem_;
   const Graph& graph_;
+  std::vector<Codec> codecs_;
   std::vector<std::uint32_t> chunks_;                                     // by storage
   std::vector<std::vector<MemoryId>> homes_;                              // by storage
   std::vector<std::array<std::optional<MemoryId>, relative_places>> at_;  // by device: memories at places, once asked

@@ -55,11 +55,12 @@ class StorageSum {
     ++round_;
     sum_ = {};
   }
-  void add(TensorId t) {
+  void add(TensorId t) { add(t, graph_[t].bytes); }
+  void add(TensorId t, Bytes bytes) {
     std::uint32_t& seen = seen_[graph_[t].storage.index];
     if (seen == round_) return;
     seen = round_;
-    sum_ += graph_[t].bytes;
+    sum_ += bytes;
   }
   Bytes sum() const { return sum_; }
 
@@ -136,6 +137,17 @@ class GradientsBefore {
   std::vector<Bytes> bytes_;  // by op
 };
 
+/// Of a tensor's forms that an op can do with; of all, without an op.
+Bytes smallest_form(const Graph& graph, TensorId t, std::span<const Codec> codecs, const Op* op) {
+  Bytes least = graph[t].bytes;
+  if (!per_micro_batch(graph[t].kind)) return least;
+  for (const Codec& codec : codecs) {
+    if ((op != nullptr && !reads_packed(*op, codec)) || cannot_pack(codec, graph, graph[t])) continue;
+    least = std::min(least, packed_bytes(codec, graph, graph[t]));
+  }
+  return least;
+}
+
 }  // namespace
 
 Stays stays_in(const Schedule& schedule, const Graph& graph, const Platform& platform) {
@@ -151,10 +163,15 @@ Stays stays_in(const Schedule& schedule, const Graph& graph, const Platform& pla
     if (tensor.kind == TensorKind::parameter && !on_device[s]) return Stays::nothing;
     stays = Stays::parameters;
   }
+  for (const Buffer& buffer : schedule.buffers) {
+    if (!buffer.is_packed() || per_micro_batch(graph[buffer.tensor].kind)) continue;
+    if (graph[buffer.tensor].kind == TensorKind::parameter) return Stays::nothing;
+    stays = Stays::parameters;
+  }
   return stays;
 }
 
-LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay) {
+LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay, std::span<const Codec> codecs) {
   EXPECTS(devices > 0);
   const Graph& graph = problem.graph;
   const auto makers = makers_of(graph);
@@ -230,9 +247,14 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
       const bool counted = is_resident || (before && before->has(o, t));
       if (!counted) set.add(t);
     };
-    std::ranges::for_each(op.inputs, add);
+    for (const TensorId t : op.inputs) {
+      const Bytes least = smallest_form(graph, t, codecs, &op);
+      least < graph[t].bytes ? set.add(t, least) : add(t);
+    }
     std::ranges::for_each(op.outputs, add);
-    if (input_live[o] && devices == 1) std::ranges::for_each(inputs, add);
+    if (input_live[o] && devices == 1) {
+      for (const TensorId t : inputs) set.add(t, smallest_form(graph, t, codecs, nullptr));
+    }
     Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
     workspace = std::min(workspace, op.released_workspace.value_or(workspace));
     workspace = std::min(workspace, op.released_accumulate_workspace.value_or(workspace));

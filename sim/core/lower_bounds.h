@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "sim/core/problem.h"
 #include "sim/core/schedule.h"
@@ -29,13 +30,13 @@ enum class Stays : std::uint8_t {
 /// What stays on the devices in this schedule.
 Stays stays_in(const Schedule&, const Graph&, const Platform&);
 
-/// Bounds for schedules that use this many devices and do not compress values. Memory is the largest sum, over all ops,
-/// of what must be there while the op runs, as far as it stays:
-///  - what the op reads and makes, and its workspace;
+/// Bounds for schedules that use this many devices and pack values by no other codecs than these. Memory is the largest
+/// sum, over all ops, of what must be there while the op runs, as far as it stays:
+///  - what the op reads, in the smallest form that it can do with, and makes, and its workspace;
 ///  - parameter gradients that the ops before it must have made;
-///  - the network's input while it is still to be read;
+///  - the network's input while it is still to be read, in its smallest form;
 ///  - on a single device all parameters and optimizer states.
 /// Time counts the updates if they stay on the devices.
-LowerBounds lower_bounds(const Problem&, std::size_t devices, Stays = Stays::all);
+LowerBounds lower_bounds(const Problem&, std::size_t devices, Stays = Stays::all, std::span<const Codec> = {});
 
 }  // namespace plimsoll

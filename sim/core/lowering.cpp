@@ -199,9 +199,16 @@ class Lowering {
   }
 
   bool arrived(const Action& receive, const Turn& turn) const {
-    CopyKey k = copies_.key(receive.tensor, turn.micro_batch, copies_.memory_of(part(turn.part).device));
+    CopyKey k = key_of(receive, turn);
     k.chunk = copies_.chunks_of(receive.tensor) - 1;  // the last one sent
     return copies_.contains(k);
+  }
+
+  /// On the part's device, in the form that the action names.
+  CopyKey key_of(const Action& action, const Turn& turn) const {
+    CopyKey k = copies_.key(action.tensor, turn.micro_batch, copies_.memory_of(part(turn.part).device));
+    k.form = copies_.form(tapes_[turn.part.index], action.form);
+    return k;
   }
 
   void issue(const Action& action, const Turn& turn) {
@@ -216,13 +223,16 @@ class Lowering {
       case ActionKind::receive:
       case ActionKind::cut:
         return;
+      case ActionKind::pack:
+      case ActionKind::unpack:
+        return copies_.convert(tapes_[turn.part.index], action, key_of(action, turn), here.device);
       case ActionKind::drop:
       case ActionKind::copy:
       case ActionKind::move:
       case ActionKind::wait:
         break;
     }
-    CopyKey k = copies_.key(action.tensor, turn.micro_batch, copies_.memory_of(here.device));
+    CopyKey k = key_of(action, turn);
     const bool whole = action.chunk.count == 1;
     const std::uint32_t first = whole ? 0 : action.chunk.index;
     const std::uint32_t end = whole ? copies_.chunks_of(action.tensor) : first + 1;
@@ -234,6 +244,7 @@ class Lowering {
     const auto on_chunk = [&](MemoryId place) {
       CopyKey k = copies_.key_at(action.tensor, on_device.micro_batch, device, place);
       k.chunk = on_device.chunk;
+      k.form = on_device.form;
       return k;
     };
     const CopyKey at = on_chunk(action.at);
@@ -258,7 +269,7 @@ class Lowering {
   void send(const Action& action, PartId by, std::uint32_t micro_batch) {
     const Part& here = part(by);
     const PartId peer = taker(action.peer, micro_batch);
-    CopyKey from = copies_.key(action.tensor, micro_batch, copies_.memory_of(here.device));
+    CopyKey from = key_of(action, {by, micro_batch});
     CopyKey to = from;
     to.memory = copies_.memory_of(part(peer).device).index;
     const bool stays = to == from;
@@ -310,18 +321,21 @@ class Lowering {
     step.allocates.reserve(op.outputs.size());
     step.waits.reserve(step.waits.size() + op.inputs.size() + op.outputs.size());
 
-    std::vector<Copy*> used, overwritten;
+    std::vector<std::pair<TensorId, Copy*>> used;  // inputs, then outputs
+    std::vector<Copy*> overwritten;
     used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
       CopyKey k = versions_.key(op, t, by, micro_batch, copies_.key_at(t, micro_batch, here.device, action.at));
+      k = copies_.read_by(op, k);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
       const bool leaves_it = changes && versions_.leaves(t, by);
-      if (leaves_it) used.push_back(&copies_.made_by(step, t, versions_.next(k)));
+      if (leaves_it) used.emplace_back(t, &copies_.made_by(step, t, versions_.next(k)));
       for (; k.chunk < copies_.chunks_of(t); ++k.chunk) {
-        used.push_back(&copies_.read(t, k, changes && !leaves_it, step));
-        if (changes && (!on_device || versions_.come_within())) overwritten.push_back(used.back());
+        used.emplace_back(t, &copies_.read(t, k, changes && !leaves_it, step));
+        if (changes && (!on_device || versions_.come_within())) overwritten.push_back(used.back().second);
       }
     }
+    const std::size_t inputs = used.size();
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
@@ -332,10 +346,10 @@ class Lowering {
         Copy* found = copies_.find(k);
         if (found == nullptr) {
           new_gradient |= gradient;
-          used.push_back(&copies_.made_by(step, t, k));
+          used.emplace_back(t, &copies_.made_by(step, t, k));
         } else if (gradient) {
           step.writes.push_back(found->buffer);
-          used.push_back(found);
+          used.emplace_back(t, found);
           if (!found->users.empty()) step.waits.push_back(found->users.back());
         } else {
           hold_again(k, *found, by);
@@ -350,11 +364,10 @@ class Lowering {
     if (on_device || op.phase != Phase::update) {  // a processor updates element by element
       step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     }
-    for (const Copy* copy : used) {
-      copy->add_makers(step.waits);
-    }
+    for (const auto& [t, copy] : used) copy->add_makers(step.waits);
+    copies_.carry_approximations(op, std::span(used).first(inputs), std::span(used).subspan(inputs));
     const StepId issued = on_device ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
-    for (Copy* copy : used) {
+    for (const auto& [t, copy] : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);
     }

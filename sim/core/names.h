@@ -43,6 +43,26 @@ struct Names<StepKind> {
 };
 
 template <>
+struct Names<CodecKind> {
+  static constexpr std::array all{
+      std::pair{CodecKind::pool, "pool"},         std::pair{CodecKind::quantize, "quantize"},
+      std::pair{CodecKind::mask, "mask"},         std::pair{CodecKind::block_sparse, "block_sparse"},
+      std::pair{CodecKind::zero_run, "zero_run"}, std::pair{CodecKind::cast, "cast"}};
+};
+
+template <>
+struct Names<PoolType> {
+  static constexpr std::array all{std::pair{PoolType::average, "average"}, std::pair{PoolType::max, "max"},
+                                  std::pair{PoolType::soft, "soft"}};
+};
+
+template <>
+struct Names<Padding> {
+  static constexpr std::array all{std::pair{Padding::none, "none"}, std::pair{Padding::tensor, "tensor"},
+                                  std::pair{Padding::sample, "sample"}};
+};
+
+template <>
 struct Names<CollectiveKind> {
   static constexpr std::array all{
       std::pair{CollectiveKind::all_reduce, "all_reduce"}, std::pair{CollectiveKind::reduce_scatter, "reduce_scatter"},

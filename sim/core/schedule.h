@@ -9,12 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/codec.h"
 #include "sim/core/ids.h"
 #include "sim/core/places.h"
 #include "sim/core/units.h"
 #include "sim/core/updates.h"
 
 namespace plimsoll {
+
+inline constexpr CodecId no_codec{std::numeric_limits<std::uint32_t>::max()};
 
 /// Runs its steps in order, at the same time as the other streams of its device.
 struct Stream {
@@ -29,11 +32,13 @@ struct Buffer {
   std::uint32_t micro_batch = 0;  ///< 0 for parameters, their gradients and states
   std::uint32_t replica = 0;
   MemoryId memory;
-  Bytes bytes;          ///< what it occupies
-  Bytes range_offset;   ///< which part of the tensor it holds, in bytes of the tensor
-  Bytes range_length;   ///< all of the tensor: its bytes
-  bool packed = false;  ///< compressed: only unpack may read it
-  bool lossy = false;   ///< holds an approximation of the tensor
+  Bytes bytes;               ///< what it occupies
+  Bytes range_offset;        ///< which part of the tensor it holds, in bytes of the tensor
+  Bytes range_length;        ///< all of the tensor: its bytes
+  CodecId codec = no_codec;  ///< packed by it: only unpack, and ops that can do with the packed form, may read it
+  bool lossy = false;        ///< holds an approximation of the tensor, at least for a time
+
+  bool is_packed() const { return codec != no_codec; }
 };
 
 /// A label for metrics and plots; engines do not read it.
@@ -125,7 +130,9 @@ struct Schedule {
   std::vector<Step> steps;  ///< in issue order; waits name earlier steps only
   std::vector<Endpoints> routes;
   std::vector<Collective> collectives;
-  std::vector<BufferId> resident;  ///< live from the start: parameters, states, existing gradients
+  std::vector<Codec> codecs;          ///< of packed buffers
+  std::vector<TensorId> approximate;  ///< parameter gradients that end as approximations; ascending
+  std::vector<BufferId> resident;     ///< live from the start: parameters, states, existing gradients
 
   std::vector<BufferId> buffer_list;  ///< what reads, writes, allocates and frees point into
   std::vector<StepId> wait_list;      ///< what waits point into

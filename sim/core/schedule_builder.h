@@ -43,6 +43,9 @@ class ScheduleBuilder {
 
   CollectiveId collective(Collective);
 
+  /// The buffer holds an approximation from now on.
+  void mark_lossy(BufferId id) { schedule_.buffers[id.index].lossy = true; }
+
   /// Issues a step.
   StepId add(NewStep);
 

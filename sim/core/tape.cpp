@@ -46,6 +46,9 @@ Touched touched_by(const Graph& graph, const Action& action) {
     case ActionKind::receive:
       touched.makes.push_back(action.tensor);
       break;
+    case ActionKind::pack:
+    case ActionKind::unpack:
+      EXPECTS(false && "packed forms are dropped by the strategy that makes them");
     case ActionKind::drop:
     case ActionKind::wait:
     case ActionKind::cut:

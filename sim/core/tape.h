@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/core/codec.h"
 #include "sim/core/graph.h"
 #include "sim/core/ids.h"
 #include "sim/core/partition.h"
@@ -26,12 +27,24 @@ enum class ActionKind : std::uint8_t {
          ///< whole; if the device's own was dropped, also until it is gone
   send,  ///< copy `tensor` to the device of `peer`, or of that copy of it which takes the micro-batch
   receive,  ///< nothing further is issued before `tensor` has been sent here
+  pack,     ///< make the packed `form` of `tensor` beside it, on the device
+  unpack,   ///< make what the packed `form` of `tensor` restores of it, beside the packed form
   cut,      ///< a piece of the tape ends: the device may take other turns before the next
 };
 
 /// One of `count` almost equal ranges of a tensor, moved and freed on its own; a tape cuts a storage in one way only.
 struct Chunk {
   std::uint32_t index = 0, count = 1;
+};
+
+/// A value may be there in several forms, each of which is copied and dropped on its own. An op reads what has been
+/// restored, where there is such; else the value itself; else a packed form that it can do with as it is.
+struct Form {
+  enum class Kind : std::uint8_t { plain, packed, restored };
+  Kind kind = Kind::plain;
+  std::uint32_t codec = 0;  ///< index into the tape's codecs
+
+  friend constexpr auto operator<=>(Form, Form) = default;
 };
 
 struct Action {
@@ -44,6 +57,7 @@ struct Action {
   std::uint32_t implementation = 0;  ///< of run: of the op's alternatives
   Chunk chunk = {};  ///< of copy, move, wait and drop; a count of 1 is all of the tensor, however it is cut
   MemoryId at = place::device, to = place::device;
+  Form form = {};  ///< of pack and unpack: the packed one; of drop, copy, move, wait, send and receive
   PieceName next = PieceName::forward;  ///< of cut: the piece that begins here
 };
 
@@ -71,6 +85,17 @@ inline Action on_copy_at(MemoryId at, ActionKind kind, TensorId tensor, Chunk ch
 inline Action along(Way way, ActionKind kind, TensorId tensor, Chunk chunk = {}) {
   Action action = on_copy_at(way.from, kind, tensor, chunk);
   action.to = way.to;
+  return action;
+}
+/// Of pack and unpack.
+inline Action by_codec(ActionKind kind, TensorId tensor, std::uint32_t codec) {
+  Action action = on_tensor(kind, tensor);
+  action.form = {Form::Kind::packed, codec};
+  return action;
+}
+/// Of drop, copy, move, wait, send and receive.
+inline Action in_form(Form form, Action action) {
+  action.form = form;
   return action;
 }
 inline Action cut_before(PieceName next) {
@@ -101,7 +126,8 @@ struct Home {
 struct Tape {
   std::vector<Action> actions;  ///< for each micro-batch
   std::vector<Action> end;  ///< once, after the last one: updates. Those that the tape does not run follow, in order
-  std::vector<Home> homes;  ///< of the tensors whose home is not, or not only, the device
+  std::vector<Codec> codecs;
+  std::vector<Home> homes;                 ///< of the tensors whose home is not, or not only, the device
   Backprop backprop = Backprop::by_stage;  ///< in_one_call only for tapes that repeat and move nothing
 };
 

@@ -53,6 +53,28 @@ const Field<Collective, JsonCursor> collective_fields[] = {
     {"outputs", required, [](Collective& x, JsonCursor c) { x.outputs = ids<BufferId>(c); }},
 };
 
+struct CodecDraft {
+  Codec codec;
+  bool lossy = false;
+  std::string size;
+};
+
+const Field<CodecDraft, JsonCursor> codec_fields[] = {
+    {"kind", required, [](CodecDraft& d, JsonCursor c) { d.codec.kind = enumerator<CodecKind>(c); }},
+    {"lossy", required, [](CodecDraft& d, JsonCursor c) { d.lossy = c.boolean(); }},
+    {"size", required, [](CodecDraft& d, JsonCursor c) { d.size = c.string(); }},
+    {"type", optional, [](CodecDraft& d, JsonCursor c) { d.codec.type = enumerator<PoolType>(c); }},
+    {"window", optional, [](CodecDraft& d, JsonCursor c) { d.codec.window = c.index(); }},
+    {"channels_last", optional, [](CodecDraft& d, JsonCursor c) { d.codec.channels_last = c.boolean(); }},
+    {"bits", optional, [](CodecDraft& d, JsonCursor c) { d.codec.bits = c.index(); }},
+    {"group", optional, [](CodecDraft& d, JsonCursor c) { d.codec.group = c.index(); }},
+    {"group_bytes", optional, [](CodecDraft& d, JsonCursor c) { d.codec.group_bytes = c.index(); }},
+    {"averaged", optional, [](CodecDraft& d, JsonCursor c) { d.codec.averaged = c.index(); }},
+    {"padding", optional, [](CodecDraft& d, JsonCursor c) { d.codec.padding = enumerator<Padding>(c); }},
+    {"block", optional, [](CodecDraft& d, JsonCursor c) { d.codec.block = c.index(); }},
+    {"keep", optional, [](CodecDraft& d, JsonCursor c) { d.codec.keep = c.number(); }},
+};
+
 struct BufferDraft {
   Buffer buffer;
   std::optional<Bytes> length;
@@ -66,7 +88,7 @@ const Field<BufferDraft, JsonCursor> buffer_fields[] = {
     {"bytes", required, [](BufferDraft& d, JsonCursor c) { d.buffer.bytes = c.bytes(); }},
     {"range_offset_bytes", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.range_offset = c.bytes(); }},
     {"range_length_bytes", optional, [](BufferDraft& d, JsonCursor c) { d.length = c.bytes(); }},
-    {"packed", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.packed = c.boolean(); }},
+    {"codec", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.codec = CodecId{c.index()}; }},
     {"lossy", optional, [](BufferDraft& d, JsonCursor c) { d.buffer.lossy = c.boolean(); }},
 };
 
@@ -100,6 +122,22 @@ void read_format(Schedule&, JsonCursor c) {
   if (format != "plimsoll.schedule.v2" && format != "plimsoll.schedule.v1") {
     c.complain(fmt::format("expected plimsoll.schedule.v2 or v1, found '{}'", format));
   }
+}
+
+void read_codecs(Schedule& schedule, JsonCursor c) {
+  c.array([&](JsonCursor element) {
+    CodecDraft draft;
+    read_fields(element, codec_fields, draft);
+    const std::string_view kind = written(draft.codec.kind), size = is_bound(draft.codec) ? "bound" : "exact";
+    if (draft.lossy != is_lossy(draft.codec)) {
+      element.complain(
+          fmt::format("lossy: expected {} of a codec of kind '{}', found {}", !draft.lossy, kind, draft.lossy));
+    }
+    if (draft.size != size) {
+      element.complain(fmt::format("size: expected '{}' of a codec of kind '{}', found '{}'", size, kind, draft.size));
+    }
+    schedule.codecs.push_back(draft.codec);
+  });
 }
 
 void read_buffers(Schedule& schedule, JsonCursor c) {
@@ -145,6 +183,8 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
      [](Schedule& s, JsonCursor c) { c.array([&](JsonCursor one) { s.streams.push_back(read_stream(one)); }); }},
     {"routes", optional, [](Schedule& s, JsonCursor c) { elements(c, route_fields, s.routes); }},
     {"collectives", optional, [](Schedule& s, JsonCursor c) { elements(c, collective_fields, s.collectives); }},
+    {"codecs", optional, read_codecs},
+    {"approximate", optional, [](Schedule& s, JsonCursor c) { s.approximate = ids<TensorId>(c); }},
     {"resident", optional, [](Schedule& s, JsonCursor c) { s.resident = ids<BufferId>(c); }},
     {"buffers", required, read_buffers},
     {"steps", required, read_steps},

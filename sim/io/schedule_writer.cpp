@@ -26,8 +26,24 @@ Json json_of(const Buffer& buffer) {
     object["range_offset_bytes"] = buffer.range_offset.count;
     object["range_length_bytes"] = buffer.range_length.count;
   }
-  if (buffer.packed) object["packed"] = true;
+  if (buffer.is_packed()) object["codec"] = buffer.codec.index;
   if (buffer.lossy) object["lossy"] = true;
+  return object;
+}
+
+Json json_of(const Codec& codec) {
+  Json object{{"kind", written(codec.kind)}, {"lossy", is_lossy(codec)}, {"size", is_bound(codec) ? "bound" : "exact"}};
+  const Codec usual{.kind = codec.kind};
+  if (codec.type != usual.type) object["type"] = written(codec.type);
+  if (codec.window != usual.window) object["window"] = codec.window;
+  if (codec.channels_last) object["channels_last"] = true;
+  if (codec.bits != usual.bits) object["bits"] = codec.bits;
+  if (codec.group != usual.group) object["group"] = codec.group;
+  if (codec.group_bytes != usual.group_bytes) object["group_bytes"] = codec.group_bytes;
+  if (codec.averaged != usual.averaged) object["averaged"] = codec.averaged;
+  if (codec.padding != usual.padding) object["padding"] = written(codec.padding);
+  if (codec.block != usual.block) object["block"] = codec.block;
+  if (codec.keep != usual.keep) object["keep"] = codec.keep;
   return object;
 }
 
@@ -92,6 +108,11 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
                            {"inputs", indices(std::span(collective.inputs))},
                            {"outputs", indices(std::span(collective.outputs))}});
   }
+  if (!schedule.codecs.empty()) {
+    Json& codecs = object["codecs"] = Json::array();
+    for (const Codec& codec : schedule.codecs) codecs.push_back(json_of(codec));
+  }
+  if (!schedule.approximate.empty()) object["approximate"] = indices(std::span(schedule.approximate));
   object["resident"] = indices(std::span(schedule.resident));
   return object;
 }

@@ -214,6 +214,8 @@ Tape tape_alone(const PartAlone& alone, const Tape& tape) {
       case ActionKind::copy:
       case ActionKind::move:
       case ActionKind::wait:
+      case ActionKind::pack:
+      case ActionKind::unpack:
         EXPECTS(false && "only tapes that recompute");
     }
   }

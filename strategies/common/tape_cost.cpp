@@ -55,6 +55,9 @@ class TapeWalk {
         case ActionKind::cut:
           note_kept(action.next);
           break;
+        case ActionKind::pack:
+        case ActionKind::unpack:
+          EXPECTS(false && "a tape without packed forms");
         case ActionKind::send:
         case ActionKind::wait:
           break;

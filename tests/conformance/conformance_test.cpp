@@ -37,7 +37,10 @@ std::vector<const StrategyInfo*> strategies_here() {
 /// Each of them with its defaults, and with options that change what it promises.
 std::vector<std::string> specs() {
   std::vector<std::string> list;
-  for (const StrategyInfo* strategy : strategies_here()) list.emplace_back(strategy->name);
+  for (const StrategyInfo* strategy : strategies_here()) {
+    const bool packs = strategy->family == Family::compression;  // random graphs need not have the layers it is for
+    list.push_back(std::string(strategy->name) + (packs ? "(tensors=all)" : ""));
+  }
   list.insert(list.end(), {"rotor(slots=500)",
                            "rotor(slots=9)",
                            "chen_sqrt(segments=1)",
@@ -69,7 +72,14 @@ std::vector<std::string> specs() {
                            "sparse_update(train=all)",
                            "offmate(steps=3, lead=0, overlap=off)",
                            "demand_layering(lead=1, overlap=on)",
-                           "demand_layering(lead=0, from=disk)"});
+                           "demand_layering(lead=0, from=disk)",
+                           "quantize(bits=1, group=8)",
+                           "quantize(tensors=all, relu=keep)",
+                           "quantize(tensors=all+relu.output+checkpoint)",
+                           "pool(tensors=all, k=4, relu=byte)",
+                           "pool(tensors=all, relu=keep)",
+                           "prune_bsr(block=2, keep=0.5, tensors=all)",
+                           "lossless(tensors=all, nonzero=0.3)"});
   return list;
 }
 
@@ -108,7 +118,8 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
       .optimizer = random.chance(0.6) && !strategy.needs_updates ? Optimizer::none : Optimizer::adam,
       .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing,
       .backward = backward_for(passes)};
-  const bool graph = !strategy.chains_only && random.chance(0.5) && !strategy.needs_updates;
+  const bool packs = strategy.family == Family::compression;
+  const bool graph = packs || (!strategy.chains_only && random.chance(0.5) && !strategy.needs_updates);
   const bool trains = strategy.needs_updates || strategy.transform != nullptr;
   Graph made;
   if (graph) made = random_graph(seed, random.between(1, strategy.effort.trials.ops));
@@ -120,6 +131,7 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   }
   const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};
   if (strategy.name == "monet") made = with_alternatives(std::move(made), seed);
+  if (packs) made = as_pictures(std::move(made), seed);
   return {transformed(problem_of(std::move(made), machine_for(strategy), without), passes), "graph"};
 }
 
@@ -135,7 +147,7 @@ void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> b
   const std::vector<Bytes> counted = recount(made.schedule, timeline, problem.platform);
   for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == timeline.peaks[m].bytes);
   const Stays stays = stays_in(made.schedule, problem.graph, problem.platform);
-  const LowerBounds bounds = lower_bounds(problem, devices_used(made.schedule), stays);
+  const LowerBounds bounds = lower_bounds(problem, devices_used(made.schedule), stays, made.schedule.codecs);
   CHECK(metrics.makespan.value >= bounds.time().value * (1 - 1e-12));
   CHECK(metrics.peak >= bounds.memory);
 }

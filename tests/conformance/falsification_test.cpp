@@ -157,7 +157,7 @@ const std::pair<const char*, Mutation> falsifications[] = {
      buffer_changed(has_bytes, [](Buffer& b, auto&...) { b.bytes = b.range_length = b.range_length - Bytes{1}; })},
     {"a buffer that begins later",
      buffer_changed(any<Buffer, Problem>, [](Buffer& b, auto&...) { b.range_offset += Bytes{1}; })},
-    {"a compressed buffer", buffer_changed(any<Buffer, Problem>, [](Buffer& b, auto&...) { b.packed = true; })},
+    {"a compressed buffer", buffer_changed(any<Buffer, Problem>, [](Buffer& b, auto&...) { b.codec = CodecId{0}; })},
     {"a buffer of another memory", put_a_buffer_into_another_memory},
     {"a buffer of another tensor",
      buffer_changed(any<Buffer, Problem>,

@@ -205,43 +205,6 @@ TEST_CASE("check names a recomputation that is not called one, and a first run t
   CHECK(draft.judged().empty());
 }
 
-TEST_CASE("check names what is compressed without a step that compressed it", "[check]") {
-  SECTION("resident") {
-    const std::vector<Violation> found = judged([](Draft& d, Schedule& s) { s.buffers[d.weight.index].packed = true; });
-    CHECK(reports(found, Rule::lossy, {}, Draft{}.weight));
-  }
-  SECTION("filled by an op") {
-    const std::vector<Violation> found = judged([](Draft& d, Schedule& s) { s.buffers[d.a1.index].packed = true; });
-    CHECK(reports(found, Rule::lossy, 2, Draft{}.a1));
-  }
-  SECTION("a gradient, at the end") {
-    Draft draft;
-    draft.graph.ops.pop_back();
-    draft.steps.pop_back();
-    CHECK(draft.judged().empty());
-    const BufferId small =
-        draft.builder.buffer({.tensor = Draft::g, .memory = MemoryId{0}, .bytes = Bytes{8}, .packed = true});
-    draft.steps.push_back({.kind = StepKind::pack,
-                           .stream = draft.compute,
-                           .reads = {draft.gradient},
-                           .allocates = {small},
-                           .measured = true});
-    CHECK(draft.judged().empty());
-    Schedule schedule = draft.schedule();
-    schedule.steps[6].frees = {static_cast<std::uint32_t>(schedule.buffer_list.size()), 1};
-    schedule.buffer_list.push_back(draft.gradient);
-    CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::incomplete));
-  }
-  SECTION("in a time that no model knows") {
-    Draft draft;
-    const BufferId small =
-        draft.builder.buffer({.tensor = Draft::a, .memory = MemoryId{0}, .bytes = Bytes{8}, .packed = true});
-    draft.steps.push_back(
-        {.kind = StepKind::pack, .stream = draft.compute, .reads = {draft.a0_back}, .allocates = {small}});
-    CHECK(reports(draft.judged(), Rule::wrong_cost, 7));
-  }
-}
-
 TEST_CASE("check names a buffer that is overwritten before a reader on another stream is done", "[check]") {
   Draft draft;  // the gradient is copied away after the first backward, while the second one adds to it
   const BufferId away = draft.buffer(Draft::g, 0, 2);

@@ -214,25 +214,6 @@ TEST_CASE("check names a copy that moves too few bytes or another value", "[chec
   }
 }
 
-TEST_CASE("check names a silent approximation and a compressed buffer that is computed on", "[check]") {
-  Draft draft;
-  Schedule schedule = draft.schedule();
-  SECTION("silent") {
-    schedule.buffers[draft.a0_host.index].lossy = true;
-    CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::lossy, 4, draft.a0_back));
-  }
-  SECTION("declared") {
-    schedule.buffers[draft.a0_host.index].lossy = schedule.buffers[draft.a0_back.index].lossy = true;
-    CHECK(check(schedule, draft.graph, draft.platform).empty());
-  }
-  SECTION("packed") {
-    for (const BufferId buffer : {draft.a0_host, draft.a0_back}) schedule.buffers[buffer.index].packed = true;
-    const std::vector<Violation> found = check(schedule, draft.graph, draft.platform);
-    CHECK(reports(found, Rule::lossy, 1, draft.a0_host));  // the copy changes the form
-    CHECK(reports(found, Rule::lossy, 5, draft.a0_back));  // and b computes on it
-  }
-}
-
 TEST_CASE("check names an op that never runs and a gradient without all contributions", "[check]") {
   Draft draft;
   draft.steps.erase(draft.steps.begin() + 5);

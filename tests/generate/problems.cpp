@@ -250,6 +250,40 @@ Graph random_graph(std::uint64_t seed, std::size_t forward_ops) {
   return graph;
 }
 
+Graph as_pictures(Graph graph, std::uint64_t seed) {
+  Random random(seed);
+  for (Tensor& tensor : graph.tensors) {
+    tensor.dtype = "float32";
+    if (!per_micro_batch(tensor.kind)) continue;
+    tensor.shape = {tensor.bytes.count, 2, 6, 5};
+    tensor.bytes = 4 * 2 * 6 * 5 * tensor.bytes;
+  }
+  constexpr std::array<std::pair<const char*, const char*>, 4> kinds{
+      {{"convolution", "convolution_backward"},
+       {"native_batch_norm", "native_batch_norm_backward"},
+       {"relu_", "threshold_backward"},
+       {"gelu", "gelu_backward"}}};
+  const std::size_t forwards = graph.ops.size() / 2;
+  for (std::size_t o = 0; o < forwards; ++o) {
+    Op &forward = graph.ops[o], &backward = graph.ops[graph.ops.size() - 1 - o];
+    EXPECTS(forward.phase == Phase::forward && is_backward(backward.phase) && forward.stage == backward.stage);
+    std::vector<TensorId>& reads = backward.inputs;
+    const bool reads_result = std::ranges::find(reads, forward.outputs[0]) != reads.end();
+    const bool is_relu = reads_result && random.chance(0.5);
+    const auto& [kind, gradient] =
+        kinds[is_relu ? 2
+                      : static_cast<std::size_t>(std::array{0, 1, 3}[static_cast<std::size_t>(random.between(0, 2))])];
+    forward.kind = kind;
+    backward.kind = gradient;
+    if (is_relu) {
+      std::erase_if(reads, [&](TensorId t) {
+        return t != forward.outputs[0] && std::ranges::find(forward.inputs, t) != forward.inputs.end();
+      });
+    }
+  }
+  return graph;
+}
+
 Graph with_alternatives(Graph graph, std::uint64_t seed) {
   Random random(seed);
   for (Op& op : graph.ops) {

@@ -48,6 +48,10 @@ Graph random_graph(std::uint64_t seed, std::size_t forward_ops);
 /// included, are drawn anew.
 Graph with_alternatives(Graph, std::uint64_t seed);
 
+/// A random graph whose values are pictures of `bytes` x 2 x 6 x 5 numbers in fp32, and whose ops are of kinds that
+/// real traces have: convolutions, normalizations, ReLUs (whose gradients read what they made alone), GELUs.
+Graph as_pictures(Graph, std::uint64_t seed);
+
 /// The problem of a chain or graph; it must exist.
 Problem problem_of(std::variant<Chain, Graph>, Platform, ProblemOptions = {});
 

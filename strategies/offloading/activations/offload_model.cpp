@@ -1,6 +1,8 @@
 #include "strategies/offloading/activations/offload_model.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "sim/core/expects.h"
 #include "strategies/common/op_sequence.h"
@@ -15,7 +17,8 @@ class OffloadModelBuilder {
       : problem_(task.problem),
         graph_(problem_.graph),
         device_(task.part().device),
-        lives_(graph_.storages),
+        forms_(1 + 2 * tape.codecs.size()),
+        lives_(graph_.storages * forms_),
         exist_(graph_.storages, false) {
     resident_ = tape_cost(problem_, task.part(), Tape{}).peak;
     std::vector<bool> all_exist(graph_.storages, false);
@@ -24,14 +27,19 @@ class OffloadModelBuilder {
         if (graph_[t].kind == TensorKind::parameter_gradient) add_gradient(t, all_gradients_, all_exist);
       }
     }
+    model_.codecs = tape.codecs;
     for (const Action& action : tape.actions) {
       if (action.kind == ActionKind::run) {
         compute(action);
+      } else if (action.kind == ActionKind::drop) {
+        drop(action);
       } else {
-        drop(action.tensor);
+        convert(action);
       }
     }
-    const auto backward = [&](const Action& action) { return graph_[action.op].phase != Phase::forward; };
+    const auto backward = [&](const Action& action) {
+      return action.kind == ActionKind::run && graph_[action.op].phase != Phase::forward;
+    };
     model_.turn = static_cast<std::uint32_t>(std::ranges::find_if(model_.computes, backward) - model_.computes.begin());
     std::ranges::stable_sort(model_.gaps, {}, &OffloadGap::from);
     find_earlier_gaps();
@@ -41,14 +49,34 @@ class OffloadModelBuilder {
   OffloadModel build() && { return std::move(model_); }
 
  private:
-  /// A storage from its making to its drop.
+  /// A form of a storage from its making to its drop.
   struct Life {
     bool live = false;
     TensorId tensor;
+    Bytes bytes;
     std::uint32_t made = 0, used = 0;
   };
 
-  Life& life_of(TensorId t) { return lives_[graph_[t].storage.index]; }
+  Life& life_of(TensorId t, Form form = {}) {
+    const std::size_t plain = graph_[t].storage.index * forms_;
+    if (form.kind == Form::Kind::plain) return lives_[plain];
+    return lives_[plain + 1 + 2 * form.codec + (form.kind == Form::Kind::packed ? 0 : 1)];
+  }
+
+  /// What an op reads of a value: as lowering has it.
+  Form form_read(const Op& op, TensorId t) {
+    const auto codecs = static_cast<std::uint32_t>(model_.codecs.size());
+    for (std::uint32_t c = 0; c < codecs; ++c) {
+      if (life_of(t, {Form::Kind::restored, c}).live) return {Form::Kind::restored, c};
+    }
+    if (life_of(t).live) return {};
+    for (std::uint32_t c = 0; c < codecs; ++c) {
+      if (reads_packed(op, model_.codecs[c]) && life_of(t, {Form::Kind::packed, c}).live) {
+        return {Form::Kind::packed, c};
+      }
+    }
+    return {};
+  }
 
   std::uint32_t here() const { return static_cast<std::uint32_t>(model_.computes.size()); }
 
@@ -60,19 +88,37 @@ class OffloadModelBuilder {
     return true;
   }
 
-  void begin(TensorId t) {
-    life_of(t) = {.live = true, .tensor = t, .made = here(), .used = here()};
-    live_ += graph_[t].bytes;
+  void begin(TensorId t, Form form = {}) {
+    const bool is_packed = form.kind == Form::Kind::packed;
+    const Bytes bytes = is_packed ? packed_bytes(model_.codecs[form.codec], graph_, graph_[t]) : graph_[t].bytes;
+    life_of(t, form) = {.live = true, .tensor = t, .bytes = bytes, .made = here(), .used = here()};
+    live_ += bytes;
   }
 
-  void use(TensorId t) {
-    Life& life = life_of(t);
+  void use(TensorId t, Form form = {}) {
+    Life& life = life_of(t, form);
     EXPECTS(life.live);
-    const bool stays = graph_[life.tensor].kind == TensorKind::input || graph_[t].bytes == Bytes{0};
+    const bool stays = graph_[life.tensor].kind == TensorKind::input || life.bytes == Bytes{0};
     if (here() > life.used && !stays) {
-      model_.gaps.push_back({life.tensor, graph_[t].bytes, life.made, life.used, here()});
+      model_.gaps.push_back({life.tensor, form, life.bytes, life.made, life.used, here()});
     }
     life.used = here();
+  }
+
+  /// A pack or unpack.
+  void convert(const Action& action) {
+    const TensorId t = action.tensor;
+    const Codec& codec = model_.codecs[action.form.codec];
+    const bool packs = action.kind == ActionKind::pack;
+    const CodecCost cost = packs ? pack_cost(codec, graph_, graph_[t]) : unpack_cost(codec, graph_, graph_[t]);
+    const Bytes gradients = problem_.micro_batches > 1 ? all_gradients_ : gradients_;
+    model_.held.push_back(resident_ + gradients + live_);
+    use(t, packs ? Form{} : action.form);
+    begin(t, packs ? action.form : Form{Form::Kind::restored, action.form.codec});
+    model_.memory.push_back(resident_ + gradients + live_ + cost.workspace);
+    model_.time.push_back(duration(cost, problem_.platform[device_]));
+    model_.computes.push_back(action);
+    model_.drops.emplace_back();
   }
 
   void compute(const Action& action) {
@@ -81,8 +127,8 @@ class OffloadModelBuilder {
     model_.held.push_back(resident_ + (again ? all_gradients_ : gradients_) + live_);
     for (const TensorId t : op.inputs) {
       if (!per_micro_batch(graph_[t].kind)) continue;
-      if (graph_[t].kind == TensorKind::input && !life_of(t).live) begin(t);
-      use(t);
+      if (graph_[t].kind == TensorKind::input && !life_of(t, form_read(op, t)).live) begin(t);
+      use(t, form_read(op, t));
     }
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
@@ -109,19 +155,19 @@ class OffloadModelBuilder {
     model_.drops.emplace_back();
   }
 
-  void drop(TensorId t) {
-    Life& life = life_of(t);
+  void drop(const Action& action) {
+    Life& life = life_of(action.tensor, action.form);
     EXPECTS(life.live && !model_.drops.empty());
     life.live = false;
-    live_ -= graph_[t].bytes;
-    model_.drops.back().push_back(t);
+    live_ -= life.bytes;
+    model_.drops.back().push_back(action);
   }
 
   void find_earlier_gaps() {
-    std::vector<std::optional<std::uint32_t>> last(graph_.tensors.size());  // with positions, by tensor
+    std::map<std::pair<TensorId, Form>, std::optional<std::uint32_t>> last;  // with positions
     for (std::uint32_t g = 0; g < model_.gaps.size(); ++g) {
       OffloadGap& gap = model_.gaps[g];
-      std::optional<std::uint32_t>& before = last[gap.tensor.index];
+      std::optional<std::uint32_t>& before = last[{gap.tensor, gap.form}];
       if (before && model_.gaps[*before].until > gap.made) gap.earlier = before;
       if (gap.holds_positions()) before = g;
     }
@@ -144,7 +190,8 @@ class OffloadModelBuilder {
   const Problem& problem_;
   const Graph& graph_;
   DeviceId device_;
-  std::vector<Life> lives_;  // by storage
+  std::size_t forms_;        // of a storage
+  std::vector<Life> lives_;  // by storage and form
   Bytes resident_, live_, gradients_, all_gradients_;
   std::vector<bool> exist_;  // by storage: parameter gradients
   OffloadModel model_;
@@ -156,7 +203,9 @@ std::variant<OffloadModel, std::string> offload_model(const PartTask& task, cons
   if (task.partition.parts.size() > 1 || task.in_flight > 1) return "activations are offloaded on one device only";
   if (before == nullptr) return OffloadModelBuilder(task, planned_ops(task, store_all_ops(task)).tape, store).build();
   for (const Action& action : before->actions) {
-    if ((action.kind != ActionKind::run && action.kind != ActionKind::drop) || action.at != place::device) {
+    const bool moves = action.kind != ActionKind::run && action.kind != ActionKind::drop &&
+                       action.kind != ActionKind::pack && action.kind != ActionKind::unpack;
+    if (moves || action.at != place::device) {
       return "the pass before moves values itself";
     }
   }

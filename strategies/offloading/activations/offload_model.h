@@ -14,8 +14,9 @@ namespace plimsoll {
 
 /// A value between two uses; nothing between them touches its storage. They may follow each other.
 struct OffloadGap {
-  TensorId tensor;  ///< stands for its storage
-  Bytes bytes;
+  TensorId tensor;                            ///< stands for its storage
+  Form form;                                  ///< of it
+  Bytes bytes;                                ///< of the form
   std::uint32_t made = 0;                     ///< position that last changed it
   std::uint32_t from = 0, until = 0;          ///< positions of the uses around the gap
   std::optional<std::uint32_t> earlier = {};  ///< the gap before in which the same value, unchanged, may be away
@@ -32,14 +33,15 @@ struct CopyRate {
 };
 
 struct OffloadModel {
-  std::vector<Action> computes;              ///< by position
-  std::vector<Seconds> time;                 ///< of a position
-  std::vector<Bytes> memory;                 ///< while a position runs, everything counted, nothing offloaded
-  std::vector<Bytes> held;                   ///< right before a position, likewise
-  std::vector<std::vector<TensorId>> drops;  ///< after a position
-  std::vector<OffloadGap> gaps;              ///< by `from`; the network's input is never among them
-  MemoryId store = place::host;              ///< where values go
-  bool has_host = false;                     ///< it can be reached both ways
+  std::vector<Action> computes;            ///< by position: runs, packs and unpacks
+  std::vector<Codec> codecs;               ///< of the forms
+  std::vector<Seconds> time;               ///< of a position
+  std::vector<Bytes> memory;               ///< while a position runs, everything counted, nothing offloaded
+  std::vector<Bytes> held;                 ///< right before a position, likewise
+  std::vector<std::vector<Action>> drops;  ///< after a position
+  std::vector<OffloadGap> gaps;            ///< by `from`; the network's input is never among them
+  MemoryId store = place::host;            ///< where values go
+  bool has_host = false;                   ///< it can be reached both ways
   CopyRate out, in;
   Bytes host_capacity = largest_bytes;
 

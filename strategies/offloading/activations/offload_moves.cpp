@@ -27,10 +27,12 @@ Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves)
   std::vector<std::vector<Action>> before(model.positions()), prefetches = before, after = before;
   const Way out{place::device, model.store}, back{model.store, place::device};
   const auto travels = [&](Way way, ActionKind kind, const OffloadMove& move) {
-    return along(way, kind, model.gaps[move.item.gap].tensor, move.item.chunk);
+    const OffloadGap& gap = model.gaps[move.item.gap];
+    return in_form(gap.form, along(way, kind, gap.tensor, move.item.chunk));
   };
   const auto stays = [&](MemoryId at, ActionKind kind, const OffloadMove& move) {
-    return on_copy_at(at, kind, model.gaps[move.item.gap].tensor, move.item.chunk);
+    const OffloadGap& gap = model.gaps[move.item.gap];
+    return in_form(gap.form, on_copy_at(at, kind, gap.tensor, move.item.chunk));
   };
   std::vector<OffloadMove> returning(moves.begin(), moves.end());
   std::ranges::stable_sort(returning, {}, [&](const OffloadMove& move) { return model.gaps[move.item.gap].until; });
@@ -51,13 +53,14 @@ Tape offload_tape(const OffloadModel& model, std::span<const OffloadMove> moves)
     if (move.arrived) prefetches[*move.arrived].push_back(stays(place::device, ActionKind::wait, move));
   }
   Tape tape;
+  tape.codecs = model.codecs;
   for (std::size_t p = 0; p < model.positions(); ++p) {
     for (const auto* actions : {&before[p], &prefetches[p]}) {
       tape.actions.insert(tape.actions.end(), actions->begin(), actions->end());
     }
     tape.actions.push_back(model.computes[p]);
     tape.actions.insert(tape.actions.end(), after[p].begin(), after[p].end());
-    for (const TensorId t : model.drops[p]) tape.actions.push_back(on_tensor(ActionKind::drop, t));
+    tape.actions.insert(tape.actions.end(), model.drops[p].begin(), model.drops[p].end());
   }
   return tape;
 }

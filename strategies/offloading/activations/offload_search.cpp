@@ -316,7 +316,11 @@ class DateSearch {
     Tape tape;
     std::size_t issued = 0;
     Items waited = 0;
+    tape.codecs = model_.codecs;
     const auto tensor = [&](std::size_t i) { return model_.gaps[items_[i].gap].tensor; };
+    const auto issue = [&](std::size_t i, Action action) {
+      tape.actions.push_back(in_form(model_.gaps[items_[i].gap].form, action));
+    };
     for (std::size_t d = decided.size() - 1; d-- > 0;) {
       const Row &row = rows_[decided[d]], &before = rows_[decided[d + 1]];
       if (row.kind == RowKind::leave) continue;
@@ -328,17 +332,18 @@ class DateSearch {
                                [&](std::size_t i) { return std::pair(free_date(before, i), before.date[i]); });
       for (const std::size_t i : free) {
         waited |= Items{1} << i;
-        tape.actions.push_back(on_tensor(ActionKind::drop, tensor(i)));
-        tape.actions.push_back(on_copy_at(model_.store, ActionKind::wait, tensor(i)));
+        issue(i, on_tensor(ActionKind::drop, tensor(i)));
+        issue(i, on_copy_at(model_.store, ActionKind::wait, tensor(i)));
       }
       if (row.kind == RowKind::come_back) {
-        tape.actions.push_back(along({model_.store, place::device}, ActionKind::move, tensor(row.item)));
+        issue(row.item, along({model_.store, place::device}, ActionKind::move, tensor(row.item)));
       } else {
         tape.actions.push_back(model_.computes[before.position]);
-        for (const TensorId t : model_.drops[before.position]) tape.actions.push_back(on_tensor(ActionKind::drop, t));
+        const std::vector<Action>& drops = model_.drops[before.position];
+        tape.actions.insert(tape.actions.end(), drops.begin(), drops.end());
       }
       for (; issued < sent.size() && is_there(row, rows_[last].sent, sent[issued]); ++issued)
-        tape.actions.push_back(along({place::device, model_.store}, ActionKind::copy, tensor(sent[issued])));
+        issue(sent[issued], along({place::device, model_.store}, ActionKind::copy, tensor(sent[issued])));
     }
     return tape;
   }

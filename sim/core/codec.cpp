@@ -1,0 +1,247 @@
+#include "sim/core/codec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+#include "sim/core/expects.h"
+#include "sim/core/names.h"
+#include "sim/core/optimizer.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t bytes_of_index = 4;  // of a block, and of a row's first block
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// A tensor as codecs see it.
+struct Values {
+  std::int64_t count = 1, bytes = 0;   ///< how many, and of each
+  std::int64_t samples = 1;            ///< the first dimension
+  std::int64_t rows = 1, columns = 1;  ///< as a matrix: all dimensions but the last, and the last
+  std::int64_t height = 1, width = 1;  ///< of a picture
+  std::int64_t pictures = 1;           ///< one a sample and channel
+};
+
+Values values_of(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  Values values;
+  for (const std::int64_t d : tensor.shape) values.count *= d;
+  values.bytes = bytes_of_dtype(dtype_of(graph, tensor)).value_or(0);
+  if (tensor.shape.empty()) return values;
+  values.samples = tensor.shape.front();
+  values.columns = tensor.shape.back();
+  values.rows = values.columns > 0 ? values.count / values.columns : 0;
+  if (tensor.shape.size() != 4) return values;
+  const std::size_t first = codec.channels_last ? 1 : 2;
+  values.height = tensor.shape[first];
+  values.width = tensor.shape[first + 1];
+  values.pictures = tensor.shape[0] * tensor.shape[codec.channels_last ? 3 : 1];
+  return values;
+}
+
+/// Of a quantization: what is rounded to numbers, and how many groups they make.
+struct Numbers {
+  std::int64_t count = 0, groups = 0;
+};
+
+Numbers numbers_of(const Codec& codec, const Values& values) {
+  if (codec.padding == Padding::sample) {
+    const std::int64_t of_sample = divided_up(values.count / values.samples, codec.averaged);
+    const std::int64_t groups = divided_up(of_sample, codec.group);
+    return {values.samples * groups * codec.group, values.samples * groups};
+  }
+  const std::int64_t count = divided_up(values.count, codec.averaged);
+  if (codec.group == 0) return {count, 0};
+  const std::int64_t groups = divided_up(count, codec.group);
+  return {codec.padding == Padding::tensor ? groups * codec.group : count, groups};
+}
+
+/// Blocks of a matrix: rows and columns of them, and how many stay.
+struct Blocks {
+  std::int64_t rows = 0, all = 0, kept = 0;
+};
+
+Blocks blocks_of(const Codec& codec, const Values& values) {
+  Blocks blocks{.rows = divided_up(values.rows, codec.block)};
+  blocks.all = blocks.rows * divided_up(values.columns, codec.block);
+  blocks.kept = std::llround(codec.keep * static_cast<double>(blocks.all));
+  return blocks;
+}
+
+std::int64_t packed_count(const Codec& codec, const Values& values) {
+  switch (codec.kind) {
+    case CodecKind::pool:
+      return values.pictures * divided_up(values.height, codec.window) * divided_up(values.width, codec.window) *
+             values.bytes;
+    case CodecKind::quantize: {
+      const Numbers numbers = numbers_of(codec, values);
+      return divided_up(numbers.count * codec.bits, 8) + numbers.groups * codec.group_bytes;
+    }
+    case CodecKind::mask:
+      return divided_up(values.count * codec.bits, 8);
+    case CodecKind::block_sparse: {
+      const Blocks blocks = blocks_of(codec, values);
+      return blocks.kept * (std::int64_t{codec.block} * codec.block * values.bytes + bytes_of_index) +
+             bytes_of_index * (blocks.rows + 1);
+    }
+    case CodecKind::zero_run:
+      return divided_up(values.count, 8) +
+             static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(values.count))) * values.bytes;
+    case CodecKind::cast:
+      return divided_up(values.count * codec.bits, 8);
+  }
+  EXPECTS(false && "a codec of no kind");
+}
+
+std::string written_number(double number) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.17g", number);
+  std::array<char, 32> shorter{};
+  std::snprintf(shorter.data(), shorter.size(), "%.6g", number);
+  return std::stod(shorter.data()) == number ? shorter.data() : text.data();
+}
+
+bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::find(kinds, kind) != kinds.end();
+}
+
+bool is_parameter_gradient(const Graph& graph, TensorId t) {
+  return graph[t].kind == TensorKind::parameter_gradient;
+}
+
+}  // namespace
+
+bool is_lossy(const Codec& codec) {
+  return codec.kind != CodecKind::zero_run;
+}
+
+bool is_bound(const Codec& codec) {
+  return codec.kind == CodecKind::zero_run;
+}
+
+std::optional<std::string> cannot_pack(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  if (tensor.shape.empty()) return "needs shapes, and '" + tensor.name + "' has none in the trace";
+  const std::optional<std::int64_t> each = bytes_of_dtype(dtype_of(graph, tensor));
+  if (!each) {
+    return "packs floating point numbers, and '" + tensor.name + "' is of dtype '" + dtype_of(graph, tensor) + "'";
+  }
+  const Values values = values_of(codec, graph, tensor);
+  if (values.count <= 0 || values.count * *each != tensor.bytes.count) {
+    return "packs whole storages, and '" + tensor.name + "' takes " + std::to_string(tensor.bytes.count) + " B for " +
+           std::to_string(values.count) + " numbers of " + std::to_string(*each) + " B";
+  }
+  if (codec.kind == CodecKind::pool) {
+    if (tensor.shape.size() != 4) {
+      return "pools pictures, and '" + tensor.name + "' has " + std::to_string(tensor.shape.size()) +
+             " dimensions instead of 4";
+    }
+    if (codec.window > std::min(values.height, values.width)) {
+      return "pools " + std::to_string(codec.window) + " x " + std::to_string(codec.window) + " pixels, and '" +
+             tensor.name + "' has " + std::to_string(values.height) + " x " + std::to_string(values.width);
+    }
+  }
+  return std::nullopt;
+}
+
+Bytes packed_bytes(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  return Bytes{packed_count(codec, values_of(codec, graph, tensor))};
+}
+
+Bytes packed_share(Bytes packed, Bytes tensor, Bytes offset, Bytes length) {
+  if (tensor.count == 0) return Bytes{0};
+  const auto before = [&](std::int64_t bytes) {
+    __extension__ using Wide = __int128;
+    return static_cast<std::int64_t>(Wide{packed.count} * bytes / tensor.count);
+  };
+  return Bytes{before((offset + length).count) - before(offset.count)};
+}
+
+CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  const Values values = values_of(codec, graph, tensor);
+  const Bytes plain = tensor.bytes, packed{packed_count(codec, values)};
+  switch (codec.kind) {
+    case CodecKind::pool:
+    case CodecKind::cast:
+      return {1, plain + packed, Bytes{0}};
+    case CodecKind::mask:
+      return {0, packed, Bytes{0}};  // written by the kernel that makes the value
+    case CodecKind::quantize: {
+      if (codec.group == 0) return {1, plain + packed, Bytes{0}};
+      const Numbers numbers = numbers_of(codec, values);
+      const Bytes groups{numbers.groups * codec.group_bytes};
+      if (codec.averaged > 1) {  // their means are a tensor of their own
+        const Bytes means{divided_up(values.count, codec.averaged) * values.bytes};
+        return {4, plain + 3 * means + packed + 2 * groups, means};
+      }
+      const bool padded = numbers.count > values.count;  // by a copy
+      return {padded ? 4U : 3U, 2 * plain + packed + 2 * groups + (padded ? 2 * plain : Bytes{0}),
+              padded ? Bytes{numbers.count * values.bytes} : Bytes{0}};
+    }
+    case CodecKind::block_sparse: {
+      const Blocks blocks = blocks_of(codec, values);
+      const Bytes norms{4 * blocks.all};
+      return {3, plain + 2 * norms + 2 * packed, norms};
+    }
+    case CodecKind::zero_run:
+      return {2, 2 * plain + packed, Bytes{4 * divided_up(values.count, 256)}};
+  }
+  EXPECTS(false && "a codec of no kind");
+}
+
+CodecCost unpack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  const Bytes packed = packed_bytes(codec, graph, tensor);
+  if (codec.kind == CodecKind::mask) return {};
+  const std::uint32_t kernels = codec.kind == CodecKind::zero_run ? 2 : 1;
+  return {kernels, packed + tensor.bytes, Bytes{0}};
+}
+
+Seconds duration(const CodecCost& cost, const Device& device) {
+  if (!device.memory_bandwidth) return Seconds{0};
+  return cost.moved / *device.memory_bandwidth + static_cast<double>(cost.kernels) * device.launch_overhead;
+}
+
+std::string text_of(const Codec& codec) {
+  std::string text(written(codec.kind));
+  switch (codec.kind) {
+    case CodecKind::pool:
+      return text + "(type=" + std::string(written(codec.type)) + ",window=" + std::to_string(codec.window) + ")";
+    case CodecKind::quantize:
+      text += "(bits=" + std::to_string(codec.bits) + ",group=" + std::to_string(codec.group);
+      if (codec.averaged > 1) text += ",averaged=" + std::to_string(codec.averaged);
+      return text + ")";
+    case CodecKind::mask:
+    case CodecKind::cast:
+      return text + "(bits=" + std::to_string(codec.bits) + ")";
+    case CodecKind::block_sparse:
+      return text + "(block=" + std::to_string(codec.block) + ",keep=" + written_number(codec.keep) + ")";
+    case CodecKind::zero_run:
+      return text + "(keep=" + written_number(codec.keep) + ")";
+  }
+  return text;
+}
+
+bool reads_packed(const Op& op, const Codec& codec) {
+  return codec.kind == CodecKind::mask && is_one_of(op.kind, {"threshold_backward", "relu_gradient"});
+}
+
+bool depends_on(const Graph& graph, const Op& op, TensorId input, TensorId output) {
+  const TensorKind kind = graph[input].kind;
+  if (!is_backward(op.phase) || (kind != TensorKind::activation && kind != TensorKind::input)) return true;
+  const bool multiplies =
+      is_one_of(op.kind, {"convolution_backward", "convolution_weight_gradient", "linear_weight_gradient"});
+  const bool normalizes = is_one_of(op.kind, {"native_batch_norm_backward", "native_layer_norm_backward",
+                                              "batch_norm_weight_gradient", "layer_norm_weight_gradient"});
+  if (!multiplies && !normalizes) return true;
+  if (!is_parameter_gradient(graph, output)) return normalizes;
+  const auto of_parameters =
+      std::ranges::count_if(op.outputs, [&](TensorId t) { return is_parameter_gradient(graph, t); });
+  const bool of_bias = of_parameters > 1 && output == op.outputs.back();  // the sum of its result's gradient
+  return !of_bias;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,351 @@
+// Packed forms: their sizes and costs, counted a second time from shape and dtype, and what becomes an approximation
+// because of them.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "sim/core/judge.h"
+
+namespace plimsoll {
+namespace {
+
+std::int64_t rounded_up(std::int64_t a, std::int64_t unit) {
+  return (a / unit + (a % unit == 0 ? 0 : 1)) * unit;
+}
+
+/// Of one number of a dtype that codecs take; 0 for another.
+std::int64_t float_bytes(const std::string& dtype) {
+  if (dtype.find("64") != std::string::npos || dtype == "double") return dtype.starts_with("int") ? 0 : 8;
+  if (dtype == "fp32" || dtype == "tf32" || dtype == "float32" || dtype == "float") return 4;
+  if (dtype == "bf16" || dtype == "fp16" || dtype == "bfloat16" || dtype == "float16" || dtype == "half") return 2;
+  return dtype.starts_with("fp8") || dtype.starts_with("float8") ? 1 : 0;
+}
+
+bool is_sane(const Codec& codec) {
+  const bool share = codec.keep > 0 && codec.keep <= 1;
+  switch (codec.kind) {
+    case CodecKind::pool:
+      return codec.window >= 1;
+    case CodecKind::quantize:
+      return codec.bits >= 1 && codec.bits <= 32 && codec.averaged >= 1 &&
+             (codec.group > 0 ? (std::uint64_t{codec.group} * codec.bits) % 8 == 0
+                              : codec.group_bytes == 0 && codec.padding == Padding::none);
+    case CodecKind::mask:
+      return codec.bits == 1 || codec.bits == 8;
+    case CodecKind::block_sparse:
+      return codec.block >= 1 && share;
+    case CodecKind::zero_run:
+      return share;
+    case CodecKind::cast:
+      return codec.bits == 8 || codec.bits == 16 || codec.bits == 32;
+  }
+  return false;
+}
+
+bool is_approximate(const Codec& codec) {
+  return codec.kind != CodecKind::zero_run;
+}
+
+/// What packing or unpacking moves and needs beside the two forms, in bytes, and how many kernels it is.
+struct Conversion {
+  std::int64_t packed = 0, kernels = 0, moved = 0, workspace = 0;
+};
+
+/// A walk over the samples of the tensor, which adds up what each one takes.
+class CodecCount {
+ public:
+  CodecCount(const Codec& codec, const std::vector<std::int64_t>& shape, std::int64_t each)
+      : codec_(codec), shape_(shape), each_(each) {
+    for (const std::int64_t d : shape) values_ *= d;
+  }
+
+  Conversion packing() const {
+    Conversion made = sizes();
+    const std::int64_t plain = values_ * each_;
+    switch (codec_.kind) {
+      case CodecKind::pool:
+      case CodecKind::cast:
+        made.kernels = 1;
+        made.moved = plain + made.packed;
+        break;
+      case CodecKind::mask:
+        made.moved = made.packed;
+        break;
+      case CodecKind::zero_run:  // counts what is not 0, then writes it
+        made.kernels = 2;
+        made.moved = plain + plain + made.packed;
+        made.workspace = rounded_up(values_, 256) / 256 * 4;
+        break;
+      case CodecKind::block_sparse:  // norms, the choice, the blocks read and written
+        made.kernels = 3;
+        made.workspace = 4 * blocks();
+        made.moved = plain + made.workspace + made.workspace + made.packed + made.packed;
+        break;
+      case CodecKind::quantize:
+        if (codec_.group == 0) {
+          made.kernels = 1;
+          made.moved = plain + made.packed;
+        } else if (codec_.averaged > 1) {  // means are written, then read for the ranges and for the numbers
+          made.workspace = rounded_up(values_, codec_.averaged) / codec_.averaged * each_;
+          made.kernels = 4;
+          made.moved = plain + 3 * made.workspace + made.packed + 2 * groups_bytes_;
+        } else {
+          made.kernels = 3;
+          made.moved = plain + plain + made.packed + 2 * groups_bytes_;
+          if (numbers_ > values_) {
+            ++made.kernels;
+            made.moved += 2 * plain;
+            made.workspace = numbers_ * each_;
+          }
+        }
+        break;
+    }
+    return made;
+  }
+
+  Conversion unpacking() const {
+    Conversion made = sizes();
+    made.kernels = codec_.kind == CodecKind::zero_run ? 2 : 1;
+    made.moved = made.packed + values_ * each_;
+    return made;
+  }
+
+ private:
+  Conversion sizes() const {
+    Conversion made;
+    numbers_ = groups_bytes_ = 0;
+    switch (codec_.kind) {
+      case CodecKind::pool: {
+        const std::size_t high = codec_.channels_last ? 1 : 2, channel = codec_.channels_last ? 3 : 1;
+        std::int64_t blocks = 0;
+        for (std::int64_t top = 0; top < shape_[high]; top += codec_.window) {
+          for (std::int64_t left = 0; left < shape_[high + 1]; left += codec_.window) ++blocks;
+        }
+        made.packed = shape_[0] * shape_[channel] * blocks * each_;
+        break;
+      }
+      case CodecKind::mask:
+      case CodecKind::cast:
+        made.packed = rounded_up(values_ * codec_.bits, 8) / 8;
+        break;
+      case CodecKind::zero_run:
+        made.packed = rounded_up(values_, 8) / 8 +
+                      static_cast<std::int64_t>(std::ceil(codec_.keep * static_cast<double>(values_))) * each_;
+        break;
+      case CodecKind::block_sparse: {
+        const auto kept = std::llround(codec_.keep * static_cast<double>(blocks()));
+        made.packed = kept * codec_.block * codec_.block * each_ + kept * 4 + (block_rows() + 1) * 4;
+        break;
+      }
+      case CodecKind::quantize: {
+        const std::int64_t parts = codec_.padding == Padding::sample ? shape_[0] : 1;
+        std::int64_t numbers = rounded_up(values_ / parts, codec_.averaged) / codec_.averaged;
+        if (codec_.group > 0) {
+          const std::int64_t whole = rounded_up(numbers, codec_.group);
+          groups_bytes_ = parts * (whole / codec_.group) * codec_.group_bytes;
+          if (codec_.padding != Padding::none) numbers = whole;
+        }
+        numbers_ = parts * numbers;
+        made.packed = rounded_up(numbers_ * codec_.bits, 8) / 8 + groups_bytes_;
+        break;
+      }
+    }
+    return made;
+  }
+
+  std::int64_t block_rows() const {
+    const std::int64_t rows = shape_.back() == 0 ? 0 : values_ / shape_.back();
+    return rounded_up(rows, codec_.block) / codec_.block;
+  }
+  std::int64_t blocks() const { return block_rows() * (rounded_up(shape_.back(), codec_.block) / codec_.block); }
+
+  const Codec& codec_;
+  const std::vector<std::int64_t>& shape_;
+  std::int64_t each_, values_ = 1;
+  mutable std::int64_t numbers_ = 0, groups_bytes_ = 0;  // of a quantization, by sizes()
+};
+
+bool is_gradient_of_relu(const Op& op) {
+  return op.kind == "threshold_backward" || op.kind == "relu_gradient";
+}
+
+}  // namespace
+
+void Judge::judge_header_codecs() {
+  for (std::size_t c = 0; c < schedule_.codecs.size(); ++c) {
+    if (is_sane(schedule_.codecs[c])) continue;
+    report(Rule::malformed, std::nullopt, std::nullopt,
+           "codec " + std::to_string(c) + " has an option beyond what its kind takes");
+  }
+  for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
+    if (schedule_.buffers[b].is_packed()) judge_packed_buffer(id_at<BufferId>(b));
+  }
+  for (std::size_t a = 0; a < schedule_.approximate.size(); ++a) {
+    const TensorId t = schedule_.approximate[a];
+    const bool ascends = a == 0 || schedule_.approximate[a - 1] < t;
+    if (t.index < graph_.tensors.size() && graph_[t].kind == TensorKind::parameter_gradient && ascends) continue;
+    report(Rule::malformed, std::nullopt, std::nullopt,
+           "'approximate' does not list gradients of parameters, each once and ascending");
+  }
+}
+
+void Judge::judge_packed_buffer(BufferId b) {
+  const Buffer& buffer = schedule_[b];
+  const auto bad = [&](Rule rule, const std::string& what) { report(rule, std::nullopt, b, text(b) + " " + what); };
+  if (buffer.codec.index >= schedule_.codecs.size()) {
+    return bad(Rule::malformed, "is packed by a codec that does not exist");
+  }
+  const Codec& codec = schedule_.codecs[buffer.codec.index];
+  const Tensor& tensor = graph_[buffer.tensor];
+  if (!is_sane(codec)) return;  // reported
+  const std::string& dtype = tensor.dtype.empty() ? graph_.source.dtype : tensor.dtype;
+  std::int64_t values = tensor.shape.empty() ? 0 : 1;
+  for (const std::int64_t d : tensor.shape) values *= d;
+  const bool pools = codec.kind == CodecKind::pool;
+  if (values <= 0 || float_bytes(dtype) == 0 || values * float_bytes(dtype) != tensor.bytes.count ||
+      (pools && tensor.shape.size() != 4)) {
+    return bad(Rule::malformed, "is packed, though its shape and dtype do not say how");
+  }
+  const std::int64_t packed = CodecCount(codec, tensor.shape, float_bytes(dtype)).packing().packed;
+  const auto before = [&](Bytes offset) {  // rounded down, so that ranges add up
+    return static_cast<std::int64_t>(
+        std::floor(static_cast<long double>(packed) * static_cast<long double>(offset.count) /
+                   static_cast<long double>(tensor.bytes.count)));
+  };
+  const std::int64_t right = before(buffer.range_offset + buffer.range_length) - before(buffer.range_offset);
+  if (buffer.bytes.count != right) {
+    bad(Rule::wrong_cost, "takes " + std::to_string(buffer.bytes.count) + " B packed; its codec makes " +
+                              std::to_string(right) + " B of it");
+  }
+  if (is_approximate(codec) && !buffer.lossy) bad(Rule::lossy, "is packed by a lossy codec, without saying so");
+}
+
+/// A value becomes a packed form, or what that restores.
+void Judge::judge_packing(StepId s, BufferId from, BufferId to) {
+  const Step& step = schedule_[s];
+  const bool packs = schedule_[to].is_packed();
+  if (packs == schedule_[from].is_packed()) {
+    return report(Rule::lossy, s, to, "converts between two forms of which not one is packed:");
+  }
+  const Codec& codec = schedule_.codecs[schedule_[packs ? to : from].codec.index];
+  if (step.kind != (packs ? StepKind::pack : StepKind::unpack)) {
+    report(Rule::malformed, s, text(s) + " must be of kind '" + (packs ? "pack'" : "unpack'"));
+  }
+  if (!packs && codec.kind == CodecKind::mask) report(Rule::lossy, s, to, "restores from a mask of signs");
+  if (schedule_[from].range_length != schedule_[to].range_length) {
+    report(Rule::wrong_value, s, to, "converts only a part of " + text(from) + " to");
+  }
+  held_[to.index].is_pooled |= codec.kind == CodecKind::pool;
+  if (is_approximate(codec)) approximated(s, to);
+}
+
+void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
+  const Step& step = schedule_[s];
+  const Stream& stream = schedule_[step.stream];
+  if (stream.way != way::compute) {
+    report(Rule::wrong_place, s, text(s) + " packs or unpacks on another stream than one on which its device computes");
+  }
+  const bool packs = schedule_[to].is_packed();
+  const Buffer& packed = schedule_[packs ? to : from];
+  if (!packed.is_packed() || step.measured) return;
+  const Tensor& tensor = graph_[packed.tensor];
+  const CodecCount count(schedule_.codecs[packed.codec.index], tensor.shape,
+                         float_bytes(tensor.dtype.empty() ? graph_.source.dtype : tensor.dtype));
+  const Conversion whole = packs ? count.packing() : count.unpacking();
+  const auto share = [&](std::int64_t bytes) {
+    const auto before = [&](Bytes offset) {
+      return std::floor(static_cast<long double>(bytes) * static_cast<long double>(offset.count) /
+                        static_cast<long double>(tensor.bytes.count));
+    };
+    return static_cast<double>(before(packed.range_offset + packed.range_length) - before(packed.range_offset));
+  };
+  const Device& device = platform_[stream.device];
+  const double seconds = device.memory_bandwidth ? share(whole.moved) / device.memory_bandwidth->value +
+                                                       static_cast<double>(whole.kernels) * device.launch_overhead.value
+                                                 : 0;
+  if (std::abs(step.work.seconds.value - seconds) > 1e-9 * seconds) {
+    report(Rule::wrong_cost, s,
+           text(s) + " takes " + std::to_string(step.work.seconds.value) + " s; by its codec it takes " +
+               std::to_string(seconds) + " s");
+  }
+  const auto workspace = static_cast<std::int64_t>(share(whole.workspace));
+  if (step.workspace.count != workspace) {
+    report(Rule::wrong_cost, s,
+           text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B; by its codec it has " +
+               std::to_string(workspace) + " B");
+  }
+}
+
+bool Judge::may_read_packed(const Op& op, BufferId b) const {
+  return is_gradient_of_relu(op) && schedule_.codecs[schedule_[b].codec.index].kind == CodecKind::mask;
+}
+
+/// What an op makes from an approximation is one, unless that is not what it makes it from: the backward of a product
+/// needs its input for the gradient of the weight alone, that of a normalization not for the gradient of its bias.
+void Judge::judge_approximations(StepId s, const Op& op) {
+  const Step& step = schedule_[s];
+  if (op.phase == Phase::update) return;
+  bool by_gradient = false, by_value = false;
+  for (const Slice& slice : {step.reads, step.writes}) {
+    for (const BufferId b : schedule_.buffers_in(slice)) {
+      const Held& held = held_[b.index];
+      const TensorKind kind = graph_[schedule_[b].tensor].kind;
+      const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[schedule_[b].tensor].storage; };
+      const bool is_input = std::ranges::any_of(op.inputs, of_buffer);
+      if (!is_input || !held.approximate) continue;
+      if (held.is_pooled && is_gradient_of_relu(op) && kind == TensorKind::activation) {
+        report(Rule::lossy, s, b, "takes the signs of a ReLU's output from block means, in");
+      }
+      if (schedule_[b].is_packed() && may_read_packed(op, b)) continue;
+      const bool is_value = kind == TensorKind::activation || kind == TensorKind::input;
+      (is_value && is_backward(op.phase) ? by_value : by_gradient) = true;
+    }
+  }
+  if (!by_gradient && !by_value) return;
+  const bool is_product = op.kind == "convolution_backward" || op.kind == "convolution_weight_gradient" ||
+                          op.kind == "linear_weight_gradient";
+  const bool is_norm = op.kind == "native_batch_norm_backward" || op.kind == "native_layer_norm_backward" ||
+                       op.kind == "batch_norm_weight_gradient" || op.kind == "layer_norm_weight_gradient";
+  std::vector<TensorId> of_parameters;
+  for (const TensorId t : op.outputs) {
+    if (!makers_[t.index].empty()) of_parameters.push_back(t);
+  }
+  for (const Slice& slice : {step.writes, step.allocates}) {
+    for (const BufferId b : schedule_.buffers_in(slice)) {
+      const TensorId t = schedule_[b].tensor;
+      const bool is_of_parameter = std::ranges::find(of_parameters, t) != of_parameters.end();
+      const bool is_bias = is_of_parameter && of_parameters.size() > 1 && t == of_parameters.back();
+      const auto made = [&](TensorId out) { return graph_[out].storage == graph_[t].storage; };
+      if (std::ranges::none_of(op.outputs, made)) continue;
+      const bool spared = (is_product && (!is_of_parameter || is_bias)) || (is_norm && is_bias);
+      if (by_gradient || !spared) approximated(s, b);
+    }
+  }
+}
+
+void Judge::approximated(StepId s, BufferId b) {
+  held_[b.index].approximate = held_[b.index].was_approximate = true;
+  if (!schedule_[b].lossy) report(Rule::lossy, s, b, "fills from an approximation, without saying so,");
+  if (!makers_[schedule_[b].tensor.index].empty()) approximated_.insert(schedule_[b].tensor);
+}
+
+/// Marks and list say no more than what is so.
+void Judge::judge_approximate_list() {
+  for (std::size_t b = 0; b < schedule_.buffers.size() && found_.size() < limit_; ++b) {
+    if (!schedule_.buffers[b].lossy || held_[b].was_approximate) continue;
+    report(Rule::lossy, std::nullopt, id_at<BufferId>(b), text(id_at<BufferId>(b)) + " never holds an approximation");
+  }
+  std::vector<TensorId> missing, exact;
+  std::ranges::set_difference(approximated_, schedule_.approximate, std::back_inserter(missing));
+  std::ranges::set_difference(schedule_.approximate, approximated_, std::back_inserter(exact));
+  for (const TensorId t : missing) {
+    report(Rule::lossy, std::nullopt, std::nullopt,
+           "'" + graph_[t].name + "' ends as an approximation, and 'approximate' does not list it");
+  }
+  for (const TensorId t : exact) {
+    report(Rule::lossy, std::nullopt, std::nullopt, "'" + graph_[t].name + "' is exact, though 'approximate' lists it");
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// The strategy `lossless`: saved values wait for the backward without their zeros, of which ReLUs make many: a bit for
+// each value, and the values that are not 0. Exact; how many bytes it takes depends on the values, so that a share of
+// them is reserved. Source: zero-value coding; Jain et al., Gist (ISCA 2018).
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array lossless_options{
+    OptionInfo{"nonzero", "0.5", "a number from 0.01 to 1",
+               "share of the values that are not 0 at most: so much is reserved (measure it on your data)",
+               number_between<1, 100, 100>},
+    OptionInfo{"tensors", "conv.input+linear.input", tensors_option.values, tensors_option.help,
+               tensors_option.allowed},
+    relu_option,
+};
+
+std::vector<TapeOutcome> lossless_tapes(const PartTask& task, const Options& options,
+                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const Codec codec{.kind = CodecKind::zero_run, .keep = options.number("nonzero")};
+  return packed_tapes(task, "lossless", budgets, before, choice_by_pattern("lossless", codec, options));
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo lossless_strategy{
+    .name = "lossless",
+    .family = Family::compression,
+    .summary = "keeps saved values without their zeros until the backward",
+    .source = "zero-value coding; Jain et al., Gist, ISCA 2018",
+    .chains_only = false,
+    .options = lossless_options,
+    .tapes = lossless_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,162 @@
+#include "strategies/compression/packing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/offloading/activations/offload_moves.h"
+#include "strategies/offloading/activations/tape_pool.h"
+
+namespace plimsoll {
+namespace {
+
+/// What is restored stays for a use that comes so many positions later at most.
+constexpr std::uint32_t right_after = 2;
+
+class PackedTape {
+ public:
+  PackedTape(const Graph& graph, const OffloadModel& model)
+      : graph_(graph), model_(model), before_(model.positions()), after_(model.positions()), drops_(model.drops) {
+    tape_.codecs = model.codecs;
+  }
+
+  void add(const SavedTensor& saved, const CodecChoice& choice) {
+    std::map<std::uint32_t, std::vector<std::uint32_t>> by_codec;  // positions of uses
+    std::optional<std::uint32_t> last_plain;
+    for (const SavedUse& use : saved.uses) {
+      std::optional<Codec> codec = choice(saved, use);
+      if (codec && (cannot_pack(*codec, graph_, graph_[saved.tensor]) || !saves(*codec, saved.tensor))) codec.reset();
+      if (codec) {
+        by_codec[number_of(*codec)].push_back(use.position);
+      } else {
+        last_plain = use.position;
+      }
+    }
+    if (by_codec.empty()) return;
+    for (const auto& [codec, uses] : by_codec) pack(saved, codec, uses);
+    std::erase_if(drops_[saved.uses.back().position], [&](const Action& drop) {
+      return drop.form == Form{} && graph_[drop.tensor].storage == graph_[saved.tensor].storage;
+    });
+    after_[last_plain.value_or(saved.from)].push_back(on_tensor(ActionKind::drop, saved.tensor));
+  }
+
+  Tape build() && {
+    for (std::size_t p = 0; p < model_.positions(); ++p) {
+      tape_.actions.insert(tape_.actions.end(), before_[p].begin(), before_[p].end());
+      tape_.actions.push_back(model_.computes[p]);
+      for (const auto* actions : {&after_[p], &drops_[p]}) {
+        tape_.actions.insert(tape_.actions.end(), actions->begin(), actions->end());
+      }
+    }
+    return std::move(tape_);
+  }
+
+ private:
+  std::uint32_t number_of(const Codec& codec) {
+    const auto found = std::ranges::find(tape_.codecs, codec);
+    if (found == tape_.codecs.end()) {
+      tape_.codecs.push_back(codec);
+      return static_cast<std::uint32_t>(tape_.codecs.size() - 1);
+    }
+    return static_cast<std::uint32_t>(found - tape_.codecs.begin());
+  }
+
+  bool saves(const Codec& codec, TensorId t) const { return packed_bytes(codec, graph_, graph_[t]) < graph_[t].bytes; }
+
+  void pack(const SavedTensor& saved, std::uint32_t codec, const std::vector<std::uint32_t>& uses) {
+    const TensorId t = saved.tensor;
+    const Form packed{Form::Kind::packed, codec}, restored{Form::Kind::restored, codec};
+    after_[saved.from].push_back(by_codec(ActionKind::pack, t, codec));
+    const auto drop = [&](Form form) { return in_form(form, on_tensor(ActionKind::drop, t)); };
+    if (reads_packed(graph_[model_.computes[uses.back()].op], tape_.codecs[codec])) {
+      after_[uses.back()].push_back(drop(packed));
+      return;
+    }
+    for (std::size_t u = 0; u < uses.size(); ++u) {
+      const bool is_there = u > 0 && uses[u] <= uses[u - 1] + right_after;
+      if (!is_there) before_[uses[u]].push_back(by_codec(ActionKind::unpack, t, codec));
+      const bool stays = u + 1 < uses.size() && uses[u + 1] <= uses[u] + right_after;
+      if (!stays) after_[uses[u]].push_back(drop(restored));
+    }
+    std::size_t last = uses.size() - 1;  // the use for which it is unpacked last
+    while (last > 0 && uses[last] <= uses[last - 1] + right_after) --last;
+    before_[uses[last]].push_back(drop(packed));
+  }
+
+  const Graph& graph_;
+  const OffloadModel& model_;
+  Tape tape_;
+  std::vector<std::vector<Action>> before_, after_, drops_;  // by position
+};
+
+}  // namespace
+
+Tape packed_tape(const Graph& graph, const OffloadModel& model, std::span<const SavedTensor> saved,
+                 const CodecChoice& choice) {
+  PackedTape tape(graph, model);
+  for (const SavedTensor& each : saved) tape.add(each, choice);
+  return std::move(tape).build();
+}
+
+std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view strategy,
+                                      std::span<const std::optional<Bytes>> budgets, const Tape* before,
+                                      const ChoiceOf& choice_of) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+  const auto& model = std::get<OffloadModel>(made);
+  const Graph& graph = task.problem.graph;
+  const std::vector<SavedTensor> saved = saved_tensors(graph, model);
+  TapePool pool;
+  pool.add(simulated_tape(task, model, packed_tape(graph, model, saved, choice_of(graph, saved))));
+  return pool.outcomes(budgets, fmt::format("{} has one schedule, whatever the budget", strategy));
+}
+
+bool has_channels_last(const Graph& graph) {
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::forward || layer_of(op) != Layer::conv || op.inputs.size() < 2) continue;
+    const std::vector<std::int64_t>&x = graph[op.inputs[0]].shape, &weight = graph[op.inputs[1]].shape;
+    if (x.size() != 4 || weight.size() != 4) continue;
+    return x[1] != weight[1] && x[3] == weight[2];  // height x width x in x out, else out x in x height x width
+  }
+  return false;
+}
+
+void refuse_if_unfit(std::string_view strategy, const Graph& graph, std::span<const SavedTensor> saved,
+                     std::string_view text, const Codec& codec) {
+  const UsePattern pattern(text);
+  std::optional<std::string> why;
+  for (const SavedTensor& tensor : saved) {
+    if (std::ranges::none_of(tensor.uses, [&](const SavedUse& use) { return pattern.matches(use); })) continue;
+    const std::optional<std::string> cannot = cannot_pack(codec, graph, graph[tensor.tensor]);
+    if (!cannot) return;
+    if (!why) why = fmt::format("{} {}", strategy, *cannot);
+  }
+  if (!why && pattern.names_all()) return;  // nothing is saved
+  throw InputError(why.value_or(fmt::format("{}: tensors={} matches no saved value of '{}'; there are {}", strategy,
+                                            text, graph.name, written_uses(saved))));
+}
+
+ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const Options& options) {
+  const std::string text(options.text("tensors"));
+  const UsePattern pattern(text);
+  const std::optional<Codec> relu = relu_codec(options);
+  return [=, name = std::string(strategy)](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+    refuse_if_unfit(name, graph, saved, text, codec);
+    return [=](const SavedTensor&, const SavedUse& use) -> std::optional<Codec> {
+      if (use.by == Layer::relu && use.is_result && !pattern.names(Layer::relu)) return relu;
+      return pattern.matches(use) ? std::optional(codec) : std::nullopt;
+    };
+  };
+}
+
+std::optional<Codec> relu_codec(const Options& options) {
+  const std::string_view way = options.text("relu");
+  if (way == "keep") return std::nullopt;
+  return Codec{.kind = CodecKind::mask, .bits = way == "bit" ? 1U : 8U};
+}
+
+}  // namespace plimsoll

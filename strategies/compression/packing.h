@@ -1,0 +1,59 @@
+#pragma once
+// Tapes in which saved values wait for the backward in packed forms: what every compression strategy makes once it has
+// chosen a codec for each use.
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/core/codec.h"
+#include "strategies/compression/saved_tensors.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+/// By which codec a use gets the value; nothing: as it is.
+using CodecChoice = std::function<std::optional<Codec>(const SavedTensor&, const SavedUse&)>;
+
+/// The model's tape with saved values packed after their last use in the forward, once by each codec that a use asks
+/// for. The value itself dies then, or with its last use that takes it as it is. Before a use the packed form is
+/// unpacked; what is restored lives until that use, or on to a next one right after. A use that can do with the packed
+/// form reads it as it is. What the codec cannot pack stays.
+Tape packed_tape(const Graph&, const OffloadModel&, std::span<const SavedTensor>, const CodecChoice&);
+
+/// Chooses for the saved values of one tape; throws InputError where nothing can be chosen.
+using ChoiceOf = std::function<CodecChoice(const Graph&, std::span<const SavedTensor>)>;
+
+/// One plan whatever the budget, of the tape of the pass before or of plain training.
+std::vector<TapeOutcome> packed_tapes(const PartTask&, std::string_view strategy,
+                                      std::span<const std::optional<Bytes>> budgets, const Tape* before,
+                                      const ChoiceOf&);
+
+/// The codec for the uses that the option `tensors` names, and the option `relu` for what a ReLU has made, unless that
+/// is named, too.
+ChoiceOf choice_by_pattern(std::string_view strategy, const Codec&, const Options&);
+
+/// Throws InputError if the codec fits no saved value with a use that the pattern matches.
+void refuse_if_unfit(std::string_view strategy, const Graph&, std::span<const SavedTensor>, std::string_view pattern,
+                     const Codec&);
+
+/// Whether pictures are samples x height x width x channels in this graph, by the weights of its convolutions.
+bool has_channels_last(const Graph&);
+
+/// Options that strategies of one codec share.
+inline constexpr OptionInfo tensors_option{
+    "tensors", "all", "layers with .input or .output joined by +, or all",
+    "which saved values, by who uses them in the backward: `conv.input+bn.input`, `softmax.output`, `linear`",
+    [](std::string_view text) { return UsePattern::refusal(text).empty(); }};
+inline constexpr OptionInfo relu_option{
+    "relu", "bit", "bit, byte or keep",
+    "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, or from the output "
+    "itself",
+    [](std::string_view text) { return text == "bit" || text == "byte" || text == "keep"; }};
+
+/// Of `relu_option`; nothing: from the output itself.
+std::optional<Codec> relu_codec(const Options&);
+
+}  // namespace plimsoll

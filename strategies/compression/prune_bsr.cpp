@@ -1,0 +1,44 @@
+// The strategy `prune_bsr`: of saved values, as matrices of one row for each vector of the last dimension, only the
+// blocks with the largest norms wait for the backward, in block sparse rows; the others are taken for 0. Source: Barley
+// and Froening, Compressing the Backward Pass of Large-Scale Neural Architectures by Structured Activation Pruning
+// (arXiv 2311.16883, 2023).
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array prune_bsr_options{
+    OptionInfo{"block", "8", "a whole number from 1 to 256", "rows and columns of a block", integer_between<1, 256>},
+    OptionInfo{"keep", "0.25", "a number from 0.001 to 1", "share of the blocks that stay",
+               number_between<1, 1000, 1000>},
+    OptionInfo{"tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
+               tensors_option.allowed},
+    relu_option,
+};
+
+std::vector<TapeOutcome> prune_bsr_tapes(const PartTask& task, const Options& options,
+                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const Codec codec{.kind = CodecKind::block_sparse,
+                    .block = static_cast<std::uint32_t>(options.integer("block")),
+                    .keep = options.number("keep")};
+  return packed_tapes(task, "prune_bsr", budgets, before, choice_by_pattern("prune_bsr", codec, options));
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo prune_bsr_strategy{
+    .name = "prune_bsr",
+    .family = Family::compression,
+    .summary = "keeps only the blocks of saved values with the largest norms until the backward",
+    .source = "Barley and Froening, arXiv 2311.16883, 2023",
+    .chains_only = false,
+    .options = prune_bsr_options,
+    .tapes = prune_bsr_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,135 @@
+// Sizes and costs of packed forms by hand and as published.
+
+#include "sim/core/codec.h"
+
+#include <catch2/catch.hpp>
+
+namespace plimsoll {
+namespace {
+
+Graph graph_with(std::vector<std::int64_t> shape, std::int64_t each = 4, const std::string& dtype = "float32") {
+  Graph graph;
+  std::int64_t bytes = each;
+  for (const std::int64_t d : shape) bytes *= d;
+  graph.tensors.push_back({.name = "x", .bytes = Bytes{bytes}, .shape = std::move(shape), .dtype = dtype});
+  graph.storages = 1;
+  return graph;
+}
+
+std::int64_t packed(const Codec& codec, const std::vector<std::int64_t>& shape) {
+  const Graph graph = graph_with(shape);
+  REQUIRE_FALSE(cannot_pack(codec, graph, graph.tensors[0]));
+  return packed_bytes(codec, graph, graph.tensors[0]).count;
+}
+
+TEST_CASE("packed sizes are those of their rules", "[codec]") {
+  const std::vector<std::int64_t> map{2, 3, 7, 5};  // 210 values
+  CHECK(packed({.kind = CodecKind::pool, .window = 2}, map) == 2 * 3 * 4 * 3 * 4);
+  CHECK(packed({.kind = CodecKind::pool, .window = 5}, map) == 2 * 3 * 2 * 1 * 4);
+  CHECK(packed({.kind = CodecKind::pool, .window = 2, .channels_last = true}, map) == 2 * 5 * 2 * 4 * 4);
+  CHECK(packed({.kind = CodecKind::mask, .bits = 1}, map) == 27);
+  CHECK(packed({.kind = CodecKind::mask, .bits = 8}, map) == 210);
+  CHECK(packed({.kind = CodecKind::cast, .bits = 16}, map) == 420);
+  // two bits each in groups of 16 with 8 B: as they are, in whole groups, in whole groups of each sample
+  const Codec two{.kind = CodecKind::quantize, .bits = 2, .group = 16, .group_bytes = 8};
+  const auto padded = [&](Padding padding) {
+    Codec codec = two;
+    codec.padding = padding;
+    return packed(codec, map);
+  };
+  CHECK(padded(Padding::none) == 53 + 14 * 8);
+  CHECK(padded(Padding::tensor) == 14 * (4 + 8));
+  CHECK(padded(Padding::sample) == 2 * 7 * (4 + 8));
+  CHECK(packed({.kind = CodecKind::quantize, .bits = 4}, map) == 105);  // a fixed range has no groups
+  // as a matrix of 42 x 5: 11 x 2 blocks of 4 x 4, of which half stay: 11
+  CHECK(packed({.kind = CodecKind::block_sparse, .block = 4, .keep = 0.5}, map) == 11 * (16 * 4 + 4) + 4 * 12);
+  CHECK(packed({.kind = CodecKind::zero_run, .keep = 0.3}, map) == 27 + 63 * 4);
+}
+
+TEST_CASE("bits a value are those that systems publish", "[codec]") {
+  const std::vector<std::int64_t> many{64, 256, 56, 56};
+  const double values = 64.0 * 256 * 56 * 56;
+  const auto bits = [&](const Codec& codec) { return 8 * static_cast<double>(packed(codec, many)) / values; };
+  // ActNN: 2 bits, scale and minimum in bf16 every 256; ALAM: 2 bits for means of 4, 8 B every 128 of them
+  CHECK(bits({.kind = CodecKind::quantize, .bits = 2, .group = 256, .group_bytes = 4, .padding = Padding::sample}) ==
+        Approx(2.125));
+  CHECK(bits({.kind = CodecKind::quantize, .bits = 2, .group = 128, .group_bytes = 8, .averaged = 4}) == Approx(0.625));
+}
+
+TEST_CASE("what a codec cannot pack it says", "[codec]") {
+  const auto why = [](const Codec& codec, const Graph& graph) {
+    return cannot_pack(codec, graph, graph.tensors[0]).value_or("");
+  };
+  const Codec pool{.kind = CodecKind::pool, .window = 8};
+  CHECK(why(pool, graph_with({2, 3, 8, 8})).empty());
+  CHECK(why(pool, graph_with({2, 3, 8, 7})) == "pools 8 x 8 pixels, and 'x' has 8 x 7");
+  CHECK(why(pool, graph_with({2, 3, 8})) == "pools pictures, and 'x' has 3 dimensions instead of 4");
+  CHECK(why(pool, graph_with({})) == "needs shapes, and 'x' has none in the trace");
+  CHECK(why({.kind = CodecKind::mask, .bits = 1}, graph_with({4}, 8, "int64")) ==
+        "packs floating point numbers, and 'x' is of dtype 'int64'");
+  Graph view = graph_with({4});
+  view.tensors[0].bytes = Bytes{32};
+  CHECK(why({.kind = CodecKind::cast, .bits = 16}, view) ==
+        "packs whole storages, and 'x' takes 32 B for 4 numbers of 4 B");
+}
+
+TEST_CASE("shares of a packed form add up to all of it", "[codec]") {
+  const Bytes tensor{840}, whole{53};
+  std::int64_t sum = 0;
+  for (std::int64_t offset = 0; offset < 840; offset += 120) {
+    sum += packed_share(whole, tensor, Bytes{offset}, Bytes{120}).count;
+  }
+  CHECK(sum == 53);
+  CHECK(packed_share(whole, tensor, Bytes{0}, Bytes{120}) == Bytes{7});
+  CHECK(packed_share(whole, tensor, Bytes{0}, tensor) == whole);
+}
+
+TEST_CASE("packing moves what its kernels read and write", "[codec]") {
+  const Graph graph = graph_with({4, 1024});
+  const Tensor& tensor = graph.tensors[0];
+  const auto n = static_cast<std::int64_t>(4096);
+  const auto packing = [&](const Codec& codec) { return pack_cost(codec, graph, tensor); };
+  const Codec quantize{.kind = CodecKind::quantize, .bits = 2, .group = 256, .group_bytes = 4};
+  CHECK(packing(quantize).kernels == 3);
+  CHECK(packing(quantize).moved == Bytes{2 * 4 * n + (n / 4 + 16 * 4) + 2 * 16 * 4});
+  CHECK(packing(quantize).workspace == Bytes{0});
+  CHECK(unpack_cost(quantize, graph, tensor).moved == Bytes{4 * n + n / 4 + 16 * 4});
+  Codec padded = quantize;  // to 2 x 768 a sample, by a copy
+  padded.group = 768;
+  padded.padding = Padding::sample;
+  CHECK(packing(padded).kernels == 4);
+  CHECK(packing(padded).workspace == Bytes{4 * 2 * 768 * 4});
+  const Codec mask{.kind = CodecKind::mask, .bits = 1};
+  CHECK(packing(mask).kernels == 0);
+  CHECK(packing(mask).moved == Bytes{n / 8});
+}
+
+TEST_CASE("an approximate input reaches only what is made from it", "[codec]") {
+  Graph graph;
+  const auto tensor = [&](const char* name, TensorKind kind) {
+    graph.tensors.push_back({.name = name, .kind = kind, .bytes = Bytes{4}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId gy = tensor("gy", TensorKind::gradient), x = tensor("x", TensorKind::activation),
+                 w = tensor("w", TensorKind::parameter), gx = tensor("gx", TensorKind::gradient),
+                 gw = tensor("gw", TensorKind::parameter_gradient), gb = tensor("gb", TensorKind::parameter_gradient);
+  Op op{.kind = "convolution_backward", .phase = Phase::backward, .inputs = {gy, x, w}, .outputs = {gx, gw, gb}};
+  const auto reached = [&](TensorId from) {
+    std::string names;
+    for (const TensorId t : op.outputs) names += depends_on(graph, op, from, t) ? graph[t].name + " " : "";
+    return names;
+  };
+  CHECK(reached(x) == "gw ");
+  CHECK(reached(gy) == "gx gw gb ");
+  op.kind = "native_batch_norm_backward";
+  CHECK(reached(x) == "gx gw ");
+  op.kind = "gelu_backward";
+  op.outputs = {gx};
+  CHECK(reached(x) == "gx ");
+  op.kind = "convolution_backward";
+  op.outputs = {gx, gw};
+  CHECK(reached(x) == "gw ");
+}
+
+}  // namespace
+}  // namespace plimsoll
