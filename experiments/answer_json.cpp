@@ -47,13 +47,35 @@ Json candidate_json(const Candidate& candidate) {
           {"taken", candidate.taken}};
 }
 
-Json device_json(const Answer& answer, std::size_t d) {
+Json out_of_memory_json(const OutOfMemory& failed) {
+  return {{"reason", failed.is_fragmentation() ? "fragmented" : "too few bytes"},
+          {"step", failed.step ? Json(failed.step->index) : Json(nullptr)},
+          {"requested_bytes", failed.requested.count},
+          {"limit_bytes", failed.limit.count},
+          {"reserved_bytes", failed.reserved.count},
+          {"active_bytes", failed.active.count},
+          {"allocated_bytes", failed.allocated.count},
+          {"largest_free_bytes", failed.largest_free.count}};
+}
+
+Json device_json(const Question& question, const Answer& answer, std::size_t d) {
   const DeviceMetrics& device = answer.metrics->devices[d];
-  return {{"name", device.name},
-          {"peak_live_bytes", device.peak_live.count},
-          {"peak_reserved_bytes", answer.peak_reserved[d].count},
-          {"busy_s", device.busy.value},
-          {"micro_batches_in_flight", device.in_flight}};
+  const ReservedPeak& peak = answer.reserved[d];
+  Json object{{"name", device.name},
+              {"peak_live_bytes", device.peak_live.count},
+              {"peak_reserved_bytes", peak.reserved.count},
+              {"busy_s", device.busy.value},
+              {"micro_batches_in_flight", device.in_flight}};
+  if (question.allocator.kind == AllocatorKind::exact) return object;
+  object["peak_active_bytes"] = peak.active.count;
+  object["peak_allocated_bytes"] = peak.allocated.count;
+  object["peak_requested_bytes"] = peak.requested.count;
+  object["fragmentation"] = peak.fragmentation();
+  object["largest_free_bytes"] = peak.fullest.largest_free.count;
+  object["inactive_split_bytes"] = peak.fullest.inactive_split.count;
+  object["allocation_retries"] = peak.retries;
+  object["out_of_memory"] = peak.out_of_memory ? out_of_memory_json(*peak.out_of_memory) : Json(nullptr);
+  return object;
 }
 
 template <class Optional, class Value>
@@ -71,7 +93,7 @@ Json question_json(const Question& question, bool times_rescaled, std::optional<
           {"gradients", written(question.gradients)},
           {"engine", written(question.engine)},
           {"transfers", written(question.transfers)},
-          {"allocator", written(question.allocator)},
+          {"allocator", question.allocator.text},
           {"times_rescaled", times_rescaled},
           {"memory_budget_bytes", budget ? Json(budget->count) : Json(nullptr)},
           {"feasible", feasible}};
@@ -117,7 +139,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["devices"] = Json::array();
   if (answer.metrics) {
     for (std::size_t d = 0; d < answer.metrics->devices.size(); ++d)
-      object["devices"].push_back(device_json(answer, d));
+      object["devices"].push_back(device_json(question, answer, d));
     object["peak"] = peak_json(problem, answer);
     if (!answer.feasible) object["reason"] = answer.reason;
   } else {

@@ -151,9 +151,10 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
 std::string verdict_on_plan(const Question& question, const Answer& made) {
   std::string text =
       fmt::format("legal, {}, peak {} B", format_seconds(made.metrics->makespan), made.metrics->peak.count);
-  if (question.allocator != AllocatorKind::exact) {
-    text += fmt::format(", {} B reserved by the {} allocator", std::ranges::max_element(made.peak_reserved)->count,
-                        written(question.allocator));
+  if (question.allocator.kind != AllocatorKind::exact) {
+    text += fmt::format(", {} B reserved by the {} allocator",
+                        std::ranges::max(made.reserved, {}, &ReservedPeak::reserved).reserved.count,
+                        question.allocator.text);
   }
   return text + fmt::format(" (by the {} engine)\n", written(question.engine));
 }

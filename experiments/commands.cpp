@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "experiments/allocator_spec.h"
 #include "experiments/build_name.h"
 #include "experiments/understood.h"
 #include "sim/core/device_name.h"
@@ -42,8 +43,10 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
         ->type_name("ENGINE");
     command
         .add_option("--allocator", words.allocator,
-                    "allocator for reserved memory: exact (live bytes), cuda (PyTorch's caching allocator) or\n"
-                    "cuda-expandable (the same with expandable segments)")
+                    "allocator for reserved memory: exact (live bytes), cuda (PyTorch's caching allocator), "
+                    "cuda-expandable\n(the same with expandable segments), cuda-stitching (free blocks become one, as "
+                    "in GMLake) or static\n(offsets planned before the run); options such as cuda(max_split=200 MB): "
+                    "sim/memory/README.md")
         ->capture_default_str()
         ->type_name("NAME");
   }
@@ -105,7 +108,7 @@ Question question_of(const QuestionArguments& words, Asks asks) {
                     .states = states,
                     .gradients = understood<Gradients>("--gradients", words.gradients),
                     .engine = understood<Engine>("--engine", words.engine),
-                    .allocator = understood<AllocatorKind>("--allocator", words.allocator),
+                    .allocator = parse_allocator(words.allocator, "--allocator"),
                     .transfers = understood<Transfers>("--transfers", words.transfers)};
   if (asks == Asks::strategy || !words.strategy.empty()) {
     question.strategy = parse_pipeline(words.strategy, "--strategy");

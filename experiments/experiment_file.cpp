@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "experiments/allocator_spec.h"
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/input_error.h"
@@ -118,6 +119,13 @@ std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
   return range;
 }
 
+AllocatorChoice allocator(const YamlCursor& value) {
+  AllocatorSpec spec = read_allocator(value.string());
+  if (!spec.fine() && value.is_word())
+    value.complain(spec.key.empty() ? spec.complaint : spec.key + ": " + spec.complaint);
+  return spec.value;
+}
+
 void check_experiment_format(const YamlCursor& value) {
   constexpr std::string_view format = "plimsoll.experiment.v1";
   if (value.string() != format) value.complain("expected '" + std::string(format) + "', " + value.found());
@@ -144,7 +152,7 @@ constexpr ExperimentField experiment_fields[] = {
     {"states", Need::optional, [](Experiment& e, const YamlCursor& v) { e.states = one_of<States>(v); }},
     {"gradients", Need::optional, [](Experiment& e, const YamlCursor& v) { e.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
-    {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = one_of<AllocatorKind>(v); }},
+    {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = allocator(v); }},
     {"timelines", Need::optional, [](Experiment& e, const YamlCursor& v) { e.timelines = v.boolean(); }},
     {"timeout", Need::optional,
      [](Experiment& e, const YamlCursor& v) {
@@ -244,7 +252,7 @@ Json to_json(const Experiment& experiment) {
             {"optimizer", std::move(optimizers)},
             {"gradients", written(experiment.gradients)},
             {"engine", written(experiment.engine)},
-            {"allocator", written(experiment.allocator)}};
+            {"allocator", experiment.allocator.text}};
   if (experiment.states != States::by_dtype) json["states"] = written(experiment.states);
   if (experiment.timelines) json["timelines"] = true;
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;

@@ -45,7 +45,7 @@ struct Experiment {
   States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
-  AllocatorKind allocator = AllocatorKind::exact;
+  AllocatorChoice allocator{};
   bool timelines = false;             ///< records keep timelines, and the report has pictures of them
   std::optional<Seconds> timeout;     ///< of a group, in wall time
   std::optional<Bytes> memory_limit;  ///< of the process that answers a group

@@ -167,17 +167,12 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   return made;
 }
 
-std::vector<Bytes> reserved_by_device(const Problem& problem, const Answer& answer, AllocatorKind allocator) {
-  std::vector<Bytes> peaks;
-  if (allocator == AllocatorKind::exact) {
-    for (const Device& device : problem.platform.devices) {
-      peaks.push_back(answer.timeline->peaks[device.memory.index].bytes);
-    }
-    return peaks;
-  }
+std::vector<ReservedPeak> reserved_by_device(const Problem& problem, const Answer& answer,
+                                             const AllocatorChoice& allocator) {
+  std::vector<ReservedPeak> peaks;
   const std::vector<ReservedPeak> reserved =
       peak_reserved(*answer.schedule, *answer.timeline, problem.platform, allocator);
-  for (const Device& device : problem.platform.devices) peaks.push_back(reserved[device.memory.index].reserved);
+  for (const Device& device : problem.platform.devices) peaks.push_back(reserved[device.memory.index]);
   return peaks;
 }
 
@@ -191,8 +186,8 @@ void answer_for(const Question& question, const Problem& problem, const PlannedP
   answer.gap = promise.gap;
   answer.note = promise.note;
   answer.candidates = promise.candidates;
-  if (answer.peak_reserved.empty() || question.allocator != AllocatorKind::exact) {
-    answer.peak_reserved = reserved_by_device(problem, answer, question.allocator);
+  if (answer.reserved.empty() || question.allocator.kind != AllocatorKind::exact) {
+    answer.reserved = reserved_by_device(problem, answer, question.allocator);
   }
 }
 
@@ -378,7 +373,7 @@ Answer answer(const Question& question, const Problem& problem, Schedule schedul
   Answer& answer = made.answer;
   const std::optional<Bytes> stated = answer.schedule->budget;
   answer.budget = stated ? stated : capacity_of(problem.platform);
-  answer.peak_reserved = reserved_by_device(problem, answer, question.allocator);
+  answer.reserved = reserved_by_device(problem, answer, question.allocator);
   for (const Overfull& memory : overfull(made.peaks, problem.platform, *answer.schedule)) {
     answer.reason += fmt::format("{}{} B on '{}', over its {} B", answer.reason.empty() ? "it keeps " : ", ",
                                  memory.peak.count, problem.platform[memory.memory].name, memory.limit.count);

@@ -17,7 +17,7 @@
 #include "sim/core/timeline.h"
 #include "sim/core/transfers.h"
 #include "sim/io/json.h"
-#include "sim/memory/allocator_kind.h"
+#include "sim/memory/replay.h"
 #include "strategies/spec.h"
 #include "traces/trace_file.h"
 
@@ -39,7 +39,7 @@ struct Question {
   States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
-  AllocatorKind allocator = AllocatorKind::exact;
+  AllocatorChoice allocator{};
   Transfers transfers = Transfers::link;  ///< of what is simulated; plans are made for `link`
 };
 
@@ -52,7 +52,7 @@ struct Answer {
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;
-  std::vector<Bytes> peak_reserved;    ///< by device, of the chosen allocator; live peaks for `exact`
+  std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;
   std::optional<double> gap;          ///< proven distance from the method's optimum, relative
@@ -105,11 +105,6 @@ struct Names<Transfers> {
   static constexpr std::array all{std::pair{Transfers::link, "link"}, std::pair{Transfers::delay, "delay"},
                                   std::pair{Transfers::blocking, "blocking"}, std::pair{Transfers::added, "added"},
                                   std::pair{Transfers::none, "none"}};
-};
-template <>
-struct Names<AllocatorKind> {
-  static constexpr std::array all{std::pair{AllocatorKind::exact, "exact"}, std::pair{AllocatorKind::cuda, "cuda"},
-                                  std::pair{AllocatorKind::cuda_expandable, "cuda-expandable"}};
 };
 
 /// The least budget of a strategy: what it answers to one that is surely too small. Nothing where it cannot tell.

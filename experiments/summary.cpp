@@ -58,6 +58,38 @@ std::string at_peak_lines(const Problem& problem, const Answer& answer) {
   return lines;
 }
 
+/// Which request failed, and whether bytes or room in one piece were missing.
+std::string sentence(const OutOfMemory& failed) {
+  const std::string what = failed.step ? fmt::format("step {}", failed.step->index) : "before the first step";
+  const std::string why =
+      failed.is_fragmentation()
+          ? fmt::format("fragmented: {} are not in use, the largest free block has {}",
+                        format_bytes(failed.limit - failed.active), format_bytes(failed.largest_free))
+          : fmt::format("too few bytes: {} are not in use", format_bytes(failed.limit - failed.active));
+  return fmt::format("{} asks for {} of {}, {}", what, format_bytes(failed.requested), format_bytes(failed.limit), why);
+}
+
+/// Of the device that reserves most.
+std::string allocator_lines(const Question& question, const Problem& problem, const Answer& answer) {
+  const auto most = std::ranges::max_element(answer.reserved, {}, &ReservedPeak::reserved);
+  const ReservedPeak& peak = *most;
+  std::string lines = fmt::format("  reserved         {:>12}   by the {} allocator\n", format_bytes(peak.reserved),
+                                  question.allocator.text);
+  lines += fmt::format("    of it          {:>12}   active at most, {} allocated, {} requested\n",
+                       format_bytes(peak.active), format_bytes(peak.allocated), format_bytes(peak.requested));
+  lines += fmt::format("  fragmentation    {:>10.1f} %   largest free block at the peak {}, retries {}\n",
+                       100 * peak.fragmentation(), format_bytes(peak.fullest.largest_free), peak.retries);
+  if (peak.out_of_memory) {
+    const std::string& name = problem.platform.devices[static_cast<std::size_t>(most - answer.reserved.begin())].name;
+    const std::string why = question.allocator.kind == AllocatorKind::planned
+                                ? fmt::format("the plan takes {} of {}", format_bytes(peak.reserved),
+                                              format_bytes(peak.out_of_memory->limit))
+                                : sentence(*peak.out_of_memory);
+    lines += fmt::format("  out of memory on {}: {}\n", name, why);
+  }
+  return lines;
+}
+
 /// Those that have a plan, the fastest first, then the others with their reasons.
 std::string candidate_lines(const Answer& answer) {
   std::vector<Candidate> sorted = answer.candidates;
@@ -91,10 +123,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         format_bytes(bytes_of_kind(problem.graph, TensorKind::optimizer_state)),
                         written(question.optimizer), written(*problem.states));
   }
-  if (question.allocator != AllocatorKind::exact) {
-    text += fmt::format("  reserved         {:>12}   by the {} allocator\n",
-                        format_bytes(*std::ranges::max_element(answer.peak_reserved)), written(question.allocator));
-  }
+  if (question.allocator.kind != AllocatorKind::exact) text += allocator_lines(question, problem, answer);
   if (m.moved > Bytes{0}) {
     text += fmt::format("  moved            {:>12}   exposed for {}{}\n", format_bytes(m.moved),
                         format_seconds(m.exposed_transfer),

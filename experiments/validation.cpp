@@ -262,7 +262,8 @@ class Validator {
     schedule.budget.reset();
     PredictedAndMeasured reserved;
     reserved.predicted =
-        peak_reserved(schedule, simulated, platform_, AllocatorKind::cuda)[platform_.devices[0].memory.index].reserved;
+        peak_reserved(schedule, simulated, platform_, usual(AllocatorKind::cuda))[platform_.devices[0].memory.index]
+            .reserved;
     const auto error = [&](const std::optional<AllocatorPeaks>& run) {
       return std::abs((run->reserved - reserved.predicted).count);
     };

@@ -1,60 +1,142 @@
 #include "sim/memory/caching_allocator.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "sim/core/expects.h"
+#include "sim/memory/round.h"
 
 namespace plimsoll {
-namespace {
 
-/// Addresses of an expandable segment: more than any schedule needs, and whole pages of either pool.
-constexpr Bytes address_space = (std::int64_t{1} << 36) * CachingAllocator::large_segment;
-
-constexpr Bytes round_down(Bytes size, Bytes unit) {
-  return (size.count / unit.count) * unit;
-}
-constexpr Bytes round_up(Bytes size, Bytes unit) {
-  return round_down(size + unit - Bytes{1}, unit);
-}
-
-constexpr Bytes segment_for(Bytes size) {
-  if (size <= CachingAllocator::small_limit) return CachingAllocator::small_segment;
-  if (size < CachingAllocator::own_segment_from) return CachingAllocator::large_segment;
-  return round_up(size, CachingAllocator::own_segment_rounding);
-}
-
-}  // namespace
-
-std::optional<BlockId> CachingAllocator::allocate(Bytes size, StreamId stream) {
-  EXPECTS(size > Bytes{0});
-  const Bytes rounded = round_up(size, rounding);
-  const std::uint32_t pool = pool_of(stream, rounded <= small_limit);
-  std::optional<BlockId> found = best_fit(pools_[pool], rounded);
-  if (!found) found = grow(pool, rounded);
-  if (!found) {
-    release_cached();
-    found = grow(pool, rounded);
+CachingAllocator::CachingAllocator(const CachingSettings& settings, std::optional<Bytes> capacity)
+    : settings_(settings), capacity_(capacity) {
+  EXPECTS(trouble_with(settings).empty());
+  if (capacity && settings.fraction) {
+    allowed_ = Bytes{static_cast<std::int64_t>(*settings.fraction * static_cast<double>(capacity->count))};
   }
-  if (!found) return std::nullopt;
+}
 
-  unlist(*found);
-  if (at(*found).size - rounded >= least_remainder(pools_[pool])) list(split(*found, rounded));
-  at(*found).state = BlockState::allocated;
-  allocated_ += at(*found).size;
+std::optional<BlockId> CachingAllocator::allocate(Bytes requested, StreamId stream) {
+  EXPECTS(requested > Bytes{0});
+  if (is_anything_reached_) take_back_reached();
+  const Bytes size = rounded(requested);
+  const std::uint32_t pool = pool_of(stream, size <= small_limit);
+  if (!pools_[pool].small) ++large_searches_;
+  std::optional<BlockId> found = best_fit(pools_[pool], size);
+  if (found) {
+    unlist(*found);
+  } else {
+    found = make_room(pool, size);
+  }
+  if (!found) {
+    log(AllocatorAction::oom, {.pool = pool}, {}, requested);
+    return std::nullopt;
+  }
+  hand_out(*found, size, requested);
   return found;
 }
 
 void CachingAllocator::free(BlockId id) {
   EXPECTS(id.index < blocks_.size() && at(id).state == BlockState::allocated);
+  log(AllocatorAction::free_requested, at(id), at(id).offset, at(id).requested);
   allocated_ -= at(id).size;
-  at(id).state = BlockState::free;
-  settle(id);
+  if (at(id).has_pieces) {
+    for (const BlockId piece : pieces_[id]) allocated_ -= at(piece).size;
+  }
+  if (!at(id).is_used_elsewhere) return reclaim(id);
+  at(id).state = BlockState::pending;
+  if (at(id).has_pieces) {
+    for (const BlockId piece : pieces_[id]) at(piece).state = BlockState::pending;
+  }
+  const std::vector<StreamId> users = std::move(users_[id]);
+  users_.erase(id);
+  at(id).is_used_elsewhere = false;
+  waits_[id] = users.size();
+  for (const StreamId user : users) queues_[user].waiting.push_back(id);
+}
+
+void CachingAllocator::record_use(BlockId id, StreamId stream) {
+  EXPECTS(id.index < blocks_.size() && at(id).state == BlockState::allocated);
+  if (stream == pools_[at(id).pool].stream) return;
+  std::vector<StreamId>& users = users_[id];
+  if (std::ranges::find(users, stream) == users.end()) users.push_back(stream);
+  at(id).is_used_elsewhere = true;
+}
+
+void CachingAllocator::reach(StreamId stream) {
+  const auto queue = queues_.find(stream);
+  if (queue == queues_.end()) return;
+  queue->second.reached = queue->second.waiting.size();
+  is_anything_reached_ = true;
+}
+
+/// What waited for streams that have come is free.
+void CachingAllocator::take_back_reached() {
+  is_anything_reached_ = false;
+  for (auto& [stream, queue] : queues_) {
+    for (; queue.reached > 0; --queue.reached) {
+      const BlockId id = queue.waiting.front();
+      queue.waiting.pop_front();
+      if (--waits_[id] > 0) continue;
+      waits_.erase(id);
+      reclaim(id);
+    }
+  }
+}
+
+/// A block that nobody uses any more becomes free.
+void CachingAllocator::reclaim(BlockId id) {
+  log(AllocatorAction::free_completed, at(id), at(id).offset, at(id).requested);
+  requested_ -= at(id).requested;
+  const auto give = [&](BlockId each) {
+    active_ -= at(each).size;
+    at(each).state = BlockState::free;
+    settle(each);
+  };
+  if (at(id).has_pieces) {
+    const std::vector<BlockId> pieces = std::move(pieces_[id]);
+    pieces_.erase(id);
+    at(id).has_pieces = false;
+    for (const BlockId piece : pieces) give(piece);
+  }
+  give(id);
+}
+
+void CachingAllocator::lift_capacity() {
+  capacity_.reset();
+  allowed_.reset();
+}
+
+std::optional<Bytes> CachingAllocator::limit() const {
+  return allowed_ ? std::min(*allowed_, *capacity_) : capacity_;
+}
+
+AllocatorBytes CachingAllocator::bytes() const {
+  Bytes largest;
+  for (const Pool& pool : pools_) {
+    if (!pool.fitting.empty()) largest = std::max(largest, pool.fitting.largest().size);
+  }
+  return {requested_, allocated_, active_, reserved_, inactive_split_, largest};
+}
+
+Bytes CachingAllocator::rounded(Bytes size) const {
+  if (size < rounding) return rounding;
+  const auto bits = static_cast<std::uint64_t>(size.count);
+  const int power = static_cast<int>(std::bit_width(bits)) - 1;
+  const auto index = static_cast<std::size_t>(std::clamp(power - 20, 0, 15));  // 1 MiB is 2^20
+  const std::uint32_t divisions = settings_.roundup[index];
+  Bytes taken = round_up(size, rounding);
+  if (divisions > 1 && size > divisions * rounding) {
+    taken = std::has_single_bit(bits) ? size : round_up(size, {(std::int64_t{1} << power) / divisions});
+  }
+  const bool in_pages = settings_.segments == Segments::stitched && taken > small_limit;
+  return in_pages ? round_up(taken, own_segment_rounding) : taken;
 }
 
 BlockView CachingAllocator::operator[](BlockId id) const {
   const Block& block = at(id);
   const Pool& pool = pools_[block.pool];
-  return {pool.stream, pool.small, block.segment, block.offset, block.size, block.state};
+  return {pool.stream, pool.small, block.segment, block.offset, block.size, block.state, block.requested};
 }
 
 std::vector<BlockView> CachingAllocator::blocks() const {
@@ -78,9 +160,16 @@ std::uint32_t CachingAllocator::pool_of(StreamId stream, bool small) {
   return found->second;
 }
 
-/// The least that is split off, rather than handed out along with the block.
-Bytes CachingAllocator::least_remainder(const Pool& pool) const {
-  return pool.small || segments_ == Segments::expandable ? rounding : small_limit + rounding;
+/// Whether what a request of `size` leaves of a block is split off, rather than handed out along with it.
+bool CachingAllocator::is_split_off(const Pool& pool, Bytes size, Bytes remainder) const {
+  if (pool.small || settings_.segments != Segments::native) return remainder >= rounding;
+  return remainder > small_limit && (!settings_.max_split || size < *settings_.max_split);
+}
+
+void CachingAllocator::log(AllocatorAction action, const Block& block, Bytes offset, Bytes size) {
+  if (log_ == nullptr) return;
+  const Pool& pool = pools_[block.pool];
+  log_->push_back({action, pool.stream, pool.small, block.segment, offset, size});
 }
 
 // ---- blocks and the lists of those that are not allocated
@@ -97,16 +186,23 @@ BlockId CachingAllocator::new_block(Block block) {
 }
 
 void CachingAllocator::list(BlockId id) {
-  const Block& block = at(id);
+  Block& block = at(id);
   Pool& pool = pools_[block.pool];
-  if (block.state == BlockState::free) pool.fitting.emplace(block.size, block.segment, block.offset, id);
+  if (block.state == BlockState::free) {
+    block.listed_at = large_searches_;
+    pool.fitting.insert({block.size, block.segment, block.offset, id});
+    if (settings_.segments != Segments::expandable && !is_whole(id)) inactive_split_ += block.size;
+  }
   if (block.state == BlockState::unmapped) pool.unmapped.emplace(block.offset, id);
 }
 
 void CachingAllocator::unlist(BlockId id) {
   const Block& block = at(id);
   Pool& pool = pools_[block.pool];
-  if (block.state == BlockState::free) pool.fitting.erase({block.size, block.segment, block.offset, id});
+  if (block.state == BlockState::free) {
+    pool.fitting.erase({block.size, block.segment, block.offset, id});
+    if (settings_.segments != Segments::expandable && !is_whole(id)) inactive_split_ -= block.size;
+  }
   if (block.state == BlockState::unmapped) pool.unmapped.erase(block.offset);
 }
 
@@ -148,131 +244,21 @@ BlockId CachingAllocator::settle(BlockId id) {
   return id;
 }
 
-// ---- finding room
-
-/// How large a free block is, or could become.
-Bytes CachingAllocator::room(BlockId id) const {
-  const std::optional<BlockId> next = at(id).next;
-  const bool grows = next && at(*next).state == BlockState::unmapped;
-  return grows ? at(id).size + at(*next).size : at(id).size;
-}
-
-/// An expandable segment's blocks compete with their room, so that its growing end is filled last. The comparison stops
-/// at the first block that is no better, as in PyTorch.
-std::optional<BlockId> CachingAllocator::best_fit(const Pool& pool, Bytes size) const {
-  const auto id_of = [](const auto& entry) { return std::get<BlockId>(entry); };
-  auto best = pool.fitting.lower_bound({size, 0, Bytes{0}, BlockId{0}});
-  if (best == pool.fitting.end()) return std::nullopt;
-  if (segments_ == Segments::expandable) {
-    for (auto next = std::next(best); next != pool.fitting.end() && room(id_of(*next)) < room(id_of(*best)); ++next) {
-      best = next;
-    }
+/// An unlisted block, of which what the request does not need is split off, becomes allocated.
+void CachingAllocator::hand_out(BlockId id, Bytes size, Bytes requested) {
+  Bytes taken;
+  if (at(id).has_pieces) {
+    for (const BlockId piece : pieces_[id]) taken += at(piece).size;
+  } else if (is_split_off(pools_[at(id).pool], size, at(id).size - size)) {
+    list(split(id, size));
   }
-  return id_of(*best);
-}
-
-/// A listed free block of at least `size`, made from new memory.
-std::optional<BlockId> CachingAllocator::grow(std::uint32_t pool, Bytes size) {
-  return segments_ == Segments::native ? new_segment(pool, size) : extend(pool, size);
-}
-
-std::optional<BlockId> CachingAllocator::new_segment(std::uint32_t pool, Bytes size) {
-  const Bytes segment = segment_for(size);
-  if (!fits(segment)) return std::nullopt;
-  reserved_ += segment;
-  const BlockId id = new_block({.pool = pool, .segment = pools_[pool].segments++, .size = segment});
-  list(id);
-  return id;
-}
-
-/// Maps pages where they and the free blocks between them make a block of `size`. Pages that were mapped before the
-/// capacity was reached stay mapped.
-std::optional<BlockId> CachingAllocator::extend(std::uint32_t pool, Bytes size) {
-  const std::optional<BlockId> first = first_room(pool, size);
-  EXPECTS(first.has_value());  // addresses do not run out
-  BlockId grown = *first;
-  if (at(grown).state == BlockState::unmapped) {
-    const std::optional<BlockId> mapped = map_pages(grown, std::min(at(grown).size, size));
-    if (!mapped) return std::nullopt;
-    grown = *mapped;
-  }
-  while (at(grown).size < size) {
-    const BlockId next = *at(grown).next;
-    const std::optional<BlockId> mapped = map_pages(next, std::min(at(next).size, size - at(grown).size));
-    if (!mapped) return std::nullopt;
-    grown = *mapped;
-  }
-  return grown;
-}
-
-/// Whether this block and those after it have `size` bytes before the next allocated one.
-bool CachingAllocator::has_room(BlockId first, Bytes size) const {
-  Bytes sum;
-  for (std::optional<BlockId> id = first; id && sum < size && at(*id).state != BlockState::allocated;
-       id = at(*id).next) {
-    sum += at(*id).size;
-  }
-  return sum >= size;
-}
-
-/// The unmapped block with the lowest address, or the free one before it, from which on there is room.
-std::optional<BlockId> CachingAllocator::first_room(std::uint32_t pool, Bytes size) {
-  if (pools_[pool].segments == 0) {
-    pools_[pool].segments = 1;
-    list(new_block({.pool = pool, .size = address_space, .state = BlockState::unmapped}));
-  }
-  for (const auto& [offset, unmapped] : pools_[pool].unmapped) {
-    const std::optional<BlockId> before = at(unmapped).previous;
-    const BlockId first = before && at(*before).state == BlockState::free ? *before : unmapped;
-    if (has_room(first, size)) return first;
-  }
-  return std::nullopt;
-}
-
-/// Maps the unmapped block's first pages, `size` rounded up; returns the free block that they become part of.
-std::optional<BlockId> CachingAllocator::map_pages(BlockId id, Bytes size) {
-  const Bytes mapped = round_up(size, page(pools_[at(id).pool]));
-  if (!fits(mapped)) return std::nullopt;
-  reserved_ += mapped;
-  unlist(id);
-  if (mapped < at(id).size) list(split(id, mapped));
-  at(id).state = BlockState::free;
-  return settle(id);
-}
-
-// ---- giving back
-
-void CachingAllocator::release_cached() {
-  for (Pool& pool : pools_) {
-    std::vector<BlockId> free_blocks;
-    for (const auto& entry : pool.fitting) free_blocks.push_back(std::get<BlockId>(entry));
-    for (const BlockId id : free_blocks) {
-      if (segments_ == Segments::expandable) {
-        unmap_pages(id);
-      } else if (!at(id).previous && !at(id).next) {
-        unlist(id);
-        reserved_ -= at(id).size;
-        spare_.push_back(id);
-      }
-    }
-  }
-}
-
-/// Gives back the pages that lie entirely in this free block.
-void CachingAllocator::unmap_pages(BlockId id) {
-  const Bytes unit = page(pools_[at(id).pool]);
-  const Bytes first = round_up(at(id).offset, unit), last = round_down(at(id).offset + at(id).size, unit);
-  if (first >= last) return;
-  unlist(id);
-  if (last < at(id).offset + at(id).size) list(split(id, last - at(id).offset));
-  if (first > at(id).offset) {
-    const BlockId pages = split(id, first - at(id).offset);
-    list(id);
-    id = pages;
-  }
-  reserved_ -= last - first;
-  at(id).state = BlockState::unmapped;
-  settle(id);
+  taken += at(id).size;
+  at(id).state = BlockState::allocated;
+  at(id).requested = requested;
+  requested_ += requested;
+  allocated_ += taken;
+  active_ += taken;
+  log(AllocatorAction::alloc, at(id), at(id).offset, requested);
 }
 
 }  // namespace plimsoll

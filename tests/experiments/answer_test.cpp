@@ -18,40 +18,41 @@ Json unmeasured(const Question& question, const Problem& problem, const Answer& 
   json.erase("solve_s");
   json.erase("simulate_s");
   json["reserved"] = Json::array();
-  for (const Bytes peak : answer.peak_reserved) json["reserved"].push_back(peak.count);
+  for (const ReservedPeak& peak : answer.reserved) json["reserved"].push_back(peak.reserved.count);
   json["schedule_budget"] = answer.schedule && answer.schedule->budget ? answer.schedule->budget->count : -1;
   return json;
 }
 
 TEST_CASE("a schedule that answers several budgets is looked at once, and answers each as if it were alone",
           "[answer]") {
-  const auto question = GENERATE(Question{.trace = "uniform:9",
-                                          .platform = "ideal",
-                                          .strategy = parse_pipeline("rotor", "test"),
-                                          .engine = Engine::event},
-                                 Question{.trace = "uniform:9",
-                                          .platform = "ideal",
-                                          .strategy = parse_pipeline("chen_sqrt", "test"),
-                                          .engine = Engine::event,
-                                          .allocator = AllocatorKind::cuda},
-                                 Question{.trace = "uniform:9",
-                                          .platform = "ideal",
-                                          .strategy = parse_pipeline("rotor", "test"),
-                                          .engine = Engine::simgrid,
-                                          .allocator = AllocatorKind::cuda_expandable},
-                                 Question{.trace = "resnet50_b8_cpu",
-                                          .platform = "ideal",
-                                          .strategy = parse_pipeline("chen_sqrt", "test"),
-                                          .engine = Engine::event,
-                                          .allocator = AllocatorKind::cuda},  // which reserves less where it has less
-                                 Question{.trace = "resnet50_b8_cpu",
-                                          .platform = "cpu_host",
-                                          .strategy = parse_pipeline("rotor(slots=100)", "test"),
-                                          .engine = Engine::simgrid},  // on which SimGrid slows kernels down
-                                 Question{.trace = "resnet50_b8_cpu",
-                                          .platform = "cpu_host",
-                                          .strategy = parse_pipeline("offload_greedy", "test"),
-                                          .engine = Engine::simgrid});
+  const auto question =
+      GENERATE(Question{.trace = "uniform:9",
+                        .platform = "ideal",
+                        .strategy = parse_pipeline("rotor", "test"),
+                        .engine = Engine::event},
+               Question{.trace = "uniform:9",
+                        .platform = "ideal",
+                        .strategy = parse_pipeline("chen_sqrt", "test"),
+                        .engine = Engine::event,
+                        .allocator = usual(AllocatorKind::cuda)},
+               Question{.trace = "uniform:9",
+                        .platform = "ideal",
+                        .strategy = parse_pipeline("rotor", "test"),
+                        .engine = Engine::simgrid,
+                        .allocator = usual(AllocatorKind::cuda_expandable)},
+               Question{.trace = "resnet50_b8_cpu",
+                        .platform = "ideal",
+                        .strategy = parse_pipeline("chen_sqrt", "test"),
+                        .engine = Engine::event,
+                        .allocator = usual(AllocatorKind::cuda)},  // which reserves less where it has less
+               Question{.trace = "resnet50_b8_cpu",
+                        .platform = "cpu_host",
+                        .strategy = parse_pipeline("rotor(slots=100)", "test"),
+                        .engine = Engine::simgrid},  // on which SimGrid slows kernels down
+               Question{.trace = "resnet50_b8_cpu",
+                        .platform = "cpu_host",
+                        .strategy = parse_pipeline("offload_greedy", "test"),
+                        .engine = Engine::simgrid});
   INFO(question.trace << " " << question.strategy.text << " on " << question.platform);
   const Problem problem = problem_of(question);
   const Bytes whole = *smallest_feasible(problem, parse_spec("store_all", "test")),

@@ -99,7 +99,7 @@ TEST_CASE("whatever the order in which streams come to it, every schedule trains
           if (allocation == Allocation::stream_ordered || !expected || is_chunked(training.problem, schedule)) continue;
           if (expected->makespan != simulated.makespan || repetition > 0) continue;
           schedule.budget.reset();
-          const ReservedPeak predicted = peak_reserved(schedule, simulated, platform, AllocatorKind::cuda)[0];
+          const ReservedPeak predicted = peak_reserved(schedule, simulated, platform, usual(AllocatorKind::cuda))[0];
           const bool in_order = expected->steps == simulated.steps;
           if (in_order) CHECK(run.allocators[0]->reserved == predicted.reserved);
         }

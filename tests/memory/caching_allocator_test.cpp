@@ -35,7 +35,7 @@ using Places = std::vector<std::pair<std::int64_t, std::int64_t>>;
 }  // namespace
 
 TEST_CASE("sizes are rounded up to 512 bytes", "[memory]") {
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   take(allocator, 1);    // 512
   take(allocator, 512);  // 512
   take(allocator, 513);  // 1024
@@ -44,7 +44,7 @@ TEST_CASE("sizes are rounded up to 512 bytes", "[memory]") {
 }
 
 TEST_CASE("small requests share segments of 2 MiB, others of 20 MiB, and from 10 MiB on each has its own", "[memory]") {
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   SECTION("1 MiB is small: two fill one segment") {
     take(allocator, MiB);
     take(allocator, MiB);
@@ -79,7 +79,7 @@ TEST_CASE("small requests share segments of 2 MiB, others of 20 MiB, and from 10
 }
 
 TEST_CASE("small blocks are split down to 512 bytes, large ones only if more than 1 MiB is left", "[memory]") {
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   SECTION("small") {
     const BlockId block = take(allocator, MiB);
     take(allocator, MiB - 512);
@@ -100,7 +100,7 @@ TEST_CASE("small blocks are split down to 512 bytes, large ones only if more tha
 TEST_CASE("a freed block merges with its free neighbours, in every order of freeing", "[memory]") {
   const std::vector<std::vector<std::size_t>> orders{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   for (const auto& order : orders) {
-    CachingAllocator allocator(Segments::native);
+    CachingAllocator allocator({Segments::native});
     const std::vector<BlockId> blocks{take(allocator, 4 * MiB), take(allocator, 6 * MiB), take(allocator, 8 * MiB)};
     for (const std::size_t b : order) allocator.free(blocks[b]);
     CHECK(blocks_in(allocator, BlockState::free) == Places{{0, 20 * MiB}});
@@ -112,7 +112,7 @@ TEST_CASE("a freed block merges with its free neighbours, in every order of free
 }
 
 TEST_CASE("the smallest sufficient block is taken, the one with the lowest address if several are", "[memory]") {
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   // One segment of 20 MiB: 4 | 2 | 3 | 2 | 3 | 2 | 4, then the 4, 3, 3 and 4 are freed.
   const BlockId first = take(allocator, 4 * MiB);
   take(allocator, 2 * MiB);
@@ -134,7 +134,7 @@ TEST_CASE("the smallest sufficient block is taken, the one with the lowest addre
 
 TEST_CASE("free memory in pieces serves no request larger than a piece", "[memory]") {
   // Four blocks of 5 MiB fill 20 MiB. With every other one freed 10 MiB are free, yet 6 MiB need a new segment.
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   const std::vector<BlockId> blocks{take(allocator, 5 * MiB), take(allocator, 5 * MiB), take(allocator, 5 * MiB),
                                     take(allocator, 5 * MiB)};
   allocator.free(blocks[0]);
@@ -145,7 +145,7 @@ TEST_CASE("free memory in pieces serves no request larger than a piece", "[memor
 }
 
 TEST_CASE("streams and pools do not share free blocks", "[memory]") {
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   allocator.free(take(allocator, 4 * MiB));
   take(allocator, 4 * MiB, side_stream);
   CHECK(allocator.reserved() == Bytes{40 * MiB});
@@ -156,7 +156,7 @@ TEST_CASE("streams and pools do not share free blocks", "[memory]") {
 }
 
 TEST_CASE("at the capacity free segments are given back before a request fails", "[memory]") {
-  CachingAllocator allocator(Segments::native, Bytes{40 * MiB});
+  CachingAllocator allocator({Segments::native}, Bytes{40 * MiB});
   const BlockId freed = take(allocator, 16 * MiB), kept = take(allocator, 16 * MiB);
   allocator.free(freed);
   SECTION("the retry succeeds") {
@@ -184,7 +184,7 @@ TEST_CASE("at the capacity free segments are given back before a request fails",
 }
 
 TEST_CASE("an expandable segment grows by pages and joins the free end before them", "[memory]") {
-  CachingAllocator allocator(Segments::expandable);
+  CachingAllocator allocator({Segments::expandable});
   SECTION("large: pages of 20 MiB") {
     take(allocator, 12 * MiB);  // [0, 12) of 20
     take(allocator, 12 * MiB);  // [12, 24): 8 are free, one more page
@@ -208,7 +208,7 @@ TEST_CASE("an expandable segment grows by pages and joins the free end before th
 TEST_CASE("growing requests fragment native segments but not an expandable one", "[memory]") {
   // A buffer grows by 10 MiB a time, the old copy freed once the new one exists: 40, 50, 60, ... 100 MiB.
   const auto reserved = [](Segments segments) {
-    CachingAllocator allocator(segments);
+    CachingAllocator allocator({segments});
     std::optional<BlockId> old;
     for (std::int64_t size = 40; size <= 100; size += 10) {
       const BlockId grown = take(allocator, size * MiB);
@@ -226,7 +226,7 @@ TEST_CASE("growing requests fragment native segments but not an expandable one",
 }
 
 TEST_CASE("at the capacity an expandable segment gives back the pages that are entirely free", "[memory]") {
-  CachingAllocator allocator(Segments::expandable, Bytes{80 * MiB});
+  CachingAllocator allocator({Segments::expandable}, Bytes{80 * MiB});
   const BlockId first = take(allocator, 50 * MiB);  // [0, 50)
   take(allocator, 25 * MiB);                        // [50, 75), 80 mapped
   allocator.free(first);
@@ -243,7 +243,7 @@ TEST_CASE("at the capacity an expandable segment gives back the pages that are e
 }
 
 TEST_CASE("the growing end of an expandable segment is filled last", "[memory]") {
-  CachingAllocator allocator(Segments::expandable);
+  CachingAllocator allocator({Segments::expandable});
   const BlockId first = take(allocator, 18 * MiB);
   take(allocator, 17 * MiB);  // [18, 35), free [35, 40)
   allocator.free(first);      // free [0, 18)
@@ -256,7 +256,7 @@ TEST_CASE("the growing end of an expandable segment is filled last", "[memory]")
 // ones. Their figures after the first cycle: 66 MiB allocated, 220 reserved; without max_split_size, whose effect
 // starts with the second cycle, and with native segments, "under 500 MiB" throughout.
 TEST_CASE("reserved bytes of a published measurement are reproduced", "[memory]") {
-  CachingAllocator allocator(Segments::expandable), native(Segments::native);
+  CachingAllocator allocator({Segments::expandable}), native({Segments::native});
   take(allocator, 64 * MiB);
   take(native, 64 * MiB);
   CHECK(allocator.reserved() == Bytes{80 * MiB});
@@ -274,7 +274,7 @@ TEST_CASE("reserved bytes of a published measurement are reproduced", "[memory]"
 }
 
 TEST_CASE("a block is freed once, and an empty request is a broken promise", "[memory]") {
-  CachingAllocator allocator(Segments::native);
+  CachingAllocator allocator({Segments::native});
   const BlockId block = take(allocator, 1);
   allocator.free(block);
   CHECK_THROWS_AS(allocator.free(block), BrokenPromise);

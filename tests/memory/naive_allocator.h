@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -15,7 +16,14 @@ namespace plimsoll::test {
 
 class NaiveAllocator {
  public:
-  NaiveAllocator(Segments kind, std::int64_t capacity) : expandable_(kind == Segments::expandable), left_(capacity) {}
+  /// Not for stitched segments.
+  NaiveAllocator(const CachingSettings& settings, std::int64_t capacity)
+      : settings_(settings),
+        expandable_(settings.segments == Segments::expandable),
+        left_(capacity),
+        allowed_(settings.fraction ? static_cast<std::int64_t>(*settings.fraction * static_cast<double>(capacity))
+                                   : capacity),
+        unsplit_from_(settings.max_split ? settings.max_split->count : std::numeric_limits<std::int64_t>::max()) {}
 
   struct Place {
     std::uint32_t stream;
@@ -26,10 +34,15 @@ class NaiveAllocator {
   };
 
   std::optional<Place> allocate(std::int64_t size, std::uint32_t stream) {
-    size = (size + 511) / 512 * 512;
+    size = rounded(size);
     const bool small = size <= mib;
+    searches_ += small ? 0 : 1;
     std::optional<Found> found = look(size, stream, small);
-    if (!found) found = make(size, stream, small);
+    if (!found) {
+      collect();
+      found = make(size, stream, small);
+    }
+    if (!found && give_back_unsplit(size, stream, small)) found = make(size, stream, small);
     if (!found) {
       give_back();
       found = make(size, stream, small);
@@ -38,12 +51,12 @@ class NaiveAllocator {
     Segment& segment = segments_[found->segment];
     Block& block = segment.blocks[found->block];
     const std::int64_t rest = block.size - size;
-    const bool cut = small || expandable_ ? rest >= 512 : rest > mib;
+    const bool cut = small || expandable_ ? rest >= 512 : rest > mib && size < unsplit_from_;
     block.state = BlockState::allocated;
     const Place place{stream, small, segment.number, block.offset};
     if (cut) {
       block.size = size;
-      const Block behind{place.offset + size, rest, BlockState::free};
+      const Block behind{place.offset + size, rest, BlockState::free, searches_};
       segment.blocks.insert(segment.blocks.begin() + static_cast<std::ptrdiff_t>(found->block) + 1, behind);
     }
     return place;
@@ -54,6 +67,7 @@ class NaiveAllocator {
       if (s.stream != place.stream || s.small != place.small || s.number != place.segment) continue;
       for (Block& b : s.blocks) {
         if (b.offset == place.offset) b.state = BlockState::free;
+        if (b.offset == place.offset) b.since = searches_;
       }
       tidy(s);
     }
@@ -75,6 +89,7 @@ class NaiveAllocator {
   struct Block {
     std::int64_t offset, size;
     BlockState state;
+    std::int64_t since = 0;  ///< free: searches before it became so
   };
   struct Segment {
     std::uint32_t stream;
@@ -92,6 +107,7 @@ class NaiveAllocator {
       Block &one = s.blocks[b], &two = s.blocks[b + 1];
       if (one.state == two.state && one.state != BlockState::allocated) {
         one.size += two.size;
+        one.since = std::max(one.since, two.since);
         s.blocks.erase(s.blocks.begin() + static_cast<std::ptrdiff_t>(b) + 1);
       } else {
         ++b;
@@ -121,16 +137,20 @@ class NaiveAllocator {
     std::size_t best = 0;
     const auto room_of = [&](std::size_t f) { return room(segments_[fitting[f].segment], fitting[f].block); };
     while (expandable_ && best + 1 < fitting.size() && room_of(best + 1) < room_of(best)) ++best;
+    const std::int64_t found = segments_[fitting[best].segment].blocks[fitting[best].block].size;
+    if (size < unsplit_from_ && found >= unsplit_from_) return std::nullopt;
+    if (size >= unsplit_from_ && found >= size + 20 * mib) return std::nullopt;
     return fitting[best];
   }
 
   std::optional<Found> make(std::int64_t size, std::uint32_t stream, bool small) {
+    const std::int64_t bytes = small             ? 2 * mib
+                               : size < 10 * mib ? 20 * mib
+                                                 : (size + 2 * mib - 1) / (2 * mib) * (2 * mib);
+    if (settings_.fraction && reserved() + bytes > allowed_) return std::nullopt;
     if (!expandable_) {
-      const std::int64_t bytes = small             ? 2 * mib
-                                 : size < 10 * mib ? 20 * mib
-                                                   : (size + 2 * mib - 1) / (2 * mib) * (2 * mib);
       if (reserved() + bytes > left_) return std::nullopt;
-      segments_.push_back({stream, small, made_[{stream, small}]++, {{0, bytes, BlockState::free}}});
+      segments_.push_back({stream, small, made_[{stream, small}]++, {{0, bytes, BlockState::free, searches_}}});
       return Found{segments_.size() - 1, 0};
     }
     std::size_t s = 0;
@@ -175,10 +195,83 @@ class NaiveAllocator {
     }
   }
 
+  static bool is_free(const Segment& s) { return s.blocks.size() == 1 && s.blocks[0].state == BlockState::free; }
+
+  /// Steps from one power of two to the next, where there are some.
+  std::int64_t rounded(std::int64_t size) const {
+    std::size_t index = 0;
+    for (std::int64_t limit = 2 * mib; index < 15 && size >= limit; limit *= 2) ++index;
+    const std::int64_t divisions = settings_.roundup[index];
+    std::int64_t unit = 512;
+    if (divisions > 1 && size > 512 * divisions) {
+      std::int64_t power = 1;
+      while (2 * power <= size) power *= 2;
+      unit = power / divisions;
+    }
+    return (size + unit - 1) / unit * unit;
+  }
+
+  void drop(const std::vector<std::size_t>& which) {
+    std::vector<Segment> kept;
+    for (std::size_t s = 0; s < segments_.size(); ++s) {
+      if (std::find(which.begin(), which.end(), s) == which.end()) kept.push_back(segments_[s]);
+    }
+    segments_ = kept;
+  }
+
+  void collect() {
+    if (settings_.gc_threshold == 0) return;
+    const auto threshold = static_cast<std::int64_t>(settings_.gc_threshold * static_cast<double>(allowed_));
+    std::int64_t to_go = reserved() - threshold;
+    while (to_go > 0) {
+      std::int64_t sum = 0, count = 0;
+      for (const Segment& s : segments_) {
+        if (s.small || !is_free(s)) continue;
+        sum += searches_ - s.blocks[0].since;
+        ++count;
+      }
+      std::vector<std::size_t> old;
+      for (std::size_t s = 0; s < segments_.size(); ++s) {
+        const bool goes = !segments_[s].small && is_free(segments_[s]);
+        if (goes && (searches_ - segments_[s].blocks[0].since) * count >= sum) old.push_back(s);
+      }
+      if (old.empty()) return;
+      for (const std::size_t s : old) to_go -= segments_[s].blocks[0].size;
+      drop(old);
+    }
+  }
+
+  bool give_back_unsplit(std::int64_t size, std::uint32_t stream, bool small) {
+    if (!settings_.max_split) return false;
+    const std::int64_t wanted = std::max(size, unsplit_from_);
+    std::vector<std::size_t> large;
+    for (std::size_t s = 0; s < segments_.size(); ++s) {
+      const Segment& each = segments_[s];
+      const bool mine = each.stream == stream && each.small == small && is_free(each);
+      if (mine && each.blocks[0].size >= unsplit_from_) large.push_back(s);
+    }
+    std::stable_sort(large.begin(), large.end(), [&](std::size_t a, std::size_t b) {
+      return segments_[a].blocks[0].size < segments_[b].blocks[0].size;
+    });
+    for (const std::size_t s : large) {
+      if (segments_[s].blocks[0].size < wanted) continue;
+      drop({s});
+      return true;
+    }
+    std::int64_t sum = 0;
+    std::vector<std::size_t> going;
+    while (!large.empty() && sum < wanted) {
+      sum += segments_[large.back()].blocks[0].size;
+      going.push_back(large.back());
+      large.pop_back();
+    }
+    drop(going);
+    return sum >= wanted;
+  }
+
   void give_back() {
     if (!expandable_) {
-      std::erase_if(segments_,
-                    [](const Segment& s) { return s.blocks.size() == 1 && s.blocks[0].state == BlockState::free; });
+      std::erase_if(segments_, is_free);
       return;
     }
     for (Segment& s : segments_) {
@@ -199,8 +292,10 @@ class NaiveAllocator {
     }
   }
 
+  CachingSettings settings_;
   bool expandable_;
-  std::int64_t left_;
+  std::int64_t left_, allowed_, unsplit_from_;
+  std::int64_t searches_ = 0;                                     ///< of large pools
   std::map<std::pair<std::uint32_t, bool>, std::uint32_t> made_;  ///< segments ever, per pool
   std::vector<Segment> segments_;
 };

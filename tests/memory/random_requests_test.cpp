@@ -82,11 +82,12 @@ struct Totals {
 };
 
 /// Random requests to the allocator and the naive one; `steps` of them, then everything is freed.
-Totals compare(std::uint64_t seed, Segments segments, std::int64_t capacity, int steps, bool checks) {
+Totals compare(std::uint64_t seed, const CachingSettings& settings, std::int64_t capacity, int steps, bool checks) {
+  const Segments segments = settings.segments;
   INFO("seed " << seed << (segments == Segments::native ? ", native" : ", expandable") << ", capacity " << capacity);
   Random random(seed);
-  CachingAllocator allocator(segments, Bytes{capacity});
-  test::NaiveAllocator naive(segments, capacity);
+  CachingAllocator allocator(settings, Bytes{capacity});
+  test::NaiveAllocator naive(settings, capacity);
   std::vector<Live> live;
   std::int64_t live_bytes = 0;
   Totals totals;
@@ -134,15 +135,31 @@ Totals compare(std::uint64_t seed, Segments segments, std::int64_t capacity, int
   return totals;
 }
 
+std::vector<CachingSettings> all_settings() {
+  RoundupDivisions four, mixed{};
+  four.fill(4);
+  mixed[0] = 8;
+  mixed[3] = 2;
+  mixed[5] = 16;
+  return {{Segments::native},
+          {Segments::expandable},
+          {.max_split = Bytes{32 * MiB}},
+          {.max_split = Bytes{21 * MiB}, .fraction = 0.75},
+          {.roundup = four},
+          {.segments = Segments::expandable, .roundup = mixed, .fraction = 0.5},
+          {.gc_threshold = 0.5, .fraction = 0.9},
+          {.max_split = Bytes{40 * MiB}, .roundup = mixed, .gc_threshold = 0.3, .fraction = 1.0}};
+}
+
 }  // namespace
 
 TEST_CASE("random requests get the same blocks from the allocator and the naive one", "[memory]") {
   int failures = 0;
   for (const RandomCase seed : random_cases(0, 35)) {
     const int steps = 10 + static_cast<int>(seed) * 8;
-    for (const Segments segments : {Segments::native, Segments::expandable}) {
+    for (const CachingSettings& settings : all_settings()) {
       for (const std::int64_t capacity : {200 * MiB, 1000 * MiB, 1'000'000 * MiB}) {
-        failures += compare(seed, segments, capacity, steps, true).failures;
+        failures += compare(seed, settings, capacity, steps, true).failures;
       }
     }
   }
@@ -151,7 +168,7 @@ TEST_CASE("random requests get the same blocks from the allocator and the naive 
 
 TEST_CASE("the same requests get the same blocks again", "[memory]") {
   for (const Segments segments : {Segments::native, Segments::expandable}) {
-    CHECK(compare(7, segments, 1000 * MiB, 500, false).reserved ==
-          compare(7, segments, 1000 * MiB, 500, false).reserved);
+    CHECK(compare(7, {segments}, 1000 * MiB, 500, false).reserved ==
+          compare(7, {segments}, 1000 * MiB, 500, false).reserved);
   }
 }

@@ -57,7 +57,7 @@ StepId copy(ScheduleBuilder& builder, DeviceId device, Way way, MemoryId from, B
 }
 
 std::vector<ReservedPeak> replay(const Schedule& schedule, const Platform& platform, AllocatorKind kind) {
-  return peak_reserved(schedule, simulate_event(schedule, platform), platform, kind);
+  return peak_reserved(schedule, simulate_event(schedule, platform), platform, usual(kind));
 }
 
 }  // namespace
@@ -76,7 +76,9 @@ TEST_CASE("resident buffers, buffers and workspaces each take their block", "[me
   CHECK(peak.reserved == Bytes{22 * MiB});
   // The 16 MiB are handed out with the last MiB of the segment: 17 + 3 MiB, and 1 KiB.
   CHECK(peak.allocated == Bytes{20 * MiB + 1024});
-  CHECK(peak.fragmentation == Bytes{2 * MiB - 1024});
+  CHECK(peak.fullest.reserved - peak.fullest.allocated == Bytes{2 * MiB - 1024});
+  CHECK(peak.fullest.largest_free == Bytes{2 * MiB - 1024});
+  CHECK(peak.fragmentation() == Approx(1 - (20.0 * MiB + 1024) / (22.0 * MiB)));
   CHECK(!peak.out_of_memory);
 }
 
@@ -89,8 +91,9 @@ TEST_CASE("fragmentation is that of the fullest moment", "[memory]") {
   CHECK(peak == ReservedPeak{.reserved = {20 * MiB},
                              .allocated = {20 * MiB},  // 14 + 1 that is not split off
                              .live = {19 * MiB},
-                             .fragmentation = {0},
-                             .out_of_memory = {}});
+                             .active = {20 * MiB},
+                             .requested = {19 * MiB},
+                             .fullest = {{19 * MiB}, {20 * MiB}, {20 * MiB}, {20 * MiB}, {0}, {0}}});
 }
 
 TEST_CASE("what a step frees serves the next one, even if both take no time", "[memory]") {
@@ -109,7 +112,7 @@ TEST_CASE("without rounds, as measured, a step that takes no time still allocate
   builder.free_after(compute(builder, {x}, 0, 0), x);
   Timeline measured;
   measured.steps = {{.start = {1}, .finish = {1}}};
-  const auto peaks = peak_reserved(builder.finish(), measured, two_devices(), AllocatorKind::cuda);
+  const auto peaks = peak_reserved(builder.finish(), measured, two_devices(), usual(AllocatorKind::cuda));
   CHECK(peaks[0].reserved == Bytes{12 * MiB});
 }
 
@@ -124,7 +127,9 @@ TEST_CASE("a prefetched buffer comes from its copy stream's pool, a received one
     const auto peaks = replay(builder.finish(), two_devices(), AllocatorKind::cuda);
     CHECK(peaks[0].reserved == Bytes{24 * MiB});
     CHECK(peaks[0].live == Bytes{12 * MiB});
-    CHECK(peaks[host.index] == ReservedPeak{.reserved = {12 * MiB}, .allocated = {12 * MiB}, .live = {12 * MiB}});
+    CHECK(peaks[host.index].reserved == Bytes{12 * MiB});
+    CHECK(peaks[host.index].allocated == Bytes{12 * MiB});
+    CHECK(peaks[host.index].live == Bytes{12 * MiB});
   }
   SECTION("received: the 12 MiB are used again") {
     copy(builder, {1}, {place::device, MemoryId{0}}, {1}, buffer(builder, 12 * MiB), used);
@@ -148,7 +153,8 @@ TEST_CASE("of starts at one date the lower stream's comes first", "[memory]") {
   Platform platform = two_devices(Bytes{20 * MiB});
   platform.devices[0].compute_streams = 2;
   const auto peaks = replay(builder.finish(), platform, AllocatorKind::cuda);
-  CHECK(peaks[0].out_of_memory == OutOfMemory{issued_first, {12 * MiB}, {14 * MiB}, {14 * MiB}});
+  CHECK(peaks[0].out_of_memory ==
+        OutOfMemory{issued_first, {12 * MiB}, {14 * MiB}, {14 * MiB}, {14 * MiB}, {0}, {20 * MiB}});
 }
 
 TEST_CASE("running out of memory is a value, and the replay goes on", "[memory]") {
@@ -166,12 +172,14 @@ TEST_CASE("running out of memory is a value, and the replay goes on", "[memory]"
   SECTION("a byte less does not") {
     const auto peaks = replay(schedule, two_devices(Bytes{44 * MiB - 1}), AllocatorKind::cuda);
     CHECK(peaks[0].reserved == Bytes{44 * MiB});
-    CHECK(peaks[0].out_of_memory == OutOfMemory{failing, {24 * MiB}, {20 * MiB}, {20 * MiB}});
+    CHECK(peaks[0].out_of_memory ==
+          OutOfMemory{failing, {24 * MiB}, {20 * MiB}, {20 * MiB}, {20 * MiB}, {0}, {44 * MiB - 1}});
   }
   SECTION("the budget limits like the capacity") {
     schedule.budget = Bytes{10 * MiB};
     const auto peaks = replay(schedule, two_devices(Bytes{100 * MiB}), AllocatorKind::cuda);
-    CHECK(peaks[0].out_of_memory == OutOfMemory{{}, {20 * MiB}, {0}, {0}});  // the resident buffer already
+    CHECK(peaks[0].out_of_memory ==
+          OutOfMemory{{}, {20 * MiB}, {0}, {0}, {0}, {0}, {10 * MiB}});  // the resident buffer already
     CHECK(peaks[0].reserved == Bytes{58 * MiB});
   }
   SECTION("expandable: 40 MiB for 20 + 14, and once 14 are free 44 need 20 more") {
@@ -206,25 +214,34 @@ TEST_CASE("exact peaks are the engine's live peaks, and live <= allocated <= res
     INFO("seed " << seed);
     const auto& [platform, schedule] = large_random_schedule(seed);
     const Timeline timeline = simulate_event(schedule, platform);
-    const auto exact = peak_reserved(schedule, timeline, platform, AllocatorKind::exact);
+    const auto exact = peak_reserved(schedule, timeline, platform, usual(AllocatorKind::exact));
     REQUIRE(exact.size() == platform.memories.size());
     for (std::size_t m = 0; m < exact.size(); ++m) {
       const Bytes live = timeline.peaks[m].bytes;
-      REQUIRE(exact[m] == ReservedPeak{.reserved = live, .allocated = live, .live = live});
+      REQUIRE(exact[m] == ReservedPeak{.reserved = live,
+                                       .allocated = live,
+                                       .live = live,
+                                       .active = live,
+                                       .requested = live,
+                                       .fullest = {live, live, live, live, {}, {}}});
       REQUIRE(at_peak(schedule, timeline, platform, id_at<MemoryId>(m)).bytes == live);
     }
-    for (const AllocatorKind kind : {AllocatorKind::cuda, AllocatorKind::cuda_expandable}) {
-      const auto peaks = peak_reserved(schedule, timeline, platform, kind);
-      REQUIRE(peaks == peak_reserved(schedule, timeline, platform, kind));
+    for (const AllocatorKind kind :
+         {AllocatorKind::cuda, AllocatorKind::cuda_expandable, AllocatorKind::cuda_stitching, AllocatorKind::planned}) {
+      const auto peaks = peak_reserved(schedule, timeline, platform, usual(kind));
+      REQUIRE(peaks == peak_reserved(schedule, timeline, platform, usual(kind)));
       for (std::size_t m = 0; m < peaks.size(); ++m) {
         if (!platform.memories[m].device) {
           REQUIRE(peaks[m] == exact[m]);
           continue;
         }
         REQUIRE(peaks[m].live == exact[m].live);
-        REQUIRE(peaks[m].allocated >= peaks[m].live);
-        REQUIRE(peaks[m].reserved >= peaks[m].allocated);
-        REQUIRE(peaks[m].fragmentation >= peaks[m].reserved - peaks[m].allocated);
+        REQUIRE(peaks[m].requested == peaks[m].live);
+        REQUIRE(peaks[m].active >= peaks[m].requested);
+        REQUIRE(peaks[m].active >= peaks[m].allocated);
+        REQUIRE(peaks[m].reserved >= peaks[m].active);
+        REQUIRE(peaks[m].fullest.reserved == peaks[m].reserved);
+        REQUIRE(peaks[m].fullest.reserved - peaks[m].fullest.active >= peaks[m].fullest.largest_free);
         REQUIRE(peaks[m].reserved.count % (2 * MiB) == 0);
         REQUIRE(!peaks[m].out_of_memory);
       }
@@ -239,10 +256,10 @@ TEST_CASE("a limit below what is reserved without one is kept, or reported as ou
     const auto& [platform, schedule] = large_random_schedule(seed);
     const Timeline timeline = simulate_event(schedule, platform);
     for (const AllocatorKind kind : {AllocatorKind::cuda, AllocatorKind::cuda_expandable}) {
-      const Bytes unlimited = peak_reserved(schedule, timeline, platform, kind)[0].reserved;
+      const Bytes unlimited = peak_reserved(schedule, timeline, platform, usual(kind))[0].reserved;
       for (const std::int64_t percent : {100, 90, 75, 50}) {
         const Bytes limit{unlimited.count * percent / 100};
-        const ReservedPeak peak = peak_reserved(schedule, timeline, with_capacity(platform, limit), kind)[0];
+        const ReservedPeak peak = peak_reserved(schedule, timeline, with_capacity(platform, limit), usual(kind))[0];
         REQUIRE(peak.out_of_memory.has_value() == (peak.reserved > limit));
         ++(peak.out_of_memory ? reported : kept);
         if (percent == 100) REQUIRE(!peak.out_of_memory);
@@ -251,4 +268,91 @@ TEST_CASE("a limit below what is reserved without one is kept, or reported as ou
   }
   if (all_cases()) CHECK(kept > 100);
   if (all_cases()) CHECK(reported > 100);
+}
+
+TEST_CASE("what a copy to the host frees is active until it is over, but no longer allocated", "[memory]") {
+  ScheduleBuilder builder;
+  const BufferId x = buffer(builder, 12 * MiB);
+  const StepId made = compute(builder, {x});
+  const StepId leaves = copy(builder, {0}, way::device_to_host, {0}, buffer(builder, 12 * MiB, host), made);
+  builder.free_after(leaves, x);
+  compute(builder, {}, 0, 1e-6);
+  compute(builder, {buffer(builder, 14 * MiB)}, 0, 1e-6);  // while it leaves
+  const ReservedPeak peak = replay(builder.finish(), two_devices(), AllocatorKind::cuda)[0];
+  CHECK(peak.active == Bytes{26 * MiB});
+  CHECK(peak.requested == Bytes{26 * MiB});
+  CHECK(peak.live == Bytes{26 * MiB});
+  CHECK(peak.allocated == Bytes{14 * MiB});
+  CHECK(peak.reserved == Bytes{26 * MiB});
+}
+
+TEST_CASE("each compute stream takes a cuBLAS workspace after the buffers of its first step, and keeps it",
+          "[memory]") {
+  ScheduleBuilder builder;
+  NewStep step;
+  step.work.seconds = {1};
+  for (const std::uint32_t number : {0U, 0U, 1U}) {
+    step.stream = builder.stream({0}, way::compute, number);
+    const BufferId x = buffer(builder, 12 * MiB);
+    step.allocates = {x};
+    builder.free_after(builder.add(step), x);
+  }
+  Platform platform = two_devices();
+  platform.devices[0].compute_streams = 2;
+  const Schedule schedule = builder.finish();
+  AllocatorChoice choice = usual(AllocatorKind::cuda);
+  const auto peak = [&] { return peak_reserved(schedule, simulate_event(schedule, platform), platform, choice); };
+  CHECK(peak()[0].reserved == Bytes{24 * MiB});
+  choice.cublas_workspace = true;
+  CHECK(peak()[0].reserved == Bytes{64 * MiB});  // a segment of 20 MiB for each 8,519,680 bytes
+  CHECK(peak()[0].requested == Bytes{24 * MiB + 2 * 8519680});
+  CHECK(peak()[0].live == Bytes{24 * MiB + 2 * 8519680});
+  CHECK(peak()[1].reserved == Bytes{0});
+  platform.devices[0].model = "NVIDIA H200";
+  CHECK(peak()[0].reserved == Bytes{88 * MiB});
+}
+
+TEST_CASE("out of memory says whether bytes are missing or room in one piece", "[memory]") {
+  ScheduleBuilder builder;
+  const BufferId a = buffer(builder, 8 * MiB), b = buffer(builder, 8 * MiB), c = buffer(builder, 6 * MiB),
+                 d = buffer(builder, 8 * MiB);
+  const StepId all = compute(builder, {a, b, c, d});  // a, b in one segment of 20 MiB, c and d in another
+  builder.free_after(all, a);
+  builder.free_after(all, c);
+  compute(builder, {buffer(builder, 14 * MiB)});
+  const Schedule schedule = builder.finish();
+  const auto failed = [&](std::int64_t capacity) {
+    const auto peaks = replay(schedule, two_devices(Bytes{capacity}), AllocatorKind::cuda);
+    REQUIRE(peaks[0].out_of_memory.has_value());
+    return *peaks[0].out_of_memory;
+  };
+  CHECK(failed(40 * MiB).is_fragmentation());  // 24 are free
+  CHECK(failed(40 * MiB).largest_free == Bytes{8 * MiB});
+  CHECK(failed(40 * MiB).active == Bytes{16 * MiB});
+  CHECK(replay(schedule, two_devices(Bytes{40 * MiB}), AllocatorKind::cuda)[0].retries == 1);
+  CHECK_FALSE(OutOfMemory{.requested = {15 * MiB}, .active = {16 * MiB}, .limit = {30 * MiB}}.is_fragmentation());
+  CHECK(OutOfMemory{.requested = {14 * MiB}, .active = {16 * MiB}, .limit = {30 * MiB}}.is_fragmentation());
+}
+
+TEST_CASE("a static plan of a device takes what is live at most, in whole units of 2 MiB", "[memory]") {
+  // 12 MiB, then 14 beside them, then 26 when both are gone: 26 are live at most.
+  ScheduleBuilder builder;
+  const BufferId x = buffer(builder, 12 * MiB), y = buffer(builder, 14 * MiB - 700);
+  compute(builder, {x});
+  const StepId second = compute(builder, {y}, 700);
+  builder.free_after(second, x);
+  builder.free_after(second, y);
+  compute(builder, {buffer(builder, 25 * MiB)});
+  const Schedule schedule = builder.finish();
+  const ReservedPeak peak = replay(schedule, two_devices(), AllocatorKind::planned)[0];
+  CHECK(peak.live == Bytes{26 * MiB});
+  CHECK(peak.allocated == Bytes{26 * MiB + 512});  // 14 MiB - 512 and 1024
+  CHECK(peak.reserved == Bytes{28 * MiB});
+  CHECK(peak.fullest.largest_free == Bytes{2 * MiB - 512});
+  CHECK(!peak.out_of_memory);
+  const auto small = replay(schedule, two_devices(Bytes{27 * MiB}), AllocatorKind::planned);
+  REQUIRE(small[0].out_of_memory);
+  CHECK(small[0].out_of_memory->limit == Bytes{27 * MiB});
+  CHECK(small[0].out_of_memory->is_fragmentation());
+  CHECK(replay(schedule, two_devices(Bytes{28 * MiB}), AllocatorKind::planned)[0].out_of_memory == std::nullopt);
 }

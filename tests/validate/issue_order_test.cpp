@@ -179,10 +179,10 @@ TEST_CASE("what a run in the expected order reserves is what sim/memory predicts
         if (schedule[b].memory == own) memory.give_back(buffers[b], schedule[b].bytes, std::span(&event.step, 1));
       }
     }
-    const ReservedPeak predicted = peak_reserved(schedule, simulated, platform, AllocatorKind::cuda)[own.index];
+    const ReservedPeak predicted = peak_reserved(schedule, simulated, platform, usual(AllocatorKind::cuda))[own.index];
     INFO(schedule.strategy);
     CHECK(memory.peaks()->reserved == predicted.reserved);
-    CHECK(memory.peaks()->allocated == predicted.allocated);
+    CHECK(memory.peaks()->allocated == predicted.active);  // a run gives back what a copy frees when that is over
   }
 }
 

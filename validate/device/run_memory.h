@@ -54,7 +54,7 @@ class RunMemory {
 class CachingMemory : public RunMemory {
  public:
   CachingMemory(SegmentSource& source, std::optional<Bytes> capacity)
-      : source_(source), rules_(Segments::native, capacity) {}
+      : source_(source), rules_(CachingSettings{}, capacity) {}
   ~CachingMemory() override;
 
   std::optional<Grant> take(Bytes, StreamId) override;
