@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "experiments/commands.h"
+#include "experiments/memory_snapshot.h"
+#include "experiments/snapshot_of_run.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"
@@ -41,8 +43,28 @@ std::string pipeline_csv(const Question& question) {
   return order_csv(order_of(partition));
 }
 
+/// What the allocator does in the strategy's schedule.
+int export_snapshot(const ExportArguments& arguments) {
+  if (arguments.file.empty()) throw InputError("export: a memory snapshot is no text; expected -o FILE");
+  const Question question = question_of(arguments.question, Asks::strategy);
+  const auto [problem, budget] = budgeted_problem_of(question);
+  note_times(problem);
+  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
+  if (!made.feasible) {
+    std::cerr << fmt::format("export: {}\n", made.reason);
+    return exit_no_result;
+  }
+  const MemorySnapshot snapshot = snapshot_of(problem, *made.schedule, *made.timeline, question.allocator);
+  write_text_file(arguments.file, pickled(snapshot));
+  std::size_t events = 0;
+  for (const std::vector<SnapshotEvent>& trace : snapshot.traces) events += trace.size();
+  std::cout << fmt::format("{}: {} events, {} segments\n", arguments.file, events, snapshot.segments.size());
+  return exit_fine;
+}
+
 int run_export(const ExportArguments& arguments) {
-  constexpr std::array<std::string_view, 1> formats{"pipeline-csv"};
+  constexpr std::array<std::string_view, 2> formats{"pipeline-csv", "memory-snapshot"};
+  if (arguments.format == formats[1]) return export_snapshot(arguments);
   if (arguments.format != formats[0]) {
     throw InputError(fmt::format("export: unknown format '{}', expected {}{}", arguments.format, alternatives(formats),
                                  suggestion(arguments.format, formats)));
@@ -64,7 +86,8 @@ void add_export_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("format", arguments->format,
                    "pipeline-csv: the order of a pipeline's turns as torch.distributed.pipelining writes it,\na line a "
-                   "device, which order(file=...) reads")
+                   "device, which order(file=...) reads; memory-snapshot: what --allocator cuda or\ncuda-expandable "
+                   "does in the schedule, as torch.cuda.memory._snapshot() pickles it (for\npytorch.org/memory_viz)")
       ->required();
   add_question_options(*command, arguments->question, Asks::strategy);
   command->add_option("-o,--output", arguments->file, "file to write (default: standard output)")->type_name("FILE");

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
 #include <variant>
 
 #include "experiments/commands.h"
+#include "experiments/import_snapshot.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"
@@ -25,7 +27,7 @@ namespace plimsoll {
 namespace {
 
 struct ImportArguments {
-  std::string format, file, trace;
+  std::string format, file, trace, allocator;
 };
 
 /// The model of a trace, or a table of layers for `plimsoll stages`.
@@ -45,13 +47,16 @@ constexpr std::array importers{
     Importer{"piper", [](const std::string& file) { return Imported{read_piper_graph(file)}; }},
 };
 
-constexpr std::string_view order_format = "pipeline-csv";  // no trace
+// No traces.
+constexpr std::string_view order_format = "pipeline-csv";
+constexpr std::string_view snapshot_format = "memory-snapshot";
 
 std::vector<std::string_view> formats() {
   std::vector<std::string_view> names;
-  names.reserve(importers.size() + 1);
+  names.reserve(importers.size() + 2);
   for (const Importer& importer : importers) names.push_back(importer.format);
   names.push_back(order_format);
+  names.push_back(snapshot_format);
   return names;
 }
 
@@ -65,6 +70,15 @@ int import_order(const ImportArguments& arguments) {
 }
 
 int run_import(const ImportArguments& arguments, const std::string& command_line) {
+  if (arguments.format == snapshot_format) {
+    import_memory_snapshot(arguments.file, arguments.allocator, arguments.trace);
+    return exit_fine;
+  }
+  if (!arguments.allocator.empty()) throw InputError(fmt::format("--allocator: is for {} only", snapshot_format));
+  if (const auto known = formats();
+      std::ranges::find(known, arguments.format) != known.end() && arguments.trace.empty()) {
+    throw InputError("import: expected -o and a file");
+  }
   if (arguments.format == order_format) return import_order(arguments);
   for (const Importer& importer : importers) {
     if (importer.format != arguments.format) continue;
@@ -96,12 +110,18 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
       ->add_option("format", arguments->format,
                    "format of FILE, unpacked (traces/README.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
                    "dtr-log (log of DTR's simulator simrd), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
-                   "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt)")
+                   "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt); memory-snapshot (pickle of\n"
+                   "torch.cuda.memory._snapshot()): no trace, but which allocators reserve what it holds")
       ->required();
   command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
-  command->add_option("-o,--output", arguments->trace, "file for the trace, table or order")
-      ->required()
+  command
+      ->add_option(
+          "-o,--output", arguments->trace,
+          "file for the trace, table or order; of a memory-snapshot what is printed, as JSON (may be left out)")
       ->type_name("TRACE");
+  command
+      ->add_option("--allocator", arguments->allocator, "memory-snapshot: one more allocator to try, as in 'simulate'")
+      ->type_name("NAME");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_import(*arguments, command_line); });
 }
 

@@ -1,0 +1,40 @@
+#pragma once
+// A memory snapshot of PyTorch's replayed: which settings of the allocator reserve what its segments hold.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/memory_snapshot.h"
+#include "sim/memory/allocator_settings.h"
+
+namespace plimsoll {
+
+/// What an allocator reserves where it is asked for the same.
+struct SnapshotCandidate {
+  std::string allocator;
+  Bytes reserved;  ///< at the end
+  Bytes peak;
+};
+
+/// One device of a snapshot.
+struct SnapshotFindings {
+  std::uint32_t device = 0;
+  std::size_t events = 0, streams = 0;
+  std::size_t older = 0;  ///< buffers that were there before the history begins
+  Bytes in_segments;      ///< total_size of all segments: what is reserved at the end
+  Bytes at_start;         ///< what was reserved before: that less what the history's segment events add up to
+  Bytes peak;             ///< most that was reserved in between
+  Bytes allocated, active, requested;
+  std::size_t torn_segments = 0;  ///< whose blocks do not fill them
+  std::vector<SnapshotCandidate> candidates;
+};
+
+/// For every device that has segments or a history. Buffers that are older than the history are asked for first, by
+/// address. Where the history gives segments back, the allocator gives back all that is free. An allocator's capacity
+/// is unlimited.
+std::vector<SnapshotFindings> replay_snapshot(const MemorySnapshot&, std::span<const AllocatorChoice>);
+
+}  // namespace plimsoll
