@@ -80,7 +80,7 @@ TEST_CASE("what is wrong with an allocator is said in one line, at its place", "
   }
   CHECK(allocator_complaint("cuda(cublas_workspace=maybe)") ==
         "--allocator:1:6: cuda.cublas_workspace: expected yes or no, found 'maybe'");
-  CHECK(allocator_complaint("cuda(max_split=200)").starts_with("--allocator:1:6: cuda.max_split: expected"));
+  CHECK(allocator_complaint("cuda(max_split=200)").starts_with("--allocator:1:6: cuda.max_split: missing unit"));
   CHECK(allocator_complaint("cuda(gc=0.5") == "--allocator:1:12: cuda: expected ')' at the end");
   CHECK(allocator_complaint("cuda(gc=0.5)x").starts_with("--allocator:1:14: cuda: expected ')' at the end"));
   CHECK(allocator_complaint("cuda(,)").starts_with("--allocator:1:6: cuda.: unknown option"));

@@ -83,15 +83,16 @@ TEST_CASE("nothing takes no memory, and neither do buffers of no size or no time
 }
 
 TEST_CASE("a buffer goes into the smallest gap that it fits", "[memory]") {
-  // Eleven buffers, so that orders are not all tried: by size 100, 90, ... With the first five in place the gaps are
-  // of 20 and 10 at date 5; the buffer of 10 goes into that of 10.
-  std::vector<Lifetime> lifetimes{lifetime(100, 0, 9), lifetime(20, 0, 5), lifetime(90, 0, 9),
-                                  lifetime(10, 0, 5),  lifetime(80, 0, 9), lifetime(10, 5, 9)};
-  for (int i = 0; i < 5; ++i) lifetimes.push_back(lifetime(1, 20, 21));
+  // Eleven buffers, so that orders are not all tried. In the first gap instead of the smallest they would take 29
+  // bytes, in each of the four orders.
+  const std::vector<Lifetime> lifetimes{lifetime(4, 1, 5), lifetime(6, 0, 4), lifetime(5, 2, 5), lifetime(1, 0, 1),
+                                        lifetime(6, 4, 5), lifetime(1, 0, 4), lifetime(2, 3, 7), lifetime(6, 2, 4),
+                                        lifetime(3, 4, 7), lifetime(3, 4, 8), lifetime(5, 4, 8)};
   const OffsetPlan plan = assign_offsets(lifetimes);
   CHECK(is_sound(lifetimes, plan));
-  CHECK(plan.size == Bytes{300});
-  CHECK(plan.is_optimal);  // by the load
+  CHECK(plan.load == Bytes{28});
+  CHECK(plan.size == Bytes{28});
+  CHECK(plan.is_optimal);
 }
 
 TEST_CASE("up to ten buffers the plan is as small as one can be", "[memory]") {
