@@ -8,14 +8,12 @@
 #include "strategies/pipelining/asked_cut.h"
 #include "strategies/pipelining/planner_cuts.h"
 #include "strategies/pipelining/planners/joint.h"
+#include "strategies/pipelining/sapp_cut.h"
 #include "strategies/pipelining/stage_parts.h"
+#include "strategies/pipelining/star_order.h"
 
 namespace plimsoll {
 namespace {
-
-bool has_option(const StrategyInfo& strategy, std::string_view name) {
-  return std::ranges::find(strategy.options, name, &OptionInfo::name) != strategy.options.end();
-}
 
 std::string numbers_text(const std::vector<std::uint32_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ":"));
@@ -62,6 +60,8 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
   for (const Choice& choice : joint_cuts(budget)) {
     improve(best, choice, budget, best ? Care::quick : Care::thorough);
   }
+  const std::optional<PlannedParts> star = star_parts(budget);
+  if (!best && star) return *star;
   if (!best) return Infeasible{"no cut that was tried fits with any level of memory", smallest, false};
   constexpr int most_tries = 100;
   for (int tries = 0; tries < most_tries;) {
@@ -75,8 +75,19 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
     if (!is_better) break;
   }
   improve(best, Choice(best->choice), budget, Care::thorough);
+  if (star && star->makespan < best->parts.makespan) return *star;
   best->parts.note = note_of(text_of(best->choice.cut), numbers_text(best->choice.in_flight));
   return best->parts;
+}
+
+/// Where in-flight counts are free they may follow from the planner's period, and a device may have several stages.
+std::optional<PlannedParts> JointPlanner::star_parts(const std::optional<Bytes>& budget) {
+  if (!in_flight_is_free_) return std::nullopt;
+  const Options options = pass_.options.with("cut", std::string(star_cut));
+  const auto made = pass_.strategy->partition(problem_, options, std::span(&budget, 1));
+  PartsOutcome outcome = planners_.of(std::get<std::shared_ptr<const Partition>>(made.front())).within(budget);
+  PlannedParts* parts = std::get_if<PlannedParts>(&outcome);
+  return parts == nullptr ? std::nullopt : std::optional(std::move(*parts));
 }
 
 std::vector<Bytes> JointPlanner::peaks_of_levels() {
@@ -107,6 +118,12 @@ std::vector<JointPlanner::Choice> JointPlanner::other_cuts(const std::optional<B
       std::variant<StageCut, std::string> cut = planner_cut(problem_, question);
       if (StageCut* made = std::get_if<StageCut>(&cut)) choices.push_back({std::move(*made), {}});
     }
+  }
+  for (const bool is_limited : {false, true}) {
+    const std::optional<Bytes> limit = is_limited ? budget : std::nullopt;
+    if (is_limited && !limit) continue;
+    auto cut = cut_by_sapp(problem_, devices, waiting_, weights_apart, limit);
+    if (StageCut* made = std::get_if<StageCut>(&cut)) choices.push_back({std::move(*made), {}});
   }
   std::ranges::sort(choices);
   choices.erase(std::ranges::unique(choices).begin(), choices.end());

@@ -42,6 +42,7 @@ class JointPlanner {
     PlannedParts parts;
   };
 
+  std::optional<PlannedParts> star_parts(const std::optional<Bytes>& budget);
   std::vector<Choice> other_cuts(const std::optional<Bytes>& budget) const;
   std::vector<Choice> joint_cuts(const std::optional<Bytes>& budget);
   std::vector<Choice> neighbours(const Choice&) const;

@@ -5,6 +5,7 @@
 #include "sim/core/expects.h"
 #include "strategies/joint_planner.h"
 #include "strategies/parts_planner.h"
+#include "strategies/work_conserving.h"
 
 namespace plimsoll {
 namespace {
@@ -23,8 +24,25 @@ PartsOutcome outcome_of(const PartitionOutcome& partition, const std::optional<B
   return planners.of(std::get<std::shared_ptr<const Partition>>(partition)).within(budget);
 }
 
+bool is_work_conserving(const Pass& pass) {
+  return has_option(*pass.strategy, "work_conserving") && pass.options.text("work_conserving") == "yes";
+}
+
 bool less_needed(const Infeasible& a, const Infeasible& b) {
   return a.smallest && (!b.smallest || *a.smallest < *b.smallest);
+}
+
+bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
+  using Made = std::shared_ptr<const Partition>;
+  const Made *one = std::get_if<Made>(&a), *other = std::get_if<Made>(&b);
+  return one != nullptr && other != nullptr && *one == *other;
+}
+
+bool is_better(const PartsOutcome& a, const PartsOutcome& b) {
+  const PlannedParts *one = std::get_if<PlannedParts>(&a), *other = std::get_if<PlannedParts>(&b);
+  if (one != nullptr && other != nullptr) return one->makespan < other->makespan;
+  if (one != nullptr || other != nullptr) return one != nullptr;
+  return less_needed(std::get<Infeasible>(a), std::get<Infeasible>(b));
 }
 
 /// A larger budget never gives a slower plan.
@@ -49,20 +67,25 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     JointPlanner joint(problem, partitioning, memory, planners);
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
   } else {
-    // A planner's cut for plain training within a budget may be one that no memory strategy brings into it, where the
-    // cut for unlimited memory can be.
+    // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
+    // into it, or slower than what one makes of that for unlimited memory.
     std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
     asked.emplace_back(std::nullopt);
     const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
     for (const std::optional<Bytes>& budget : budgets) {
       const PartitionOutcome& own = made[outcomes.size()];
       PartsOutcome outcome = outcome_of(own, budget, planners);
-      if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+      if (!same_partition(own, made.back())) {
         PartsOutcome other = outcome_of(made.back(), budget, planners);
-        const Infeasible* neither = std::get_if<Infeasible>(&other);
-        if (neither == nullptr || less_needed(*neither, *none)) outcome = std::move(other);
+        if (is_better(other, outcome)) outcome = std::move(other);
       }
       outcomes.push_back(std::move(outcome));
+    }
+  }
+  if (is_work_conserving(partitioning)) {
+    for (PartsOutcome& outcome : outcomes) {
+      PlannedParts* made = std::get_if<PlannedParts>(&outcome);
+      if (made != nullptr) *made = or_work_conserving(problem, std::move(*made));
     }
   }
   never_slower_with_more(outcomes, budgets);

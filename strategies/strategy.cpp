@@ -48,6 +48,10 @@ double Options::number(std::string_view name) const {
   return value;
 }
 
+bool has_option(const StrategyInfo& strategy, std::string_view name) {
+  return std::ranges::find(strategy.options, name, &OptionInfo::name) != strategy.options.end();
+}
+
 std::string_view name_of(Family family) {
   switch (family) {
     case Family::transform:

@@ -150,4 +150,7 @@ struct StrategyInfo {
 
 std::string_view name_of(Family);
 
+/// Whether the strategy has an option of that name.
+bool has_option(const StrategyInfo&, std::string_view name);
+
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/sapp_cut.h"
 #include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
@@ -84,6 +85,31 @@ StageCut planned_cut(const Problem& problem, const CutQuestion& question, std::s
   return std::get<StageCut>(std::move(cut));
 }
 
+/// Of parts in their order, part g on rank g mod p.
+StageCut sapp_cut_of(const Problem& problem, std::string_view strategy, std::uint32_t ranks,
+                     std::span<const Waiting> waiting, bool weights_apart, const std::optional<Bytes>& budget) {
+  std::variant<StageCut, std::string> cut = cut_by_sapp(problem, ranks, waiting, weights_apart, budget);
+  if (const std::string* why = std::get_if<std::string>(&cut)) throw InputError(fmt::format("{}: {}", strategy, *why));
+  return std::get<StageCut>(std::move(cut));
+}
+
+StageCut sapp_cut_of(const Problem& problem, std::string_view strategy, const PipelineOrder& placed,
+                     const std::optional<Bytes>& budget) {
+  const std::uint32_t ranks = std::ranges::max(placed.rank_of) + 1;
+  bool in_turn = placed.stage_of.empty();
+  for (std::size_t g = 0; g < placed.rank_of.size(); ++g) in_turn = in_turn && placed.rank_of[g] == g % ranks;
+  if (!in_turn) {
+    throw InputError(fmt::format(
+        "{}: cut=sapp is for pipelines whose parts are on the devices in turn, one or several on each", strategy));
+  }
+  std::vector<Waiting> waiting = waiting_in(placed);
+  if (placed.turns.empty()) {
+    waiting = waiting_behind(problem, placed);
+    std::ranges::reverse(waiting);
+  }
+  return sapp_cut_of(problem, strategy, ranks, waiting, placed.weights_apart, budget);
+}
+
 StageCut ruled_cut(const Problem& problem, const Options& options, std::size_t parts) {
   const CutRule rule = options.text("cut") == "uniform" ? CutRule::uniform : CutRule::balanced;
   return without_copies(cut_stages(*problem.chain, parts, rule));
@@ -93,6 +119,22 @@ StageCut ruled_cut(const Problem& problem, const Options& options, std::size_t p
 
 RangeFits plain_fits(const Problem& problem, Bytes budget, bool weights_apart, std::vector<Waiting> waiting) {
   return PlainFits(problem, budget, weights_apart, std::move(waiting));
+}
+
+RangeBytes plain_bytes(const Problem& problem) {
+  using Range = std::pair<std::uint32_t, std::uint32_t>;
+  return [&problem, known = std::map<Range, TapeCost>()](std::uint32_t first, std::uint32_t last,
+                                                         std::uint32_t in_flight) mutable {
+    if (!is_trained(problem, first, last)) return 0.0;
+    const auto [found, is_new] = known.try_emplace({first, last});
+    TapeCost& cost = found->second;
+    if (is_new) {
+      const RangePart range(problem, first, last, DeviceId{0}, false);
+      const PartTask task{problem, range.partition, range.id};
+      cost = tape_cost(problem, task.part(), plain_tape(task));
+    }
+    return static_cast<double>((cost.peak + (in_flight - 1) * cost.kept).count);
+  };
 }
 
 std::uint32_t ranks_of(const Problem& problem, const Options& options, std::string_view strategy,
@@ -126,6 +168,7 @@ StageCut asked_cut(const Problem& problem, const Options& options, std::string_v
   const std::size_t parts =
       placed.stage_of.empty() ? placed.rank_of.size() : std::ranges::max(placed.stage_of) + std::size_t{1};
   EXPECTS(cut != joint_cut);
+  if (cut == sapp_cut) return sapp_cut_of(problem, strategy, placed, budget);
   if (is_planner_cut(cut)) {
     if (!has_one_part_a_rank(placed)) {
       throw InputError(
@@ -153,7 +196,10 @@ StageCut asked_cut_with_copies(const Problem& problem, const Options& options, s
   const std::string_view cut = options.text("cut");
   EXPECTS(cut != joint_cut);
   StageCut made;
-  if (is_planner_cut(cut)) {
+  if (cut == sapp_cut) {
+    std::ranges::reverse(waiting);
+    made = sapp_cut_of(problem, strategy, ranks, waiting, false, budget);
+  } else if (is_planner_cut(cut)) {
     CutQuestion question{.planner = cut, .devices = ranks, .copies = true};
     if (budget) question.fits = plain_fits(problem, *budget, false, std::move(waiting));
     made = planned_cut(problem, question, strategy);

@@ -26,6 +26,9 @@ std::uint32_t ranks_of(const Problem&, const Options&, std::string_view strategy
 /// its own feeds, none first.
 RangeFits plain_fits(const Problem&, Bytes budget, bool weights_apart, std::vector<Waiting> waiting);
 
+/// What stages of the chain take of a device in plain training, with so many micro-batches that it keeps.
+RangeBytes plain_bytes(const Problem&);
+
 /// Each part of the model on one rank. Planners are asked where each rank has one part, in their order, about plain
 /// training within the budget, with what waits in the order or, where it follows from the cut, in ZB-H1's.
 StageCut asked_cut(const Problem&, const Options&, std::string_view strategy, const PipelineOrder& placed,

@@ -28,7 +28,7 @@ std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const Op
 }
 
 constexpr std::array chimera_options{
-    stages_option, cut_option, backward_option,
+    stages_option, cut_option, work_conserving_option, backward_option,
     OptionInfo{
         .name = "pairs",
         .default_value = "1",

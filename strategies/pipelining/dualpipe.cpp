@@ -24,7 +24,7 @@ std::vector<PartitionOutcome> dualpipe_partition(const Problem& problem, const O
   return pipeline(problem, options, "dualpipe", dualpipe_order(ranks, m), budgets);
 }
 
-constexpr std::array dualpipe_options{stages_option, cut_option};
+constexpr std::array dualpipe_options{stages_option, cut_option, work_conserving_option};
 
 }  // namespace
 

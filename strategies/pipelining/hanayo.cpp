@@ -42,7 +42,11 @@ std::vector<PartitionOutcome> hanayo_partition(const Problem& problem, const Opt
   return pipeline(problem, options, "hanayo", shortest(costs, m, orders), budgets);
 }
 
-constexpr std::array hanayo_options{stages_option, cut_option, backward_option, limit_option,
+constexpr std::array hanayo_options{stages_option,
+                                    cut_option,
+                                    work_conserving_option,
+                                    backward_option,
+                                    limit_option,
                                     OptionInfo{
                                         .name = "waves",
                                         .default_value = "1",

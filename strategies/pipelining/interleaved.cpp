@@ -20,7 +20,11 @@ std::vector<PartitionOutcome> interleaved_partition(const Problem& problem, cons
 }
 
 constexpr std::array interleaved_options{
-    stages_option, cut_option, backward_option, chunks_option,
+    stages_option,
+    cut_option,
+    work_conserving_option,
+    backward_option,
+    chunks_option,
     OptionInfo{
         .name = "warm_up",
         .default_value = "megatron",

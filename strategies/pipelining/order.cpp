@@ -37,7 +37,7 @@ std::vector<PartitionOutcome> order_partition(const Problem& problem, const Opti
   return pipeline(problem, options, "order", file.order, budgets);
 }
 
-constexpr std::array order_options{cut_option,
+constexpr std::array order_options{cut_option, work_conserving_option,
                                    OptionInfo{
                                        .name = "file",
                                        .default_value = "",

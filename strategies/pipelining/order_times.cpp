@@ -171,11 +171,16 @@ std::vector<std::uint32_t> parts_kept_at_most(const PipelineOrder& order) {
 }
 
 std::vector<std::int64_t> limits_of(const PartCosts& costs, std::span<const std::uint32_t> rank_of, double limit) {
-  const std::size_t ranks = *std::ranges::max_element(rank_of) + std::size_t{1};
-  std::vector<std::int64_t> kept(ranks, 0);
+  return limits_of(costs, rank_of, std::vector(*std::ranges::max_element(rank_of) + std::size_t{1}, limit));
+}
+
+std::vector<std::int64_t> limits_of(const PartCosts& costs, std::span<const std::uint32_t> rank_of,
+                                    std::span<const double> limits) {
+  const auto ranks = static_cast<double>(limits.size());
+  std::vector<std::int64_t> kept(limits.size(), 0);
   for (std::size_t g = 0; g < rank_of.size(); ++g) kept[rank_of[g]] += costs.kept[g];
-  for (std::int64_t& bytes : kept) {
-    bytes = static_cast<std::int64_t>(std::floor(limit * static_cast<double>(ranks) * static_cast<double>(bytes)));
+  for (std::size_t r = 0; r < kept.size(); ++r) {
+    kept[r] = static_cast<std::int64_t>(std::floor(limits[r] * ranks * static_cast<double>(kept[r])));
   }
   return kept;
 }

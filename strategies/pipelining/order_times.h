@@ -37,6 +37,10 @@ std::vector<std::uint32_t> parts_kept_at_most(const PipelineOrder&);
 /// By rank: `limit` times what as many micro-batches as there are ranks keep of its parts.
 std::vector<std::int64_t> limits_of(const PartCosts&, std::span<const std::uint32_t> rank_of, double limit);
 
+/// The same with a limit for each rank.
+std::vector<std::int64_t> limits_of(const PartCosts&, std::span<const std::uint32_t> rank_of,
+                                    std::span<const double> limits);
+
 /// The least limit, rounded up to four digits after the point, with which every rank may keep so much.
 double limit_for(const PartCosts&, std::span<const std::uint32_t> rank_of, std::span<const std::int64_t> kept);
 

@@ -6,6 +6,7 @@
 
 #include "sim/core/expects.h"
 #include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/sapp_cut.h"
 
 namespace plimsoll {
 
@@ -24,7 +25,7 @@ bool same_partition(const Partition& a, const Partition& b) {
 }  // namespace
 
 bool is_cut(std::string_view text) {
-  return text == "uniform" || text == "balanced" || is_planner_cut(text) || read_cut(text);
+  return text == "uniform" || text == "balanced" || text == sapp_cut || is_planner_cut(text) || read_cut(text);
 }
 
 bool is_backward_split(const Options& options) {
@@ -39,7 +40,8 @@ Partition cut_for(const Problem& problem, const Options& options, std::string_vi
 
 std::vector<PartitionOutcome> for_budgets(const Options& options, std::span<const std::optional<Bytes>> budgets,
                                           const std::function<Partition(const std::optional<Bytes>&)>& one) {
-  const bool is_one = !is_planner_cut(options.text("cut"));
+  const std::string_view cut = options.text("cut");
+  const bool is_one = cut != sapp_cut && !is_planner_cut(cut);
   std::map<std::optional<Bytes>, std::shared_ptr<const Partition>> made;
   std::vector<PartitionOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) {

@@ -32,10 +32,12 @@ inline constexpr OptionInfo cut_option{
     .name = "cut",
     .default_value = "balanced",
     .values =
-        "uniform, balanced, pipedream, ideals, piper, alpa, madpipe or the first stage of each part, such as 0:4:8",
+        "uniform, balanced, pipedream, ideals, piper, alpa, madpipe, sapp or the first stage of each part, such as "
+        "0:4:8",
     .help =
         "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be; 0:4:8: "
-        "parts begin with these stages of the model; the others are published planners, for one part a device",
+        "parts begin with these stages of the model; the others are published planners, for one part a device (sapp: "
+        "also for several, on the devices in turn)",
     .allowed = is_cut,
 };
 
@@ -44,7 +46,7 @@ inline constexpr OptionInfo joint_cut_option{
     .name = "cut",
     .default_value = "balanced",
     .values =
-        "uniform, balanced, joint, pipedream, ideals, piper, alpa, madpipe or the first stage of each part, such "
+        "uniform, balanced, joint, pipedream, ideals, piper, alpa, madpipe, sapp or the first stage of each part, such "
         "as 0:4:8",
     .help =
         "uniform: each part has as many stages of the model; balanced: the longest part is as short as can be; joint: "
@@ -67,6 +69,17 @@ inline constexpr OptionInfo chunks_option{
     .values = "a whole number from 1 to 64",
     .help = "how many parts of the model each device has",
     .allowed = integer_between<1, 64>,
+};
+
+/// Of strategies whose turns only wait for what they read, so that they may be taken in another order.
+inline constexpr OptionInfo work_conserving_option{
+    .name = "work_conserving",
+    .default_value = "no",
+    .values = "no or yes",
+    .help =
+        "yes: a device that would wait takes the first later turn of its order that can begin, with no more in flight, "
+        "and that becomes the order where it is faster and no device needs more memory",
+    .allowed = [](std::string_view text) { return text == "no" || text == "yes"; },
 };
 
 inline constexpr OptionInfo limit_option{

@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <map>
+#include <memory>
 #include <numeric>
 
 #include "sim/io/input_error.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/list_order.h"
 #include "strategies/pipelining/order_search.h"
 #include "strategies/pipelining/pipeline.h"
@@ -16,6 +21,17 @@
 
 namespace plimsoll {
 namespace {
+
+std::optional<std::vector<double>> read_limits(std::string_view text) {
+  std::vector<double> limits;
+  while (true) {
+    const std::string_view one = text.substr(0, text.find(':'));
+    if (!number_between<1, 10'000, 100>(one)) return std::nullopt;
+    std::from_chars(one.data(), one.data() + one.size(), limits.emplace_back());
+    if (one.size() == text.size()) return limits;
+    text.remove_prefix(one.size() + 1);
+  }
+}
 
 /// W as turns of their own, each after its backward.
 PipelineOrder with_weights_apart(PipelineOrder order) {
@@ -34,6 +50,7 @@ PipelineOrder with_weights_apart(PipelineOrder order) {
 /// Where the parts are, and the orders of other strategies for that.
 struct Shape {
   std::vector<std::uint32_t> rank_of;
+  Partition cut;
   PartCosts costs;
   std::vector<std::int64_t> limits;
   std::vector<PipelineOrder> orders;
@@ -84,26 +101,64 @@ void add_lists(Shape& shape, std::uint32_t m) {
   }
 }
 
-std::vector<Shape> shapes_for(const Problem& problem, const Options& options, std::uint32_t p) {
-  const std::uint32_t m = problem.micro_batches;
+/// By device, as the option has them.
+std::vector<double> limits_asked(const Options& options, std::uint32_t p) {
+  const std::string_view text = options.text("limit");
+  std::vector<double> limits = *read_limits(text);
+  if (limits.size() == 1) limits.resize(p, limits.front());
+  if (limits.size() != p) {
+    throw InputError(
+        fmt::format("pipeline_search: limit={} is for {} devices, and the pipeline has {}", text, limits.size(), p));
+  }
+  return limits;
+}
+
+/// Of what micro-batches keep, by rank: the least of its limit and of what the budget, or a smaller memory of its
+/// device, leaves beside all else in plain training, taken of each part for itself.
+void limit_to(const Problem& problem, const Bytes& budget, Shape& shape) {
+  std::vector<std::int64_t> beside(shape.limits.size(), 0);
+  for (std::size_t g = 0; g < shape.rank_of.size(); ++g) {
+    const PartTask task{problem, shape.cut, id_at<PartId>(g)};
+    const TapeCost cost = tape_cost(problem, task.part(), plain_tape(task));
+    beside[shape.rank_of[g]] += (cost.peak - cost.kept).count;
+  }
+  for (std::size_t r = 0; r < beside.size(); ++r) {
+    const Bytes capacity = problem.platform[problem.platform.devices[r].memory].capacity.value_or(budget);
+    shape.limits[r] = std::min(shape.limits[r], std::min(budget, capacity).count - beside[r]);
+  }
+}
+
+/// With no orders yet.
+std::vector<Shape> shapes_for(const Problem& problem, const Options& options, std::uint32_t p,
+                              const std::optional<Bytes>& budget) {
   std::vector<std::vector<std::uint32_t>> ranks(1, std::vector<std::uint32_t>(p));
   std::iota(ranks[0].begin(), ranks[0].end(), 0U);
   if (problem.chain->stages.size() >= std::size_t{2} * p) {
     ranks.push_back(v_shape(p));
     ranks.push_back(interleaved_order(p, 2, 1, WarmUp::megatron).rank_of);
   }
+  const std::vector<double> limits = limits_asked(options, p);
   std::vector<Shape> shapes;
-  for (std::size_t k = 0; k < ranks.size(); ++k) {
-    Shape shape{ranks[k], part_costs(problem, cut_for(problem, options, "pipeline_search", ranks[k], true)), {}, {}};
-    shape.limits = limits_of(shape.costs, shape.rank_of, options.number("limit"));
+  for (std::vector<std::uint32_t>& rank_of : ranks) {
+    Partition cut = cut_for(problem, options, "pipeline_search", rank_of, true, budget);
+    PartCosts costs = part_costs(problem, cut);
+    std::vector<std::int64_t> kept = limits_of(costs, rank_of, limits);
+    shapes.push_back({std::move(rank_of), std::move(cut), std::move(costs), std::move(kept), {}});
+    if (budget) limit_to(problem, *budget, shapes.back());
+  }
+  return shapes;
+}
+
+void add_orders(std::vector<Shape>& shapes, std::uint32_t m) {
+  for (std::size_t k = 0; k < shapes.size(); ++k) {
+    Shape& shape = shapes[k];
+    if (std::ranges::any_of(shape.limits, [](std::int64_t limit) { return limit < 0; })) continue;
     (k == 0 ? add_line : k == 1 ? add_v : add_interleaved)(shape, m);
     add_lists(shape, m);
     std::erase_if(shape.orders, [&](const PipelineOrder& order) {
       return !std::ranges::equal(kept_at_most(shape.costs, order), shape.limits, std::ranges::less_equal{});
     });
-    shapes.push_back(std::move(shape));
   }
-  return shapes;
 }
 
 /// So that the search of a large pipeline ends.
@@ -114,33 +169,69 @@ std::size_t moves_for(const Options& options, const PipelineOrder& order) {
   return std::min(static_cast<std::size_t>(options.integer("moves")), turns_timed / turns);
 }
 
-std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, const Options& options,
-                                                        std::span<const std::optional<Bytes>> budgets) {
-  const std::uint32_t p = ranks_of(problem, options, "pipeline_search"), m = problem.micro_batches;
+/// Nothing where the limits are too small for one micro-batch.
+std::optional<Partition> best_of(std::vector<Shape> shapes, const Options& options, std::uint32_t m) {
   const Shorter shorter = options.text("shorter") == "makespan" ? Shorter::makespan : Shorter::longest;
-  const std::vector<Shape> shapes = shapes_for(problem, options, p);
-  std::optional<PipelineOrder> best;
+  add_orders(shapes, m);
+  std::optional<Partition> best;
   double least = 0;
-  for (const Shape& shape : shapes) {
+  for (Shape& shape : shapes) {
     const auto length = [&](const PipelineOrder& order) {
       return length_of(time_order(shape.costs, m, order), shorter);
     };
     const auto start = std::ranges::min_element(shape.orders, {}, length);
     if (start == shape.orders.end()) continue;
-    PipelineOrder found = search_order(shape.costs, m, *start, shape.limits, shorter, moves_for(options, *start));
+    const PipelineOrder found = search_order(shape.costs, m, *start, shape.limits, shorter, moves_for(options, *start));
     if (best && !(length(found) < least)) continue;
     least = length(found);
-    best = std::move(found);
+    best = with_turns(std::move(shape.cut), found);
   }
-  if (!best) {
-    throw InputError(fmt::format("pipeline_search: limit={} is too small for one micro-batch; the least is {}",
-                                 options.text("limit"), least_limit(shapes[0].costs, shapes[0].rank_of)));
-  }
-  return pipeline(problem, options, "pipeline_search", *best, budgets);
+  return best;
 }
 
+std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, const Options& options,
+                                                        std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t p = ranks_of(problem, options, "pipeline_search");
+  // By limits and first stages, since few budgets are less than what the option allows; null: nothing fits them.
+  std::map<std::vector<std::int64_t>, std::shared_ptr<const Partition>> known;
+  const auto searched = [&](const std::optional<Bytes>& budget) {
+    std::vector<Shape> shapes = shapes_for(problem, options, p, budget);
+    std::vector<std::int64_t> asked;
+    for (const Shape& shape : shapes) {
+      asked.insert(asked.end(), shape.limits.begin(), shape.limits.end());
+      for (const Part& part : shape.cut.parts) asked.push_back(part.ops.front().index);
+    }
+    const auto [found, is_new] = known.try_emplace(std::move(asked));
+    if (is_new) {
+      std::optional<Partition> made = best_of(std::move(shapes), options, problem.micro_batches);
+      if (made) found->second = std::make_shared<const Partition>(*std::move(made));
+    }
+    return found->second;
+  };
+  std::vector<PartitionOutcome> outcomes;
+  for (const std::optional<Bytes>& budget : budgets) {
+    std::shared_ptr<const Partition> made = searched(budget);
+    if (made == nullptr && budget) made = searched(std::nullopt);  // a memory strategy has to make it fit
+    if (made == nullptr) {
+      const Shape line = std::move(shapes_for(problem, options, p, std::nullopt).front());
+      throw InputError(fmt::format("pipeline_search: limit={} is too small for one micro-batch; the least is {}",
+                                   options.text("limit"), least_limit(line.costs, line.rank_of)));
+    }
+    outcomes.emplace_back(std::move(made));
+  }
+  return outcomes;
+}
+
+constexpr OptionInfo limits_option{
+    .name = "limit",
+    .default_value = "1",
+    .values = "a number from 0.01 to 100, or one for each device, such as 1:1:2:1",
+    .help = "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
+    .allowed = [](std::string_view text) { return read_limits(text).has_value(); },
+};
+
 constexpr std::array pipeline_search_options{
-    stages_option, cut_option, limit_option,
+    stages_option, cut_option, limits_option,
     OptionInfo{
         .name = "shorter",
         .default_value = "makespan",

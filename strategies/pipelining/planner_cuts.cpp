@@ -23,7 +23,7 @@ struct PlannedChain {
   Dag dag;
   std::uint32_t devices = 1, micro_batches = 1;
   double bytes_per_second = 0;
-  bool copies = false;
+  bool copies = false, all_devices = true;
   RangeFits fits;
 };
 
@@ -90,6 +90,7 @@ StageCut pipedream_cut(const PlannedChain& chain) {
 StageCut ideals_cut(const PlannedChain& chain) {
   IdealsProblem problem{.nodes = {}, .edges = chain.dag.edges, .devices = chain.devices};
   problem.fits = chain.fits;
+  problem.all_devices = chain.all_devices;
   for (std::size_t i = 0; i < chain.seconds.size(); ++i) {
     problem.nodes.push_back({.device = chain.seconds[i], .sent = 2 * chain.output[i] / chain.bytes_per_second});
   }
@@ -108,7 +109,8 @@ StageCut piper_cut(const PlannedChain& chain) {
                        .micro_batches = chain.micro_batches,
                        .bytes_per_second = chain.bytes_per_second,
                        .fits = chain.fits,
-                       .replicas = chain.copies};
+                       .replicas = chain.copies,
+                       .all_devices = chain.all_devices};
   for (std::size_t i = 0; i < chain.seconds.size(); ++i) {
     problem.nodes.emplace_back().push_back({.seconds = chain.seconds[i], .parameter_bytes = chain.parameters[i]});
   }
@@ -146,12 +148,18 @@ StageCut alpa_cut(const PlannedChain& chain) {
   return cut;
 }
 
-StageCut madpipe_cut(const PlannedChain& chain) {
+MadpipeProblem madpipe_problem(const PlannedChain& chain) {
   MadpipeProblem problem{.layers = {}, .devices = chain.devices, .bytes_per_second = chain.bytes_per_second};
   problem.fits = chain.fits;
+  problem.all_devices = chain.all_devices;
   for (std::size_t i = 0; i < chain.seconds.size(); ++i) {
     problem.layers.push_back({.seconds = chain.seconds[i], .output_bytes = chain.output[i]});
   }
+  return problem;
+}
+
+StageCut madpipe_cut(const PlannedChain& chain) {
+  const MadpipeProblem problem = madpipe_problem(chain);
   StageCut cut;
   if (const std::optional<MadpipePlan> plan = plan_madpipe(problem)) {
     for (const MadpipePlan::Stage& stage : plan->stages) add(cut, stage.first);
@@ -173,18 +181,29 @@ bool is_planner_cut(std::string_view cut) {
   return std::ranges::find(names, cut) != names.end();
 }
 
-std::variant<StageCut, std::string> planner_cut(const Problem& problem, const CutQuestion& question) {
+std::optional<std::string> too_long_for(const Problem& problem, std::string_view planner) {
   constexpr std::size_t most_stages = 300;
-  if (problem.chain->stages.size() > most_stages) {
-    return fmt::format("cut={} is for chains of up to {} stages, and '{}' has {}", question.planner, most_stages,
-                       problem.graph.name, problem.chain->stages.size());
-  }
+  if (problem.chain->stages.size() <= most_stages) return std::nullopt;
+  return fmt::format("cut={} is for chains of up to {} stages, and '{}' has {}", planner, most_stages,
+                     problem.graph.name, problem.chain->stages.size());
+}
+
+MadpipeProblem madpipe_problem(const Problem& problem, std::uint32_t devices) {
+  return madpipe_problem(planned_chain(problem, {.planner = "madpipe", .devices = devices}));
+}
+
+std::variant<StageCut, std::string> planner_cut(const Problem& problem, const CutQuestion& question) {
+  if (std::optional<std::string> why = too_long_for(problem, question.planner)) return *std::move(why);
   PlannedChain chain = planned_chain(problem, question);
   const Planner planner =
       planners[static_cast<std::size_t>(std::ranges::find(names, question.planner) - names.begin())];
   StageCut cut = planner(chain);
   if (chain.fits && cut.first.empty()) {
     chain.fits = {};
+    cut = planner(chain);
+  }
+  if (cut.first.empty()) {  // layers that the planner keeps together are fewer
+    chain.all_devices = false;
     cut = planner(chain);
   }
   EXPECTS(!cut.first.empty());

@@ -19,7 +19,7 @@ std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const Opti
   return pipeline(problem, options, "v_min", shortest(costs, m, orders), budgets);
 }
 
-constexpr std::array v_min_options{stages_option, cut_option};
+constexpr std::array v_min_options{stages_option, cut_option, work_conserving_option};
 
 }  // namespace
 

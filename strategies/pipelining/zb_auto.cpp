@@ -31,7 +31,7 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
   });
 }
 
-constexpr std::array zb_auto_options{stages_option, joint_cut_option, limit_option};
+constexpr std::array zb_auto_options{stages_option, joint_cut_option, work_conserving_option, limit_option};
 
 }  // namespace
 

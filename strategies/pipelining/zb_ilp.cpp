@@ -45,7 +45,7 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
   });
 }
 
-constexpr std::array zb_ilp_options{stages_option, cut_option, limit_option,
+constexpr std::array zb_ilp_options{stages_option, cut_option, work_conserving_option, limit_option,
                                     OptionInfo{
                                         .name = "seconds",
                                         .default_value = "60",

@@ -39,7 +39,7 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   return pipeline(problem, options, "zb_v", *order, budgets);
 }
 
-constexpr std::array zb_v_options{stages_option, cut_option, limit_option};
+constexpr std::array zb_v_options{stages_option, cut_option, work_conserving_option, limit_option};
 
 }  // namespace
 

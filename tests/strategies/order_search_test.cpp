@@ -236,5 +236,63 @@ TEST_CASE("pipeline_search and zb_ilp name the least limit, which is one", "[pip
   CHECK_NOTHROW(run_of("zb_ilp(limit=0.5)", 2, 2, 2, {}));
 }
 
+TEST_CASE("pipeline_search keeps a limit for each device, and what the budget leaves", "[pipelining]") {
+  std::size_t limited = 0, fits = 0, one_fits = 0;
+  for (const RandomCase seed : fewer_cases(1, 60)) {
+    Random random(seed);
+    constexpr std::array sizes{std::pair{2U, 3U}, std::pair{2U, 6U}, std::pair{3U, 4U}, std::pair{4U, 5U}};
+    const Tiny tiny = random_tiny(random, sizes);
+    const Problem problem = problem_of_tiny(tiny);
+    std::vector<double> limits;
+    std::string text;
+    for (std::uint32_t d = 0; d < tiny.devices; ++d) {
+      limits.push_back(random.between(1, 2 * tiny.devices) / (1.0 * tiny.devices) + 1e-6);
+      text += (d == 0 ? "" : ":") + std::to_string(limits[d]);
+    }
+    INFO(text);
+    const Plan own = plan_for(problem, "pipeline_search(moves=300,limit=" + text + ")");
+    const Timeline timeline = simulate_event(own.schedule, problem.platform);
+    for (std::uint32_t d = 0; d < tiny.devices; ++d) {
+      CHECK(static_cast<double>(timeline.peaks[d].bytes.count) <=
+            limits[d] * tiny.devices * static_cast<double>(tiny.kept[d]));
+    }
+    // The least of the limits on all devices allows no more.
+    const Plan least =
+        plan_for(problem, "pipeline_search(moves=0,limit=" + std::to_string(std::ranges::min(limits)) + ")");
+    const Plan begun = plan_for(problem, "pipeline_search(moves=0,limit=" + text + ")");
+    CHECK(own.makespan.value <= begun.makespan.value + 1e-9);
+    limited += begun.makespan < least.makespan ? 1 : 0;
+    // A budget is a limit in bytes.
+    const Plan free = plan_for(problem, "pipeline_search(moves=0,limit=100)");
+    for (const std::int64_t part : {9, 7, 5}) {
+      const Bytes budget{free.peak.count * part / 10};
+      const auto within = [&](const std::string& spec) { return plan(problem, parse_spec(spec, "test"), budget); };
+      const PlanOutcome outcome = within("pipeline_search(moves=300,limit=100)");
+      const Plan* made = std::get_if<Plan>(&outcome);
+      fits += made != nullptr ? 1 : 0;
+      if (made != nullptr) CHECK(made->peak <= budget);
+      for (const char* spec : {"1f1b(backward=split)", "zb_h1", "zb_auto"}) {
+        INFO(spec << " within " << budget.count << " B");
+        const PlanOutcome other = within(spec);
+        const Plan* one = std::get_if<Plan>(&other);
+        if (one == nullptr) continue;
+        ++one_fits;
+        REQUIRE(made != nullptr);
+        CHECK(made->makespan.value <= one->makespan.value + 1e-9);
+      }
+    }
+  }
+  if (all_cases()) CHECK(limited > 5);
+  if (all_cases()) CHECK(fits > 60);
+  if (all_cases()) CHECK(one_fits > 60);
+}
+
+TEST_CASE("pipeline_search refuses limits for another number of devices", "[pipelining]") {
+  CHECK_THROWS_WITH(run_of("pipeline_search(limit=1:2)", 3, 6, 6, {}),
+                    "pipeline_search: limit=1:2 is for 2 devices, and the pipeline has 3");
+  CHECK_THROWS_WITH(run_of("pipeline_search(limit=1:0.2:1)", 3, 6, 6, {}),
+                    "pipeline_search: limit=1:0.2:1 is too small for one micro-batch; the least is 0.3334");
+}
+
 }  // namespace
 }  // namespace plimsoll

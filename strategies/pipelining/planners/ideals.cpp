@@ -119,12 +119,15 @@ class IdealsSearch {
   /// Sets that alone take more than `bound` are not looked at. Returns the time of the fullest device or host.
   double run(double bound) {
     bound_ = bound;
-    for (std::uint32_t c = 0; c < hosts_ * devices_; ++c) cells_[c].seconds = 0;
+    for (std::uint32_t h = 0; h < hosts_; ++h) {
+      for (std::uint32_t d = 0; d < (problem_.all_devices ? 1 : devices_); ++d) cell(0, h, d).seconds = 0;
+    }
     for (std::uint32_t s = 1; s < ideals_.count(); ++s) {
       grow(s, s);
       for (std::uint32_t h = 0; h < hosts_; ++h) {
         for (std::uint32_t d = 0; d < devices_; ++d) {
           if (h > 0 && cell(s, h - 1, d).seconds < cell(s, h, d).seconds) cell(s, h, d) = cell(s, h - 1, d);
+          if (problem_.all_devices) continue;
           if (d > 0 && cell(s, h, d - 1).seconds < cell(s, h, d).seconds) cell(s, h, d) = cell(s, h, d - 1);
         }
       }

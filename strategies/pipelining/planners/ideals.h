@@ -27,7 +27,8 @@ struct IdealsProblem {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
   std::uint32_t devices = 1, hosts = 0;
   std::optional<double> device_bytes;
-  RangeFits fits = {};  ///< of a chain of which every device has a part
+  RangeFits fits = {};       ///< of a chain of which every device has a part
+  bool all_devices = false;  ///< each of them has something to do; else some may be left out
 };
 
 struct IdealsPlan {

@@ -14,7 +14,7 @@ struct Placed {
   double load = 0;  ///< of the group that is being filled
   double special_load = 0, special_bytes = 0;
   double fullest = 0;  ///< load of any group, or of the special device: the period that this needs
-  bool last_is_special = false;
+  bool last_is_special = false, has_special = false;
   // How it came about: the stage in front, and what is behind it.
   std::uint32_t end = 0;
   std::uint32_t before_devices = 0, before = 0;
@@ -63,11 +63,15 @@ class MadpipeSearch {
 
   /// Layers [first, last) on a device that keeps so many micro-batches, with buffers at its inner borders.
   double bytes_of(std::uint32_t first, std::uint32_t last, std::uint32_t in_flight) const {
+    if (p_.bytes) return p_.bytes(first, last, in_flight);
     double bytes = fixed_[last] - fixed_[first] + in_flight * (kept_[last] - kept_[first]);
     if (first > 0) bytes += 2 * p_.layers[first - 1].output_bytes;
     if (last < n_) bytes += 2 * p_.layers[last - 1].output_bytes;
     return bytes;
   }
+
+  /// Devices beside the special one.
+  std::uint32_t normal() const { return p_.devices - (p_.special ? 1 : 0); }
 
   bool fits(double bytes) const { return !p_.memory_bytes || bytes <= *p_.memory_bytes; }
 
@@ -84,12 +88,17 @@ class MadpipeSearch {
     return cells_[std::size_t{first} * (p_.devices + 1) + devices];
   }
 
+  /// Where every device must have a stage, so must the special one.
+  bool is_no_worse(const Placed& a, const Placed& b) const {
+    return a.is_no_worse(b) && (!p_.all_devices || a.has_special >= b.has_special);
+  }
+
   /// Keeps the states of a cell of which none is no worse than another.
   void add(std::vector<Placed>& states, const Placed& state) {
     for (const Placed& other : states) {
-      if (other.is_no_worse(state)) return;
+      if (is_no_worse(other, state)) return;
     }
-    std::erase_if(states, [&](const Placed& other) { return state.is_no_worse(other); });
+    std::erase_if(states, [&](const Placed& other) { return is_no_worse(state, other); });
     if (states.size() >= most_states_a_cell) {
       exact_ = false;
       return;
@@ -112,15 +121,14 @@ class MadpipeSearch {
     placed.before_devices = devices;
     placed.before = which;
     const double bytes = bytes_of(first, end, placed.group);
-    const std::uint32_t normal = p_.devices - (p_.special ? 1 : 0);
     placed.last_is_special = false;
     const bool is_fine = p_.fits ? p_.fits(first, end, devices + 1) : fits(bytes);
-    if (devices < normal && is_fine) add(cell(first, devices + 1), placed);
+    if (devices < normal() && is_fine) add(cell(first, devices + 1), placed);
     if (!p_.special || behind.last_is_special) return;
     placed.special_load += load;
     placed.special_bytes += bytes;
     placed.fullest = std::max(placed.fullest, placed.special_load);
-    placed.last_is_special = true;
+    placed.last_is_special = placed.has_special = true;
     if (placed.special_load <= period && fits(placed.special_bytes)) add(cell(first, devices), placed);
   }
 
@@ -137,7 +145,9 @@ class MadpipeSearch {
     std::optional<MadpipePlan> best;
     for (std::uint32_t d = 0; d <= p_.devices; ++d) {
       for (std::uint32_t k = 0; k < cell(0, d).size(); ++k) {
-        if (!best || cell(0, d)[k].fullest < best->seconds) best = unfolded(d, k);
+        const Placed& all = cell(0, d)[k];
+        if (p_.all_devices && (d < normal() || (p_.special && !all.has_special))) continue;
+        if (!best || all.fullest < best->seconds) best = unfolded(d, k);
       }
     }
     return best;

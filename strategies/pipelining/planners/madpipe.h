@@ -27,7 +27,9 @@ struct MadpipeProblem {
   double bytes_per_second = 0;
   std::optional<double> memory_bytes;  ///< of a device
   RangeFits fits = {};                 ///< instead of bytes under 1F1B*; none of the devices is special then
+  RangeBytes bytes = {};               ///< of a stage, instead of the layers' own
   bool special = false;                ///< one of the devices may run several stages that do not follow each other
+  bool all_devices = false;            ///< each of them has a stage; else some may be left out
 };
 
 struct MadpipePlan {

@@ -115,14 +115,14 @@ class PiperSearch {
     std::vector<Replicas> found;
     std::uint64_t covered = 0;
     for (const std::uint32_t d : divisors_) {
-      if (covered >= most_ || std::uint64_t{d} * degree.devices > most_) break;
+      if ((covered >= most_ && !problem_.all_devices) || std::uint64_t{d} * degree.devices > most_) break;
       const double others = costs_.of_stage(0, front.border, degree.parameters, d) * d;
       const double limit = time == no_stage ? std::numeric_limits<double>::max() : time * d - others;
       const std::uint32_t in_flight = in_flight_within(front, degree, limit, (most_ + d - 1) / d);
       const std::uint64_t behind = std::uint64_t{in_flight} * d;
-      if (behind <= covered) continue;
+      if (in_flight == 0 || (behind <= covered && !problem_.all_devices)) continue;
       found.push_back({d, behind, in_flight});
-      covered = behind;
+      covered = std::max(covered, behind);
     }
     return found;
   }
@@ -135,7 +135,7 @@ class PiperSearch {
   std::optional<PiperPlan> plan_within(double time) {
     constexpr std::uint32_t too_many = ~0U / 2;
     fewest_.assign(sets_->count() * (most_ + 1), too_many);
-    std::fill_n(fewest_.begin(), most_ + 1, 0U);
+    std::fill_n(fewest_.begin(), problem_.all_devices ? 1 : most_ + 1, 0U);
     for (std::uint32_t s = 1; s < sets_->count(); ++s) {
       for (Front& front : fronts_[s]) {
         for (Front::Degree& degree : front.degrees) {
@@ -143,7 +143,8 @@ class PiperSearch {
           // Of replicas that are enough, fewest are best: they leave more to what is behind.
           for (const Replicas& r : replicas_within(front, degree, time)) {
             const std::uint32_t devices = r.replicas * degree.devices;
-            for (std::uint64_t b = std::max<std::uint64_t>(r.replicas, covered + 1);
+            const std::uint64_t least = problem_.all_devices ? r.replicas : covered + 1;
+            for (std::uint64_t b = std::max<std::uint64_t>(r.replicas, least);
                  b <= std::min<std::uint64_t>(r.most_behind, most_); ++b) {
               fewest(s, b) = std::min(fewest(s, b), fewest(front.rest, b - r.replicas) + devices);
             }
@@ -151,6 +152,7 @@ class PiperSearch {
           }
         }
       }
+      if (problem_.all_devices) continue;
       for (std::uint64_t b = 1; b <= most_; ++b) fewest(s, b) = std::min(fewest(s, b), fewest(s, b - 1));
     }
     if (fewest(static_cast<std::uint32_t>(sets_->count() - 1), most_) > most_) return std::nullopt;

@@ -30,6 +30,7 @@ struct PiperProblem {
   std::optional<double> memory_bytes;  ///< of a device
   RangeFits fits = {};                 ///< of a chain
   bool replicas = true;
+  bool all_devices = false;  ///< of layers whose tensors are not shared: none is left out
 };
 
 struct PiperStage {

@@ -10,4 +10,8 @@ namespace plimsoll {
 /// the devices behind the stage by those that share it. Unset: what the planner's own bytes say.
 using RangeFits = std::function<bool(std::uint32_t first, std::uint32_t last, std::uint32_t in_flight)>;
 
+/// What layers [first, last) take of a device that keeps `in_flight` micro-batches, whatever the order. Unset: what the
+/// planner's own bytes say.
+using RangeBytes = std::function<double(std::uint32_t first, std::uint32_t last, std::uint32_t in_flight)>;
+
 }  // namespace plimsoll

@@ -54,7 +54,7 @@ class OneBody {
   std::optional<SappPlan> plan() const {
     const double all = 1e3 * (total_seconds() + 1);
     std::optional<SappPlan> best = within({all, all});
-    if (best) best = sapp_is_short(p_) ? short_plan(*std::move(best)) : long_plan(*std::move(best));
+    if (best) best = sapp_is_short(p_) ? short_plan(*std::move(best)) : with_least_work(long_plan(*std::move(best)));
     if (best) best->proved = true, best->bound = best->seconds;
     return best;
   }
@@ -82,8 +82,44 @@ class OneBody {
     return best;
   }
 
+  /// As short, with less recomputed: a pipeline takes all stages' times once to fill and to drain.
+  SappPlan with_least_work(SappPlan plan) const { return with_least_work(plan, {plan.seconds, 0}); }
+
+  SappPlan with_least_work(SappPlan plan, const Bounds& bounds) const {
+    if (body_.ways.size() == 1) return plan;
+    struct Share {
+      double work = too_much;
+      std::uint32_t layers = 0;  ///< of the last device
+    };
+    std::vector<std::vector<Filled>> devices;
+    std::vector<std::vector<Share>> shares{std::vector<Share>(body_.count + 1)};  // by devices and their layers
+    shares[0][0].work = 0;
+    for (std::uint32_t s = 0; s < p_.devices; ++s) {
+      std::vector<Filled>& device = devices.emplace_back(device_within(s, bounds));
+      std::vector<Share>& made = shares.emplace_back(body_.count + 1);
+      for (std::uint32_t n = 0; n <= body_.count; ++n) {
+        if (device[n].bytes > p_.memory_bytes) continue;
+        device[n] = relaxed(std::move(device[n]), s);
+        for (std::uint32_t c = 0; c + n <= body_.count; ++c) {
+          const double work = shares[s][c].work + work_of(device[n]);
+          if (work < made[c + n].work) made[c + n] = {work, n};
+        }
+      }
+    }
+    if (shares.back()[body_.count].work == too_much) return plan;
+    std::vector<std::uint32_t> taken(p_.devices);
+    std::uint32_t left = body_.count;
+    for (std::uint32_t s = p_.devices; s-- > 0;) {
+      taken[s] = shares[s + 1][left].layers;
+      left -= taken[s];
+    }
+    SappPlan made = counted(devices, taken);
+    return made.seconds <= plan.seconds * rounding ? made : plan;
+  }
+
   /// The sum is least with the first bound at one of the times that chunks can take.
   SappPlan short_plan(SappPlan best) const {
+    Bounds bounds{best.seconds, best.seconds};
     std::set<double> times;
     for (const std::vector<Mix>& front : mixes_) {
       for (const Mix& mix : front) {
@@ -97,6 +133,7 @@ class OneBody {
         std::optional<SappPlan> plan = within({longest, sum - longest});
         const bool is_sooner = plan && plan->seconds < best.seconds;
         if (is_sooner) best = *std::move(plan);
+        if (is_sooner) bounds = {longest, best.seconds - longest};
         return is_sooner;
       };
       if (!sooner(best.seconds * (1 - 1e-9))) continue;
@@ -105,7 +142,7 @@ class OneBody {
         if (!sooner(middle)) below = middle;
       }
     }
-    return best;
+    return with_least_work(best, bounds);
   }
 
   /// The fewest bytes of a device with so many layers, and how many each of its chunks then has, and in which mix.
@@ -113,6 +150,32 @@ class OneBody {
     double bytes = too_much;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks;  // layers, mix
   };
+
+  double work_of(const Filled& filled) const {
+    double work = 0;
+    for (const auto& [n, mix] : filled.chunks) work += mixes_[n][mix].backward;
+    return work;
+  }
+
+  /// The same layers with less recomputed, as far as the memory allows: what saves most time for its bytes first.
+  Filled relaxed(Filled filled, std::uint32_t s) const {
+    while (true) {
+      std::optional<std::pair<std::uint32_t, std::uint32_t>> best;  // chunk, mix
+      double most = 0, bytes = 0;
+      for (std::uint32_t v = 0; v < p_.chunks; ++v) {
+        const auto [n, now] = filled.chunks[v];
+        for (std::uint32_t mix = now + 1; mix < mixes_[n].size(); ++mix) {
+          const double more = sapp_in_flight(p_, v, s) * (mixes_[n][mix].kept - mixes_[n][now].kept);
+          if (filled.bytes + more > p_.memory_bytes) break;
+          const double saved = (mixes_[n][now].backward - mixes_[n][mix].backward) / more;
+          if (!best || saved > most) best = {v, mix}, most = saved, bytes = more;
+        }
+      }
+      if (!best) return filled;
+      filled.chunks[best->first].second = best->second;
+      filled.bytes += bytes;
+    }
+  }
 
   std::uint32_t least_layers(std::uint32_t v, std::uint32_t s) const {
     const bool is_end = (v == 0 && s == 0) || (v + 1 == p_.chunks && s + 1 == p_.devices);

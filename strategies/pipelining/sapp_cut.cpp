@@ -1,0 +1,124 @@
+#include "strategies/pipelining/sapp_cut.h"
+
+#include <algorithm>
+
+#include "strategies/common/chain_pass.h"
+#include "strategies/pipelining/planners/sapp.h"
+#include "strategies/pipelining/stage_parts.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double no_memory_limit = 1e30;
+
+/// What one micro-batch of a stage takes.
+struct SappLayer {
+  double forward = 0, backward = 0, fixed = 0, kept = 0;
+  friend bool operator==(const SappLayer&, const SappLayer&) = default;
+};
+
+SappLayer layer_of(const Problem& problem, std::size_t stage) {
+  const RangePart range(problem, stage, stage + 1, DeviceId{0}, false);
+  const PartTask task{problem, range.partition, range.id};
+  SappLayer layer;
+  for (const OpId op : task.part().ops) {
+    const double seconds = duration_on(problem, op, DeviceId{0}, Saving::keep).value;
+    (problem.graph[op].phase == Phase::forward ? layer.forward : layer.backward) += seconds;
+  }
+  const Chain& chain = *problem.chain;
+  for (const std::uint32_t p : chain.stages[stage].parameters) {
+    layer.fixed += 2 * static_cast<double>(chain.parameters[p].bytes.count);  // and gradients
+  }
+  layer.kept = static_cast<double>(chain.stages[stage].saved.count);
+  return layer;
+}
+
+class SappCut {
+ public:
+  SappCut(const Problem& problem, std::uint32_t ranks, std::span<const Waiting> waiting, bool weights_apart)
+      : problem_(problem), waiting_(waiting), weights_apart_(weights_apart) {
+    const std::size_t stages = problem.chain->stages.size();
+    sapp_.devices = ranks;
+    sapp_.chunks = static_cast<std::uint32_t>(waiting.size() / ranks);
+    sapp_.micro_batches = problem.micro_batches;
+    sapp_.limits.nodes = 20'000;
+    std::vector<SappLayer> layers;
+    for (std::size_t i = 0; i < stages; ++i) layers.push_back(layer_of(problem, i));
+    const auto end_of = [&](const SappLayer& layer, std::uint32_t chunk, std::uint32_t device) {
+      return SappProblem::End{layer.forward, layer.backward,
+                              layer.fixed + sapp_in_flight(sapp_, chunk, device) * layer.kept};
+    };
+    sapp_.head = end_of(layers.front(), 0, 0);
+    sapp_.tail = end_of(layers.back(), sapp_.chunks - 1, ranks - 1);
+    for (std::size_t i = 1; i + 1 < stages; ++i) {
+      if (i > 1 && layers[i] == layers[i - 1]) {
+        ++sapp_.bodies.back().count;
+      } else {
+        sapp_.bodies.push_back({1, layers[i].forward, layers[i].fixed, {{layers[i].backward, layers[i].kept}}});
+      }
+    }
+  }
+
+  std::variant<StageCut, std::string> within(const std::optional<Bytes>& budget) {
+    if (waiting_.size() == 1) return without_copies({0});
+    if (sapp_.bodies.empty()) return without_copies({0, 1});
+    sapp_.memory_bytes = budget ? static_cast<double>(budget->count) : no_memory_limit;
+    // What single stages keep is not all that a device needs: what is missing is taken off, and the program asked
+    // again.
+    constexpr int tries = 6;
+    for (int k = 0; budget && k < tries; ++k) {
+      const SappOutcome outcome = plan_sapp(sapp_);
+      if (!outcome.plan) break;
+      StageCut cut = cut_of(*outcome.plan);
+      const double over = fullest(cut) - static_cast<double>(budget->count);
+      if (over <= 0) return cut;
+      sapp_.memory_bytes -= over;
+    }
+    sapp_.memory_bytes = no_memory_limit;
+    const SappOutcome outcome = plan_sapp(sapp_);
+    if (!outcome.plan) return "cut=sapp: " + outcome.reason;
+    return cut_of(*outcome.plan);
+  }
+
+ private:
+  StageCut cut_of(const SappPlan& plan) const {
+    std::vector<std::size_t> first;
+    std::size_t next = 0;
+    for (std::uint32_t v = 0; v < sapp_.chunks; ++v) {
+      for (std::uint32_t s = 0; s < sapp_.devices; ++s) {
+        first.push_back(next);
+        if (next == 0) ++next;  // the head
+        for (std::uint32_t b = 0; b < sapp_.bodies.size(); ++b) next += plan.layers[b][0][v][s];
+      }
+    }
+    return without_copies(std::move(first));
+  }
+
+  /// Of the devices, in plain training: each part for itself.
+  double fullest(const StageCut& cut) const {
+    std::vector<double> bytes(sapp_.devices, 0);
+    for (std::size_t g = 0; g < cut.first.size(); ++g) {
+      const std::size_t last = g + 1 < cut.first.size() ? cut.first[g + 1] : problem_.chain->stages.size();
+      if (!is_trained(problem_, cut.first[g], last)) continue;
+      const RangePart range(problem_, cut.first[g], last, DeviceId{0}, weights_apart_);
+      const PartTask task{problem_, range.partition, range.id, waiting_[g].in_flight, waiting_[g].weights};
+      bytes[g % bytes.size()] += static_cast<double>(plain_training_peak(task).count);
+    }
+    return std::ranges::max(bytes);
+  }
+
+  const Problem& problem_;
+  std::span<const Waiting> waiting_;
+  bool weights_apart_;
+  SappProblem sapp_;
+};
+
+}  // namespace
+
+std::variant<StageCut, std::string> cut_by_sapp(const Problem& problem, std::uint32_t ranks,
+                                                std::span<const Waiting> waiting, bool weights_apart,
+                                                const std::optional<Bytes>& budget) {
+  return SappCut(problem, ranks, waiting, weights_apart).within(budget);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,202 @@
+#include "strategies/pipelining/star_order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "strategies/pipelining/asked_cut.h"
+#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/periodic_order.h"
+#include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/stage_parts.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename Numbers>
+std::string row_of(const Numbers& numbers) {
+  return fmt::format("{}", fmt::join(numbers, ":"));
+}
+
+class StarSearch {
+ public:
+  StarSearch(const Problem& problem, std::string_view strategy, const MadpipeProblem& table)
+      : problem_(problem), strategy_(strategy), table_(table), m_(problem.micro_batches) {
+    table_.bytes = [this, bytes = plain_bytes(problem)](std::uint32_t first, std::uint32_t last, std::uint32_t count) {
+      return bytes(first, last, std::min(count, m_));
+    };
+  }
+
+  std::optional<Partition> fastest() {
+    table_.special = false;
+    const std::optional<MadpipePlan> plain = plan_madpipe(table_);
+    if (plain) add_in_line(*plain);
+    table_.special = true;
+    const std::optional<MadpipePlan> special = plan_madpipe(table_);
+    if (special && !(plain && plain->seconds <= special->seconds)) {
+      add_special(*special, plain ? std::optional(plain->seconds) : std::nullopt);
+    }
+    return std::move(best_);
+  }
+
+ private:
+  void add_in_line(const MadpipePlan& plan) {
+    std::vector<std::uint32_t> star, usual;
+    bool usual_fits = true;
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      star.push_back(plan.stages[s].in_flight - 1);
+      usual.push_back(static_cast<std::uint32_t>(plan.stages.size() - s) - 1);
+      usual_fits = usual_fits && fits(bytes_of(plan.stages[s], usual.back() + 1));
+    }
+    add(plan, one_forward_one_backward_order(m_, star), plan.seconds);
+    if (usual_fits && usual != star) add(plan, one_forward_one_backward_order(m_, usual), plan.seconds);
+  }
+
+  /// The period goes up from what the planner says until there is an order, below that of one stage a device.
+  void add_special(const MadpipePlan& plan, std::optional<double> period_in_line) {
+    const std::vector<std::uint32_t> rank_of = ranks_of(plan);
+    const PartCosts costs = part_costs(problem_, partition_of(problem_, cut_of(plan), strategy_, {rank_of, {}}));
+    double fine = 0;
+    for (std::size_t g = 0; g < costs.parts(); ++g) {
+      fine += costs.f[g] + costs.b[g] + costs.w[g];
+      if (g > 0) fine += costs.sent[g - 1] + costs.returned[g - 1];
+    }
+    if (period_in_line) fine = std::min(fine, *period_in_line);
+    const std::vector<std::vector<std::uint32_t>> most = most_in_flight(plan);
+    std::optional<PeriodicTimes> found;
+    std::vector<std::uint32_t> kept;
+    const auto try_out = [&](double period) {
+      for (const std::vector<std::uint32_t>& in_flight : most) {
+        std::optional<PeriodicTimes> times = periodic_times(costs, rank_of, in_flight, period);
+        if (!times) continue;
+        found = std::move(times);
+        kept = in_flight;
+        return true;
+      }
+      return false;
+    };
+    double below = plan.seconds;
+    if (try_out(below)) fine = below;
+    constexpr double precision = 1e-6;
+    while (fine - below > precision * fine) {
+      const double middle = (below + fine) / 2;
+      (try_out(middle) ? fine : below) = middle;
+    }
+    for (std::size_t s = 0; found && s < kept.size(); ++s) {  // no more than the period needs
+      while (kept[s] > 1) {
+        --kept[s];
+        std::optional<PeriodicTimes> times = periodic_times(costs, rank_of, kept, found->period);
+        if (times) {
+          found = std::move(times);
+        } else {
+          ++kept[s];
+          break;
+        }
+      }
+    }
+    if (found) add(plan, unrolled(*found, rank_of, m_), found->period);
+  }
+
+  /// The special device is that of its first stage.
+  static std::vector<std::uint32_t> ranks_of(const MadpipePlan& plan) {
+    std::vector<std::uint32_t> ranks;
+    std::optional<std::uint32_t> special;
+    std::uint32_t next = 0;
+    for (const MadpipePlan::Stage& stage : plan.stages) {
+      if (stage.special && !special) special = next++;
+      ranks.push_back(stage.special ? *special : next++);
+    }
+    return ranks;
+  }
+
+  static StageCut cut_of(const MadpipePlan& plan) {
+    std::vector<std::size_t> first;
+    for (const MadpipePlan::Stage& stage : plan.stages) first.push_back(stage.first);
+    return without_copies(std::move(first));
+  }
+
+  double bytes_of(const MadpipePlan::Stage& stage, std::uint32_t in_flight) const {
+    return table_.bytes(stage.first, stage.last, in_flight);
+  }
+  bool fits(double bytes) const { return !table_.memory_bytes || bytes <= *table_.memory_bytes; }
+
+  /// By stage, what fits. The special device's stages share its memory: more for one is less for another, so that there
+  /// are several answers.
+  std::vector<std::vector<std::uint32_t>> most_in_flight(const MadpipePlan& plan) const {
+    const auto enough = std::min(m_, static_cast<std::uint32_t>(2 * plan.stages.size()));
+    std::vector<std::uint32_t> counts;
+    std::vector<std::size_t> special;
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      counts.push_back(std::min(plan.stages[s].in_flight, m_));
+      if (plan.stages[s].special) {
+        special.push_back(s);
+        continue;
+      }
+      while (counts[s] < enough && fits(bytes_of(plan.stages[s], counts[s] + 1))) ++counts[s];
+    }
+    std::vector<std::vector<std::uint32_t>> answers;
+    for (std::size_t favoured = 0; favoured < special.size(); ++favoured) {
+      std::vector<std::uint32_t> answer = counts;
+      const auto fits_with_one_more = [&](std::size_t s) {
+        double bytes = 0;
+        for (const std::size_t each : special) bytes += bytes_of(plan.stages[each], answer[each] + (each == s ? 1 : 0));
+        return answer[s] < enough && fits(bytes);
+      };
+      for (bool any = true; any;) {
+        any = false;
+        for (std::size_t k = 0; k < special.size(); ++k) {
+          const std::size_t s = special[(favoured + k) % special.size()];
+          if (!fits_with_one_more(s)) continue;
+          ++answer[s];
+          any = true;
+        }
+      }
+      if (std::ranges::find(answers, answer) == answers.end()) answers.push_back(std::move(answer));
+    }
+    return answers;
+  }
+
+  void add(const MadpipePlan& plan, const PipelineOrder& order, double period) {
+    Partition partition = partition_of(problem_, cut_of(plan), strategy_, order);
+    const OrderTimes times = time_order(part_costs(problem_, partition), m_, order);
+    if (!times.stuck.empty() || (best_ && !(times.makespan() < least_))) return;
+    least_ = times.makespan();
+    std::vector<std::uint32_t> in_flight;
+    for (const Waiting& waiting : waiting_in(partition)) in_flight.push_back(waiting.in_flight);
+    partition.note = fmt::format("cut={} on devices {}, {} in flight, a period of {:.6g} s", text_of(cut_of(plan)),
+                                 row_of(order.rank_of), row_of(in_flight), period);
+    best_ = std::move(partition);
+  }
+
+  const Problem& problem_;
+  std::string_view strategy_;
+  MadpipeProblem table_;
+  std::uint32_t m_;
+  std::optional<Partition> best_;
+  double least_ = 0;
+};
+
+}  // namespace
+
+Partition star_partition(const Problem& problem, std::string_view strategy, std::uint32_t ranks,
+                         const std::optional<Bytes>& budget) {
+  if (const std::optional<std::string> why = too_long_for(problem, star_cut)) {
+    throw InputError(fmt::format("{}: {}", strategy, *why));
+  }
+  MadpipeProblem table = madpipe_problem(problem, ranks);
+  if (budget) table.memory_bytes = static_cast<double>(budget->count);
+  std::optional<Partition> made = StarSearch(problem, strategy, table).fastest();
+  if (!made) {
+    table.memory_bytes.reset();
+    made = StarSearch(problem, strategy, table).fastest();
+  }
+  EXPECTS(made);
+  return *std::move(made);
+}
+
+}  // namespace plimsoll
