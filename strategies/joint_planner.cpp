@@ -30,11 +30,9 @@ bool is_cut_jointly(const Pass& pass) {
   return has_option(*pass.strategy, "cut") && pass.options.text("cut") == joint_cut;
 }
 
-JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, std::span<const Pass> memory,
-                           PartsPlanners& planners)
+JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, PartsPlanners& planners)
     : problem_(problem),
       pass_(partitioning),
-      memory_(memory),
       planners_(planners),
       in_flight_is_free_(has_option(*partitioning.strategy, "in_flight") &&
                          partitioning.options.text("in_flight") == "auto") {
@@ -228,7 +226,7 @@ std::optional<double> JointPlanner::seconds(std::uint32_t first, std::uint32_t l
   if (!is_new || !is_trained(problem_, first, last)) return found->second;
   const RangePart range(problem_, first, last, DeviceId{0}, balanced_->parts.front().cut_before_weights);
   const PartTask task{problem_, range.partition, range.id, waiting.in_flight, waiting.weights};
-  const TapeOutcome outcome = tape_of_passes(task, memory_, budget);
+  const TapeOutcome outcome = planners_.tape_of(task, budget);
   if (const PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
     found->second = tape->makespan.value / problem_.micro_batches;
   }

@@ -19,7 +19,7 @@ bool is_cut_jointly(const Pass&);
 class JointPlanner {
  public:
   /// Throws InputError where the strategy refuses the balanced cut.
-  JointPlanner(const Problem&, const Pass& partitioning, std::span<const Pass> memory, PartsPlanners&);
+  JointPlanner(const Problem&, const Pass& partitioning, PartsPlanners&);
 
   /// The fastest, by simulation, of all other cuts, of those that plan_joint finds, and of what comes of moving the
   /// borders of the best of them by one stage at a time.
@@ -54,7 +54,6 @@ class JointPlanner {
 
   const Problem& problem_;
   const Pass& pass_;
-  std::span<const Pass> memory_;
   PartsPlanners& planners_;
   bool in_flight_is_free_ = false;
   std::shared_ptr<const Partition> balanced_;

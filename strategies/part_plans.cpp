@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "strategies/common/chain_part.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/part_alone.h"
@@ -181,6 +182,25 @@ std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::sp
   }
   if (!plans) return why;
   return std::move(*plans);
+}
+
+const std::variant<PartPlans, std::string>& KeptPlans::of(const PartTask& task) {
+  const Part& part = task.part();
+  const ChainPart stages = chain_part(task.problem, part);
+  const auto part_at = [&](std::size_t stage) { return part_of_stage(task.problem, task.partition, stage).index; };
+  std::vector<std::uint32_t> key{part.ops.front().index,
+                                 static_cast<std::uint32_t>(part.ops.size()),
+                                 part.device.index,
+                                 task.id.index,
+                                 static_cast<std::uint32_t>(task.partition.parts.size()),
+                                 task.in_flight,
+                                 task.weights_waiting,
+                                 part.cut_before_weights ? 1U : 0U};
+  if (stages.first > 0) key.push_back(part_at(stages.first - 1));
+  if (stages.last < task.problem.chain->stages.size()) key.push_back(part_at(stages.last));
+  const auto found = kept_.find(key);
+  if (found != kept_.end()) return found->second;
+  return kept_.emplace(std::move(key), plans_of_part(task, passes_)).first->second;
 }
 
 }  // namespace plimsoll

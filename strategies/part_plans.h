@@ -2,6 +2,8 @@
 // Tapes of a part of a pipeline by memory strategies of which some plan whole models only: those are asked about the
 // part alone.
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,5 +37,18 @@ struct PartPlans {
 
 /// Or why there are none.
 std::variant<PartPlans, std::string> plans_of_part(const PartTask&, std::span<const Pass>);
+
+/// The same, made once for parts of any partitions of one problem that have the same stages between the same parts on
+/// the same device, with the same in flight.
+class KeptPlans {
+ public:
+  explicit KeptPlans(std::span<const Pass> passes) : passes_(passes) {}
+
+  const std::variant<PartPlans, std::string>& of(const PartTask&);
+
+ private:
+  std::span<const Pass> passes_;
+  std::map<std::vector<std::uint32_t>, std::variant<PartPlans, std::string>> kept_;
+};
 
 }  // namespace plimsoll

@@ -20,8 +20,12 @@ constexpr std::size_t levels = 17;
 }  // namespace
 
 PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partition> partition,
-                           std::span<const Pass> memory)
-    : problem_(problem), partition_(std::move(partition)), memory_(memory), waiting_(waiting_in(*partition_)) {
+                           std::span<const Pass> memory, KeptPlans& kept)
+    : problem_(problem),
+      partition_(std::move(partition)),
+      memory_(memory),
+      waiting_(waiting_in(*partition_)),
+      kept_(kept) {
   judge(problem, memory);
 }
 
@@ -83,12 +87,13 @@ void PartsPlanner::plan_parts_alone() {
   if (!plans_.empty()) return;
   for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
     if (partition_->parts[p].waits_at) refuse("its micro-batches' values leave the device by the pipeline's order");
-    auto made = plans_of_part(task_of(p), memory_);
+    const auto& made = kept_.of(task_of(p));
     if (const std::string* why = std::get_if<std::string>(&made)) refuse(*why);
-    plans_.push_back(std::move(std::get<PartPlans>(made)));
+    plans_.push_back(&std::get<PartPlans>(made));
   }
   const auto needs_updates = [](const Pass& pass) { return pass.strategy->needs_updates; };
-  if (std::ranges::any_of(memory_, needs_updates) && std::ranges::none_of(plans_, &PartPlans::has_updates)) {
+  const auto has_updates = [](const PartPlans* plans) { return plans->has_updates; };
+  if (std::ranges::any_of(memory_, needs_updates) && std::ranges::none_of(plans_, has_updates)) {
     refuse("every parameter is on several devices, and is updated where its gradients are summed");
   }
 }
@@ -96,7 +101,7 @@ void PartsPlanner::plan_parts_alone() {
 std::vector<TapeOutcome> PartsPlanner::tapes_within(std::size_t p, std::span<const std::optional<Bytes>> budgets) {
   if (plan_parts_themselves(memory_)) return tapes_of_passes(task_of(p), memory_, budgets);
   plan_parts_alone();
-  return plans_[p].outcomes(budgets);
+  return plans_[p]->outcomes(budgets);
 }
 
 TapeOutcome PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget) {
@@ -215,6 +220,13 @@ PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::siz
   PlannedParts closer = simulated(std::move(tapes));
   const bool is_better = closer.peak <= budget && (made.peak > budget || closer.makespan <= made.makespan);
   return is_better ? closer : made;
+}
+
+TapeOutcome PartsPlanners::tape_of(const PartTask& task, const std::optional<Bytes>& budget) {
+  if (plan_parts_themselves(memory_)) return tape_of_passes(task, memory_, budget);
+  const auto& made = kept_.of(task);
+  if (const std::string* why = std::get_if<std::string>(&made)) return Infeasible{*why, std::nullopt};
+  return std::get<PartPlans>(made).outcomes(std::span(&budget, 1)).front();
 }
 
 }  // namespace plimsoll

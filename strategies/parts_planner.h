@@ -16,7 +16,7 @@ namespace plimsoll {
 class PartsPlanner {
  public:
   /// Throws InputError where a strategy cannot treat a part.
-  PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory);
+  PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory, KeptPlans&);
 
   /// Of levels of memory, from the least that the strategies can do with to all they want, each device has the highest
   /// that fits.
@@ -48,8 +48,9 @@ class PartsPlanner {
   const Problem& problem_;
   std::shared_ptr<const Partition> partition_;
   std::span<const Pass> memory_;
-  std::vector<Waiting> waiting_;           // by part
-  std::vector<PartPlans> plans_;           // by part, where a pass does not plan parts itself
+  std::vector<Waiting> waiting_;  // by part
+  KeptPlans& kept_;
+  std::vector<const PartPlans*> plans_;    // by part, where a pass does not plan parts itself
   std::vector<Menu> menus_;                // by part
   std::vector<PlannedParts> same_levels_;  // plans with one level on all devices, ascending
   std::vector<Bytes> peaks_;               // by device, of what was simulated last
@@ -58,15 +59,20 @@ class PartsPlanner {
 /// One for each partition.
 class PartsPlanners {
  public:
-  PartsPlanners(const Problem& problem, std::span<const Pass> memory) : problem_(problem), memory_(memory) {}
+  PartsPlanners(const Problem& problem, std::span<const Pass> memory)
+      : problem_(problem), memory_(memory), kept_(memory) {}
 
   PartsPlanner& of(const std::shared_ptr<const Partition>& partition) {
-    return planners_.try_emplace(partition, problem_, partition, memory_).first->second;
+    return planners_.try_emplace(partition, problem_, partition, memory_, kept_).first->second;
   }
+
+  /// Of a part by itself, of any partition.
+  TapeOutcome tape_of(const PartTask&, const std::optional<Bytes>& budget);
 
  private:
   const Problem& problem_;
   std::span<const Pass> memory_;
+  KeptPlans kept_;
   std::map<std::shared_ptr<const Partition>, PartsPlanner> planners_;
 };
 

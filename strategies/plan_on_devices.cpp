@@ -64,7 +64,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
   PartsPlanners planners(problem, memory);
   std::vector<PartsOutcome> outcomes;
   if (is_cut_jointly(partitioning)) {
-    JointPlanner joint(problem, partitioning, memory, planners);
+    JointPlanner joint(problem, partitioning, planners);
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
   } else {
     // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
@@ -95,7 +95,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
 std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& partitioning,
                                             std::span<const Pass> memory) {
   PartsPlanners planners(problem, memory);
-  if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, memory, planners).peaks_of_levels();
+  if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, planners).peaks_of_levels();
   const std::optional<Bytes> unlimited;
   const PartitionOutcome partition = partitions(problem, partitioning, std::span(&unlimited, 1)).front();
   const auto* made = std::get_if<std::shared_ptr<const Partition>>(&partition);

@@ -1,6 +1,7 @@
 #include "strategies/pipelining/sapp_cut.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/planners/sapp.h"
@@ -42,6 +43,7 @@ class SappCut {
     sapp_.chunks = static_cast<std::uint32_t>(waiting.size() / ranks);
     sapp_.micro_batches = problem.micro_batches;
     sapp_.limits.nodes = 20'000;
+    sapp_.limits.seconds = 30;
     std::vector<SappLayer> layers;
     for (std::size_t i = 0; i < stages; ++i) layers.push_back(layer_of(problem, i));
     const auto end_of = [&](const SappLayer& layer, std::uint32_t chunk, std::uint32_t device) {
@@ -60,7 +62,11 @@ class SappCut {
   }
 
   std::variant<StageCut, std::string> within(const std::optional<Bytes>& budget) {
-    if (waiting_.size() == 1) return without_copies({0});
+    if (sapp_.chunks == 1) {
+      std::vector<std::size_t> first = budget ? one_part_a_device(budget) : std::vector<std::size_t>{};
+      if (first.empty()) first = one_part_a_device(std::nullopt);
+      return without_copies(std::move(first));
+    }
     if (sapp_.bodies.empty()) return without_copies({0, 1});
     sapp_.memory_bytes = budget ? static_cast<double>(budget->count) : no_memory_limit;
     // What single stages keep is not all that a device needs: what is missing is taken off, and the program asked
@@ -81,6 +87,43 @@ class SappCut {
   }
 
  private:
+  /// The longest part is as short as can be: by the parts from some one on, the least for each stage that it may begin
+  /// with. Nothing where no cut fits.
+  std::vector<std::size_t> one_part_a_device(const std::optional<Bytes>& budget) const {
+    const std::size_t n = problem_.chain->stages.size(), p = waiting_.size();
+    std::vector<double> until{0};
+    for (std::size_t i = 0; i < n; ++i) {
+      const SappLayer layer = layer_of(problem_, i);
+      until.push_back(until.back() + layer.forward + layer.backward);
+    }
+    constexpr double impossible = std::numeric_limits<double>::infinity();
+    std::vector<std::vector<double>> least(p + 1, std::vector<double>(n + 1, impossible));  // by part and first stage
+    std::vector<std::vector<std::size_t>> end(p, std::vector<std::size_t>(n, 0));
+    least[p][n] = 0;
+    for (std::size_t g = p; g-- > 0;) {
+      for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = i + 1; j <= n; ++j) {
+          const double longest = std::max(until[j] - until[i], least[g + 1][j]);
+          if (longest >= least[g][i] || (budget && bytes_of(g, i, j) > static_cast<double>(budget->count))) continue;
+          least[g][i] = longest;
+          end[g][i] = j;
+        }
+      }
+    }
+    std::vector<std::size_t> first;
+    if (least[0][0] == impossible) return first;
+    for (std::size_t g = 0, i = 0; g < p; i = end[g++][i]) first.push_back(i);
+    return first;
+  }
+
+  /// Of part g in plain training, if it has stages [first, last).
+  double bytes_of(std::size_t g, std::size_t first, std::size_t last) const {
+    if (!is_trained(problem_, first, last)) return 0;
+    const RangePart range(problem_, first, last, DeviceId{0}, weights_apart_);
+    const PartTask task{problem_, range.partition, range.id, waiting_[g].in_flight, waiting_[g].weights};
+    return static_cast<double>(plain_training_peak(task).count);
+  }
+
   StageCut cut_of(const SappPlan& plan) const {
     std::vector<std::size_t> first;
     std::size_t next = 0;
@@ -99,10 +142,7 @@ class SappCut {
     std::vector<double> bytes(sapp_.devices, 0);
     for (std::size_t g = 0; g < cut.first.size(); ++g) {
       const std::size_t last = g + 1 < cut.first.size() ? cut.first[g + 1] : problem_.chain->stages.size();
-      if (!is_trained(problem_, cut.first[g], last)) continue;
-      const RangePart range(problem_, cut.first[g], last, DeviceId{0}, weights_apart_);
-      const PartTask task{problem_, range.partition, range.id, waiting_[g].in_flight, waiting_[g].weights};
-      bytes[g % bytes.size()] += static_cast<double>(plain_training_peak(task).count);
+      bytes[g % bytes.size()] += bytes_of(g, cut.first[g], last);
     }
     return std::ranges::max(bytes);
   }

@@ -3,9 +3,13 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "strategies/plan.h"
+#include "strategies/spec.h"
 #include "tests/experiments/run_program.h"
+#include "tests/generate/problems.h"
 
 namespace plimsoll {
 namespace {
@@ -221,33 +225,78 @@ TEST_CASE("alpa and madpipe print stages of a chain, sapp only takes tables of i
   CHECK(sapp.err == "sapp: the ways to run layer 'stage0' differ in more than backward_s and kept_bytes\n");
 }
 
+struct SappMachine {
+  std::uint32_t devices, micro_batches, chunks = 1;
+};
+
+/// Seconds of an iteration in the order that SAPP plans for, transfers left out: each part of the plan as one stage.
+double simulated_end(const std::string& table, const nlohmann::json& planned, const SappMachine& machine) {
+  std::map<std::pair<std::string, std::string>, Stage> ways;
+  for (const nlohmann::json& layer : nlohmann::json::parse(std::ifstream(table))["layers"]) {
+    for (const nlohmann::json& option : layer["options"]) {
+      Stage& stage = ways[{layer["name"], option["name"]}];
+      stage.forward = Seconds{option["forward_s"].get<double>()};
+      stage.backward = Seconds{option["backward_s"].get<double>()};
+    }
+  }
+  Chain chain;
+  for (const nlohmann::json& part : planned["stages"]) {
+    Stage& stage = chain.stages.emplace_back();
+    stage.name = "part" + std::to_string(chain.stages.size());
+    for (std::size_t k = 0; k < part["layers"].size(); ++k) {
+      const Stage& layer = ways.at({part["layers"][k], part["ways"][k]});
+      stage.forward += layer.forward;
+      stage.backward += layer.backward;
+    }
+    stage.forward_nograd = stage.forward;
+  }
+  const Problem problem = problem_of(chain, gpus({.count = machine.devices}), {.micro_batches = machine.micro_batches});
+  const std::string order = machine.chunks == 1
+                                ? "1f1b(cut=uniform)"
+                                : "interleaved(cut=uniform,chunks=" + std::to_string(machine.chunks) + ")";
+  return std::get<Plan>(plan(problem, parse_spec(order, "test"), std::nullopt)).makespan.value;
+}
+
 TEST_CASE("sapp gives the published longest stages that are proved least, and less than the others",
           "[stages][published]") {
   if (shared().empty()) return;
   struct Row {
-    std::string layers, machine;
-    double milliseconds;
+    std::string layers;
+    SappMachine machine;
+    std::string memory;
+    double milliseconds, simulated, published;
   };
-  const Row rows[] = {{"test", "--devices 16 --micro-batches 16 --memory 53000MB", 3780},
-                      {"test", "--devices 16 --micro-batches 32 --memory 53000MB", 3780},
-                      {"test", "--devices 16 --micro-batches 32 --memory 45000MB", 3780},
-                      {"test", "--devices 16 --micro-batches 32 --memory 40000MB", 3960},
-                      {"test", "--devices 8 --micro-batches 16 --memory 60000MB", 7290},
-                      {"test", "--devices 8 --micro-batches 32 --memory 58000MB", 7290},
-                      {"test", "--devices 4 --micro-batches 16 --memory 80000MB", 14310},
-                      {"test", "--devices 8 --micro-batches 16 --memory 60000MB --chunks 2", 3960},
+  // The longest stage; the end of an iteration, as it is here and as it is published. That of 162630 is not reached: of
+  // plans with the same longest stage the one with least work is taken, and it fills and drains in another time.
+  const Row rows[] = {{"test", {16, 16}, "53000MB", 3780, 110610, 110610},
+                      {"test", {16, 32}, "53000MB", 3780, 171090, 171090},
+                      {"test", {16, 32}, "45000MB", 3780, 172890, 173610},
+                      {"test", {16, 32}, "40000MB", 3960, 173790, 176310},
+                      {"test", {8, 16}, "60000MB", 7290, 164430, 162630},
+                      {"test", {8, 32}, "58000MB", 7290, 281610, 282150},
+                      {"test", {4, 16}, "80000MB", 14310, 270450, 270810},
+                      {"test", {8, 16, 2}, "60000MB", 3960, 146700, 149310},
                       // 7644.6 and 4194 are published as found, not as least.
-                      {"sim", "--devices 16 --micro-batches 32 --memory 53000MB", 7540.2},
-                      {"sim", "--devices 16 --micro-batches 16 --memory 60000MB --chunks 3", 4107.6}};
+                      {"sim", {16, 32}, "53000MB", 7540.2, 346375.8, 351766.8},
+                      {"sim", {16, 16, 3}, "60000MB", 4107.6, 169878.6, 172378.8}};
   const TemporaryFolder folder;
+  std::size_t reached = 0;
   for (const Row& row : rows) {
     const std::string table = imported("sapp", "sapp/" + row.layers + ".json", folder);
-    const nlohmann::json json = stages(table + " --planner sapp --seconds 60 " + row.machine);
+    const auto& [devices, micro_batches, chunks] = row.machine;
+    const nlohmann::json json =
+        stages(table + " --planner sapp --seconds 60 --devices " + std::to_string(devices) + " --micro-batches " +
+               std::to_string(micro_batches) + " --chunks " + std::to_string(chunks) + " --memory " + row.memory);
     const double milliseconds = 1000 * json["time_s"].get<double>();
-    INFO(row.layers << " " << row.machine << ": " << milliseconds);
+    INFO(row.layers << " " << devices << " x " << chunks << " " << micro_batches << " " << row.memory << ": "
+                    << milliseconds);
     CHECK(json["proved"] == true);
     CHECK(milliseconds == Approx(row.milliseconds).epsilon(1e-9));
+    const double end = 1000 * simulated_end(table, json, row.machine);
+    CHECK(end == Approx(row.simulated).epsilon(1e-9));
+    reached += end <= row.published * (1 + 1e-9) ? 1 : 0;
   }
+  CHECK(reached == 9);
 }
 
 }  // namespace
