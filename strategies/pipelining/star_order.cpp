@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/lowering.h"
+#include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/asked_cut.h"
 #include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/periodic_order.h"
@@ -23,12 +26,36 @@ std::string row_of(const Numbers& numbers) {
   return fmt::format("{}", fmt::join(numbers, ":"));
 }
 
+/// What is on its way to a stage that is not ready for it, as MadPipe counts it: for each border in both directions.
+enum class Buffers { none, at_borders };
+
+/// Of the fullest device in plain training, simulated.
+Bytes simulated_peak(const Problem& problem, const Partition& partition) {
+  std::vector<Tape> tapes;
+  for (std::size_t p = 0; p < partition.parts.size(); ++p) {
+    tapes.push_back(plain_tape({problem, partition, id_at<PartId>(p)}));
+  }
+  const auto schedule = lower(problem, partition, tapes);
+  if (const std::string* why = std::get_if<std::string>(&schedule)) throw InputError(*why);
+  const Timeline timeline = simulate_event(std::get<Schedule>(schedule), problem.platform);
+  Bytes peak;
+  for (const Device& device : problem.platform.devices) {
+    peak = std::max(peak, timeline.peaks[device.memory.index].bytes);
+  }
+  return peak;
+}
+
 class StarSearch {
  public:
-  StarSearch(const Problem& problem, std::string_view strategy, const MadpipeProblem& table)
+  StarSearch(const Problem& problem, std::string_view strategy, const MadpipeProblem& table, Buffers buffers)
       : problem_(problem), strategy_(strategy), table_(table), m_(problem.micro_batches) {
-    table_.bytes = [this, bytes = plain_bytes(problem)](std::uint32_t first, std::uint32_t last, std::uint32_t count) {
-      return bytes(first, last, std::min(count, m_));
+    table_.bytes = [this, buffers, bytes = plain_bytes(problem)](std::uint32_t first, std::uint32_t last,
+                                                                 std::uint32_t count) {
+      double sum = bytes(first, last, std::min(count, m_));
+      if (buffers == Buffers::none) return sum;
+      if (first > 0) sum += 2 * table_.layers[first - 1].output_bytes;
+      if (last < table_.layers.size()) sum += 2 * table_.layers[last - 1].output_bytes;
+      return sum;
     };
   }
 
@@ -165,6 +192,7 @@ class StarSearch {
     Partition partition = partition_of(problem_, cut_of(plan), strategy_, order);
     const OrderTimes times = time_order(part_costs(problem_, partition), m_, order);
     if (!times.stuck.empty() || (best_ && !(times.makespan() < least_))) return;
+    if (table_.memory_bytes && !fits(static_cast<double>(simulated_peak(problem_, partition).count))) return;
     least_ = times.makespan();
     std::vector<std::uint32_t> in_flight;
     for (const Waiting& waiting : waiting_in(partition)) in_flight.push_back(waiting.in_flight);
@@ -190,10 +218,11 @@ Partition star_partition(const Problem& problem, std::string_view strategy, std:
   }
   MadpipeProblem table = madpipe_problem(problem, ranks);
   if (budget) table.memory_bytes = static_cast<double>(budget->count);
-  std::optional<Partition> made = StarSearch(problem, strategy, table).fastest();
+  std::optional<Partition> made = StarSearch(problem, strategy, table, Buffers::none).fastest();
+  if (!made) made = StarSearch(problem, strategy, table, Buffers::at_borders).fastest();
   if (!made) {
     table.memory_bytes.reset();
-    made = StarSearch(problem, strategy, table).fastest();
+    made = StarSearch(problem, strategy, table, Buffers::none).fastest();
   }
   EXPECTS(made);
   return *std::move(made);

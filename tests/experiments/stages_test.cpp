@@ -232,7 +232,9 @@ struct SappMachine {
 /// Seconds of an iteration in the order that SAPP plans for, transfers left out: each part of the plan as one stage.
 double simulated_end(const std::string& table, const nlohmann::json& planned, const SappMachine& machine) {
   std::map<std::pair<std::string, std::string>, Stage> ways;
-  for (const nlohmann::json& layer : nlohmann::json::parse(std::ifstream(table))["layers"]) {
+  std::ifstream file(table);
+  const nlohmann::json read = nlohmann::json::parse(file);
+  for (const nlohmann::json& layer : read["layers"]) {
     for (const nlohmann::json& option : layer["options"]) {
       Stage& stage = ways[{layer["name"], option["name"]}];
       stage.forward = Seconds{option["forward_s"].get<double>()};
