@@ -5,6 +5,8 @@
 #include "sim/core/expects.h"
 #include "strategies/joint_planner.h"
 #include "strategies/parts_planner.h"
+#include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/star_order.h"
 #include "strategies/work_conserving.h"
 
 namespace plimsoll {
@@ -30,6 +32,13 @@ bool is_work_conserving(const Pass& pass) {
 
 bool less_needed(const Infeasible& a, const Infeasible& b) {
   return a.smallest && (!b.smallest || *a.smallest < *b.smallest);
+}
+
+/// Of published planners that choose nothing but the cut.
+bool keeps_its_cut(const Pass& pass) {
+  if (!has_option(*pass.strategy, "cut")) return false;
+  const std::string_view cut = pass.options.text("cut");
+  return is_planner_cut(cut) && cut != star_cut;
 }
 
 bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
@@ -68,7 +77,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
   } else {
     // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
-    // into it, or slower than what one makes of that for unlimited memory.
+    // into it, or slower than what one makes of that for unlimited memory. A planner's cut is kept where it fits.
     std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
     asked.emplace_back(std::nullopt);
     const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
@@ -77,7 +86,8 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
       PartsOutcome outcome = outcome_of(own, budget, planners);
       if (!same_partition(own, made.back())) {
         PartsOutcome other = outcome_of(made.back(), budget, planners);
-        if (is_better(other, outcome)) outcome = std::move(other);
+        const bool fits = std::holds_alternative<PlannedParts>(outcome);
+        if (!(fits && keeps_its_cut(partitioning)) && is_better(other, outcome)) outcome = std::move(other);
       }
       outcomes.push_back(std::move(outcome));
     }
