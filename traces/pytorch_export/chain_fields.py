@@ -5,10 +5,13 @@ import statistics
 
 from .errors import UsageError
 from .memory import SavedProbe
+from .part_workspaces import PartWorkspacesProbe
 from .storages import storage_bytes, tensors_in
 
 
 WEIGHT_PART = ("weight_saved_bytes", "weight_made_bytes", "weight_keeps_gradient", "weight_keeps_input", "weight_keeps_output")
+PART_WORKSPACES = ("backward_input_workspace_bytes", "backward_weight_workspace_bytes",
+                   "backward_weight_accumulate_workspace_bytes")
 
 
 @dataclasses.dataclass
@@ -17,6 +20,7 @@ class ByteFacts:
 
     saved: SavedProbe
     weight_parts: dict
+    part_workspaces: PartWorkspacesProbe
     memory: dict
     checkpoints: str
     deviations: list
@@ -43,7 +47,7 @@ def with_bytes(trace, chain, facts):
     refuse_unless_same_chain(trace, chain)
     unstated = dict.fromkeys(("backward_released_workspace_bytes", "backward_accumulate_released_workspace_bytes",
                               "kept_tensors", "gradient_tensors", "parameter_gradient_bytes",
-                              *WEIGHT_PART))
+                              *WEIGHT_PART, *PART_WORKSPACES))
     stages = []
     for before, bytes_ in zip(trace["stages"], byte_fields(chain, facts)):
         stages.append({key: value for key, value in (before | unstated | bytes_).items() if value is not None})
@@ -192,10 +196,21 @@ def stage_bytes(chain, k, facts, numbers):
     part = facts.weight_parts[k]
     if part is not None:
         values = (part["saved"] + part["made"], part["made"], part["keeps_gradient"], part["keeps_input"], part["keeps_output"])
-        fields |= dict(zip(WEIGHT_PART, values))
+        fields |= dict(zip(WEIGHT_PART, values)) | part_workspaces(k, facts, workspaces)
     if any(not p.requires_grad for p in own):
         fields["parameter_gradient_bytes"] = sum(p.numel() * p.element_size() for p in own if p.requires_grad)
     return fields
+
+
+def part_workspaces(k, facts, whole):
+    """Those of the weights' part are left out where they cannot be measured."""
+    measured = facts.part_workspaces
+    if k not in measured.input_peaks:  # the whole backward is for the weights
+        values = (0, whole["backward_workspace_bytes"], whole["backward_accumulate_workspace_bytes"])
+    else:
+        made = facts.saved.stages[k]["new_gradient"] + facts.weight_parts[k]["made"]
+        values = (measured.input_peaks[k] - made, *(measured.weights[k] or ()))
+    return dict(zip(PART_WORKSPACES, values))
 
 
 def stage_workspaces(chain, k, facts):

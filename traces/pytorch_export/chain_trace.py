@@ -11,6 +11,7 @@ from .clocks import TimeProbe
 from .errors import MeasurementError
 from .executor import Probe
 from .memory import LiveProbe, PlainProbe, SavedProbe
+from .part_workspaces import PartWorkspacesProbe
 from .storages import storage_of
 from .weight_part import WeightPartProbe
 from .work import WorkProbe
@@ -50,7 +51,8 @@ def measure_bytes(chain, counter, say, check_identity):
     if check_identity and counter.exact and deviations:
         raise MeasurementError("live bytes do not follow from what autograd saves: " + "; ".join(deviations)
                                + " (--no-identity-check writes the trace nevertheless)")
-    return ByteFacts(saved, measure_weight_parts(chain), memory, checkpoints, deviations, sum_is_in_place(chain, counter))
+    return ByteFacts(saved, measure_weight_parts(chain), measure_part_workspaces(chain, counter), memory, checkpoints, deviations,
+                     sum_is_in_place(chain, counter))
 
 
 # --- measurements -------------------------------------------------------------------------------------------------------
@@ -67,6 +69,15 @@ def measure_weight_parts(chain):
     executor.run_stagewise(chain, probe, inputs_only=True)
     executor.clear_gradients(chain)
     return probe.parts
+
+
+def measure_part_workspaces(chain, counter):
+    probe = PartWorkspacesProbe(counter)
+    gc.collect()
+    with counter.counting():
+        executor.run_stagewise(chain, probe, inputs_only=True)
+    executor.clear_gradients(chain)
+    return probe
 
 
 def measure_work(chain):

@@ -22,8 +22,10 @@ class Probe:
     def made_gradients(self, stage, contributed):
         """The tensors of its input, by position, of which a backward made a gradient or added to one: {position: gradient}."""
 
-    def divides(self, stage, root, entries, outgoing):
-        """A backward is about to make the gradients of its inputs only: from `root` to `entries`, given `outgoing`."""
+    def divides(self, stage, root, entries, outgoing, first_gradient):
+        """A backward is about to make the gradients of its inputs only: from `root` with `first_gradient` to `entries`, given
+        `outgoing`. Whether its graph must stay until its end."""
+        return False
 
     def reached(self, stage):
         """The backward of a plain iteration begins with this stage."""
@@ -235,8 +237,9 @@ class StageRun:
         wanted = [(box, entry) for box, entry in zip(run.incoming, run.entries) if entry.requires_grad]
         if not wanted:
             return
-        self.probe.divides(k, run.root, [entry for _, entry in wanted], run.outgoing.values())
-        found = torch.autograd.grad(run.root, [entry for _, entry in wanted], self.first_gradient(run), allow_unused=True)
+        first, entries = self.first_gradient(run), [entry for _, entry in wanted]
+        keeps_graph = self.probe.divides(k, run.root, entries, run.outgoing.values(), first)
+        found = torch.autograd.grad(run.root, entries, first, allow_unused=True, retain_graph=keeps_graph)
         for (box, _), gradient in zip(wanted, found):
             if gradient is not None:
                 box.take(gradient)

@@ -20,12 +20,12 @@ class WeightPartProbe(SavedProbe):
         self.parts = {}
         self.kept, self.hooks_of_nodes = None, []
 
-    def divides(self, stage, root, entries, outgoing):
+    def divides(self, stage, root, entries, outgoing, first_gradient):
         nodes = Nodes(root.grad_fn, [entry.grad_fn for entry in entries])
         inner = self.stages[stage]["inner_storages"]
         if not inner.keys() <= saved_storages(nodes.all()).keys():
             self.parts[stage] = None
-            return
+            return False
         needed = saved_storages(nodes.of_weights())
         facts = self.stages[stage]
         self.parts[stage] = {"saved": sum(bytes_ for address, bytes_ in inner.items() if address in needed),
@@ -35,6 +35,7 @@ class WeightPartProbe(SavedProbe):
         self.kept = []
         for node in nodes.making_weights():
             self.hooks_of_nodes.append(node.register_hook(lambda _, arrived: self.kept.extend(arrived)))
+        return False
 
     def end(self, phase, stage, outputs):
         super().end(phase, stage, outputs)
@@ -89,6 +90,16 @@ class Nodes:
     def making_weights(self):
         return [node for node in self.nexts if node in self.to_input
                 and any(one in self.to_weights and one not in self.to_input for one in self.nexts[node])]
+
+    def parameters_behind(self, node):
+        """Those whose gradients the node leads to by nodes that lead to no input."""
+        found, stack = {}, [one for one in self.nexts[node] if one in self.to_weights and one not in self.to_input]
+        while stack:
+            one = stack.pop()
+            if hasattr(one, "variable"):
+                found[id(one.variable)] = one.variable
+            stack.extend(self.nexts[one])
+        return list(found.values())
 
     def of_weights(self):
         return self.making_weights() + [node for node in self.nexts if node in self.to_weights and node not in self.to_input]
