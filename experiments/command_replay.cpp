@@ -11,12 +11,16 @@
 #include "experiments/memory_profile_file.h"
 #include "experiments/perfetto.h"
 #include "sim/core/check.h"
+#include "sim/core/expects.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+#include "validate/gradient_error.h"
 #include "validate/networks/networks.h"
 #include "validate/replay.h"
 
@@ -74,6 +78,53 @@ std::uint64_t digest_of(const Replayed& run) {
 const Replayed& median_of(std::vector<Replayed>& runs) {
   std::ranges::stable_sort(runs, {}, [](const Replayed& run) { return run.timeline.makespan; });
   return runs[runs.size() / 2];
+}
+
+/// Against plain training of the same network with the same inputs, in as much memory as that takes; nothing where all
+/// gradients are exact.
+std::variant<std::optional<GradientErrors>, ReplayFailure> measured_errors(const Problem& problem,
+                                                                           const Schedule& schedule,
+                                                                           RunnableNetwork& network) {
+  if (schedule.approximate.empty()) return std::nullopt;
+  Problem unlimited = problem;
+  for (Memory& memory : unlimited.platform.memories) memory.capacity.reset();
+  const PlanOutcome plain = plan(unlimited, parse_spec("store_all", "replay"), std::nullopt);
+  EXPECTS(std::holds_alternative<Plan>(plain));
+  const ReplayOptions options{.pace = Pace::memcpy, .keeps_values = true, .keeps_gradients = true};
+  std::variant<Replayed, ReplayFailure> run = replay(problem, schedule, network, options);
+  if (const auto* failure = std::get_if<ReplayFailure>(&run)) return *failure;
+  std::variant<Replayed, ReplayFailure> exact = replay(unlimited, std::get<Plan>(plain).schedule, network, options);
+  if (const auto* failure = std::get_if<ReplayFailure>(&exact)) {
+    return ReplayFailure{"plain training, which gradients are compared with: " + failure->what};
+  }
+  return gradient_errors(problem.graph, std::get<Replayed>(run), std::get<Replayed>(exact));
+}
+
+Json error_json(const GradientError& error) {
+  return {{"relative", error.relative}, {"cosine", error.cosine}};
+}
+
+/// Of all gradients as one vector, and of each that the schedule says is approximate.
+Json errors_json(const Problem& problem, const Schedule& schedule, const GradientErrors& errors) {
+  Json object{{"whole", error_json(errors.whole)}, {"approximate", Json::object()}};
+  for (const TensorId t : schedule.approximate) {
+    const std::string& name = problem.graph[t].name;
+    object["approximate"][name] = error_json(errors.of.at(name));
+  }
+  return object;
+}
+
+std::string errors_text(const Problem& problem, const Schedule& schedule, const GradientErrors& errors) {
+  const auto words = [](const GradientError& error) {
+    return fmt::format("relative error {:.4g}, cosine {:.6f}", error.relative, error.cosine);
+  };
+  std::string text = fmt::format("  gradients  {} of all, against plain training; approximate are {}:\n",
+                                 words(errors.whole), schedule.approximate.size());
+  for (const TensorId t : schedule.approximate) {
+    const std::string& name = problem.graph[t].name;
+    text += fmt::format("    {}: {}\n", name, words(errors.of.at(name)));
+  }
+  return text;
 }
 
 Json answer_json(const Problem& problem, const Schedule& schedule, const std::vector<Replayed>& runs,
@@ -152,6 +203,12 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     }
     if (r > 0) runs.push_back(std::move(std::get<Replayed>(outcome)));
   }
+  const auto compared = measured_errors(problem, schedule, *network);
+  if (const auto* failure = std::get_if<ReplayFailure>(&compared)) {
+    std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);
+    return exit_no_result;
+  }
+  const auto& errors = std::get<std::optional<GradientErrors>>(compared);
   const Replayed& median = median_of(runs);
   if (!arguments.timeline.empty()) {
     write_text_file(arguments.timeline, perfetto_timeline(problem, schedule, median.timeline, made_by(command_line)));
@@ -160,10 +217,12 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     write_memory_profile(arguments.memory_profile, problem, schedule, median.timeline, made_by(command_line));
   }
   if (arguments.json) {
-    std::cout << json_text(answer_json(problem, schedule, runs, median, arguments.backend.backend, *backend), 2)
-              << '\n';
+    Json answer = answer_json(problem, schedule, runs, median, arguments.backend.backend, *backend);
+    if (errors) answer["gradient_error"] = errors_json(problem, schedule, *errors);
+    std::cout << json_text(answer, 2) << '\n';
   } else {
-    std::cout << answer_text(problem, schedule, runs, median, *backend);
+    std::cout << answer_text(problem, schedule, runs, median, *backend)
+              << (errors ? errors_text(problem, schedule, *errors) : "");
   }
   return exit_fine;
 }

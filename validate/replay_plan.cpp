@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "validate/networks/op_kind.h"
 #include "validate/op_times.h"
 
 namespace plimsoll {
@@ -29,6 +30,7 @@ class Planner {
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) tensors_[graph_.tensors[t].name] = id_at<TensorId>(t);
     made_.region_of.resize(schedule.buffers.size());
     keys_.resize(schedule.buffers.size());
+    forms_.resize(schedule.buffers.size(), value_itself);
   }
 
   ReplayPlan run() {
@@ -36,7 +38,10 @@ class Planner {
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
       const Step& step = schedule_.steps[s];
       const std::uint32_t by = schedule_[step.stream].device.index;
-      for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(b, by);
+      for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+        forms_[b.index] = form_of(step, b);
+        allocate(b, by);
+      }
       made_.steps.push_back(planned(id_at<StepId>(s)));
       for (const BufferId b : schedule_.buffers_in(step.frees)) --open_.at(keys_[b.index]).buffers;
     }
@@ -44,7 +49,11 @@ class Planner {
   }
 
  private:
-  using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId, std::uint32_t>;
+  using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId, std::uint32_t, std::uint32_t>;
+  /// Forms of a value that are there beside each other.
+  static constexpr std::uint32_t value_itself = 0;
+  static constexpr std::uint32_t packed_by(CodecId codec) { return 2 * codec.index + 1; }
+  static constexpr std::uint32_t restored_by(CodecId codec) { return 2 * codec.index + 2; }
   static constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
   struct Open {
     RegionId region;
@@ -59,8 +68,21 @@ class Planner {
     const auto is_own = [&](const Device& device) { return device.memory == buffer.memory; };
     const bool is_shared = std::ranges::none_of(problem_.platform.devices, is_own);
     const bool is_theirs = is_shared && per_micro_batch(graph_[buffer.tensor].kind);
-    return {graph_[buffer.tensor].storage, is_version ? b.index : buffer.micro_batch, buffer.replica, buffer.memory,
-            is_theirs ? by : nobody};
+    return {graph_[buffer.tensor].storage,
+            is_version ? b.index : buffer.micro_batch,
+            buffer.replica,
+            buffer.memory,
+            is_theirs ? by : nobody,
+            forms_[b.index]};
+  }
+
+  /// Of a buffer that the step allocates: a copy is of the form that it is copied from.
+  std::uint32_t form_of(const Step& step, BufferId b) const {
+    if (schedule_[b].is_packed()) return packed_by(schedule_[b].codec);
+    if (step.reads.count == 0) return value_itself;
+    const BufferId from = schedule_.buffers_in(step.reads)[0];
+    if (step.kind == StepKind::unpack) return restored_by(schedule_[from].codec);
+    return step.work.is_transfer() ? forms_[from.index] : value_itself;
   }
 
   std::string text(StepId s) const {
@@ -70,15 +92,21 @@ class Planner {
 
   /// Buffers of one storage that are alive together, by the order of issue, share a region.
   void allocate(BufferId b, std::uint32_t by) {
+    const Tensor& tensor = graph_[schedule_[b].tensor];
     if (schedule_[b].is_packed()) {
-      throw Unsupported{"buffer " + std::to_string(b.index) + " ('" + graph_[schedule_[b].tensor].name +
-                        "') is compressed, which the replay does not support"};
+      const auto refuse = [&](const std::string& what) {
+        throw Unsupported{"buffer " + std::to_string(b.index) + " ('" + tensor.name + "') is packed by " +
+                          text_of(schedule_.codecs[schedule_[b].codec.index]) + " " + what +
+                          ", which the replay does not support"};
+      };
+      if (schedule_[b].range_length != tensor.bytes) refuse("in parts");
+      if (!per_micro_batch(tensor.kind)) refuse("and is none of a micro-batch");
     }
     keys_[b.index] = key(b, by);
     Open& open = open_[keys_[b.index]];
     if (open.buffers++ == 0) {
       open.region = id_at<RegionId>(made_.regions.size());
-      made_.regions.push_back({schedule_[b].memory, graph_[schedule_[b].tensor].bytes});
+      made_.regions.push_back({schedule_[b].memory, schedule_[b].is_packed() ? schedule_[b].bytes : tensor.bytes});
     }
     made_.region_of[b.index] = open.region;
   }
@@ -86,20 +114,26 @@ class Planner {
   PlannedStep planned(StepId s) {
     const Step& step = schedule_[s];
     PlannedStep made;
-    if (step.kind == StepKind::pack || step.kind == StepKind::unpack) {
-      throw Unsupported{text(s) + " is a conversion, which the replay does not support"};
-    }
     if (step.implementation > 0) throw Unsupported{text(s) + " asks for an alternative implementation"};
-    if (step.work.is_transfer()) {
+    if (step.kind == StepKind::pack || step.kind == StepKind::unpack) {
+      made.conversion = conversion_of(step);
+    } else if (step.work.is_transfer()) {
       const BufferId from = schedule_.buffers_in(step.reads)[0];
       const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
       made.copy = {made_.region_of[from.index], made_.region_of[to.index], schedule_[to].range_offset,
-                   schedule_[to].range_length};
+                   schedule_[to].bytes};
       if (step.collective != no_collective) made.copy->sum = flow_of_sum(s);
     } else if (step.op != no_op) {
       plan_compute(s, made);
     }
     return made;
+  }
+
+  PlannedConversion conversion_of(const Step& step) const {
+    const BufferId from = schedule_.buffers_in(step.reads)[0], to = schedule_.buffers_in(step.allocates)[0];
+    const bool packs = step.kind == StepKind::pack;
+    return {schedule_.codecs[schedule_[packs ? to : from].codec.index], schedule_[from].tensor,
+            made_.region_of[from.index], made_.region_of[to.index], packs};
   }
 
   std::uint32_t flow_of_sum(StepId s) {
@@ -130,9 +164,12 @@ class Planner {
     }
     std::map<StorageId, RegionId> regions;
     std::set<StorageId> filled, changed;
+    std::map<StorageId, Codec> packed;
     for (const Slice slice : {step.reads, step.writes, step.allocates}) {
       for (const BufferId b : schedule_.buffers_in(slice)) {
-        regions[graph_[schedule_[b].tensor].storage] = made_.region_of[b.index];
+        const Buffer& buffer = schedule_[b];
+        regions[graph_[buffer.tensor].storage] = made_.region_of[b.index];
+        if (buffer.is_packed()) packed[graph_[buffer.tensor].storage] = schedule_.codecs[buffer.codec.index];
       }
     }
     for (const BufferId b : schedule_.buffers_in(step.allocates)) {
@@ -164,6 +201,7 @@ class Planner {
       for (const Place& place : call.inputs) planned.inputs.push_back(address(place));
       for (const Place& place : call.outputs) planned.outputs.push_back(address(place));
       const Op& kernel = network_.graph[call.op];
+      planned.mask = mask_of(s, call, packed);
       const auto leaves = [](const Place& place) { return place.tensor.has_value(); };
       if (std::ranges::any_of(call.outputs, leaves) && !std::ranges::all_of(call.outputs, leaves)) {
         throw Unsupported{text(s) + " trains a part only of what '" + kernel.name + "' makes gradients for"};
@@ -174,6 +212,23 @@ class Planner {
       if (is_first) planned.statistics = statistics_of(kernel, step);
       made.calls.push_back(std::move(planned));
     }
+  }
+
+  /// What of the call's inputs is packed: nothing, or the first one, by a mask.
+  std::optional<Codec> mask_of(StepId s, const KernelCall& call, const std::map<StorageId, Codec>& packed) const {
+    const Op& kernel = network_.graph[call.op];
+    std::optional<Codec> mask;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      if (!call.inputs[i].tensor) continue;
+      const auto found = packed.find(graph_[*call.inputs[i].tensor].storage);
+      if (found == packed.end()) continue;
+      if (i != 0 || found->second.kind != CodecKind::mask || op_kind(kernel.kind) != OpKind::relu_gradient) {
+        throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " +
+                          text_of(found->second) + ", which '" + kernel.kind + "' cannot"};
+      }
+      mask = found->second;
+    }
+    return mask;
   }
 
   /// Of the parameters that an update makes beside those that it reads.
@@ -257,6 +312,7 @@ class Planner {
   std::map<std::string, OpId> ops_;          // of the network, by name
   std::map<std::string, TensorId> tensors_;  // of the scheduled graph, by name
   std::vector<Key> keys_;                    // by buffer, once allocated
+  std::vector<std::uint32_t> forms_;         // by buffer, once allocated
   std::map<Key, Open> open_;
   std::set<std::tuple<OpId, std::uint32_t, std::uint32_t>> ran_;  // (op, micro-batch, replica)
   ReplayPlan made_;

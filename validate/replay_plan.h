@@ -14,8 +14,9 @@
 
 namespace plimsoll {
 
-/// Room for one storage in one memory. Buffers that hold ranges of it lie in it at their offsets, so that a kernel
-/// finds the whole in one piece; only what buffers occupy counts as used.
+/// Room for one form of one storage in one memory: the value, what a codec packed it to, or what that restores. Buffers
+/// that hold ranges of it lie in it at their offsets, so that a kernel finds the whole in one piece; only what buffers
+/// occupy counts as used.
 struct Region {
   MemoryId memory;
   Bytes bytes;
@@ -33,6 +34,7 @@ struct PlannedCall {
   Bytes scratch;                       ///< offset in the workspace
   bool accumulates = false;            ///< adds to its outputs, which are parameter gradients that exist
   std::optional<RegionId> statistics;  ///< running statistics that this call moves along
+  std::optional<Codec> mask = {};      ///< the first input is packed by it: the signs of what a ReLU made
 };
 
 /// Data that appears in a region when the step begins: an input of the network.
@@ -60,12 +62,21 @@ struct PlannedCopy {
   std::optional<std::uint32_t> sum = {};  ///< of a flow: of which sum; it carries its step's bytes, and writes nothing
 };
 
+/// A value becomes its packed form, or that what it restores, each in a region of its own.
+struct PlannedConversion {
+  Codec codec;
+  TensorId tensor;  ///< of the scheduled graph
+  RegionId from, to;
+  bool packs = false;
+};
+
 /// Nothing of all this: the step only frees.
 struct PlannedStep {
   std::vector<PlannedCall> calls;
   std::vector<PlannedLoad> loads;
   std::vector<PlannedVersion> versions;
   std::optional<PlannedCopy> copy;
+  std::optional<PlannedConversion> conversion;
 };
 
 struct ReplayPlan {

@@ -18,8 +18,9 @@ struct ReplayOptions {
   /// Whose links copies are held to, in the shape of the problem's platform; unset: that platform's. A measured one has
   /// the delays of copies that were held back in it, which would come twice.
   const Platform* links = nullptr;
-  bool poisons = false;       ///< fills what is new or freed with a pattern that spoils every result made of it
-  bool keeps_values = false;  ///< hands back what is in memory at the end
+  bool poisons = false;          ///< fills what is new or freed with a pattern that spoils every result made of it
+  bool keeps_values = false;     ///< hands back what is in memory at the end
+  bool keeps_gradients = false;  ///< and gradients of parameters as they were when they were freed; the CPU backend
   /// The dates at which steps are expected. A GPU's host issues them in that order, and gives memory from what is
   /// expected to have ended to what begins then; unset: in the order of the schedule.
   std::optional<Timeline> expected = {};

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "sim/core/check.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"

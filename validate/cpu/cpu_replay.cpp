@@ -14,10 +14,10 @@
 #include "validate/cpu/paced_copy.h"
 #include "validate/cpu/rank_sum.h"
 #include "validate/cpu/step_needs.h"
+#include "validate/cpu/step_work.h"
 #include "validate/cpu/stream_threads.h"
 #include "validate/memory_ledger.h"
 #include "validate/networks/initial_values.h"
-#include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 namespace {
@@ -108,7 +108,10 @@ class CpuReplay {
  private:
   // --- before: data, what is resident
 
-  bool is_instant(StepId s) const { return plan_.steps[s.index].calls.empty() && !plan_.steps[s.index].copy; }
+  bool is_instant(StepId s) const {
+    const PlannedStep& step = plan_.steps[s.index];
+    return step.calls.empty() && !step.copy && !step.conversion;
+  }
 
   bool make_resident() {
     std::map<std::string, const Tensor*> known;  // the network's tensors have shapes, by which numbers are scaled
@@ -143,11 +146,12 @@ class CpuReplay {
   void open(BufferId b) {
     Room& room = room_of(b);
     if (room.buffers++ == 0) room.address = pool_.take(plan_.regions[plan_.region_of[b.index].index].bytes);
-    poison(address_of(b), schedule_[b].range_length);
+    poison(address_of(b), schedule_[b].bytes);
   }
 
   void close(BufferId b) {
-    poison(address_of(b), schedule_[b].range_length);
+    if (options_.keeps_gradients && graph_[schedule_[b].tensor].kind == TensorKind::parameter_gradient) keep(b);
+    poison(address_of(b), schedule_[b].bytes);
     Room& room = room_of(b);
     if (--room.buffers > 0) return;
     pool_.give_back(std::exchange(room.address, nullptr), plan_.regions[plan_.region_of[b.index].index].bytes);
@@ -218,6 +222,10 @@ class CpuReplay {
       made.arguments.scratch = address_of({std::nullopt, call.scratch}, ready);
       if (call.statistics) made.arguments.statistics = static_cast<float*>(address_of({call.statistics, {}}, ready));
       ready.calls.push_back(std::move(made));
+    }
+    if (const std::optional<PlannedConversion>& conversion = planned.conversion) {
+      ready.from = rooms_[conversion->from.index].address;
+      ready.to = rooms_[conversion->to.index].address;
     }
     if (!planned.copy) return;
     ready.from = rooms_[planned.copy->from.index].address + planned.copy->offset.count;
@@ -329,26 +337,13 @@ class CpuReplay {
     for (const auto& [from, to] : planned.versions) {
       std::copy_n(rooms_[from.index].address, plan_.regions[to.index].bytes.count, rooms_[to.index].address);
     }
-    for (const ReadyCall& call : ready.calls) execute(call);
+    for (const ReadyCall& call : ready.calls) run_call(cpu_, *call.call, call.arguments);
+    if (planned.conversion) convert(graph_, *planned.conversion, ready.from, ready.to, ready.workspace);
     if (!planned.copy) return;
     if (planned.copy->sum) {
       carry(s, *planned.copy, ready);
     } else {
       copy(s, ready, planned.copy->bytes, latency_of(s));
-    }
-  }
-
-  void execute(const ReadyCall& ready) const {
-    const Kernel& kernel = cpu_.kernels[ready.call->op.index];
-    if (!ready.call->accumulates) return kernel.run(ready.arguments);
-    // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
-    const Op& op = cpu_.network.graph[ready.call->op];
-    const KernelArguments arguments = contribution_arguments(cpu_.network.graph, op, ready.arguments);
-    kernel.run(arguments);
-    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      auto* sum = static_cast<float*>(ready.arguments.outputs[i]);
-      const auto* part = static_cast<const float*>(arguments.outputs[i]);
-      plain::accumulate(sum, part, cpu_.network.graph[op.outputs[i]].bytes.count / 4);
     }
   }
 
@@ -393,13 +388,16 @@ class CpuReplay {
 
   void keep_values() {
     for (const BufferId b : left_at_end(schedule_)) {
-      const Buffer& buffer = schedule_[b];
-      const Tensor& tensor = graph_[buffer.tensor];
-      if (per_micro_batch(tensor.kind)) continue;
-      std::vector<std::byte>& value = measured_.values[tensor.name];
-      value.resize(static_cast<std::size_t>(tensor.bytes.count));
-      std::copy_n(address_of(b), buffer.range_length.count, value.begin() + buffer.range_offset.count);
+      if (!per_micro_batch(graph_[schedule_[b].tensor].kind)) keep(b);
     }
+  }
+
+  void keep(BufferId b) {
+    const Buffer& buffer = schedule_[b];
+    const Tensor& tensor = graph_[buffer.tensor];
+    std::vector<std::byte>& value = measured_.values[tensor.name];
+    value.resize(static_cast<std::size_t>(tensor.bytes.count));
+    std::copy_n(address_of(b), buffer.range_length.count, value.begin() + buffer.range_offset.count);
   }
 
   const Graph& graph_;
@@ -436,14 +434,7 @@ class CpuReplay {
 std::variant<Replayed, ReplayFailure> replay_on_cpu(const Problem& problem, const Schedule& schedule,
                                                     const ReplayPlan& plan, const CpuNetwork& cpu, BlockPool& pool,
                                                     const ReplayOptions& options) {
-  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-    for (const PlannedCall& call : plan.steps[s].calls) {
-      if (cpu.kernels[call.op.index].run) continue;
-      const Op& op = cpu.network.graph[call.op];
-      return ReplayFailure{
-          fmt::format("step {} ('{}'): the CPU backend has no kernel of kind '{}'", s, op.name, op.kind)};
-    }
-  }
+  if (std::optional<ReplayFailure> lacking = lacks_kernel(problem, plan, cpu)) return *lacking;
   return CpuReplay(problem, schedule, plan, cpu, pool, options).run();
 }
 

@@ -332,6 +332,10 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
     return ReplayFailure{"the CUDA backend updates in place only: it keeps no versions of a parameter"};
   }
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    if (const std::optional<PlannedConversion>& conversion = plan.steps[s].conversion) {
+      return ReplayFailure{fmt::format("step {}: the CUDA backend has no kernel for '{}' of '{}'", s,
+                                       text_of(conversion->codec), problem.graph[conversion->tensor].name)};
+    }
     const bool on_host = schedule[schedule.steps[s].stream].way.computes_elsewhere();
     for (const PlannedCall& call : plan.steps[s].calls) {
       if (on_host ? !!cuda.host_kernels[call.op.index] : !!cuda.kernels[call.op.index].run) continue;

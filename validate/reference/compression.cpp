@@ -1,18 +1,64 @@
 #include "validate/reference/compression.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace plimsoll::plain {
+namespace {
 
-void block_means(const float* x, const BlockSizes& s, float* means) {
+/// One value for each block, in the order in which they lie.
+template <class Value>
+void of_blocks(const BlockSizes& s, float* values, const Value& value) {
   std::int64_t next = 0;
   for (std::int64_t n = 0; n < s.batch; ++n) {
     for (std::int64_t i = 0; i < s.rows(); ++i) {
       for (std::int64_t j = 0; j < s.columns(); ++j) {
-        for (std::int64_t c = 0; c < s.channels; ++c) means[next++] = block_mean(x, s, n, i, j, c);
+        for (std::int64_t c = 0; c < s.channels; ++c) values[next++] = value(n, i, j, c);
       }
     }
   }
+}
+
+/// Calls `visit` with every value of a block.
+template <class Visit>
+void in_block(const float* x, const BlockSizes& s, std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c,
+              const Visit& visit) {
+  const std::int64_t bottom = std::min((i + 1) * s.block_height(), s.height);
+  const std::int64_t right = std::min((j + 1) * s.block, s.width);
+  for (std::int64_t h = i * s.block_height(); h < bottom; ++h) {
+    for (std::int64_t w = j * s.block; w < right; ++w) visit(x[((n * s.height + h) * s.width + w) * s.channels + c]);
+  }
+}
+
+float block_maximum(const float* x, const BlockSizes& s, std::int64_t n, std::int64_t i, std::int64_t j,
+                    std::int64_t c) {
+  float largest = -std::numeric_limits<float>::infinity();
+  in_block(x, s, n, i, j, c, [&](float value) { largest = std::max(largest, value); });
+  return largest;
+}
+
+}  // namespace
+
+void block_means(const float* x, const BlockSizes& s, float* means) {
+  of_blocks(s, means, [&](auto n, auto i, auto j, auto c) { return block_mean(x, s, n, i, j, c); });
+}
+
+void block_maxima(const float* x, const BlockSizes& s, float* maxima) {
+  of_blocks(s, maxima, [&](auto n, auto i, auto j, auto c) { return block_maximum(x, s, n, i, j, c); });
+}
+
+void block_soft_means(const float* x, const BlockSizes& s, float* means) {
+  of_blocks(s, means, [&](auto n, auto i, auto j, auto c) {
+    const float largest = block_maximum(x, s, n, i, j, c);  // which the exponentials are relative to
+    float weights = 0, sum = 0;
+    in_block(x, s, n, i, j, c, [&](float value) {
+      const float weight = std::exp(value - largest);
+      weights += weight;
+      sum += weight * value;
+    });
+    return sum / weights;
+  });
 }
 
 void expand_blocks(const float* means, const BlockSizes& s, float* x) {

@@ -30,7 +30,7 @@ PLIMSOLL_ON_BOTH inline float block_mean(const float* x, const BlockSizes& s, st
   return sum / static_cast<float>((bottom - top) * (right - left));
 }
 
-/// `bits`: 2, 4 or 8. Every `group` numbers share a least value and a step; group x bits is a multiple of 8, so that
+/// `bits`: 1, 2, 4 or 8. Every `group` numbers share a least value and a step; group x bits is a multiple of 8, so that
 /// groups begin at bytes. Numbers are packed from a byte's low bits up.
 struct QuantizeSizes {
   std::int64_t numbers, group;
@@ -64,6 +64,10 @@ PLIMSOLL_ON_BOTH inline std::uint32_t level_of(float x, float least, float step,
 namespace plain {
 
 void block_means(const float* x, const BlockSizes&, float* means);
+/// The largest value of every block.
+void block_maxima(const float* x, const BlockSizes&, float* maxima);
+/// The mean of every block, its values weighted by their exponentials.
+void block_soft_means(const float* x, const BlockSizes&, float* means);
 /// Every pixel of a block becomes its mean: the inverse of `block_means` on what is constant in each block.
 void expand_blocks(const float* means, const BlockSizes&, float* x);
 

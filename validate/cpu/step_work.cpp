@@ -1,0 +1,67 @@
+#include "validate/cpu/step_work.h"
+
+#include <fmt/format.h>
+
+#include "sim/core/expects.h"
+#include "validate/cpu/codec_kernels.h"
+#include "validate/reference/elementwise.h"
+#include "validate/reference/sparse_forms.h"
+
+namespace plimsoll {
+namespace {
+
+std::optional<std::string> lacks_conversion(const Graph& graph, const PlannedConversion& conversion) {
+  const auto& [codec, t, from, to, packs] = conversion;
+  std::optional<std::string> why = lacks_codec(codec, graph, graph[t]);
+  if (!why && !packs && codec.kind == CodecKind::mask) why = "restores nothing";
+  if (why)
+    return fmt::format("the CPU backend has no kernel for '{}' of '{}': it {}", text_of(codec), graph[t].name, *why);
+  EXPECTS(layout_bytes(codec, graph[t]) == packed_bytes(codec, graph, graph[t]));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ReplayFailure> lacks_kernel(const Problem& problem, const ReplayPlan& plan, const CpuNetwork& cpu) {
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    for (const PlannedCall& call : plan.steps[s].calls) {
+      if (cpu.kernels[call.op.index].run) continue;
+      const Op& op = cpu.network.graph[call.op];
+      return ReplayFailure{
+          fmt::format("step {} ('{}'): the CPU backend has no kernel of kind '{}'", s, op.name, op.kind)};
+    }
+    const std::optional<PlannedConversion>& conversion = plan.steps[s].conversion;
+    if (!conversion) continue;
+    if (const auto why = lacks_conversion(problem.graph, *conversion)) {
+      return ReplayFailure{fmt::format("step {}: {}", s, *why)};
+    }
+  }
+  return std::nullopt;
+}
+
+void run_call(const CpuNetwork& cpu, const PlannedCall& call, const KernelArguments& given) {
+  const Graph& graph = cpu.network.graph;
+  const Op& op = graph[call.op];
+  if (call.mask) {
+    return plain::relu_gradient(static_cast<const std::uint8_t*>(given.inputs[0]), static_cast<int>(call.mask->bits),
+                                given.in(1), graph[op.outputs[0]].bytes.count / 4, given.out());
+  }
+  const Kernel& kernel = cpu.kernels[call.op.index];
+  if (!call.accumulates) return kernel.run(given);
+  // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
+  const KernelArguments arguments = contribution_arguments(graph, op, given);
+  kernel.run(arguments);
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const auto* part = static_cast<const float*>(arguments.outputs[i]);
+    plain::accumulate(given.out(i), part, graph[op.outputs[i]].bytes.count / 4);
+  }
+}
+
+void convert(const Graph& graph, const PlannedConversion& conversion, const std::byte* from, std::byte* to,
+             std::byte* workspace) {
+  const Tensor& tensor = graph[conversion.tensor];
+  if (conversion.packs) return pack(conversion.codec, tensor, from, to, workspace);
+  unpack(conversion.codec, tensor, from, to);
+}
+
+}  // namespace plimsoll
