@@ -186,6 +186,20 @@ TEST_CASE("versions of a parameter are refused before anything is allocated", "[
         "the CUDA backend updates in place only: it keeps no versions of a parameter");
 }
 
+TEST_CASE("packed forms are refused by name before anything is allocated", "[fake_cuda]") {
+  const Training training = training_of(networks[0] + ",view=graph", one_gpu());
+  fake::begin({.gpus = 1});
+  CudaMachine machine;
+  const auto refused = run_on_fake(training, schedule_in(planned(training.problem, "quantize(tensors=linear)")),
+                                   Allocation::caching, machine, {});
+  REQUIRE(std::holds_alternative<ReplayFailure>(refused));
+  const std::string why = std::get<ReplayFailure>(refused).what;
+  INFO(why);
+  CHECK(why.starts_with("step "));
+  CHECK(why.find(": the CUDA backend has no kernel for '") != std::string::npos);
+  CHECK(fake::device_bytes() == 0);
+}
+
 TEST_CASE("more devices than GPUs, and ops without a kernel, are refused before anything is allocated", "[fake_cuda]") {
   const Training three = training_of(networks[0], gpus({.count = 3, .to_host = BytesPerSecond{1e9}}));
   const PlanOutcome outcome = planned(three.problem, "store_all");
