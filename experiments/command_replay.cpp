@@ -18,8 +18,8 @@
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
+#include "strategies/list.h"
 #include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "validate/gradient_error.h"
 #include "validate/networks/networks.h"
 #include "validate/replay.h"
@@ -88,7 +88,8 @@ std::variant<std::optional<GradientErrors>, ReplayFailure> measured_errors(const
   if (schedule.approximate.empty()) return std::nullopt;
   Problem unlimited = problem;
   for (Memory& memory : unlimited.platform.memories) memory.capacity.reset();
-  const PlanOutcome plain = plan(unlimited, parse_spec("store_all", "replay"), std::nullopt);
+  const Pass store_all = pass_of(store_all_strategy);
+  const PlanOutcome plain = plan(unlimited, std::span(&store_all, 1), std::nullopt);
   EXPECTS(std::holds_alternative<Plan>(plain));
   const ReplayOptions options{.pace = Pace::memcpy, .keeps_values = true, .keeps_gradients = true};
   std::variant<Replayed, ReplayFailure> run = replay(problem, schedule, network, options);
