@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 /// Of every step: its predecessor on the stream and what it waits for.
-std::vector<std::vector<StepId>> needs_of(const Schedule& schedule) {
+std::vector<std::vector<StepId>> needed_steps(const Schedule& schedule) {
   std::vector<std::vector<StepId>> needs(schedule.steps.size());
   std::vector<std::optional<StepId>> last(schedule.streams.size());
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
@@ -42,7 +42,7 @@ Priority priority(const Schedule& schedule, const std::optional<Timeline>& expec
 
 std::vector<IssueEvent> issue_order(const Schedule& schedule, const std::optional<Timeline>& expected) {
   EXPECTS(!expected || expected->steps.size() == schedule.steps.size());
-  const std::vector<std::vector<StepId>> needs = needs_of(schedule);
+  const std::vector<std::vector<StepId>> needs = needed_steps(schedule);
   std::vector<std::size_t> missing;
   std::vector<std::vector<StepId>> dependents(needs.size());
   std::priority_queue<Priority, std::vector<Priority>, std::greater<>> ready;
@@ -75,7 +75,7 @@ Timeline measured_timeline(const Schedule& schedule, const Platform& platform, s
   Timeline timeline;
   timeline.steps = measured;
   if (measured.empty()) return timeline;
-  const std::vector<std::vector<StepId>> needs = needs_of(schedule);
+  const std::vector<std::vector<StepId>> needs = needed_steps(schedule);
   const Seconds first = std::ranges::min(measured, {}, &Interval::start).start;
   for (const IssueEvent event : order) {
     Interval& ran = timeline.steps[event.step.index];
