@@ -118,8 +118,10 @@ class Planner {
     if (step.kind == StepKind::pack || step.kind == StepKind::unpack) {
       made.conversion = conversion_of(step);
     } else if (step.work.is_transfer()) {
-      const BufferId from = schedule_.buffers_in(step.reads)[0];
-      const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+      const auto reads = schedule_.buffers_in(step.reads);
+      const auto fills = schedule_.buffers_in(step.allocates.count > 0 ? step.allocates : step.writes);
+      const auto largest = std::ranges::max_element(reads, {}, [&](BufferId b) { return schedule_[b].range_length; });
+      const BufferId from = *largest, to = fills[static_cast<std::size_t>(largest - reads.begin())];
       made.copy = {made_.region_of[from.index], made_.region_of[to.index], schedule_[to].range_offset,
                    schedule_[to].bytes};
       if (step.collective != no_collective) made.copy->sum = flow_of_sum(s);
@@ -147,10 +149,11 @@ class Planner {
     made_.sums.resize(schedule_.collectives.size());
     PlannedSum& sum = made_.sums[c];
     if (sum.flows++ == 0) {
-      const Buffer& first = schedule_[collective.inputs[0]];
-      sum.offset = first.range_offset;
-      sum.bytes = first.range_length;
-      for (const BufferId b : collective.inputs) sum.ranks.push_back(made_.region_of[b.index]);
+      for (std::size_t i = 0; i < collective.inputs.size(); ++i) {
+        const BufferId b = collective.inputs[i];
+        if (i < collective.values) sum.values.push_back({{}, schedule_[b].range_offset, schedule_[b].range_length});
+        sum.values[i % collective.values].ranks.push_back(made_.region_of[b.index]);
+      }
     }
     return c;
   }

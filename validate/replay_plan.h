@@ -48,18 +48,22 @@ struct PlannedVersion {
   RegionId from, to;
 };
 
-/// An all-reduce of fp32 gradients: the flows carry them, and the last one to arrive writes the sum, in the order of
+/// An all-reduce of fp32 gradients: the flows carry them, and the last one to arrive writes the sums, in the order of
 /// the ranks, to all of them.
 struct PlannedSum {
-  std::vector<RegionId> ranks;
-  Bytes offset, bytes;
+  struct Value {
+    std::vector<RegionId> ranks;
+    Bytes offset, bytes;
+  };
+  std::vector<Value> values;
   std::uint32_t flows = 0;
 };
 
 struct PlannedCopy {
   RegionId from, to;
   Bytes offset, bytes;
-  std::optional<std::uint32_t> sum = {};  ///< of a flow: of which sum; it carries its step's bytes, and writes nothing
+  std::optional<std::uint32_t> sum = {};  ///< of a flow: of which sum; it carries its step's bytes from the largest
+                                          ///< value that it reads, and writes nothing
 };
 
 /// A value becomes its packed form, or that what it restores, each in a region of its own.

@@ -23,8 +23,8 @@ NewStep flow(ScheduleBuilder& builder, const Platform& platform, const Rank& fro
   step.work = {.seconds = {},
                .bytes = Bytes{bytes},
                .route = builder.route(platform[from.device].memory, platform[to.device].memory)};
-  step.reads = {from.buffer};
-  step.writes = {to.buffer};
+  step.reads = from.buffers;
+  step.writes = to.buffers;
   return step;
 }
 
@@ -36,14 +36,16 @@ std::vector<StepId> ring_all_reduce(ScheduleBuilder& builder, const Platform& pl
   EXPECTS(n >= 2);
   Collective collective;
   collective.kind = CollectiveKind::all_reduce;
+  collective.values = static_cast<std::uint32_t>(ranks[0].buffers.size());
   std::vector<StepId> everyone_ready;
   for (const Rank& rank : ranks) {
-    collective.inputs.push_back(rank.buffer);
-    collective.outputs.push_back(rank.buffer);
+    collective.inputs.insert(collective.inputs.end(), rank.buffers.begin(), rank.buffers.end());
     everyone_ready.insert(everyone_ready.end(), rank.after.begin(), rank.after.end());
   }
+  collective.outputs = collective.inputs;
   const CollectiveId id = builder.collective(std::move(collective));
-  const std::int64_t bytes = builder[ranks[0].buffer].bytes.count;
+  std::int64_t bytes = 0;
+  for (const BufferId b : ranks[0].buffers) bytes += builder[b].bytes.count;
   const auto count = static_cast<std::int64_t>(n);
 
   if (how == Collectives::aggregated) {

@@ -14,14 +14,14 @@ namespace plimsoll {
 /// rounds of n flows. Alone on their links both take 2(n-1)(latency + bytes/(n bandwidth)).
 enum class Collectives : std::uint8_t { aggregated, expanded };
 
-/// A rank of a collective: its device, the buffer that it adds up in place, and what must have finished before.
+/// A rank of a collective: its device, the buffers that it adds up in place, and what must have finished before.
 struct Rank {
   DeviceId device;
-  BufferId buffer;
+  std::vector<BufferId> buffers;  ///< the same values in the same order on all ranks
   std::vector<StepId> after;
 };
 
-/// Ring all-reduce among the ranks, in place. Bytes are those of the first rank's buffer; every share is rounded up to
+/// Ring all-reduce among the ranks, in place. Bytes are those of the first rank's buffers; every share is rounded up to
 /// a whole byte. Returns the steps that whoever reads a result must wait for.
 std::vector<StepId> ring_all_reduce(ScheduleBuilder&, const Platform&, std::span<const Rank>, Collectives);
 

@@ -15,6 +15,12 @@ void GradientOwners::add_maker(TensorId gradient, OpId op, const Part& part, std
   if (std::ranges::none_of(makers.parts, is_on_its_device)) makers.parts.push_back(&part);
 }
 
+void GradientOwners::begin() {
+  for (const auto& [gradient, makers] : makers_) {
+    if (has_copies(makers)) ++buckets_[makers.parts].incomplete;
+  }
+}
+
 std::vector<const Part*> GradientOwners::of(const Op& update) const {
   for (const TensorId t : update.inputs) {
     const auto found = makers_.find(t);
@@ -28,13 +34,23 @@ std::vector<const Part*> GradientOwners::of(const Op& update) const {
 void GradientOwners::contributed(TensorId gradient) {
   Makers& makers = makers_.at(gradient);
   EXPECTS(makers.outstanding > 0);
-  if (--makers.outstanding > 0 || !makers.copied || makers.parts.size() < 2) return;
+  if (--makers.outstanding > 0 || !has_copies(makers)) return;
+  Bucket& bucket = buckets_.at(makers.parts);
+  bucket.gradients.push_back(gradient);
+  bucket.bytes += graph_[gradient].bytes;
+  --bucket.incomplete;
+  if (bucket.bytes >= partition_.bucket || bucket.incomplete == 0) sum_copies(bucket, makers.parts);
+}
+
+void GradientOwners::sum_copies(Bucket& bucket, const std::vector<const Part*>& parts) {
   std::vector<DeviceId> devices;
-  for (const Part* part : makers.parts) {
-    refuse_unless_there(gradient, *part);
+  for (const Part* part : parts) {
+    for (const TensorId gradient : bucket.gradients) refuse_unless_there(gradient, *part);
     devices.push_back(part->device);
   }
-  copies_.all_reduce(gradient, devices);
+  copies_.all_reduce(bucket.gradients, devices);
+  bucket.gradients.clear();
+  bucket.bytes = {};
 }
 
 void GradientOwners::sum() {

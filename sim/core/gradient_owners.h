@@ -2,7 +2,7 @@
 // Parameters that several parts train: how the partial gradients on their devices are summed, who updates the
 // parameter, and how the updated parameter comes to the others.
 //  - Copies of a part each update their own parameters: the gradients of all are all-reduced when the last contribution
-//    to them has been issued, beside the backward that is left.
+//    to them has been issued, beside the backward that is left; one by one, or those of a bucket together.
 //  - Of different parts that share a parameter the first one owns it: the others send it their partial gradients after
 //    all micro-batches, and get the new parameter.
 
@@ -25,6 +25,9 @@ class GradientOwners {
   /// The op, one of the part's, makes the gradient for so many micro-batches.
   void add_maker(TensorId gradient, OpId, const Part&, std::size_t micro_batches);
 
+  /// Makers are all there.
+  void begin();
+
   /// Who updates the parameter of the gradient that the update reads: each on another device.
   std::vector<const Part*> of(const Op& update) const;
 
@@ -46,6 +49,15 @@ class GradientOwners {
     std::size_t outstanding = 0;  ///< contributions
   };
 
+  /// Gradients with the same copies, of which those that are complete wait for more.
+  struct Bucket {
+    std::vector<TensorId> gradients;
+    Bytes bytes;
+    std::size_t incomplete = 0;  ///< gradients that will still come
+  };
+
+  static bool has_copies(const Makers& makers) { return makers.copied && makers.parts.size() > 1; }
+  void sum_copies(Bucket&, const std::vector<const Part*>& parts);
   void sum_at_owner(TensorId gradient, const Part&);
   void refuse_unless_there(TensorId gradient, const Part&) const;
   void add_up(const CopyKey& from, const CopyKey& sum, const Part& owner);
@@ -55,6 +67,7 @@ class GradientOwners {
   const Partition& partition_;
   LiveCopies& copies_;
   std::map<TensorId, Makers> makers_;
+  std::map<std::vector<const Part*>, Bucket> buckets_;   // by the parts that are copies
   std::unordered_set<CopyKey, CopyKeyHash> handed_out_;  // copies of parameters with their new value
 };
 

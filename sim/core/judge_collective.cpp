@@ -32,6 +32,16 @@ bool are_parts(const Ranges& ranges) {
   return true;
 }
 
+/// The collective as if it exchanged this value alone.
+Collective of_one_value(const Collective& collective, std::uint32_t value) {
+  Collective alone{collective.kind, {}, {}};
+  for (std::size_t i = value; i < collective.inputs.size(); i += collective.values) {
+    alone.inputs.push_back(collective.inputs[i]);
+    alone.outputs.push_back(collective.outputs[i]);
+  }
+  return alone;
+}
+
 }  // namespace
 
 void Judge::prepare_exchanges() {
@@ -50,26 +60,35 @@ void Judge::prepare_exchanges() {
   }
 }
 
-/// The flow that a step of a collective is: it reads a buffer of one rank and fills one of another.
+/// The flow that a step of a collective is: it reads a buffer of each value of one rank and fills those of another.
 std::optional<Exchange::Flow> Judge::flow_of(StepId s, const Exchange& exchange) {
   const Step& step = schedule_[s];
-  const std::size_t filled = step.writes.count + step.allocates.count;
-  if (!step.work.is_transfer() || step.reads.count != 1 || filled != 1) {
-    report(Rule::collective, s, text(s) + " must move one buffer of a rank to one of another, over a route");
-    return std::nullopt;
-  }
-  const BufferId from = schedule_.buffers_in(step.reads)[0];
-  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
-  const std::optional<std::uint32_t> sender = exchange.rank_of(from), receiver = exchange.rank_of(to);
-  if (!sender || !receiver || sender == receiver) {
-    report(Rule::collective, s, to, "does not copy between buffers of two ranks of its collective: it fills");
+  const std::uint32_t values = schedule_.collectives[step.collective.index].values;
+  const auto reads = schedule_.buffers_in(step.reads);
+  const auto fills = schedule_.buffers_in(step.allocates.count > 0 ? step.allocates : step.writes);
+  const bool fills_both_ways = step.allocates.count > 0 && step.writes.count > 0;
+  if (!step.work.is_transfer() || reads.size() != values || fills.size() != values || fills_both_ways) {
+    report(Rule::collective, s,
+           text(s) + " must move one buffer of each value of a rank to those of another, over a route");
     return std::nullopt;
   }
   const Endpoints& ends = schedule_.routes[step.work.route.index];
-  if (schedule_[from].memory != ends.from)
-    report(Rule::wrong_place, s, from, "begins its route in another memory than that of");
-  if (schedule_[to].memory != ends.to)
-    report(Rule::wrong_place, s, to, "ends its route in another memory than that of");
+  std::optional<std::uint32_t> sender, receiver;
+  for (std::uint32_t v = 0; v < values; ++v) {
+    const BufferId from = reads[v], to = fills[v];
+    const std::optional<Exchange::Place> begins = exchange.place_of(from), comes = exchange.place_of(to);
+    const bool is_pair = begins && comes && begins->value == v && comes->value == v && begins->rank != comes->rank;
+    if (!is_pair || sender.value_or(begins->rank) != begins->rank || receiver.value_or(comes->rank) != comes->rank) {
+      report(Rule::collective, s, to, "does not copy between buffers of two ranks of its collective: it fills");
+      return std::nullopt;
+    }
+    sender = begins->rank;
+    receiver = comes->rank;
+    if (schedule_[from].memory != ends.from)
+      report(Rule::wrong_place, s, from, "begins its route in another memory than that of");
+    if (schedule_[to].memory != ends.to)
+      report(Rule::wrong_place, s, to, "ends its route in another memory than that of");
+  }
   if (!is_between_devices(step) || ends_of(step).from != ends.from || ends_of(step).to != ends.to) {
     report(Rule::wrong_place, s,
            text(s) + " must be on a stream from its sender's memory to its receiver's, of one of the two devices");
@@ -107,10 +126,13 @@ void Judge::judge_whole_collective(StepId s) {
   if (const std::optional<std::string> wrong = exchanges_[id.index].whole()) {
     report(Rule::collective, s, "collective " + std::to_string(id.index) + ": " + *wrong);
   }
-  judge_exchanged_value(s, collective);
-  judge_exchanged_ranges(s, collective);
-  judge_while_it_ran(s, collective);
-  give_results(s, collective);
+  for (std::uint32_t v = 0; v < collective.values; ++v) {
+    const Collective alone = of_one_value(collective, v);
+    judge_exchanged_value(s, alone);
+    judge_exchanged_ranges(s, alone);
+    judge_while_it_ran(s, alone);
+    give_results(s, alone);
+  }
 }
 
 /// All ranks' buffers are of one value: of one gradient for sums; of one micro-batch and replica for what is only
@@ -235,16 +257,18 @@ void Judge::judge_result_of_collective(StepId s, BufferId b) {
   const CollectiveId from = held_[b.index].from;
   const Exchange& exchange = exchanges_[from.index];
   const Collective& collective = schedule_.collectives[from.index];
-  const std::uint32_t own = exchange.rank_of(b).value_or(0);
+  const Exchange::Place place = exchange.place_of(b).value_or(Exchange::Place{});
+  const std::uint32_t own = place.rank;
   const bool needs_own = collective.kind == CollectiveKind::all_reduce;
-  std::vector<bool> given(collective.inputs.size(), false);
+  std::vector<bool> given(collective.ranks(), false);
   for (const Exchange::Flow& flow : exchange.flows()) {
     if (!given[flow.from]) given[flow.from] = before_->finished(flow.step);
   }
   for (std::uint32_t rank = 0; rank < given.size(); ++rank) {
     if (given[rank] || !(rank == own ? needs_own : exchange.needs(own, rank))) continue;
     report(Rule::collective, s, b,
-           "reads, before the collective has had " + text(collective.inputs[rank]) + ", its result");
+           "reads, before the collective has had " + text(collective.inputs[rank * collective.values + place.value]) +
+               ", its result");
   }
 }
 

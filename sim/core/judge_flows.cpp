@@ -15,23 +15,27 @@ constexpr double flow_rounding = 1e-9;
 Exchange::Exchange(const Schedule& schedule, const Collective& collective)
     : schedule_(schedule),
       kind_(collective.kind),
-      ranks_(static_cast<std::uint32_t>(collective.inputs.size())),
+      ranks_(static_cast<std::uint32_t>(collective.ranks())),
+      gives_(ranks_),
+      gets_(ranks_),
       in_(ranks_),
       out_(ranks_) {
-  for (std::uint32_t r = 0; r < ranks_; ++r) {
-    const BufferId input = collective.inputs[r], output = collective.outputs[r];
-    rank_.emplace_back(input, r);
-    rank_.emplace_back(output, r);
-    gives_.push_back(static_cast<double>(schedule[input].range_length.count));
-    gets_.push_back(static_cast<double>(schedule[output].range_length.count));
-    bytes_ = std::max({bytes_, gives_.back(), gets_.back()});
+  const std::uint32_t values = collective.values;
+  for (std::uint32_t i = 0; i < ranks_ * values; ++i) {
+    const BufferId input = collective.inputs[i], output = collective.outputs[i];
+    const Place place{i / values, i % values};
+    places_.emplace_back(input, place);
+    places_.emplace_back(output, place);
+    gives_[place.rank] += static_cast<double>(schedule[input].range_length.count);
+    gets_[place.rank] += static_cast<double>(schedule[output].range_length.count);
   }
-  std::ranges::sort(rank_);
+  bytes_ = std::max(std::ranges::max(gives_), std::ranges::max(gets_));
+  std::ranges::stable_sort(places_, {}, [](const auto& entry) { return entry.first; });
 }
 
-std::optional<std::uint32_t> Exchange::rank_of(BufferId b) const {
-  const auto found = std::ranges::lower_bound(rank_, b, {}, [](const auto& entry) { return entry.first; });
-  return found != rank_.end() && found->first == b ? std::optional(found->second) : std::nullopt;
+std::optional<Exchange::Place> Exchange::place_of(BufferId b) const {
+  const auto found = std::ranges::lower_bound(places_, b, {}, [](const auto& entry) { return entry.first; });
+  return found != places_.end() && found->first == b ? std::optional(found->second) : std::nullopt;
 }
 
 void Exchange::add(const Flow& flow) {

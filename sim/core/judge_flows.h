@@ -27,8 +27,12 @@ class Exchange {
   /// All buffers exist; every rank has an input and an output.
   Exchange(const Schedule&, const Collective&);
 
+  /// Whose buffer it is, and of which of the collective's values.
+  struct Place {
+    std::uint32_t rank = 0, value = 0;
+  };
   /// Nothing for a buffer that is not the collective's.
-  std::optional<std::uint32_t> rank_of(BufferId) const;
+  std::optional<Place> place_of(BufferId) const;
 
   /// Whether a rank's output depends on what another rank gives.
   bool needs(std::uint32_t to, std::uint32_t from) const;
@@ -61,9 +65,9 @@ class Exchange {
   const Schedule& schedule_;
   CollectiveKind kind_;
   std::uint32_t ranks_;
-  std::vector<std::pair<BufferId, std::uint32_t>> rank_;  // sorted
-  std::vector<double> gives_, gets_;                      // by rank: bytes of its input and of its output
-  double bytes_ = 0;                                      // of the whole
+  std::vector<std::pair<BufferId, Place>> places_;  // sorted by buffer
+  std::vector<double> gives_, gets_;                // by rank: bytes of its inputs and of its outputs
+  double bytes_ = 0;                                // of the whole
   std::vector<Flow> flows_;
   std::vector<std::vector<std::uint32_t>> in_, out_;  // by rank: flows into and out of it
   std::uint32_t rounds_ = 0;                          // of the ring, where it is one

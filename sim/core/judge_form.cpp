@@ -90,10 +90,12 @@ void Judge::judge_collectives() {
       report(Rule::malformed, std::nullopt, std::nullopt, "collective " + std::to_string(c) + " " + what);
     };
     const auto exists = [this](BufferId b) { return b.index < schedule_.buffers.size(); };
+    const std::size_t buffers = collective.inputs.size();
     if (!std::ranges::all_of(collective.inputs, exists) || !std::ranges::all_of(collective.outputs, exists)) {
       bad("names a buffer that does not exist");
-    } else if (collective.inputs.size() < 2 || collective.inputs.size() != collective.outputs.size()) {
-      bad("needs one input and one output for each of at least two ranks");
+    } else if (collective.values == 0 || buffers % collective.values != 0 || collective.ranks() < 2 ||
+               buffers != collective.outputs.size()) {
+      bad("needs one input and one output of each value for each of at least two ranks");
     }
   }
 }

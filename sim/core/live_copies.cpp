@@ -163,27 +163,35 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   return issued;
 }
 
-void LiveCopies::all_reduce(TensorId gradient, std::span<const DeviceId> devices) {
-  for (std::uint32_t chunk = 0; chunk < chunks_of(gradient); ++chunk) {
-    std::vector<Copy*> sums;
-    std::vector<Rank> ranks;
-    for (std::size_t d = 0; d < devices.size(); ++d) {
-      const MemoryId here = memory_of(devices[d]), next = memory_of(devices[(d + 1) % devices.size()]);
-      refuse_without_route(here, next);
-      CopyKey k = key(gradient, 0, here);
-      k.chunk = chunk;
-      sums.push_back(&(*this)[k]);
-      ranks.push_back({devices[d], sums.back()->buffer, sums.back()->users});
+void LiveCopies::all_reduce(std::span<const TensorId> gradients, std::span<const DeviceId> devices) {
+  std::vector<Copy*> sums;
+  std::vector<Rank> ranks;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const MemoryId here = memory_of(devices[d]), next = memory_of(devices[(d + 1) % devices.size()]);
+    refuse_without_route(here, next);
+    Rank& rank = ranks.emplace_back(Rank{devices[d], {}, {}});
+    for (const TensorId gradient : gradients) {
+      for (CopyKey k = key(gradient, 0, here); k.chunk < chunks_of(gradient); ++k.chunk) {
+        Copy* sum = sums.emplace_back(&(*this)[k]);
+        rank.buffers.push_back(sum->buffer);
+        rank.after.insert(rank.after.end(), sum->users.begin(), sum->users.end());
+      }
     }
-    const std::vector<StepId> flows = ring_all_reduce(builder_, problem_.platform, ranks, Collectives::aggregated);
-    while (issued_.size() < builder_.steps()) {
-      issued_.push_back({builder_.stream_of(id_at<StepId>(issued_.size())), StepKind::collective});
+  }
+  const std::vector<StepId> flows = ring_all_reduce(builder_, problem_.platform, ranks, Collectives::aggregated);
+  while (issued_.size() < builder_.steps()) {
+    issued_.push_back({builder_.stream_of(id_at<StepId>(issued_.size())), StepKind::collective});
+  }
+  const std::size_t values = ranks[0].buffers.size();
+  for (std::size_t first = 0; first < values; ++first) {  // of one value: on each device
+    const Copy* lossy = nullptr;
+    for (std::size_t i = first; i < sums.size(); i += values) {
+      if (lossy == nullptr && sums[i]->lossy) lossy = sums[i];
     }
-    const auto lossy = std::ranges::find_if(sums, [](const Copy* sum) { return sum->lossy; });
-    for (Copy* sum : sums) {
-      if (lossy != sums.end()) carry_approximation(**lossy, *sum);
-      sum->maker = flows.back();
-      sum->flows = sum->users = flows;
+    for (std::size_t i = first; i < sums.size(); i += values) {
+      if (lossy != nullptr) carry_approximation(*lossy, *sums[i]);
+      sums[i]->maker = flows.back();
+      sums[i]->flows = sums[i]->users = flows;
     }
   }
 }

@@ -110,8 +110,8 @@ class LiveCopies {
                             std::span<const std::pair<TensorId, Copy*>> outputs);
   /// What the source holds is an approximation, so that the target does, too.
   void carry_approximation(const Copy& source, Copy& target);
-  /// The gradient of every device becomes the sum of all; each has one.
-  void all_reduce(TensorId gradient, std::span<const DeviceId>);
+  /// In one collective the gradients of every device become the sums of all; each device has them.
+  void all_reduce(std::span<const TensorId> gradients, std::span<const DeviceId>);
   /// For what is at a key, and until what the device held of it is gone.
   void wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId);
 

@@ -75,6 +75,7 @@ class Lowering {
         }
       }
     }
+    owners_.begin();
     for (const Op& op : graph_.ops) {
       if (op.phase != Phase::update) continue;
       for (const Part* owner : owners_.of(op)) {

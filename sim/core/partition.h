@@ -50,6 +50,8 @@ struct Partition {
   std::vector<std::vector<Turn>> order;  ///< by device
   std::string note = {};                 ///< how the order was found, where a search says more than its name
   Updates updates = {};                  ///< of each part, where it has made the gradients of the micro-batches of one
+  Bytes bucket = {};  ///< of gradients of parts with copies: those that become complete one after the other are summed
+                      ///< together as soon as they have so many bytes; 0: each alone
 };
 
 /// The whole graph on the platform's first device, micro-batches one after the other.

@@ -99,11 +99,15 @@ struct Endpoints {
 
 enum class CollectiveKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 
-/// Steps that together make one collective: every rank reads its input and ends with the result.
+/// Steps that together make one collective: every rank reads its inputs and ends with the results. Of several values
+/// each is exchanged as it would be alone.
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
-  std::vector<BufferId> inputs;   ///< one a rank
-  std::vector<BufferId> outputs;  ///< one a rank; may equal inputs
+  std::vector<BufferId> inputs;   ///< one a rank and value: all of the first rank, then all of the second
+  std::vector<BufferId> outputs;  ///< the same; may equal inputs
+  std::uint32_t values = 1;
+
+  std::size_t ranks() const { return inputs.size() / values; }
 };
 
 enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };

@@ -46,7 +46,7 @@ RouteId ScheduleBuilder::route(MemoryId from, MemoryId to) {
 }
 
 CollectiveId ScheduleBuilder::collective(Collective collective) {
-  EXPECTS(collective.inputs.size() == collective.outputs.size());
+  EXPECTS(collective.inputs.size() == collective.outputs.size() && collective.inputs.size() % collective.values == 0);
   schedule_.collectives.push_back(std::move(collective));
   return id_at<CollectiveId>(schedule_.collectives.size() - 1);
 }

@@ -51,6 +51,7 @@ const Field<Collective, JsonCursor> collective_fields[] = {
     {"kind", required, [](Collective& x, JsonCursor c) { x.kind = enumerator<CollectiveKind>(c); }},
     {"inputs", required, [](Collective& x, JsonCursor c) { x.inputs = ids<BufferId>(c); }},
     {"outputs", required, [](Collective& x, JsonCursor c) { x.outputs = ids<BufferId>(c); }},
+    {"values", optional, [](Collective& x, JsonCursor c) { x.values = c.index(); }},
 };
 
 struct CodecDraft {

@@ -104,9 +104,10 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
   for (const Endpoints& ends : schedule.routes) routes.push_back({{"from", ends.from.index}, {"to", ends.to.index}});
   Json& collectives = object["collectives"] = Json::array();
   for (const Collective& collective : schedule.collectives) {
-    collectives.push_back({{"kind", written(collective.kind)},
-                           {"inputs", indices(std::span(collective.inputs))},
-                           {"outputs", indices(std::span(collective.outputs))}});
+    Json& one = collectives.emplace_back(Json{{"kind", written(collective.kind)},
+                                              {"inputs", indices(std::span(collective.inputs))},
+                                              {"outputs", indices(std::span(collective.outputs))}});
+    if (collective.values > 1) one["values"] = collective.values;
   }
   if (!schedule.codecs.empty()) {
     Json& codecs = object["codecs"] = Json::array();

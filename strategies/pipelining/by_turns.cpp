@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sim/io/input_error.h"
+#include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/star_order.h"
 
 namespace plimsoll {
@@ -45,12 +46,13 @@ std::vector<PartitionOutcome> by_turns(const Problem& problem, const Options& op
     waiting.push_back({.in_flight = std::min(ahead * behind + 1, m), .weights = 0});
   }
   const bool is_star = ahead == 1 && options.text("cut") == star_cut && options.text("in_flight") == "auto";
-  return for_budgets(options, budgets, [&](const std::optional<Bytes>& budget) {
+  const auto one = [&](const std::optional<Bytes>& budget) {
     if (is_star) return star_partition(problem, strategy, ranks, budget);
     const StageCut cut = asked_cut_with_copies(problem, options, strategy, ranks, waiting, budget);
     const std::vector<std::uint32_t> warm_up = warm_up_of(options, strategy, cut, ahead);
     return partition_of(problem, cut, strategy, one_forward_one_backward_order(m, warm_up, cut.copies));
-  });
+  };
+  return in_buckets(for_budgets(options, budgets, one), options);
 }
 
 }  // namespace plimsoll

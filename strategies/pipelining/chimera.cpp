@@ -8,6 +8,7 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/both_ways.h"
+#include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
@@ -24,11 +25,16 @@ std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const Op
     throw InputError(fmt::format("chimera: {} micro-batch{}, and {} pipelines need at least {}", problem.micro_batches,
                                  problem.micro_batches == 1 ? "" : "es", 2 * pairs, 2 * pairs));
   }
-  return pipeline(problem, options, "chimera", chimera_order(ranks, problem.micro_batches, pairs), budgets);
+  return in_buckets(pipeline(problem, options, "chimera", chimera_order(ranks, problem.micro_batches, pairs), budgets),
+                    options);
 }
 
 constexpr std::array chimera_options{
-    stages_option, cut_option, work_conserving_option, backward_option,
+    stages_option,
+    cut_option,
+    work_conserving_option,
+    backward_option,
+    buckets_option,
     OptionInfo{
         .name = "pairs",
         .default_value = "1",

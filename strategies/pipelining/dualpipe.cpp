@@ -8,6 +8,7 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/both_ways.h"
+#include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
@@ -21,10 +22,10 @@ std::vector<PartitionOutcome> dualpipe_partition(const Problem& problem, const O
     throw InputError(fmt::format("dualpipe: {} micro-batch{}, and {} stages need an even number of at least {}", m,
                                  m == 1 ? "" : "es", ranks, 2 * ranks));
   }
-  return pipeline(problem, options, "dualpipe", dualpipe_order(ranks, m), budgets);
+  return in_buckets(pipeline(problem, options, "dualpipe", dualpipe_order(ranks, m), budgets), options);
 }
 
-constexpr std::array dualpipe_options{stages_option, cut_option, work_conserving_option};
+constexpr std::array dualpipe_options{stages_option, cut_option, work_conserving_option, buckets_option};
 
 }  // namespace
 

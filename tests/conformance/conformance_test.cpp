@@ -289,7 +289,7 @@ TEST_CASE("a schedule reads back from its file as it was written", "[conformance
 }
 
 TEST_CASE("so does one of several devices, with collectives", "[conformance]") {
-  for (const char* spec : {"chimera", "dualpipe", "dualpipe_v"}) {
+  for (const char* spec : {"chimera", "chimera(buckets=5B)", "dualpipe", "dualpipe_v"}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     Chain chain = even_chain(5);
     for (std::uint32_t i = 0; i < 5; ++i) {

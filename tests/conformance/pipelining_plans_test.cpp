@@ -46,7 +46,9 @@ constexpr const char* pipelines[] = {"gpipe",
                                      "dualpipe_v",
                                      "pipeline_search(moves=200)",
                                      "pipedream",
-                                     "pipedream_2bw"};
+                                     "pipedream_2bw",
+                                     "chimera(buckets=40B)",
+                                     "dualpipe(buckets=99GB)"};
 constexpr const char* memory[] = {"", "|full_recompute", "|chen_sqrt", "|selective", "|periodic", "|rotor"};
 
 /// Stages of unequal times and sizes, each with parameters of its own.

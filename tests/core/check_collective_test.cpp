@@ -268,6 +268,67 @@ TEST_CASE("a sum of two different gradients is named", "[check]") {
   }
 }
 
+/// Both gradients of three GPUs in one ring, then falsified.
+std::vector<Violation> judged_bucket(Collectives how, const std::function<void(Schedule&)>& change) {
+  Ranks ranks(3, Seconds{0.5});
+  std::vector<Rank> all;
+  for (std::uint32_t d = 0; d < 3; ++d) all.push_back({DeviceId{d}, {ranks.g[d], ranks.h[d]}, {ranks.backward[d]}});
+  ring_all_reduce(ranks.builder, ranks.platform, all, how);
+  Schedule schedule = ranks.builder.finish();
+  schedule.replicas = 3;
+  change(schedule);
+  return check(schedule, ranks.graph, ranks.platform);
+}
+
+TEST_CASE("several gradients are summed in one collective: the same ones, all of them, on every rank", "[check]") {
+  const Collectives how = GENERATE(Collectives::aggregated, Collectives::expanded);
+  const auto judged = [&](const auto& change) { return judged_bucket(how, change); };
+  const auto first_flow = [](Schedule& s) -> Step& { return s.steps[3]; };
+  CHECK(judged([](Schedule&) {}).empty());
+  for (const std::uint32_t values : {0U, 4U, 6U}) {  // no whole number of ranks, or one rank
+    INFO("values " << values);
+    CHECK(reports(judged([&](Schedule& s) { s.collectives[0].values = values; }), Rule::malformed));
+  }
+  for (const std::uint32_t values : {1U, 3U}) {
+    INFO("values " << values);
+    CHECK(reports(judged([&](Schedule& s) { s.collectives[0].values = values; }), Rule::collective));
+  }
+  const auto with_bytes_of_one = [](Schedule& s) {
+    for (Step& step : s.steps) step.work.bytes.count /= 2;
+  };
+  CHECK(reports(judged(with_bytes_of_one), Rule::collective));
+  for (Slice Step::*list : {&Step::reads, &Step::writes}) {
+    CHECK(reports(judged([&](Schedule& s) { (first_flow(s).*list).count = 1; }), Rule::collective));
+    CHECK(reports(judged([&](Schedule& s) {
+                    BufferId* buffers = &s.buffer_list[(first_flow(s).*list).first];
+                    std::swap(buffers[0], buffers[1]);
+                  }),
+                  Rule::collective));
+  }
+  const auto with_other_order = [](Schedule& s) {  // on one rank, whose flows follow it
+    std::swap(s.collectives[0].inputs[2], s.collectives[0].inputs[3]);
+    s.collectives[0].outputs = s.collectives[0].inputs;
+    for (Step& step : s.steps) {
+      if (step.kind != StepKind::collective) continue;
+      for (const Slice& list : {step.reads, step.writes}) {
+        BufferId* buffers = &s.buffer_list[list.first];
+        if (buffers[0] == s.collectives[0].inputs[3]) std::swap(buffers[0], buffers[1]);
+      }
+    }
+  };
+  CHECK(reports(judged(with_other_order), Rule::wrong_value));
+  const auto without_one = [](Schedule& s) {  // the second gradient is not in it
+    s.collectives[0].values = 1;
+    for (std::vector<BufferId>* list : {&s.collectives[0].inputs, &s.collectives[0].outputs}) {
+      *list = {(*list)[0], (*list)[2], (*list)[4]};
+    }
+    for (Step& step : s.steps) {
+      if (step.kind == StepKind::collective) step.reads.count = step.writes.count = 1;
+    }
+  };
+  CHECK(reports(judged(without_one), Rule::incomplete));
+}
+
 TEST_CASE("one flow of a ring stands for all rounds: it takes their latencies and waits for all ranks", "[check]") {
   const auto ring = [](Seconds seconds, bool waits, std::int64_t bytes = 12) {
     Ranks ranks(4, Seconds{0.5});
@@ -293,8 +354,8 @@ TEST_CASE("a round of a ring that does not wait for the one before is named", "[
     Ranks ranks(3, Seconds{0.5});
     for (std::uint32_t d = 0; d < 3; ++d) ranks.graph.tensors[1].bytes = Bytes{8};
     std::vector<Rank> g, h;
-    for (std::uint32_t d = 0; d < 3; ++d) g.push_back({DeviceId{d}, ranks.g[d], {ranks.backward[d]}});
-    for (std::uint32_t d = 0; d < 3; ++d) h.push_back({DeviceId{d}, ranks.h[d], {ranks.backward[d]}});
+    for (std::uint32_t d = 0; d < 3; ++d) g.push_back({DeviceId{d}, {ranks.g[d]}, {ranks.backward[d]}});
+    for (std::uint32_t d = 0; d < 3; ++d) h.push_back({DeviceId{d}, {ranks.h[d]}, {ranks.backward[d]}});
     ring_all_reduce(ranks.builder, ranks.platform, g, Collectives::expanded);
     ring_all_reduce(ranks.builder, ranks.platform, h, Collectives::expanded);
     Schedule schedule = ranks.builder.finish();

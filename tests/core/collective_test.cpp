@@ -52,7 +52,7 @@ Reduced all_reduced(std::uint32_t n, Collectives how, bool wait_for_makers = tru
                                      .replica = d,
                                      .work = {.seconds = Seconds{1}},
                                      .allocates = {input, gradient}});
-    ranks.push_back({DeviceId{d}, gradient, wait_for_makers ? std::vector{step} : std::vector<StepId>{}});
+    ranks.push_back({DeviceId{d}, {gradient}, wait_for_makers ? std::vector{step} : std::vector<StepId>{}});
     made.gradients.push_back(gradient);
   }
   ring_all_reduce(builder, made.platform, ranks, how);
@@ -108,7 +108,7 @@ TEST_CASE("a reader that waits for one of the ring's flows only is too early", "
                                        .replica = d,
                                        .work = {.seconds = Seconds{1}},
                                        .allocates = {input, gradient}});
-      ranks.push_back({DeviceId{d}, gradient, {step}});
+      ranks.push_back({DeviceId{d}, {gradient}, {step}});
     }
     const std::vector<StepId> flows = ring_all_reduce(builder, made.platform, ranks, Collectives::aggregated);
     for (std::uint32_t d = 0; d < 2; ++d) {
@@ -117,7 +117,7 @@ TEST_CASE("a reader that waits for one of the ring's flows only is too early", "
                    .op = OpId{1},
                    .replica = d,
                    .work = {.seconds = Seconds{1}},
-                   .reads = {ranks[d].buffer},
+                   .reads = ranks[d].buffers,
                    .waits = all ? flows : std::vector{flows[1 - d]}});  // the flow that ends here
     }
     Schedule schedule = builder.finish();

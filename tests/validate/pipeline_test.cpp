@@ -109,12 +109,16 @@ void check_sums(const char* spec, std::uint32_t micro_batches) {
 }
 
 TEST_CASE("stages on several devices train as one device does within rounding", "[validate]") {
-  check_sums(GENERATE("1f1b(cut=0x3:3)", "eager_1f1b(cut=0:2x2:4)", "1f1b(cut=0x2:3x2)|rotor"), 5);
+  check_sums(GENERATE("1f1b(cut=0x3:3)", "eager_1f1b(cut=0:2x2:4)", "1f1b(cut=0x2:3x2)|rotor",
+                      "1f1b(cut=0x2:3x2,buckets=2kB)"),
+             5);
 }
 
 TEST_CASE("pipelines both ways, whose copies' gradients are summed, train as one device does within rounding",
           "[validate]") {
-  check_sums(GENERATE("chimera", "chimera(pairs=2)", "chimera(stages=2)|rotor"), 8);
+  check_sums(GENERATE("chimera", "chimera(pairs=2)", "chimera(stages=2)|rotor", "chimera(buckets=1kB)",
+                      "chimera(pairs=2,buckets=1GB)"),
+             8);
 }
 
 }  // namespace

@@ -363,9 +363,11 @@ class CpuReplay {
       const std::lock_guard lock(mutex_);
       if (++arrived_[*flow.sum] < sum.flows) return;
     }
-    std::vector<std::byte*> ranks;
-    for (const RegionId rank : sum.ranks) ranks.push_back(rooms_[rank.index].address + sum.offset.count);
-    sum_ranks(ranks, sum.bytes);
+    for (const PlannedSum::Value& value : sum.values) {
+      std::vector<std::byte*> ranks;
+      for (const RegionId rank : value.ranks) ranks.push_back(rooms_[rank.index].address + value.offset.count);
+      sum_ranks(ranks, value.bytes);
+    }
   }
 
   Seconds latency_of(StepId s) const {
