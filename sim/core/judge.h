@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "sim/core/happens_before.h"
 #include "sim/core/judge_flows.h"
 #include "sim/core/judge_sums.h"
+#include "sim/core/short_list.h"
 
 namespace plimsoll {
 
@@ -29,14 +31,16 @@ class Judge {
  private:
   enum class Life : std::uint8_t { unborn, live, dead };
 
+  using Tensors = ShortList<TensorId, 1>;
+  using Steps = ShortList<StepId, 3>;
   /// What one buffer holds while the schedule is walked.
   struct Held {
     Life life = Life::unborn;
-    std::vector<TensorId> tensors;      ///< valid now, of the buffer's storage
+    Tensors tensors;                    ///< valid now, of the buffer's storage
     RangedSums sums;                    ///< of a parameter gradient
     std::uint32_t version = 0;          ///< how often it was updated; of a parameter gradient: for which update it is
-    std::vector<StepId> makers;         ///< who filled it last
-    std::vector<StepId> readers;        ///< since
+    Steps makers;                       ///< who filled it last
+    Steps readers;                      ///< since
     CollectiveId from = no_collective;  ///< whose result it is
     bool approximate = false;           ///< not the value itself, but what a lossy codec has left of it or of others
     bool was_approximate = false;       ///< at any time
@@ -112,13 +116,13 @@ class Judge {
   void judge(StepId s);
   bool ordered(StepId earlier, StepId current) const { return earlier == current || before_->finished(earlier); }
   bool same_collective(StepId a, StepId b) const;
-  void judge_use(StepId s, BufferId b, const std::string& verb);
+  void judge_use(StepId s, BufferId b, std::string_view verb);
   void judge_result_of_collective(StepId s, BufferId b);
   void judge_after_readers(StepId s, BufferId b);
   void allocate(StepId s, BufferId b);
   void judge_free(StepId s, BufferId b);
   /// Marks a buffer as filled by a step.
-  Held& fill(StepId s, BufferId b, std::vector<TensorId> tensors);
+  Held& fill(StepId s, BufferId b, Tensors tensors);
   /// Where its stream computes, of a copy its device's; nothing for a place that the platform does not have.
   std::optional<MemoryId> own_memory(const Step& step) const;
   /// Where the stream's way begins and ends, and its device's host; nothing for a place that the platform has not.

@@ -239,11 +239,11 @@ void Judge::give_results(StepId s, const Collective& collective) {
       if (!sum.add(held_[input.index].sums)) report(Rule::repeated, s, input, "sums a contribution twice, from");
     }
   }
-  std::vector<std::vector<StepId>> makers(collective.outputs.size());
+  std::vector<Steps> makers(collective.outputs.size());
   for (const Exchange::Flow& flow : exchanges_[id.index].flows()) makers[flow.to].push_back(flow.step);
   for (std::size_t rank = 0; rank < collective.outputs.size(); ++rank) {
     Held& held = fill(s, collective.outputs[rank], value.tensors);
-    held.makers = makers[rank].empty() ? std::vector{s} : std::move(makers[rank]);
+    held.makers = makers[rank].empty() ? Steps{s} : std::move(makers[rank]);
     held.sums = std::move(sums[rank]);
     held.version = value.version;
     held.from = id;

@@ -164,7 +164,7 @@ void Judge::judge_views(StepId s, const Op& op) {
   for (const TensorId t : op.outputs) {
     for (const BufferId b : schedule_.buffers_in(step.reads)) {
       if (graph_[schedule_[b].tensor].storage != graph_[t].storage || !belongs(schedule_[b], step)) continue;
-      std::vector<TensorId>& tensors = held_[b.index].tensors;
+      Tensors& tensors = held_[b.index].tensors;
       if (std::ranges::find(tensors, t) == tensors.end()) tensors.push_back(t);
     }
   }
@@ -173,7 +173,7 @@ void Judge::judge_views(StepId s, const Op& op) {
 void Judge::fill_output(StepId s, const Op& op, BufferId b) {
   const Step& step = schedule_[s];
   const Buffer& buffer = schedule_[b];
-  std::vector<TensorId> tensors;
+  Tensors tensors;
   for (const TensorId t : op.outputs) {
     if (graph_[t].storage == graph_[buffer.tensor].storage) tensors.push_back(t);
   }

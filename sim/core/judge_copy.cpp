@@ -32,7 +32,7 @@ bool Judge::judge_pair(StepId s) {
                       target.range_offset + target.range_length <= source.range_offset + source.range_length;
   if (!same_value || !inside || held_[from.index].tensors.empty())
     report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
-  const Held copied = held_[from.index];
+  const Held& copied = held_[from.index];
   const bool adds = adds_gradients(step);
   if (adds && (source.is_packed() || target.is_packed())) report(Rule::lossy, s, to, "adds compressed values to");
   const RangedSums before = adds ? held_[to.index].sums : RangedSums{};

@@ -34,14 +34,14 @@ bool Judge::same_collective(StepId a, StepId b) const {
   return schedule_[a].collective != no_collective && schedule_[a].collective == schedule_[b].collective;
 }
 
-void Judge::judge_use(StepId s, BufferId b, const std::string& verb) {
+void Judge::judge_use(StepId s, BufferId b, std::string_view verb) {
   const Held& held = held_[b.index];
-  if (held.life == Life::unborn) return report(Rule::not_resident, s, b, verb + " before its allocation");
-  if (held.life == Life::dead) return report(Rule::not_resident, s, b, verb + " after its free");
+  if (held.life == Life::unborn) return report(Rule::not_resident, s, b, std::string(verb) + " before its allocation");
+  if (held.life == Life::dead) return report(Rule::not_resident, s, b, std::string(verb) + " after its free");
   for (const StepId maker : held.makers) {
     if (same_collective(maker, s) || ordered(maker, s)) continue;
     report(Rule::not_ordered, s, b,
-           verb + ", without waiting for step " + std::to_string(maker.index) + " that makes it,");
+           std::string(verb) + ", without waiting for step " + std::to_string(maker.index) + " that makes it,");
   }
   if (held.from != no_collective && schedule_[s].collective != held.from) judge_result_of_collective(s, b);
 }
@@ -77,7 +77,7 @@ void Judge::judge_free(StepId s, BufferId b) {
   if (--place->second.live == 0 && place->second.loaded == Bytes{0}) places_.erase(place);
 }
 
-Judge::Held& Judge::fill(StepId s, BufferId b, std::vector<TensorId> tensors) {
+Judge::Held& Judge::fill(StepId s, BufferId b, Tensors tensors) {
   Held& held = held_[b.index];
   held.tensors = std::move(tensors);
   held.makers = {s};
