@@ -1,6 +1,7 @@
 #include "experiments/model.h"
 
 #include "experiments/backends.h"
+#include "traces/framework_graphs.h"
 #include "traces/synthetic.h"
 #include "validate/network_model.h"
 #include "validate/networks/networks.h"
@@ -17,7 +18,7 @@ Trace load_model(const std::string& reference) {
 }
 
 bool is_made_by_rule(const std::string& reference) {
-  return is_network(reference) || is_synthetic(reference);
+  return is_network(reference) || is_synthetic(reference) || is_framework_graph(reference);
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include "sim/io/json_cursor.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
+#include "traces/framework_graphs.h"
 #include "traces/synthetic.h"
 #include "traces/trace_parts.h"
 
@@ -38,6 +39,7 @@ const Source& source_of(const Trace& trace) {
 }
 
 Trace load_trace(std::string_view reference) {
+  if (is_framework_graph(reference)) return {framework_graph(reference)};
   if (is_synthetic(reference)) return {synthetic_chain(reference)};
   return read_trace(find_trace(reference));
 }

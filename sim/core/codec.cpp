@@ -135,15 +135,9 @@ std::optional<std::string> cannot_pack(const Codec& codec, const Graph& graph, c
     return "packs whole storages, and '" + tensor.name + "' takes " + std::to_string(tensor.bytes.count) + " B for " +
            std::to_string(values.count) + " numbers of " + std::to_string(*each) + " B";
   }
-  if (codec.kind == CodecKind::pool) {
-    if (tensor.shape.size() != 4) {
-      return "pools pictures, and '" + tensor.name + "' has " + std::to_string(tensor.shape.size()) +
-             " dimensions instead of 4";
-    }
-    if (codec.window > std::min(values.height, values.width)) {
-      return "pools " + std::to_string(codec.window) + " x " + std::to_string(codec.window) + " pixels, and '" +
-             tensor.name + "' has " + std::to_string(values.height) + " x " + std::to_string(values.width);
-    }
+  if (codec.kind == CodecKind::pool && tensor.shape.size() != 4) {
+    return "pools pictures, and '" + tensor.name + "' has " + std::to_string(tensor.shape.size()) +
+           " dimensions instead of 4";
   }
   return std::nullopt;
 }

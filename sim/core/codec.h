@@ -13,7 +13,7 @@
 namespace plimsoll {
 
 enum class CodecKind : std::uint8_t {
-  pool,          ///< one value for `window` x `window` pixels, which unpacking gives to all of them
+  pool,          ///< one value for `window` x `window` pixels, or as many as there are, which unpacking gives to all
   quantize,      ///< numbers of `bits` bits; the values of a group share a scale and a minimum
   mask,          ///< a bit for each value: whether it is above 0
   block_sparse,  ///< of the tensor as a matrix, the blocks of `block` x `block` values with the largest norms
@@ -40,6 +40,7 @@ struct Codec {
   Padding padding = Padding::none;    ///< quantize
   std::uint32_t block = 1;            ///< block_sparse: side, in values
   double keep = 1;                    ///< block_sparse, zero_run: share of the blocks or values that stay
+  std::uint32_t copy = 0;             ///< tells packed forms of one value by the same rule apart
 
   friend bool operator==(const Codec&, const Codec&) = default;
 };

@@ -74,6 +74,7 @@ const Field<CodecDraft, JsonCursor> codec_fields[] = {
     {"padding", optional, [](CodecDraft& d, JsonCursor c) { d.codec.padding = enumerator<Padding>(c); }},
     {"block", optional, [](CodecDraft& d, JsonCursor c) { d.codec.block = c.index(); }},
     {"keep", optional, [](CodecDraft& d, JsonCursor c) { d.codec.keep = c.number(); }},
+    {"copy", optional, [](CodecDraft& d, JsonCursor c) { d.codec.copy = c.index(); }},
 };
 
 struct BufferDraft {

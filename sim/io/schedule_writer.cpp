@@ -44,6 +44,7 @@ Json json_of(const Codec& codec) {
   if (codec.padding != usual.padding) object["padding"] = written(codec.padding);
   if (codec.block != usual.block) object["block"] = codec.block;
   if (codec.keep != usual.keep) object["keep"] = codec.keep;
+  if (codec.copy != usual.copy) object["copy"] = codec.copy;
   return object;
 }
 

@@ -144,11 +144,15 @@ ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const 
   const std::string text(options.text("tensors"));
   const UsePattern pattern(text);
   const std::optional<Codec> relu = relu_codec(options);
+  const bool of_layer = options.text("store") == "layer";
   return [=, name = std::string(strategy)](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
     refuse_if_unfit(name, graph, saved, text, codec);
-    return [=](const SavedTensor&, const SavedUse& use) -> std::optional<Codec> {
+    return [=](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
       if (use.by == Layer::relu && use.is_result && !pattern.names(Layer::relu)) return relu;
-      return pattern.matches(use) ? std::optional(codec) : std::nullopt;
+      if (!pattern.matches(use)) return std::nullopt;
+      Codec chosen = codec;
+      if (of_layer) chosen.copy = static_cast<std::uint32_t>(&use - tensor.uses.data());
+      return chosen;
     };
   };
 }

@@ -2,6 +2,9 @@
 // for all of them. Source: Barley and Froening, Less Memory Means smaller GPUs: Backpropagation with Compressed
 // Activations (arXiv 2409.11902, 2024).
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 
 #include "sim/core/names.h"
@@ -20,7 +23,25 @@ constexpr std::array pool_options{
     OptionInfo{"k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>},
     OptionInfo{"tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed},
     relu_option,
+    store_option,
 };
+
+/// Smaller maps become one value each; that no map is as large is a mistake.
+void refuse_larger_than_maps(const Graph& graph, std::span<const SavedTensor> saved, const Codec& codec,
+                             const Options& options) {
+  const UsePattern pattern(options.text("tensors"));
+  std::int64_t largest = 0;
+  for (const SavedTensor& tensor : saved) {
+    if (std::ranges::none_of(tensor.uses, [&](const SavedUse& use) { return pattern.matches(use); })) continue;
+    const std::vector<std::int64_t>& shape = graph[tensor.tensor].shape;
+    if (shape.size() != 4) continue;
+    const std::size_t first = codec.channels_last ? 1 : 2;
+    largest = std::max({largest, shape[first], shape[first + 1]});
+  }
+  if (largest == 0 || codec.window <= largest) return;
+  throw InputError(fmt::format("pool: k={} is larger than every map that tensors={} names (the largest is {})",
+                               codec.window, options.text("tensors"), largest));
+}
 
 std::vector<TapeOutcome> pool_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -33,7 +54,11 @@ std::vector<TapeOutcome> pool_tapes(const PartTask& task, const Options& options
                     .type = *from_name<PoolType>(options.text("type")),
                     .window = static_cast<std::uint32_t>(options.integer("k")),
                     .channels_last = has_channels_last(task.problem.graph)};
-  return packed_tapes(task, "pool", budgets, before, choice_by_pattern("pool", codec, options));
+  const ChoiceOf choice = choice_by_pattern("pool", codec, options);
+  return packed_tapes(task, "pool", budgets, before, [&](const Graph& graph, std::span<const SavedTensor> saved) {
+    refuse_larger_than_maps(graph, saved, codec, options);
+    return choice(graph, saved);
+  });
 }
 
 }  // namespace

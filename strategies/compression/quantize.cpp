@@ -31,6 +31,7 @@ constexpr std::array quantize_options{
                }},
     tensors_option,
     relu_option,
+    store_option,
 };
 
 std::vector<TapeOutcome> quantize_tapes(const PartTask& task, const Options& options,

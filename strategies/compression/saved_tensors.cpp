@@ -52,6 +52,35 @@ constexpr std::array kind_prefixes{std::pair{std::string_view("convolution"), La
 
 constexpr std::string_view of_input = ".input", of_result = ".output";
 
+std::optional<Layer> layer_named(std::string_view name) {
+  const auto* found = std::ranges::find(layer_names, name, &std::pair<Layer, std::string_view>::second);
+  return found == layer_names.end() ? std::nullopt : std::optional(found->first);
+}
+
+/// Of the weight whose gradient a convolution makes, or that it reads.
+std::int64_t kernel_of(const Graph& graph, const Op& op) {
+  for (const auto* list : {&op.inputs, &op.outputs}) {
+    for (const TensorId t : *list) {
+      const Tensor& tensor = graph[t];
+      const bool is_weight = tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient;
+      if (!is_weight || tensor.shape.size() != 4) continue;
+      return tensor.shape[2] == tensor.shape[3] ? tensor.shape[3]
+                                                : tensor.shape[0];  // height first where channels last
+    }
+  }
+  return 0;
+}
+
+/// `conv3x3` as its layer and 3; 0 where no size is named.
+std::optional<std::pair<Layer, std::int64_t>> layer_with_kernel(std::string_view name) {
+  if (const std::optional<Layer> layer = layer_named(name)) return std::pair{*layer, std::int64_t{0}};
+  const std::string_view conv = name_of(Layer::conv);
+  for (std::int64_t kernel = 1; kernel <= 99; ++kernel) {
+    if (name == fmt::format("{}{}x{}", conv, kernel, kernel)) return std::pair{Layer::conv, kernel};
+  }
+  return std::nullopt;
+}
+
 /// `conv.input` as `conv` and `.input`.
 std::pair<std::string_view, std::string_view> split(std::string_view term) {
   const std::size_t dot = term.find('.');
@@ -67,11 +96,6 @@ std::vector<std::string_view> terms_of(std::string_view text) {
     begin = end + 1;
   }
   return terms;
-}
-
-std::optional<Layer> layer_named(std::string_view name) {
-  const auto* found = std::ranges::find(layer_names, name, &std::pair<Layer, std::string_view>::second);
-  return found == layer_names.end() ? std::nullopt : std::optional(found->first);
 }
 
 }  // namespace
@@ -92,10 +116,13 @@ std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& m
     const Action& reader = model.computes[position];
     EXPECTS(reader.kind == ActionKind::run);
     const Op& op = graph[reader.op];
-    if (op.phase == Phase::forward) return SavedUse{position, Layer::checkpoint, false};
+    SavedUse use{position, Layer::checkpoint, false, reader.op};
+    if (op.phase == Phase::forward) return use;
     const Action& maker = model.computes[made];
-    const Layer by = layer_of(op);
-    return SavedUse{position, by, maker.kind == ActionKind::run && layer_of(graph[maker.op]) == by};
+    use.by = layer_of(op);
+    use.is_result = maker.kind == ActionKind::run && layer_of(graph[maker.op]) == use.by;
+    use.kernel = use.by == Layer::conv ? kernel_of(graph, op) : 0;
+    return use;
   };
   std::vector<std::size_t> open(graph.storages, 0);  // 1 + the saved tensor that lives in a storage
   for (const OffloadGap& gap : model.gaps) {         // by `from`
@@ -114,7 +141,7 @@ std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& m
 std::string UsePattern::refusal(std::string_view text) {
   for (const std::string_view term : terms_of(text)) {
     const auto [name, which] = split(term);
-    const bool is_layer = name == "all" || layer_named(name).has_value();
+    const bool is_layer = name == "all" || layer_with_kernel(name).has_value();
     if (is_layer && (which.empty() || which == of_input || which == of_result)) continue;
     return fmt::format("'{}' is neither a layer nor its .input or .output", term);
   }
@@ -125,8 +152,10 @@ UsePattern::UsePattern(std::string_view text) {
   EXPECTS(refusal(text).empty());
   for (const std::string_view term : terms_of(text)) {
     const auto [name, which] = split(term);
+    const auto [layer, kernel] = layer_with_kernel(name).value_or(std::pair{Layer::other, std::int64_t{0}});
     terms_.push_back({.all = name == "all",
-                      .layer = layer_named(name).value_or(Layer::other),
+                      .layer = layer,
+                      .kernel = kernel,
                       .inputs = which != of_result,
                       .results = which != of_input});
   }
@@ -135,7 +164,7 @@ UsePattern::UsePattern(std::string_view text) {
 bool UsePattern::matches(const SavedUse& use) const {
   return std::ranges::any_of(terms_, [&](const Term& term) {
     return (term.all ? use.by != Layer::checkpoint : term.layer == use.by) &&
-           (use.is_result ? term.results : term.inputs);
+           (term.kernel == 0 || term.kernel == use.kernel) && (use.is_result ? term.results : term.inputs);
   });
 }
 

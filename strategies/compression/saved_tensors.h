@@ -40,6 +40,8 @@ struct SavedUse {
   std::uint32_t position = 0;
   Layer by = Layer::other;
   bool is_result = false;
+  OpId op;                  ///< that reads it
+  std::int64_t kernel = 0;  ///< of a convolution: pixels a side of its weight
 };
 
 /// A value that is made before the backward and is used there; the network's input is never among them.
@@ -51,7 +53,7 @@ struct SavedTensor {
 
 std::vector<SavedTensor> saved_tensors(const Graph&, const OffloadModel&);
 
-/// A choice of uses: `conv.input+bn.input`, `relu.output`, `softmax`, `all`.
+/// A choice of uses: `conv.input+bn.input`, `conv3x3.input`, `relu.output`, `softmax`, `all`.
 class UsePattern {
  public:
   /// Why the text is none, or nothing.
@@ -68,6 +70,7 @@ class UsePattern {
   struct Term {
     bool all = false;
     Layer layer = Layer::other;
+    std::int64_t kernel = 0;  ///< 0: any
     bool inputs = true, results = true;
   };
   std::vector<Term> terms_;

@@ -62,7 +62,8 @@ std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t
     leave_out_above(members.back(), chain, size, effort);
   };
   for (const StrategyInfo* strategy : strategies()) {
-    if (strategy->tapes == nullptr || strategy == &portfolio_strategy) continue;
+    const bool trains_exactly = strategy->family != Family::compression;  // what is lossless rests on a promise
+    if (strategy->tapes == nullptr || strategy == &portfolio_strategy || !trains_exactly) continue;
     add({limited(*strategy, std::max<std::int64_t>(effort, 1))});
   }
   for (std::vector<Pass>& passes : compositions()) add(std::move(passes));

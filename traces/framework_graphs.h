@@ -1,0 +1,22 @@
+#pragma once
+// Graphs of known image classifiers as eager PyTorch trains them in fp32, with shapes, flops and bytes but no times:
+// `resnet50:batch=64`, `deit_b:batch=128,size=224`. They keep for the backward what PyTorch keeps.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+/// Whether a trace reference means one of them.
+bool is_framework_graph(std::string_view reference);
+
+/// The graph of a reference such as `resnet18:batch=256`; throws where it is wrong.
+Graph framework_graph(std::string_view reference);
+
+/// One line of help a model: name, keys and defaults.
+std::vector<std::string> framework_help();
+
+}  // namespace plimsoll
