@@ -397,7 +397,7 @@ Graph EagerGraph::trained(TensorId logits) && {
       .phase = Phase::backward,
       .inputs = {one, probabilities, weight},
       .outputs = {of_probabilities},
-      .more_bytes = targets - bytes_of_number});
+      .more_bytes = targets});
   op({.kind = "_log_softmax_backward_data",
       .phase = Phase::backward,
       .inputs = {of_probabilities, probabilities},

@@ -19,6 +19,14 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// Of a dtype that the codec takes.
+std::optional<std::int64_t> bytes_of_value(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  const std::string& dtype = dtype_of(graph, tensor);
+  if (codec.kind != CodecKind::index) return bytes_of_dtype(dtype);
+  if (dtype == "int64") return 8;
+  return dtype == "int32" ? std::optional<std::int64_t>(4) : std::nullopt;
+}
+
 /// A tensor as codecs see it.
 struct Values {
   std::int64_t count = 1, bytes = 0;   ///< how many, and of each
@@ -31,7 +39,7 @@ struct Values {
 Values values_of(const Codec& codec, const Graph& graph, const Tensor& tensor) {
   Values values;
   for (const std::int64_t d : tensor.shape) values.count *= d;
-  values.bytes = bytes_of_dtype(dtype_of(graph, tensor)).value_or(0);
+  values.bytes = bytes_of_value(codec, graph, tensor).value_or(0);
   if (tensor.shape.empty()) return values;
   values.samples = tensor.shape.front();
   values.columns = tensor.shape.back();
@@ -80,7 +88,8 @@ std::int64_t packed_count(const Codec& codec, const Values& values) {
              values.bytes;
     case CodecKind::quantize: {
       const Numbers numbers = numbers_of(codec, values);
-      return divided_up(numbers.count * codec.bits, 8) + numbers.groups * codec.group_bytes;
+      return divided_up(numbers.count * codec.bits, 8) + numbers.groups * codec.group_bytes +
+             values.samples * codec.sample_bytes;
     }
     case CodecKind::mask:
       return divided_up(values.count * codec.bits, 8);
@@ -94,6 +103,8 @@ std::int64_t packed_count(const Codec& codec, const Values& values) {
              static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(values.count))) * values.bytes;
     case CodecKind::cast:
       return divided_up(values.count * codec.bits, 8);
+    case CodecKind::index:
+      return values.count;
   }
   EXPECTS(false && "a codec of no kind");
 }
@@ -117,7 +128,7 @@ bool is_parameter_gradient(const Graph& graph, TensorId t) {
 }  // namespace
 
 bool is_lossy(const Codec& codec) {
-  return codec.kind != CodecKind::zero_run;
+  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::index;
 }
 
 bool is_bound(const Codec& codec) {
@@ -126,7 +137,10 @@ bool is_bound(const Codec& codec) {
 
 std::optional<std::string> cannot_pack(const Codec& codec, const Graph& graph, const Tensor& tensor) {
   if (tensor.shape.empty()) return "needs shapes, and '" + tensor.name + "' has none in the trace";
-  const std::optional<std::int64_t> each = bytes_of_dtype(dtype_of(graph, tensor));
+  const std::optional<std::int64_t> each = bytes_of_value(codec, graph, tensor);
+  if (!each && codec.kind == CodecKind::index) {
+    return "packs whole numbers, and '" + tensor.name + "' is of dtype '" + dtype_of(graph, tensor) + "'";
+  }
   if (!each) {
     return "packs floating point numbers, and '" + tensor.name + "' is of dtype '" + dtype_of(graph, tensor) + "'";
   }
@@ -163,6 +177,7 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
     case CodecKind::cast:
       return {1, plain + packed, Bytes{0}};
     case CodecKind::mask:
+    case CodecKind::index:
       return {0, packed, Bytes{0}};  // written by the kernel that makes the value
     case CodecKind::quantize: {
       if (codec.group == 0) return {1, plain + packed, Bytes{0}};
@@ -189,7 +204,7 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
 
 CodecCost unpack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor) {
   const Bytes packed = packed_bytes(codec, graph, tensor);
-  if (codec.kind == CodecKind::mask) return {};
+  if (codec.kind == CodecKind::mask || codec.kind == CodecKind::index) return {};
   const std::uint32_t kernels = codec.kind == CodecKind::zero_run ? 2 : 1;
   return {kernels, packed + tensor.bytes, Bytes{0}};
 }
@@ -215,12 +230,16 @@ std::string text_of(const Codec& codec) {
       return text + "(block=" + std::to_string(codec.block) + ",keep=" + written_number(codec.keep) + ")";
     case CodecKind::zero_run:
       return text + "(keep=" + written_number(codec.keep) + ")";
+    case CodecKind::index:
+      return text;
   }
   return text;
 }
 
 bool reads_packed(const Op& op, const Codec& codec) {
-  return codec.kind == CodecKind::mask && is_one_of(op.kind, {"threshold_backward", "relu_gradient"});
+  const bool of_pooling = is_one_of(op.kind, {"max_pool2d_with_indices_backward"});
+  if (codec.kind == CodecKind::index) return of_pooling;
+  return codec.kind == CodecKind::mask && (of_pooling || is_one_of(op.kind, {"threshold_backward", "relu_gradient"}));
 }
 
 bool depends_on(const Graph& graph, const Op& op, TensorId input, TensorId output) {

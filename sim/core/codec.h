@@ -19,6 +19,7 @@ enum class CodecKind : std::uint8_t {
   block_sparse,  ///< of the tensor as a matrix, the blocks of `block` x `block` values with the largest norms
   zero_run,      ///< a bit for each value, and those that are not 0; at most `keep` of them, by the promise of its user
   cast,          ///< floating point numbers of `bits` bits
+  index,  ///< whole numbers below 256, a byte each: places in the windows of a pooling, by the promise of its user
 };
 
 enum class PoolType : std::uint8_t { average, max, soft };
@@ -38,6 +39,7 @@ struct Codec {
   std::uint32_t group_bytes = 0;      ///< quantize: scale and minimum of a group
   std::uint32_t averaged = 1;         ///< quantize: so many values in a row are one number, their mean
   Padding padding = Padding::none;    ///< quantize
+  std::uint32_t sample_bytes = 0;     ///< quantize: of each sample, beside its groups (how many bits it has)
   std::uint32_t block = 1;            ///< block_sparse: side, in values
   double keep = 1;                    ///< block_sparse, zero_run: share of the blocks or values that stay
   std::uint32_t copy = 0;             ///< tells packed forms of one value by the same rule apart
@@ -77,7 +79,8 @@ Seconds duration(const CodecCost&, const Device&);
 std::string text_of(const Codec&);
 
 /// Whether an op may read the packed form as it is, and what it makes is as exact as from the tensor itself: the
-/// gradient of a ReLU needs only where its output is above 0.
+/// gradient of a ReLU needs only where its output is above 0; that of a max pooling needs places, and nothing of its
+/// input but the shape.
 bool reads_packed(const Op&, const Codec&);
 
 /// Whether what an op makes depends on the value of an input, not only on its being there: the backward of a

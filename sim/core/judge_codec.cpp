@@ -15,7 +15,8 @@ std::int64_t rounded_up(std::int64_t a, std::int64_t unit) {
 }
 
 /// Of one number of a dtype that codecs take; 0 for another.
-std::int64_t float_bytes(const std::string& dtype) {
+std::int64_t value_bytes(const Codec& codec, const std::string& dtype) {
+  if (codec.kind == CodecKind::index) return dtype == "int64" ? 8 : dtype == "int32" ? 4 : 0;
   if (dtype.find("64") != std::string::npos || dtype == "double") return dtype.starts_with("int") ? 0 : 8;
   if (dtype == "fp32" || dtype == "tf32" || dtype == "float32" || dtype == "float") return 4;
   if (dtype == "bf16" || dtype == "fp16" || dtype == "bfloat16" || dtype == "float16" || dtype == "half") return 2;
@@ -39,12 +40,14 @@ bool is_sane(const Codec& codec) {
       return share;
     case CodecKind::cast:
       return codec.bits == 8 || codec.bits == 16 || codec.bits == 32;
+    case CodecKind::index:
+      return true;
   }
   return false;
 }
 
 bool is_approximate(const Codec& codec) {
-  return codec.kind != CodecKind::zero_run;
+  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::index;
 }
 
 /// What packing or unpacking moves and needs beside the two forms, in bytes, and how many kernels it is.
@@ -70,6 +73,7 @@ class CodecCount {
         made.moved = plain + made.packed;
         break;
       case CodecKind::mask:
+      case CodecKind::index:
         made.moved = made.packed;
         break;
       case CodecKind::zero_run:  // counts what is not 0, then writes it
@@ -129,6 +133,9 @@ class CodecCount {
       case CodecKind::cast:
         made.packed = rounded_up(values_ * codec_.bits, 8) / 8;
         break;
+      case CodecKind::index:
+        made.packed = values_;
+        break;
       case CodecKind::zero_run:
         made.packed = rounded_up(values_, 8) / 8 +
                       static_cast<std::int64_t>(std::ceil(codec_.keep * static_cast<double>(values_))) * each_;
@@ -147,7 +154,7 @@ class CodecCount {
           if (codec_.padding != Padding::none) numbers = whole;
         }
         numbers_ = parts * numbers;
-        made.packed = rounded_up(numbers_ * codec_.bits, 8) / 8 + groups_bytes_;
+        made.packed = rounded_up(numbers_ * codec_.bits, 8) / 8 + groups_bytes_ + shape_[0] * codec_.sample_bytes;
         break;
       }
     }
@@ -203,11 +210,11 @@ void Judge::judge_packed_buffer(BufferId b) {
   std::int64_t values = tensor.shape.empty() ? 0 : 1;
   for (const std::int64_t d : tensor.shape) values *= d;
   const bool pools = codec.kind == CodecKind::pool;
-  if (values <= 0 || float_bytes(dtype) == 0 || values * float_bytes(dtype) != tensor.bytes.count ||
+  if (values <= 0 || value_bytes(codec, dtype) == 0 || values * value_bytes(codec, dtype) != tensor.bytes.count ||
       (pools && tensor.shape.size() != 4)) {
     return bad(Rule::malformed, "is packed, though its shape and dtype do not say how");
   }
-  const std::int64_t packed = CodecCount(codec, tensor.shape, float_bytes(dtype)).packing().packed;
+  const std::int64_t packed = CodecCount(codec, tensor.shape, value_bytes(codec, dtype)).packing().packed;
   const auto before = [&](Bytes offset) {  // rounded down, so that ranges add up
     return static_cast<std::int64_t>(
         std::floor(static_cast<long double>(packed) * static_cast<long double>(offset.count) /
@@ -233,6 +240,7 @@ void Judge::judge_packing(StepId s, BufferId from, BufferId to) {
     report(Rule::malformed, s, text(s) + " must be of kind '" + (packs ? "pack'" : "unpack'"));
   }
   if (!packs && codec.kind == CodecKind::mask) report(Rule::lossy, s, to, "restores from a mask of signs");
+  if (!packs && codec.kind == CodecKind::index) report(Rule::lossy, s, to, "restores from places in windows");
   if (schedule_[from].range_length != schedule_[to].range_length) {
     report(Rule::wrong_value, s, to, "converts only a part of " + text(from) + " to");
   }
@@ -250,8 +258,9 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
   const Buffer& packed = schedule_[packs ? to : from];
   if (!packed.is_packed() || step.measured) return;
   const Tensor& tensor = graph_[packed.tensor];
-  const CodecCount count(schedule_.codecs[packed.codec.index], tensor.shape,
-                         float_bytes(tensor.dtype.empty() ? graph_.source.dtype : tensor.dtype));
+  const Codec& codec = schedule_.codecs[packed.codec.index];
+  const CodecCount count(codec, tensor.shape,
+                         value_bytes(codec, tensor.dtype.empty() ? graph_.source.dtype : tensor.dtype));
   const Conversion whole = packs ? count.packing() : count.unpacking();
   const auto share = [&](std::int64_t bytes) {
     const auto before = [&](Bytes offset) {
@@ -278,7 +287,10 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
 }
 
 bool Judge::may_read_packed(const Op& op, BufferId b) const {
-  return is_gradient_of_relu(op) && schedule_.codecs[schedule_[b].codec.index].kind == CodecKind::mask;
+  const CodecKind kind = schedule_.codecs[schedule_[b].codec.index].kind;
+  const bool is_pooling = op.kind == "max_pool2d_with_indices_backward";  // of its input it needs the shape
+  return (kind == CodecKind::mask && (is_gradient_of_relu(op) || is_pooling)) ||
+         (kind == CodecKind::index && is_pooling);
 }
 
 /// What an op makes from an approximation is one, unless that is not what it makes it from: the backward of a product

@@ -47,7 +47,8 @@ struct Names<CodecKind> {
   static constexpr std::array all{
       std::pair{CodecKind::pool, "pool"},         std::pair{CodecKind::quantize, "quantize"},
       std::pair{CodecKind::mask, "mask"},         std::pair{CodecKind::block_sparse, "block_sparse"},
-      std::pair{CodecKind::zero_run, "zero_run"}, std::pair{CodecKind::cast, "cast"}};
+      std::pair{CodecKind::zero_run, "zero_run"}, std::pair{CodecKind::cast, "cast"},
+      std::pair{CodecKind::index, "index"}};
 };
 
 template <>

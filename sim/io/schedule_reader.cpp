@@ -72,6 +72,7 @@ const Field<CodecDraft, JsonCursor> codec_fields[] = {
     {"group_bytes", optional, [](CodecDraft& d, JsonCursor c) { d.codec.group_bytes = c.index(); }},
     {"averaged", optional, [](CodecDraft& d, JsonCursor c) { d.codec.averaged = c.index(); }},
     {"padding", optional, [](CodecDraft& d, JsonCursor c) { d.codec.padding = enumerator<Padding>(c); }},
+    {"sample_bytes", optional, [](CodecDraft& d, JsonCursor c) { d.codec.sample_bytes = c.index(); }},
     {"block", optional, [](CodecDraft& d, JsonCursor c) { d.codec.block = c.index(); }},
     {"keep", optional, [](CodecDraft& d, JsonCursor c) { d.codec.keep = c.number(); }},
     {"copy", optional, [](CodecDraft& d, JsonCursor c) { d.codec.copy = c.index(); }},

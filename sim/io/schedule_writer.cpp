@@ -42,6 +42,7 @@ Json json_of(const Codec& codec) {
   if (codec.group_bytes != usual.group_bytes) object["group_bytes"] = codec.group_bytes;
   if (codec.averaged != usual.averaged) object["averaged"] = codec.averaged;
   if (codec.padding != usual.padding) object["padding"] = written(codec.padding);
+  if (codec.sample_bytes != usual.sample_bytes) object["sample_bytes"] = codec.sample_bytes;
   if (codec.block != usual.block) object["block"] = codec.block;
   if (codec.keep != usual.keep) object["keep"] = codec.keep;
   if (codec.copy != usual.copy) object["copy"] = codec.copy;

@@ -1,0 +1,74 @@
+// The strategy `actnn`: layers of ActNN, each of which quantizes its own saved values. Source: Chen et al., ActNN:
+// Reducing Training Memory Footprint via 2-Bit Activation Compressed Training (ICML 2021), and its program.
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+namespace {
+
+/// Scale and minimum in bf16, and the bits of each sample as a whole number. Samples are padded to whole groups.
+Codec actnn_codec(std::uint32_t bits, std::uint32_t copy) {
+  return {.kind = CodecKind::quantize,
+          .bits = bits,
+          .group = 256,
+          .group_bytes = 4,
+          .padding = Padding::sample,
+          .sample_bytes = 4,
+          .copy = copy};
+}
+
+std::optional<Codec> actnn_choice(std::int64_t level, const SavedTensor& tensor, const SavedUse& use, bool is_index) {
+  const auto copy = static_cast<std::uint32_t>(&use - tensor.uses.data());  // each layer keeps its own
+  const std::uint32_t bits = level >= 3 ? 2 : 4;
+  switch (use.by) {
+    case Layer::conv:
+    case Layer::linear:
+      return actnn_codec(bits, copy);
+    case Layer::bn:
+      return level == 1 || use.is_result ? std::nullopt : std::optional(actnn_codec(bits, copy));
+    case Layer::relu:
+      return Codec{.kind = CodecKind::mask, .bits = 1};
+    case Layer::pool:
+      return is_index ? Codec{.kind = CodecKind::index} : Codec{.kind = CodecKind::mask, .bits = 1};
+    default:
+      return std::nullopt;
+  }
+}
+
+constexpr std::array actnn_options{OptionInfo{
+    "level", "3", "1, 2 or 3",
+    "1: inputs of convolutions and linear layers in 4 bits; 2: those of batch norms, too; 3: 2 bits in the mean",
+    integer_between<1, 3>}};
+
+std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& options,
+                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const std::int64_t level = options.integer("level");
+  return packed_tapes(task, "actnn", budgets, before,
+                      [level](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+                        refuse_if_unfit("actnn", graph, saved, "all", actnn_codec(4, 0));
+                        return [level, &graph](const SavedTensor& tensor, const SavedUse& use) {
+                          const bool is_index = graph[tensor.tensor].dtype.starts_with("int");
+                          return actnn_choice(level, tensor, use, is_index);
+                        };
+                      });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo actnn_strategy{
+    .name = "actnn",
+    .family = Family::compression,
+    .summary =
+        "keeps inputs of convolutional, linear and batch norm layers in 2 or 4 bits, signs for ReLUs, places for "
+        "poolings",
+    .source = "Chen et al., ActNN, ICML 2021",
+    .chains_only = false,
+    .options = actnn_options,
+    .tapes = actnn_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,54 @@
+// The strategy `alam`: saved tensors as quantized means of four values in a row, which the backward takes for all four.
+// Source: Woo et al., ALAM: Averaged Low-Precision Activation for Memory-Efficient Training of Transformer Models (ICLR
+// 2024), and its program.
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+namespace {
+
+/// Scale and minimum in fp32; the means are padded to whole groups.
+Codec alam_codec(std::uint32_t bits) {
+  return {.kind = CodecKind::quantize,
+          .bits = bits,
+          .group = 128,
+          .group_bytes = 8,
+          .averaged = 4,
+          .padding = Padding::tensor};
+}
+
+constexpr std::array alam_options{
+    OptionInfo{"bits", "2", "1, 2, 4 or 8", "bits of a mean, the same for all tensors",
+               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }}};
+
+std::vector<TapeOutcome> alam_tapes(const PartTask& task, const Options& options,
+                                    std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
+  return packed_tapes(task, "alam", budgets, before,
+                      [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+                        refuse_if_unfit("alam", graph, saved, "all", alam_codec(bits));
+                        return [bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
+                          const std::size_t dimensions = graph[tensor.tensor].shape.size();
+                          if (use.by == Layer::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
+                          return alam_codec(bits);
+                        };
+                      });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo alam_strategy{
+    .name = "alam",
+    .family = Family::compression,
+    .summary = "keeps saved tensors as means of four values in a few bits until the backward",
+    .source = "Woo et al., ALAM, ICLR 2024",
+    .chains_only = false,
+    .options = alam_options,
+    .tapes = alam_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

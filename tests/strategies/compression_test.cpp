@@ -1,0 +1,133 @@
+// Compression on graphs of real models: memory as simulated elsewhere, and what is refused.
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "platforms/platform_file.h"
+#include "sim/core/check.h"
+#include "sim/core/metrics.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+#include "tests/generate/problems.h"
+#include "traces/framework_graphs.h"
+
+namespace plimsoll {
+namespace {
+
+Problem problem_on_h200(const std::string& reference, Optimizer optimizer) {
+  return problem_of(framework_graph(reference), load_platform("h200"), {.optimizer = optimizer});
+}
+
+Plan planned(const Problem& problem, const std::string& spec) {
+  return std::get<Plan>(plan(problem, parse_spec(spec, "test"), std::nullopt));
+}
+
+double mib(Bytes bytes) {
+  return static_cast<double>(bytes.count) / (1 << 20);
+}
+
+// Simulations of others with lifetimes of storages: momentum, no workspace, every layer packs for itself.
+TEST_CASE("pooled activations of residual networks save what was simulated elsewhere", "[compression]") {
+  struct Row {
+    const char* options;
+    std::array<double, 4> saved;  // per cent of the peak, k = 2, 4, 8, 16
+  };
+  const auto judge = [](const std::string& model, const std::vector<Row>& rows, double base) {
+    const Problem problem = problem_on_h200(model, Optimizer::momentum);
+    const Bytes plain = planned(problem, "store_all").peak;
+    if (base > 0) CHECK(mib(plain) == Approx(base).margin(0.05));
+    for (const Row& row : rows) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        const std::string spec = "pool(k=" + std::to_string(2 << i) + ",store=layer," + row.options + ")";
+        INFO(model << ", " << spec);
+        const double saved = 100 * (1 - mib(planned(problem, spec).peak) / mib(plain));
+        CHECK(saved == Approx(row.saved[i]).margin(1.0));
+      }
+    }
+  };
+  judge("resnet18:batch=256",
+        {{"tensors=conv.input,relu=keep", {-6.3, 0.9, 2.7, 3.2}},
+         {"tensors=conv.input,relu=byte", {9.7, 16.9, 18.7, 19.1}},
+         {"tensors=conv.input,relu=bit", {18.4, 25.6, 27.3, 27.8}},
+         {"tensors=conv3x3.input,relu=bit", {14.5, 20.0, 21.4, 21.8}},
+         {"tensors=bn.input,relu=keep", {32.6, 40.6, 42.6, 43.1}},
+         {"tensors=conv.input+bn.input,relu=bit", {47.9, 51.6, 52.3, 52.5}}},
+        5554.7);
+  judge("resnet50:batch=256",
+        {{"tensors=conv.input,relu=bit", {27.5, 36.5, 38.8, 39.4}},
+         {"tensors=bn.input,relu=keep", {37.9, 47.4, 49.9, 50.5}},
+         {"tensors=conv.input+bn.input,relu=bit", {64.5, 76.3, 78.3, 78.8}}},
+        0);
+}
+
+TEST_CASE("under strong compression the peak is the first layers' backward", "[compression]") {
+  const Problem problem = problem_on_h200("resnet18:batch=256", Optimizer::momentum);
+  const Plan made = planned(problem, "quantize(bits=1,group=1048576)");
+  const Timeline timeline = simulate_event(made.schedule, problem.platform);
+  CHECK(mib(made.peak) / 1024 == Approx(2.6).margin(0.1));
+  const LowerBounds bounds = lower_bounds(problem, 1, Stays::all, made.schedule.codecs);
+  CHECK(made.peak >= bounds.memory);
+  CHECK(problem.graph[*bounds.memory_by].stage == 0);
+}
+
+/// What is there when the forward ends, by whether it is packed; values only.
+struct Waiting {
+  Bytes packed, plain;
+};
+Waiting waiting_after_forward(const Problem& problem, const Schedule& schedule) {
+  std::vector<bool> live(schedule.buffers.size(), false);
+  for (const Step& step : schedule.steps) {
+    if (step.op != no_op && problem.graph[step.op].phase != Phase::forward) break;
+    for (const BufferId b : schedule.buffers_in(step.allocates)) live[b.index] = true;
+    for (const BufferId b : schedule.buffers_in(step.frees)) live[b.index] = false;
+  }
+  Waiting waiting;
+  for (std::size_t b = 0; b < live.size(); ++b) {
+    if (!live[b] || problem.graph[schedule.buffers[b].tensor].kind != TensorKind::activation) continue;
+    (schedule.buffers[b].is_packed() ? waiting.packed : waiting.plain) += schedule.buffers[b].bytes;
+  }
+  return waiting;
+}
+
+TEST_CASE("ActNN keeps a twelfth of what residual networks keep", "[compression]") {
+  struct Row {
+    const char* model;
+    double plain, packed, ratio;
+  };
+  // Elsewhere the images are packed, too: 36.75 MiB of 64 become 2.125 / 32 of that.
+  const auto row =
+      GENERATE(Row{"resnet50", 5243.9, 438.8, 11.95}, Row{"resnet152", 0, 0, 12.06}, Row{"resnet18", 0, 0, 12.83});
+  INFO(row.model);
+  const Problem problem = problem_on_h200(std::string(row.model) + ":batch=64", Optimizer::none);
+  const double image = 36.75, packed_image = image * 2.125 / 32;
+  const double plain = mib(waiting_after_forward(problem, planned(problem, "store_all").schedule).plain) + image;
+  const Waiting packed = waiting_after_forward(problem, planned(problem, "actnn").schedule);
+  const double all = mib(packed.packed) + packed_image;
+  if (row.plain > 0) CHECK(plain == Approx(row.plain).margin(1.5));
+  if (row.packed > 0) CHECK(all == Approx(row.packed).epsilon(0.01));
+  CHECK(plain / all == Approx(row.ratio).epsilon(0.01));
+}
+
+TEST_CASE("compression refuses what it cannot do, and says why", "[compression]") {
+  const Problem problem = problem_on_h200("resnet18:batch=2", Optimizer::none);
+  const auto complaint = [&](const std::string& spec) {
+    try {
+      plan(problem, parse_spec(spec, "test"), std::nullopt);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(complaint("pool(tensors=relu.output)"),
+             Catch::Contains("a ReLU's gradient needs the sign of every value"));
+  CHECK_THAT(complaint("pool(tensors=gelu)"),
+             Catch::Contains("matches no saved value") && Catch::Contains("conv.input"));
+  CHECK_THAT(complaint("pool(k=200)"), Catch::Contains("larger than every map") && Catch::Contains("56"));
+  CHECK(complaint("pool(k=56)").empty());
+  CHECK_THAT(complaint("pool(tensors=linear.input)"), Catch::Contains("larger than every map"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,131 @@
+// Graphs of known models by rule, against what the exporter recorded of PyTorch and what PyTorch's hooks count.
+
+#include "traces/framework_graphs.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "sim/io/input_error.h"
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+namespace {
+
+/// Ops that launch something: the exporter also recorded the counting of batches.
+std::vector<const Op*> kernels_of(const Graph& graph) {
+  std::vector<const Op*> kernels;
+  for (const Op& op : graph.ops) {
+    if (!op.inputs.empty() || !op.outputs.empty()) kernels.push_back(&op);
+  }
+  return kernels;
+}
+
+std::vector<std::pair<TensorKind, std::int64_t>> sizes_of(const Graph& graph, const std::vector<TensorId>& tensors) {
+  std::vector<std::pair<TensorKind, std::int64_t>> sizes;
+  for (const TensorId t : tensors) sizes.emplace_back(graph[t].kind, graph[t].bytes.count);
+  return sizes;
+}
+
+TEST_CASE("resnet18 by rule is what the exporter recorded of torchvision's", "[framework]") {
+  const Graph recorded = std::get<Graph>(load_trace("resnet18_ops_b8_cpu").model);
+  const Graph made = framework_graph("resnet18:batch=8");
+  const std::vector<const Op*> theirs = kernels_of(recorded), ours = kernels_of(made);
+  REQUIRE(ours.size() == theirs.size());
+  std::map<std::uint32_t, std::uint32_t> storage;  // theirs to ours: the same tensors share one
+  for (std::size_t o = 0; o < ours.size(); ++o) {
+    INFO(theirs[o]->name);
+    CHECK(ours[o]->kind == theirs[o]->kind);
+    CHECK(ours[o]->phase == theirs[o]->phase);
+    CHECK(ours[o]->flops == theirs[o]->flops);
+    CHECK(ours[o]->bytes_moved == theirs[o]->bytes_moved);
+    CHECK(sizes_of(made, ours[o]->inputs) == sizes_of(recorded, theirs[o]->inputs));
+    REQUIRE(sizes_of(made, ours[o]->outputs) == sizes_of(recorded, theirs[o]->outputs));
+    CHECK(ours[o]->saved.size() == theirs[o]->saved.size());
+    CHECK(ours[o]->mutates.size() == theirs[o]->mutates.size());
+    for (std::size_t t = 0; t < ours[o]->outputs.size(); ++t) {
+      const std::uint32_t here = made[ours[o]->outputs[t]].storage.index;
+      const auto place = storage.try_emplace(recorded[theirs[o]->outputs[t]].storage.index, here).first;
+      CHECK(place->second == here);
+    }
+  }
+}
+
+/// MiB an image of the storages that backward ops of these kinds read; of all, without kinds.
+double saved_mib(const Graph& graph, const std::set<std::string>& kinds, double batch,
+                 const std::function<bool(const Tensor&)>& counts = {}) {
+  std::map<std::uint32_t, Bytes> saved;
+  for (const Op& op : graph.ops) {
+    if (!is_backward(op.phase) || (!kinds.empty() && !kinds.contains(op.kind))) continue;
+    for (const TensorId t : op.inputs) {
+      const Tensor& tensor = graph[t];
+      const bool is_value = tensor.kind == TensorKind::activation || tensor.kind == TensorKind::input;
+      if (is_value && (!counts || counts(tensor))) saved[tensor.storage.index] = tensor.bytes;
+    }
+  }
+  double sum = 0;
+  for (const auto& [storage, bytes] : saved) sum += static_cast<double>(bytes.count);
+  return sum / (1 << 20) / batch;
+}
+
+TEST_CASE("what residual networks keep is what PyTorch's hooks count", "[framework]") {
+  struct Row {
+    const char* name;
+    double conv, bn, relu, index, all;
+  };
+  const auto row =
+      GENERATE(Row{"resnet18", 6.99, 9.48, 8.81, 1.53, 21.16}, Row{"resnet34", 11.77, 14.26, 13.59, 1.53, 30.73},
+               Row{"resnet50", 34.55, 42.40, 36.65, 1.53, 81.93}, Row{"resnet101", 54.07, 61.92, 56.18, 1.53, 120.98},
+               Row{"resnet152", 78.19, 86.04, 80.30, 1.53, 169.22});
+  const double batch = 64;
+  const Graph graph = framework_graph(std::string(row.name) + ":batch=64");
+  INFO(row.name);
+  const auto large = [](const Tensor& tensor) { return tensor.shape.size() == 4; };
+  CHECK(saved_mib(graph, {"convolution_backward"}, batch, large) == Approx(row.conv).margin(0.006));
+  CHECK(saved_mib(graph, {"native_batch_norm_backward"}, batch, large) == Approx(row.bn).margin(0.006));
+  CHECK(saved_mib(graph, {"threshold_backward"}, batch, large) == Approx(row.relu).margin(0.006));
+  const auto index = [](const Tensor& tensor) { return tensor.dtype == "int64"; };
+  CHECK(saved_mib(graph, {"max_pool2d_with_indices_backward"}, batch, index) == Approx(row.index).margin(0.006));
+  CHECK(saved_mib(graph, {}, batch) == Approx(row.all).margin(0.03));  // with statistics, logits and loss
+}
+
+TEST_CASE("a layer of a vision transformer keeps 16 C + h N numbers a token", "[framework]") {
+  struct Row {
+    const char* name;
+    std::int64_t width, heads;
+  };
+  const auto row = GENERATE(Row{"deit_ti", 192, 3}, Row{"deit_s", 384, 6}, Row{"deit_b", 768, 12});
+  INFO(row.name);
+  const std::int64_t batch = 4, tokens = 197;
+  const Graph graph = framework_graph(std::string(row.name) + ":batch=4");
+  const auto saved = [&](std::uint32_t stage) {
+    std::map<std::uint32_t, std::int64_t> storages;
+    for (const Op& op : graph.ops) {
+      if (!is_backward(op.phase) || op.stage != stage) continue;
+      for (const TensorId t : op.inputs) {
+        const bool statistics = graph[t].shape.size() == 3 && graph[t].shape.back() == 1;
+        if (graph[t].kind == TensorKind::activation && !statistics)
+          storages[graph[t].storage.index] = graph[t].bytes.count;
+      }
+    }
+    std::int64_t sum = 0;
+    for (const auto& [storage, bytes] : storages) sum += bytes;
+    return sum;
+  };
+  for (std::uint32_t block = 1; block <= 12; ++block) {
+    CHECK(saved(block) == 4 * batch * tokens * (16 * row.width + row.heads * tokens));
+  }
+}
+
+TEST_CASE("references of known models are read like others", "[framework]") {
+  CHECK(is_framework_graph("resnet50"));
+  CHECK_FALSE(is_framework_graph("resnet:blocks=2"));
+  CHECK(framework_graph("deit_s:batch=2,size=384").tensors[0].shape == std::vector<std::int64_t>{2, 3, 384, 384});
+  CHECK_THROWS_AS(framework_graph("resnet50:batch=0"), InputError);
+  CHECK_THROWS_WITH(framework_graph("resnet50:size=100"), Catch::Contains("must be a multiple of 32, found 100"));
+  CHECK_THROWS_AS(framework_graph("resnet50:bach=1"), InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll
