@@ -24,14 +24,14 @@ std::optional<Codec> actnn_choice(std::int64_t level, const SavedTensor& tensor,
   const auto copy = static_cast<std::uint32_t>(&use - tensor.uses.data());  // each layer keeps its own
   const std::uint32_t bits = level >= 3 ? 2 : 4;
   switch (use.by) {
-    case Layer::conv:
-    case Layer::linear:
+    case SavedBy::conv:
+    case SavedBy::linear:
       return actnn_codec(bits, copy);
-    case Layer::bn:
+    case SavedBy::bn:
       return level == 1 || use.is_result ? std::nullopt : std::optional(actnn_codec(bits, copy));
-    case Layer::relu:
+    case SavedBy::relu:
       return Codec{.kind = CodecKind::mask, .bits = 1};
-    case Layer::pool:
+    case SavedBy::pool:
       return is_index ? Codec{.kind = CodecKind::index} : Codec{.kind = CodecKind::mask, .bits = 1};
     default:
       return std::nullopt;

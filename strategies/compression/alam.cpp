@@ -32,7 +32,7 @@ std::vector<TapeOutcome> alam_tapes(const PartTask& task, const Options& options
                         refuse_if_unfit("alam", graph, saved, "all", alam_codec(bits));
                         return [bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
                           const std::size_t dimensions = graph[tensor.tensor].shape.size();
-                          if (use.by == Layer::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
+                          if (use.by == SavedBy::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
                           return alam_codec(bits);
                         };
                       });

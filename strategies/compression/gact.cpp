@@ -33,7 +33,7 @@ std::vector<TapeOutcome> gact_tapes(const PartTask& task, const Options& options
                         refuse_if_unfit("gact", graph, saved, "all", Codec{.kind = CodecKind::quantize, .bits = bits});
                         return [bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
                           const std::size_t dimensions = graph[tensor.tensor].shape.size();
-                          if (use.by == Layer::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
+                          if (use.by == SavedBy::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
                           return gact_codec(graph, graph[tensor.tensor], bits);
                         };
                       });

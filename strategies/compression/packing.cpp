@@ -117,7 +117,7 @@ std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view str
 
 bool has_channels_last(const Graph& graph) {
   for (const Op& op : graph.ops) {
-    if (op.phase != Phase::forward || layer_of(op) != Layer::conv || op.inputs.size() < 2) continue;
+    if (op.phase != Phase::forward || layer_of(op) != SavedBy::conv || op.inputs.size() < 2) continue;
     const std::vector<std::int64_t>&x = graph[op.inputs[0]].shape, &weight = graph[op.inputs[1]].shape;
     if (x.size() != 4 || weight.size() != 4) continue;
     return x[1] != weight[1] && x[3] == weight[2];  // height x width x in x out, else out x in x height x width
@@ -148,7 +148,7 @@ ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const 
   return [=, name = std::string(strategy)](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
     refuse_if_unfit(name, graph, saved, text, codec);
     return [=](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
-      if (use.by == Layer::relu && use.is_result && !pattern.names(Layer::relu)) return relu;
+      if (use.by == SavedBy::relu && use.is_result && !pattern.names(SavedBy::relu)) return relu;
       if (!pattern.matches(use)) return std::nullopt;
       Codec chosen = codec;
       if (of_layer) chosen.copy = static_cast<std::uint32_t>(&use - tensor.uses.data());

@@ -45,7 +45,7 @@ void refuse_larger_than_maps(const Graph& graph, std::span<const SavedTensor> sa
 
 std::vector<TapeOutcome> pool_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  if (UsePattern(options.text("tensors")).names(Layer::relu)) {
+  if (UsePattern(options.text("tensors")).names(SavedBy::relu)) {
     throw InputError(
         "pool: a ReLU's gradient needs the sign of every value, which block means do not keep (cosine 0.05 "
         "of the gradient where they are taken for it): leave relu out of tensors=, and see the option relu");

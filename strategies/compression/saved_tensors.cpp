@@ -13,47 +13,53 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array layer_names{
-    std::pair{Layer::conv, std::string_view("conv")},     std::pair{Layer::linear, std::string_view("linear")},
-    std::pair{Layer::matmul, std::string_view("matmul")}, std::pair{Layer::bn, std::string_view("bn")},
-    std::pair{Layer::ln, std::string_view("ln")},         std::pair{Layer::relu, std::string_view("relu")},
-    std::pair{Layer::gelu, std::string_view("gelu")},     std::pair{Layer::softmax, std::string_view("softmax")},
-    std::pair{Layer::pool, std::string_view("pool")},     std::pair{Layer::embedding, std::string_view("embedding")},
-    std::pair{Layer::lstm, std::string_view("lstm")},     std::pair{Layer::loss, std::string_view("loss")},
-    std::pair{Layer::stage, std::string_view("stage")},   std::pair{Layer::checkpoint, std::string_view("checkpoint")},
-    std::pair{Layer::other, std::string_view("other")}};
+constexpr std::array layer_names{std::pair{SavedBy::conv, std::string_view("conv")},
+                                 std::pair{SavedBy::linear, std::string_view("linear")},
+                                 std::pair{SavedBy::matmul, std::string_view("matmul")},
+                                 std::pair{SavedBy::bn, std::string_view("bn")},
+                                 std::pair{SavedBy::ln, std::string_view("ln")},
+                                 std::pair{SavedBy::relu, std::string_view("relu")},
+                                 std::pair{SavedBy::gelu, std::string_view("gelu")},
+                                 std::pair{SavedBy::softmax, std::string_view("softmax")},
+                                 std::pair{SavedBy::pool, std::string_view("pool")},
+                                 std::pair{SavedBy::embedding, std::string_view("embedding")},
+                                 std::pair{SavedBy::lstm, std::string_view("lstm")},
+                                 std::pair{SavedBy::loss, std::string_view("loss")},
+                                 std::pair{SavedBy::stage, std::string_view("stage")},
+                                 std::pair{SavedBy::checkpoint, std::string_view("checkpoint")},
+                                 std::pair{SavedBy::other, std::string_view("other")}};
 
 /// The first that a kind of op begins with counts.
-constexpr std::array kind_prefixes{std::pair{std::string_view("convolution"), Layer::conv},
-                                   std::pair{std::string_view("native_batch_norm"), Layer::bn},
-                                   std::pair{std::string_view("batch_norm"), Layer::bn},
-                                   std::pair{std::string_view("native_layer_norm"), Layer::ln},
-                                   std::pair{std::string_view("layer_norm"), Layer::ln},
-                                   std::pair{std::string_view("relu"), Layer::relu},
-                                   std::pair{std::string_view("threshold"), Layer::relu},
-                                   std::pair{std::string_view("gelu"), Layer::gelu},
-                                   std::pair{std::string_view("_softmax"), Layer::softmax},
-                                   std::pair{std::string_view("softmax"), Layer::softmax},
-                                   std::pair{std::string_view("max_pool"), Layer::pool},
-                                   std::pair{std::string_view("average_pool"), Layer::pool},
-                                   std::pair{std::string_view("avg_pool"), Layer::pool},
-                                   std::pair{std::string_view("embedding"), Layer::embedding},
-                                   std::pair{std::string_view("lstm"), Layer::lstm},
-                                   std::pair{std::string_view("_log_softmax"), Layer::loss},
-                                   std::pair{std::string_view("nll_loss"), Layer::loss},
-                                   std::pair{std::string_view("cross_entropy"), Layer::loss},
-                                   std::pair{std::string_view("linear"), Layer::linear},
-                                   std::pair{std::string_view("addmm"), Layer::linear},
-                                   std::pair{std::string_view("mm"), Layer::linear},
-                                   std::pair{std::string_view("bmm"), Layer::matmul},
-                                   std::pair{std::string_view("baddbmm"), Layer::matmul},
-                                   std::pair{std::string_view("attention"), Layer::matmul},
-                                   std::pair{std::string_view("stage"), Layer::stage}};
+constexpr std::array kind_prefixes{std::pair{std::string_view("convolution"), SavedBy::conv},
+                                   std::pair{std::string_view("native_batch_norm"), SavedBy::bn},
+                                   std::pair{std::string_view("batch_norm"), SavedBy::bn},
+                                   std::pair{std::string_view("native_layer_norm"), SavedBy::ln},
+                                   std::pair{std::string_view("layer_norm"), SavedBy::ln},
+                                   std::pair{std::string_view("relu"), SavedBy::relu},
+                                   std::pair{std::string_view("threshold"), SavedBy::relu},
+                                   std::pair{std::string_view("gelu"), SavedBy::gelu},
+                                   std::pair{std::string_view("_softmax"), SavedBy::softmax},
+                                   std::pair{std::string_view("softmax"), SavedBy::softmax},
+                                   std::pair{std::string_view("max_pool"), SavedBy::pool},
+                                   std::pair{std::string_view("average_pool"), SavedBy::pool},
+                                   std::pair{std::string_view("avg_pool"), SavedBy::pool},
+                                   std::pair{std::string_view("embedding"), SavedBy::embedding},
+                                   std::pair{std::string_view("lstm"), SavedBy::lstm},
+                                   std::pair{std::string_view("_log_softmax"), SavedBy::loss},
+                                   std::pair{std::string_view("nll_loss"), SavedBy::loss},
+                                   std::pair{std::string_view("cross_entropy"), SavedBy::loss},
+                                   std::pair{std::string_view("linear"), SavedBy::linear},
+                                   std::pair{std::string_view("addmm"), SavedBy::linear},
+                                   std::pair{std::string_view("mm"), SavedBy::linear},
+                                   std::pair{std::string_view("bmm"), SavedBy::matmul},
+                                   std::pair{std::string_view("baddbmm"), SavedBy::matmul},
+                                   std::pair{std::string_view("attention"), SavedBy::matmul},
+                                   std::pair{std::string_view("stage"), SavedBy::stage}};
 
 constexpr std::string_view of_input = ".input", of_result = ".output";
 
-std::optional<Layer> layer_named(std::string_view name) {
-  const auto* found = std::ranges::find(layer_names, name, &std::pair<Layer, std::string_view>::second);
+std::optional<SavedBy> layer_named(std::string_view name) {
+  const auto* found = std::ranges::find(layer_names, name, &std::pair<SavedBy, std::string_view>::second);
   return found == layer_names.end() ? std::nullopt : std::optional(found->first);
 }
 
@@ -72,11 +78,11 @@ std::int64_t kernel_of(const Graph& graph, const Op& op) {
 }
 
 /// `conv3x3` as its layer and 3; 0 where no size is named.
-std::optional<std::pair<Layer, std::int64_t>> layer_with_kernel(std::string_view name) {
-  if (const std::optional<Layer> layer = layer_named(name)) return std::pair{*layer, std::int64_t{0}};
-  const std::string_view conv = name_of(Layer::conv);
+std::optional<std::pair<SavedBy, std::int64_t>> layer_with_kernel(std::string_view name) {
+  if (const std::optional<SavedBy> layer = layer_named(name)) return std::pair{*layer, std::int64_t{0}};
+  const std::string_view conv = name_of(SavedBy::conv);
   for (std::int64_t kernel = 1; kernel <= 99; ++kernel) {
-    if (name == fmt::format("{}{}x{}", conv, kernel, kernel)) return std::pair{Layer::conv, kernel};
+    if (name == fmt::format("{}{}x{}", conv, kernel, kernel)) return std::pair{SavedBy::conv, kernel};
   }
   return std::nullopt;
 }
@@ -100,14 +106,14 @@ std::vector<std::string_view> terms_of(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(Layer layer) {
+std::string_view name_of(SavedBy layer) {
   return layer_names[static_cast<std::size_t>(layer)].second;
 }
 
-Layer layer_of(const Op& op) {
+SavedBy layer_of(const Op& op) {
   const auto* found =
       std::ranges::find_if(kind_prefixes, [&](const auto& row) { return op.kind.starts_with(row.first); });
-  return found == kind_prefixes.end() ? Layer::other : found->second;
+  return found == kind_prefixes.end() ? SavedBy::other : found->second;
 }
 
 std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& model) {
@@ -116,12 +122,12 @@ std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& m
     const Action& reader = model.computes[position];
     EXPECTS(reader.kind == ActionKind::run);
     const Op& op = graph[reader.op];
-    SavedUse use{position, Layer::checkpoint, false, reader.op};
+    SavedUse use{position, SavedBy::checkpoint, false, reader.op};
     if (op.phase == Phase::forward) return use;
     const Action& maker = model.computes[made];
     use.by = layer_of(op);
     use.is_result = maker.kind == ActionKind::run && layer_of(graph[maker.op]) == use.by;
-    use.kernel = use.by == Layer::conv ? kernel_of(graph, op) : 0;
+    use.kernel = use.by == SavedBy::conv ? kernel_of(graph, op) : 0;
     return use;
   };
   std::vector<std::size_t> open(graph.storages, 0);  // 1 + the saved tensor that lives in a storage
@@ -152,7 +158,7 @@ UsePattern::UsePattern(std::string_view text) {
   EXPECTS(refusal(text).empty());
   for (const std::string_view term : terms_of(text)) {
     const auto [name, which] = split(term);
-    const auto [layer, kernel] = layer_with_kernel(name).value_or(std::pair{Layer::other, std::int64_t{0}});
+    const auto [layer, kernel] = layer_with_kernel(name).value_or(std::pair{SavedBy::other, std::int64_t{0}});
     terms_.push_back({.all = name == "all",
                       .layer = layer,
                       .kernel = kernel,
@@ -163,7 +169,7 @@ UsePattern::UsePattern(std::string_view text) {
 
 bool UsePattern::matches(const SavedUse& use) const {
   return std::ranges::any_of(terms_, [&](const Term& term) {
-    return (term.all ? use.by != Layer::checkpoint : term.layer == use.by) &&
+    return (term.all ? use.by != SavedBy::checkpoint : term.layer == use.by) &&
            (term.kernel == 0 || term.kernel == use.kernel) && (use.is_result ? term.results : term.inputs);
   });
 }
@@ -172,7 +178,7 @@ bool UsePattern::names_all() const {
   return std::ranges::any_of(terms_, &Term::all);
 }
 
-bool UsePattern::names(Layer layer) const {
+bool UsePattern::names(SavedBy layer) const {
   return std::ranges::any_of(terms_, [&](const Term& term) { return !term.all && term.layer == layer; });
 }
 

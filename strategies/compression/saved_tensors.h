@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 /// What kind of layer an op belongs to, forward or backward. `checkpoint` reads a value to run a forward again.
-enum class Layer : std::uint8_t {
+enum class SavedBy : std::uint8_t {
   conv,
   linear,
   matmul,
@@ -30,15 +30,15 @@ enum class Layer : std::uint8_t {
   other
 };
 
-std::string_view name_of(Layer);
+std::string_view name_of(SavedBy);
 
 /// Of an op by its kind, as PyTorch names it or as our networks do; `stage` for those of chains.
-Layer layer_of(const Op&);
+SavedBy layer_of(const Op&);
 
 /// A use of a saved value in the backward. `is_result`: the layer itself has made it; else it was the layer's input.
 struct SavedUse {
   std::uint32_t position = 0;
-  Layer by = Layer::other;
+  SavedBy by = SavedBy::other;
   bool is_result = false;
   OpId op;                  ///< that reads it
   std::int64_t kernel = 0;  ///< of a convolution: pixels a side of its weight
@@ -64,12 +64,12 @@ class UsePattern {
 
   bool matches(const SavedUse&) const;
   bool names_all() const;
-  bool names(Layer) const;  ///< not only by `all`
+  bool names(SavedBy) const;  ///< not only by `all`
 
  private:
   struct Term {
     bool all = false;
-    Layer layer = Layer::other;
+    SavedBy layer = SavedBy::other;
     std::int64_t kernel = 0;  ///< 0: any
     bool inputs = true, results = true;
   };

@@ -20,7 +20,7 @@ Problem problem_on_h200(const std::string& reference, Optimizer optimizer) {
   return problem_of(framework_graph(reference), load_platform("h200"), {.optimizer = optimizer});
 }
 
-Plan planned(const Problem& problem, const std::string& spec) {
+Plan plan_of(const Problem& problem, const std::string& spec) {
   return std::get<Plan>(plan(problem, parse_spec(spec, "test"), std::nullopt));
 }
 
@@ -36,13 +36,13 @@ TEST_CASE("pooled activations of residual networks save what was simulated elsew
   };
   const auto judge = [](const std::string& model, const std::vector<Row>& rows, double base) {
     const Problem problem = problem_on_h200(model, Optimizer::momentum);
-    const Bytes plain = planned(problem, "store_all").peak;
+    const Bytes plain = plan_of(problem, "store_all").peak;
     if (base > 0) CHECK(mib(plain) == Approx(base).margin(0.05));
     for (const Row& row : rows) {
       for (std::size_t i = 0; i < 4; ++i) {
         const std::string spec = "pool(k=" + std::to_string(2 << i) + ",store=layer," + row.options + ")";
         INFO(model << ", " << spec);
-        const double saved = 100 * (1 - mib(planned(problem, spec).peak) / mib(plain));
+        const double saved = 100 * (1 - mib(plan_of(problem, spec).peak) / mib(plain));
         CHECK(saved == Approx(row.saved[i]).margin(1.0));
       }
     }
@@ -64,7 +64,7 @@ TEST_CASE("pooled activations of residual networks save what was simulated elsew
 
 TEST_CASE("under strong compression the peak is the first layers' backward", "[compression]") {
   const Problem problem = problem_on_h200("resnet18:batch=256", Optimizer::momentum);
-  const Plan made = planned(problem, "quantize(bits=1,group=1048576)");
+  const Plan made = plan_of(problem, "quantize(bits=1,group=1048576)");
   const Timeline timeline = simulate_event(made.schedule, problem.platform);
   CHECK(mib(made.peak) / 1024 == Approx(2.6).margin(0.1));
   const LowerBounds bounds = lower_bounds(problem, 1, Stays::all, made.schedule.codecs);
@@ -102,8 +102,8 @@ TEST_CASE("ActNN keeps a twelfth of what residual networks keep", "[compression]
   INFO(row.model);
   const Problem problem = problem_on_h200(std::string(row.model) + ":batch=64", Optimizer::none);
   const double image = 36.75, packed_image = image * 2.125 / 32;
-  const double plain = mib(waiting_after_forward(problem, planned(problem, "store_all").schedule).plain) + image;
-  const Waiting packed = waiting_after_forward(problem, planned(problem, "actnn").schedule);
+  const double plain = mib(waiting_after_forward(problem, plan_of(problem, "store_all").schedule).plain) + image;
+  const Waiting packed = waiting_after_forward(problem, plan_of(problem, "actnn").schedule);
   const double all = mib(packed.packed) + packed_image;
   if (row.plain > 0) CHECK(plain == Approx(row.plain).margin(1.5));
   if (row.packed > 0) CHECK(all == Approx(row.packed).epsilon(0.01));
