@@ -68,6 +68,7 @@ std::optional<std::string> lacks_quantization(const Codec& codec) {
   }
   if (codec.averaged != 1) return fmt::format("averages {} values in a row", codec.averaged);
   if (codec.padding != Padding::none) return "fills its groups up";
+  if (codec.sample_bytes != 0) return fmt::format("gives {} B to each sample", codec.sample_bytes);
   if (codec.bits != 1 && codec.bits != 2 && codec.bits != 4 && codec.bits != 8) {
     return fmt::format("has numbers of {} bits, of which no whole number fills a byte", codec.bits);
   }
@@ -96,6 +97,8 @@ std::optional<std::string> lacks_codec(const Codec& codec, const Graph& graph, c
       return std::nullopt;
     case CodecKind::cast:
       return "does not say how its bits are split into exponent and fraction";
+    case CodecKind::index:
+      return "packs places in the windows of a pooling, which networks here do not keep";
   }
   EXPECTS(false && "a codec of no kind");
 }
@@ -120,6 +123,7 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
     case CodecKind::zero_run:
       return Bytes{reserved_values(codec, tensor) * bytes_of_number + (numbers + 7) / 8};
     case CodecKind::cast:
+    case CodecKind::index:
       break;
   }
   EXPECTS(false && "a codec that the CPU lacks");
@@ -156,6 +160,7 @@ void pack(const Codec& codec, const Tensor& tensor, const std::byte* value, std:
                                            numbers_of(tensor), tensor.name, text_of(codec), reserved));
     }
     case CodecKind::cast:
+    case CodecKind::index:
       break;
   }
   EXPECTS(false && "a codec that the CPU lacks");
@@ -181,6 +186,7 @@ void unpack(const Codec& codec, const Tensor& tensor, const std::byte* packed, s
     }
     case CodecKind::mask:
     case CodecKind::cast:
+    case CodecKind::index:
       break;
   }
   EXPECTS(false && "a codec that the CPU lacks");
