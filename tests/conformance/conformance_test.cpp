@@ -38,8 +38,10 @@ std::vector<const StrategyInfo*> strategies_here() {
 std::vector<std::string> specs() {
   std::vector<std::string> list;
   for (const StrategyInfo* strategy : strategies_here()) {
-    const bool packs = strategy->family == Family::compression;  // random graphs need not have the layers it is for
-    list.push_back(std::string(strategy->name) + (packs ? "(tensors=all)" : ""));
+    const auto is_choice = [](const OptionInfo& option) { return option.name == "tensors"; };
+    const bool chooses =  // random graphs need not have the layers that a strategy is for
+        strategy->family == Family::compression && std::ranges::any_of(strategy->options, is_choice);
+    list.push_back(std::string(strategy->name) + (chooses ? "(tensors=all)" : ""));
   }
   list.insert(list.end(), {"rotor(slots=500)",
                            "rotor(slots=9)",
@@ -247,6 +249,7 @@ TEST_CASE("at store_all's own peak, rotor is as store_all, whatever boundary ten
 TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
   for (const StrategyInfo* const listed : strategies_here()) {
     const StrategyInfo& strategy = *listed;
+    if (strategy.family == Family::compression) continue;  // chains have no shapes
     const std::vector<Pass> passes = parse_spec(strategy.name, "test");
     Chain chain = random_small_chain(11, 5);
     for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = true;
