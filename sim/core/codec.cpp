@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t bytes_of_index = 4;  // of a block, and of a row's first block
 
-std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+std::int64_t whole_parts(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
@@ -59,13 +59,13 @@ struct Numbers {
 
 Numbers numbers_of(const Codec& codec, const Values& values) {
   if (codec.padding == Padding::sample) {
-    const std::int64_t of_sample = divided_up(values.count / values.samples, codec.averaged);
-    const std::int64_t groups = divided_up(of_sample, codec.group);
+    const std::int64_t of_sample = whole_parts(values.count / values.samples, codec.averaged);
+    const std::int64_t groups = whole_parts(of_sample, codec.group);
     return {values.samples * groups * codec.group, values.samples * groups};
   }
-  const std::int64_t count = divided_up(values.count, codec.averaged);
+  const std::int64_t count = whole_parts(values.count, codec.averaged);
   if (codec.group == 0) return {count, 0};
-  const std::int64_t groups = divided_up(count, codec.group);
+  const std::int64_t groups = whole_parts(count, codec.group);
   return {codec.padding == Padding::tensor ? groups * codec.group : count, groups};
 }
 
@@ -75,8 +75,8 @@ struct Blocks {
 };
 
 Blocks blocks_of(const Codec& codec, const Values& values) {
-  Blocks blocks{.rows = divided_up(values.rows, codec.block)};
-  blocks.all = blocks.rows * divided_up(values.columns, codec.block);
+  Blocks blocks{.rows = whole_parts(values.rows, codec.block)};
+  blocks.all = blocks.rows * whole_parts(values.columns, codec.block);
   blocks.kept = std::llround(codec.keep * static_cast<double>(blocks.all));
   return blocks;
 }
@@ -84,25 +84,25 @@ Blocks blocks_of(const Codec& codec, const Values& values) {
 std::int64_t packed_count(const Codec& codec, const Values& values) {
   switch (codec.kind) {
     case CodecKind::pool:
-      return values.pictures * divided_up(values.height, codec.window) * divided_up(values.width, codec.window) *
+      return values.pictures * whole_parts(values.height, codec.window) * whole_parts(values.width, codec.window) *
              values.bytes;
     case CodecKind::quantize: {
       const Numbers numbers = numbers_of(codec, values);
-      return divided_up(numbers.count * codec.bits, 8) + numbers.groups * codec.group_bytes +
+      return whole_parts(numbers.count * codec.bits, 8) + numbers.groups * codec.group_bytes +
              values.samples * codec.sample_bytes;
     }
     case CodecKind::mask:
-      return divided_up(values.count * codec.bits, 8);
+      return whole_parts(values.count * codec.bits, 8);
     case CodecKind::block_sparse: {
       const Blocks blocks = blocks_of(codec, values);
       return blocks.kept * (std::int64_t{codec.block} * codec.block * values.bytes + bytes_of_index) +
              bytes_of_index * (blocks.rows + 1);
     }
     case CodecKind::zero_run:
-      return divided_up(values.count, 8) +
+      return whole_parts(values.count, 8) +
              static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(values.count))) * values.bytes;
     case CodecKind::cast:
-      return divided_up(values.count * codec.bits, 8);
+      return whole_parts(values.count * codec.bits, 8);
     case CodecKind::index:
       return values.count;
   }
@@ -184,7 +184,7 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       const Numbers numbers = numbers_of(codec, values);
       const Bytes groups{numbers.groups * codec.group_bytes};
       if (codec.averaged > 1) {  // their means are a tensor of their own
-        const Bytes means{divided_up(values.count, codec.averaged) * values.bytes};
+        const Bytes means{whole_parts(values.count, codec.averaged) * values.bytes};
         return {4, plain + 3 * means + packed + 2 * groups, means};
       }
       const bool padded = numbers.count > values.count;  // by a copy
@@ -197,7 +197,7 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       return {3, plain + 2 * norms + 2 * packed, norms};
     }
     case CodecKind::zero_run:
-      return {2, 2 * plain + packed, Bytes{4 * divided_up(values.count, 256)}};
+      return {2, 2 * plain + packed, Bytes{4 * whole_parts(values.count, 256)}};
   }
   EXPECTS(false && "a codec of no kind");
 }

@@ -17,7 +17,7 @@ constexpr std::array lossless_options{
     OptionInfo{"tensors", "conv.input+linear.input", tensors_option.values, tensors_option.help,
                tensors_option.allowed},
     relu_option,
-    store_option,
+    packed_store_option,
 };
 
 std::vector<TapeOutcome> lossless_tapes(const PartTask& task, const Options& options,

@@ -53,11 +53,12 @@ inline constexpr OptionInfo relu_option{
     "itself",
     [](std::string_view text) { return text == "bit" || text == "byte" || text == "keep"; }};
 
-inline constexpr OptionInfo store_option{"store", "shared", "shared or layer",
-                                         "who keeps a packed form: all layers that use the value share one, or each "
-                                         "layer has its own, as layers that replace "
-                                         "PyTorch's do",
-                                         [](std::string_view text) { return text == "shared" || text == "layer"; }};
+inline constexpr OptionInfo packed_store_option{
+    "store", "shared", "shared or layer",
+    "who keeps a packed form: all layers that use the value share one, or each "
+    "layer has its own, as layers that replace "
+    "PyTorch's do",
+    [](std::string_view text) { return text == "shared" || text == "layer"; }};
 
 /// Of `relu_option`; nothing: from the output itself.
 std::optional<Codec> relu_codec(const Options&);

@@ -23,7 +23,7 @@ constexpr std::array pool_options{
     OptionInfo{"k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>},
     OptionInfo{"tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed},
     relu_option,
-    store_option,
+    packed_store_option,
 };
 
 /// Smaller maps become one value each; that no map is as large is a mistake.

@@ -18,7 +18,7 @@ constexpr std::array prune_bsr_options{
     OptionInfo{"tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
                tensors_option.allowed},
     relu_option,
-    store_option,
+    packed_store_option,
 };
 
 std::vector<TapeOutcome> prune_bsr_tapes(const PartTask& task, const Options& options,

@@ -31,7 +31,7 @@ constexpr std::array quantize_options{
                }},
     tensors_option,
     relu_option,
-    store_option,
+    packed_store_option,
 };
 
 std::vector<TapeOutcome> quantize_tapes(const PartTask& task, const Options& options,
