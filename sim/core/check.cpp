@@ -9,7 +9,9 @@ Judge::Judge(const Schedule& schedule, const Graph& graph, const Platform& platf
       graph_(graph),
       platform_(platform),
       limit_(limit),
-      held_(schedule.buffers.size()),
+      held_at_(schedule.buffers.size(), not_yet),
+      outlives_free_(schedule.buffers.size(), false),
+      was_approximate_(schedule.buffers.size(), false),
       makers_(graph.tensors.size()),
       is_updated_(graph.storages, false),
       callers_(platform.devices.size()),
@@ -51,16 +53,45 @@ void Judge::prepare() {
     runs += std::size_t{op.phase == Phase::update ? updates() : schedule_.micro_batches} * schedule_.replicas;
   }
   ran_.resize(runs);
-  for (std::size_t b = 0; b < held_.size(); ++b) {
-    const Buffer& buffer = schedule_.buffers[b];
-    if (makers_[buffer.tensor.index].empty()) continue;
-    held_[b].sums = RangedSums(buffer.range_offset, buffer.range_length);
+  for (const Collective& collective : schedule_.collectives) {
+    for (const std::vector<BufferId>* list : {&collective.inputs, &collective.outputs}) {
+      for (const BufferId b : *list) outlives_free_[b.index] = true;
+    }
   }
   for (const Stream& stream : schedule_.streams) {
     const auto at = [&](MemoryId place) { return route_finder_.memory_at(stream.device, place); };
     ends_.push_back({at(stream.way.from), at(stream.way.to), at(place::host)});
   }
   prepare_exchanges();
+}
+
+Judge::Held& Judge::held_in(BufferId b) {
+  std::uint32_t& at = held_at_[b.index];
+  if (at == no_more) return dead_ = {.life = Life::dead};
+  if (at == not_yet) {
+    if (unused_.empty()) {
+      unused_.push_back(static_cast<std::uint32_t>(held_.size()));
+      held_.emplace_back();
+    }
+    at = unused_.back();
+    unused_.pop_back();
+    const Buffer& buffer = schedule_[b];
+    held_[at] = {};
+    if (!makers_[buffer.tensor.index].empty()) {
+      held_[at].sums = RangedSums(buffer.range_offset, buffer.range_length);
+    }
+  }
+  return held_[at];
+}
+
+Judge::Life Judge::life_of(BufferId b) const {
+  const std::uint32_t at = held_at_[b.index];
+  return at == not_yet ? Life::unborn : at == no_more ? Life::dead : held_[at].life;
+}
+
+void Judge::forget(BufferId b) {
+  unused_.push_back(held_at_[b.index]);
+  held_at_[b.index] = no_more;
 }
 
 std::string Judge::text(StepId s) const {

@@ -3,6 +3,8 @@
 // judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
 // judge_codec.cpp, judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
 
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -43,7 +45,6 @@ class Judge {
     Steps readers;                      ///< since
     CollectiveId from = no_collective;  ///< whose result it is
     bool approximate = false;           ///< not the value itself, but what a lossy codec has left of it or of others
-    bool was_approximate = false;       ///< at any time
     bool is_pooled = false;             ///< by a codec that pools, of this value
   };
 
@@ -66,6 +67,14 @@ class Judge {
     std::uint32_t live = 0;  ///< buffers
     Bytes loaded;            ///< of a network input, by the ops that read it first
   };
+
+  /// What a buffer holds; one that is freed holds nothing that can be changed. Kept for as long as there is need, so
+  /// that a schedule of many steps is judged within the caches.
+  Held& held_in(BufferId b);
+  Life life_of(BufferId b) const;
+  void forget(BufferId b);
+  /// Though it is not dead, which is reported by itself.
+  bool holds_nothing(BufferId b) { return life_of(b) != Life::dead && held_in(b).tensors.empty(); }
 
   std::string text(StepId s) const;
   std::string text(BufferId b) const;
@@ -110,7 +119,7 @@ class Judge {
   void note_updated(StepId s, BufferId b);
   void judge_staleness();
   /// By resident buffer: whether the newest version of what it holds is where it is, in this buffer or another.
-  std::vector<bool> newest_at_home() const;
+  std::vector<bool> newest_at_home();
 
   // --- one step
   void judge(StepId s);
@@ -148,7 +157,7 @@ class Judge {
   void fill_output(StepId s, const Op& op, BufferId b);
   std::size_t contribution(const Step& step, TensorId gradient) const;
   /// Whether a parameter gradient has every contribution.
-  bool complete(BufferId b) const;
+  bool complete(BufferId b);
 
   // --- copies and conversions
   /// Whether a conversion changes a parameter gradient that is there: then it adds to it.
@@ -201,7 +210,13 @@ class Judge {
   std::size_t limit_;
   std::vector<Violation> found_;
   std::optional<HappensBefore> before_;
-  std::vector<Held> held_;  // by buffer
+  static constexpr std::uint32_t not_yet = UINT32_MAX, no_more = UINT32_MAX - 1;
+  std::vector<std::uint32_t> held_at_;  // by buffer: index into held_, not_yet or no_more
+  std::deque<Held> held_;               // of a buffer, one after the other
+  std::vector<std::uint32_t> unused_;   // of held_
+  Held dead_;                           // of every buffer that has none any more
+  std::vector<bool> outlives_free_;     // by buffer: its collective may end later
+  std::vector<bool> was_approximate_;   // by buffer: at any time
   std::unordered_map<Place, Occupants, PlaceHash> places_;
   std::vector<std::size_t> first_run_;                 // by op: index into ran_ of its first run
   std::vector<std::uint32_t> ran_;                     // by run of an op: how often it was made

@@ -244,7 +244,7 @@ void Judge::judge_packing(StepId s, BufferId from, BufferId to) {
   if (schedule_[from].range_length != schedule_[to].range_length) {
     report(Rule::wrong_value, s, to, "converts only a part of " + text(from) + " to");
   }
-  held_[to.index].is_pooled |= codec.kind == CodecKind::pool;
+  held_in(to).is_pooled |= codec.kind == CodecKind::pool;
   if (is_approximate(codec)) approximated(s, to);
 }
 
@@ -301,7 +301,7 @@ void Judge::judge_approximations(StepId s, const Op& op) {
   bool by_gradient = false, by_value = false;
   for (const Slice& slice : {step.reads, step.writes}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
-      const Held& held = held_[b.index];
+      const Held& held = held_in(b);
       const TensorKind kind = graph_[schedule_[b].tensor].kind;
       const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[schedule_[b].tensor].storage; };
       const bool is_input = std::ranges::any_of(op.inputs, of_buffer);
@@ -337,7 +337,7 @@ void Judge::judge_approximations(StepId s, const Op& op) {
 }
 
 void Judge::approximated(StepId s, BufferId b) {
-  held_[b.index].approximate = held_[b.index].was_approximate = true;
+  held_in(b).approximate = was_approximate_[b.index] = true;
   if (!schedule_[b].lossy) report(Rule::lossy, s, b, "fills from an approximation, without saying so,");
   if (!makers_[schedule_[b].tensor.index].empty()) approximated_.insert(schedule_[b].tensor);
 }
@@ -345,7 +345,7 @@ void Judge::approximated(StepId s, BufferId b) {
 /// Marks and list say no more than what is so.
 void Judge::judge_approximate_list() {
   for (std::size_t b = 0; b < schedule_.buffers.size() && found_.size() < limit_; ++b) {
-    if (!schedule_.buffers[b].lossy || held_[b].was_approximate) continue;
+    if (!schedule_.buffers[b].lossy || was_approximate_[b]) continue;
     report(Rule::lossy, std::nullopt, id_at<BufferId>(b), text(id_at<BufferId>(b)) + " never holds an approximation");
   }
   std::vector<TensorId> missing, exact;

@@ -115,8 +115,8 @@ void Judge::judge_flow(StepId s) {
   if (exchange.carries_all()) {
     for (const BufferId input : collective.inputs) judge_use(s, input, "sends on");
   }
-  for (const BufferId b : schedule_.buffers_in(step.writes)) held_[b.index].readers.push_back(s);
-  for (const BufferId b : schedule_.buffers_in(step.allocates)) held_[b.index].readers.push_back(s);
+  for (const BufferId b : schedule_.buffers_in(step.writes)) held_in(b).readers.push_back(s);
+  for (const BufferId b : schedule_.buffers_in(step.allocates)) held_in(b).readers.push_back(s);
   if (exchange.ends_with(s)) judge_whole_collective(s);
 }
 
@@ -154,7 +154,7 @@ void Judge::judge_exchanged_value(StepId s, const Collective& collective) {
           (!of_micro_batch || (buffer.micro_batch == one.micro_batch && buffer.replica == one.replica));
       if (!is_same) report(Rule::wrong_value, s, b, "exchanges, with another value's, the");
       if (buffer.is_packed()) report(Rule::lossy, s, b, "exchanges the compressed");
-      if (is_input && (held_[b.index].tensors.empty() || held_[b.index].version != held_[first.index].version)) {
+      if (is_input && (holds_nothing(b) || held_in(b).version != held_in(first).version)) {
         report(Rule::wrong_value, s, b, "exchanges, though it does not hold its value or another version of it,");
       }
     }
@@ -199,17 +199,17 @@ void Judge::judge_while_it_ran(StepId s, const Collective& collective) {
   }
   for (std::size_t rank = 0; rank < touched.size(); ++rank) {
     for (const BufferId b : {collective.inputs[rank], collective.outputs[rank]}) {
-      for (const StepId maker : held_[b.index].makers) {
+      for (const StepId maker : held_in(b).makers) {
         if (touched[rank] && maker > *touched[rank])
           report(Rule::not_ordered, s, b, "ends a collective that read, before it was made,");
       }
     }
     const BufferId output = collective.outputs[rank];
-    if (held_[output.index].life != Life::live) {
+    if (held_in(output).life != Life::live) {
       report(Rule::collective, s, output, "ends a collective in which nobody fills");
       continue;
     }
-    for (const StepId reader : held_[output.index].readers) {
+    for (const StepId reader : held_in(output).readers) {
       if (schedule_[reader].collective == id || !filled[rank] || reader < *filled[rank]) continue;
       report(Rule::not_ordered, s, output,
              "ends a collective that fills, while step " + std::to_string(reader.index) + " reads it,");
@@ -220,10 +220,10 @@ void Judge::judge_while_it_ran(StepId s, const Collective& collective) {
 void Judge::give_results(StepId s, const Collective& collective) {
   const CollectiveId id = schedule_[s].collective;
   const std::size_t givers = collective.kind == CollectiveKind::broadcast ? 1 : collective.inputs.size();
-  const Held value = held_[collective.inputs[0].index];
+  const Held value = held_in(collective.inputs[0]);
   const bool is_gradient = !makers_[schedule_[collective.inputs[0]].tensor.index].empty();
   const auto inputs = std::span(collective.inputs).first(givers);
-  const bool approximate = std::ranges::any_of(inputs, [&](BufferId b) { return held_[b.index].approximate; });
+  const bool approximate = std::ranges::any_of(inputs, [&](BufferId b) { return held_in(b).approximate; });
   std::vector<RangedSums> sums;
   for (const BufferId b : collective.outputs) {
     const Buffer& output = schedule_[b];
@@ -236,7 +236,7 @@ void Judge::give_results(StepId s, const Collective& collective) {
     RangedSums& sum = sums.emplace_back(output.range_offset, output.range_length);
     for (std::size_t g = 0; g < givers; ++g) {
       const BufferId input = collective.inputs[g];
-      if (!sum.add(held_[input.index].sums)) report(Rule::repeated, s, input, "sums a contribution twice, from");
+      if (!sum.add(held_in(input).sums)) report(Rule::repeated, s, input, "sums a contribution twice, from");
     }
   }
   std::vector<Steps> makers(collective.outputs.size());
@@ -254,7 +254,7 @@ void Judge::give_results(StepId s, const Collective& collective) {
 /// A reader of a result waits until every rank that it depends on has given its part; of an all-reduce its own rank
 /// too, whose part may come back with the others'.
 void Judge::judge_result_of_collective(StepId s, BufferId b) {
-  const CollectiveId from = held_[b.index].from;
+  const CollectiveId from = held_in(b).from;
   const Exchange& exchange = exchanges_[from.index];
   const Collective& collective = schedule_.collectives[from.index];
   const Exchange::Place place = exchange.place_of(b).value_or(Exchange::Place{});

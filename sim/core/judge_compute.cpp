@@ -63,7 +63,7 @@ void Judge::judge_input(StepId s, TensorId t) {
     const Buffer& buffer = schedule_[b];
     if (graph_[buffer.tensor].storage != graph_[t].storage) continue;
     if (g >= readable && graph_[t].kind != TensorKind::input) continue;
-    const Held& held = held_[b.index];
+    const Held& held = held_in(b);
     if (held.life != Life::live) continue;  // reported as not resident
     if (!belongs(buffer, step)) {
       wrong = b;
@@ -119,8 +119,8 @@ void Judge::judge_outputs(StepId s, const Op& op) {
     for (const BufferId b : list) {
       const Buffer& buffer = schedule_[b];
       const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[buffer.tensor].storage; };
-      const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !held_[b.index].makers.empty() &&
-                         held_[b.index].makers.front() == s;
+      const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !held_in(b).makers.empty() &&
+                         held_in(b).makers.front() == s;
       if (loads) continue;
       if (std::ranges::none_of(op.outputs, of_buffer) && std::ranges::none_of(op.mutates, of_buffer)) {
         report(Rule::wrong_output, s, b, "does not make, but fills");
@@ -164,7 +164,7 @@ void Judge::judge_views(StepId s, const Op& op) {
   for (const TensorId t : op.outputs) {
     for (const BufferId b : schedule_.buffers_in(step.reads)) {
       if (graph_[schedule_[b].tensor].storage != graph_[t].storage || !belongs(schedule_[b], step)) continue;
-      Tensors& tensors = held_[b.index].tensors;
+      Tensors& tensors = held_in(b).tensors;
       if (std::ranges::find(tensors, t) == tensors.end()) tensors.push_back(t);
     }
   }
@@ -200,9 +200,9 @@ std::size_t Judge::contribution(const Step& step, TensorId gradient) const {
   return (std::size_t{step.replica} * schedule_.micro_batches + step.micro_batch) * (makers.size() + 1) + among;
 }
 
-bool Judge::complete(BufferId b) const {
+bool Judge::complete(BufferId b) {
   const std::size_t makers = makers_[schedule_[b].tensor.index].size();
-  return held_[b.index].sums.all_have(makers * micro_batches_of_update() * schedule_.replicas);
+  return held_in(b).sums.all_have(makers * micro_batches_of_update() * schedule_.replicas);
 }
 
 }  // namespace plimsoll

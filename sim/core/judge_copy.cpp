@@ -30,13 +30,13 @@ bool Judge::judge_pair(StepId s) {
                           source.micro_batch == target.micro_batch && source.replica == target.replica;
   const bool inside = target.range_offset >= source.range_offset &&
                       target.range_offset + target.range_length <= source.range_offset + source.range_length;
-  if (!same_value || !inside || held_[from.index].tensors.empty())
+  if (!same_value || !inside || holds_nothing(from))
     report(Rule::wrong_value, s, to, "copies " + text(from) + ", which is not the value of");
-  const Held& copied = held_[from.index];
+  const Held& copied = held_in(from);
   const bool adds = adds_gradients(step);
   if (adds && (source.is_packed() || target.is_packed())) report(Rule::lossy, s, to, "adds compressed values to");
-  const RangedSums before = adds ? held_[to.index].sums : RangedSums{};
-  const bool is_approximate = copied.approximate || (adds && held_[to.index].approximate);
+  const RangedSums before = adds ? held_in(to).sums : RangedSums{};
+  const bool is_approximate = copied.approximate || (adds && held_in(to).approximate);
   Held& held = fill(s, to, copied.tensors);
   if (!makers_[target.tensor.index].empty()) held.sums = copied.sums.within(target.range_offset, target.range_length);
   if (adds && held.version != copied.version) {

@@ -47,7 +47,8 @@ void Judge::judge_final_gradients() {
   std::map<std::pair<TensorId, std::uint32_t>, FinalRanges> complete_ranges;  // by gradient and replica
   for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
     const Buffer& buffer = schedule_.buffers[b];
-    if (makers_[buffer.tensor.index].empty() || buffer.is_packed() || held_[b].life != Life::live) continue;
+    if (makers_[buffer.tensor.index].empty() || buffer.is_packed() || life_of(id_at<BufferId>(b)) != Life::live)
+      continue;
     if (!complete(id_at<BufferId>(b))) continue;
     complete_ranges[{buffer.tensor, buffer.replica}].emplace_back(buffer.range_offset.count,
                                                                   (buffer.range_offset + buffer.range_length).count);
@@ -73,9 +74,9 @@ void Judge::judge_next_iteration() {
     if (kind == TensorKind::input) continue;
     const bool is_updated = is_updated_[graph_[schedule_[b].tensor].storage.index];
     if (is_updated && is_home[r]) continue;
-    if (held_[b.index].life != Life::live) {
+    if (life_of(b) != Life::live) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " is there at the start but not at the end");
-    } else if (is_updated && held_[b.index].version < updates()) {
+    } else if (is_updated && held_in(b).version < updates()) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " does not end with the updated value");
     }
   }

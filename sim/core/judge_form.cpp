@@ -164,7 +164,7 @@ void Judge::judge_counts() {
 }
 
 void Judge::start_resident(BufferId b) {
-  Held& held = held_[b.index];
+  Held& held = held_in(b);
   const TensorKind kind = graph_[schedule_[b].tensor].kind;
   if (held.life != Life::unborn) {
     report(Rule::malformed, std::nullopt, b, text(b) + " is resident twice");

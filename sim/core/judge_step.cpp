@@ -26,7 +26,7 @@ void Judge::judge(StepId s) {
   } else if (step.reads.count + step.writes.count + step.allocates.count > 0) {  // else it only frees
     judge_conversion(s);
   }
-  for (const BufferId b : reads) held_[b.index].readers.push_back(s);
+  for (const BufferId b : reads) held_in(b).readers.push_back(s);
   for (const BufferId b : schedule_.buffers_in(step.frees)) judge_free(s, b);
 }
 
@@ -35,7 +35,7 @@ bool Judge::same_collective(StepId a, StepId b) const {
 }
 
 void Judge::judge_use(StepId s, BufferId b, std::string_view verb) {
-  const Held& held = held_[b.index];
+  const Held& held = held_in(b);
   if (held.life == Life::unborn) return report(Rule::not_resident, s, b, std::string(verb) + " before its allocation");
   if (held.life == Life::dead) return report(Rule::not_resident, s, b, std::string(verb) + " after its free");
   for (const StepId maker : held.makers) {
@@ -47,7 +47,7 @@ void Judge::judge_use(StepId s, BufferId b, std::string_view verb) {
 }
 
 void Judge::judge_after_readers(StepId s, BufferId b) {
-  for (const StepId reader : held_[b.index].readers) {
+  for (const StepId reader : held_in(b).readers) {
     if (same_collective(reader, s) || ordered(reader, s)) continue;
     report(Rule::not_ordered, s, b,
            "overwrites, without waiting for its reader step " + std::to_string(reader.index) + ",");
@@ -55,14 +55,14 @@ void Judge::judge_after_readers(StepId s, BufferId b) {
 }
 
 void Judge::allocate(StepId s, BufferId b) {
-  Held& held = held_[b.index];
-  if (held.life != Life::unborn) report(Rule::malformed, s, b, "allocates again");
-  held.life = Life::live;
+  if (life_of(b) != Life::unborn) report(Rule::malformed, s, b, "allocates again");
+  if (life_of(b) == Life::dead) held_at_[b.index] = not_yet;
+  held_in(b).life = Life::live;
   if (!schedule_[b].is_packed()) ++places_[place_of(b)].live;
 }
 
 void Judge::judge_free(StepId s, BufferId b) {
-  Held& held = held_[b.index];
+  Held& held = held_in(b);
   if (held.life == Life::dead) return report(Rule::freed_twice, s, b, "frees again");
   if (held.life == Life::unborn) return report(Rule::freed_twice, s, b, "frees, though it was never allocated,");
   for (const auto* users : {&held.makers, &held.readers}) {
@@ -72,13 +72,14 @@ void Judge::judge_free(StepId s, BufferId b) {
     }
   }
   held.life = Life::dead;
+  if (!outlives_free_[b.index]) forget(b);
   if (schedule_[b].is_packed()) return;
   const auto place = places_.find(place_of(b));
   if (--place->second.live == 0 && place->second.loaded == Bytes{0}) places_.erase(place);
 }
 
 Judge::Held& Judge::fill(StepId s, BufferId b, Tensors tensors) {
-  Held& held = held_[b.index];
+  Held& held = held_in(b);
   held.tensors = std::move(tensors);
   held.makers = {s};
   held.readers.clear();

@@ -61,7 +61,7 @@ std::uint32_t Judge::needed_version(StepId s, TensorId t) {
 
 void Judge::note_updated(StepId s, BufferId b) {
   const Step& step = schedule_[s];
-  Held& held = held_[b.index];
+  Held& held = held_in(b);
   const std::uint32_t after = step_is_update(s) ? step.micro_batch + 1 : 1;
   if (held.version >= after) report(Rule::repeated, s, b, "updates again");
   held.version = after;
@@ -76,16 +76,16 @@ void Judge::judge_staleness() {
              std::to_string(most_stale_) + " are at most");
 }
 
-std::vector<bool> Judge::newest_at_home() const {
+std::vector<bool> Judge::newest_at_home() {
   using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
   std::vector<bool> there(schedule_.resident.size(), false);
   if (schedule_.updates.are_synchronous()) return there;
   std::unordered_map<Place, Ranges, PlaceHash> newest;
-  for (std::size_t b = 0; b < held_.size(); ++b) {
-    const Buffer& buffer = schedule_.buffers[b];
-    if (held_[b].life != Life::live || held_[b].version != updates() || buffer.is_packed()) continue;
-    newest[place_of(id_at<BufferId>(b))].emplace_back(buffer.range_offset.count,
-                                                      (buffer.range_offset + buffer.range_length).count);
+  for (std::size_t index = 0; index < schedule_.buffers.size(); ++index) {
+    const auto b = id_at<BufferId>(index);
+    const Buffer& buffer = schedule_[b];
+    if (life_of(b) != Life::live || held_in(b).version != updates() || buffer.is_packed()) continue;
+    newest[place_of(b)].emplace_back(buffer.range_offset.count, (buffer.range_offset + buffer.range_length).count);
   }
   for (auto& [place, ranges] : newest) std::ranges::sort(ranges);
   for (std::size_t r = 0; r < there.size(); ++r) {
