@@ -78,6 +78,16 @@ Json device_json(const Question& question, const Answer& answer, std::size_t d) 
   return object;
 }
 
+/// Of all gradients as one vector, and of each that is approximate; null where all are exact.
+Json errors_json(const Problem& problem, const PredictedErrors& errors) {
+  if (errors.of.empty()) return nullptr;
+  Json object{{"whole", {{"relative", errors.whole}}}, {"approximate", Json::object()}};
+  for (const auto& [gradient, relative] : errors.of) {
+    object["approximate"][problem.graph[gradient].name] = {{"relative", relative}};
+  }
+  return object;
+}
+
 template <class Optional, class Value>
 Json or_null(const Optional& optional, Value value) {
   return optional ? Json(value(*optional)) : Json(nullptr);
@@ -123,6 +133,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
   object["contention_s"] = answer.metrics ? Json(answer.contention.value) : Json(nullptr);
+  object["gradient_error"] = answer.metrics ? errors_json(problem, answer.errors) : Json(nullptr);
   object["upper_bounds_used"] = or_null(answer.schedule, [&](const Schedule& schedule) {
     Json used = Json::array();
     for (const HostBound& bound : host_bounds_used(schedule, problem.platform)) {
@@ -155,9 +166,10 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
 
 Json unanswered_json(const Question& question, std::optional<Bytes> budget, const std::string& reason) {
   Json object = question_json(question, false, budget, false);
-  for (const char* key : {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap",
-                          "lower_bound_s", "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s",
-                          "contention_s", "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
+  for (const char* key :
+       {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap", "lower_bound_s",
+        "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s", "contention_s", "gradient_error",
+        "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
     object[key] = nullptr;
   }
   object["devices"] = Json::array();

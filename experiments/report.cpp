@@ -204,19 +204,24 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
           {"impossible", std::move(impossible)}};
 }
 
+/// An object, of which tables have one number.
+constexpr std::string_view gradient_error = "gradient_error";
+
 std::string results_csv(const SweepContents& contents, const std::string& made_by) {
   const std::vector<Json> records = parsed(contents.records);
   std::vector<std::string> columns;
   for (const Json& record : records) {
     for (const auto& [key, value] : record.items()) {
-      if (!value.is_structured() && std::ranges::find(columns, key) == columns.end()) columns.push_back(key);
+      if ((!value.is_structured() || key == gradient_error) && std::ranges::find(columns, key) == columns.end())
+        columns.push_back(key);
     }
   }
   std::erase(columns, "peak");  // an object, null where infeasible
   std::string csv = "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
   for (const Json& record : records) {
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      const Json value = value_or_null(record, columns[c].c_str());
+      Json value = value_or_null(record, columns[c].c_str());
+      if (columns[c] == gradient_error && value.is_object()) value = value.at("whole").at("relative");
       if (c > 0) csv += ',';
       if (value.is_string()) csv += csv_field(value.get<std::string>());
       if (value.is_primitive() && !value.is_string() && !value.is_null()) csv += value.dump();

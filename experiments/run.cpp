@@ -161,6 +161,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.feasible = true;
+  answer.errors = predicted_errors(schedule, problem.graph);
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.bounds = bounds.of(schedule);
   answer.schedule = std::move(schedule);

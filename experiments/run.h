@@ -12,6 +12,7 @@
 #include "experiments/share.h"
 #include "sim/core/metrics.h"
 #include "sim/core/names.h"
+#include "sim/core/predicted_error.h"
 #include "sim/core/problem.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
@@ -58,6 +59,7 @@ struct Answer {
   std::optional<double> gap;          ///< proven distance from the method's optimum, relative
   std::string note;                   ///< the planner's: which limit ended its search, if one did
   std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
+  PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;

@@ -129,6 +129,12 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         format_seconds(m.exposed_transfer),
                         answer.contention > Seconds{0} ? ", contention " + format_seconds(answer.contention) : "");
   }
+  if (!answer.errors.of.empty()) {
+    const auto gradients = std::ranges::count(problem.graph.tensors, TensorKind::parameter_gradient, &Tensor::kind);
+    text +=
+        fmt::format("  gradient error   {:>12.3g}   of all as one vector, on white noise; {} of {} are approximate\n",
+                    answer.errors.whole, answer.errors.of.size(), gradients);
+  }
   if (question.transfers != Transfers::link) {
     text += fmt::format("  transfers        {:>12}   planned for those of the platform's links\n",
                         written(question.transfers));

@@ -29,7 +29,7 @@ class PackedTape {
     std::optional<std::uint32_t> last_plain;
     for (const SavedUse& use : saved.uses) {
       std::optional<Codec> codec = choice(saved, use);
-      if (codec && (cannot_pack(*codec, graph_, graph_[saved.tensor]) || !saves(*codec, saved.tensor))) codec.reset();
+      if (codec && !serves(*codec, saved.tensor, use)) codec.reset();
       if (codec) {
         by_codec[number_of(*codec)].push_back(use.position);
       } else {
@@ -65,7 +65,12 @@ class PackedTape {
     return static_cast<std::uint32_t>(found - tape_.codecs.begin());
   }
 
-  bool saves(const Codec& codec, TensorId t) const { return packed_bytes(codec, graph_, graph_[t]) < graph_[t].bytes; }
+  /// Nothing comes back from signs and places: they are for those that can do with them.
+  bool serves(const Codec& codec, TensorId t, const SavedUse& use) const {
+    const bool comes_back = codec.kind != CodecKind::mask && codec.kind != CodecKind::index;
+    if (!comes_back && !reads_packed(graph_[use.op], codec)) return false;
+    return !cannot_pack(codec, graph_, graph_[t]) && packed_bytes(codec, graph_, graph_[t]) < graph_[t].bytes;
+  }
 
   void pack(const SavedTensor& saved, std::uint32_t codec, const std::vector<std::uint32_t>& uses) {
     const TensorId t = saved.tensor;

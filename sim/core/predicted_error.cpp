@@ -1,0 +1,225 @@
+#include "sim/core/predicted_error.h"
+
+#include <algorithm>
+#include <boost/math/special_functions/erf.hpp>
+#include <boost/math/special_functions/gamma.hpp>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+/// Of a normal value after a ReLU: variance over mean square; mean square is half of the normal one's.
+constexpr double rectified_variance = 0.6816901138162093;  // 1 - 1 / pi
+constexpr double of_gelu = 0.605;                          // mean gelu''^2 / mean gelu'^2 over normal values
+
+/// Of so many normal values the largest is this many deviations above the mean, nearly. Blom, 1958.
+double expected_largest(double count) {
+  const double below = (count - 0.375) / (count + 0.25);
+  return count < 2 ? 0 : std::sqrt(2.0) * boost::math::erf_inv(2 * below - 1);
+}
+
+double square_of_cast(std::uint32_t bits) {
+  constexpr double of_mantissa =
+      0.541;  // mean of 1 / m^2 for a mantissa m in [1, 2), the logarithm of which is uniform
+  const int mantissa = bits >= 32 ? 23 : bits >= 16 ? 10 : 3;
+  const double half_step = std::ldexp(1.0, -mantissa - 1);
+  return bits >= 32 ? 0 : half_step * half_step / 3 * of_mantissa;
+}
+
+double square_of_quantization(const Codec& codec, Noise noise) {
+  const double means = codec.averaged;  // of so many values
+  const double levels = std::ldexp(1.0, static_cast<int>(codec.bits)) - 1;
+  const bool is_rectified = noise == Noise::rectified;
+  constexpr double fixed_range = 6;  // deviations
+  const double largest = expected_largest(codec.group);
+  const double range = codec.group == 0 ? fixed_range : is_rectified ? largest : 2 * largest;
+  const double step = range / levels, mean_square = is_rectified ? 0.5 : 1;
+  const double lost = (1 - 1 / means) * (is_rectified ? rectified_variance : 1);  // by the means
+  const double rounded = is_rectified ? 1 - std::exp2(-means) : 1;  // 0 is a number itself
+  return lost + (1 - lost) * rounded * step * step / 6 / mean_square;
+}
+
+/// The blocks with the least energy go: sums of squares of so many normal values.
+double square_of_dropped(const Codec& codec) {
+  if (codec.keep >= 1) return 0;
+  const double half = 0.5 * codec.block * codec.block;
+  return boost::math::gamma_p(half + 1, boost::math::gamma_p_inv(half, 1 - codec.keep));
+}
+
+double square_of(const Codec& codec, Noise noise) {
+  switch (codec.kind) {
+    case CodecKind::pool: {
+      const double lost = 1 - 1.0 / (static_cast<double>(codec.window) * codec.window);
+      return lost * (noise == Noise::rectified ? rectified_variance : 1);
+    }
+    case CodecKind::quantize:
+      return square_of_quantization(codec, noise);
+    case CodecKind::block_sparse:
+      return square_of_dropped(codec);
+    case CodecKind::cast:
+      return square_of_cast(codec.bits);
+    case CodecKind::mask:  // read as they are, by what needs no more
+    case CodecKind::index:
+    case CodecKind::zero_run:
+      return 0;
+  }
+  EXPECTS(false && "a codec of no kind");
+}
+
+double numbers_of(const Tensor& tensor) {
+  double count = 1;
+  for (const std::int64_t d : tensor.shape) count *= static_cast<double>(d);
+  return count;
+}
+
+bool is_of(const Op& op, std::string_view layer) {
+  return op.kind.find(layer) != std::string::npos;
+}
+
+bool is_value(const Tensor& tensor) {
+  return tensor.kind == TensorKind::activation || tensor.kind == TensorKind::input;
+}
+
+class ErrorWalk {
+ public:
+  ErrorWalk(const Schedule& schedule, const Graph& graph)
+      : schedule_(schedule), graph_(graph), square_(schedule.buffers.size(), 0), sums_(square_.size(), 0) {
+    rectified_.assign(graph.storages, false);
+    for (const Op& op : graph.ops) {
+      if (op.phase != Phase::forward || !op.kind.starts_with("relu")) continue;
+      for (const TensorId t : op.outputs) rectified_[graph[t].storage.index] = true;
+    }
+  }
+
+  void step(const Step& step) {
+    if (step.op != no_op && !step.work.is_transfer()) return compute(step);
+    const auto reads = schedule_.buffers_in(step.reads);
+    if (reads.empty()) return;
+    for (const BufferId to : schedule_.buffers_in(step.writes)) hand_on(reads.front(), to, true);
+    for (const BufferId to : schedule_.buffers_in(step.allocates)) hand_on(reads.front(), to, false);
+  }
+
+  /// By tensor: the largest that one of its buffers ends with.
+  std::vector<double> squares() const {
+    std::vector<double> most(graph_.tensors.size(), 0);
+    for (std::size_t b = 0; b < square_.size(); ++b) {
+      double& of_tensor = most[schedule_.buffers[b].tensor.index];
+      of_tensor = std::max(of_tensor, square_[b]);
+    }
+    return most;
+  }
+
+ private:
+  /// Copied, packed, restored, or a gradient summed with another one's part.
+  void hand_on(BufferId from, BufferId to, bool is_there) {
+    double square = square_[from.index];
+    const Tensor& tensor = graph_[schedule_[to].tensor];
+    if (schedule_[to].is_packed() && !schedule_[from].is_packed()) {
+      const bool rectified = rectified_[tensor.storage.index];
+      square += square_of(schedule_.codecs[schedule_[to].codec.index], rectified ? Noise::rectified : Noise::normal);
+    }
+    fill(to, square, is_there);
+  }
+
+  /// What a gradient has is as large as what comes to it, each time.
+  void fill(BufferId b, double square, bool adds) {
+    const bool is_sum = adds && graph_[schedule_[b].tensor].kind == TensorKind::parameter_gradient;
+    sums_[b.index] = is_sum ? sums_[b.index] + 1 : 1;
+    square_[b.index] += (square - square_[b.index]) / sums_[b.index];
+  }
+
+  void compute(const Step& step) {
+    const Op& op = graph_[step.op];
+    if (op.phase == Phase::update) return;
+    const auto fill_made = [&](BufferId b, bool is_there) {
+      const StorageId storage = graph_[schedule_[b].tensor].storage;
+      const auto made = std::ranges::find_if(op.outputs, [&](TensorId t) { return graph_[t].storage == storage; });
+      if (made != op.outputs.end()) fill(b, square_made(step, op, *made), is_there);
+    };
+    for (const BufferId b : schedule_.buffers_in(step.writes)) fill_made(b, true);
+    for (const BufferId b : schedule_.buffers_in(step.allocates)) fill_made(b, false);
+  }
+
+  /// Gradients that an op adds up are equally large; errors of values and of gradients are independent.
+  double square_made(const Step& step, const Op& op, TensorId output) const {
+    double of_values = 0, of_gradients = 0, gradients = 0;
+    for (const Slice& slice : {step.reads, step.writes}) {
+      for (const BufferId b : schedule_.buffers_in(slice)) {
+        const Tensor& held = graph_[schedule_[b].tensor];
+        const auto input =
+            std::ranges::find_if(op.inputs, [&](TensorId t) { return graph_[t].storage == held.storage; });
+        if (input == op.inputs.end() || held.kind == TensorKind::parameter) continue;
+        if (held.kind == TensorKind::parameter_gradient) continue;
+        const bool reads_as_is =
+            schedule_[b].is_packed() && reads_packed(op, schedule_.codecs[schedule_[b].codec.index]);
+        const double square = reads_as_is ? 0 : square_[b.index];
+        if (is_backward(op.phase) && is_value(held)) {
+          if (depends_on(graph_, op, *input, output)) of_values += passed_on(op, output, square);
+        } else {
+          const double size = static_cast<double>(schedule_[b].range_length.count);
+          of_gradients += square * size;
+          gradients += size;
+        }
+      }
+    }
+    return of_values + (gradients > 0 ? of_gradients / gradients : 0);
+  }
+
+  /// What an error of a value that the backward of a layer reads becomes in what it makes.
+  double passed_on(const Op& op, TensorId output, double square) const {
+    const Tensor& made = graph_[output];
+    if (made.kind == TensorKind::parameter_gradient) return square;
+    if (is_of(op, "native_batch_norm") || is_of(op, "native_layer_norm")) {
+      const double scales = numbers_of_scale(op), numbers = numbers_of(made);
+      const double sharing = is_of(op, "batch_norm") ? numbers / scales : scales;
+      return scales > 0 ? std::min(1.0, 2 / sharing) * square : square;
+    }
+    if (is_of(op, "gelu")) return of_gelu * square;
+    if (is_of(op, "relu") || is_of(op, "threshold")) return std::min(1.0, 0.69 * std::sqrt(square));
+    return square;
+  }
+
+  double numbers_of_scale(const Op& op) const {
+    for (const TensorId t : op.inputs) {
+      if (graph_[t].kind == TensorKind::parameter) return numbers_of(graph_[t]);
+    }
+    return 0;
+  }
+
+  const Schedule& schedule_;
+  const Graph& graph_;
+  std::vector<double> square_;   // by buffer: of what it holds
+  std::vector<double> sums_;     // by buffer: how often something was added
+  std::vector<bool> rectified_;  // by storage
+};
+
+}  // namespace
+
+double codec_error(const Codec& codec, Noise noise) {
+  return std::sqrt(square_of(codec, noise));
+}
+
+PredictedErrors predicted_errors(const Schedule& schedule, const Graph& graph) {
+  PredictedErrors errors;
+  if (schedule.approximate.empty()) return errors;
+  ErrorWalk walk(schedule, graph);
+  for (const Step& step : schedule.steps) walk.step(step);
+  const std::vector<double> squares = walk.squares();
+  double all = 0, wrong = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter_gradient) all += static_cast<double>(tensor.bytes.count);
+  }
+  for (const TensorId t : schedule.approximate) {
+    const double square = squares[t.index];
+    errors.of[t] = std::sqrt(square);
+    wrong += square * static_cast<double>(graph[t].bytes.count);
+  }
+  if (all > 0) errors.whole = std::sqrt(wrong / all);
+  return errors;
+}
+
+}  // namespace plimsoll

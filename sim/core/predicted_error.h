@@ -1,0 +1,32 @@
+#pragma once
+// How far gradients that are made from approximations will be from exact ones, in closed forms: as if values were white
+// noise, the same for every layer. Nothing is known here of a network's real values; the replay measures with them.
+
+#include <cstdint>
+#include <map>
+
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// What values are like: normal with mean 0, or the same after a ReLU.
+enum class Noise : std::uint8_t { normal, rectified };
+
+/// |restored - packed| / |packed| of white noise, over all values of the tensor. Quantization rounds stochastically, as
+/// the published systems do: e^2 = R^2 / (6 (2^b - 1)^2 mean x^2) with R the expected range of a group; pooling keeps
+/// means: e^2 = (1 - 1 / k^2) var x / mean x^2; of blocks the energy of those that are dropped. 0 for codecs that lose
+/// nothing of what their readers need.
+double codec_error(const Codec&, Noise);
+
+struct PredictedErrors {
+  std::map<TensorId, double> of;  ///< by parameter gradient that the schedule calls approximate: |error| / |exact|
+  double whole = 0;  ///< of all parameter gradients as one vector, as if all their numbers were equally large
+};
+
+/// Squared errors of what an op reads add up. An error of a convolution's or linear layer's input reaches the gradient
+/// of its weight alone; that of a normalization's input the gradient of its scale and, by 2 / n where n values share
+/// their mean, the gradient of its input; by 0.605 of the square that of a GELU's input the gradient of it (mean of
+/// gelu''^2 over that of gelu'^2); that of a ReLU's output the signs of its smallest values, 0.69 of it; others wholly.
+PredictedErrors predicted_errors(const Schedule&, const Graph&);
+
+}  // namespace plimsoll
