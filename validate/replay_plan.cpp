@@ -204,7 +204,7 @@ class Planner {
       for (const Place& place : call.inputs) planned.inputs.push_back(address(place));
       for (const Place& place : call.outputs) planned.outputs.push_back(address(place));
       const Op& kernel = network_.graph[call.op];
-      planned.mask = mask_of(s, call, packed);
+      planned.packed = packed_input(s, call, packed);
       const auto leaves = [](const Place& place) { return place.tensor.has_value(); };
       if (std::ranges::any_of(call.outputs, leaves) && !std::ranges::all_of(call.outputs, leaves)) {
         throw Unsupported{text(s) + " trains a part only of what '" + kernel.name + "' makes gradients for"};
@@ -217,21 +217,27 @@ class Planner {
     }
   }
 
-  /// What of the call's inputs is packed: nothing, or the first one, by a mask.
-  std::optional<Codec> mask_of(StepId s, const KernelCall& call, const std::map<StorageId, Codec>& packed) const {
+  static bool reads_as_it_is(std::optional<OpKind> kernel, CodecKind form) {
+    return (form == CodecKind::mask && kernel == OpKind::relu_gradient) ||
+           (form == CodecKind::step && kernel == OpKind::gelu_gradient) ||
+           (form == CodecKind::rows && kernel == OpKind::linear_weight_gradient);
+  }
+
+  /// What of the call's inputs is packed: nothing, or the first one, by what its kernel reads as it is.
+  std::optional<Codec> packed_input(StepId s, const KernelCall& call, const std::map<StorageId, Codec>& packed) const {
     const Op& kernel = network_.graph[call.op];
-    std::optional<Codec> mask;
+    std::optional<Codec> read;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       if (!call.inputs[i].tensor) continue;
       const auto found = packed.find(graph_[*call.inputs[i].tensor].storage);
       if (found == packed.end()) continue;
-      if (i != 0 || found->second.kind != CodecKind::mask || op_kind(kernel.kind) != OpKind::relu_gradient) {
+      if (i != 0 || !reads_as_it_is(op_kind(kernel.kind), found->second.kind)) {
         throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " +
                           text_of(found->second) + ", which '" + kernel.kind + "' cannot"};
       }
-      mask = found->second;
+      read = found->second;
     }
-    return mask;
+    return read;
   }
 
   /// Of the parameters that an update makes beside those that it reads.

@@ -34,7 +34,7 @@ struct PlannedCall {
   Bytes scratch;                       ///< offset in the workspace
   bool accumulates = false;            ///< adds to its outputs, which are parameter gradients that exist
   std::optional<RegionId> statistics;  ///< running statistics that this call moves along
-  std::optional<Codec> mask = {};      ///< the first input is packed by it: the signs of what a ReLU made
+  std::optional<Codec> packed = {};    ///< the first input is packed by it, and read as it is
 };
 
 /// Data that appears in a region when the step begins: an input of the network.

@@ -13,7 +13,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_index = 4;  // of a block, and of a row's first block
+constexpr std::int64_t bytes_of_index = 4;       // of a block, and of where a row begins
+constexpr std::int64_t values_of_row = 256;      // of compressed rows: a place in one takes a byte
+constexpr std::int64_t bytes_of_row_number = 8;  // as PyTorch's indices
 
 std::int64_t whole_parts(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -64,7 +66,7 @@ Numbers numbers_of(const Codec& codec, const Values& values) {
     return {values.samples * groups * codec.group, values.samples * groups};
   }
   const std::int64_t count = whole_parts(values.count, codec.averaged);
-  if (codec.group == 0) return {count, 0};
+  if (codec.group == 0) return {count, codec.parts};
   const std::int64_t groups = whole_parts(count, codec.group);
   return {codec.padding == Padding::tensor ? groups * codec.group : count, groups};
 }
@@ -81,6 +83,16 @@ Blocks blocks_of(const Codec& codec, const Values& values) {
   return blocks;
 }
 
+/// The values for which room is reserved, where those that are 0 are left out.
+std::int64_t reserved_of(const Codec& codec, const Values& values) {
+  return static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(values.count)));
+}
+
+/// Of the matrix, those that stay.
+std::int64_t rows_kept(const Codec& codec, const Values& values) {
+  return std::llround(codec.keep * static_cast<double>(values.rows));
+}
+
 std::int64_t packed_count(const Codec& codec, const Values& values) {
   switch (codec.kind) {
     case CodecKind::pool:
@@ -88,10 +100,14 @@ std::int64_t packed_count(const Codec& codec, const Values& values) {
              values.bytes;
     case CodecKind::quantize: {
       const Numbers numbers = numbers_of(codec, values);
-      return whole_parts(numbers.count * codec.bits, 8) + numbers.groups * codec.group_bytes +
-             values.samples * codec.sample_bytes;
+      const std::int64_t written = codec.zero_mask ? reserved_of(codec, values) : numbers.count;
+      return whole_parts(written * codec.bits, 8) + numbers.groups * codec.group_bytes +
+             values.samples * codec.sample_bytes + (codec.zero_mask ? whole_parts(values.count, 8) : 0);
     }
     case CodecKind::mask:
+    case CodecKind::cast:
+    case CodecKind::index:
+    case CodecKind::step:
       return whole_parts(values.count * codec.bits, 8);
     case CodecKind::block_sparse: {
       const Blocks blocks = blocks_of(codec, values);
@@ -99,14 +115,40 @@ std::int64_t packed_count(const Codec& codec, const Values& values) {
              bytes_of_index * (blocks.rows + 1);
     }
     case CodecKind::zero_run:
-      return whole_parts(values.count, 8) +
-             static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(values.count))) * values.bytes;
-    case CodecKind::cast:
-      return whole_parts(values.count * codec.bits, 8);
-    case CodecKind::index:
-      return values.count;
+      return whole_parts(values.count, 8) + reserved_of(codec, values) * values.bytes;
+    case CodecKind::compressed_rows:
+      return reserved_of(codec, values) * (values.bytes + 1) +
+             bytes_of_index * (whole_parts(values.count, values_of_row) + 1);
+    case CodecKind::rows:
+      return rows_kept(codec, values) * (values.columns * values.bytes + bytes_of_row_number);
   }
   EXPECTS(false && "a codec of no kind");
+}
+
+/// How many values of every 256 are not 0.
+Bytes counts_of(const Values& values) {
+  return Bytes{4 * whole_parts(values.count, 256)};
+}
+
+/// Packing by a fixed range, or by those of parts: they are found first, in a copy where their values are not in a row,
+/// then the largest and the smallest value by a kernel each, as PyTorch reduces.
+CodecCost cost_of_parts(const Codec& codec, const Values& values, Bytes plain, Bytes packed) {
+  CodecCost cost{1, plain + packed, Bytes{0}};
+  if (codec.parts > 0) {
+    cost.kernels += 2;
+    cost.moved += plain + 2 * Bytes{std::int64_t{codec.parts} * codec.group_bytes};
+  }
+  if (codec.regrouped) {
+    cost.kernels += 2;
+    cost.moved += 3 * plain;
+    cost.workspace = plain;
+  }
+  if (codec.zero_mask) {
+    ++cost.kernels;
+    cost.moved += plain;
+    cost.workspace += counts_of(values);
+  }
+  return cost;
 }
 
 std::string written_number(double number) {
@@ -128,11 +170,12 @@ bool is_parameter_gradient(const Graph& graph, TensorId t) {
 }  // namespace
 
 bool is_lossy(const Codec& codec) {
-  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::index;
+  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::compressed_rows &&
+         codec.kind != CodecKind::index;
 }
 
 bool is_bound(const Codec& codec) {
-  return codec.kind == CodecKind::zero_run;
+  return codec.kind == CodecKind::zero_run || codec.kind == CodecKind::compressed_rows || codec.zero_mask;
 }
 
 std::optional<std::string> cannot_pack(const Codec& codec, const Graph& graph, const Tensor& tensor) {
@@ -178,9 +221,10 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       return {1, plain + packed, Bytes{0}};
     case CodecKind::mask:
     case CodecKind::index:
+    case CodecKind::step:
       return {0, packed, Bytes{0}};  // written by the kernel that makes the value
     case CodecKind::quantize: {
-      if (codec.group == 0) return {1, plain + packed, Bytes{0}};
+      if (codec.group == 0) return cost_of_parts(codec, values, plain, packed);
       const Numbers numbers = numbers_of(codec, values);
       const Bytes groups{numbers.groups * codec.group_bytes};
       if (codec.averaged > 1) {  // their means are a tensor of their own
@@ -197,16 +241,36 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       return {3, plain + 2 * norms + 2 * packed, norms};
     }
     case CodecKind::zero_run:
-      return {2, 2 * plain + packed, Bytes{4 * whole_parts(values.count, 256)}};
+    case CodecKind::compressed_rows:
+      return {2, 2 * plain + packed, counts_of(values)};
+    case CodecKind::rows: {
+      const Bytes norms{4 * values.rows};
+      return {3, plain + 2 * norms + 2 * packed, norms};
+    }
   }
   EXPECTS(false && "a codec of no kind");
 }
 
 CodecCost unpack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor) {
-  const Bytes packed = packed_bytes(codec, graph, tensor);
-  if (codec.kind == CodecKind::mask || codec.kind == CodecKind::index) return {};
-  const std::uint32_t kernels = codec.kind == CodecKind::zero_run ? 2 : 1;
-  return {kernels, packed + tensor.bytes, Bytes{0}};
+  const Bytes packed = packed_bytes(codec, graph, tensor), plain = tensor.bytes;
+  switch (codec.kind) {
+    case CodecKind::mask:
+    case CodecKind::index:
+    case CodecKind::step:
+    case CodecKind::rows:
+      return {};  // they restore nothing
+    case CodecKind::zero_run:
+    case CodecKind::compressed_rows:
+      return {2, packed + plain, Bytes{0}};
+    case CodecKind::quantize:
+      if (codec.regrouped) return {2, packed + 3 * plain, plain};  // then back into the tensor's order, by a copy
+      return {codec.zero_mask ? 2U : 1U, packed + plain, Bytes{0}};
+    case CodecKind::pool:
+    case CodecKind::block_sparse:
+    case CodecKind::cast:
+      return {1, packed + plain, Bytes{0}};
+  }
+  EXPECTS(false && "a codec of no kind");
 }
 
 Seconds duration(const CodecCost& cost, const Device& device) {
@@ -220,26 +284,55 @@ std::string text_of(const Codec& codec) {
     case CodecKind::pool:
       return text + "(type=" + std::string(written(codec.type)) + ",window=" + std::to_string(codec.window) + ")";
     case CodecKind::quantize:
-      text += "(bits=" + std::to_string(codec.bits) + ",group=" + std::to_string(codec.group);
+      text += "(bits=" + std::to_string(codec.bits);
+      text += codec.parts > 0 ? ",parts=" + std::to_string(codec.parts) : ",group=" + std::to_string(codec.group);
+      if (codec.zero_mask) text += ",keep=" + written_number(codec.keep);
       if (codec.averaged > 1) text += ",averaged=" + std::to_string(codec.averaged);
       return text + ")";
     case CodecKind::mask:
-    case CodecKind::cast:
+    case CodecKind::index:
+    case CodecKind::step:
       return text + "(bits=" + std::to_string(codec.bits) + ")";
+    case CodecKind::cast:
+      return text + "(bits=" + std::to_string(codec.bits) + ",exponent=" + std::to_string(codec.exponent) + ")";
     case CodecKind::block_sparse:
       return text + "(block=" + std::to_string(codec.block) + ",keep=" + written_number(codec.keep) + ")";
     case CodecKind::zero_run:
+    case CodecKind::compressed_rows:
+    case CodecKind::rows:
       return text + "(keep=" + written_number(codec.keep) + ")";
-    case CodecKind::index:
-      return text;
   }
   return text;
 }
 
+bool is_gradient_of_activation(const Op& op) {
+  return is_backward(op.phase) &&
+         is_one_of(op.kind, {"gelu_backward", "gelu_gradient", "silu_backward", "tanh_backward", "sigmoid_backward",
+                             "hardswish_backward", "elu_backward", "softplus_backward", "mish_backward",
+                             "log_sigmoid_backward"});
+}
+
 bool reads_packed(const Op& op, const Codec& codec) {
   const bool of_pooling = is_one_of(op.kind, {"max_pool2d_with_indices_backward"});
-  if (codec.kind == CodecKind::index) return of_pooling;
-  return codec.kind == CodecKind::mask && (of_pooling || is_one_of(op.kind, {"threshold_backward", "relu_gradient"}));
+  const bool of_relu = is_one_of(op.kind, {"threshold_backward", "relu_gradient"});
+  switch (codec.kind) {
+    case CodecKind::index:
+      return of_pooling;
+    case CodecKind::mask:
+      return of_pooling || of_relu;
+    case CodecKind::quantize:
+      return codec.keeps_signs && (of_pooling || of_relu);
+    case CodecKind::step:
+      return is_gradient_of_activation(op);
+    case CodecKind::rows:
+      return is_backward(op.phase) && is_one_of(op.kind, {"mm", "linear_weight_gradient"});
+    default:
+      return false;
+  }
+}
+
+bool reads_exactly(const Op& op, const Codec& codec) {
+  return reads_packed(op, codec) && codec.kind != CodecKind::step && codec.kind != CodecKind::rows;
 }
 
 bool depends_on(const Graph& graph, const Op& op, TensorId input, TensorId output) {

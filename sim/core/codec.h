@@ -19,7 +19,10 @@ enum class CodecKind : std::uint8_t {
   block_sparse,  ///< of the tensor as a matrix, the blocks of `block` x `block` values with the largest norms
   zero_run,      ///< a bit for each value, and those that are not 0; at most `keep` of them, by the promise of its user
   cast,          ///< floating point numbers of `bits` bits
-  index,  ///< whole numbers below 256, a byte each: places in the windows of a pooling, by the promise of its user
+  index,         ///< whole numbers of `bits` bits: places in the windows of a pooling, by the promise of its user
+  compressed_rows,  ///< the values that are not 0, each with its place in a row of 256 in a byte; `keep` as of zero_run
+  step,             ///< in which of 2^`bits` steps of a derivative that is constant in each the value lies
+  rows,             ///< of the tensor as a matrix, `keep` of its rows, chosen at random, each with its number
 };
 
 enum class PoolType : std::uint8_t { average, max, soft };
@@ -34,15 +37,21 @@ struct Codec {
   PoolType type = PoolType::average;  ///< pool
   std::uint32_t window = 1;           ///< pool
   bool channels_last = false;         ///< pool: samples x height x width x channels; else channels before height
-  std::uint32_t bits = 8;             ///< quantize, cast: of a number; mask: 1, or 8 where each bit takes a byte
-  std::uint32_t group = 0;            ///< quantize: values; 0: a fixed range, which nothing needs to be read for
-  std::uint32_t group_bytes = 0;      ///< quantize: scale and minimum of a group
-  std::uint32_t averaged = 1;         ///< quantize: so many values in a row are one number, their mean
-  Padding padding = Padding::none;    ///< quantize
-  std::uint32_t sample_bytes = 0;     ///< quantize: of each sample, beside its groups (how many bits it has)
-  std::uint32_t block = 1;            ///< block_sparse: side, in values
-  double keep = 1;                    ///< block_sparse, zero_run: share of the blocks or values that stay
-  std::uint32_t copy = 0;             ///< tells packed forms of one value by the same rule apart
+  std::uint32_t bits = 8;      ///< quantize, cast, index, step: of a number; mask: 1, or 8 where each bit takes a byte
+  std::uint32_t exponent = 5;  ///< cast: of the bits; one is the sign's, the others are the fraction's
+  std::uint32_t group = 0;     ///< quantize: values in a row; 0 without parts: a fixed range, which needs no reading
+  std::uint32_t parts = 0;     ///< quantize: groups in all, of heads or channels, whose values are not in a row
+  bool regrouped = false;      ///< quantize: the values of each part are put in a row first, by a copy
+  bool keeps_signs = false;    ///< quantize: one number is for values that are not above 0, and for no others
+  bool zero_mask =
+      false;  ///< quantize: a bit for each value, and numbers for those that are not 0, `keep` of all at most
+  std::uint32_t group_bytes = 0;    ///< quantize: scale and minimum of a group
+  std::uint32_t averaged = 1;       ///< quantize: so many values in a row are one number, their mean
+  Padding padding = Padding::none;  ///< quantize
+  std::uint32_t sample_bytes = 0;   ///< quantize: of each sample, beside its groups (how many bits it has)
+  std::uint32_t block = 1;          ///< block_sparse: side, in values
+  double keep = 1;                  ///< share of the blocks, values or rows that stay
+  std::uint32_t copy = 0;           ///< tells packed forms of one value by the same rule apart
 
   friend bool operator==(const Codec&, const Codec&) = default;
 };
@@ -78,10 +87,16 @@ Seconds duration(const CodecCost&, const Device&);
 /// As options of a strategy: `quantize(bits=2,group=256)`.
 std::string text_of(const Codec&);
 
-/// Whether an op may read the packed form as it is, and what it makes is as exact as from the tensor itself: the
-/// gradient of a ReLU needs only where its output is above 0; that of a max pooling needs places, and nothing of its
-/// input but the shape.
+/// Whether an op may read the packed form as it is: the gradient of a ReLU needs only where its output is above 0; that
+/// of a max pooling needs places, and nothing of its input but the shape; that of an activation can take the derivative
+/// of a step, and that of a weight the rows that were chosen.
 bool reads_packed(const Op&, const Codec&);
+
+/// Whether, moreover, what it makes is as exact as from the tensor itself.
+bool reads_exactly(const Op&, const Codec&);
+
+/// Of an activation by one value: its gradient needs no more of a value than the derivative there.
+bool is_gradient_of_activation(const Op&);
 
 /// Whether what an op makes depends on the value of an input, not only on its being there: the backward of a
 /// convolution makes its input's gradient, and its bias's, without its input.

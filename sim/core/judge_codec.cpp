@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include "sim/core/judge.h"
+#include "sim/core/names.h"
 
 namespace plimsoll {
 namespace {
@@ -23,31 +25,51 @@ std::int64_t value_bytes(const Codec& codec, const std::string& dtype) {
   return dtype.starts_with("fp8") || dtype.starts_with("float8") ? 1 : 0;
 }
 
+/// Groups of values in a row, of parts of the tensor, or none.
+bool sane_groups(const Codec& codec) {
+  if (codec.group > 0) {
+    return (std::uint64_t{codec.group} * codec.bits) % 8 == 0 && codec.parts == 0 && !codec.regrouped &&
+           !codec.zero_mask;
+  }
+  return codec.padding == Padding::none && codec.averaged == 1 &&
+         (codec.parts > 0 || (codec.group_bytes == 0 && !codec.regrouped));
+}
+
 bool is_sane(const Codec& codec) {
   const bool share = codec.keep > 0 && codec.keep <= 1;
   switch (codec.kind) {
     case CodecKind::pool:
       return codec.window >= 1;
     case CodecKind::quantize:
-      return codec.bits >= 1 && codec.bits <= 32 && codec.averaged >= 1 &&
-             (codec.group > 0 ? (std::uint64_t{codec.group} * codec.bits) % 8 == 0
-                              : codec.group_bytes == 0 && codec.padding == Padding::none);
+      return codec.bits >= 1 && codec.bits <= 32 && codec.averaged >= 1 && share && sane_groups(codec);
     case CodecKind::mask:
       return codec.bits == 1 || codec.bits == 8;
     case CodecKind::block_sparse:
       return codec.block >= 1 && share;
     case CodecKind::zero_run:
+    case CodecKind::compressed_rows:
+    case CodecKind::rows:
       return share;
-    case CodecKind::cast:
-      return codec.bits == 8 || codec.bits == 16 || codec.bits == 32;
+    case CodecKind::cast:  // a sign, an exponent, and a fraction
+      return (codec.bits == 8 || codec.bits == 16 || codec.bits == 32) && codec.exponent >= 2 && codec.exponent <= 8 &&
+             codec.exponent + 2 <= codec.bits;
     case CodecKind::index:
-      return true;
+      return codec.bits == 4 || codec.bits == 8;
+    case CodecKind::step:
+      return codec.bits >= 1 && codec.bits <= 8;
   }
   return false;
 }
 
 bool is_approximate(const Codec& codec) {
-  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::index;
+  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::compressed_rows &&
+         codec.kind != CodecKind::index;
+}
+
+/// A packed form that only says enough for some ops.
+bool restores_nothing(const Codec& codec) {
+  return codec.kind == CodecKind::mask || codec.kind == CodecKind::index || codec.kind == CodecKind::step ||
+         codec.kind == CodecKind::rows;
 }
 
 /// What packing or unpacking moves and needs beside the two forms, in bytes, and how many kernels it is.
@@ -74,9 +96,16 @@ class CodecCount {
         break;
       case CodecKind::mask:
       case CodecKind::index:
+      case CodecKind::step:
         made.moved = made.packed;
         break;
+      case CodecKind::rows:  // norms, the choice, the rows read and written
+        made.kernels = 3;
+        made.workspace = 4 * rows();
+        made.moved = plain + made.workspace + made.workspace + made.packed + made.packed;
+        break;
       case CodecKind::zero_run:  // counts what is not 0, then writes it
+      case CodecKind::compressed_rows:
         made.kernels = 2;
         made.moved = plain + plain + made.packed;
         made.workspace = rounded_up(values_, 256) / 256 * 4;
@@ -90,6 +119,20 @@ class CodecCount {
         if (codec_.group == 0) {
           made.kernels = 1;
           made.moved = plain + made.packed;
+          if (codec_.regrouped) {  // read and written; then every part's largest and smallest value
+            made.kernels += 2;
+            made.moved += plain + plain + plain;
+            made.workspace = plain;
+          }
+          if (codec_.parts > 0) {
+            made.kernels += 2;
+            made.moved += plain + groups_bytes_ + groups_bytes_;
+          }
+          if (codec_.zero_mask) {  // counted before
+            made.kernels += 1;
+            made.moved += plain;
+            made.workspace += rounded_up(values_, 256) / 256 * 4;
+          }
         } else if (codec_.averaged > 1) {  // means are written, then read for the ranges and for the numbers
           made.workspace = rounded_up(values_, codec_.averaged) / codec_.averaged * each_;
           made.kernels = 4;
@@ -110,8 +153,14 @@ class CodecCount {
 
   Conversion unpacking() const {
     Conversion made = sizes();
-    made.kernels = codec_.kind == CodecKind::zero_run ? 2 : 1;
+    const bool scatters =
+        codec_.kind == CodecKind::zero_run || codec_.kind == CodecKind::compressed_rows || codec_.zero_mask;
+    made.kernels = scatters || codec_.regrouped ? 2 : 1;
     made.moved = made.packed + values_ * each_;
+    if (codec_.regrouped) {  // and copied back
+      made.workspace = values_ * each_;
+      made.moved += 2 * made.workspace;
+    }
     return made;
   }
 
@@ -131,15 +180,23 @@ class CodecCount {
       }
       case CodecKind::mask:
       case CodecKind::cast:
+      case CodecKind::step:
         made.packed = rounded_up(values_ * codec_.bits, 8) / 8;
         break;
       case CodecKind::index:
-        made.packed = values_;
+        made.packed = codec_.bits == 8 ? values_ : rounded_up(values_, 2) / 2;
         break;
       case CodecKind::zero_run:
-        made.packed = rounded_up(values_, 8) / 8 +
-                      static_cast<std::int64_t>(std::ceil(codec_.keep * static_cast<double>(values_))) * each_;
+        made.packed = rounded_up(values_, 8) / 8 + reserved() * each_;
         break;
+      case CodecKind::compressed_rows:
+        made.packed = reserved() * each_ + reserved() + (rounded_up(values_, 256) / 256 + 1) * 4;
+        break;
+      case CodecKind::rows: {
+        const auto kept = std::llround(codec_.keep * static_cast<double>(rows()));
+        made.packed = kept * shape_.back() * each_ + kept * 8;
+        break;
+      }
       case CodecKind::block_sparse: {
         const auto kept = std::llround(codec_.keep * static_cast<double>(blocks()));
         made.packed = kept * codec_.block * codec_.block * each_ + kept * 4 + (block_rows() + 1) * 4;
@@ -153,18 +210,23 @@ class CodecCount {
           groups_bytes_ = parts * (whole / codec_.group) * codec_.group_bytes;
           if (codec_.padding != Padding::none) numbers = whole;
         }
+        if (codec_.parts > 0) groups_bytes_ = std::int64_t{codec_.parts} * codec_.group_bytes;
         numbers_ = parts * numbers;
-        made.packed = rounded_up(numbers_ * codec_.bits, 8) / 8 + groups_bytes_ + shape_[0] * codec_.sample_bytes;
+        made.packed = rounded_up((codec_.zero_mask ? reserved() : numbers_) * codec_.bits, 8) / 8 + groups_bytes_ +
+                      shape_[0] * codec_.sample_bytes;
+        if (codec_.zero_mask) made.packed += rounded_up(values_, 8) / 8;
         break;
       }
     }
     return made;
   }
 
-  std::int64_t block_rows() const {
-    const std::int64_t rows = shape_.back() == 0 ? 0 : values_ / shape_.back();
-    return rounded_up(rows, codec_.block) / codec_.block;
+  /// Room for values that are not 0.
+  std::int64_t reserved() const {
+    return static_cast<std::int64_t>(std::ceil(codec_.keep * static_cast<double>(values_)));
   }
+  std::int64_t rows() const { return shape_.back() == 0 ? 0 : values_ / shape_.back(); }
+  std::int64_t block_rows() const { return rounded_up(rows(), codec_.block) / codec_.block; }
   std::int64_t blocks() const { return block_rows() * (rounded_up(shape_.back(), codec_.block) / codec_.block); }
 
   const Codec& codec_;
@@ -175,6 +237,21 @@ class CodecCount {
 
 bool is_gradient_of_relu(const Op& op) {
   return op.kind == "threshold_backward" || op.kind == "relu_gradient";
+}
+
+/// Of the input or the result of an activation its gradient takes a factor for each value, and nothing else.
+bool needs_derivative(const std::string& kind) {
+  constexpr std::array<std::string_view, 9> activations{"gelu", "silu", "tanh",     "sigmoid",    "hardswish",
+                                                        "elu",  "mish", "softplus", "log_sigmoid"};
+  return std::ranges::any_of(activations, [&](std::string_view name) {
+    const std::string activation(name);
+    return kind == activation + "_backward" || kind == activation + "_gradient";
+  });
+}
+
+/// Whether it tells which values are above 0.
+bool has_signs(const Codec& codec) {
+  return codec.kind == CodecKind::mask || (codec.kind == CodecKind::quantize && codec.keeps_signs);
 }
 
 }  // namespace
@@ -239,8 +316,9 @@ void Judge::judge_packing(StepId s, BufferId from, BufferId to) {
   if (step.kind != (packs ? StepKind::pack : StepKind::unpack)) {
     report(Rule::malformed, s, text(s) + " must be of kind '" + (packs ? "pack'" : "unpack'"));
   }
-  if (!packs && codec.kind == CodecKind::mask) report(Rule::lossy, s, to, "restores from a mask of signs");
-  if (!packs && codec.kind == CodecKind::index) report(Rule::lossy, s, to, "restores from places in windows");
+  if (!packs && restores_nothing(codec)) {
+    report(Rule::lossy, s, to, "restores from '" + std::string(written(codec.kind)) + "', which has no values to give");
+  }
   if (schedule_[from].range_length != schedule_[to].range_length) {
     report(Rule::wrong_value, s, to, "converts only a part of " + text(from) + " to");
   }
@@ -287,10 +365,16 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
 }
 
 bool Judge::may_read_packed(const Op& op, BufferId b) const {
-  const CodecKind kind = schedule_.codecs[schedule_[b].codec.index].kind;
+  const Codec& codec = schedule_.codecs[schedule_[b].codec.index];
   const bool is_pooling = op.kind == "max_pool2d_with_indices_backward";  // of its input it needs the shape
-  return (kind == CodecKind::mask && (is_gradient_of_relu(op) || is_pooling)) ||
-         (kind == CodecKind::index && is_pooling);
+  if (codec.kind == CodecKind::index) return is_pooling;
+  if (codec.kind == CodecKind::step) return is_backward(op.phase) && needs_derivative(op.kind);
+  if (codec.kind == CodecKind::rows) {  // a product summed over rows, of which those that are left out are taken for 0
+    const bool multiplies = op.kind == "mm" || op.kind == "linear_weight_gradient";
+    const auto of_weight = [&](TensorId t) { return graph_[t].kind == TensorKind::parameter_gradient; };
+    return multiplies && is_backward(op.phase) && std::ranges::any_of(op.outputs, of_weight);
+  }
+  return has_signs(codec) && (is_gradient_of_relu(op) || is_pooling);
 }
 
 /// What an op makes from an approximation is one, unless that is not what it makes it from: the backward of a product
@@ -309,7 +393,10 @@ void Judge::judge_approximations(StepId s, const Op& op) {
       if (held.is_pooled && is_gradient_of_relu(op) && kind == TensorKind::activation) {
         report(Rule::lossy, s, b, "takes the signs of a ReLU's output from block means, in");
       }
-      if (schedule_[b].is_packed() && may_read_packed(op, b)) continue;
+      const bool is_form = schedule_[b].is_packed() && may_read_packed(op, b);
+      const bool needs_no_values = is_form && schedule_.codecs[schedule_[b].codec.index].kind != CodecKind::step &&
+                                   schedule_.codecs[schedule_[b].codec.index].kind != CodecKind::rows;
+      if (needs_no_values) continue;
       const bool is_value = kind == TensorKind::activation || kind == TensorKind::input;
       (is_value && is_backward(op.phase) ? by_value : by_gradient) = true;
     }

@@ -116,7 +116,7 @@ void LiveCopies::carry_approximations(const Op& op, std::span<const std::pair<Te
 
 bool LiveCopies::reads_as_exact(const Op& op, const Copy& copy) const {
   const Buffer& buffer = builder_[copy.buffer];
-  return buffer.is_packed() && reads_packed(op, codecs_[buffer.codec.index]);
+  return buffer.is_packed() && reads_exactly(op, codecs_[buffer.codec.index]);
 }
 
 Schedule LiveCopies::finish() {

@@ -48,7 +48,8 @@ struct Names<CodecKind> {
       std::pair{CodecKind::pool, "pool"},         std::pair{CodecKind::quantize, "quantize"},
       std::pair{CodecKind::mask, "mask"},         std::pair{CodecKind::block_sparse, "block_sparse"},
       std::pair{CodecKind::zero_run, "zero_run"}, std::pair{CodecKind::cast, "cast"},
-      std::pair{CodecKind::index, "index"}};
+      std::pair{CodecKind::index, "index"},       std::pair{CodecKind::compressed_rows, "compressed_rows"},
+      std::pair{CodecKind::step, "step"},         std::pair{CodecKind::rows, "rows"}};
 };
 
 template <>

@@ -14,8 +14,9 @@ enum class Noise : std::uint8_t { normal, rectified };
 
 /// |restored - packed| / |packed| of white noise, over all values of the tensor. Quantization rounds stochastically, as
 /// the published systems do: e^2 = R^2 / (6 (2^b - 1)^2 mean x^2) with R the expected range of a group; pooling keeps
-/// means: e^2 = (1 - 1 / k^2) var x / mean x^2; of blocks the energy of those that are dropped. 0 for codecs that lose
-/// nothing of what their readers need.
+/// means: e^2 = (1 - 1 / k^2) var x / mean x^2; of blocks the energy of those that are dropped. Steps of a derivative
+/// and sampled rows: of what is made from them, GELU's gradient and a weight's. 0 for codecs that lose nothing of what
+/// their readers need.
 double codec_error(const Codec&, Noise);
 
 struct PredictedErrors {

@@ -38,7 +38,12 @@ Json json_of(const Codec& codec) {
   if (codec.window != usual.window) object["window"] = codec.window;
   if (codec.channels_last) object["channels_last"] = true;
   if (codec.bits != usual.bits) object["bits"] = codec.bits;
+  if (codec.exponent != usual.exponent) object["exponent"] = codec.exponent;
   if (codec.group != usual.group) object["group"] = codec.group;
+  if (codec.parts != usual.parts) object["parts"] = codec.parts;
+  if (codec.regrouped) object["regrouped"] = true;
+  if (codec.keeps_signs) object["keeps_signs"] = true;
+  if (codec.zero_mask) object["zero_mask"] = true;
   if (codec.group_bytes != usual.group_bytes) object["group_bytes"] = codec.group_bytes;
   if (codec.averaged != usual.averaged) object["averaged"] = codec.averaged;
   if (codec.padding != usual.padding) object["padding"] = written(codec.padding);

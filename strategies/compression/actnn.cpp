@@ -3,8 +3,11 @@
 
 #include <array>
 
+#include "sim/io/input_error.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/packing.h"
+#include "strategies/list.h"
+#include "strategies/passes.h"
 
 namespace plimsoll {
 namespace {
@@ -38,14 +41,29 @@ std::optional<Codec> actnn_choice(std::int64_t level, const SavedTensor& tensor,
   }
 }
 
-constexpr std::array actnn_options{OptionInfo{
-    "level", "3", "1, 2 or 3",
-    "1: inputs of convolutions and linear layers in 4 bits; 2: those of batch norms, too; 3: 2 bits in the mean",
-    integer_between<1, 3>}};
+constexpr std::int64_t moves_to_host = 4, defragments = 5;  // levels
+
+constexpr std::array actnn_options{OptionInfo{"level", "3", "1, 2, 3 or 4",
+                                              "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
+                                              "batch norms, too; 3: 2 bits in the mean; 4: and "
+                                              "what is kept is copied to the host, on the stream that computes",
+                                              integer_between<1, defragments>}};
 
 std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::int64_t level = options.integer("level");
+  if (level == defragments) {
+    throw InputError(
+        "actnn: level=5 defragments memory, which is the allocator's part: take level=4 and --allocator "
+        "cuda-expandable");
+  }
+  if (level == moves_to_host) {
+    const std::array<std::optional<Bytes>, 1> unlimited{};
+    const std::vector<TapeOutcome> made = actnn_tapes(task, options.with("level", "3"), unlimited, before);
+    if (const Infeasible* none = std::get_if<Infeasible>(&made[0])) return {budgets.size(), *none};
+    const Pass copies = pass_of(save_on_cpu_strategy);
+    return copies.strategy->tapes(task, copies.options, budgets, &std::get<PlannedTape>(made[0]).tape);
+  }
   return packed_tapes(task, "actnn", budgets, before,
                       [level](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
                         refuse_if_unfit("actnn", graph, saved, "all", actnn_codec(4, 0));

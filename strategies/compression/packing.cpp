@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "sim/core/expects.h"
@@ -16,6 +17,12 @@ namespace {
 
 /// What is restored stays for a use that comes so many positions later at most.
 constexpr std::uint32_t right_after = 2;
+
+/// Whether the value, or an approximation, comes back from the packed form.
+bool restores(const Codec& codec) {
+  return codec.kind != CodecKind::mask && codec.kind != CodecKind::index && codec.kind != CodecKind::step &&
+         codec.kind != CodecKind::rows;
+}
 
 class PackedTape {
  public:
@@ -36,12 +43,27 @@ class PackedTape {
         last_plain = use.position;
       }
     }
+    for (auto& [codec, uses] : by_codec) {  // while the value itself is there, ops read that rather than its signs
+      if (!last_plain || restores(tape_.codecs[codec])) continue;
+      std::erase_if(uses, [&](std::uint32_t position) { return position <= *last_plain; });
+    }
+    std::erase_if(by_codec, [](const auto& form) { return form.second.empty(); });
     if (by_codec.empty()) return;
     for (const auto& [codec, uses] : by_codec) pack(saved, codec, uses);
     std::erase_if(drops_[saved.uses.back().position], [&](const Action& drop) {
       return drop.form == Form{} && graph_[drop.tensor].storage == graph_[saved.tensor].storage;
     });
     after_[last_plain.value_or(saved.from)].push_back(on_tensor(ActionKind::drop, saved.tensor));
+  }
+
+  void add(const UnreadForm& unread) {
+    const TensorId t = unread.tensor;
+    if (cannot_pack(unread.codec, graph_, graph_[t]) || !saves(unread.codec, t)) return;
+    const std::uint32_t codec = number_of(unread.codec);
+    pack_after(unread.from, t, codec);
+    before_[unread.until].push_back(by_codec(ActionKind::unpack, t, codec));
+    before_[unread.until].push_back(drop_of(t, {Form::Kind::packed, codec}));
+    after_[unread.until].push_back(drop_of(t, {Form::Kind::restored, codec}));
   }
 
   Tape build() && {
@@ -65,31 +87,40 @@ class PackedTape {
     return static_cast<std::uint32_t>(found - tape_.codecs.begin());
   }
 
-  /// Nothing comes back from signs and places: they are for those that can do with them.
+  /// What does not restore the value is for those that can do with it as it is.
   bool serves(const Codec& codec, TensorId t, const SavedUse& use) const {
-    const bool comes_back = codec.kind != CodecKind::mask && codec.kind != CodecKind::index;
-    if (!comes_back && !reads_packed(graph_[use.op], codec)) return false;
-    return !cannot_pack(codec, graph_, graph_[t]) && packed_bytes(codec, graph_, graph_[t]) < graph_[t].bytes;
+    if (cannot_pack(codec, graph_, graph_[t]) || !saves(codec, t)) return false;
+    return restores(codec) || reads_packed(graph_[use.op], codec);
+  }
+
+  bool saves(const Codec& codec, TensorId t) const { return packed_bytes(codec, graph_, graph_[t]) < graph_[t].bytes; }
+
+  static Action drop_of(TensorId t, Form form) { return in_form(form, on_tensor(ActionKind::drop, t)); }
+
+  void pack_after(std::uint32_t position, TensorId t, std::uint32_t codec) {
+    after_[position].push_back(by_codec(ActionKind::pack, t, codec));
   }
 
   void pack(const SavedTensor& saved, std::uint32_t codec, const std::vector<std::uint32_t>& uses) {
     const TensorId t = saved.tensor;
     const Form packed{Form::Kind::packed, codec}, restored{Form::Kind::restored, codec};
-    after_[saved.from].push_back(by_codec(ActionKind::pack, t, codec));
-    const auto drop = [&](Form form) { return in_form(form, on_tensor(ActionKind::drop, t)); };
-    if (reads_packed(graph_[model_.computes[uses.back()].op], tape_.codecs[codec])) {
-      after_[uses.back()].push_back(drop(packed));
-      return;
+    pack_after(saved.from, t, codec);
+    std::vector<std::uint32_t> unpacked;  // the uses that cannot read it as it is
+    std::ranges::copy_if(uses, std::back_inserter(unpacked), [&](std::uint32_t position) {
+      return !reads_packed(graph_[model_.computes[position].op], tape_.codecs[codec]);
+    });
+    std::optional<std::uint32_t> last;  // for which it is unpacked last
+    for (std::size_t u = 0; u < unpacked.size(); ++u) {
+      const bool is_there = u > 0 && unpacked[u] <= unpacked[u - 1] + right_after;
+      if (!is_there) before_[*(last = unpacked[u])].push_back(by_codec(ActionKind::unpack, t, codec));
+      const bool stays = u + 1 < unpacked.size() && unpacked[u + 1] <= unpacked[u] + right_after;
+      if (!stays) after_[unpacked[u]].push_back(drop_of(t, restored));
     }
-    for (std::size_t u = 0; u < uses.size(); ++u) {
-      const bool is_there = u > 0 && uses[u] <= uses[u - 1] + right_after;
-      if (!is_there) before_[uses[u]].push_back(by_codec(ActionKind::unpack, t, codec));
-      const bool stays = u + 1 < uses.size() && uses[u + 1] <= uses[u] + right_after;
-      if (!stays) after_[uses[u]].push_back(drop(restored));
+    if (last && unpacked.back() == uses.back()) {
+      before_[*last].push_back(drop_of(t, packed));
+    } else {
+      after_[uses.back()].push_back(drop_of(t, packed));
     }
-    std::size_t last = uses.size() - 1;  // the use for which it is unpacked last
-    while (last > 0 && uses[last] <= uses[last - 1] + right_after) --last;
-    before_[uses[last]].push_back(drop(packed));
   }
 
   const Graph& graph_;
@@ -101,22 +132,25 @@ class PackedTape {
 }  // namespace
 
 Tape packed_tape(const Graph& graph, const OffloadModel& model, std::span<const SavedTensor> saved,
-                 const CodecChoice& choice) {
+                 const CodecChoice& choice, std::span<const UnreadForm> unread) {
   PackedTape tape(graph, model);
   for (const SavedTensor& each : saved) tape.add(each, choice);
+  for (const UnreadForm& each : unread) tape.add(each);
   return std::move(tape).build();
 }
 
 std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view strategy,
                                       std::span<const std::optional<Bytes>> budgets, const Tape* before,
-                                      const ChoiceOf& choice_of) {
+                                      const ChoiceOf& choice_of, const UnreadOf& unread_of) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   const Graph& graph = task.problem.graph;
   const std::vector<SavedTensor> saved = saved_tensors(graph, model);
+  const CodecChoice choice = choice_of(graph, saved);
+  const std::vector<UnreadForm> unread = unread_of ? unread_of(graph, model) : std::vector<UnreadForm>{};
   TapePool pool;
-  pool.add(simulated_tape(task, model, packed_tape(graph, model, saved, choice_of(graph, saved))));
+  pool.add(simulated_tape(task, model, packed_tape(graph, model, saved, choice, unread)));
   return pool.outcomes(budgets, fmt::format("{} has one schedule, whatever the budget", strategy));
 }
 

@@ -17,19 +17,29 @@ namespace plimsoll {
 /// By which codec a use gets the value; nothing: as it is.
 using CodecChoice = std::function<std::optional<Codec>(const SavedTensor&, const SavedUse&)>;
 
+/// A packed form that a layer keeps though its backward does not read it: packed after one position, restored and freed
+/// around another.
+struct UnreadForm {
+  TensorId tensor;
+  std::uint32_t from = 0, until = 0;
+  Codec codec;
+};
+
 /// The model's tape with saved values packed after their last use in the forward, once by each codec that a use asks
 /// for. The value itself dies then, or with its last use that takes it as it is. Before a use the packed form is
 /// unpacked; what is restored lives until that use, or on to a next one right after. A use that can do with the packed
 /// form reads it as it is. What the codec cannot pack stays.
-Tape packed_tape(const Graph&, const OffloadModel&, std::span<const SavedTensor>, const CodecChoice&);
+Tape packed_tape(const Graph&, const OffloadModel&, std::span<const SavedTensor>, const CodecChoice&,
+                 std::span<const UnreadForm> = {});
 
 /// Chooses for the saved values of one tape; throws InputError where nothing can be chosen.
 using ChoiceOf = std::function<CodecChoice(const Graph&, std::span<const SavedTensor>)>;
+using UnreadOf = std::function<std::vector<UnreadForm>(const Graph&, const OffloadModel&)>;
 
 /// One plan whatever the budget, of the tape of the pass before or of plain training.
 std::vector<TapeOutcome> packed_tapes(const PartTask&, std::string_view strategy,
                                       std::span<const std::optional<Bytes>> budgets, const Tape* before,
-                                      const ChoiceOf&);
+                                      const ChoiceOf&, const UnreadOf& = {});
 
 /// The codec for the uses that the option `tensors` names, and the option `relu` for what a ReLU has made, unless that
 /// is named, too.

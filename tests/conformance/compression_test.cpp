@@ -7,6 +7,7 @@
 #include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/input_error.h"
 #include "sim/io/schedule_file.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
@@ -82,6 +83,51 @@ TEST_CASE("packed forms are recomputed before, offloaded after, and both", "[con
       }
     }
   }
+}
+
+/// Convolutions become products of matrices, whose weights' gradients are sums over rows.
+Problem products_problem(std::uint64_t seed) {
+  Problem problem = pictures_problem(seed);
+  for (Op& op : problem.graph.ops) {
+    if (op.kind == "convolution") op.kind = "addmm";
+    if (op.kind == "convolution_backward") op.kind = "mm";
+  }
+  return problem;
+}
+
+TEST_CASE("steps of derivatives and sampled rows are read as they are, where there is something for them",
+          "[conformance][compression]") {
+  std::size_t answered = 0, approximate = 0;
+  for (const char* spec :
+       {"fewbit", "fewbit(bits=1)|offload_greedy", "greedy_recompute|approx_bp", "wta_crs(ratio=0.2)",
+        "greedy_recompute|wta_crs|save_on_cpu", "mesa|offload_greedy", "greedy_recompute|gist(precision=8)",
+        "acgc(nonzero=0.3)|vdnn(mode=all)", "blpa|save_on_cpu", "greedy_recompute|mesa(groups=3)"}) {
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    for (const RandomCase seed : fewer_cases(1, 60)) {
+      INFO(spec << ", seed " << seed);
+      const Problem problem = products_problem(seed);
+      std::optional<PlanOutcome> free;
+      try {
+        free = plan(problem, passes, std::nullopt);
+      } catch (const InputError&) {  // nothing for it there
+        continue;
+      }
+      REQUIRE(std::holds_alternative<Plan>(*free));
+      const Plan& made = std::get<Plan>(*free);
+      ++answered;
+      approximate += made.schedule.approximate.size();
+      judge_packed(problem, made, std::nullopt);
+      const Schedule again = parse_schedule(schedule_text(made.schedule, "test", "."), "again.json");
+      CHECK(again.codecs == made.schedule.codecs);
+      for (const std::int64_t share : {90, 70}) {
+        const Bytes budget{made.peak.count * share / 100};
+        const PlanOutcome within = plan(problem, passes, budget);
+        if (const Plan* fits = std::get_if<Plan>(&within)) judge_packed(problem, *fits, budget);
+      }
+    }
+  }
+  CHECK(answered > 20);
+  CHECK(approximate > 0);
 }
 
 TEST_CASE("what is packed without loss leaves every gradient exact, and what is not says which",

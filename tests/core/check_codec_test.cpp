@@ -153,6 +153,30 @@ TEST_CASE("packing takes what its kernels move", "[check][codec]") {
   CHECK(draft.judged([](Schedule&) {}).empty());
 }
 
+TEST_CASE("check names who reads steps of a derivative or sampled rows and cannot, and what they make is inexact",
+          "[check][codec]") {
+  PackedDraft draft({.kind = CodecKind::step, .bits = 2});
+  draft.steps[4] = {.kind = StepKind::unpack, .stream = draft.compute};  // frees nothing, does nothing
+  draft.steps[5].reads = {draft.packed, draft.x0};
+  draft.graph.ops[1].kind = "gelu_backward";
+  const auto read = [&](Schedule& s) { s.buffers[draft.restored.index].lossy = false; };
+  CHECK(draft.judged(read).empty());
+  const auto exact = [&](Schedule& s) {
+    read(s);
+    s.approximate.clear();
+    s.buffers[draft.gradient.index].lossy = false;
+  };
+  CHECK(reports(draft.judged(exact), Rule::lossy, 5, draft.gradient));
+  draft.graph.ops[1].kind = "convolution_backward";
+  CHECK(reports(draft.judged(read), Rule::lossy, 5, draft.packed));
+  PackedDraft rows({.kind = CodecKind::rows, .keep = 1});
+  rows.graph.ops[1].kind = "convolution_backward";
+  rows.steps[4] = draft.steps[4];
+  rows.steps[5].reads = {rows.packed, rows.x0};
+  CHECK(reports(rows.judged(read), Rule::lossy, 5, rows.packed));
+  CHECK(reports(rows.judged([](Schedule& s) { s.codecs[0].keep = 1.5; }), Rule::malformed));
+}
+
 TEST_CASE("a ReLU's gradient takes a mask as it is, exactly, and no block means", "[check][codec]") {
   PackedDraft draft({.kind = CodecKind::mask, .bits = 1});
   draft.graph.ops[1].kind = "threshold_backward";

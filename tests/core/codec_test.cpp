@@ -47,6 +47,26 @@ TEST_CASE("packed sizes are those of their rules", "[codec]") {
   CHECK(packed({.kind = CodecKind::zero_run, .keep = 0.3}, map) == 27 + 63 * 4);
 }
 
+TEST_CASE("packed sizes of parts, of zeros left out, of steps and of rows are those of their rules", "[codec]") {
+  const std::vector<std::int64_t> map{2, 3, 7, 5};  // 210 values; 42 rows of 5
+  CHECK(packed({.kind = CodecKind::quantize, .bits = 8, .parts = 3, .group_bytes = 8}, map) == 210 + 3 * 8);
+  const Codec zeros{
+      .kind = CodecKind::quantize, .bits = 6, .parts = 3, .zero_mask = true, .group_bytes = 4, .keep = 0.3};
+  CHECK(packed(zeros, map) == 48 + 27 + 3 * 4);  // 63 numbers are 378 bits
+  CHECK(packed({.kind = CodecKind::compressed_rows, .keep = 0.3}, map) == 63 * (4 + 1) + 4 * 2);
+  CHECK(packed({.kind = CodecKind::compressed_rows, .keep = 0.5}, {3, 256}) == 384 * 5 + 4 * 4);
+  CHECK(packed({.kind = CodecKind::compressed_rows, .keep = 0.5}, {257}) == 129 * 5 + 4 * 3);
+  CHECK(packed({.kind = CodecKind::step, .bits = 3}, map) == 79);  // of 630 bits
+  CHECK(packed({.kind = CodecKind::step, .bits = 1}, map) == 27);
+  CHECK(packed({.kind = CodecKind::rows, .keep = 0.3}, map) == 13 * (5 * 4 + 8));  // of 12.6 rows
+  const Graph places = graph_with(map, 8, "int64");
+  const auto of_places = [&](std::uint32_t bits) {
+    return packed_bytes({.kind = CodecKind::index, .bits = bits}, places, places.tensors[0]);
+  };
+  CHECK(of_places(8) == Bytes{210});
+  CHECK(of_places(4) == Bytes{105});
+}
+
 TEST_CASE("bits a value are those that systems publish", "[codec]") {
   const std::vector<std::int64_t> many{64, 256, 56, 56};
   const double values = 64.0 * 256 * 56 * 56;
@@ -102,6 +122,53 @@ TEST_CASE("packing moves what its kernels read and write", "[codec]") {
   const Codec mask{.kind = CodecKind::mask, .bits = 1};
   CHECK(packing(mask).kernels == 0);
   CHECK(packing(mask).moved == Bytes{n / 8});
+}
+
+TEST_CASE("parts are put in order by a copy, zeros are counted first, steps are written where the value is made",
+          "[codec]") {
+  const Graph graph = graph_with({4, 1024});
+  const Tensor& tensor = graph.tensors[0];
+  const std::int64_t n = 4096;
+  Codec parts{.kind = CodecKind::quantize, .bits = 8, .parts = 2, .group_bytes = 8};
+  const auto packs = [&](const Codec& codec, std::uint32_t kernels, std::int64_t moved, std::int64_t workspace) {
+    const CodecCost cost = pack_cost(codec, graph, tensor);
+    CHECK(cost.kernels == kernels);
+    CHECK(cost.moved == Bytes{moved});
+    CHECK(cost.workspace == Bytes{workspace});
+  };
+  packs(parts, 3, 2 * 4 * n + (n + 16) + 2 * 16, 0);
+  parts.regrouped = true;  // read and written; largest, smallest; read and packed
+  packs(parts, 5, 5 * 4 * n + (n + 16) + 2 * 16, 4 * n);
+  const CodecCost back = unpack_cost(parts, graph, tensor);
+  CHECK(back.kernels == 2);
+  CHECK(back.moved == Bytes{(n + 16) + 3 * 4 * n});
+  CHECK(back.workspace == Bytes{4 * n});
+  packs({.kind = CodecKind::quantize, .bits = 4}, 1, 4 * n + n / 2, 0);
+  const Codec zeros{
+      .kind = CodecKind::quantize, .bits = 8, .parts = 2, .zero_mask = true, .group_bytes = 4, .keep = 0.5};
+  packs(zeros, 4, 3 * 4 * n + (n / 2 + n / 8 + 8) + 2 * 8, 4 * 16);
+  packs({.kind = CodecKind::compressed_rows, .keep = 0.5}, 2, 2 * 4 * n + (n / 2 * 5 + 4 * 17), 4 * 16);
+  packs({.kind = CodecKind::step, .bits = 2}, 0, n / 4, 0);
+  packs({.kind = CodecKind::rows, .keep = 0.5}, 3, 4 * n + 2 * 4 * 4 + 2 * 2 * (4096 + 8), 4 * 4);
+  CHECK(unpack_cost({.kind = CodecKind::step, .bits = 2}, graph, tensor).moved == Bytes{0});
+  CHECK(unpack_cost({.kind = CodecKind::compressed_rows, .keep = 0.5}, graph, tensor).kernels == 2);
+}
+
+TEST_CASE("an op reads a packed form as it is only where that says enough", "[codec]") {
+  const auto op = [](const char* kind) { return Op{.kind = kind, .phase = Phase::backward}; };
+  const Codec signs{.kind = CodecKind::quantize, .bits = 4, .keeps_signs = true},
+      plain{.kind = CodecKind::quantize, .bits = 4}, step{.kind = CodecKind::step, .bits = 2},
+      rows{.kind = CodecKind::rows, .keep = 0.5};
+  CHECK(reads_exactly(op("threshold_backward"), signs));
+  CHECK_FALSE(reads_packed(op("threshold_backward"), plain));
+  CHECK_FALSE(reads_packed(op("convolution_backward"), signs));
+  CHECK(reads_packed(op("gelu_backward"), step));
+  CHECK_FALSE(reads_exactly(op("gelu_backward"), step));
+  CHECK_FALSE(reads_packed(op("threshold_backward"), step));
+  CHECK(reads_packed(op("mm"), rows));
+  CHECK_FALSE(reads_exactly(op("mm"), rows));
+  CHECK_FALSE(reads_packed(Op{.kind = "mm"}, rows));
+  CHECK_FALSE(reads_packed(op("bmm"), rows));
 }
 
 TEST_CASE("an approximate input reaches only what is made from it", "[codec]") {

@@ -14,6 +14,7 @@
 #include "strategies/plan.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
+#include "tests/strategies/values_waiting.h"
 #include "traces/framework_graphs.h"
 
 namespace plimsoll {
@@ -114,25 +115,6 @@ TEST_CASE("under strong compression the peak is the first layers' backward", "[c
   CHECK(problem.graph[*bounds.memory_by].stage == 0);
 }
 
-/// What is there when the forward ends, by whether it is packed; values only.
-struct Waiting {
-  Bytes packed, plain;
-};
-Waiting waiting_after_forward(const Problem& problem, const Schedule& schedule) {
-  std::vector<bool> live(schedule.buffers.size(), false);
-  for (const Step& step : schedule.steps) {
-    if (step.op != no_op && problem.graph[step.op].phase != Phase::forward) break;
-    for (const BufferId b : schedule.buffers_in(step.allocates)) live[b.index] = true;
-    for (const BufferId b : schedule.buffers_in(step.frees)) live[b.index] = false;
-  }
-  Waiting waiting;
-  for (std::size_t b = 0; b < live.size(); ++b) {
-    if (!live[b] || problem.graph[schedule.buffers[b].tensor].kind != TensorKind::activation) continue;
-    (schedule.buffers[b].is_packed() ? waiting.packed : waiting.plain) += schedule.buffers[b].bytes;
-  }
-  return waiting;
-}
-
 TEST_CASE("ActNN keeps a twelfth of what residual networks keep", "[compression]") {
   struct Row {
     const char* model;
@@ -145,7 +127,7 @@ TEST_CASE("ActNN keeps a twelfth of what residual networks keep", "[compression]
   const Problem problem = problem_on_h200(std::string(row.model) + ":batch=64", Optimizer::none);
   const double image = 36.75, packed_image = image * 2.125 / 32;
   const double plain = mib(waiting_after_forward(problem, plan_of(problem, "store_all").schedule).plain) + image;
-  const Waiting packed = waiting_after_forward(problem, plan_of(problem, "actnn").schedule);
+  const ValuesWaiting packed = waiting_after_forward(problem, plan_of(problem, "actnn").schedule);
   const double all = mib(packed.packed) + packed_image;
   if (row.plain > 0) CHECK(plain == Approx(row.plain).margin(1.5));
   if (row.packed > 0) CHECK(all == Approx(row.packed).epsilon(0.01));

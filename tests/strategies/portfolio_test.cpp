@@ -65,14 +65,16 @@ TEST_CASE("a portfolio is never slower than a strategy that it asks", "[portfoli
 }
 
 TEST_CASE("a portfolio says what each strategy gave and which one it took", "[portfolio]") {
-  const auto makes_tapes = [](const StrategyInfo* strategy) { return strategy->tapes != nullptr; };
+  const auto makes_tapes = [](const StrategyInfo* strategy) {
+    return strategy->tapes != nullptr && strategy->family != Family::compression;
+  };
   const auto asked = static_cast<std::size_t>(std::ranges::count_if(strategies(), makes_tapes));
   for (const RandomCase seed : fewer_cases(1, 6)) {
     const Problem problem = small_problem(seed);
     for (const std::optional<Bytes>& budget : some_budgets(problem)) {
       const Plan made = judged(problem, "portfolio", budget);
       INFO("seed " << seed << ", " << budget->count << " B");
-      CHECK(made.candidates.size() + 2 >= asked);  // all but itself
+      CHECK(made.candidates.size() + 1 >= asked);  // all but itself
       CHECK(std::ranges::count(made.candidates, true, &Candidate::taken) == 1);
       for (const Candidate& each : made.candidates) {
         CHECK(each.makespan.has_value() == each.reason.empty());

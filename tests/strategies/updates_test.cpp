@@ -24,7 +24,7 @@ Platform machine(BytesPerSecond to_host, BytesPerSecond adam, BytesPerSecond to_
 }
 
 /// `stages` stages of 1 s forward and backward with 8 bytes of parameters each.
-Chain equal_stages(std::size_t stages) {
+Chain stages_alike(std::size_t stages) {
   Chain chain = even_chain(stages);
   for (std::size_t s = 0; s < stages; ++s) {
     chain.stages[s].backward = Seconds{1};
@@ -41,7 +41,7 @@ double seconds(const Problem& problem, const std::string& spec) {
 // Two stages: F1 F2 to 2 s, B2 to 3 s, B1 to 4 s. Gradients of 8 bytes leave in 0.5 s at 16 B/s. The host takes 2 s an
 // update (8 bytes at 4 B/s), new parameters come back in 0.5 s.
 TEST_CASE("zero_offload by hand: updates after the backward, or as gradients arrive", "[updates]") {
-  const Problem problem = problem_of(equal_stages(2), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
+  const Problem problem = problem_of(stages_alike(2), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
   CHECK(seconds(problem, "zero_offload") == 8.5);            // the host works from 4 to 8
   CHECK(seconds(problem, "zero_offload(overlap=on)") == 8);  // from 3.5, when B2's gradient is there, to 7.5
   // Parameters, one gradient, what training needs; no states: 2 x 8 bytes a stage less than plain training.
@@ -51,7 +51,7 @@ TEST_CASE("zero_offload by hand: updates after the backward, or as gradients arr
 // On the disk lie the parameters and two states, 24 bytes a stage: 3 s to read at 8 B/s and 3 s to write. With two
 // buffers: read 4-7, update 7-9, write 9-12; read 7-10, update 10-12, write 12-15.
 TEST_CASE("zero_infinity by hand: reads and writes run while the host updates", "[updates]") {
-  const Problem problem = problem_of(equal_stages(2), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
+  const Problem problem = problem_of(stages_alike(2), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
   CHECK(seconds(problem, "zero_infinity") == 15);
   CHECK(seconds(problem, "zero_infinity(buffers=1)") == 20);  // the second read begins at 12: 15, 17, 20
 }
@@ -60,7 +60,7 @@ TEST_CASE("zero_infinity by hand: reads and writes run while the host updates", 
 TEST_CASE("zero_infinity's further updates take the slowest of disk and host, or wait for buffers", "[updates]") {
   const auto added = [](const std::string& spec) {
     const auto time = [&](std::size_t stages) {
-      return seconds(problem_of(equal_stages(stages), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam}), spec);
+      return seconds(problem_of(stages_alike(stages), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam}), spec);
     };
     return (time(32) - time(8)) / 24 - 2;  // without the forward and backward of 1 s each
   };
@@ -70,7 +70,7 @@ TEST_CASE("zero_infinity's further updates take the slowest of disk and host, or
 }
 
 TEST_CASE("twinflow at 100% is zero_offload, and at 0% plain training", "[updates]") {
-  const Problem problem = problem_of(equal_stages(4), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
+  const Problem problem = problem_of(stages_alike(4), machine({16}, {4}, {8}), {.optimizer = Optimizer::adam});
   CHECK(seconds(problem, "twinflow(host=100%)") == seconds(problem, "zero_offload"));
   CHECK(seconds(problem, "twinflow(host=0%)") == seconds(problem, "store_all"));
   CHECK(planned(problem, "twinflow(host=0%)").peak == planned(problem, "store_all").peak);
@@ -127,7 +127,7 @@ TEST_CASE("published step times of deep_optimizer_states come out within 4 %", "
 // Copies of the states (2 x 8 bytes) take 3 s each way, new parameters 1.5 s, an update on the host 2 s: a stride of 2
 // waits for copies, much longer ones leave the work to the host.
 TEST_CASE("the best stride lies where the states' way to the device hides behind the host's updates", "[updates]") {
-  const Problem problem = problem_of(equal_stages(12), machine({16.0 / 3}, {4}, {8}), {.optimizer = Optimizer::adam});
+  const Problem problem = problem_of(stages_alike(12), machine({16.0 / 3}, {4}, {8}), {.optimizer = Optimizer::adam});
   const auto with = [&](int k) { return seconds(problem, "deep_optimizer_states(stride=" + std::to_string(k) + ")"); };
   const double best = seconds(problem, "deep_optimizer_states");
   double least = with(1);
@@ -172,11 +172,11 @@ TEST_CASE("updates cannot move without an optimizer, a host's rate or a disk", "
     }
     return "";
   };
-  CHECK(message(problem_of(equal_stages(2), machine({16}, {4}, {8})), "zero_offload") ==
+  CHECK(message(problem_of(stages_alike(2), machine({16}, {4}, {8})), "zero_offload") ==
         "strategy 'zero_offload' places parameter updates, and there are none: give an --optimizer");
-  CHECK(message(problem_of(equal_stages(2), gpus({}), {.optimizer = Optimizer::adam}), "zero_offload") ==
+  CHECK(message(problem_of(stages_alike(2), gpus({}), {.optimizer = Optimizer::adam}), "zero_offload") ==
         "zero_offload: platform 'test' does not state how fast the host updates parameters: 'host' has no 'adam'");
-  CHECK(message(problem_of(equal_stages(2), gpus({.adam = BytesPerSecond{1}}), {.optimizer = Optimizer::adam}),
+  CHECK(message(problem_of(stages_alike(2), gpus({.adam = BytesPerSecond{1}}), {.optimizer = Optimizer::adam}),
                 "zero_infinity") == "zero_infinity: platform 'test' has no disk behind the host");
 }
 

@@ -10,9 +10,9 @@
 #include "sim/core/check.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
+#include "tests/validate/packed_loop.h"
 #include "validate/cpu/codec_kernels.h"
 #include "validate/gradient_error.h"
-#include "validate/networks/initial_values.h"
 #include "validate/networks/networks.h"
 
 namespace plimsoll {
@@ -21,111 +21,6 @@ namespace {
 const std::string mlp_graph = "mlp:layers=4,width=24,batch=16,classes=4,view=graph",
                   resnet_graph = "resnet:blocks=2,channels=4,picture=16,batch=2,classes=5,view=graph",
                   gpt_graph = "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20,view=graph";
-
-bool begins_with(const Op& op, const std::string& prefix) {
-  return op.kind.starts_with(prefix);
-}
-
-/// One micro-batch after the other, every tensor with memory of its own. An op of the backward gets a forward's value
-/// as `codec` says; nothing: as it is.
-class PackedLoop {
- public:
-  /// The reader, and whether a layer of its kind has made the value.
-  using Rule = std::function<std::optional<Codec>(const Op& reader, bool is_result)>;
-
-  PackedLoop(const std::string& reference, Rule rule)
-      : made_(with_kernels(named_network(reference).network)), rule_(std::move(rule)) {
-    for (const Tensor& tensor : graph().tensors) values_.push_back(initial_value(tensor));
-  }
-
-  void train(std::uint32_t micro_batches) {
-    const std::vector<std::vector<std::byte>> inputs = input_values(made_.network, micro_batches);
-    for (const std::vector<std::byte>& input : inputs) {
-      for (std::size_t t = 0; t < values_.size(); ++t) {
-        if (graph().tensors[t].kind == TensorKind::input) values_[t] = input;
-      }
-      for (const Op& op : graph().ops) {
-        if (op.phase != Phase::update) run(op);
-      }
-    }
-    for (const Op& op : graph().ops) {
-      if (op.phase == Phase::update) run(op);
-    }
-  }
-
-  void check_trained(const Replayed& run) const {
-    std::size_t compared = 0;
-    for (const auto& [name, value] : run.values) {
-      const auto t = std::ranges::find(graph().tensors, name, &Tensor::name) - graph().tensors.begin();
-      INFO(name);
-      CHECK(value == values_[static_cast<std::size_t>(t)]);
-      ++compared;
-    }
-    CHECK(compared > 4);
-  }
-
-  std::size_t replaced() const { return replaced_; }
-
- private:
-  const Graph& graph() const { return made_.network.graph; }
-
-  /// What a reader of the backward gets of a value that the forward made and kept for it.
-  std::vector<std::byte> as_read(const Op& reader, TensorId t) {
-    const std::vector<std::byte>& value = values_[t.index];
-    const auto makes = [&](const Op& op) {
-      return op.phase == Phase::forward && std::ranges::find(op.outputs, t) != op.outputs.end();
-    };
-    const auto maker = std::ranges::find_if(graph().ops, makes);
-    if (reader.phase == Phase::forward || reader.phase == Phase::update || maker == graph().ops.end()) return value;
-    const std::optional<Codec> codec = rule_(reader, begins_with(reader, maker->kind));
-    const Tensor& tensor = graph()[t];
-    if (!codec || cannot_pack(*codec, graph(), tensor) || packed_bytes(*codec, graph(), tensor) >= tensor.bytes) {
-      return value;
-    }
-    std::vector<std::byte> packed(static_cast<std::size_t>(layout_bytes(*codec, tensor).count)), restored(value.size());
-    std::vector<std::byte> workspace(static_cast<std::size_t>(pack_cost(*codec, graph(), tensor).workspace.count));
-    pack(*codec, tensor, value.data(), packed.data(), workspace.data());
-    unpack(*codec, tensor, packed.data(), restored.data());
-    ++replaced_;
-    return restored;
-  }
-
-  void run(const Op& op) {
-    KernelArguments arguments;
-    std::vector<std::vector<std::byte>> read;
-    std::vector<std::vector<float>> parts;  // contributions to gradients, which are added
-    for (const TensorId t : op.inputs) read.push_back(as_read(op, t));
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      arguments.inputs.push_back(op.phase == Phase::update ? values_[op.inputs[i].index].data() : read[i].data());
-    }
-    for (const TensorId t : op.outputs) {
-      const bool adds = graph()[t].kind == TensorKind::parameter_gradient;
-      parts.emplace_back(adds ? values_[t.index].size() / sizeof(float) : 0);
-      arguments.outputs.push_back(adds ? static_cast<void*>(parts.back().data()) : values_[t.index].data());
-    }
-    std::vector<std::byte> scratch(static_cast<std::size_t>(op.workspace.count) + 64);
-    arguments.scratch = scratch.data();
-    for (const auto& [name, value] : op.attributes) {
-      if (name != statistics_attribute || op.phase != Phase::forward) continue;
-      const auto moved = std::ranges::find(graph().tensors, value, &Tensor::name) - graph().tensors.begin();
-      arguments.statistics = static_cast<float*>(static_cast<void*>(values_[static_cast<std::size_t>(moved)].data()));
-    }
-    made_.kernels[static_cast<std::size_t>(&op - graph().ops.data())].run(arguments);
-    for (std::size_t o = 0; o < parts.size(); ++o) {
-      if (parts[o].empty()) continue;
-      const TensorId t = op.outputs[o];
-      auto* sum = static_cast<float*>(static_cast<void*>(values_[t.index].data()));
-      const bool is_first = summed_.insert(t).second;
-      for (std::size_t j = 0; j < parts[o].size(); ++j) sum[j] = is_first ? parts[o][j] : sum[j] + parts[o][j];
-    }
-  }
-
-  CpuNetwork made_;
-  Rule rule_;
-  std::vector<std::vector<std::byte>> values_;  // by tensor
-  std::set<TensorId> summed_;                   // gradients with a contribution
-  std::size_t replaced_ = 0;
-};
 
 Schedule planned_schedule(const Training& training, const std::string& spec, std::optional<Bytes> budget = {}) {
   const PlanOutcome outcome = planned(training.problem, spec, budget);
@@ -162,20 +57,23 @@ struct ExactCase {
 };
 
 TEST_CASE("packed forms that are exact train as plain training does, bit for bit", "[validate][packed]") {
-  const auto [network, spec] =
-      GENERATE(ExactCase{mlp_graph, "lossless(nonzero=0.9)"},
-               ExactCase{mlp_graph, "lossless(nonzero=0.9,relu=byte,tensors=linear.input)"},
-               ExactCase{mlp_graph, "lossless(nonzero=0.9,relu=keep)"},
-               ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input)"},
-               ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input,relu=byte)|offload_greedy"},
-               ExactCase{resnet_graph, "greedy_recompute|lossless(nonzero=0.9,tensors=pool.input)"},
-               ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input+relu,relu=keep)"},
-               ExactCase{gpt_graph, "lossless(nonzero=0.9,tensors=softmax)"});
+  const auto [network, spec] = GENERATE(
+      ExactCase{mlp_graph, "lossless(nonzero=0.9)"},
+      ExactCase{mlp_graph, "lossless(nonzero=0.9,relu=byte,tensors=linear.input)"},
+      ExactCase{mlp_graph, "lossless(nonzero=0.9,relu=keep)"},
+      ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input)"},
+      ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input,relu=byte)|offload_greedy"},
+      ExactCase{resnet_graph, "greedy_recompute|lossless(nonzero=0.9,tensors=pool.input)"},
+      ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input+relu,relu=keep)"},
+      ExactCase{gpt_graph, "lossless(nonzero=0.9,tensors=softmax)"}, ExactCase{mlp_graph, "gist(nonzero=0.75)"},
+      ExactCase{mlp_graph, "gist(nonzero=0.75)|offload_greedy"}, ExactCase{mlp_graph, "fewbit"});
   INFO(network << ", " << spec);
   const Training training = training_of(network + ",updates=adam", one_gpu(), {.micro_batches = 2});
   const Schedule schedule = planned_schedule(training, spec), plain = planned_schedule(training, "store_all");
-  CHECK(kinds_in(schedule).contains(CodecKind::zero_run));
-  const bool has_mask = network != gpt_graph && spec.find("relu=keep") == std::string::npos;
+  const bool is_gist = spec.starts_with("gist"), is_lossless = spec.find("lossless") != std::string::npos;
+  CHECK(kinds_in(schedule).contains(CodecKind::zero_run) == is_lossless);
+  CHECK(kinds_in(schedule).contains(CodecKind::compressed_rows) == is_gist);
+  const bool has_mask = network != gpt_graph && spec.find("relu=keep") == std::string::npos && !is_gist;
   CHECK(kinds_in(schedule).contains(CodecKind::mask) == has_mask);
   const Replayed run = replayed(training, schedule), exact = replayed(training, plain);
   CHECK(differing(run, exact).empty());
@@ -198,14 +96,53 @@ Codec pruned(std::uint32_t block, double keep) {
 
 /// As `tensors=all`: all but what a ReLU made for its own gradient, which has its signs from a mask.
 PackedLoop::Rule for_all(const Codec& codec) {
-  return [=](const Op& reader, bool) { return begins_with(reader, "relu") ? std::nullopt : std::optional(codec); };
+  return [=](const Op& reader, const Op&, const Tensor&) {
+    return begins_with(reader, "relu") ? std::nullopt : std::optional(codec);
+  };
 }
 
 /// As `tensors=` with `.input`.
 PackedLoop::Rule for_inputs(const Codec& codec, const std::vector<std::string>& layers) {
-  return [=](const Op& reader, bool is_result) -> std::optional<Codec> {
-    const auto names = [&](const std::string& layer) { return begins_with(reader, layer) && !is_result; };
+  return [=](const Op& reader, const Op& maker, const Tensor&) -> std::optional<Codec> {
+    const auto names = [&](const std::string& layer) {
+      return begins_with(reader, layer) && !begins_with(reader, maker.kind);
+    };
     return std::ranges::any_of(layers, names) ? std::optional(codec) : std::nullopt;
+  };
+}
+
+/// As `gact` and `alam`: tensors of two to four dimensions, whoever reads them.
+PackedLoop::Rule for_tensors(const Codec& codec) {
+  return [=](const Op&, const Op&, const Tensor& tensor) {
+    const bool fits = tensor.shape.size() >= 2 && tensor.shape.size() <= 4;
+    return fits ? std::optional(codec) : std::nullopt;
+  };
+}
+
+/// As `gist` beside what is exact: all that no ReLU has made, but statistics, and what poolings and losses read.
+PackedLoop::Rule for_gist(const Codec& codec) {
+  return [=](const Op& reader, const Op& maker, const Tensor&) {
+    const bool is_statistic = begins_with(reader, maker.kind) && maker.kind.ends_with("_norm");
+    const bool stays =
+        is_statistic || maker.kind == "relu" || begins_with(reader, "max_pool") || begins_with(reader, "cross_entropy");
+    return stays ? std::nullopt : std::optional(codec);
+  };
+}
+
+/// As `fewbit` and `approx_bp`.
+PackedLoop::Rule for_gelus(std::uint32_t bits) {
+  return [=](const Op& reader, const Op&, const Tensor&) -> std::optional<Codec> {
+    if (reader.kind != "gelu_gradient") return std::nullopt;
+    return Codec{.kind = CodecKind::step, .bits = bits};
+  };
+}
+
+/// As `wta_crs`: ten rows at least.
+PackedLoop::Rule for_sampled(double ratio) {
+  return [=](const Op& reader, const Op&, const Tensor& x) -> std::optional<Codec> {
+    if (reader.kind != "linear_weight_gradient") return std::nullopt;
+    const double rows = static_cast<double>(x.bytes.count / 4 / x.shape.back());
+    return Codec{.kind = CodecKind::rows, .keep = std::min(1.0, std::max(ratio, 10 / rows))};
   };
 }
 
@@ -233,6 +170,33 @@ TEST_CASE(
     cases.push_back({network, "pool(type=soft,tensors=conv.input+bn.input)",
                      for_inputs(pooled(PoolType::soft, 2), {"convolution", "batch_norm"})});
   }
+  const Codec actnn{.kind = CodecKind::quantize,
+                    .bits = 2,
+                    .group = 256,
+                    .group_bytes = 4,
+                    .padding = Padding::sample,
+                    .sample_bytes = 4};
+  const Codec gact{.kind = CodecKind::quantize, .bits = 4, .group = 256, .group_bytes = 8, .padding = Padding::tensor};
+  const Codec alam{.kind = CodecKind::quantize,
+                   .bits = 2,
+                   .group = 128,
+                   .group_bytes = 8,
+                   .averaged = 4,
+                   .padding = Padding::tensor};
+  const Codec half{.kind = CodecKind::cast, .bits = 16}, eight{.kind = CodecKind::cast, .bits = 8, .exponent = 4};
+  if (network != mlp_graph)
+    cases.push_back({network, "actnn", for_inputs(actnn, {"linear", "convolution", "batch_norm"})});
+  cases.push_back({network, "gact", for_tensors(gact)});
+  cases.push_back({network, "alam", for_tensors(alam)});
+  if (network == gpt_graph) {  // in the others ReLUs make all that is saved, or maps too small to pay
+    cases.push_back({network, "gist(precision=16)", for_gist(half)});
+    cases.push_back({network, "gist(precision=8)|offload_greedy", for_gist(eight)});
+    for (const std::uint32_t bits : {1U, 3U, 4U}) {
+      cases.push_back({network, "fewbit(bits=" + std::to_string(bits) + ")", for_gelus(bits)});
+    }
+    cases.push_back({network, "approx_bp|offload_greedy", for_gelus(2)});
+  }
+  if (network != resnet_graph) cases.push_back({network, "wta_crs(ratio=0.7)", for_sampled(0.7)});
   for (const auto& [reference, spec, rule] : cases) {
     INFO(reference << ", " << spec);
     const std::string updated = reference + ",updates=adam";
@@ -278,27 +242,26 @@ TEST_CASE("packed forms without a kernel are refused by name before anything run
   CHECK(lacks_codec({.kind = CodecKind::quantize, .bits = 8}, graph, tensor) == "rounds to a fixed range");
   Codec other = quantized(3, 8);
   CHECK(lacks_codec(other, graph, tensor) == "has numbers of 3 bits, of which no whole number fills a byte");
+  other = quantized(8, 0);
+  other.parts = 3;
+  CHECK(lacks_codec(other, graph, tensor) == "has 3 groups of values that are not in a row");
   other = quantized(4, 256);
-  other.averaged = 2;
-  CHECK(lacks_codec(other, graph, tensor) == "averages 2 values in a row");
+  other.sample_bytes = 8;
+  CHECK(lacks_codec(other, graph, tensor) == "gives 8 B to each sample");
   other = quantized(4, 256);
-  other.padding = Padding::sample;
-  CHECK(lacks_codec(other, graph, tensor) == "fills its groups up");
-  other = quantized(4, 256);
-  other.group_bytes = 4;
-  CHECK(lacks_codec(other, graph, tensor) == "gives 4 B to a group; it takes a scale and a minimum in fp32, 8 B");
+  other.group_bytes = 2;
+  CHECK(lacks_codec(other, graph, tensor) ==
+        "gives 2 B to a group; it takes a scale and a minimum, in fp32 8 B, in bf16 4 B");
   other = pooled(PoolType::average, 2);
   other.channels_last = false;
   CHECK(lacks_codec(other, graph, tensor) == "takes channels to come before the height, and here they are last");
-  CHECK(lacks_codec({.kind = CodecKind::cast, .bits = 16}, graph, tensor) ==
-        "does not say how its bits are split into exponent and fraction");
 
   Schedule schedule = planned_schedule(training, "quantize");
   auto plan = std::get<ReplayPlan>(replay_plan(training.problem, schedule, training.network.network));
   const auto converts = [](const PlannedStep& step) { return step.conversion.has_value(); };
   const auto first = std::ranges::find_if(plan.steps, converts);
   REQUIRE(first != plan.steps.end());
-  first->conversion->codec.averaged = 2;
+  first->conversion->codec.group_bytes = 2;
   BlockPool pool;
   const auto run = replay_on_cpu(training.problem, schedule, plan, training.network, pool, {});
   REQUIRE(std::holds_alternative<ReplayFailure>(run));
@@ -318,7 +281,21 @@ TEST_CASE("the layout of a packed form takes what the codec says, to the byte", 
       codecs.push_back(pooled(PoolType::average, n));
       codecs.push_back(pruned(n, 0.3));
       codecs.push_back({.kind = CodecKind::zero_run, .keep = 0.17 * n});
-      for (const std::uint32_t bits : {1U, 2U, 4U, 8U}) codecs.push_back(quantized(bits, 8 * n));
+      codecs.push_back({.kind = CodecKind::compressed_rows, .keep = 0.17 * n});
+      codecs.push_back({.kind = CodecKind::rows, .keep = 0.17 * n});
+      codecs.push_back({.kind = CodecKind::step, .bits = n});
+      codecs.push_back({.kind = CodecKind::cast, .bits = n == 1 ? 8U : 16U});
+      for (const std::uint32_t bits : {1U, 2U, 4U, 8U}) {
+        codecs.push_back(quantized(bits, 8 * n));
+        for (const Padding padding : {Padding::tensor, Padding::sample}) {
+          Codec filled = quantized(bits, 8 * n);
+          filled.padding = padding;
+          filled.averaged = n;
+          filled.group_bytes = n == 2 ? 4 : 8;
+          filled.sample_bytes = n == 3 ? 4 : 0;
+          codecs.push_back(filled);
+        }
+      }
     }
     for (const Codec& codec : codecs) {
       INFO(text_of(codec));

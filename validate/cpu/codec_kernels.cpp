@@ -2,18 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include "sim/core/expects.h"
 #include "sim/core/optimizer.h"
 #include "validate/reference/compression.h"
+#include "validate/reference/elementwise.h"
+#include "validate/reference/few_bits.h"
+#include "validate/reference/padded_groups.h"
+#include "validate/reference/sampled_rows.h"
 #include "validate/reference/sparse_forms.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_number = 4;
+constexpr std::int64_t bytes_of_number = 4, bytes_of_row_number = 8;
 
 std::int64_t numbers_of(const Tensor& tensor) {
   return tensor.bytes.count / bytes_of_number;
@@ -61,19 +66,90 @@ std::int64_t offset_of_values(const SparseSizes& sizes) {
   return offset_of_columns(sizes) + sizes.kept * bytes_of_number;
 }
 
+/// Whether groups are whole ones, of means, or with scales of fewer bits.
+bool is_padded(const Codec& codec) {
+  return codec.padding != Padding::none || codec.averaged != 1 || codec.group_bytes == bytes_of_number;
+}
+
+PaddedSizes padded_sizes(const Codec& codec, const Tensor& tensor) {
+  const std::int64_t samples = codec.padding == Padding::sample ? tensor.shape[0] : 1;
+  return {samples,
+          numbers_of(tensor) / samples,
+          codec.group,
+          static_cast<int>(codec.averaged),
+          static_cast<int>(codec.bits),
+          codec.padding != Padding::none,
+          codec.group_bytes == bytes_of_number};
+}
+
+/// Between the scales and the numbers: how many bits the numbers of each sample have.
+std::int64_t bytes_of_samples(const Codec& codec, const Tensor& tensor) {
+  return std::int64_t{codec.sample_bytes} * tensor.shape[0];
+}
+
+FloatFormat float_format(const Codec& codec) {
+  return {static_cast<int>(codec.bits), static_cast<int>(codec.exponent)};
+}
+
+/// Where the rows of compressed values begin, after the values, and the places in them, after that.
+std::int64_t bytes_of_row_begins(const Tensor& tensor) {
+  return ((numbers_of(tensor) + 255) / 256 + 1) * bytes_of_number;
+}
+
 std::optional<std::string> lacks_quantization(const Codec& codec) {
+  if (codec.parts > 0) return fmt::format("has {} groups of values that are not in a row", codec.parts);
   if (codec.group == 0) return "rounds to a fixed range";
-  if (codec.group_bytes != 2 * bytes_of_number) {
-    return fmt::format("gives {} B to a group; it takes a scale and a minimum in fp32, 8 B", codec.group_bytes);
+  if (codec.group_bytes != 2 * bytes_of_number && codec.group_bytes != bytes_of_number) {
+    return fmt::format("gives {} B to a group; it takes a scale and a minimum, in fp32 8 B, in bf16 4 B",
+                       codec.group_bytes);
   }
-  if (codec.averaged != 1) return fmt::format("averages {} values in a row", codec.averaged);
-  if (codec.padding != Padding::none) return "fills its groups up";
-  if (codec.sample_bytes != 0) return fmt::format("gives {} B to each sample", codec.sample_bytes);
+  if (codec.sample_bytes != 0 && codec.sample_bytes != bytes_of_number) {
+    return fmt::format("gives {} B to each sample", codec.sample_bytes);
+  }
   if (codec.bits != 1 && codec.bits != 2 && codec.bits != 4 && codec.bits != 8) {
     return fmt::format("has numbers of {} bits, of which no whole number fills a byte", codec.bits);
   }
   if (std::int64_t{codec.group} * codec.bits % 8 != 0) return "has groups that begin within a byte";
   return std::nullopt;
+}
+
+SampleSizes sample_sizes_of(const Codec& codec, const Tensor& tensor) {
+  const std::int64_t columns = tensor.shape.back(), rows = numbers_of(tensor) / columns;
+  return {rows, columns, std::llround(codec.keep * static_cast<double>(rows))};
+}
+
+/// Scales, how many bits each sample has, numbers.
+void pack_quantized(const Codec& codec, const Tensor& tensor, const float* x, std::byte* packed) {
+  const std::int64_t samples = bytes_of_samples(codec, tensor);
+  const auto write_bits = [&](std::byte* to) {
+    if (samples > 0) std::fill_n(as<std::int32_t>(to), tensor.shape[0], static_cast<std::int32_t>(codec.bits));
+    return as<std::uint8_t>(to + samples);
+  };
+  if (is_padded(codec)) {
+    const PaddedSizes sizes = padded_sizes(codec, tensor);
+    return plain::quantize_padded(x, sizes, as<std::uint8_t>(packed), write_bits(packed + sizes.bytes_of_scales()));
+  }
+  const QuantizeSizes sizes = quantize_sizes(codec, tensor);
+  plain::quantize(x, sizes, Rounding::nearest, 0, as<float>(packed), write_bits(packed + bytes_of_scales(sizes)));
+}
+
+void unpack_quantized(const Codec& codec, const Tensor& tensor, const std::byte* packed, float* x) {
+  const std::int64_t samples = bytes_of_samples(codec, tensor);
+  if (is_padded(codec)) {
+    const PaddedSizes sizes = padded_sizes(codec, tensor);
+    const auto* numbers = as<std::uint8_t>(packed + sizes.bytes_of_scales() + samples);
+    return plain::dequantize_padded(numbers, as<std::uint8_t>(packed), sizes, x);
+  }
+  const QuantizeSizes sizes = quantize_sizes(codec, tensor);
+  plain::dequantize(as<std::uint8_t>(packed + bytes_of_scales(sizes) + samples), as<float>(packed), sizes, x);
+}
+
+/// Where the values need more room than is reserved.
+void refuse_more(const Codec& codec, const Tensor& tensor, std::int64_t count) {
+  const std::int64_t reserved = reserved_values(codec, tensor);
+  if (count <= reserved) return;
+  throw std::runtime_error(fmt::format("{} of the {} values of '{}' are not 0; {} reserves room for {}", count,
+                                       numbers_of(tensor), tensor.name, text_of(codec), reserved));
 }
 
 }  // namespace
@@ -94,9 +170,11 @@ std::optional<std::string> lacks_codec(const Codec& codec, const Graph& graph, c
       return std::nullopt;
     case CodecKind::block_sparse:
     case CodecKind::zero_run:
-      return std::nullopt;
+    case CodecKind::compressed_rows:
     case CodecKind::cast:
-      return "does not say how its bits are split into exponent and fraction";
+    case CodecKind::step:
+    case CodecKind::rows:
+      return std::nullopt;
     case CodecKind::index:
       return "packs places in the windows of a pooling, which networks here do not keep";
   }
@@ -111,8 +189,12 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
       return Bytes{sizes.batch * sizes.rows() * sizes.columns() * sizes.channels * bytes_of_number};
     }
     case CodecKind::quantize: {
+      if (is_padded(codec)) {
+        const PaddedSizes padded = padded_sizes(codec, tensor);
+        return Bytes{padded.bytes_of_scales() + bytes_of_samples(codec, tensor) + padded.packed_bytes()};
+      }
       const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-      return Bytes{bytes_of_scales(sizes) + sizes.packed_bytes()};
+      return Bytes{bytes_of_scales(sizes) + bytes_of_samples(codec, tensor) + sizes.packed_bytes()};
     }
     case CodecKind::mask:
       return Bytes{codec.bits == 8 ? numbers : (numbers + 7) / 8};
@@ -122,7 +204,15 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
     }
     case CodecKind::zero_run:
       return Bytes{reserved_values(codec, tensor) * bytes_of_number + (numbers + 7) / 8};
+    case CodecKind::compressed_rows:
+      return Bytes{reserved_values(codec, tensor) * (bytes_of_number + 1) + bytes_of_row_begins(tensor)};
     case CodecKind::cast:
+    case CodecKind::step:
+      return Bytes{(numbers * codec.bits + 7) / 8};
+    case CodecKind::rows: {
+      const SampleSizes sizes = sample_sizes_of(codec, tensor);
+      return Bytes{sizes.kept * (bytes_of_row_number + sizes.columns * bytes_of_number)};
+    }
     case CodecKind::index:
       break;
   }
@@ -138,11 +228,8 @@ void pack(const Codec& codec, const Tensor& tensor, const std::byte* value, std:
                                                           : plain::block_soft_means;
       return reduce(x, picture_blocks(codec, tensor), as<float>(packed));
     }
-    case CodecKind::quantize: {
-      const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-      return plain::quantize(x, sizes, Rounding::nearest, 0, as<float>(packed),
-                             as<std::uint8_t>(packed + bytes_of_scales(sizes)));
-    }
+    case CodecKind::quantize:
+      return pack_quantized(codec, tensor, x, packed);
     case CodecKind::mask:
       return plain::sign_mask(x, numbers_of(tensor), static_cast<int>(codec.bits), as<std::uint8_t>(packed));
     case CodecKind::block_sparse: {
@@ -155,11 +242,27 @@ void pack(const Codec& codec, const Tensor& tensor, const std::byte* value, std:
       const std::int64_t reserved = reserved_values(codec, tensor);
       const std::int64_t count = plain::without_zeros(x, numbers_of(tensor), reserved, as<float>(packed),
                                                       as<std::uint8_t>(packed + reserved * bytes_of_number));
-      if (count <= reserved) return;
-      throw std::runtime_error(fmt::format("{} of the {} values of '{}' are not 0; {} reserves room for {}", count,
-                                           numbers_of(tensor), tensor.name, text_of(codec), reserved));
+      return refuse_more(codec, tensor, count);
+    }
+    case CodecKind::compressed_rows: {
+      const std::int64_t reserved = reserved_values(codec, tensor);
+      std::byte* begins = packed + reserved * bytes_of_number;
+      return refuse_more(
+          codec, tensor,
+          plain::compress_rows(x, numbers_of(tensor), reserved, as<float>(packed), as<std::int32_t>(begins),
+                               as<std::uint8_t>(begins + bytes_of_row_begins(tensor))));
     }
     case CodecKind::cast:
+      return plain::narrow(x, numbers_of(tensor), float_format(codec), as<std::uint8_t>(packed));
+    case CodecKind::step: {
+      const int bits = static_cast<int>(codec.bits);
+      return plain::steps_of(x, numbers_of(tensor), bits, plain::gelu_steps(bits), as<std::uint8_t>(packed));
+    }
+    case CodecKind::rows: {
+      const SampleSizes sizes = sample_sizes_of(codec, tensor);
+      return plain::sample_rows(x, sizes, as<float>(workspace), as<std::int64_t>(packed),
+                                as<float>(packed + sizes.kept * bytes_of_row_number));
+    }
     case CodecKind::index:
       break;
   }
@@ -171,10 +274,8 @@ void unpack(const Codec& codec, const Tensor& tensor, const std::byte* packed, s
   switch (codec.kind) {
     case CodecKind::pool:
       return plain::expand_blocks(as<float>(packed), picture_blocks(codec, tensor), x);
-    case CodecKind::quantize: {
-      const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-      return plain::dequantize(as<std::uint8_t>(packed + bytes_of_scales(sizes)), as<float>(packed), sizes, x);
-    }
+    case CodecKind::quantize:
+      return unpack_quantized(codec, tensor, packed, x);
     case CodecKind::block_sparse: {
       const SparseSizes sizes = sparse_sizes(codec, tensor);
       return plain::with_zero_blocks(as<std::int32_t>(packed), as<std::int32_t>(packed + offset_of_columns(sizes)),
@@ -184,12 +285,39 @@ void unpack(const Codec& codec, const Tensor& tensor, const std::byte* packed, s
       const std::int64_t values = reserved_values(codec, tensor) * bytes_of_number;
       return plain::with_zeros(as<float>(packed), as<std::uint8_t>(packed + values), numbers_of(tensor), x);
     }
-    case CodecKind::mask:
+    case CodecKind::compressed_rows: {
+      const std::byte* begins = packed + reserved_values(codec, tensor) * bytes_of_number;
+      return plain::expand_rows(as<float>(packed), as<std::int32_t>(begins),
+                                as<std::uint8_t>(begins + bytes_of_row_begins(tensor)), numbers_of(tensor), x);
+    }
     case CodecKind::cast:
+      return plain::widen(as<std::uint8_t>(packed), numbers_of(tensor), float_format(codec), x);
+    case CodecKind::mask:
     case CodecKind::index:
+    case CodecKind::step:
+    case CodecKind::rows:
       break;
   }
   EXPECTS(false && "a codec that the CPU lacks");
+}
+
+void run_on_packed(const Codec& codec, const Graph& graph, const Op& op, const KernelArguments& given) {
+  const auto* packed = static_cast<const std::byte*>(given.inputs[0]);
+  const std::int64_t results = numbers_of(graph[op.outputs[0]]);
+  const int bits = static_cast<int>(codec.bits);
+  if (codec.kind == CodecKind::mask) {
+    return plain::relu_gradient(as<std::uint8_t>(packed), bits, given.in(1), results, given.out());
+  }
+  if (codec.kind == CodecKind::step) {
+    return plain::stepped_gradient(as<std::uint8_t>(packed), bits, plain::gelu_steps(bits), given.in(1), results,
+                                   given.out());
+  }
+  EXPECTS(codec.kind == CodecKind::rows);
+  const SampleSizes sizes = sample_sizes_of(codec, graph[op.inputs[0]]);
+  const Tensor& weight = graph[op.outputs[0]];
+  plain::sampled_product(as<std::int64_t>(packed), as<float>(packed + sizes.kept * bytes_of_row_number), sizes,
+                         given.in(1), weight.shape[0], weight.shape[1], given.out(0));
+  plain::column_sums(given.in(1), sizes.rows, weight.shape[1], given.out(1));
 }
 
 }  // namespace plimsoll

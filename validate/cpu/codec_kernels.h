@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sim/core/codec.h"
+#include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll {
 
@@ -19,7 +20,10 @@ Bytes layout_bytes(const Codec&, const Tensor&);
 /// `workspace`: that of pack_cost(). Throws std::runtime_error where the values need more than is reserved.
 void pack(const Codec&, const Tensor&, const std::byte* value, std::byte* packed, std::byte* workspace);
 
-/// A mask restores nothing.
+/// Of a codec that restores a value: no mask, steps or rows.
 void unpack(const Codec&, const Tensor&, const std::byte* packed, std::byte* value);
+
+/// The op, whose first input is that packed form, as the plan lets it be read.
+void run_on_packed(const Codec&, const Graph&, const Op&, const KernelArguments&);
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 #include "sim/core/expects.h"
 #include "validate/cpu/codec_kernels.h"
 #include "validate/reference/elementwise.h"
-#include "validate/reference/sparse_forms.h"
 
 namespace plimsoll {
 namespace {
@@ -13,7 +12,8 @@ namespace {
 std::optional<std::string> lacks_conversion(const Graph& graph, const PlannedConversion& conversion) {
   const auto& [codec, t, from, to, packs] = conversion;
   std::optional<std::string> why = lacks_codec(codec, graph, graph[t]);
-  if (!why && !packs && codec.kind == CodecKind::mask) why = "restores nothing";
+  const bool restores = codec.kind != CodecKind::mask && codec.kind != CodecKind::step && codec.kind != CodecKind::rows;
+  if (!why && !packs && !restores) why = "restores nothing";
   if (why)
     return fmt::format("the CPU backend has no kernel for '{}' of '{}': it {}", text_of(codec), graph[t].name, *why);
   EXPECTS(layout_bytes(codec, graph[t]) == packed_bytes(codec, graph, graph[t]));
@@ -42,15 +42,13 @@ std::optional<ReplayFailure> lacks_kernel(const Problem& problem, const ReplayPl
 void run_call(const CpuNetwork& cpu, const PlannedCall& call, const KernelArguments& given) {
   const Graph& graph = cpu.network.graph;
   const Op& op = graph[call.op];
-  if (call.mask) {
-    return plain::relu_gradient(static_cast<const std::uint8_t*>(given.inputs[0]), static_cast<int>(call.mask->bits),
-                                given.in(1), graph[op.outputs[0]].bytes.count / 4, given.out());
-  }
-  const Kernel& kernel = cpu.kernels[call.op.index];
-  if (!call.accumulates) return kernel.run(given);
+  const auto run = [&](const KernelArguments& arguments) {
+    call.packed ? run_on_packed(*call.packed, graph, op, arguments) : cpu.kernels[call.op.index].run(arguments);
+  };
+  if (!call.accumulates) return run(given);
   // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
   const KernelArguments arguments = contribution_arguments(graph, op, given);
-  kernel.run(arguments);
+  run(arguments);
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const auto* part = static_cast<const float*>(arguments.outputs[i]);
     plain::accumulate(given.out(i), part, graph[op.outputs[i]].bytes.count / 4);

@@ -1,0 +1,29 @@
+// The strategy `approx_bp`: the derivative of an activation is taken for that of a sum of three ReLUs, which has four
+// steps, so that two bits for each value wait for it. Source: Yang et al., Reducing Fine-Tuning Memory Overhead by
+// Approximate and Memory-Sharing Backpropagation (ICML 2024).
+
+#include "strategies/compression/derivative_steps.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<TapeOutcome> approx_bp_tapes(const PartTask& task, const Options&,
+                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  constexpr std::uint32_t bits = 2;
+  return stepped_tapes(task, "approx_bp", bits, false, budgets, before);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo approx_bp_strategy{
+    .name = "approx_bp",
+    .family = Family::compression,
+    .summary = "keeps for activations which of the four steps of a sum of ReLUs each value lies in, 2 bits",
+    .source = "Yang et al., Approximate and Memory-Sharing Backpropagation, ICML 2024",
+    .chains_only = false,
+    .options = {},
+    .tapes = approx_bp_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

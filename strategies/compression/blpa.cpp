@@ -1,0 +1,58 @@
+// The strategy `blpa`: one quantized copy of what a layer makes serves all who need it in the backward, within a fixed
+// range, so that nothing is read for it first. Source: Chakrabarti and Moseley, Backprop with Approximate Activations
+// for Memory-efficient Network Training (NeurIPS 2019), and its program.
+
+#include <array>
+
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+namespace {
+
+/// The range is that of normalized values, three standard deviations to each side; the number of 0 is for what a ReLU
+/// has cut off, so that its signs are exact.
+Codec blpa_codec(std::uint32_t bits) {
+  return {.kind = CodecKind::quantize, .bits = bits, .keeps_signs = true};
+}
+
+std::optional<Codec> blpa_choice(std::uint32_t bits, const SavedUse& use) {
+  switch (use.by) {
+    case SavedBy::conv:
+    case SavedBy::linear:
+    case SavedBy::relu:
+    case SavedBy::pool:
+      return blpa_codec(bits);
+    case SavedBy::bn:
+      return use.is_result ? std::nullopt : std::optional(blpa_codec(bits));
+    default:
+      return std::nullopt;
+  }
+}
+
+constexpr std::array blpa_options{OptionInfo{"bits", "4", "4 or 8", "bits of a number",
+                                             [](std::string_view text) { return text == "4" || text == "8"; }}};
+
+std::vector<TapeOutcome> blpa_tapes(const PartTask& task, const Options& options,
+                                    std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
+  return packed_tapes(task, "blpa", budgets, before,
+                      [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+                        refuse_if_unfit("blpa", graph, saved, "all", blpa_codec(bits));
+                        return [bits](const SavedTensor&, const SavedUse& use) { return blpa_choice(bits, use); };
+                      });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo blpa_strategy{
+    .name = "blpa",
+    .family = Family::compression,
+    .summary = "keeps values of a fixed range in 4 or 8 bits, one copy for all layers that use them",
+    .source = "Chakrabarti and Moseley, NeurIPS 2019",
+    .chains_only = false,
+    .options = blpa_options,
+    .tapes = blpa_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// The strategy `fewbit`: of what an activation reads in its backward, only which step of a derivative that is constant
+// in each waits for it. Source: Novikov et al., Few-bit Backward: Quantized Gradients of Activation Functions for
+// Memory Footprint Reduction (ICML 2023), and its program.
+
+#include <array>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/compression/derivative_steps.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array fewbit_options{OptionInfo{
+    "bits", "3", "1, 2, 3 or 4", "bits of a value: its step of 2^bits of the derivative", integer_between<1, 4>}};
+
+std::vector<TapeOutcome> fewbit_tapes(const PartTask& task, const Options& options,
+                                      std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  return stepped_tapes(task, "fewbit", static_cast<std::uint32_t>(options.integer("bits")), true, budgets, before);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo fewbit_strategy{
+    .name = "fewbit",
+    .family = Family::compression,
+    .summary = "keeps for activations which step of their derivative each value lies in, 1 to 4 bits",
+    .source = "Novikov et al., Few-bit Backward, ICML 2023",
+    .chains_only = false,
+    .options = fewbit_options,
+    .tapes = fewbit_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

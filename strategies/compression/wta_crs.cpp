@@ -1,0 +1,91 @@
+// The strategy `wta_crs`: of the input of a linear layer only some rows wait for the gradient of its weight, which is
+// then a sum over these rows. Source: Liu et al., Winner-Take-All Column Row Sampling for Memory Efficient Adaptation
+// of Language Model (NeurIPS 2023), and its program.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/io/input_error.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t least_rows = 10;
+
+std::int64_t rows_of(const Tensor& tensor) {
+  std::int64_t values = 1;
+  for (const std::int64_t d : tensor.shape) values *= d;
+  return tensor.shape.empty() || tensor.shape.back() == 0 ? 0 : values / tensor.shape.back();
+}
+
+/// Whether the op sums over the rows of the value and of a gradient with as many rows, to the gradient of a weight.
+bool sums_over_rows(const Graph& graph, const Op& op, const Tensor& value) {
+  if (!reads_packed(op, {.kind = CodecKind::rows})) return false;
+  const auto of_weight = [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; };
+  const auto has_as_many = [&](TensorId t) {
+    return graph[t].kind == TensorKind::gradient && rows_of(graph[t]) == rows_of(value);
+  };
+  return std::ranges::any_of(op.outputs, of_weight) && std::ranges::any_of(op.inputs, has_as_many);
+}
+
+std::optional<Codec> wta_crs_choice(double ratio, const std::optional<Codec>& relu, const Graph& graph,
+                                    const SavedTensor& tensor, const SavedUse& use) {
+  const Tensor& value = graph[tensor.tensor];
+  if (use.by == SavedBy::relu && use.is_result) return relu;
+  if (!sums_over_rows(graph, graph[use.op], value)) return std::nullopt;
+  const double rows = static_cast<double>(std::max<std::int64_t>(rows_of(value), 1));
+  return Codec{.kind = CodecKind::rows, .keep = std::min(1.0, std::max(ratio, least_rows / rows))};
+}
+
+void refuse_without_rows(const Graph& graph, std::span<const SavedTensor> saved) {
+  std::optional<std::string> why;
+  for (const SavedTensor& tensor : saved) {
+    for (const SavedUse& use : tensor.uses) {
+      if (use.by != SavedBy::linear) continue;
+      const std::optional<std::string> cannot = cannot_pack({.kind = CodecKind::rows}, graph, graph[tensor.tensor]);
+      if (!cannot && sums_over_rows(graph, graph[use.op], graph[tensor.tensor])) return;
+      if (!why && cannot) why = fmt::format("wta_crs {}", *cannot);
+    }
+  }
+  throw InputError(why.value_or(
+      fmt::format("wta_crs: '{}' has no linear layer whose weight's gradient is a sum over saved rows", graph.name)));
+}
+
+constexpr std::array wta_crs_options{
+    OptionInfo{"ratio", "0.3", "a number from 0.01 to 1", "share of the rows that are kept, 10 at least",
+               number_between<1, 100, 100>},
+    relu_option,
+};
+
+std::vector<TapeOutcome> wta_crs_tapes(const PartTask& task, const Options& options,
+                                       std::span<const std::optional<Bytes>> budgets, const Tape* before) {
+  const double ratio = options.number("ratio");
+  const std::optional<Codec> relu = relu_codec(options);
+  return packed_tapes(task, "wta_crs", budgets, before,
+                      [ratio, relu](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+                        refuse_without_rows(graph, saved);
+                        return [ratio, relu, &graph](const SavedTensor& tensor, const SavedUse& use) {
+                          return wta_crs_choice(ratio, relu, graph, tensor, use);
+                        };
+                      });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo wta_crs_strategy{
+    .name = "wta_crs",
+    .family = Family::compression,
+    .summary =
+        "keeps a random choice of rows of the inputs of linear layers, over which the weight's gradient is summed",
+    .source = "Liu et al., WTA-CRS, NeurIPS 2023",
+    .chains_only = false,
+    .options = wta_crs_options,
+    .tapes = wta_crs_tapes,
+    .candidates = nullptr,
+};
+
+}  // namespace plimsoll

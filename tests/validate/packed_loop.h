@@ -1,0 +1,174 @@
+#pragma once
+// Plain training in which an op of the backward gets what a codec makes of a value, not the value.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "tests/training/training.h"
+#include "validate/cpu/codec_kernels.h"
+#include "validate/networks/initial_values.h"
+#include "validate/networks/networks.h"
+#include "validate/reference/few_bits.h"
+#include "validate/reference/sampled_rows.h"
+
+namespace plimsoll {
+
+inline bool begins_with(const Op& op, const std::string& prefix) {
+  return op.kind.starts_with(prefix);
+}
+
+/// One micro-batch after the other, every tensor with memory of its own. An op of the backward gets a forward's value
+/// as `codec` says; nothing: as it is.
+class PackedLoop {
+ public:
+  /// Who reads a value that a forward has made.
+  using Rule = std::function<std::optional<Codec>(const Op& reader, const Op& maker, const Tensor&)>;
+
+  PackedLoop(const std::string& reference, Rule rule)
+      : made_(with_kernels(named_network(reference).network)), rule_(std::move(rule)) {
+    for (const Tensor& tensor : graph().tensors) values_.push_back(initial_value(tensor));
+  }
+
+  void train(std::uint32_t micro_batches) {
+    const std::vector<std::vector<std::byte>> inputs = input_values(made_.network, micro_batches);
+    for (const std::vector<std::byte>& input : inputs) {
+      for (std::size_t t = 0; t < values_.size(); ++t) {
+        if (graph().tensors[t].kind == TensorKind::input) values_[t] = input;
+      }
+      for (const Op& op : graph().ops) {
+        if (op.phase != Phase::update) run(op);
+      }
+    }
+    for (const Op& op : graph().ops) {
+      if (op.phase == Phase::update) run(op);
+    }
+  }
+
+  void check_trained(const Replayed& run) const {
+    std::size_t compared = 0;
+    for (const auto& [name, value] : run.values) {
+      const auto t = std::ranges::find(graph().tensors, name, &Tensor::name) - graph().tensors.begin();
+      INFO(name);
+      CHECK(value == values_[static_cast<std::size_t>(t)]);
+      ++compared;
+    }
+    CHECK(compared > 4);
+  }
+
+  std::size_t replaced() const { return replaced_; }
+
+ private:
+  const Graph& graph() const { return made_.network.graph; }
+
+  /// By which codec a reader of the backward gets a value that the forward made and kept for it.
+  std::optional<Codec> codec_of(const Op& reader, TensorId t) const {
+    const auto makes = [&](const Op& op) {
+      return op.phase == Phase::forward && std::ranges::find(op.outputs, t) != op.outputs.end();
+    };
+    const auto maker = std::ranges::find_if(graph().ops, makes);
+    if (reader.phase == Phase::forward || reader.phase == Phase::update || maker == graph().ops.end()) return {};
+    const Tensor& tensor = graph()[t];
+    const std::optional<Codec> codec = rule_(reader, *maker, tensor);
+    if (!codec || cannot_pack(*codec, graph(), tensor)) return {};
+    return packed_bytes(*codec, graph(), tensor) < tensor.bytes ? codec : std::nullopt;
+  }
+
+  /// What a reader of the backward gets of a value.
+  std::vector<std::byte> as_read(const Op& reader, TensorId t) {
+    const std::vector<std::byte>& value = values_[t.index];
+    const Tensor& tensor = graph()[t];
+    const std::optional<Codec> codec = codec_of(reader, t);
+    if (!codec || codec->kind == CodecKind::step || codec->kind == CodecKind::rows) return value;
+    std::vector<std::byte> packed(static_cast<std::size_t>(layout_bytes(*codec, tensor).count)), restored(value.size());
+    std::vector<std::byte> workspace(static_cast<std::size_t>(pack_cost(*codec, graph(), tensor).workspace.count));
+    pack(*codec, tensor, value.data(), packed.data(), workspace.data());
+    unpack(*codec, tensor, packed.data(), restored.data());
+    ++replaced_;
+    return restored;
+  }
+
+  /// The gradient of a GELU by steps of its derivative, straight from the value.
+  void run_stepped(const Op& op, std::uint32_t bits, const KernelArguments& arguments) {
+    const DerivativeSteps steps = plain::gelu_steps(static_cast<int>(bits));
+    const std::int64_t n = graph()[op.outputs[0]].bytes.count / 4;
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::size_t step = 0;
+      for (const float bound : steps.bounds) step += arguments.in(0)[i] >= bound ? 1 : 0;
+      arguments.out(0)[i] = arguments.in(1)[i] * steps.levels[step];
+    }
+    ++replaced_;
+  }
+
+  /// The gradients of a linear layer's weight, by sampled rows, and of its bias, by all.
+  void run_sampled(const Op& op, double keep, const KernelArguments& arguments) {
+    const Tensor &x = graph()[op.inputs[0]], &weight = graph()[op.outputs[0]];
+    const std::int64_t columns = x.shape.back(), rows = x.bytes.count / 4 / columns;
+    const std::int64_t k = weight.shape[0], n = weight.shape[1];
+    const std::int64_t kept = std::llround(keep * static_cast<double>(rows));
+    std::vector<float> norms(static_cast<std::size_t>(rows)), values(static_cast<std::size_t>(kept * columns));
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(kept));
+    plain::sample_rows(arguments.in(0), {rows, columns, kept}, norms.data(), numbers.data(), values.data());
+    for (std::int64_t o = 0; o < n; ++o) {
+      for (std::int64_t i = 0; i < k; ++i) {
+        float sum = 0;
+        for (std::size_t s = 0; s < numbers.size(); ++s) {
+          sum += values[s * static_cast<std::size_t>(columns) + static_cast<std::size_t>(i)] *
+                 arguments.in(1)[numbers[s] * n + o];
+        }
+        arguments.out(0)[i * n + o] = sum;
+      }
+      arguments.out(1)[o] = arguments.in(1)[o];
+      for (std::int64_t r = 1; r < rows; ++r) arguments.out(1)[o] += arguments.in(1)[r * n + o];
+    }
+    ++replaced_;
+  }
+
+  void run(const Op& op) {
+    KernelArguments arguments;
+    std::vector<std::vector<std::byte>> read;
+    std::vector<std::vector<float>> parts;  // contributions to gradients, which are added
+    for (const TensorId t : op.inputs) read.push_back(as_read(op, t));
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      arguments.inputs.push_back(op.phase == Phase::update ? values_[op.inputs[i].index].data() : read[i].data());
+    }
+    for (const TensorId t : op.outputs) {
+      const bool adds = graph()[t].kind == TensorKind::parameter_gradient;
+      parts.emplace_back(adds ? values_[t.index].size() / sizeof(float) : 0);
+      arguments.outputs.push_back(adds ? static_cast<void*>(parts.back().data()) : values_[t.index].data());
+    }
+    std::vector<std::byte> scratch(static_cast<std::size_t>(op.workspace.count) + 64);
+    arguments.scratch = scratch.data();
+    for (const auto& [name, value] : op.attributes) {
+      if (name != statistics_attribute || op.phase != Phase::forward) continue;
+      const auto moved = std::ranges::find(graph().tensors, value, &Tensor::name) - graph().tensors.begin();
+      arguments.statistics = static_cast<float*>(static_cast<void*>(values_[static_cast<std::size_t>(moved)].data()));
+    }
+    const std::optional<Codec> form = op.inputs.empty() ? std::nullopt : codec_of(op, op.inputs[0]);
+    if (form && form->kind == CodecKind::step) {
+      run_stepped(op, form->bits, arguments);
+    } else if (form && form->kind == CodecKind::rows) {
+      run_sampled(op, form->keep, arguments);
+    } else {
+      made_.kernels[static_cast<std::size_t>(&op - graph().ops.data())].run(arguments);
+    }
+    for (std::size_t o = 0; o < parts.size(); ++o) {
+      if (parts[o].empty()) continue;
+      const TensorId t = op.outputs[o];
+      auto* sum = static_cast<float*>(static_cast<void*>(values_[t.index].data()));
+      const bool is_first = summed_.insert(t).second;
+      for (std::size_t j = 0; j < parts[o].size(); ++j) sum[j] = is_first ? parts[o][j] : sum[j] + parts[o][j];
+    }
+  }
+
+  CpuNetwork made_;
+  Rule rule_;
+  std::vector<std::vector<std::byte>> values_;  // by tensor
+  std::set<TensorId> summed_;                   // gradients with a contribution
+  std::size_t replaced_ = 0;
+};
+
+}  // namespace plimsoll

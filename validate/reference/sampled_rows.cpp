@@ -1,0 +1,51 @@
+#include "validate/reference/sampled_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "validate/reference/compression.h"
+
+namespace plimsoll::plain {
+
+void sample_rows(const float* x, const SampleSizes& s, float* norms, std::int64_t* numbers, float* values) {
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    float sum = 0;
+    for (std::int64_t c = 0; c < s.columns; ++c) sum += x[r * s.columns + c] * x[r * s.columns + c];
+    norms[r] = std::sqrt(sum);
+  }
+  std::vector<std::int64_t> order(static_cast<std::size_t>(s.rows));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return norms[a] > norms[b]; });
+  const std::int64_t winners = s.kept == s.rows ? s.rows : (s.kept + 1) / 2, drawn = s.kept - winners;
+  double rest = 0;
+  for (std::int64_t i = winners; i < s.rows; ++i) rest += norms[order[static_cast<std::size_t>(i)]];
+  for (std::int64_t k = 0; k < s.kept; ++k) {
+    std::int64_t i = k;
+    float scale = 1;
+    if (k >= winners) {
+      const double draw = rest * unit_of(0, static_cast<std::uint64_t>(k));
+      double before = norms[order[static_cast<std::size_t>(i = winners)]];
+      while (before <= draw && i + 1 < s.rows) before += norms[order[static_cast<std::size_t>(++i)]];
+      const double norm = norms[order[static_cast<std::size_t>(i)]];
+      scale = norm > 0 ? static_cast<float>(rest / (static_cast<double>(drawn) * norm)) : 0.0F;
+    }
+    numbers[k] = order[static_cast<std::size_t>(i)];
+    for (std::int64_t c = 0; c < s.columns; ++c) values[k * s.columns + c] = scale * x[numbers[k] * s.columns + c];
+  }
+}
+
+void sampled_product(const std::int64_t* numbers, const float* values, const SampleSizes& s, const float* dy,
+                     std::int64_t inputs, std::int64_t outputs, float* product) {
+  std::fill_n(product, inputs * outputs, 0.0F);
+  for (std::int64_t k = 0; k < s.kept; ++k) {
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      for (std::int64_t o = 0; o < outputs; ++o) {
+        product[i * outputs + o] += values[k * s.columns + i] * dy[numbers[k] * outputs + o];
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::plain

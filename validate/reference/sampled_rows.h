@@ -1,0 +1,26 @@
+#pragma once
+// A product summed over rows, taken over some of them: winner-take-all column-row sampling, in plain loops.
+
+#include <cstdint>
+
+namespace plimsoll {
+
+/// A matrix, of whose rows `kept` stay.
+struct SampleSizes {
+  std::int64_t rows, columns, kept;
+};
+
+namespace plain {
+
+/// Half of the kept rows, rounded up, are those with the largest norms, of equal ones the first; the others are drawn
+/// among the rest with chances as their norms, with repetition, and scaled so that the mean over draws is the sum over
+/// all. Draws are the same for the same matrix. `norms`: room for one a row.
+void sample_rows(const float* x, const SampleSizes&, float* norms, std::int64_t* numbers, float* values);
+
+/// values^T dy over the sampled rows, of a dy with all rows and `outputs` columns; the first `inputs` columns of the
+/// values.
+void sampled_product(const std::int64_t* numbers, const float* values, const SampleSizes&, const float* dy,
+                     std::int64_t inputs, std::int64_t outputs, float* product);
+
+}  // namespace plain
+}  // namespace plimsoll
