@@ -123,6 +123,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["promised_peak_bytes"] = or_null(answer.promised_peak, count);
   object["gap"] = or_null(answer.gap, [](double gap) { return gap; });
   object["note"] = answer.note.empty() ? Json(nullptr) : Json(answer.note);
+  if (!problem.notes.empty()) object["problem_notes"] = problem.notes;
   if (!answer.candidates.empty()) {
     object["candidates"] = Json::array();
     for (const Candidate& each : answer.candidates) object["candidates"].push_back(candidate_json(each));

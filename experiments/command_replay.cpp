@@ -21,7 +21,9 @@
 #include "strategies/list.h"
 #include "strategies/plan.h"
 #include "validate/gradient_error.h"
+#include "validate/networks/network_prefix.h"
 #include "validate/networks/networks.h"
+#include "validate/networks/changed_network.h"
 #include "validate/replay.h"
 
 namespace plimsoll {
@@ -44,7 +46,12 @@ std::unique_ptr<RunnableNetwork> network_of(const Problem& problem, const Schedu
                                             const std::string& reference, Backend& backend) {
   std::optional<Optimizer> updates;
   if (problem.index) updates = schedule.optimizer;
-  return backend.prepared(named_network(reference, updates).network);
+  Network network = named_network(reference, updates).network;
+  const std::size_t first = first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0);
+  network = without_first_stages(network, first);
+  take_shapes(network.graph, problem.graph);
+  take_updates(network.graph, problem.graph);
+  return backend.prepared(std::move(network));
 }
 
 /// A GPU's host issues steps in the order in which the simulation expects them.

@@ -143,6 +143,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
     text += fmt::format("  of its class     {:>12}\n", class_of(*answer.gap));
   }
   if (!answer.note.empty()) text += fmt::format("  note: {}\n", answer.note);
+  for (const std::string& note : problem.notes) text += fmt::format("  note: {}\n", note);
   for (const HostBound& used : host_bounds_used(*answer.schedule, problem.platform)) {
     text += "  " + sentence(used) + "\n";
   }

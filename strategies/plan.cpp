@@ -7,6 +7,8 @@
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
 #include "sim/io/input_error.h"
+#include "strategies/common/op_sequence.h"
+#include "strategies/common/tape_cost.h"
 #include "strategies/list.h"
 #include "strategies/plan_on_devices.h"
 
@@ -27,12 +29,35 @@ const Pass* partitioning(std::span<const Pass> passes) {
   return found == passes.end() ? nullptr : &*found;
 }
 
+/// What updates on the device take with their workspaces, whatever ran before them: planners do not see it. Who moves
+/// parameters or states plans the updates itself.
+Bytes least_for_updates(const PartTask& task, std::span<const Pass> memory) {
+  if (std::ranges::any_of(memory, [](const Pass& pass) { return pass.strategy->moves_parameters; })) return {};
+  return tape_cost(task.problem, task.part(), planned_ops(task, store_all_ops(task)).tape).at_updates;
+}
+
+/// The outcome of planners within a budget, for a problem whose updates take so much.
+TapeOutcome with_updates(TapeOutcome outcome, Bytes updates, std::optional<Bytes> budget) {
+  if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+    if (none->smallest) none->smallest = std::max(*none->smallest, updates);
+    return outcome;
+  }
+  if (budget && *budget < updates) return Infeasible{"updates with their workspaces need more", updates};
+  auto& tape = std::get<PlannedTape>(outcome);
+  tape.peak = std::max(tape.peak, updates);
+  return outcome;
+}
+
 std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const Pass> memory,
                                         std::span<const std::optional<Bytes>> budgets) {
   const auto partition = std::make_shared<const Partition>(
       one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()));
+  const PartTask task{problem, *partition, PartId{0}};
+  std::vector<TapeOutcome> tapes = judged_tapes_of_passes(task, memory, budgets);
+  const Bytes updates = least_for_updates(task, memory);
   std::vector<PartsOutcome> outcomes;
-  for (TapeOutcome& outcome : judged_tapes_of_passes({problem, *partition, PartId{0}}, memory, budgets)) {
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    TapeOutcome outcome = with_updates(std::move(tapes[b]), updates, budgets[b]);
     if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
       outcomes.emplace_back(std::move(*none));
       continue;

@@ -138,6 +138,7 @@ struct StrategyInfo {
   TapesFunction tapes;               ///< of a memory strategy; else null
   CandidatesFunction candidates;     ///< null: the answer changes only where it begins to be feasible
   bool needs_updates = false;        ///< refuses a graph without update ops
+  bool needs_shapes = false;         ///< refuses chains, and graphs that do not state the shapes of tensors
   bool moves_parameters = false;     ///< of offloading: parameters, gradients or states; else activations
   TransformFunction transform = {};  ///< of a transform, or a pipeline of what it has cut
   PartitionFunction partition = {};  ///< of what places parts on devices: pipelining

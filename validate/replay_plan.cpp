@@ -9,6 +9,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/networks/op_kind.h"
+#include "validate/networks/changed_network.h"
 #include "validate/op_times.h"
 
 namespace plimsoll {
@@ -392,10 +393,11 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
-  const Graph here = problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer,
-                                                 backward_of(*problem.index), schedule.states)
-                                         .graph
-                                   : network.graph;
+  Graph here = problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer,
+                                           backward_of(*problem.index), schedule.states)
+                                   .graph
+                             : network.graph;
+  take_updates(here, network.graph);
   const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
   try {

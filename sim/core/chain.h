@@ -55,8 +55,9 @@ struct Stage {
 struct Parameter {
   std::string name;
   Bytes bytes;
-  std::string dtype = {};  ///< empty: the source's
-  bool trained = true;     ///< has a gradient and optimizer states; false: frozen (sparse_update)
+  std::string dtype = {};            ///< empty: the source's
+  bool trained = true;               ///< has a gradient and optimizer states; false: frozen (sparse_update)
+  std::optional<Bytes> states = {};  ///< of the optimizer; unset: what it keeps for such a parameter
 
   friend bool operator==(const Parameter&, const Parameter&) = default;
 };

@@ -22,12 +22,11 @@ std::vector<std::optional<std::size_t>> makers_of(const Graph& graph) {
   return makers;
 }
 
-/// For every op, whether an op on its way from the sources (itself included) reads the network's input; then the same
-/// towards the sinks. Where both hold, the input is live while the op runs.
-std::vector<bool> input_is_live(const Graph& graph, const std::vector<std::optional<std::size_t>>& makers) {
-  const auto reads_input = [&](const Op& op) {
-    return std::ranges::any_of(op.inputs, [&](TensorId t) { return graph[t].kind == TensorKind::input; });
-  };
+/// For every op, whether an op on its way from the sources (itself included) reads this input; then the same towards
+/// the sinks. Where both hold, the input is live while the op runs.
+std::vector<bool> input_is_live(const Graph& graph, const std::vector<std::optional<std::size_t>>& makers,
+                                TensorId input) {
+  const auto reads_input = [&](const Op& op) { return std::ranges::find(op.inputs, input) != op.inputs.end(); };
   std::vector<bool> from(graph.ops.size()), to(graph.ops.size());
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     from[o] = reads_input(graph.ops[o]);
@@ -209,11 +208,12 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     if (graph.tensors[t].kind == TensorKind::parameter_gradient) gradients.push_back(id_at<TensorId>(t));
   }
   const bool all_exist = problem.gradients == Gradients::existing || (problem.micro_batches > 1 && stay == Stays::all);
-  const std::vector<bool> input_live = input_is_live(graph, makers);
   std::vector<TensorId> inputs;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
     if (graph.tensors[t].kind == TensorKind::input) inputs.push_back(id_at<TensorId>(t));
   }
+  std::vector<std::vector<bool>> input_live;  // by input, by op
+  for (const TensorId t : inputs) input_live.push_back(input_is_live(graph, makers, t));
 
   StorageSum set(graph);
   const auto add_residents = [&] {
@@ -252,8 +252,8 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
       least < graph[t].bytes ? set.add(t, least) : add(t);
     }
     std::ranges::for_each(op.outputs, add);
-    if (input_live[o] && devices == 1) {
-      for (const TensorId t : inputs) set.add(t, smallest_form(graph, t, codecs, nullptr));
+    for (std::size_t i = 0; i < inputs.size() && devices == 1; ++i) {
+      if (input_live[i][o]) set.add(inputs[i], smallest_form(graph, inputs[i], codecs, nullptr));
     }
     Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
     workspace = std::min(workspace, op.released_workspace.value_or(workspace));

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "sim/core/chain_graph.h"
 #include "sim/core/platform.h"
@@ -20,9 +21,10 @@ struct Problem {
   Optimizer optimizer = Optimizer::none;
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
   Gradients gradients = Gradients::fresh;
-  Seconds view_time;            ///< time that a graph trace gives for its views, which take none (core/views.h)
-  bool times_rescaled = false;  ///< some durations are the roofline's, not the trace's
-  bool transformed = false;     ///< the transforms of its pass pipeline have been applied
+  Seconds view_time;               ///< time that a graph trace gives for its views, which take none (core/views.h)
+  bool times_rescaled = false;     ///< some durations are the roofline's, not the trace's
+  bool transformed = false;        ///< the transforms of its pass pipeline have been applied
+  std::vector<std::string> notes;  ///< what transforms say about what an iteration does not show
 };
 
 struct ProblemOptions {

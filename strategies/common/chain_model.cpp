@@ -21,6 +21,7 @@ struct NewGradients {
 NewGradients new_gradients(const Chain& chain, const TrainingState& training) {
   const auto states = [&](std::uint32_t p) {
     const Parameter& parameter = chain.parameters[p];
+    if (parameter.states) return *parameter.states;
     return state_bytes(training.optimizer, training.states, parameter.bytes, dtype_of(chain, parameter));
   };
   const std::size_t n = chain.stages.size();

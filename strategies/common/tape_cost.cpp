@@ -12,7 +12,7 @@ class TapeWalk {
  public:
   TapeWalk(const Problem& problem, const Part& part)
       : problem_(problem), graph_(problem.graph), part_(part), there_(graph_.storages) {
-    if (holds_first_op(part)) {
+    if (holds_first_op(graph_, part)) {
       for (const TensorId t : unread_parameters(graph_)) make(t);
     }
     for (const OpId op : part.ops) {
@@ -66,13 +66,27 @@ class TapeWalk {
     gradients_exist_ = true;
   }
 
+  /// Where updates run on the device, once the tape has ended.
+  Bytes at_updates() const {
+    Bytes workspace;
+    for (const Op& op : graph_.ops) {
+      if (op.phase == Phase::update && updated_here(op)) workspace = std::max(workspace, op.workspace);
+    }
+    return workspace > Bytes{0} ? live_ + workspace : Bytes{0};
+  }
+
   Bytes peak() const { return peak_; }
   Bytes kept() const { return kept_; }
   Bytes kept_for_weights() const { return kept_for_weights_; }
   Seconds time() const { return time_; }
 
  private:
-  static bool holds_first_op(const Part& part) { return std::ranges::find(part.ops, OpId{0}) != part.ops.end(); }
+  /// Views are never run.
+  static bool holds_first_op(const Graph& graph, const Part& part) {
+    const auto first = std::ranges::find(graph.ops, false, &Op::is_view);
+    const OpId id = id_at<OpId>(static_cast<std::size_t>(first - graph.ops.begin()));
+    return std::ranges::find(part.ops, id) != part.ops.end();
+  }
 
   bool updated_here(const Op& update) const {
     return std::ranges::any_of(update.inputs, [&](TensorId t) {
@@ -171,7 +185,11 @@ TapeCost tape_cost(const Problem& problem, const Part& part, const Tape& tape) {
     if (problem.graph.ops[o].phase != Phase::update) continue;
     all += duration_on(problem, id_at<OpId>(o), part.device, Saving::keep);
   }
-  return {.makespan = all, .peak = walk.peak(), .kept = walk.kept(), .kept_for_weights = walk.kept_for_weights()};
+  return {.makespan = all,
+          .peak = walk.peak(),
+          .kept = walk.kept(),
+          .kept_for_weights = walk.kept_for_weights(),
+          .at_updates = walk.at_updates()};
 }
 
 }  // namespace plimsoll

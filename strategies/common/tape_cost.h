@@ -12,6 +12,7 @@ struct TapeCost {
   Bytes peak;              ///< of the device, everything counted
   Bytes kept;              ///< bytes of a micro-batch there when its forward piece ends; 0 if it is not cut
   Bytes kept_for_weights;  ///< the same where it is cut before its weight gradients
+  Bytes at_updates;        ///< there at the end, and the largest workspace of the updates; 0 if none has one
 };
 
 /// Walks the tape for the first micro-batch, in which parameter gradients may appear, and for a later one, in which

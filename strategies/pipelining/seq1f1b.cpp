@@ -103,6 +103,10 @@ std::uint32_t sequence_slices(const Options& options) {
 
 std::variant<Problem, std::string> with_slices(const Problem& problem, const Options& options) {
   if (!problem.chain) return "'" + problem.graph.name + "' is a graph, and only chains have sequences to slice";
+  const auto is_changed = [](const Parameter& parameter) { return parameter.states || !parameter.trained; };
+  if (std::ranges::any_of(problem.chain->parameters, is_changed)) {
+    return "it slices a model as its trace has it, and a transform before it has changed what is trained or how";
+  }
   return SequenceSlices(problem, sequence_slices(options)).problem();
 }
 

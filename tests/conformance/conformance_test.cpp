@@ -1,16 +1,17 @@
 // Rules that every registered strategy obeys, on random problems: legal, deterministic, never below a lower bound,
 // within the budget or infeasible with the smallest feasible budget, monotone, and as promised.
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <set>
 
-#include <algorithm>
-#include <array>
-
+#include "platforms/platform_file.h"
 #include "sim/core/check.h"
 #include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/input_error.h"
 #include "sim/io/schedule_file.h"
 #include "strategies/list.h"
 #include "strategies/plan.h"
@@ -18,6 +19,7 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
+#include "traces/framework_graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -76,6 +78,14 @@ std::vector<std::string> specs() {
                            "offload_greedy(chunks=1)",
                            "sparse_update(train=last:2)",
                            "sparse_update(train=all)",
+                           "adam8bit(least=2)",
+                           "adafactor(momentum=on)",
+                           "galore(rank=2, bits=8)",
+                           "galore(step=refresh)",
+                           "channel_prune(ratio=0.3)",
+                           "patch(patches=4)",
+                           "seer(layers=1)",
+                           "seer(phase=before)",
                            "offmate(steps=3, lead=0, overlap=off)",
                            "demand_layering(lead=1, overlap=on)",
                            "demand_layering(lead=0, from=disk)",
@@ -115,8 +125,18 @@ void train_something(Chain& chain) {
   chain.parameters.push_back({"w", Bytes{3}});
 }
 
+/// Transforms that ask for the shapes of parameters get a network that has them.
+Case case_with_shapes(std::uint64_t seed, const std::vector<Pass>& passes) {
+  Random random(seed);
+  const ProblemOptions options{.micro_batches = random.between(1, 2),
+                               .optimizer = Optimizer::adam,
+                               .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
+  const std::string model = "resnet18:size=32,batch=" + std::to_string(random.between(1, 3));
+  return {transformed(problem_of(framework_graph(model), load_platform("h200"), options), passes), model};
+}
+
 /// As the transforms among the passes leave it.
-Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
+Case any_random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   const StrategyInfo& strategy = *passes.front().strategy;
   Random random(seed);
   const ProblemOptions options{
@@ -132,6 +152,7 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   if (!graph || (trains && bytes_of_kind(made, TensorKind::parameter) == Bytes{0})) {
     Chain chain = random_small_chain(seed, random.between(1, strategy.effort.trials.stages));
     if (trains) train_something(chain);
+    if (strategy.family == Family::transform) chain.source.dtype = "fp32";
     if (options.backward == Backward::split) chain = with_weight_times(std::move(chain));
     return {transformed(problem_of(chain, machine_for(strategy), options), passes), "chain"};
   }
@@ -139,6 +160,24 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   if (strategy.name == "monet") made = with_alternatives(std::move(made), seed);
   if (packs) made = as_pictures(std::move(made), seed);
   return {transformed(problem_of(std::move(made), machine_for(strategy), without), passes), "graph"};
+}
+
+std::optional<Case> possible_case(std::uint64_t seed, const std::vector<Pass>& passes) {
+  if (passes.front().strategy->family != Family::transform) return any_random_case(seed, passes);
+  try {
+    return any_random_case(seed, passes);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// Of a later seed where the transforms refuse that one's.
+Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
+  if (passes.front().strategy->needs_shapes) return case_with_shapes(seed, passes);
+  for (std::uint64_t later = seed;; later += 1000) {
+    if (std::optional<Case> made = possible_case(later, passes)) return *std::move(made);
+    REQUIRE(later < seed + 100'000);
+  }
 }
 
 void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
@@ -250,12 +289,25 @@ TEST_CASE("at store_all's own peak, rotor is as store_all, whatever boundary ten
   }
 }
 
+/// One for each stage, of numbers that can be counted.
+void own_parameters(Chain& chain) {
+  chain.source.dtype = "fp32";
+  chain.parameters.clear();
+  chain.shared.clear();
+  for (Stage& stage : chain.stages) {
+    stage.parameters = {static_cast<std::uint32_t>(chain.parameters.size())};
+    stage.parameter_gradient.reset();
+    chain.parameters.push_back({"own" + std::to_string(chain.parameters.size()), Bytes{8}});
+  }
+}
+
 TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
   for (const StrategyInfo* const listed : strategies_here()) {
     const StrategyInfo& strategy = *listed;
-    if (strategy.family == Family::compression) continue;  // chains have no shapes
+    if (strategy.family == Family::compression || strategy.needs_shapes) continue;  // chains have none
     const std::vector<Pass> passes = parse_spec(strategy.name, "test");
     Chain chain = random_small_chain(11, 5);
+    if (strategy.family == Family::transform) own_parameters(chain);
     for (Stage& stage : chain.stages) stage.keeps_input = stage.keeps_output = true;
     chain.stages[1].recomputable = chain.stages[3].recomputable = false;
     train_something(chain);

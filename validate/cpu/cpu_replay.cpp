@@ -15,6 +15,7 @@
 #include "validate/cpu/rank_sum.h"
 #include "validate/cpu/step_needs.h"
 #include "validate/cpu/step_work.h"
+#include "validate/cpu/stored_outputs.h"
 #include "validate/cpu/stream_threads.h"
 #include "validate/memory_ledger.h"
 #include "validate/networks/initial_values.h"
@@ -81,7 +82,7 @@ class CpuReplay {
   CpuReplay& operator=(const CpuReplay&) = delete;
 
   std::variant<Replayed, ReplayFailure> run() {
-    inputs_ = input_values(cpu_.network, schedule_.micro_batches);  // beforehand, so that loading is one copy
+    inputs_ = inputs_of(cpu_.network, schedule_.micro_batches);  // beforehand, so that loading is one copy
     if (!make_resident()) return ReplayFailure{*failure_};
     {
       std::unique_lock lock(mutex_);

@@ -47,6 +47,7 @@ class CudaBackend : public Backend {
   explicit CudaBackend(const CudaOptions& options) : options_(options) {}
 
   std::unique_ptr<RunnableNetwork> prepared(Network network) override {
+    if (network.before != nullptr) throw BackendError("the CUDA backend does not train on stored outputs yet");
     return told([&] { return std::make_unique<RunnableCudaNetwork>(std::move(network), machine_, options_); });
   }
   /// Copies take what they take: the paces are not kept to.

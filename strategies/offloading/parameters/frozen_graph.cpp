@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "sim/core/schedule.h"
+#include "strategies/transforms/kept_tensors.h"
 
 namespace plimsoll {
 namespace {
@@ -73,12 +73,9 @@ class Freezer {
   std::variant<FrozenGraph, std::string> run() {
     if (std::optional<std::string> doubt = find_frozen_gradients()) return *std::move(doubt);
     find_needed_ops();
-    FrozenGraph made{.graph = graph_, .ops = std::vector<OpId>(graph_.ops.size(), no_op)};
-    made.graph.ops.clear();
     const std::vector<bool> read_before = reads(graph_.ops, {}), read = reads(graph_.ops, needed_);
-    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
-      if (!needed_[o]) continue;
-      Op op = graph_.ops[o];
+    FrozenGraph made{.graph = graph_, .ops = {}};
+    for (Op& op : made.graph.ops) {
       const auto is_gone = [&](TensorId t) {
         const bool unread = read_before[t.index] && !read[t.index];
         const bool saved = std::ranges::find(op.saved, t) != op.saved.end();
@@ -86,10 +83,14 @@ class Freezer {
       };
       std::erase_if(op.outputs, is_gone);
       std::erase_if(op.saved, [&](TensorId t) { return std::ranges::find(op.outputs, t) == op.outputs.end(); });
-      made.ops[o] = id_at<OpId>(made.graph.ops.size());
-      made.graph.ops.push_back(std::move(op));
     }
-    renumber(made);
+    made.ops = keep_ops(made.graph, needed_);
+    std::vector<bool> keeps = named_tensors(made.graph);
+    for (std::size_t t = 0; t < keeps.size(); ++t) {
+      const TensorKind kind = graph_.tensors[t].kind;
+      if (kind == TensorKind::parameter || kind == TensorKind::input) keeps[t] = true;
+    }
+    keep_tensors(made.graph, keeps);
     return made;
   }
 
@@ -139,40 +140,6 @@ class Freezer {
       for (const TensorId t : ops[o].inputs) read[t.index] = true;
     }
     return read;
-  }
-
-  /// Tensors that no op names any more go, parameters and the network's input aside.
-  void renumber(FrozenGraph& made) const {
-    std::vector<bool> named(graph_.tensors.size(), false);
-    for (const Op& op : made.graph.ops) {
-      for (const auto* list : {&op.inputs, &op.outputs}) {
-        for (const TensorId t : *list) named[t.index] = true;
-      }
-    }
-    std::vector<TensorId> place(graph_.tensors.size());
-    std::map<StorageId, StorageId> storages;
-    made.graph.tensors.clear();
-    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
-      const TensorKind kind = graph_.tensors[t].kind;
-      if (!named[t] && kind != TensorKind::parameter && kind != TensorKind::input) continue;
-      place[t] = id_at<TensorId>(made.graph.tensors.size());
-      Tensor& tensor = made.graph.tensors.emplace_back(graph_.tensors[t]);
-      tensor.storage = storages.try_emplace(tensor.storage, id_at<StorageId>(storages.size())).first->second;
-    }
-    for (Tensor& tensor : made.graph.tensors) {
-      if (tensor.gradient_of) tensor.gradient_of = place[tensor.gradient_of->index];
-    }
-    made.graph.storages = static_cast<std::uint32_t>(storages.size());
-    for (Op& op : made.graph.ops) {
-      for (auto* list : {&op.inputs, &op.outputs, &op.saved, &op.mutates}) {
-        for (TensorId& t : *list) t = place[t.index];
-      }
-    }
-    for (std::vector<OpId>& group : made.graph.colocate) {
-      std::erase_if(group, [&](OpId op) { return made.ops[op.index] == no_op; });
-      for (OpId& op : group) op = made.ops[op.index];
-    }
-    std::erase_if(made.graph.colocate, [](const std::vector<OpId>& group) { return group.size() < 2; });
   }
 
   const Graph& graph_;

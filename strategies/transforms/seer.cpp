@@ -1,0 +1,149 @@
+// The transform `seer`: the first stages are frozen and what they make is stored, once for each sample; from then on
+// they are not run, and the first trained stage reads its input from the store.
+// Time of an iteration: that of the stages which are trained; of the store: one output a sample.
+// Source: Chen, Lee, Srinivas, Abbeel, "Improving computational efficiency in visual reinforcement learning via stored
+// embeddings", NeurIPS 2021.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <variant>
+
+#include "sim/io/quantity.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/offloading/parameters/frozen_problem.h"
+#include "strategies/strategy.h"
+#include "strategies/transforms/stored_prefix.h"
+
+namespace plimsoll {
+namespace {
+
+/// Of the parameters, which are read by stages that are trained; or why one cannot be told.
+std::variant<std::vector<bool>, std::string> trained_behind(const Graph& graph, std::uint32_t first) {
+  std::vector<bool> before(graph.tensors.size(), false), behind = before;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::forward) continue;
+    for (const TensorId t : op.inputs) {
+      if (graph[t].kind == TensorKind::parameter) (op.stage < first ? before : behind)[t.index] = true;
+    }
+  }
+  bool any = false;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (before[t] && behind[t]) {
+      return "'" + graph.tensors[t].name + "' is read by stages that would be frozen and by others";
+    }
+    any = any || behind[t];
+  }
+  if (!any) return "no stage behind the frozen ones has parameters that could be trained";
+  return behind;
+}
+
+/// Where outputs are stored, and the time that one device takes to read or write some there.
+struct Store {
+  const Memory& memory;
+  std::optional<Route> route;
+
+  Seconds moves(Bytes bytes) const { return route->latency + bytes / route->bandwidth; }
+};
+
+std::variant<Store, std::string> store_of(const Platform& platform, std::string_view where) {
+  const DeviceId device{0};
+  const std::optional<MemoryId> host = memory_at(platform, device, place::host);
+  const std::optional<MemoryId> home = where == "disk" ? memory_at(platform, device, place::disk) : host;
+  if (!home) return fmt::format("platform '{}' has no {} to store outputs in", platform.name, where);
+  return Store{platform[*home], route_between(platform, *home, platform[device].memory)};
+}
+
+/// With a note on what the store takes and what it costs to use it, neither of which is part of the iteration.
+std::variant<Problem, std::string> priced(Problem problem, const Options& options, Bytes stored, bool writes) {
+  const std::variant<Store, std::string> found = store_of(problem.platform, options.text("store"));
+  if (const std::string* why = std::get_if<std::string>(&found)) return *why;
+  const auto& store = std::get<Store>(found);
+  const Bytes iteration = problem.micro_batches * stored, all = options.integer("iterations") * iteration;
+  if (store.memory.capacity && all > *store.memory.capacity) {
+    return fmt::format("{} of outputs do not fit into the {}", format_bytes(all), options.text("store"));
+  }
+  problem.notes.push_back(fmt::format(
+      "seer stores {} a micro-batch, {} in all at {}; {} {} an iteration is not in its time: {}", format_bytes(stored),
+      format_bytes(all), store.memory.name, writes ? "writing" : "reading", format_bytes(iteration),
+      store.route ? format_seconds(store.moves(iteration)) + " on its links" : "no link leads there"));
+  return problem;
+}
+
+std::variant<Problem, std::string> seer(const Problem& problem, const Options& options) {
+  const std::vector<std::uint32_t> stages = forward_stages(problem.graph);
+  const std::size_t others = stages.empty() ? 0 : stages.size() - 1;  // the last is the loss
+  const bool by_share = options.text("layers") == "auto";
+  const auto frozen = by_share ? static_cast<std::size_t>(options.number("fraction") * static_cast<double>(others))
+                               : static_cast<std::size_t>(options.integer("layers"));
+  if (frozen == 0 || frozen > others) {
+    return fmt::format("{} of the {} stages before the loss would be frozen: expected from 1 to {}", frozen, others,
+                       others);
+  }
+  const std::uint32_t first = stages[frozen];
+  std::variant<std::vector<bool>, std::string> trained = trained_behind(problem.graph, first);
+  if (std::string* why = std::get_if<std::string>(&trained)) return std::move(*why);
+  std::variant<Problem, std::string> made = with_frozen(problem, std::get<std::vector<bool>>(trained));
+  if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
+  std::variant<WithoutPrefix, std::string> cut = without_prefix(std::get<Problem>(made), first);
+  if (std::string* why = std::get_if<std::string>(&cut)) return std::move(*why);
+  auto& after = std::get<WithoutPrefix>(cut);
+  const bool writes = options.text("phase") == "before";
+  return priced(writes ? std::get<Problem>(std::move(made)) : std::move(after.problem), options, after.stored, writes);
+}
+
+constexpr std::array seer_options{
+    OptionInfo{
+        .name = "layers",
+        .default_value = "auto",
+        .values = "auto or a whole number from 1",
+        .help = "how many of the first stages are frozen; auto: as many as fraction says",
+        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
+    },
+    OptionInfo{
+        .name = "fraction",
+        .default_value = "0.5",
+        .values = "a number from 0 to 1",
+        .help = "share of the stages before the loss that is frozen, rounded down",
+        .allowed = number_between<0, 1, 1>,
+    },
+    OptionInfo{
+        .name = "phase",
+        .default_value = "after",
+        .values = "after or before",
+        .help = "an iteration after the outputs are stored, or one before, which makes and stores them",
+        .allowed = [](std::string_view text) { return text == "after" || text == "before"; },
+    },
+    OptionInfo{
+        .name = "store",
+        .default_value = "host",
+        .values = "host or disk",
+        .help = "where the outputs are stored",
+        .allowed = [](std::string_view text) { return text == "host" || text == "disk"; },
+    },
+    OptionInfo{
+        .name = "iterations",
+        .default_value = "1",
+        .values = "a whole number from 1",
+        .help = "of an epoch: the outputs of so many are stored",
+        .allowed = integer_between<1, 1'000'000'000>,
+    }};
+
+}  // namespace
+
+extern constinit const StrategyInfo seer_strategy{
+    .name = "seer",
+    .family = Family::transform,
+    .summary = "freezes the first stages and reads what they made for each sample from a store",
+    .source =
+        "Chen et al., 'Improving computational efficiency in visual reinforcement learning via stored embeddings', "
+        "NeurIPS 2021",
+    .chains_only = false,
+    .options = seer_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = seer,
+};
+
+}  // namespace plimsoll

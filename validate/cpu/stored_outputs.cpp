@@ -1,0 +1,33 @@
+#include "validate/cpu/stored_outputs.h"
+
+#include "sim/core/expects.h"
+#include "validate/cpu/cpu_network.h"
+#include "validate/networks/initial_values.h"
+
+namespace plimsoll {
+
+std::vector<std::vector<std::byte>> inputs_of(const Network& network, std::uint32_t micro_batches) {
+  if (network.before == nullptr) return input_values(network, micro_batches);
+  const CpuNetwork before = with_kernels(*network.before);
+  const Graph& graph = before.network.graph;
+  std::vector<std::vector<std::byte>> values;  // by tensor
+  for (const Tensor& tensor : graph.tensors) values.push_back(initial_value(tensor));
+  std::vector<std::vector<std::byte>> stored;
+  for (const std::vector<std::byte>& input : inputs_of(before.network, micro_batches)) {
+    values[before.network.boundaries.front().index] = input;
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+      const Op& op = graph.ops[o];
+      KernelArguments arguments;
+      for (const TensorId t : op.inputs) arguments.inputs.push_back(values[t.index].data());
+      for (const TensorId t : op.outputs) arguments.outputs.push_back(values[t.index].data());
+      std::vector<std::byte> scratch(static_cast<std::size_t>(op.workspace.count) + 64);
+      arguments.scratch = scratch.data();
+      EXPECTS(before.kernels[o].run);
+      before.kernels[o].run(arguments);
+    }
+    stored.push_back(values[before.network.boundaries.back().index]);
+  }
+  return stored;
+}
+
+}  // namespace plimsoll
