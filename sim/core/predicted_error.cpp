@@ -105,6 +105,27 @@ bool is_value(const Tensor& tensor) {
   return tensor.kind == TensorKind::activation || tensor.kind == TensorKind::input;
 }
 
+double numbers_of_scale(const Graph& graph, const Op& op) {
+  for (const TensorId t : op.inputs) {
+    if (graph[t].kind == TensorKind::parameter) return numbers_of(graph[t]);
+  }
+  return 0;
+}
+
+/// What an error of a value that the backward of a layer reads becomes in what it makes.
+double passed_on(const Graph& graph, const Op& op, TensorId output, double square) {
+  const Tensor& made = graph[output];
+  if (made.kind == TensorKind::parameter_gradient) return square;
+  if (is_of(op, "native_batch_norm") || is_of(op, "native_layer_norm")) {
+    const double scales = numbers_of_scale(graph, op), numbers = numbers_of(made);
+    const double sharing = is_of(op, "batch_norm") ? numbers / scales : scales;
+    return scales > 0 ? std::min(1.0, 2 / sharing) * square : square;
+  }
+  if (is_of(op, "gelu")) return of_gelu * square;
+  if (is_of(op, "relu") || is_of(op, "threshold")) return std::min(1.0, 0.69 * std::sqrt(square));
+  return square;
+}
+
 class ErrorWalk {
  public:
   ErrorWalk(const Schedule& schedule, const Graph& graph)
@@ -181,7 +202,7 @@ class ErrorWalk {
         const double square = is_exact ? 0 : square_[b.index];
         if (is_backward(op.phase) && is_value(held)) {
           if (!depends_on(graph_, op, *input, output)) continue;
-          of_values += schedule_[b].is_packed() ? square : passed_on(op, output, square);
+          of_values += schedule_[b].is_packed() ? square : passed_on(graph_, op, output, square);
         } else {
           const double size = static_cast<double>(schedule_[b].range_length.count);
           of_gradients += square * size;
@@ -190,27 +211,6 @@ class ErrorWalk {
       }
     }
     return of_values + (gradients > 0 ? of_gradients / gradients : 0);
-  }
-
-  /// What an error of a value that the backward of a layer reads becomes in what it makes.
-  double passed_on(const Op& op, TensorId output, double square) const {
-    const Tensor& made = graph_[output];
-    if (made.kind == TensorKind::parameter_gradient) return square;
-    if (is_of(op, "native_batch_norm") || is_of(op, "native_layer_norm")) {
-      const double scales = numbers_of_scale(op), numbers = numbers_of(made);
-      const double sharing = is_of(op, "batch_norm") ? numbers / scales : scales;
-      return scales > 0 ? std::min(1.0, 2 / sharing) * square : square;
-    }
-    if (is_of(op, "gelu")) return of_gelu * square;
-    if (is_of(op, "relu") || is_of(op, "threshold")) return std::min(1.0, 0.69 * std::sqrt(square));
-    return square;
-  }
-
-  double numbers_of_scale(const Op& op) const {
-    for (const TensorId t : op.inputs) {
-      if (graph_[t].kind == TensorKind::parameter) return numbers_of(graph_[t]);
-    }
-    return 0;
   }
 
   const Schedule& schedule_;
@@ -243,6 +243,45 @@ PredictedErrors predicted_errors(const Schedule& schedule, const Graph& graph) {
   }
   if (all > 0) errors.whole = std::sqrt(wrong / all);
   return errors;
+}
+
+/// Backwards: a gradient's share is what it adds to those that are made of it.
+ErrorShares::ErrorShares(const Graph& graph) : graph_(graph), share_(graph.tensors.size(), 0) {
+  double all = 0;
+  std::vector<double> makers(graph.tensors.size(), 0);
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind == TensorKind::parameter_gradient) all += static_cast<double>(tensor.bytes.count);
+  }
+  for (const Op& op : graph.ops) {
+    for (const TensorId t : op.outputs) ++makers[t.index];
+  }
+  for (std::size_t t = 0; t < share_.size(); ++t) {
+    if (graph.tensors[t].kind != TensorKind::parameter_gradient || makers[t] == 0) continue;
+    share_[t] = static_cast<double>(graph.tensors[t].bytes.count) / all / makers[t];
+  }
+  for (std::size_t o = graph.ops.size(); o-- > 0;) {
+    const Op& op = graph.ops[o];
+    if (!is_backward(op.phase)) continue;
+    double shares = 0, gradients = 0;
+    for (const TensorId t : op.outputs) shares += share_[t.index];
+    for (const TensorId t : op.inputs) {
+      if (graph[t].kind == TensorKind::gradient) gradients += static_cast<double>(graph[t].bytes.count);
+    }
+    for (const TensorId t : op.inputs) {
+      if (graph[t].kind != TensorKind::gradient || gradients == 0) continue;
+      share_[t.index] += shares * static_cast<double>(graph[t].bytes.count) / gradients;
+    }
+  }
+}
+
+double ErrorShares::of(OpId op, TensorId value, double square) const {
+  double sum = 0;
+  for (const TensorId made : graph_[op].outputs) {
+    if (depends_on(graph_, graph_[op], value, made)) {
+      sum += share_[made.index] * passed_on(graph_, graph_[op], made, square);
+    }
+  }
+  return sum;
 }
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "sim/core/schedule.h"
 
@@ -29,5 +30,19 @@ struct PredictedErrors {
 /// their mean, the gradient of its input; by 0.605 of the square that of a GELU's input the gradient of it (mean of
 /// gelu''^2 over that of gelu'^2); that of a ReLU's output the signs of its smallest values, 0.69 of it; others wholly.
 PredictedErrors predicted_errors(const Schedule&, const Graph&);
+
+/// What an error of one value that the backward of an op reads adds to the square of PredictedErrors::whole, in a
+/// schedule that runs every op once.
+class ErrorShares {
+ public:
+  explicit ErrorShares(const Graph&);
+
+  /// `square`: of the relative error of the value.
+  double of(OpId, TensorId value, double square) const;
+
+ private:
+  const Graph& graph_;
+  std::vector<double> share_;  // by tensor: of a gradient's squared error, how much reaches the whole
+};
 
 }  // namespace plimsoll

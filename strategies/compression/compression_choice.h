@@ -1,0 +1,62 @@
+#pragma once
+// Which saved values wait in how many bits, so that memory stays below a level and the error of all gradients below a
+// bound, at little time.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/core/platform.h"
+#include "sim/core/predicted_error.h"
+#include "strategies/compression/packing.h"
+
+namespace plimsoll {
+
+/// One way to keep a saved value.
+struct KeptForm {
+  std::optional<Codec> codec;  ///< of all its uses but a ReLU's own; nothing: as it is
+  bool signs = false;          ///< a ReLU's own use reads a mask
+  Seconds time;                ///< of packing and unpacking
+  double square = 0;           ///< what it adds to the squared error of all gradients
+};
+
+/// What a value that is kept in another form frees.
+struct FreedRange {
+  std::uint32_t begin = 0, end = 0;  ///< positions [begin, end)
+  Bytes bytes;
+};
+
+class CompressionMenu {
+ public:
+  /// With `codecs` from the mildest to the strongest.
+  CompressionMenu(const Graph&, std::span<const SavedTensor>, std::span<const Codec> codecs, const Device&);
+
+  struct Dish {
+    std::vector<bool> takes_signs;               ///< by use
+    std::vector<KeptForm> forms;                 ///< the first: as it is
+    std::vector<std::vector<FreedRange>> freed;  ///< by form
+  };
+  std::size_t size() const { return dishes_.size(); }
+  const Dish& operator[](std::size_t i) const { return dishes_[i]; }
+
+  /// For packed_tape; `forms`: which one, by saved value. Refers to the menu.
+  CodecChoice choice(std::vector<std::uint32_t> forms) const;
+
+ private:
+  static std::vector<FreedRange> freed_by(const KeptForm&, const Dish&, const SavedTensor&, const Graph&);
+
+  std::span<const SavedTensor> saved_;
+  std::vector<Dish> dishes_;
+};
+
+/// Forms by saved value, for as many levels of memory from all that is wanted down to the least that is found with a
+/// squared error of all gradients within the bound. Wherever memory is above the level, the value there goes on to a
+/// later form that costs the least for what it frees, in seconds and, at `price` seconds for the whole squared error,
+/// in error. Then every value, the slowest first, goes back to the first form that is no slower and with which all
+/// still fits.
+/// Time: levels x values x log positions, and the square of the values.
+std::vector<std::vector<std::uint32_t>> forms_of_levels(const CompressionMenu&, const OffloadModel&,
+                                                        std::uint32_t levels, double largest_square, double price);
+
+}  // namespace plimsoll
