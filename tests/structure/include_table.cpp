@@ -16,6 +16,7 @@ const std::vector<std::pair<std::regex, std::string>> headers{
     {std::regex(R"(^nlohmann/)"), "nlohmann-json"},
     {std::regex(R"(^zlib\.h$)"), "zlib"},
     {std::regex(R"(^fmt/)"), "fmt"},
+    {std::regex(R"(^boost/)"), "Boost"},
     {std::regex(R"(^CLI/)"), "CLI11"},
     {std::regex(R"(^coin/)"), "COIN-OR"},
     {std::regex(R"(^dnnl)"), "oneDNN"},
