@@ -161,7 +161,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.feasible = true;
-  answer.errors = predicted_errors(schedule, problem.graph);
+  if (!problem.chain) answer.errors = predicted_errors(schedule, problem.graph);  // a stage's layers are not known
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.bounds = bounds.of(schedule);
   answer.schedule = std::move(schedule);
@@ -227,7 +227,8 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
                                .optimizer = question.optimizer,
                                .states = question.states,
                                .gradients = question.gradients,
-                               .backward = backward_for(question.strategy.passes)};
+                               .backward = backward_for(question.strategy.passes),
+                               .inner = inner_for(question.strategy.passes)};
   ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
   if (const std::string* why = std::get_if<std::string>(&made)) {
     return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);

@@ -42,6 +42,10 @@ std::vector<PlannedTape> tapes_at_levels(std::uint32_t levels, const Planner& ta
   return tapes;
 }
 
+bool packs(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
+}
+
 class PartPlanner {
  public:
   PartPlanner(const PartTask& task, const Others& others, std::span<const Pass> passes)
@@ -106,7 +110,7 @@ class PartPlanner {
   PlannedTape unlimited(const PlannedTape& made) const {
     const bool moves_parameters =
         std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters; });
-    if (!unmoved_ || moves_parameters) return made;
+    if (!unmoved_ || moves_parameters || packs(alone_passes_)) return made;
     const TapeCost cost = tape_cost(alone_.problem, alone_task_.part(), *unmoved_);
     constexpr double rounding = 1 + 1e-9;
     if (cost.makespan > rounding * made.makespan) return made;
@@ -175,9 +179,10 @@ std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::sp
   std::optional<PartPlans> plans;
   std::string why = PartPlanner(task, {}, passes).add_to(plans);
   if (plans && task.in_flight > 1) {
-    const TapeCost plain = tape_cost(task.problem, task.part(), plain_tape(task));
+    const Bytes kept =
+        tape_cost(task.problem, task.part(), packs(passes) ? plans->unlimited.tape : plain_tape(task)).kept;
     for (const bool to_the_end : {false, true}) {
-      PartPlanner(task, {(task.in_flight - 1) * plain.kept, to_the_end}, passes).add_to(plans);
+      PartPlanner(task, {(task.in_flight - 1) * kept, to_the_end}, passes).add_to(plans);
     }
   }
   if (!plans) return why;

@@ -17,7 +17,25 @@ namespace {
 
 constexpr std::size_t levels = 17;
 
+/// A part may have nothing to pack where others have; that nothing of the model can be is refused as on one device.
+void ask_compression_about_all(const Problem& problem, std::span<const Pass> memory) {
+  for (const Pass& pass : memory) {
+    if (pass.strategy->family != Family::compression) continue;
+    judge(problem, memory);
+    Problem once = problem;
+    once.micro_batches = 1;
+    const Partition whole = one_device(once.graph, once.micro_batches, once.platform.devices.size());
+    const std::optional<Bytes> unlimited;
+    pass.strategy->tapes({once, whole, PartId{0}}, pass.options, std::span(&unlimited, 1), nullptr);
+  }
+}
+
 }  // namespace
+
+PartsPlanners::PartsPlanners(const Problem& problem, std::span<const Pass> memory)
+    : problem_(problem), memory_(memory), kept_(memory) {
+  ask_compression_about_all(problem, memory);
+}
 
 PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partition> partition,
                            std::span<const Pass> memory, KeptPlans& kept)

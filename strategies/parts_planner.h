@@ -59,8 +59,8 @@ class PartsPlanner {
 /// One for each partition.
 class PartsPlanners {
  public:
-  PartsPlanners(const Problem& problem, std::span<const Pass> memory)
-      : problem_(problem), memory_(memory), kept_(memory) {}
+  /// Throws InputError where compression finds nothing to pack in the whole model.
+  PartsPlanners(const Problem&, std::span<const Pass> memory);
 
   PartsPlanner& of(const std::shared_ptr<const Partition>& partition) {
     return planners_.try_emplace(partition, problem_, partition, memory_, kept_).first->second;

@@ -93,6 +93,16 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
       throw InputError(fmt::format("strategy '{}' works on chain traces only, and '{}' is a graph trace",
                                    pass.strategy->name, problem.graph.name));
     }
+    const bool packs = pass.strategy->family == Family::compression && problem.chain.has_value();
+    if (packs && !pass.strategy->packs_stages) {
+      throw InputError(
+          fmt::format("strategy '{}' chooses by ops, and '{}' is a chain", pass.strategy->name, problem.graph.name));
+    }
+    if (packs && !lists_saved(*problem.chain)) {
+      throw InputError(
+          fmt::format("strategy '{}' chooses among the tensors that stages save, and those of '{}' list none",
+                      pass.strategy->name, problem.graph.name));
+    }
     const bool updates = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
     if (pass.strategy->needs_updates && !updates) {
       throw InputError(fmt::format("strategy '{}' places parameter updates, and there are none: give an --optimizer",

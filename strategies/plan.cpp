@@ -92,6 +92,11 @@ Backward backward_for(std::span<const Pass> passes) {
   return splits ? Backward::split : Backward::whole;
 }
 
+Inner inner_for(std::span<const Pass> passes) {
+  const auto packs = [](const Pass& pass) { return pass.strategy->family == Family::compression; };
+  return std::ranges::any_of(passes, packs) ? Inner::apart : Inner::together;
+}
+
 std::uint32_t slices_of(std::span<const Pass> passes) {
   std::uint32_t slices = 1;
   for (const Pass& pass : passes) {

@@ -31,6 +31,8 @@ Problem transformed(Problem, std::span<const Pass>);
 
 /// Whether the backwards of the problem that these passes are asked about must be split (ProblemOptions::backward).
 Backward backward_for(std::span<const Pass>);
+/// Whether its stages' saved tensors must be apart (ProblemOptions::inner).
+Inner inner_for(std::span<const Pass>);
 
 /// How many micro-batches of the transformed problem these passes make of each.
 std::uint32_t slices_of(std::span<const Pass>);

@@ -147,6 +147,7 @@ struct StrategyInfo {
   bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
   std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
   Effort effort = {};
+  bool packs_stages = false;  ///< of compression: also what the stages of chains list of what they save
 };
 
 std::string_view name_of(Family);

@@ -9,6 +9,55 @@ namespace {
 
 using enum Need;
 
+/// `conv3x3.input` and the like.
+std::vector<LayerUse> read_uses(JsonCursor cursor) {
+  std::vector<LayerUse> uses;
+  cursor.array([&](JsonCursor element) {
+    const std::string text = element.string();
+    const std::optional<LayerUse> use = layer_use(text);
+    if (use) {
+      uses.push_back(*use);
+    } else {
+      element.complain("expected a kind of layer with .input, .output or .shape, such as conv.input, " +
+                       element.found());
+    }
+  });
+  return uses;
+}
+
+struct InnerDraft {
+  InnerTensor tensor;
+  std::size_t position = 0;
+};
+
+const Field<InnerDraft, JsonCursor> inner_fields[] = {
+    {"id", optional, [](InnerDraft& d, JsonCursor c) { check_id(c, d.position); }},
+    {"name", optional, [](InnerDraft& d, JsonCursor c) { d.tensor.name = c.string(); }},
+    {"bytes", required, [](InnerDraft& d, JsonCursor c) { d.tensor.bytes = c.bytes(); }},
+    {"shape", optional, [](InnerDraft& d, JsonCursor c) { d.tensor.shape = read_shape(c); }},
+    {"dtype", optional, [](InnerDraft& d, JsonCursor c) { d.tensor.dtype = c.string(); }},
+    {"uses", optional, [](InnerDraft& d, JsonCursor c) { d.tensor.uses = read_uses(c); }},
+};
+
+const Field<BoundaryUse, JsonCursor> boundary_use_fields[] = {
+    {"tensor", required, [](BoundaryUse& u, JsonCursor c) { u.tensor = c.index(); }},
+    {"uses", required, [](BoundaryUse& u, JsonCursor c) { u.uses = read_uses(c); }},
+};
+
+void read_inner_tensors(StageDraft& draft, JsonCursor cursor) {
+  std::vector<InnerTensor>& inner = draft.stage.inner;
+  cursor.array([&](JsonCursor element) {
+    InnerDraft tensor{{"tensor" + std::to_string(inner.size()), {}}, inner.size()};
+    read_fields(element, inner_fields, tensor);
+    inner.push_back(std::move(tensor.tensor));
+  });
+}
+
+void read_boundary_uses(StageDraft& draft, JsonCursor cursor) {
+  cursor.array(
+      [&](JsonCursor element) { read_fields(element, boundary_use_fields, draft.stage.boundary_uses.emplace_back()); });
+}
+
 const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"id", optional, [](StageDraft& d, JsonCursor c) { check_id(c, d.position); }},
     {"name", required, [](StageDraft& d, JsonCursor c) { d.stage.name = c.string(); }},
@@ -34,6 +83,8 @@ const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"keeps_output", optional, [](StageDraft& d, JsonCursor c) { d.keeps_output = c.boolean(); }},
     {"kept_tensors", optional, [](StageDraft& d, JsonCursor c) { d.kept_tensors = read_indices(c); }},
     {"gradient_tensors", optional, [](StageDraft& d, JsonCursor c) { d.gradient_tensors = read_indices(c); }},
+    {"saved_tensors", optional, read_inner_tensors},
+    {"boundary_uses", optional, read_boundary_uses},
     {"forward_nograd_s", optional, [](StageDraft& d, JsonCursor c) { d.forward_nograd = c.seconds(); }},
     {"backward_weight_s", optional,
      [](StageDraft& d, JsonCursor c) {

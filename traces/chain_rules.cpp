@@ -105,6 +105,30 @@ void check_boundaries(JsonDocument& document, const ChainDraft& draft) {
   }
 }
 
+/// The tensors that are listed are among what is said to be saved, and those of boundaries are there.
+void check_saved_tensors(JsonDocument& document, const ChainDraft& draft, std::size_t i) {
+  const Stage& stage = draft.stages[i].stage;
+  Bytes listed;
+  for (const InnerTensor& tensor : stage.inner) listed += tensor.bytes;
+  if (!stage.inner.empty() && listed > stage.saved - stage.output) {
+    document.complain(
+        below("stages", i, "saved_tensors"),
+        fmt::format("more bytes than 'saved_bytes' without the output, expected at most {} together, found {}",
+                    (stage.saved - stage.output).count, listed.count));
+  }
+  const auto& boundaries = draft.chain.boundaries;
+  for (std::size_t k = 0; k < stage.boundary_uses.size(); ++k) {
+    const std::uint32_t t = stage.boundary_uses[k].tensor;
+    const std::string path = below(below("stages", i, "boundary_uses"), k);
+    const auto is_at = [&](std::size_t j) {
+      return j < boundaries.size() && std::ranges::find(boundaries[j], t) != boundaries[j].end();
+    };
+    if (!is_at(i) && !is_at(i + 1)) {
+      document.complain(path, fmt::format("expected a tensor of boundaries[{}] or [{}], found {}", i, i + 1, t));
+    }
+  }
+}
+
 bool has(const std::vector<std::uint32_t>& list, std::uint32_t index) {
   return std::ranges::find(list, index) != list.end();
 }
@@ -201,6 +225,7 @@ void check_chain(JsonDocument& document, ChainDraft& draft) {
   for (std::size_t i = 0; i < draft.stages.size(); ++i) {
     check_stage(document, draft, i);
     check_released(document, draft, i);
+    check_saved_tensors(document, draft, i);
   }
   check_boundaries(document, draft);
   document.throw_if_any();

@@ -121,7 +121,7 @@ Chain transformer_chain(const TransformerChain& shape) {
   }
   const std::string dtype = dtype_of(shape);
   const double element = dtype == "fp32" ? 4 : 2;
-  const double s = shape.sequence, b = shape.batch, h = shape.width, a = shape.heads, v = shape.vocabulary;
+  const double s = shape.sequence, b = shape.batch, h = shape.width, v = shape.vocabulary;
   const double sbh = s * b * h;
   const auto bytes = [&](double elements) {
     const double size = elements * element;
@@ -138,12 +138,31 @@ Chain transformer_chain(const TransformerChain& shape) {
       {"times", "operations / " + format_flops_rate(shape.rate)}};
   chain.input = Bytes{static_cast<std::int64_t>(s * b * 8)};  // token numbers, 64 bits each
   Bytes input = chain.input;
+  const auto boundary = [&](Bytes size, std::vector<std::int64_t> dimensions, std::string numbers) {
+    const auto place = static_cast<std::uint32_t>(chain.tensors.size());
+    chain.tensors.push_back({"x" + std::to_string(place), size, std::move(dimensions), std::move(numbers)});
+    chain.boundaries.push_back({place});
+  };
+  const std::int64_t samples = shape.batch, tokens = shape.sequence, width = shape.width, heads = shape.heads;
+  const auto inner = [&](std::string name, std::vector<std::int64_t> dimensions, std::vector<LayerUse> uses) {
+    double count = 1;
+    for (const std::int64_t d : dimensions) count *= static_cast<double>(d);
+    return InnerTensor{std::move(name), bytes(count), std::move(dimensions), dtype, std::move(uses)};
+  };
+  constexpr LayerUse of_linear{SavedBy::linear}, of_matmul{SavedBy::matmul}, of_gelu{SavedBy::gelu},
+      of_norm{SavedBy::ln}, by_softmax{SavedBy::softmax, true}, by_loss{SavedBy::loss, true};
+  boundary(chain.input, {samples, tokens}, "int64");
 
-  const auto add = [&](std::string name, double output, double inner, double parameters, double operations) {
+  const auto add = [&](std::string name, double output, std::int64_t last_dimension, std::vector<InnerTensor> saved,
+                       double parameters, double operations) {
     Stage stage =
         stage_with_defaults(std::move(name), chain.stages.empty() ? Bytes{} : input);  // numbers have no gradient
     stage.output = bytes(output);
-    stage.saved = bytes(output + inner);
+    stage.saved = stage.output;
+    for (const InnerTensor& tensor : saved) stage.saved += tensor.bytes;
+    stage.inner = std::move(saved);
+    stage.boundary_uses = {{static_cast<std::uint32_t>(chain.stages.size()),
+                            {chain.stages.empty() ? LayerUse{SavedBy::embedding} : of_norm}}};
     stage.keeps_output = false;  // every stage but the first begins with what it saves itself
     add_parameters(chain, stage, bytes(parameters));
     const Bytes traffic = bytes(parameters) + input + stage.saved;
@@ -157,17 +176,27 @@ Chain transformer_chain(const TransformerChain& shape) {
     stage.has_backward_weight = true;
     input = stage.output;
     chain.stages.push_back(std::move(stage));
+    boundary(input, {samples, tokens, last_dimension}, dtype);
   };
+  const std::vector<std::int64_t> token{samples, tokens, width}, wide{samples, tokens, 4 * width};
+  const InnerTensor normed = inner("normed input", token, {of_linear});
 
-  add("embedding", sbh, 0, (v + s) * h, 0);
+  add("embedding", sbh, width, {}, (v + s) * h, 0);
   for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
-    add(fmt::format("layer{}.attention", layer), sbh, 5 * sbh + a * s * s * b, 4 * h * h + 6 * h,
-        8 * sbh * h + 4 * s * sbh);
-    add(fmt::format("layer{}.mlp", layer), sbh, 9 * sbh, 8 * h * h + 7 * h, 16 * sbh * h);
+    add(fmt::format("layer{}.attention", layer), sbh, width,
+        {normed, inner("queries", token, {of_matmul}), inner("keys", token, {of_matmul}),
+         inner("values", token, {of_matmul}),
+         inner("weights", {samples, heads, tokens, tokens}, {by_softmax, of_matmul}),
+         inner("mixed values", token, {of_linear})},
+        4 * h * h + 6 * h, 8 * sbh * h + 4 * s * sbh);
+    add(fmt::format("layer{}.mlp", layer), sbh, width,
+        {normed, inner("before GELU", wide, {of_gelu}), inner("after GELU", wide, {of_linear})}, 8 * h * h + 7 * h,
+        16 * sbh * h);
   }
-  add("head", s * b * v, sbh, h * v + 2 * h, 2 * sbh * v);
+  add("head", s * b * v, shape.vocabulary, {normed}, h * v + 2 * h, 2 * sbh * v);
   Stage loss = loss_stage(input);
-  loss.saved = bytes(s * b * v);  // the log-probabilities
+  loss.inner = {inner("log-probabilities", {samples, tokens, shape.vocabulary}, {by_loss})};
+  loss.saved = loss.inner.front().bytes;
   loss.keeps_input = false;
   loss.forward_flops = Flops{5 * s * b * v};
   loss.backward_flops = Flops{3 * s * b * v};
@@ -176,6 +205,7 @@ Chain transformer_chain(const TransformerChain& shape) {
   loss.backward = *loss.backward_flops / shape.rate;
   loss.has_backward_weight = true;  // it has no parameters
   chain.stages.push_back(std::move(loss));
+  chain.boundaries.emplace_back();
   return chain;
 }
 

@@ -117,6 +117,13 @@ class Aside(nn.Module):
 def unseen():
     return [nn.Linear(8, 8), Aside()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
+def pictures():
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Conv2d(4, 5, 1))
+    head = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5 * 4 * 4, 6))
+    targets = torch.tensor([1, 2])
+    return [body, head], lambda y: nn.functional.cross_entropy(y, targets), torch.randn(2, 3, 8, 8)
+
 def no_loss():
     return [nn.Linear(8, 8)], lambda y: y, torch.randn(4, 8)
 
@@ -395,6 +402,48 @@ class ChainTrace(WithFolder):
         self.assertGreaterEqual(promised, measured)
         if not trace["source"]["workspaces_clamped_to_zero"]:
             self.assertEqual(promised, measured)
+
+    def test_uses_of_saved_tensors_are_those_of_the_layers(self):
+        trace = self.trace("pictures")
+        picture = 2 * 8 * 8 * 4  # bytes of a channel of both pictures
+        lists = [[(tensor["bytes"], sorted(tensor["uses"])) for tensor in stage["saved_tensors"]] for stage in trace["stages"]]
+        self.assertEqual(lists[0], [(4 * picture, ["bn.input"]), (16, ["bn.output"]), (16, ["bn.output"]),
+                                    (4 * picture, ["conv1x1.input", "relu.output"])])
+        self.assertEqual(lists[1], [(5 * picture, ["pool.shape", "relu.output"]), (2 * 5 * 4 * 4 * 8, ["pool.output"]),
+                                    (2 * 5 * 4 * 4 * 4, ["linear.input"])])
+        self.assertEqual([use for _, uses in lists[2] for use in uses], ["loss.input", "loss.output", "loss.output"])  # log-probabilities, weight
+        self.assertEqual([stage.get("boundary_uses") for stage in trace["stages"]],
+                         [[{"tensor": 0, "uses": ["conv3x3.input"]}], None, None])
+        self.assertEqual([tensor["shape"] for tensor in trace["stages"][1]["saved_tensors"]],
+                         [[2, 5, 8, 8], [2, 5, 4, 4], [2, 80]])
+
+    def test_listed_tensors_add_up_to_what_hooks_count_in_plain_training(self):
+        for name in ("small", "pictures", "twice", "pair", "skip"):
+            trace, names = self.trace(name), {}
+            exec(USER_MODEL, names)  # the models of this file
+            stages, loss, x = names[name]()
+            modules = [stage[1] if isinstance(stage, tuple) else stage for stage in stages]
+            apart = {p.data_ptr() for module in modules for p in [*module.parameters(), *module.buffers()]}
+            saved = {}
+
+            def count(tensor):
+                storage = tensor.storage()
+                if storage.data_ptr() not in apart:
+                    saved[storage.data_ptr()] = len(storage) * tensor.element_size()
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+                value = x
+                for module in modules:
+                    value = module(value)
+                value = loss(value)
+            inner = sum(tensor["bytes"] for stage in trace["stages"] for tensor in stage.get("saved_tensors", []))
+            used = {use["tensor"] for stage in trace["stages"] for use in stage.get("boundary_uses", [])}
+            total = inner + sum(trace["tensors"][tensor]["bytes"] for tensor in used)
+            # The targets of a loss were there before.
+            elsewhere = sum(trace["source"].get("saved_but_alive_before_and_not_counted_bytes", {}).values())
+            with self.subTest(name):
+                self.assertEqual(total + elsewhere, sum(saved.values()))
 
     def test_bytes_measured_again_leave_times_and_work_as_they_were(self):
         before = json.loads(json.dumps(self.trace("small")))

@@ -39,6 +39,20 @@ Json indices(const std::vector<Id<Tag>>& ids) {
   return list;
 }
 
+Json uses_json(const std::vector<LayerUse>& uses) {
+  Json list = Json::array();
+  for (const LayerUse& use : uses) list.push_back(text_of(use));
+  return list;
+}
+
+Json inner_json(const InnerTensor& tensor) {
+  Json json = {{"name", tensor.name}, {"bytes", tensor.bytes.count}};
+  if (!tensor.shape.empty()) json["shape"] = tensor.shape;
+  if (!tensor.dtype.empty()) json["dtype"] = tensor.dtype;
+  json["uses"] = uses_json(tensor.uses);
+  return json;
+}
+
 Json stage_json(const Stage& stage) {
   Json json = {{"name", stage.name},
                {"forward_s", stage.forward.value},
@@ -63,6 +77,10 @@ Json stage_json(const Stage& stage) {
   if (stage.tensors) {
     json["kept_tensors"] = stage.tensors->kept;
     json["gradient_tensors"] = stage.tensors->gradients;
+  }
+  for (const InnerTensor& tensor : stage.inner) json["saved_tensors"].push_back(inner_json(tensor));
+  for (const BoundaryUse& use : stage.boundary_uses) {
+    json["boundary_uses"].push_back({{"tensor", use.tensor}, {"uses", uses_json(use.uses)}});
   }
   json["forward_nograd_s"] = stage.forward_nograd.value;
   if (stage.has_backward_weight) json["backward_weight_s"] = stage.backward_weight.value;

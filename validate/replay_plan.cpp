@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "sim/core/expects.h"
-#include "validate/networks/op_kind.h"
 #include "validate/networks/changed_network.h"
+#include "validate/networks/op_kind.h"
 #include "validate/op_times.h"
 
 namespace plimsoll {
@@ -168,12 +168,13 @@ class Planner {
     }
     std::map<StorageId, RegionId> regions;
     std::set<StorageId> filled, changed;
-    std::map<StorageId, Codec> packed;
+    std::map<StorageId, PackedForm> packed;
     for (const Slice slice : {step.reads, step.writes, step.allocates}) {
       for (const BufferId b : schedule_.buffers_in(slice)) {
         const Buffer& buffer = schedule_[b];
-        regions[graph_[buffer.tensor].storage] = made_.region_of[b.index];
-        if (buffer.is_packed()) packed[graph_[buffer.tensor].storage] = schedule_.codecs[buffer.codec.index];
+        const StorageId storage = graph_[buffer.tensor].storage;
+        if (buffer.is_packed()) packed[storage] = {schedule_.codecs[buffer.codec.index], made_.region_of[b.index]};
+        if (!buffer.is_packed() || !regions.contains(storage)) regions[storage] = made_.region_of[b.index];
       }
     }
     for (const BufferId b : schedule_.buffers_in(step.allocates)) {
@@ -205,7 +206,10 @@ class Planner {
       for (const Place& place : call.inputs) planned.inputs.push_back(address(place));
       for (const Place& place : call.outputs) planned.outputs.push_back(address(place));
       const Op& kernel = network_.graph[call.op];
-      planned.packed = packed_input(s, call, packed);
+      if (const std::optional<PackedForm> form = packed_input(s, call, packed, regions)) {
+        planned.packed = form->codec;
+        planned.inputs.front() = Address{form->region, Bytes{0}};
+      }
       const auto leaves = [](const Place& place) { return place.tensor.has_value(); };
       if (std::ranges::any_of(call.outputs, leaves) && !std::ranges::all_of(call.outputs, leaves)) {
         throw Unsupported{text(s) + " trains a part only of what '" + kernel.name + "' makes gradients for"};
@@ -218,23 +222,35 @@ class Planner {
     }
   }
 
+  /// A packed form that a step reads.
+  struct PackedForm {
+    Codec codec;
+    RegionId region;
+  };
+
   static bool reads_as_it_is(std::optional<OpKind> kernel, CodecKind form) {
     return (form == CodecKind::mask && kernel == OpKind::relu_gradient) ||
            (form == CodecKind::step && kernel == OpKind::gelu_gradient) ||
            (form == CodecKind::rows && kernel == OpKind::linear_weight_gradient);
   }
 
-  /// What of the call's inputs is packed: nothing, or the first one, by what its kernel reads as it is.
-  std::optional<Codec> packed_input(StepId s, const KernelCall& call, const std::map<StorageId, Codec>& packed) const {
+  /// What of the call's inputs is packed: nothing, or the first one, by what its kernel reads as it is. Others of a
+  /// stage's kernels may read the value beside it.
+  std::optional<PackedForm> packed_input(StepId s, const KernelCall& call,
+                                         const std::map<StorageId, PackedForm>& packed,
+                                         const std::map<StorageId, RegionId>& regions) const {
     const Op& kernel = network_.graph[call.op];
-    std::optional<Codec> read;
+    std::optional<PackedForm> read;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       if (!call.inputs[i].tensor) continue;
       const auto found = packed.find(graph_[*call.inputs[i].tensor].storage);
       if (found == packed.end()) continue;
-      if (i != 0 || !reads_as_it_is(op_kind(kernel.kind), found->second.kind)) {
-        throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " +
-                          text_of(found->second) + ", which '" + kernel.kind + "' cannot"};
+      const auto& [codec, region] = found->second;
+      if (i != 0 || !reads_as_it_is(op_kind(kernel.kind), codec.kind)) {
+        const auto there = regions.find(found->first);
+        if (there != regions.end() && there->second != region) continue;
+        throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " + text_of(codec) +
+                          ", which '" + kernel.kind + "' cannot"};
       }
       read = found->second;
     }
@@ -393,10 +409,12 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
-  Graph here = problem.index ? chain_graph(with_loss(chain_of(network)), schedule.optimizer,
-                                           backward_of(*problem.index), schedule.states)
-                                   .graph
-                             : network.graph;
+  const bool says_uses = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return !op.uses.empty(); });
+  Graph here = problem.index
+                   ? chain_graph(with_loss(chain_of(network)), schedule.optimizer, backward_of(*problem.index),
+                                 schedule.states, says_uses ? Inner::apart : Inner::together)
+                         .graph
+                   : network.graph;
   take_updates(here, network.graph);
   const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};

@@ -16,6 +16,11 @@ bool knows_tensors(const Chain& chain) {
          std::ranges::all_of(chain.stages, [](const Stage& stage) { return stage.tensors.has_value(); });
 }
 
+bool lists_saved(const Chain& chain) {
+  return std::ranges::any_of(chain.stages,
+                             [](const Stage& stage) { return !stage.inner.empty() || !stage.boundary_uses.empty(); });
+}
+
 const std::string& dtype_of(const Chain& chain, const Parameter& parameter) {
   return parameter.dtype.empty() ? chain.source.dtype : parameter.dtype;
 }

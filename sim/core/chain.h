@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/layer_use.h"
 #include "sim/core/source.h"
 #include "sim/core/units.h"
 
@@ -17,6 +18,25 @@ struct StageTensors {
   std::vector<std::uint32_t> gradients;  ///< those of its input whose gradient it makes or adds to
 
   friend bool operator==(const StageTensors&, const StageTensors&) = default;
+};
+
+/// One of the tensors that a stage's forward leaves for its backward beside the output.
+struct InnerTensor {
+  std::string name;
+  Bytes bytes;  ///< of its storage
+  std::vector<std::int64_t> shape = {};
+  std::string dtype = {};           ///< empty: the source's
+  std::vector<LayerUse> uses = {};  ///< in the backward
+
+  friend bool operator==(const InnerTensor&, const InnerTensor&) = default;
+};
+
+/// How a stage's backward uses a tensor of its boundaries.
+struct BoundaryUse {
+  std::uint32_t tensor = 0;  ///< index into Chain::tensors
+  std::vector<LayerUse> uses;
+
+  friend bool operator==(const BoundaryUse&, const BoundaryUse&) = default;
 };
 
 struct Stage {
@@ -45,6 +65,8 @@ struct Stage {
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors (any of them)
+  std::vector<InnerTensor> inner;                ///< of `saved` beside the output, as far as it is listed; else nothing
+  std::vector<BoundaryUse> boundary_uses;        ///< likewise
   std::optional<StageTensors> tensors;           ///< which tensors of the boundaries the backward reads; unset: unknown
   bool recomputable = true;
   bool has_backward = true;  ///< false only for stages before the first one that is trained (sparse_update)
@@ -100,6 +122,9 @@ Bytes boundary_bytes(const Chain&, std::size_t i);
 
 /// Whether every stage says what it does with each tensor of its boundaries.
 bool knows_tensors(const Chain&);
+
+/// Whether stages list the tensors that they save.
+bool lists_saved(const Chain&);
 
 /// The dtype of a parameter, else of the whole trace.
 const std::string& dtype_of(const Chain&, const Parameter&);

@@ -28,11 +28,12 @@ struct BackwardGradients {
 
 class Builder {
  public:
-  Builder(const Chain& chain, Optimizer optimizer, States states, Backward backward)
+  Builder(const Chain& chain, Optimizer optimizer, States states, Backward backward, Inner inner)
       : chain_(chain),
         optimizer_(optimizer),
         states_(states),
         backward_(backward),
+        is_apart_(inner == Inner::apart && lists_saved(chain)),
         released_(released_workspaces(chain)) {
     made_.graph.name = chain.name;
     made_.graph.source = chain.source;
@@ -73,6 +74,11 @@ class Builder {
     return id_at<TensorId>(graph.tensors.size() - 1);
   }
 
+  void describe(TensorId t, const std::vector<std::int64_t>& shape, const std::string& dtype) {
+    made_.graph.tensors[t.index].shape = shape;
+    made_.graph.tensors[t.index].dtype = dtype;
+  }
+
   OpId op(Op op) {
     made_.graph.ops.push_back(std::move(op));
     return id_at<OpId>(made_.graph.ops.size() - 1);
@@ -92,7 +98,10 @@ class Builder {
     for (std::size_t i = 0; i <= n; ++i) {
       for (const std::uint32_t t : chain_.boundaries[i]) {
         const TensorKind kind = i == 0 ? TensorKind::input : TensorKind::activation;
-        if (!tensors_[t]) tensors_[t] = tensor(chain_.tensors[t].name, kind, chain_.tensors[t].bytes);
+        if (!tensors_[t]) {
+          tensors_[t] = tensor(chain_.tensors[t].name, kind, chain_.tensors[t].bytes);
+          if (is_apart_) describe(*tensors_[t], chain_.tensors[t].shape, chain_.tensors[t].dtype);
+        }
         x_[i].push_back(*tensors_[t]);
       }
     }
@@ -197,11 +206,19 @@ class Builder {
       if (std::ranges::find(x_[i], t) != x_[i].end()) continue;  // passed through
       if (is_made_.insert(t).second) outputs.push_back(t);
     }
-    const Bytes inner = stage.saved - stage.output;
+    std::vector<TensorId> saved;
+    Bytes inner = stage.saved - stage.output;
+    for (const InnerTensor& each : stage.inner) {
+      if (!is_apart_) break;
+      saved.push_back(tensor("saved by " + stage.name + ": " + each.name, TensorKind::activation, each.bytes));
+      describe(saved.back(), each.shape, each.dtype);
+      inner -= each.bytes;
+    }
+    EXPECTS(inner >= Bytes{0});
     const Bytes stays = stage.weight_saved ? *stage.weight_saved - stage.weight_made : inner;
     const Bytes for_weight = is_split() ? std::min(inner, stays) : inner;
     saved_for_weight_.push_back(tensor("saved by " + stage.name, TensorKind::activation, for_weight));
-    std::vector<TensorId> saved{saved_for_weight_.back()};
+    saved.push_back(saved_for_weight_.back());
     if (for_weight < inner) {
       saved.push_back(
           tensor("saved by " + stage.name + " (input gradient)", TensorKind::activation, inner - for_weight));
@@ -253,6 +270,20 @@ class Builder {
     return inputs;
   }
 
+  /// Of what is apart: the listed tensors come first among those that the stage saves.
+  std::vector<InputUse> uses_of(std::size_t i) const {
+    std::vector<InputUse> uses;
+    if (!is_apart_) return uses;
+    const Stage& stage = chain_.stages[i];
+    for (std::size_t k = 0; k < stage.inner.size(); ++k) {
+      for (const LayerUse& use : stage.inner[k].uses) uses.push_back({saved_[i][k], use});
+    }
+    for (const BoundaryUse& boundary : stage.boundary_uses) {
+      for (const LayerUse& use : boundary.uses) uses.push_back({*tensors_[boundary.tensor], use});
+    }
+    return uses;
+  }
+
   Op backward_op(std::size_t i, Phase phase, Seconds duration) const {
     const Stage& stage = chain_.stages[i];
     return {.name = stage.name + (phase == Phase::backward_weight ? " weight gradient" : " backward"),
@@ -279,6 +310,7 @@ class Builder {
   void add_backward(std::size_t i) {
     Op whole = backward_op(i, Phase::backward, chain_.stages[i].backward);
     whole.inputs = backward_inputs(i);
+    whole.uses = uses_of(i);
     whole.outputs = gradients_[i].made;
     whole.mutates = gradients_[i].changed;
     whole.outputs.insert(whole.outputs.end(), parameter_gradients_[i].begin(), parameter_gradients_[i].end());
@@ -343,6 +375,7 @@ class Builder {
   Optimizer optimizer_;
   States states_;
   Backward backward_;
+  bool is_apart_;                             // the tensors that stages list
   std::vector<ReleasedWorkspaces> released_;  // by stage
   ChainGraph made_;
   std::vector<std::vector<TensorId>> x_;          // boundary i
@@ -358,9 +391,10 @@ class Builder {
 
 }  // namespace
 
-ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward, States states) {
+ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward, States states, Inner inner) {
   EXPECTS(!chain.stages.empty() && chain.stages.back().output == Bytes{0});
-  return Builder(chain, optimizer, states, backward).build();
+  EXPECTS(backward == Backward::whole || inner == Inner::together || !lists_saved(chain));
+  return Builder(chain, optimizer, states, backward, inner).build();
 }
 
 Chain with_loss(Chain chain) {

@@ -13,6 +13,10 @@ namespace plimsoll {
 
 enum class Backward : std::uint8_t { whole, split };  ///< split: an input-gradient op, then a weight-gradient op
 
+/// What a stage saves beside its output: one tensor, or, where compression is to choose among them, those that the
+/// stage lists, and one for the rest.
+enum class Inner : std::uint8_t { together, apart };
+
 struct ChainGraph {
   Graph graph;
   std::vector<OpId> forward;   ///< by stage
@@ -26,8 +30,11 @@ struct ChainGraph {
 /// stage made, the inner tensors, and what the stage keeps of x_i and x_{i+1}. What passes a stage by is made and
 /// counted once, and so is its gradient. The network's input stays until the first stage's backward. Splitting needs
 /// `backward_weight` of every stage. What is saved is then two tensors, of which only the one that `weight_saved` names
-/// stays for the weight-gradient op, beside what the input-gradient op makes for it.
-ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole, States = States::by_dtype);
+/// stays for the weight-gradient op, beside what the input-gradient op makes for it. Tensors apart have shapes, those
+/// of boundaries too, and backwards say how they use them; a chain that lists none has none apart. Backwards are whole
+/// then.
+ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole, States = States::by_dtype,
+                       Inner = Inner::together);
 
 /// The chain with a last stage that is a loss (output of 0 bytes): itself, or with a loss of no time and no memory
 /// beside its gradient appended, which hands the network's output gradient back.

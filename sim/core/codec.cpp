@@ -163,6 +163,26 @@ bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> ki
   return std::ranges::find(kinds, kind) != kinds.end();
 }
 
+/// Of a stage's uses of an input: how many there are, and how many the packed form serves.
+struct Served {
+  std::size_t uses = 0, served = 0;
+};
+
+Served served_by(const Codec& codec, const Op& op, TensorId input) {
+  Served count;
+  for (const InputUse& each : op.uses) {
+    if (each.tensor != input) continue;
+    ++count.uses;
+    if (serves(codec, each.use)) ++count.served;
+  }
+  return count;
+}
+
+/// The gradient of a product's weight alone needs its input.
+bool is_input_of_product(const LayerUse& use) {
+  return (use.by == SavedBy::conv || use.by == SavedBy::linear) && !use.is_result;
+}
+
 bool is_parameter_gradient(const Graph& graph, TensorId t) {
   return graph[t].kind == TensorKind::parameter_gradient;
 }
@@ -312,6 +332,17 @@ bool is_gradient_of_activation(const Op& op) {
                              "log_sigmoid_backward"});
 }
 
+bool serves(const Codec& codec, const LayerUse& use) {
+  if (codec.kind == CodecKind::index) return use.by == SavedBy::pool && use.is_result;
+  return codec.kind == CodecKind::mask && (use.shape_only || (use.by == SavedBy::relu && use.is_result));
+}
+
+bool reads_packed(const Op& op, TensorId input, const Codec& codec) {
+  if (op.uses.empty()) return reads_packed(op, codec);
+  const Served count = served_by(codec, op, input);
+  return count.uses > 0 && count.served == count.uses;
+}
+
 bool reads_packed(const Op& op, const Codec& codec) {
   const bool of_pooling = is_one_of(op.kind, {"max_pool2d_with_indices_backward"});
   const bool of_relu = is_one_of(op.kind, {"threshold_backward", "relu_gradient"});
@@ -335,9 +366,22 @@ bool reads_exactly(const Op& op, const Codec& codec) {
   return reads_packed(op, codec) && codec.kind != CodecKind::step && codec.kind != CodecKind::rows;
 }
 
-bool depends_on(const Graph& graph, const Op& op, TensorId input, TensorId output) {
+bool reads_beside(const Op& op, TensorId input, const Codec& codec) {
+  const Served count = served_by(codec, op, input);
+  return count.served > 0 && count.served < count.uses;
+}
+
+bool depends_on(const Graph& graph, const Op& op, TensorId input, TensorId output, const std::optional<Codec>& beside) {
   const TensorKind kind = graph[input].kind;
   if (!is_backward(op.phase) || (kind != TensorKind::activation && kind != TensorKind::input)) return true;
+  if (!op.uses.empty() && !is_parameter_gradient(graph, output)) {
+    const auto needs_value = [&](const InputUse& each) {
+      return each.tensor == input && !each.use.shape_only && !is_input_of_product(each.use) &&
+             !(beside && serves(*beside, each.use));
+    };
+    const auto is_known = [&](const InputUse& each) { return each.tensor == input; };
+    return std::ranges::none_of(op.uses, is_known) || std::ranges::any_of(op.uses, needs_value);
+  }
   const bool multiplies =
       is_one_of(op.kind, {"convolution_backward", "convolution_weight_gradient", "linear_weight_gradient"});
   const bool normalizes = is_one_of(op.kind, {"native_batch_norm_backward", "native_layer_norm_backward",

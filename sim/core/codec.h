@@ -92,6 +92,16 @@ std::string text_of(const Codec&);
 /// of a step, and that of a weight the rows that were chosen.
 bool reads_packed(const Op&, const Codec&);
 
+/// Whether a layer of a stage can do with the packed form of what it uses as it is.
+bool serves(const Codec&, const LayerUse&);
+
+/// The same of one of the op's inputs: the backward of a chain's stage may read it as it is if all its layers that use
+/// the input can do with it.
+bool reads_packed(const Op&, TensorId input, const Codec&);
+
+/// Whether some of the layers of a stage can do with it, and others not: the backward reads it beside the value.
+bool reads_beside(const Op&, TensorId input, const Codec&);
+
 /// Whether, moreover, what it makes is as exact as from the tensor itself.
 bool reads_exactly(const Op&, const Codec&);
 
@@ -99,7 +109,9 @@ bool reads_exactly(const Op&, const Codec&);
 bool is_gradient_of_activation(const Op&);
 
 /// Whether what an op makes depends on the value of an input, not only on its being there: the backward of a
-/// convolution makes its input's gradient, and its bias's, without its input.
-bool depends_on(const Graph&, const Op&, TensorId input, TensorId output);
+/// convolution makes its input's gradient, and its bias's, without its input; that of a stage so if all its uses of the
+/// input are such, but for those that read what is `beside` it.
+bool depends_on(const Graph&, const Op&, TensorId input, TensorId output,
+                const std::optional<Codec>& beside = std::nullopt);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/core/ids.h"
+#include "sim/core/layer_use.h"
 #include "sim/core/source.h"
 #include "sim/core/units.h"
 
@@ -56,6 +57,14 @@ struct Alternative {
   friend bool operator==(const Alternative&, const Alternative&) = default;
 };
 
+/// By which layer within the op, and as what, a value is used.
+struct InputUse {
+  TensorId tensor;
+  LayerUse use;
+
+  friend bool operator==(const InputUse&, const InputUse&) = default;
+};
+
 struct Op {
   std::string name, kind;
   Phase phase = Phase::forward;
@@ -76,6 +85,8 @@ struct Op {
   bool recomputable = true;
   std::vector<Alternative> alternatives;  ///< implementation k + 1 of the op; 0 is what the fields above say
   std::vector<std::pair<std::string, std::string>> attributes;
+  std::vector<InputUse> uses =
+      {};                ///< of a stage's backward: how its layers use what the forward has left, where known
   bool is_view = false;  ///< makes only views (core/views.h): never run, takes no time and no memory
 
   friend bool operator==(const Op&, const Op&) = default;

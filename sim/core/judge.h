@@ -102,7 +102,10 @@ class Judge {
   void judge_packed_buffer(BufferId b);
   void judge_packing(StepId s, BufferId from, BufferId to);
   void judge_cost_of_packing(StepId s, BufferId from, BufferId to);
+  enum class Does : std::uint8_t { with_packed, with_packed_beside, without };
+  Does does(const Op& op, BufferId packed) const;
   bool may_read_packed(const Op& op, BufferId b) const;
+  bool is_served(const Step& step, const InputUse& use) const;
   void judge_approximations(StepId s, const Op& op);
   void approximated(StepId s, BufferId b);
   void judge_approximate_list();

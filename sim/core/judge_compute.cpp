@@ -81,9 +81,9 @@ void Judge::judge_input(StepId s, TensorId t) {
                    std::to_string(held.version) + " in");
       }
     } else {
-      if (buffer.is_packed() && !may_read_packed(graph_[step.op], b)) {
-        report(Rule::lossy, s, b, "computes on compressed");
-      }
+      const Does does = buffer.is_packed() ? this->does(graph_[step.op], b) : Does::with_packed;
+      if (does == Does::without) report(Rule::lossy, s, b, "computes on compressed");
+      if (does == Does::with_packed_beside) continue;  // others of its layers read the value
       if (graph_[t].kind == TensorKind::parameter_gradient && !complete(b)) {
         report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
       }

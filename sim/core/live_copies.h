@@ -82,7 +82,9 @@ class LiveCopies {
   /// The number of a form that the tape names; 0 for the value itself.
   std::uint32_t form(const Tape&, Form) const;
   /// The form that an op reads of what is at the key.
-  CopyKey read_by(const Op&, CopyKey) const;
+  CopyKey read_by(const Op&, TensorId, CopyKey) const;
+  /// A packed form that it reads beside that.
+  std::optional<CopyKey> read_beside(const Op&, TensorId, CopyKey) const;
 
   bool contains(const CopyKey& k) const { return live_.contains(k); }
   Copy* find(const CopyKey&);
@@ -141,7 +143,7 @@ class LiveCopies {
   std::optional<CodecId> codec_of_packed(const CopyKey&) const;
   void convert_chunk(TensorId, const CopyKey& from, const CopyKey& to, DeviceId);
   void mark_lossy(Copy&);
-  bool reads_as_exact(const Op&, const Copy&) const;
+  bool reads_as_exact(const Op&, TensorId, const Copy&) const;
   void make_resident(TensorId, const CopyKey&);
   void refuse_without_route(MemoryId from, MemoryId to);
 

@@ -33,7 +33,7 @@ std::uint32_t LiveCopies::form(const Tape& tape, Form form) const {
   return form.kind == Form::Kind::packed ? packed_by(codec) : restored_by(codec);
 }
 
-CopyKey LiveCopies::read_by(const Op& op, CopyKey k) const {
+CopyKey LiveCopies::read_by(const Op& op, TensorId t, CopyKey k) const {
   if (codecs_.empty()) return k;
   const auto is_there = [&](std::uint32_t form) {
     k.form = form;
@@ -45,10 +45,20 @@ CopyKey LiveCopies::read_by(const Op& op, CopyKey k) const {
   }
   if (is_there(0)) return k;
   for (std::uint32_t c = 0; c < codecs; ++c) {
-    if (reads_packed(op, codecs_[c]) && is_there(packed_by(c))) return k;
+    if (reads_packed(op, t, codecs_[c]) && is_there(packed_by(c))) return k;
   }
   k.form = 0;
   return k;
+}
+
+std::optional<CopyKey> LiveCopies::read_beside(const Op& op, TensorId t, CopyKey k) const {
+  if (op.uses.empty() || k.form == 0) return std::nullopt;
+  k.chunk = 0;
+  for (std::uint32_t c = 0; c < codecs_.size(); ++c) {
+    k.form = packed_by(c);
+    if (reads_beside(op, t, codecs_[c]) && live_.contains(k)) return k;
+  }
+  return std::nullopt;
 }
 
 std::optional<CodecId> LiveCopies::codec_of_packed(const CopyKey& k) const {
@@ -106,17 +116,27 @@ void LiveCopies::carry_approximation(const Copy& source, Copy& target) {
 void LiveCopies::carry_approximations(const Op& op, std::span<const std::pair<TensorId, Copy*>> inputs,
                                       std::span<const std::pair<TensorId, Copy*>> outputs) {
   if (op.phase == Phase::update) return;
+  const auto beside = [&](TensorId t) -> std::optional<Codec> {
+    for (const auto& [in, source] : inputs) {
+      const Buffer& buffer = builder_[source->buffer];
+      if (in == t && buffer.is_packed()) return codecs_[buffer.codec.index];
+    }
+    return std::nullopt;
+  };
   for (const auto& [in, source] : inputs) {
-    if (!source->lossy || reads_as_exact(op, *source)) continue;
+    if (!source->lossy || reads_as_exact(op, in, *source)) continue;
+    const std::optional<Codec> also = op.uses.empty() ? std::nullopt : beside(in);
     for (const auto& [out, target] : outputs) {
-      if (depends_on(graph_, op, in, out)) carry_approximation(*source, *target);
+      if (depends_on(graph_, op, in, out, also)) carry_approximation(*source, *target);
     }
   }
 }
 
-bool LiveCopies::reads_as_exact(const Op& op, const Copy& copy) const {
+bool LiveCopies::reads_as_exact(const Op& op, TensorId t, const Copy& copy) const {
   const Buffer& buffer = builder_[copy.buffer];
-  return buffer.is_packed() && reads_exactly(op, codecs_[buffer.codec.index]);
+  if (!buffer.is_packed()) return false;
+  const Codec& codec = codecs_[buffer.codec.index];
+  return op.uses.empty() ? reads_exactly(op, codec) : reads_packed(op, t, codec) || reads_beside(op, t, codec);
 }
 
 Schedule LiveCopies::finish() {

@@ -141,7 +141,7 @@ Bytes smallest_form(const Graph& graph, TensorId t, std::span<const Codec> codec
   Bytes least = graph[t].bytes;
   if (!per_micro_batch(graph[t].kind)) return least;
   for (const Codec& codec : codecs) {
-    if ((op != nullptr && !reads_packed(*op, codec)) || cannot_pack(codec, graph, graph[t])) continue;
+    if ((op != nullptr && !reads_packed(*op, t, codec)) || cannot_pack(codec, graph, graph[t])) continue;
     least = std::min(least, packed_bytes(codec, graph, graph[t]));
   }
   return least;

@@ -327,7 +327,7 @@ class Lowering {
     used.reserve(op.inputs.size() + op.outputs.size());
     for (const TensorId t : op.inputs) {
       CopyKey k = versions_.key(op, t, by, micro_batch, copies_.key_at(t, micro_batch, here.device, action.at));
-      k = copies_.read_by(op, k);
+      k = copies_.read_by(op, t, k);
       const bool changes = std::ranges::find(op.mutates, t) != op.mutates.end();
       const bool leaves_it = changes && versions_.leaves(t, by);
       if (leaves_it) used.emplace_back(t, &copies_.made_by(step, t, versions_.next(k)));
@@ -335,6 +335,9 @@ class Lowering {
         used.emplace_back(t, &copies_.read(t, k, changes && !leaves_it, step));
         if (changes && (!on_device || versions_.come_within())) overwritten.push_back(used.back().second);
       }
+      std::optional<CopyKey> also = copies_.read_beside(op, t, k);
+      for (; also && also->chunk < copies_.chunks_of(t); ++also->chunk)
+        used.emplace_back(t, &copies_.read(t, *also, false, step));
     }
     const std::size_t inputs = used.size();
     bool makes_gradient = false, new_gradient = false;

@@ -76,8 +76,13 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
           return "stage '" + stage.name + "' gives no backward_weight_s to split backward by";
       }
     }
+    if (options.backward == Backward::split && options.inner == Inner::apart && lists_saved(whole)) {
+      return "which of the tensors that a stage saves stay for its weight gradient is not known, so that they cannot "
+             "be "
+             "packed where backwards are split";
+    }
     if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
-    problem.index = chain_graph(whole, options.optimizer, options.backward, options.states);
+    problem.index = chain_graph(whole, options.optimizer, options.backward, options.states, options.inner);
     problem.graph = std::move(problem.index->graph);
     problem.index->graph = {};
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);

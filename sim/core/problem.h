@@ -33,6 +33,7 @@ struct ProblemOptions {
   States states = States::by_dtype;
   Gradients gradients = Gradients::fresh;
   Backward backward = Backward::whole;
+  Inner inner = Inner::together;
 };
 
 /// The problem, or in one sentence why there is none: times cannot be re-scaled to the platform's device, or the

@@ -1,6 +1,7 @@
 #include "strategies/common/part_alone.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "sim/core/expects.h"
@@ -8,6 +9,8 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr std::string_view kind_of_transfer = "transfer";
 
 /// By tensor: parameters that other parts use, and gradients that they make too.
 std::vector<bool> used_elsewhere(const PartTask& task) {
@@ -107,6 +110,7 @@ class AloneBuilder {
     op.outputs = tensors(op.outputs);
     op.saved = tensors(op.saved);
     op.mutates = tensors(op.mutates);
+    for (InputUse& use : op.uses) use.tensor = tensor(use.tensor);
     op.duration = duration_on(whole_, of, device_, Saving::keep);
     if (op.nograd_duration) op.nograd_duration = duration_on(whole_, of, device_, Saving::nothing);
     for (std::uint32_t k = 0; k < op.alternatives.size(); ++k) {
@@ -120,7 +124,7 @@ class AloneBuilder {
                     std::vector<TensorId> outputs) {
     Op op;
     op.name = std::move(name);
-    op.kind = "transfer";
+    op.kind = kind_of_transfer;
     op.phase = phase;
     op.stage = static_cast<std::uint32_t>(stage);
     op.duration = takes;
@@ -279,6 +283,10 @@ class AloneBuilder {
 };
 
 }  // namespace
+
+bool is_part_alone(const Graph& graph) {
+  return std::ranges::any_of(graph.ops, [](const Op& op) { return op.kind == kind_of_transfer; });
+}
 
 PartAlone part_alone(const PartTask& task, const Others& others) {
   return AloneBuilder(task, others).build();

@@ -29,6 +29,9 @@ struct PartAlone {
 
 inline constexpr TensorId no_tensor{std::numeric_limits<std::uint32_t>::max()};
 
+/// Whether the graph is that of a part alone.
+bool is_part_alone(const Graph&);
+
 /// Memory that is taken while the part waits, so that a planner that is to use less of the device keeps less then.
 struct Others {
   Bytes bytes;

@@ -17,6 +17,7 @@ class PipelineTape {
  public:
   PipelineTape(const PartTask& task, const PartAlone& alone, const Tape& tape)
       : task_(task), whole_(task.problem), alone_(alone), tape_(tape), part_(chain_part(whole_, task.part())) {
+    made_.codecs = tape.codecs;
     for (const Home& home : tape.homes) {
       if (!home.has(place::device)) streamed_.insert(whole_tensor(home.tensor));
       made_.homes.push_back({whole_tensor(home.tensor), home.memories});
@@ -57,6 +58,14 @@ class PipelineTape {
       action.tensor = whole_tensor(action.tensor);
     }
     return action;
+  }
+
+  Bytes bytes_moved(const Action& action, TensorId t) const {
+    const Tensor& tensor = whole_.graph[t];
+    const ChunkRange range = range_of(tensor.bytes, action.chunk);
+    if (action.form.kind != Form::Kind::packed) return range.length;
+    const Bytes packed = packed_bytes(tape_.codecs[action.form.codec], whole_.graph, tensor);
+    return packed_share(packed, tensor.bytes, range.offset, range.length);
   }
 
   void cut(PieceName next) {
@@ -109,12 +118,12 @@ class PipelineTape {
       if (copies && Way{action.at, action.to}.is_inward()) returned.insert(t);
       if (action.kind == ActionKind::wait && action.at != place::device) {
         left.push_back(action);
-        on_the_way_ += range_of(whole_.graph[t].bytes, action.chunk).length;
+        on_the_way_ += bytes_moved(action, t);
       } else if (has_run || (returned.contains(t) && !is_in_flight(t))) {
         later.push_back(action);
       } else if (returned.contains(t)) {
         arriving.push_back(action);
-        if (copies) on_the_way_ += range_of(whole_.graph[t].bytes, action.chunk).length;
+        if (copies) on_the_way_ += bytes_moved(action, t);
       } else {
         add(action);
       }

@@ -1,6 +1,7 @@
 #include "strategies/common/tape_cost.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "sim/core/expects.h"
@@ -10,8 +11,13 @@ namespace {
 
 class TapeWalk {
  public:
-  TapeWalk(const Problem& problem, const Part& part)
-      : problem_(problem), graph_(problem.graph), part_(part), there_(graph_.storages) {
+  TapeWalk(const Problem& problem, const Part& part, const Tape& tape)
+      : problem_(problem),
+        graph_(problem.graph),
+        part_(part),
+        codecs_(tape.codecs),
+        forms_(1 + 2 * tape.codecs.size()),
+        there_(graph_.storages * forms_) {
     if (holds_first_op(graph_, part)) {
       for (const TensorId t : unread_parameters(graph_)) make(t);
     }
@@ -44,20 +50,21 @@ class TapeWalk {
           break;
         case ActionKind::copy:
         case ActionKind::move:
-          if (action.to == place::device) arrive(action.tensor, action.chunk);
+          if (action.to == place::device) arrive(action.tensor, action.form, action.chunk);
           break;
         case ActionKind::receive:
-          arrive(action.tensor, {});
+          arrive(action.tensor, {}, {});
           break;
         case ActionKind::drop:
-          if (action.at == place::device) drop(action.tensor, action.chunk);
+          if (action.at == place::device) drop(action.tensor, action.form, action.chunk);
           break;
         case ActionKind::cut:
           note_kept(action.next);
           break;
         case ActionKind::pack:
         case ActionKind::unpack:
-          EXPECTS(false && "a tape without packed forms");
+          convert(action);
+          break;
         case ActionKind::send:
         case ActionKind::wait:
           break;
@@ -89,9 +96,8 @@ class TapeWalk {
   }
 
   bool updated_here(const Op& update) const {
-    return std::ranges::any_of(update.inputs, [&](TensorId t) {
-      return graph_[t].kind == TensorKind::parameter && there_[graph_[t].storage.index].is_whole;
-    });
+    return std::ranges::any_of(
+        update.inputs, [&](TensorId t) { return graph_[t].kind == TensorKind::parameter && there(t).is_whole; });
   }
 
   /// What of a storage is on the device.
@@ -100,38 +106,72 @@ class TapeWalk {
     Bytes bytes;
   };
 
+  There& there(TensorId t, Form form = {}) {
+    const std::size_t plain = graph_[t].storage.index * forms_;
+    if (form.kind == Form::Kind::plain) return there_[plain];
+    return there_[plain + 1 + 2 * form.codec + (form.kind == Form::Kind::packed ? 0 : 1)];
+  }
+  const There& there(TensorId t) const { return there_[graph_[t].storage.index * forms_]; }
+
+  Bytes bytes_of(TensorId t, Form form) const {
+    return form.kind == Form::Kind::packed ? packed_bytes(codecs_[form.codec], graph_, graph_[t]) : graph_[t].bytes;
+  }
+
+  Bytes bytes_of(TensorId t, Form form, Chunk chunk) const {
+    const ChunkRange range = range_of(graph_[t].bytes, chunk);
+    if (form.kind != Form::Kind::packed) return range.length;
+    return packed_share(bytes_of(t, form), graph_[t].bytes, range.offset, range.length);
+  }
+
   void count(TensorId t, Bytes bytes) {
     live_ += bytes;
     if (per_micro_batch(graph_[t].kind)) in_flight_ += bytes;
   }
 
-  void make(TensorId t) {
-    There& there = there_[graph_[t].storage.index];
-    if (there.is_whole) return;
-    count(t, graph_[t].bytes - there.bytes);
-    there = {true, graph_[t].bytes};
+  void make(TensorId t, Form form = {}) {
+    There& is = there(t, form);
+    if (is.is_whole) return;
+    const Bytes all = bytes_of(t, form);
+    count(t, all - is.bytes);
+    is = {true, all};
   }
 
-  void arrive(TensorId t, Chunk chunk) {
+  void arrive(TensorId t, Form form, Chunk chunk) {
     if (chunk.count == 1) {
-      make(t);
+      make(t, form);
     } else {
-      There& there = there_[graph_[t].storage.index];
-      const Bytes length = range_of(graph_[t].bytes, chunk).length;
+      There& is = there(t, form);
+      const Bytes length = bytes_of(t, form, chunk);
       count(t, length);
-      there.bytes += length;
-      there.is_whole = there.bytes == graph_[t].bytes;
+      is.bytes += length;
+      is.is_whole = is.bytes == bytes_of(t, form);
     }
     peak_ = std::max(peak_, live_);
   }
 
-  void drop(TensorId t, Chunk chunk) {
-    There& there = there_[graph_[t].storage.index];
-    const Bytes length = chunk.count == 1 ? there.bytes : range_of(graph_[t].bytes, chunk).length;
-    EXPECTS((chunk.count > 1 || there.is_whole) && length <= there.bytes);
+  void drop(TensorId t, Form form, Chunk chunk) {
+    There& is = there(t, form);
+    const Bytes length = chunk.count == 1 ? is.bytes : bytes_of(t, form, chunk);
+    EXPECTS((chunk.count > 1 || is.is_whole) && length <= is.bytes);
     count(t, -1 * length);
-    there.bytes -= length;
-    there.is_whole = false;
+    is.bytes -= length;
+    is.is_whole = false;
+  }
+
+  /// A pack makes the packed form of the value, an unpack what it restores of that.
+  void convert(const Action& action) {
+    const TensorId t = action.tensor;
+    const Codec& codec = codecs_[action.form.codec];
+    const bool packs = action.kind == ActionKind::pack;
+    const CodecCost cost = packs ? pack_cost(codec, graph_, graph_[t]) : unpack_cost(codec, graph_, graph_[t]);
+    make(t, packs ? action.form : Form{Form::Kind::restored, action.form.codec});
+    peak_ = std::max(peak_, live_ + cost.workspace);
+    time_ += duration(cost, problem_.platform[part_.device]);
+  }
+
+  bool is_there(TensorId t) const {
+    const auto forms = std::span(there_).subspan(graph_[t].storage.index * forms_, forms_);
+    return std::ranges::any_of(forms, &There::is_whole);
   }
 
   void note_kept(PieceName next) {
@@ -144,15 +184,15 @@ class TapeWalk {
     const Op& op = graph_[action.op];
     const Saving saving = action.saving;
     for (const TensorId t : op.inputs) {
-      if (graph_[t].kind == TensorKind::input) make(t);
-      EXPECTS(there_[graph_[t].storage.index].is_whole);
+      if (graph_[t].kind == TensorKind::input && !is_there(t)) make(t);
+      EXPECTS(is_there(t));
     }
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
       if (graph_[t].kind == TensorKind::parameter_gradient) {
         makes_gradient = true;
-        new_gradient |= !there_[graph_[t].storage.index].is_whole;
+        new_gradient |= !there(t).is_whole;
       }
       make(t);
     }
@@ -165,7 +205,9 @@ class TapeWalk {
   const Problem& problem_;
   const Graph& graph_;
   const Part& part_;
-  std::vector<There> there_;  // by storage
+  std::span<const Codec> codecs_;
+  std::size_t forms_;         // of a storage
+  std::vector<There> there_;  // by storage and form
   Bytes live_, in_flight_, peak_, kept_, kept_for_weights_;
   PieceName piece_ = PieceName::forward;
   Seconds time_;
@@ -176,7 +218,7 @@ class TapeWalk {
 }  // namespace
 
 TapeCost tape_cost(const Problem& problem, const Part& part, const Tape& tape) {
-  TapeWalk walk(problem, part);
+  TapeWalk walk(problem, part, tape);
   walk.run(tape);
   const Seconds once = walk.time();
   if (problem.micro_batches > 1) walk.run(tape);

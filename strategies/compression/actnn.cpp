@@ -87,6 +87,7 @@ extern constinit const StrategyInfo actnn_strategy{
     .options = actnn_options,
     .tapes = actnn_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

@@ -49,6 +49,7 @@ extern constinit const StrategyInfo alam_strategy{
     .options = alam_options,
     .tapes = alam_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/core/layers.h"
+
 namespace plimsoll {
 namespace {
 
@@ -142,7 +144,11 @@ CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor
     const bool starts_again =
         std::ranges::any_of(tensor.uses, [](const SavedUse& use) { return use.by == SavedBy::checkpoint; });
     Dish& dish = dishes_.emplace_back();
-    for (const SavedUse& use : tensor.uses) dish.takes_signs.push_back(reads_packed(graph[use.op], signs_of_relu));
+    for (const SavedUse& use : tensor.uses) {
+      const Op& op = graph[use.op];
+      dish.takes_signs.push_back(op.uses.empty() ? reads_packed(op, signs_of_relu)
+                                                 : serves(signs_of_relu, use.layer_use()));
+    }
     const bool any_signs = std::ranges::find(dish.takes_signs, true) != dish.takes_signs.end();
     const bool all_signs = std::ranges::find(dish.takes_signs, false) == dish.takes_signs.end();
     dish.forms.emplace_back();

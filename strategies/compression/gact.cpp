@@ -50,6 +50,7 @@ extern constinit const StrategyInfo gact_strategy{
     .options = gact_options,
     .tapes = gact_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

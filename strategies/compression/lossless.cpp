@@ -37,6 +37,7 @@ extern constinit const StrategyInfo lossless_strategy{
     .options = lossless_options,
     .tapes = lossless_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/core/layers.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/packing.h"
 

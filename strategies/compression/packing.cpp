@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "sim/core/expects.h"
+#include "sim/core/layers.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/part_alone.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
 
@@ -33,23 +36,37 @@ class PackedTape {
 
   void add(const SavedTensor& saved, const CodecChoice& choice) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_codec;  // positions of uses
-    std::optional<std::uint32_t> last_plain;
+    std::set<std::uint32_t> plain, reruns;  // of those that take the value as it is, and forwards among them
+    std::vector<std::optional<Codec>> chosen;
     for (const SavedUse& use : saved.uses) {
-      std::optional<Codec> codec = choice(saved, use);
+      std::optional<Codec>& codec = chosen.emplace_back(choice(saved, use));
       if (codec && !serves(*codec, saved.tensor, use)) codec.reset();
-      if (codec) {
-        by_codec[number_of(*codec)].push_back(use.position);
-      } else {
-        last_plain = use.position;
-      }
+      if (!codec) plain.insert(use.position);
+      if (!codec && use.by == SavedBy::checkpoint) reruns.insert(use.position);
     }
+    std::set<std::uint32_t> served;  // where all of a stage's uses can do with one packed form as it is
+    const auto serves_all = [&](std::size_t u) {
+      return chosen[u] && reads_packed(graph_[saved.uses[u].op], saved.tensor, *chosen[u]);
+    };
+    for (std::size_t u = 0; u < chosen.size(); ++u) {
+      if (serves_all(u)) served.insert(saved.uses[u].position);
+    }
+    for (std::size_t u = 0; u < chosen.size(); ++u) {
+      const std::uint32_t position = saved.uses[u].position;
+      if (!chosen[u] || plain.contains(position)) continue;  // a stage that needs the value itself has it
+      if (served.contains(position) && !serves_all(u)) continue;
+      std::vector<std::uint32_t>& uses = by_codec[number_of(*chosen[u])];
+      if (uses.empty() || uses.back() != position) uses.push_back(position);
+    }
+    const std::optional<std::uint32_t> last_plain = plain.empty() ? std::nullopt : std::optional(*plain.rbegin());
     for (auto& [codec, uses] : by_codec) {  // while the value itself is there, ops read that rather than its signs
       if (!last_plain || restores(tape_.codecs[codec])) continue;
       std::erase_if(uses, [&](std::uint32_t position) { return position <= *last_plain; });
     }
     std::erase_if(by_codec, [](const auto& form) { return form.second.empty(); });
     if (by_codec.empty()) return;
-    for (const auto& [codec, uses] : by_codec) pack(saved, codec, uses);
+    restored_at_.clear();
+    for (const auto& [codec, uses] : by_codec) pack(saved, codec, uses, reruns);
     std::erase_if(drops_[saved.uses.back().position], [&](const Action& drop) {
       return drop.form == Form{} && graph_[drop.tensor].storage == graph_[saved.tensor].storage;
     });
@@ -90,7 +107,8 @@ class PackedTape {
   /// What does not restore the value is for those that can do with it as it is.
   bool serves(const Codec& codec, TensorId t, const SavedUse& use) const {
     if (cannot_pack(codec, graph_, graph_[t]) || !saves(codec, t)) return false;
-    return restores(codec) || reads_packed(graph_[use.op], codec);
+    const Op& op = graph_[use.op];
+    return restores(codec) || (op.uses.empty() ? reads_packed(op, codec) : plimsoll::serves(codec, use.layer_use()));
   }
 
   bool saves(const Codec& codec, TensorId t) const { return packed_bytes(codec, graph_, graph_[t]) < graph_[t].bytes; }
@@ -101,13 +119,20 @@ class PackedTape {
     after_[position].push_back(by_codec(ActionKind::pack, t, codec));
   }
 
-  void pack(const SavedTensor& saved, std::uint32_t codec, const std::vector<std::uint32_t>& uses) {
+  /// After the last forward that runs again from the value as it is before the packed form is needed. What several
+  /// layers of a stage use at once is restored once, by one of their codecs.
+  void pack(const SavedTensor& saved, std::uint32_t codec, const std::vector<std::uint32_t>& uses,
+            const std::set<std::uint32_t>& reruns) {
     const TensorId t = saved.tensor;
     const Form packed{Form::Kind::packed, codec}, restored{Form::Kind::restored, codec};
-    pack_after(saved.from, t, codec);
+    const auto needed = reruns.lower_bound(uses.front());
+    const std::uint32_t from = needed == reruns.begin() ? saved.from : *std::prev(needed);
+    pack_after(from, t, codec);
     std::vector<std::uint32_t> unpacked;  // the uses that cannot read it as it is
     std::ranges::copy_if(uses, std::back_inserter(unpacked), [&](std::uint32_t position) {
-      return !reads_packed(graph_[model_.computes[position].op], tape_.codecs[codec]);
+      const Op& op = graph_[model_.computes[position].op];
+      const bool as_it_is = reads_packed(op, t, tape_.codecs[codec]) || reads_beside(op, t, tape_.codecs[codec]);
+      return !as_it_is && restored_at_.insert(position).second;
     });
     std::optional<std::uint32_t> last;  // for which it is unpacked last
     for (std::size_t u = 0; u < unpacked.size(); ++u) {
@@ -127,6 +152,7 @@ class PackedTape {
   const OffloadModel& model_;
   Tape tape_;
   std::vector<std::vector<Action>> before_, after_, drops_;  // by position
+  std::set<std::uint32_t> restored_at_;                      // of the tensor that is added
 };
 
 }  // namespace
@@ -155,6 +181,10 @@ std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view str
 }
 
 bool has_channels_last(const Graph& graph) {
+  const auto names_network = [](const auto& note) { return note.first == "network"; };
+  if (std::ranges::any_of(graph.ops, [](const Op& op) { return layer_of(op) == SavedBy::stage; })) {
+    return std::ranges::any_of(graph.source.notes, names_network);
+  }
   for (const Op& op : graph.ops) {
     if (op.phase != Phase::forward || layer_of(op) != SavedBy::conv || op.inputs.size() < 2) continue;
     const std::vector<std::int64_t>&x = graph[op.inputs[0]].shape, &weight = graph[op.inputs[1]].shape;
@@ -166,6 +196,7 @@ bool has_channels_last(const Graph& graph) {
 
 void refuse_if_unfit(std::string_view strategy, const Graph& graph, std::span<const SavedTensor> saved,
                      std::string_view text, const Codec& codec) {
+  if (is_part_alone(graph)) return;
   const UsePattern pattern(text);
   std::optional<std::string> why;
   for (const SavedTensor& tensor : saved) {

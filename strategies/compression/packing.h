@@ -26,9 +26,9 @@ struct UnreadForm {
 };
 
 /// The model's tape with saved values packed after their last use in the forward, once by each codec that a use asks
-/// for. The value itself dies then, or with its last use that takes it as it is. Before a use the packed form is
-/// unpacked; what is restored lives until that use, or on to a next one right after. A use that can do with the packed
-/// form reads it as it is. What the codec cannot pack stays.
+/// for, or after a later forward that runs again from it as it is. The value itself dies then, or with its last use
+/// that takes it as it is. Before a use the packed form is unpacked; what is restored lives until that use, or on to a
+/// next one right after. A use that can do with the packed form reads it as it is. What the codec cannot pack stays.
 Tape packed_tape(const Graph&, const OffloadModel&, std::span<const SavedTensor>, const CodecChoice&,
                  std::span<const UnreadForm> = {});
 
@@ -45,11 +45,13 @@ std::vector<TapeOutcome> packed_tapes(const PartTask&, std::string_view strategy
 /// is named, too.
 ChoiceOf choice_by_pattern(std::string_view strategy, const Codec&, const Options&);
 
-/// Throws InputError if the codec fits no saved value with a use that the pattern matches.
+/// Throws InputError if the codec fits no saved value with a use that the pattern matches. Not for a part of a
+/// pipeline: what fits no value there may fit another part's, and the whole model is asked about first.
 void refuse_if_unfit(std::string_view strategy, const Graph&, std::span<const SavedTensor>, std::string_view pattern,
                      const Codec&);
 
-/// Whether pictures are samples x height x width x channels in this graph, by the weights of its convolutions.
+/// Whether pictures are samples x height x width x channels in this graph, by the weights of its convolutions; in a
+/// chain's, whether it is of one of the project's networks, which lay them out so.
 bool has_channels_last(const Graph&);
 
 /// Options that strategies of one codec share.

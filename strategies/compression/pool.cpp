@@ -10,6 +10,7 @@
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/option_rules.h"
+#include "strategies/common/part_alone.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
@@ -29,6 +30,7 @@ constexpr std::array pool_options{
 /// Smaller maps become one value each; that no map is as large is a mistake.
 void refuse_larger_than_maps(const Graph& graph, std::span<const SavedTensor> saved, const Codec& codec,
                              const Options& options) {
+  if (is_part_alone(graph)) return;
   const UsePattern pattern(options.text("tensors"));
   std::int64_t largest = 0;
   for (const SavedTensor& tensor : saved) {
@@ -72,6 +74,7 @@ extern constinit const StrategyInfo pool_strategy{
     .options = pool_options,
     .tapes = pool_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

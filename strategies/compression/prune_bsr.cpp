@@ -40,6 +40,7 @@ extern constinit const StrategyInfo prune_bsr_strategy{
     .options = prune_bsr_options,
     .tapes = prune_bsr_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

@@ -51,6 +51,7 @@ extern constinit const StrategyInfo quantize_strategy{
     .options = quantize_options,
     .tapes = quantize_tapes,
     .candidates = nullptr,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

@@ -4,88 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/layers.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array layer_names{std::pair{SavedBy::conv, std::string_view("conv")},
-                                 std::pair{SavedBy::linear, std::string_view("linear")},
-                                 std::pair{SavedBy::matmul, std::string_view("matmul")},
-                                 std::pair{SavedBy::bn, std::string_view("bn")},
-                                 std::pair{SavedBy::ln, std::string_view("ln")},
-                                 std::pair{SavedBy::relu, std::string_view("relu")},
-                                 std::pair{SavedBy::gelu, std::string_view("gelu")},
-                                 std::pair{SavedBy::softmax, std::string_view("softmax")},
-                                 std::pair{SavedBy::pool, std::string_view("pool")},
-                                 std::pair{SavedBy::embedding, std::string_view("embedding")},
-                                 std::pair{SavedBy::lstm, std::string_view("lstm")},
-                                 std::pair{SavedBy::loss, std::string_view("loss")},
-                                 std::pair{SavedBy::stage, std::string_view("stage")},
-                                 std::pair{SavedBy::checkpoint, std::string_view("checkpoint")},
-                                 std::pair{SavedBy::other, std::string_view("other")}};
-
-/// The first that a kind of op begins with counts.
-constexpr std::array kind_prefixes{std::pair{std::string_view("convolution"), SavedBy::conv},
-                                   std::pair{std::string_view("native_batch_norm"), SavedBy::bn},
-                                   std::pair{std::string_view("batch_norm"), SavedBy::bn},
-                                   std::pair{std::string_view("native_layer_norm"), SavedBy::ln},
-                                   std::pair{std::string_view("layer_norm"), SavedBy::ln},
-                                   std::pair{std::string_view("relu"), SavedBy::relu},
-                                   std::pair{std::string_view("threshold"), SavedBy::relu},
-                                   std::pair{std::string_view("gelu"), SavedBy::gelu},
-                                   std::pair{std::string_view("_softmax"), SavedBy::softmax},
-                                   std::pair{std::string_view("softmax"), SavedBy::softmax},
-                                   std::pair{std::string_view("max_pool"), SavedBy::pool},
-                                   std::pair{std::string_view("average_pool"), SavedBy::pool},
-                                   std::pair{std::string_view("avg_pool"), SavedBy::pool},
-                                   std::pair{std::string_view("embedding"), SavedBy::embedding},
-                                   std::pair{std::string_view("lstm"), SavedBy::lstm},
-                                   std::pair{std::string_view("_log_softmax"), SavedBy::loss},
-                                   std::pair{std::string_view("nll_loss"), SavedBy::loss},
-                                   std::pair{std::string_view("cross_entropy"), SavedBy::loss},
-                                   std::pair{std::string_view("linear"), SavedBy::linear},
-                                   std::pair{std::string_view("addmm"), SavedBy::linear},
-                                   std::pair{std::string_view("mm"), SavedBy::linear},
-                                   std::pair{std::string_view("bmm"), SavedBy::matmul},
-                                   std::pair{std::string_view("baddbmm"), SavedBy::matmul},
-                                   std::pair{std::string_view("attention"), SavedBy::matmul},
-                                   std::pair{std::string_view("stage"), SavedBy::stage}};
-
-constexpr std::string_view of_input = ".input", of_result = ".output";
-
-std::optional<SavedBy> layer_named(std::string_view name) {
-  const auto* found = std::ranges::find(layer_names, name, &std::pair<SavedBy, std::string_view>::second);
-  return found == layer_names.end() ? std::nullopt : std::optional(found->first);
-}
-
-/// Of the weight whose gradient a convolution makes, or that it reads.
-std::int64_t kernel_of(const Graph& graph, const Op& op) {
-  for (const auto* list : {&op.inputs, &op.outputs}) {
-    for (const TensorId t : *list) {
-      const Tensor& tensor = graph[t];
-      const bool is_weight = tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient;
-      if (!is_weight || tensor.shape.size() != 4) continue;
-      return tensor.shape[2] == tensor.shape[3] ? tensor.shape[3]
-                                                : tensor.shape[0];  // height first where channels last
-    }
-  }
-  return 0;
-}
-
-/// `conv3x3` as its layer and 3; 0 where no size is named.
-std::optional<std::pair<SavedBy, std::int64_t>> layer_with_kernel(std::string_view name) {
-  if (const std::optional<SavedBy> layer = layer_named(name)) return std::pair{*layer, std::int64_t{0}};
-  const std::string_view conv = name_of(SavedBy::conv);
-  for (std::int64_t kernel = 1; kernel <= 99; ++kernel) {
-    if (name == fmt::format("{}{}x{}", conv, kernel, kernel)) return std::pair{SavedBy::conv, kernel};
-  }
-  return std::nullopt;
-}
+/// What is recomputed and read so many positions later is not worth packing.
+constexpr std::uint32_t soon = 2;
 
 /// `conv.input` as `conv` and `.input`.
 std::pair<std::string_view, std::string_view> split(std::string_view term) {
@@ -106,39 +37,51 @@ std::vector<std::string_view> terms_of(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(SavedBy layer) {
-  return layer_names[static_cast<std::size_t>(layer)].second;
-}
-
-SavedBy layer_of(const Op& op) {
-  const auto* found =
-      std::ranges::find_if(kind_prefixes, [&](const auto& row) { return op.kind.starts_with(row.first); });
-  return found == kind_prefixes.end() ? SavedBy::other : found->second;
-}
-
 std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& model) {
   std::vector<SavedTensor> saved;
-  const auto use_at = [&](std::uint32_t position, std::uint32_t made) {
-    const Action& reader = model.computes[position];
+  const auto uses_at = [&](const OffloadGap& gap) {
+    const Action& reader = model.computes[gap.until];
     EXPECTS(reader.kind == ActionKind::run);
     const Op& op = graph[reader.op];
-    SavedUse use{position, SavedBy::checkpoint, false, reader.op};
-    if (op.phase == Phase::forward) return use;
-    const Action& maker = model.computes[made];
+    SavedUse use{gap.until, SavedBy::checkpoint, false, reader.op};
+    if (op.phase == Phase::forward) return std::vector{use};
+    std::vector<SavedUse> of_layers;
+    for (const InputUse& each : op.uses) {
+      if (graph[each.tensor].storage != graph[gap.tensor].storage) continue;
+      of_layers.push_back(
+          {gap.until, each.use.by, each.use.is_result, reader.op, each.use.kernel, each.use.shape_only});
+    }
+    if (!of_layers.empty()) return of_layers;
+    const Action& maker = model.computes[gap.made];
     use.by = layer_of(op);
     use.is_result = maker.kind == ActionKind::run && layer_of(graph[maker.op]) == use.by;
     use.kernel = use.by == SavedBy::conv ? kernel_of(graph, op) : 0;
-    return use;
+    return std::vector{use};
+  };
+  std::vector<std::uint32_t> backwards{0};  // before a position
+  for (const Action& compute : model.computes) {
+    const bool is_one = compute.kind == ActionKind::run && graph[compute.op].phase != Phase::forward;
+    backwards.push_back(backwards.back() + (is_one ? 1 : 0));
+  }
+  const auto runs_forward = [&](std::uint32_t position) {
+    const Action& compute = model.computes[position];
+    return compute.kind == ActionKind::run && graph[compute.op].phase == Phase::forward;
+  };
+  /// Made by a forward, and read after or by a backward; made anew within the backward, some time after.
+  const auto waits = [&](const OffloadGap& gap) {
+    if (gap.from < model.turn) return model.turn <= gap.until;
+    return gap.made >= model.turn && runs_forward(gap.from) && gap.until > gap.from + soon &&
+           backwards[gap.until + 1] > backwards[gap.from];
   };
   std::vector<std::size_t> open(graph.storages, 0);  // 1 + the saved tensor that lives in a storage
   for (const OffloadGap& gap : model.gaps) {         // by `from`
     if (gap.form != Form{}) continue;
     std::size_t& at = open[graph[gap.tensor].storage.index];
-    if (gap.from < model.turn && model.turn <= gap.until) {
-      saved.push_back({gap.tensor, gap.from, {use_at(gap.until, gap.made)}});
+    if (waits(gap)) {
+      saved.push_back({gap.tensor, gap.from, uses_at(gap)});
       at = saved.size();
     } else if (at > 0 && saved[at - 1].uses.back().position == gap.from) {
-      saved[at - 1].uses.push_back(use_at(gap.until, gap.made));
+      std::ranges::copy(uses_at(gap), std::back_inserter(saved[at - 1].uses));
     }
   }
   return saved;
@@ -148,7 +91,7 @@ std::string UsePattern::refusal(std::string_view text) {
   for (const std::string_view term : terms_of(text)) {
     const auto [name, which] = split(term);
     const bool is_layer = name == "all" || layer_with_kernel(name).has_value();
-    if (is_layer && (which.empty() || which == of_input || which == of_result)) continue;
+    if (is_layer && (which.empty() || which == use_as_input || which == use_as_result)) continue;
     return fmt::format("'{}' is neither a layer nor its .input or .output", term);
   }
   return {};
@@ -162,8 +105,8 @@ UsePattern::UsePattern(std::string_view text) {
     terms_.push_back({.all = name == "all",
                       .layer = layer,
                       .kernel = kernel,
-                      .inputs = which != of_result,
-                      .results = which != of_input});
+                      .inputs = which != use_as_result,
+                      .results = which != use_as_input});
   }
 }
 
@@ -186,7 +129,7 @@ std::string written_uses(std::span<const SavedTensor> saved) {
   std::set<std::string> uses;
   for (const SavedTensor& tensor : saved) {
     for (const SavedUse& use : tensor.uses) {
-      uses.insert(fmt::format("{}{}", name_of(use.by), use.is_result ? of_result : of_input));
+      uses.insert(fmt::format("{}{}", name_of(use.by), use.is_result ? use_as_result : use_as_input));
     }
   }
   return fmt::format("{}", fmt::join(uses, ", "));

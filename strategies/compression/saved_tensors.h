@@ -7,41 +7,22 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/core/layer_use.h"
 #include "strategies/offloading/activations/offload_model.h"
 
 namespace plimsoll {
 
-/// What kind of layer an op belongs to, forward or backward. `checkpoint` reads a value to run a forward again.
-enum class SavedBy : std::uint8_t {
-  conv,
-  linear,
-  matmul,
-  bn,
-  ln,
-  relu,
-  gelu,
-  softmax,
-  pool,
-  embedding,
-  lstm,
-  loss,
-  stage,
-  checkpoint,
-  other
-};
-
-std::string_view name_of(SavedBy);
-
-/// Of an op by its kind, as PyTorch names it or as our networks do; `stage` for those of chains.
-SavedBy layer_of(const Op&);
-
-/// A use of a saved value in the backward. `is_result`: the layer itself has made it; else it was the layer's input.
+/// A use of a saved value in the backward. `is_result`: the layer itself has made it; else it was the layer's input. A
+/// stage of a chain may use a value several times at once.
 struct SavedUse {
   std::uint32_t position = 0;
   SavedBy by = SavedBy::other;
   bool is_result = false;
   OpId op;                  ///< that reads it
   std::int64_t kernel = 0;  ///< of a convolution: pixels a side of its weight
+  bool shape_only = false;  ///< of a chain's stage: it needs no more
+
+  LayerUse layer_use() const { return {by, is_result, shape_only, kernel}; }
 };
 
 /// A value that is made before the backward and is used there; the network's input is never among them.

@@ -52,6 +52,8 @@ class SequenceSlices {
   void cut_sizes(std::size_t i) {
     const Stage& whole = whole_.chain->stages[i];
     Stage& stage = made_.chain->stages[i];
+    stage.inner.clear();  // which dimension is the sequence, a shape does not say
+    stage.boundary_uses.clear();
     stage.output = boundary(i + 1);
     stage.saved = stage.output + part_of(whole.saved - whole.output);
     for (Bytes* bytes : {&stage.input_gradient, &stage.forward_workspace, &stage.forward_nograd_workspace,

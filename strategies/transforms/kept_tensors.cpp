@@ -37,6 +37,7 @@ void keep_tensors(Graph& graph, const std::vector<bool>& keeps) {
     for (auto* list : {&op.inputs, &op.outputs, &op.saved, &op.mutates}) {
       for (TensorId& t : *list) t = place[t.index];
     }
+    for (InputUse& use : op.uses) use.tensor = place[use.tensor.index];
   }
 }
 

@@ -67,6 +67,7 @@ class PrefixCut {
     Chain& chain = *made_.problem.chain;
     ChainGraph& index = *made_.problem.index;
     const auto cut = static_cast<std::ptrdiff_t>(first_);
+    const bool are_numbered = has_numbered_boundaries(chain);
     chain.input = boundary_bytes(chain, first_);
     keep_parameters(chain, keeps);
     chain.stages.erase(chain.stages.begin(), chain.stages.begin() + cut);
@@ -81,7 +82,16 @@ class PrefixCut {
     for (Op& op : graph.ops) op.stage -= op.phase == Phase::update ? 0 : first_;
     keep_input_for(index.backward.front());
     if (!index.weight.empty()) keep_input_for(index.weight.front());
-    if (chain.boundaries.empty()) rename_boundaries();
+    if (are_numbered) rename_boundaries();
+  }
+
+  /// Whether boundaries are called by their place.
+  static bool has_numbered_boundaries(const Chain& chain) {
+    for (std::size_t i = 0; i < chain.boundaries.size(); ++i) {
+      const auto has_number = [&](std::uint32_t t) { return chain.tensors[t].name == "x" + std::to_string(i); };
+      if (!std::ranges::all_of(chain.boundaries[i], has_number)) return false;
+    }
+    return true;
   }
 
   /// The input of a chain stays until the first stage's backward.
@@ -119,7 +129,11 @@ class PrefixCut {
   }
 
   void rename_boundaries() {
-    const std::size_t stages = made_.problem.chain->stages.size();
+    Chain& chain = *made_.problem.chain;
+    for (std::size_t i = 0; i < chain.boundaries.size(); ++i) {
+      for (const std::uint32_t t : chain.boundaries[i]) chain.tensors[t].name = "x" + std::to_string(i);
+    }
+    const std::size_t stages = chain.stages.size();
     for (const std::string before : {"x", "gradient of x"}) {
       std::map<std::string, std::string> names;
       for (std::size_t i = 0; i <= stages; ++i) {

@@ -126,6 +126,27 @@ TEST_CASE("the parts of a split backward have workspaces of their own, and hand 
   CHECK(whole.graph[whole.graph[whole.forward[0]].saved[0]].bytes == Bytes{4});
 }
 
+TEST_CASE("what stages list of what they save is apart only where that is asked for", "[chain_graph]") {
+  Chain chain = worked_example();
+  Stage& stage = chain.stages[1];  // saves 3 bytes beside its output
+  stage.inner = {
+      {.name = "signs", .bytes = Bytes{1}, .shape = {1}, .dtype = "fp8", .uses = {*layer_use("relu.output")}},
+      {.name = "x", .bytes = Bytes{1}, .uses = {*layer_use("linear.input"), *layer_use("bn.input")}}};
+  CHECK(chain_graph(chain, Optimizer::none).graph == chain_graph(worked_example(), Optimizer::none).graph);
+  const ChainGraph made = chain_graph(chain, Optimizer::none, Backward::whole, States::by_dtype, Inner::apart);
+  const Op &forward = made.graph[made.forward[1]], &backward = made.graph[made.backward[1]];
+  REQUIRE(forward.saved.size() == 3);
+  CHECK(names(made.graph, forward.saved) == Names{"saved by second: signs", "saved by second: x", "saved by second"});
+  CHECK(made.graph[forward.saved[0]].shape == std::vector<std::int64_t>{1});
+  CHECK(made.graph[forward.saved[0]].dtype == "fp8");
+  CHECK(made.graph[forward.saved[2]].bytes == Bytes{1});
+  CHECK(backward.uses == std::vector<InputUse>{{forward.saved[0], *layer_use("relu.output")},
+                                               {forward.saved[1], *layer_use("linear.input")},
+                                               {forward.saved[1], *layer_use("bn.input")}});
+  CHECK(made.graph[made.forward[0]].saved.size() == 1);
+  CHECK(made.graph[made.backward[0]].uses.empty());
+}
+
 TEST_CASE("tensors that pass a stage by are made once and counted once", "[chain_graph]") {
   Chain chain = even_chain(2);
   chain.tensors = {{"in", Bytes{10}}, {"skip", Bytes{4}}, {"a", Bytes{6}}, {"b", Bytes{6}}};

@@ -193,5 +193,37 @@ TEST_CASE("a ReLU's gradient takes a mask as it is, exactly, and no block means"
   CHECK(reports(draft.judged(exact), Rule::lossy, 5, draft.packed));
 }
 
+TEST_CASE("a stage may read signs for its ReLUs, and the value for what else needs it", "[check][codec]") {
+  PackedDraft draft({.kind = CodecKind::mask, .bits = 1});
+  draft.steps[4] = {.kind = StepKind::unpack, .stream = draft.compute};
+  draft.steps[5].reads = {draft.packed, draft.x0};
+  const auto exact = [&](Schedule& s) {
+    s.approximate.clear();
+    s.buffers[draft.gradient.index].lossy = s.buffers[draft.restored.index].lossy = false;
+  };
+  std::vector<InputUse>& uses = draft.graph.ops[1].uses;
+  draft.graph.ops[1].kind = "stage";
+  CHECK(reports(draft.judged(exact), Rule::lossy, 5, draft.packed));  // what for, it does not say
+  uses = {{draft.a, *layer_use("relu.output")}};
+  CHECK(draft.judged(exact).empty());
+  uses = {{draft.a, *layer_use("pool.shape")}};
+  CHECK(draft.judged(exact).empty());
+  uses = {{draft.a, *layer_use("linear.input")}};
+  CHECK(reports(draft.judged(exact), Rule::lossy, 5, draft.packed));
+  uses.push_back({draft.a, *layer_use("relu.output")});
+  CHECK(reports(draft.judged(exact), Rule::missing_input, 5));
+}
+
+TEST_CASE("a stage never takes the signs of a ReLU's output from block means", "[check][codec]") {
+  PackedDraft draft({.kind = CodecKind::pool, .window = 2});
+  draft.graph.tensors[draft.a.index].shape = {1, 1, 1, 2};
+  draft.graph.ops[1].kind = "stage";
+  std::vector<InputUse>& uses = draft.graph.ops[1].uses;
+  uses = {{draft.a, *layer_use("conv.input")}};
+  CHECK(draft.judged([](Schedule&) {}).empty());
+  uses.push_back({draft.a, *layer_use("relu.output")});
+  CHECK(reports(draft.judged([](Schedule&) {}), Rule::lossy, 5, draft.restored));
+}
+
 }  // namespace
 }  // namespace plimsoll

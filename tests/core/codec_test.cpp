@@ -198,5 +198,69 @@ TEST_CASE("an approximate input reaches only what is made from it", "[codec]") {
   CHECK(reached(x) == "gw ");
 }
 
+TEST_CASE("a stage's backward reads an input for all its layers", "[codec]") {
+  Graph graph;
+  const auto tensor = [&](const char* name, TensorKind kind) {
+    graph.tensors.push_back({.name = name, .kind = kind, .bytes = Bytes{4}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId x = tensor("x", TensorKind::activation), y = tensor("y", TensorKind::activation),
+                 gx = tensor("gx", TensorKind::gradient), gw = tensor("gw", TensorKind::parameter_gradient);
+  const Codec mask{.kind = CodecKind::mask, .bits = 1}, places{.kind = CodecKind::index}, numbers{};
+  Op op{.kind = "stage", .phase = Phase::backward, .inputs = {x, y}, .outputs = {gx, gw}};
+  const auto use_x = [&](std::initializer_list<const char*> uses) {
+    op.uses = {{y, *layer_use("relu.output")}};
+    for (const char* use : uses) op.uses.push_back({x, *layer_use(use)});
+  };
+  const auto reached = [&](std::optional<Codec> beside = {}) {
+    std::string names;
+    for (const TensorId t : op.outputs) names += depends_on(graph, op, x, t, beside) ? graph[t].name + " " : "";
+    return names;
+  };
+  CHECK(!reads_packed(op, x, mask));  // nothing is known of it
+  CHECK(reached() == "gx gw ");
+  use_x({"relu.output"});
+  CHECK(reads_packed(op, x, mask));
+  CHECK(!reads_beside(op, x, mask));
+  CHECK(!reads_packed(op, x, numbers));
+  use_x({"conv3x3.input", "linear.input"});
+  CHECK(!reads_packed(op, x, mask));
+  CHECK(!reads_beside(op, x, mask));
+  CHECK(reached() == "gw ");
+  use_x({"relu.output", "conv3x3.input"});
+  CHECK(!reads_packed(op, x, mask));
+  CHECK(reads_beside(op, x, mask));
+  CHECK(reached() == "gx gw ");
+  CHECK(reached(mask) == "gw ");  // signs are exact
+  use_x({"conv.output"});
+  CHECK(reached() == "gx gw ");
+  use_x({"relu.input"});
+  CHECK(!reads_packed(op, x, mask));
+  use_x({"pool.input"});
+  CHECK(!reads_packed(op, x, mask));
+  use_x({"pool.shape", "relu.output"});
+  CHECK(reads_packed(op, x, mask));
+  CHECK(!reads_packed(op, x, places));
+  use_x({"pool.shape", "conv.input"});
+  CHECK(reads_beside(op, x, mask));
+  CHECK(reached() == "gw ");
+  use_x({"pool.output"});
+  CHECK(reads_packed(op, x, places));
+  CHECK(!reads_packed(op, x, mask));
+}
+
+TEST_CASE("uses are read as they are written", "[codec]") {
+  for (const char* text :
+       {"conv.input", "conv3x3.input", "conv16x16.output", "relu.output", "pool.shape", "other.input"}) {
+    REQUIRE(layer_use(text).has_value());
+    CHECK(text_of(*layer_use(text)) == text);
+  }
+  CHECK(layer_use("conv3x3.input") == LayerUse{.by = SavedBy::conv, .kernel = 3});
+  for (const char* text : {"", "conv", ".input", "conv3x4.input", "conv100x100.input", "relu.result", "stage.input",
+                           "checkpoint.input", "conv.input.input"}) {
+    CHECK(!layer_use(text).has_value());
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -155,6 +155,74 @@ Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
   return chain;
 }
 
+Chain with_saved_tensors(Chain chain, std::uint64_t seed) {
+  Random random(seed);
+  constexpr std::int64_t more = 4 * 2 * 6 * 5;
+  const auto scale = [](std::initializer_list<Bytes*> all) {
+    for (Bytes* bytes : all) *bytes = more * *bytes;
+  };
+  const auto picture = [](Bytes bytes) { return std::vector<std::int64_t>{bytes.count / more, 2, 6, 5}; };
+  const auto some_uses = [&random](std::vector<const char*> among) {
+    std::vector<LayerUse> uses;
+    const std::uint32_t count = random.between(1, 2);
+    for (std::uint32_t u = 0; u < count; ++u) {
+      const LayerUse use = *layer_use(among[random.below(static_cast<std::uint32_t>(among.size()))]);
+      if (std::ranges::find(uses, use) == uses.end()) uses.push_back(use);
+    }
+    return uses;
+  };
+  const std::vector<const char*> of_inputs{"conv3x3.input", "linear.input", "bn.input", "pool.shape", "gelu.input"},
+      of_outputs{"relu.output", "relu.output", "softmax.output"},
+      of_inner{"conv1x1.input", "linear.input", "relu.output", "relu.output",
+               "bn.input",      "matmul.input", "pool.input",  "pool.shape"};
+  chain.source.dtype = "fp32";
+  scale({&chain.input});
+  for (Parameter& parameter : chain.parameters) scale({&parameter.bytes});
+  for (Stage& stage : chain.stages) {
+    scale({&stage.output, &stage.saved, &stage.input_gradient, &stage.forward_workspace,
+           &stage.forward_nograd_workspace, &stage.backward_workspace, &stage.backward_accumulate_workspace});
+    if (stage.parameter_gradient) scale({&*stage.parameter_gradient});
+  }
+  chain.tensors.clear();
+  chain.boundaries.clear();
+  for (std::size_t j = 0; j <= chain.stages.size(); ++j) {
+    chain.boundaries.emplace_back();
+    if (j == chain.stages.size()) break;  // behind the loss
+    const Bytes bytes = boundary_bytes(chain, j);
+    chain.tensors.push_back(
+        {.name = "x" + std::to_string(j), .bytes = bytes, .shape = picture(bytes), .dtype = "fp32"});
+    chain.boundaries[j] = {static_cast<std::uint32_t>(j)};
+  }
+  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
+    Stage& stage = chain.stages[i];
+    const auto own = static_cast<std::uint32_t>(i);
+    if (stage.keeps_input) stage.boundary_uses.push_back({own, some_uses(of_inputs)});
+    if (stage.keeps_output && i + 1 < chain.stages.size()) {
+      stage.boundary_uses.push_back({own + 1, some_uses(of_outputs)});
+    }
+    Bytes left = stage.saved - stage.output;
+    while (left > Bytes{0} && random.chance(0.8)) {
+      const Bytes bytes{more * random.between(1, static_cast<std::uint32_t>(left.count / more))};
+      InnerTensor inner{.name = "t" + std::to_string(stage.inner.size()), .bytes = bytes};
+      const bool are_places = random.chance(0.15);
+      inner.shape = are_places ? std::vector<std::int64_t>{bytes.count / 240, 30} : picture(bytes);
+      inner.dtype = are_places ? "int64" : "fp32";
+      inner.uses = are_places ? std::vector{*layer_use("pool.output")} : some_uses(of_inner);
+      stage.inner.push_back(std::move(inner));
+      left -= bytes;
+    }
+  }
+  return chain;
+}
+
+Chain without_saved_tensors(Chain chain) {
+  for (Stage& stage : chain.stages) {
+    stage.inner.clear();
+    stage.boundary_uses.clear();
+  }
+  return chain;
+}
+
 Chain with_weight_times(Chain chain) {
   for (Stage& stage : chain.stages) {
     stage.has_backward_weight = true;

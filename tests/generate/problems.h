@@ -37,6 +37,13 @@ Chain even_chain(std::size_t stages);
 /// Small whole numbers everywhere: times, sizes, workspaces, parameters (some shared), flags.
 Chain random_small_chain(std::uint64_t seed, std::size_t stages);
 
+/// The chain with 240 times as many bytes of everything, shapes of its boundaries (bytes x 2 x 6 x 5 numbers in fp32),
+/// and lists of most of what its stages save: pictures, now and then places (int64), each with one or two uses.
+Chain with_saved_tensors(Chain, std::uint64_t seed);
+
+/// The chain without such lists.
+Chain without_saved_tensors(Chain);
+
 /// The chain with times of weight gradients, half of each stage's backward, rounded down, and bytes of the two parts:
 /// of what stays for the weights, some is saved and some is made by the other part.
 Chain with_weight_times(Chain);

@@ -74,6 +74,24 @@ TEST_CASE("what a chain says of the two parts of a backward is read as it is wri
   CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
 }
 
+TEST_CASE("what a stage lists of what it saves is read as it is written", "[traces]") {
+  CHECK(!lists_saved(chain_with("")));
+  const Chain chain =
+      chain_with(R"(, "saved_tensors": [{"id": 0, "bytes": 2, "name": "h", "shape": [1, 2], "dtype": "int8",
+      "uses": ["conv3x3.input", "relu.output"]}, {"bytes": 0}])");
+  CHECK(lists_saved(chain));
+  const std::vector<InnerTensor>& inner = chain.stages[0].inner;
+  REQUIRE(inner.size() == 2);
+  CHECK(inner[0] ==
+        InnerTensor{.name = "h",
+                    .bytes = Bytes{2},
+                    .shape = {1, 2},
+                    .dtype = "int8",
+                    .uses = {{.by = SavedBy::conv, .kernel = 3}, {.by = SavedBy::relu, .is_result = true}}});
+  CHECK(inner[1] == InnerTensor{.name = "tensor1", .bytes = Bytes{0}});
+  CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
+}
+
 TEST_CASE("parameter_bytes is an anonymous parameter behind the listed ones", "[traces]") {
   const Chain chain = chain_with(R"(, "parameter_bytes": 9)", R"("parameters": [{"id": 0, "bytes": 8}],)");
   REQUIRE(chain.parameters.size() == 2);

@@ -214,6 +214,49 @@ TEST_CASE(
   }
 }
 
+struct ChainCase {
+  std::string spec;
+  PackedLoop::Rule rule = {};  ///< none: what is recomputed for a backward that comes at once is not packed
+};
+
+TEST_CASE("what chains and pipelines with packed forms train is what that loop gives, bit for bit",
+          "[validate][packed]") {
+  constexpr BytesPerSecond fast{20e9};
+  const std::string network = GENERATE("mlp:layers=4,width=24,batch=16,classes=4",
+                                       "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20",
+                                       "resnet:blocks=2,channels=4,picture=16,batch=2,classes=5");
+  const std::vector<ChainCase> cases{{"quantize", for_all(quantized(4, 256))},
+                                     {"rotor|quantize(bits=2,group=8)"},
+                                     {"full_recompute|quantize(group=8)"},
+                                     {"1f1b|quantize", for_all(quantized(4, 256))},
+                                     {"1f1b|rotor|quantize(bits=1)|offload_greedy"},
+                                     {"gpipe|chen_sqrt|quantize"},
+                                     {"gpipe(order=fifo)|prune_bsr(tensors=all)", for_all(pruned(8, 0.25))}};
+  for (const auto& [spec, rule] : cases) {
+    INFO(network << ", " << spec);
+    const bool is_alone = spec.find("1f1b") == std::string::npos && spec.find("gpipe") == std::string::npos;
+    const Platform platform = is_alone ? one_gpu() : gpus({.count = 2, .to_host = fast, .to_peers = fast});
+    const Training training = training_of(network, platform, {.micro_batches = 3, .inner = Inner::apart});
+    const PlanOutcome none = planned(training.problem, spec, Bytes{0});
+    const std::optional<Bytes> least = std::get<Infeasible>(none).smallest;
+    const Schedule schedule = planned_schedule(training, spec, least);
+    REQUIRE(check(schedule, training.problem.graph, training.problem.platform).empty());
+    const Replayed run = replayed(training, schedule);
+    if (rule) {
+      CHECK(!schedule.approximate.empty());
+      PackedLoop loop(network + ",view=graph", rule);
+      loop.train(3);
+      CHECK(loop.replaced() > 2);
+      loop.check_trained(run);
+    } else {
+      const Replayed exact = replayed(training, planned_schedule(training, is_alone ? "store_all" : "1f1b"));
+      check_approximate(training.problem, schedule, gradient_errors(training.problem.graph, run, exact));
+    }
+    const std::vector<Bytes> counted = recount(schedule, run.timeline, training.problem.platform);
+    for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == run.timeline.peaks[m].bytes);
+  }
+}
+
 TEST_CASE("where more values are not zero than are reserved, the run ends and says so", "[validate][packed]") {
   const Training training = training_of(gpt_graph, one_gpu());
   const auto outcome = run_of(training, planned_schedule(training, "lossless"), {});

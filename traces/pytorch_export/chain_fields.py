@@ -46,7 +46,7 @@ def with_bytes(trace, chain, facts):
     """The trace with the bytes of `facts`; times and work stay as they were."""
     refuse_unless_same_chain(trace, chain)
     unstated = dict.fromkeys(("backward_released_workspace_bytes", "backward_accumulate_released_workspace_bytes",
-                              "kept_tensors", "gradient_tensors", "parameter_gradient_bytes",
+                              "kept_tensors", "gradient_tensors", "parameter_gradient_bytes", "saved_tensors", "boundary_uses",
                               *WEIGHT_PART, *PART_WORKSPACES))
     stages = []
     for before, bytes_ in zip(trace["stages"], byte_fields(chain, facts)):
@@ -193,6 +193,11 @@ def stage_bytes(chain, k, facts, numbers):
         "keeps_input": of["keeps_input"],
         "keeps_output": of["keeps_output"] and not last,
     }
+    if of["saved_tensors"]:
+        fields["saved_tensors"] = of["saved_tensors"]
+    uses = [use for use in of["boundary_uses"] if not last or use["tensor"] in facts.saved.boundaries[k]]
+    if uses:
+        fields["boundary_uses"] = uses
     part = facts.weight_parts[k]
     if part is not None:
         values = (part["saved"] + part["made"], part["made"], part["keeps_gradient"], part["keeps_input"], part["keeps_output"])

@@ -5,6 +5,7 @@ import weakref
 import torch
 
 from .executor import Facts, Probe
+from .saved_uses import shape_and_dtype, uses_of_saved
 from .storages import addresses_seen_by_python, distinct_tensors_in, storage_bytes, storage_of, tensors_in
 
 
@@ -43,7 +44,9 @@ class SavedProbe(Probe):
         if phase != "forward":
             return
         self.hooks.__exit__(None, None, None)
-        saved = storage_bytes([alias() for alias in self.packed if alias() is not None])
+        views = [alias() for alias in self.packed if alias() is not None]
+        saved = storage_bytes(views)
+        uses = uses_of_saved(outputs, self.always)
         out = storage_bytes(tensors_in(outputs))
         self.add_boundary(outputs)
         own = {a for a in out if a not in self.before}
@@ -57,6 +60,11 @@ class SavedProbe(Probe):
             "new_output": sum(out[a] for a in own),
             "passed": sum(n for a, n in out.items() if a in self.inputs),
             "kept": sorted(self.ids[a] for a in saved if a in self.inputs or a in own),
+            "saved_tensors": [
+                {"bytes": n} | shape_and_dtype([view for view in views if storage_of(view).data_ptr() == a])
+                | {"uses": uses.get(a, ["other.input"])} for a, n in inner.items()],
+            "boundary_uses": [{"tensor": self.ids[a], "uses": uses.get(a, ["other.input"])}
+                              for a in saved if a in self.inputs or a in own],
             "keeps_input": any(a in saved for a in self.inputs),
             "keeps_output": any(a in saved for a in own),
             "elsewhere": sum(n for a, n in saved.items()

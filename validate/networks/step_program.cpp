@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sim/core/expects.h"
+#include "sim/core/layers.h"
 #include "validate/networks/packing.h"
 #include "validate/networks/stage_ops.h"
 
@@ -116,7 +117,14 @@ Places outside_of(const Network& network, const StageOps& ops, const StageStep& 
   const auto add_all = [&](const std::vector<TensorId>& tensors, const std::string& name) {
     Bytes size;
     const std::vector<Bytes> offsets = offsets_of(network, tensors, size);
-    for (std::size_t i = 0; i < tensors.size(); ++i) add(tensors[i], name, offsets[i]);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::string apart = name + ": " + network.graph[tensors[i]].name;
+      if (named != nullptr && named->contains(apart)) {
+        add(tensors[i], apart);
+      } else {
+        add(tensors[i], name, offsets[i]);
+      }
+    }
   };
   const auto x = [](std::size_t i) { return "x" + std::to_string(i); };
   const std::size_t stage = step.stage;
@@ -212,6 +220,35 @@ void state_bytes(const Network& network, const StageOps& ops, std::size_t s, Sta
   stage.backward_weight_accumulate_workspace = workspace(Phase::backward_weight, Variant::accumulate, Backward::split);
 }
 
+/// Of a tensor that these ops of a backward read.
+std::vector<LayerUse> uses_by(const Network& network, const std::vector<OpId>& ops, TensorId t) {
+  const Graph& graph = network.graph;
+  const auto makes = [&](const Op& op) { return std::ranges::find(op.outputs, t) != op.outputs.end(); };
+  const auto maker = std::ranges::find_if(graph.ops, makes);
+  std::vector<LayerUse> uses;
+  for (const OpId o : ops) {
+    const Op& op = graph[o];
+    if (std::ranges::find(op.inputs, t) == op.inputs.end()) continue;
+    const SavedBy by = layer_of(op);
+    const LayerUse use{.by = by,
+                       .is_result = maker != graph.ops.end() && layer_of(*maker) == by,
+                       .kernel = by == SavedBy::conv ? kernel_of(graph, op) : 0};
+    if (std::ranges::find(uses, use) == uses.end()) uses.push_back(use);
+  }
+  return uses;
+}
+
+void state_saved_tensors(const Network& network, const StageOps& ops, std::size_t s, Stage& stage) {
+  for (const TensorId t : ops.saved) {
+    const Tensor& tensor = network.graph[t];
+    stage.inner.push_back({tensor.name, tensor.bytes, tensor.shape, tensor.dtype, uses_by(network, ops.backward, t)});
+  }
+  for (std::size_t j = s; j < std::min(s + 2, network.boundaries.size()); ++j) {
+    std::vector<LayerUse> uses = uses_by(network, ops.backward, network.boundaries[j]);
+    if (!uses.empty()) stage.boundary_uses.push_back({static_cast<std::uint32_t>(j), std::move(uses)});
+  }
+}
+
 void state_times(const Network& network, const StageOps& ops, Stage& stage) {
   const Costs forward = cost_of(network, ops.forward), backward = cost_of(network, ops.backward);
   stage.forward = stage.forward_nograd = forward.duration;
@@ -255,12 +292,19 @@ Chain chain_of(const Network& network) {
     parameter_of[id_at<TensorId>(t)] = static_cast<std::uint32_t>(chain.parameters.size());
     chain.parameters.push_back({tensor.name, tensor.bytes});
   }
+  for (std::size_t j = 0; j < network.boundaries.size(); ++j) {
+    const Tensor& tensor = network.graph[network.boundaries[j]];
+    chain.tensors.push_back({"x" + std::to_string(j), tensor.bytes, tensor.shape, tensor.dtype});
+    chain.boundaries.push_back({static_cast<std::uint32_t>(j)});
+  }
+  if (network.boundaries.size() == network.stage_names.size()) chain.boundaries.emplace_back();  // behind the loss
   for (std::size_t s = 0; s < network.stage_names.size(); ++s) {
     const StageOps ops = ops_of(network, s);
     Stage stage;
     stage.name = network.stage_names[s];
     state_bytes(network, ops, s, stage);
     state_times(network, ops, stage);
+    state_saved_tensors(network, ops, s, stage);
     std::set<std::uint32_t> used;
     for (const OpId o : ops.forward) {
       for (const TensorId t : network.graph[o].inputs) {

@@ -71,11 +71,21 @@ class OffloadModelBuilder {
     }
     if (life_of(t).live) return {};
     for (std::uint32_t c = 0; c < codecs; ++c) {
-      if (reads_packed(op, model_.codecs[c]) && life_of(t, {Form::Kind::packed, c}).live) {
+      if (reads_packed(op, t, model_.codecs[c]) && life_of(t, {Form::Kind::packed, c}).live) {
         return {Form::Kind::packed, c};
       }
     }
     return {};
+  }
+
+  /// What it reads beside that.
+  std::optional<Form> form_beside(const Op& op, TensorId t, Form read) {
+    if (op.uses.empty() || read == Form{}) return std::nullopt;
+    for (std::uint32_t c = 0; c < model_.codecs.size(); ++c) {
+      const Form packed{Form::Kind::packed, c};
+      if (reads_beside(op, t, model_.codecs[c]) && life_of(t, packed).live) return packed;
+    }
+    return std::nullopt;
   }
 
   std::uint32_t here() const { return static_cast<std::uint32_t>(model_.computes.size()); }
@@ -100,7 +110,7 @@ class OffloadModelBuilder {
     EXPECTS(life.live);
     const bool stays = graph_[life.tensor].kind == TensorKind::input || life.bytes == Bytes{0};
     if (here() > life.used && !stays) {
-      model_.gaps.push_back({life.tensor, form, life.bytes, life.made, life.used, here()});
+      model_.gaps.push_back({life.tensor, form, life.bytes, graph_[life.tensor].bytes, life.made, life.used, here()});
     }
     life.used = here();
   }
@@ -128,7 +138,9 @@ class OffloadModelBuilder {
     for (const TensorId t : op.inputs) {
       if (!per_micro_batch(graph_[t].kind)) continue;
       if (graph_[t].kind == TensorKind::input && !life_of(t, form_read(op, t)).live) begin(t);
-      use(t, form_read(op, t));
+      const Form read = form_read(op, t);
+      use(t, read);
+      if (const std::optional<Form> also = form_beside(op, t, read)) use(t, *also);
     }
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {

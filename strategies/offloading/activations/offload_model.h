@@ -17,6 +17,7 @@ struct OffloadGap {
   TensorId tensor;                            ///< stands for its storage
   Form form;                                  ///< of it
   Bytes bytes;                                ///< of the form
+  Bytes value_bytes;                          ///< of the value itself, whose chunks those of the form are shares of
   std::uint32_t made = 0;                     ///< position that last changed it
   std::uint32_t from = 0, until = 0;          ///< positions of the uses around the gap
   std::optional<std::uint32_t> earlier = {};  ///< the gap before in which the same value, unchanged, may be away

@@ -13,11 +13,12 @@ std::vector<OffloadItem> offload_items(const OffloadModel& model, std::uint32_t 
   std::vector<OffloadItem> items;
   for (std::uint32_t g = 0; g < model.gaps.size(); ++g) {
     if (!model.gaps[g].holds_positions()) continue;
-    const Bytes bytes = model.gaps[g].bytes;
+    const Bytes bytes = model.gaps[g].bytes, value = model.gaps[g].value_bytes;
     const std::uint32_t count = bytes.count >= chunks ? chunks : 1;
     for (std::uint32_t c = 0; c < count; ++c) {
       const Chunk chunk{c, count};
-      items.push_back({g, chunk, range_of(bytes, chunk).length});
+      const ChunkRange range = range_of(value, chunk);
+      items.push_back({g, chunk, packed_share(bytes, value, range.offset, range.length)});
     }
   }
   return items;

@@ -55,6 +55,8 @@ class FrozenChain {
     Stage& stage = problem_.chain->stages[i];
     stage.has_backward = false;
     stage.saved = stage.output;
+    stage.inner.clear();
+    stage.boundary_uses.clear();
     stage.backward = stage.backward_weight = Seconds{0};
     stage.input_gradient = stage.backward_workspace = stage.backward_accumulate_workspace = Bytes{0};
     stage.forward_workspace = stage.forward_nograd_workspace;

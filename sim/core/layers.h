@@ -1,0 +1,16 @@
+#pragma once
+// Which kind of layer an op belongs to, by its kind as PyTorch names it or as our networks do.
+
+#include <cstdint>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+/// Of an op, forward or backward; `stage` for those of chains.
+SavedBy layer_of(const Op&);
+
+/// Pixels a side of the weight whose gradient a convolution makes, or that it reads; 0 where there is none.
+std::int64_t kernel_of(const Graph&, const Op&);
+
+}  // namespace plimsoll
