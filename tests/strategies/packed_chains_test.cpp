@@ -297,6 +297,37 @@ TEST_CASE("what is recomputed for later waits packed again, and a checkpoint is 
   CHECK(checked > 100);
 }
 
+TEST_CASE("offloaded chunks of packed forms keep to the budget, to the byte", "[compression]") {
+  std::size_t offloaded = 0;
+  for (const RandomCase seed : random_cases(1, 40)) {
+    Random random(seed);
+    const Chain chain = listed_chain(seed, random.between(2, 6));
+    const Problem problem = problem_of(chain, gpus({.to_host = BytesPerSecond{500}}), {.inner = Inner::apart});
+    const std::vector<Pass> passes = parse_spec("quantize(bits=2, group=8)|offload_greedy(chunks=3)", "test");
+    std::optional<Plan> all;
+    try {
+      all = std::get<Plan>(plan(problem, passes, std::nullopt));
+    } catch (const InputError&) {
+      continue;  // it has no picture
+    }
+    const PlanOutcome none = plan(problem, passes, Bytes{0});
+    const Bytes least = *std::get<Infeasible>(none).smallest;
+    std::vector<std::optional<Bytes>> budgets;  // the planner's own levels among them
+    constexpr std::uint32_t levels = 48;
+    for (std::uint32_t k = 0; k < levels; ++k) {
+      budgets.emplace_back(least + range_of(all->peak - least, {k, levels}).offset);
+    }
+    for (const PlanOutcome& outcome : plan(problem, passes, budgets)) {
+      const Plan* made = std::get_if<Plan>(&outcome);
+      if (made == nullptr) continue;
+      INFO("seed " << seed << ", " << made->schedule.budget->count);
+      CHECK(made->peak <= *made->schedule.budget);
+      for (const Step& step : made->schedule.steps) offloaded += step.kind == StepKind::offload ? 1 : 0;
+    }
+  }
+  if (all_cases()) CHECK(offloaded > 1000);
+}
+
 std::string complaint(const Problem& problem, const std::string& spec) {
   try {
     plan(problem, parse_spec(spec, "test"), std::nullopt);
