@@ -72,6 +72,13 @@ def front(points):
     return sorted(best.items())
 
 
+def error_of(points):
+    """Of all gradients as one vector, from the least to the most; nothing where all are exact."""
+    errors = [point.get("gradient_error") or 0 for point in points if point["feasible"]]
+    least, most = ("%.2g" % error for error in (min(errors, default=0), max(errors, default=0)))
+    return "" if most == "0" else ", error %s" % (most if least == most else least + " to " + most)
+
+
 def title_of(figure):
     what = figure["model"] + " on " + figure["machine"]
     details = []
@@ -144,6 +151,7 @@ def draw(figure, strategies):
     base = figure["lower_bound_s"] or 1.0
     marks = [figure[key] for key in ("lower_bound_bytes", "smallest_feasible_bytes", "store_all_bytes") if figure[key]]
     fronts = {series["strategy"]: front(series["points"]) for series in figure["series"]}
+    errors = {series["strategy"]: error_of(series["points"]) for series in figure["series"]}
     peaks = marks + [peak for points in fronts.values() for peak, _ in points]
     unit, size = memory_unit(max(peaks, default=1))
     low, high = min(peaks, default=0) / size, max(peaks, default=1) / size
@@ -187,7 +195,7 @@ def draw(figure, strategies):
         # What takes the same memory whatever the budget is one point, large enough to show behind a curve's.
         style = dict(color=colour, marker=marker, markersize=6.5 if len(points) > 1 else 10, markeredgecolor="white",
                      markeredgewidth=0.7)
-        label = strategy if points else strategy + " (fits nowhere)"
+        label = strategy + errors.get(strategy, "") if points else strategy + " (fits nowhere)"
         series_rows.append(Line2D([], [], linewidth=1.6 if len(points) > 1 else 0, label=label, **style))
         x = [peak / size for peak, _ in points]
         y = [time / base for _, time in points]

@@ -36,6 +36,16 @@ Json value_or_null(const Json& record, const char* key) {
   return record.contains(key) ? record[key] : Json(nullptr);
 }
 
+/// An object, of which tables and figures have one number.
+constexpr const char* gradient_error = "gradient_error";
+
+/// Of all gradients as one vector; null where all are exact.
+Json error_of(const Json& record) {
+  const Json error = value_or_null(record, gradient_error);
+  const Json whole = error.is_object() ? value_or_null(error, "whole") : Json(nullptr);
+  return whole.is_object() ? value_or_null(whole, "relative") : Json(nullptr);
+}
+
 /// What of a record a figure needs.
 Json point_of(const Json& record) {
   Json point;
@@ -46,6 +56,7 @@ Json point_of(const Json& record) {
   if (record.contains("peak") && record["peak"].contains("bytes_by_kind")) {
     point["kinds"] = record["peak"]["bytes_by_kind"];
   }
+  if (const Json error = error_of(record); !error.is_null()) point[gradient_error] = error;
   return point;
 }
 
@@ -204,9 +215,6 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
           {"impossible", std::move(impossible)}};
 }
 
-/// An object, of which tables have one number.
-constexpr std::string_view gradient_error = "gradient_error";
-
 std::string results_csv(const SweepContents& contents, const std::string& made_by) {
   const std::vector<Json> records = parsed(contents.records);
   std::vector<std::string> columns;
@@ -220,8 +228,8 @@ std::string results_csv(const SweepContents& contents, const std::string& made_b
   std::string csv = "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
   for (const Json& record : records) {
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      Json value = value_or_null(record, columns[c].c_str());
-      if (columns[c] == gradient_error && value.is_object()) value = value.at("whole").at("relative");
+      const bool is_error = columns[c] == gradient_error;
+      const Json value = is_error ? error_of(record) : value_or_null(record, columns[c].c_str());
       if (c > 0) csv += ',';
       if (value.is_string()) csv += csv_field(value.get<std::string>());
       if (value.is_primitive() && !value.is_string() && !value.is_null()) csv += value.dump();

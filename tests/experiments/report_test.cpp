@@ -99,6 +99,25 @@ TEST_CASE("the table of results has a row a point and no nested values", "[repor
   CHECK(csv_field("@a,b") == "\"'@a,b\"");
 }
 
+TEST_CASE("a report says what codecs do to gradients, of all as one vector", "[report]") {
+  SweepContents with_errors = contents();
+  Json lossy = Json::parse(with_errors.records[3]), exact = Json::parse(with_errors.records[1]);
+  lossy["gradient_error"] = {{"whole", {{"relative", 0.25}}}, {"approximate", {{"dw", {{"relative", 0.5}}}}}};
+  exact["gradient_error"] = nullptr;
+  with_errors.records[3] = lossy.dump();
+  with_errors.records[1] = exact.dump();
+  const Json series = report_data(with_errors, "test")["figures"][0]["series"];
+  CHECK(series[1]["points"][1]["gradient_error"] == 0.25);
+  CHECK_FALSE(series[0]["points"][1].contains("gradient_error"));
+  std::istringstream csv(results_csv(with_errors, "test"));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(csv, line);) lines.push_back(line);
+  REQUIRE(lines.size() == 7);
+  CHECK(lines[1].ends_with("smallest_feasible_bytes,gradient_error"));
+  CHECK(lines[3].ends_with(",,"));
+  CHECK(lines[5].ends_with(",,0.25"));
+}
+
 TEST_CASE("the page holds its data, whatever the names, and asks for nothing else", "[report]") {
   const Json data = report_data(contents(), "test");
   const std::string page = report_html(data);
