@@ -9,10 +9,11 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/compression_choice.h"
-#include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
@@ -70,9 +71,12 @@ class CompressPlanner {
     Tape tape = packed_tape(task_.problem.graph, model_, saved_, menu_.choice(forms));
     const std::variant<Schedule, std::string> lowered =
         lower(task_.problem, task_.partition, std::span<const Tape>(&tape, 1));
-    const Schedule* schedule = std::get_if<Schedule>(&lowered);
-    if (schedule == nullptr || predicted_errors(*schedule, task_.problem.graph).whole > largest_error_) return;
-    pool_.add(simulated_tape(task_, model_, std::move(tape)));
+    if (const std::string* why = std::get_if<std::string>(&lowered)) throw InputError(*why);
+    const auto& schedule = std::get<Schedule>(lowered);
+    if (predicted_errors(schedule, task_.problem.graph).whole > largest_error_) return;
+    const Timeline timeline = simulate_event(schedule, task_.problem.platform);
+    const MemoryId memory = task_.problem.platform[task_.part().device].memory;
+    pool_.add(PlannedTape{std::move(tape), timeline.peaks[memory.index].bytes, timeline.makespan, std::nullopt});
   }
 
   const PartTask& task_;
