@@ -191,6 +191,12 @@ TEST_CASE("a ReLU's gradient takes a mask as it is, exactly, and no block means"
   CHECK(reports(draft.judged([](Schedule&) {}), Rule::lossy));  // the gradient is exact
   draft.graph.ops[1].kind = "gelu_backward";
   CHECK(reports(draft.judged(exact), Rule::lossy, 5, draft.packed));
+  PackedDraft means({.kind = CodecKind::pool, .window = 2});
+  means.graph.tensors[means.a.index].shape = {1, 1, 1, 2};
+  means.graph.ops[1].kind = "gelu_backward";
+  CHECK(means.judged([](Schedule&) {}).empty());
+  means.graph.ops[1].kind = "threshold_backward";
+  CHECK(reports(means.judged([](Schedule&) {}), Rule::lossy, 5, means.restored));
 }
 
 TEST_CASE("a stage may read signs for its ReLUs, and the value for what else needs it", "[check][codec]") {

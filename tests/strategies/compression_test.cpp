@@ -1,5 +1,6 @@
 // Compression on graphs of real models: memory as simulated elsewhere, and what is refused.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -103,6 +104,21 @@ TEST_CASE("errors of batch norms' inputs cost less than those of convolutions", 
   CHECK(whole("pool(tensors=conv.input)") == Approx(0.7).margin(0.05));
   CHECK(whole("quantize(bits=8)") < whole("quantize(bits=4)") / 10);
   CHECK(whole("quantize(bits=4,tensors=conv.input+linear.input)") < whole("quantize(bits=4)"));
+}
+
+TEST_CASE("a packed form is freed by the step that unpacks it last", "[compression]") {
+  const Problem problem = problem_on_h200("resnet18:batch=8", Optimizer::none);
+  const Schedule schedule = plan_of(problem, "quantize").schedule;
+  std::map<BufferId, std::size_t> last_unpacked;  // the step, by packed buffer
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    const Step& step = schedule.steps[s];
+    if (step.kind == StepKind::unpack) last_unpacked[schedule.buffers_in(step.reads).front()] = s;
+  }
+  REQUIRE(last_unpacked.size() > 20);
+  for (const auto& [packed, s] : last_unpacked) {
+    const auto frees = schedule.buffers_in(schedule.steps[s].frees);
+    CHECK(std::ranges::find(frees, packed) != frees.end());
+  }
 }
 
 TEST_CASE("under strong compression the peak is the first layers' backward", "[compression]") {
