@@ -21,9 +21,9 @@
 #include "strategies/list.h"
 #include "strategies/plan.h"
 #include "validate/gradient_error.h"
+#include "validate/networks/changed_network.h"
 #include "validate/networks/network_prefix.h"
 #include "validate/networks/networks.h"
-#include "validate/networks/changed_network.h"
 #include "validate/replay.h"
 
 namespace plimsoll {
