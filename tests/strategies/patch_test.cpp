@@ -162,7 +162,7 @@ TEST_CASE("patches of MobileNetV2's first blocks take a sixth of its memory", "[
     if (has_input) others += bytes_of_kind(made.graph, TensorKind::input);
     return (judged(whole, spec).peak - others).count / 4;
   };
-  CHECK(1372 * 1024 == (16 + 96) * 112 * 112);
+  static_assert(1372 * 1024 == (16 + 96) * 112 * 112);
   CHECK(peak_beside("patch(patches=1)", false) == 96 * 112 * 112 + 96 * 56 * 56);
   CHECK(peak_beside("patch(patches=4)", true) == 96 * 43 * 43 + 96 * 21 * 21 + 14 * 32 * 7 * 7);
 }

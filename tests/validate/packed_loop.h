@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <set>
 
-#include "tests/training/training.h"
+#include "tests/validate/op_loop.h"
 #include "validate/cpu/codec_kernels.h"
-#include "validate/networks/initial_values.h"
-#include "validate/networks/networks.h"
 #include "validate/reference/few_bits.h"
 #include "validate/reference/sampled_rows.h"
 
@@ -21,17 +18,15 @@ inline bool begins_with(const Op& op, const std::string& prefix) {
   return op.kind.starts_with(prefix);
 }
 
-/// One micro-batch after the other, every tensor with memory of its own. An op of the backward gets a forward's value
+/// One micro-batch after the other. An op of the backward gets a forward's value
 /// as `codec` says; nothing: as it is.
-class PackedLoop {
+class PackedLoop : public OpLoop {
  public:
   /// Who reads a value that a forward has made.
   using Rule = std::function<std::optional<Codec>(const Op& reader, const Op& maker, const Tensor&)>;
 
   PackedLoop(const std::string& reference, Rule rule)
-      : made_(with_kernels(named_network(reference).network)), rule_(std::move(rule)) {
-    for (const Tensor& tensor : graph().tensors) values_.push_back(initial_value(tensor));
-  }
+      : OpLoop(with_kernels(named_network(reference).network)), rule_(std::move(rule)) {}
 
   void train(std::uint32_t micro_batches) {
     const std::vector<std::vector<std::byte>> inputs = input_values(made_.network, micro_batches);
@@ -62,8 +57,6 @@ class PackedLoop {
   std::size_t replaced() const { return replaced_; }
 
  private:
-  const Graph& graph() const { return made_.network.graph; }
-
   /// By which codec a reader of the backward gets a value that the forward made and kept for it.
   std::optional<Codec> codec_of(const Op& reader, TensorId t) const {
     const auto makes = [&](const Op& op) {
@@ -128,46 +121,24 @@ class PackedLoop {
   }
 
   void run(const Op& op) {
-    KernelArguments arguments;
     std::vector<std::vector<std::byte>> read;
-    std::vector<std::vector<float>> parts;  // contributions to gradients, which are added
     for (const TensorId t : op.inputs) read.push_back(as_read(op, t));
+    Run run = run_of(op);
     for (std::size_t i = 0; i < read.size(); ++i) {
-      arguments.inputs.push_back(op.phase == Phase::update ? values_[op.inputs[i].index].data() : read[i].data());
-    }
-    for (const TensorId t : op.outputs) {
-      const bool adds = graph()[t].kind == TensorKind::parameter_gradient;
-      parts.emplace_back(adds ? values_[t.index].size() / sizeof(float) : 0);
-      arguments.outputs.push_back(adds ? static_cast<void*>(parts.back().data()) : values_[t.index].data());
-    }
-    std::vector<std::byte> scratch(static_cast<std::size_t>(op.workspace.count) + 64);
-    arguments.scratch = scratch.data();
-    for (const auto& [name, value] : op.attributes) {
-      if (name != statistics_attribute || op.phase != Phase::forward) continue;
-      const auto moved = std::ranges::find(graph().tensors, value, &Tensor::name) - graph().tensors.begin();
-      arguments.statistics = static_cast<float*>(static_cast<void*>(values_[static_cast<std::size_t>(moved)].data()));
+      run.arguments.inputs.push_back(op.phase == Phase::update ? values_[op.inputs[i].index].data() : read[i].data());
     }
     const std::optional<Codec> form = op.inputs.empty() ? std::nullopt : codec_of(op, op.inputs[0]);
     if (form && form->kind == CodecKind::step) {
-      run_stepped(op, form->bits, arguments);
+      run_stepped(op, form->bits, run.arguments);
     } else if (form && form->kind == CodecKind::rows) {
-      run_sampled(op, form->keep, arguments);
+      run_sampled(op, form->keep, run.arguments);
     } else {
-      made_.kernels[static_cast<std::size_t>(&op - graph().ops.data())].run(arguments);
+      run_kernel(op, run);
     }
-    for (std::size_t o = 0; o < parts.size(); ++o) {
-      if (parts[o].empty()) continue;
-      const TensorId t = op.outputs[o];
-      auto* sum = static_cast<float*>(static_cast<void*>(values_[t.index].data()));
-      const bool is_first = summed_.insert(t).second;
-      for (std::size_t j = 0; j < parts[o].size(); ++j) sum[j] = is_first ? parts[o][j] : sum[j] + parts[o][j];
-    }
+    add_parts(op, run);
   }
 
-  CpuNetwork made_;
   Rule rule_;
-  std::vector<std::vector<std::byte>> values_;  // by tensor
-  std::set<TensorId> summed_;                   // gradients with a contribution
   std::size_t replaced_ = 0;
 };
 

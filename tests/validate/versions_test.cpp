@@ -4,25 +4,20 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
-#include <set>
 
 #include "sim/core/check.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
-#include "tests/training/training.h"
-#include "validate/networks/initial_values.h"
-#include "validate/networks/networks.h"
+#include "tests/validate/op_loop.h"
 
 namespace plimsoll {
 namespace {
 
-/// One thread, one micro-batch after the other, every tensor with memory of its own and every version of a parameter
-/// kept.
-class PlainLoop {
+/// One micro-batch after the other, with every version of a parameter kept.
+class PlainLoop : public OpLoop {
  public:
   PlainLoop(const std::string& reference, Optimizer optimizer)
-      : made_(with_kernels(named_network(reference, optimizer).network)) {
-    for (const Tensor& tensor : graph().tensors) values_.push_back(initial_value(tensor));
+      : OpLoop(with_kernels(named_network(reference, optimizer).network)) {
     versions_.resize(values_.size());
     for (std::size_t t = 0; t < values_.size(); ++t) versions_[t].push_back(values_[t]);
   }
@@ -55,8 +50,6 @@ class PlainLoop {
     return values;
   }
 
-  const Graph& graph() const { return made_.network.graph; }
-
  private:
   /// A parameter that nobody trains has one version.
   const std::vector<std::byte>& known(TensorId t, std::size_t version) const {
@@ -71,29 +64,10 @@ class PlainLoop {
   }
 
   void run(const Op& op) {
-    KernelArguments arguments;
-    std::vector<std::vector<float>> parts;  // contributions to gradients, which are added
-    for (const TensorId t : op.inputs) arguments.inputs.push_back(values_[t.index].data());
-    for (const TensorId t : op.outputs) {
-      const bool adds = graph()[t].kind == TensorKind::parameter_gradient;
-      parts.emplace_back(adds ? values_[t.index].size() / sizeof(float) : 0);
-      arguments.outputs.push_back(adds ? static_cast<void*>(parts.back().data()) : values_[t.index].data());
-    }
-    std::vector<std::byte> scratch(static_cast<std::size_t>(op.workspace.count) + 64);
-    arguments.scratch = scratch.data();
-    for (const auto& [name, value] : op.attributes) {
-      if (name != statistics_attribute || op.phase != Phase::forward) continue;
-      const auto moved = std::ranges::find(graph().tensors, value, &Tensor::name) - graph().tensors.begin();
-      arguments.statistics = static_cast<float*>(static_cast<void*>(values_[static_cast<std::size_t>(moved)].data()));
-    }
-    made_.kernels[static_cast<std::size_t>(&op - graph().ops.data())].run(arguments);
-    for (std::size_t o = 0; o < parts.size(); ++o) {
-      if (parts[o].empty()) continue;
-      const TensorId t = op.outputs[o];
-      auto* sum = static_cast<float*>(static_cast<void*>(values_[t.index].data()));
-      const bool is_first = summed_.insert(t).second;
-      for (std::size_t j = 0; j < parts[o].size(); ++j) sum[j] = is_first ? parts[o][j] : sum[j] + parts[o][j];
-    }
+    Run run = run_of(op);
+    for (const TensorId t : op.inputs) run.arguments.inputs.push_back(values_[t.index].data());
+    run_kernel(op, run);
+    add_parts(op, run);
   }
 
   void update() {
@@ -107,10 +81,7 @@ class PlainLoop {
     summed_.clear();
   }
 
-  CpuNetwork made_;
-  std::vector<std::vector<std::byte>> values_;                 // by tensor
   std::vector<std::vector<std::vector<std::byte>>> versions_;  // by tensor, of parameters
-  std::set<TensorId> summed_;                                  // gradients with a contribution
 };
 
 /// On which device the schedule runs a stage of the model.
