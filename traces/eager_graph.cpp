@@ -261,8 +261,32 @@ TensorId EagerGraph::add_parameter(TensorId x, const std::string& name) {
   return y;
 }
 
+TensorId EagerGraph::times_columns(TensorId x, const std::string& name) {
+  const TensorId weight = parameter(name, {shape(x).back()}), y = value(shape(x));
+  op({.kind = "mul", .inputs = {weight, x}, .outputs = {y}});
+  backward(y, [this, x, weight, y] {
+    const TensorId gx = gradient_like(x), products = gradient_like(x);
+    op({.kind = "mul", .phase = Phase::backward, .inputs = {gradient(y), weight}, .outputs = {gx}});
+    op({.kind = "mul", .phase = Phase::backward, .inputs = {gradient(y), x}, .outputs = {products}});
+    op({.kind = "sum", .phase = Phase::backward, .inputs = {products}, .outputs = {gradient_of_parameter(weight)}});
+    contribute(x, gx);
+  });
+  return y;
+}
+
+TensorId EagerGraph::add_columns(TensorId x, const std::string& name) {
+  const TensorId weight = parameter(name, {shape(x).back()}), y = value(shape(x));
+  op({.kind = "add", .inputs = {x, weight}, .outputs = {y}});
+  backward(y, [this, x, weight, y] {
+    op({.kind = "sum", .phase = Phase::backward, .inputs = {gradient(y)}, .outputs = {gradient_of_parameter(weight)}});
+    contribute(x, gradient(y));
+  });
+  return y;
+}
+
 TensorId EagerGraph::mean(TensorId x) {
-  const TensorId y = value({shape(x)[0], shape(x)[1], 1, 1});
+  const bool of_pixels = shape(x).size() == 4;
+  const TensorId y = value(of_pixels ? Shape{shape(x)[0], shape(x)[1], 1, 1} : Shape{shape(x)[0], shape(x)[2]});
   op({.kind = "mean", .inputs = {x}, .outputs = {y}});
   backward(y, [this, x, y] {
     const TensorId gx = gradient_like(x);
@@ -341,6 +365,30 @@ TensorId EagerGraph::copied(TensorId x, Shape to) {
     const TensorId gx = gradient_like(x);
     op({.kind = "clone", .phase = Phase::backward, .inputs = {gradient(y)}, .outputs = {gx}});
     contribute(x, gx);
+  });
+  return y;
+}
+
+TensorId EagerGraph::put_in_order(TensorId x) {
+  const TensorId y = value(shape(x));
+  op({.kind = "clone", .inputs = {x}, .outputs = {y}});
+  backward(y, [this, x, y] { contribute(x, gradient(y)); });
+  return y;
+}
+
+TensorId EagerGraph::seen_as(TensorId x, Shape to) {
+  EXPECTS(count(to) == count(shape(x)));
+  graph_.tensors[x.index].shape = std::move(to);
+  return x;
+}
+
+TensorId EagerGraph::seen_transposed(TensorId x, Shape to) {
+  const Shape before = shape(x);
+  const TensorId y = seen_as(x, std::move(to));
+  backward(y, [this, y, before] {
+    const TensorId ordered = tensor("gradient of rows of " + graph_[y].name, TensorKind::gradient, before);
+    op({.kind = "clone", .phase = Phase::backward, .inputs = {gradient(y)}, .outputs = {ordered}});
+    gradients_.at(y.index) = ordered;
   });
   return y;
 }

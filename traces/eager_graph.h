@@ -41,7 +41,10 @@ class EagerGraph {
   TensorId add(TensorId a, TensorId b);
   /// A parameter is added to every sample.
   TensorId add_parameter(TensorId x, const std::string& name);
-  /// All pixels of a channel.
+  /// A parameter for each of the last dimension, which every row is multiplied by, or which is added to it.
+  TensorId times_columns(TensorId x, const std::string& name);
+  TensorId add_columns(TensorId x, const std::string& name);
+  /// All pixels of a channel, or all rows of a sample.
   TensorId mean(TensorId x);
   /// x is (..., k): (..., columns).
   TensorId linear(TensorId x, std::int64_t columns, bool bias = true);
@@ -56,6 +59,12 @@ class EagerGraph {
   TensorId batched_product_with_transposed(TensorId a, TensorId b) { return batched(a, b, true); }
   /// The same values in another order and shape, in a storage of their own.
   TensorId copied(TensorId x, Shape);
+  /// In a storage of their own, in the order in which the gradient comes.
+  TensorId put_in_order(TensorId x);
+  /// The same value seen in another shape: by a view, which nothing is launched for.
+  TensorId seen_as(TensorId x, Shape);
+  /// The same, where a copy puts the gradient in that order.
+  TensorId seen_transposed(TensorId x, Shape);
   /// Parts of the values, each as `copied`; one op puts their gradients together.
   std::vector<TensorId> split(TensorId x, const Shape& part, std::size_t parts);
   /// Pictures as rows of their channels, one a pixel, behind a row that is a parameter: (b, c, h, w) becomes

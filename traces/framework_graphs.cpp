@@ -98,6 +98,44 @@ Graph deit_graph(const DeitModel& model, const ImageOptions& options, std::strin
   return std::move(made).trained(made.linear_of_first_row(made.layer_norm(x), options.classes));
 }
 
+/// Multilayer perceptrons on 16 x 16 patches, in rows of 384 (Touvron et al., ResMLP, arXiv 2105.03404, 2021).
+struct ResmlpModel {
+  std::string_view name;
+  int layers;
+};
+constexpr std::array resmlp_models{ResmlpModel{"resmlp_s12", 12}, ResmlpModel{"resmlp_s24", 24},
+                                   ResmlpModel{"resmlp_s36", 36}};
+
+TensorId affine(EagerGraph& made, TensorId x) {
+  return made.add_columns(made.times_columns(x, "alpha"), "beta");
+}
+
+/// The patches' values lie channel by channel in memory, as their convolution makes them, and so do the sums of all
+/// blocks. So the layer across patches takes them as they are and the one across channels a copy; for gradients, which
+/// lie patch by patch, it is the other way round.
+TensorId resmlp_block(EagerGraph& made, TensorId x) {
+  const EagerGraph::Shape rows = made.shape(x), columns{rows[0], rows[2], rows[1]};
+  const TensorId across_patches = made.linear(made.seen_as(affine(made, x), columns), rows[1]);
+  x = made.add(x, made.times_columns(made.seen_transposed(across_patches, rows), "gamma_1"));
+  const TensorId inner = made.gelu(made.linear(made.put_in_order(affine(made, x)), 4 * rows[2]));
+  return made.add(x, made.times_columns(made.linear(inner, rows[2]), "gamma_2"));
+}
+
+Graph resmlp_graph(const ResmlpModel& model, const ImageOptions& options, std::string name) {
+  constexpr std::int64_t width = 384, patch = 16;
+  const std::int64_t patches = (options.size / patch) * (options.size / patch);
+  EagerGraph made(std::move(name));
+  made.next_stage("patches");
+  TensorId x = made.input({options.batch, 3, options.size, options.size});
+  x = made.seen_as(made.convolution(x, width, {patch, patch, 0}, true), {options.batch, patches, width});
+  for (int layer = 0; layer < model.layers; ++layer) {
+    made.next_stage(fmt::format("block{}", layer));
+    x = resmlp_block(made, x);
+  }
+  made.next_stage("head");
+  return std::move(made).trained(made.linear(made.mean(affine(made, x)), options.classes));
+}
+
 std::vector<ReferenceOption> options_of(ImageOptions& options) {
   return {whole_option("batch", options.batch, 1, 1 << 20), whole_option("size", options.size, 32, 4096),
           whole_option("classes", options.classes, 1, 1 << 20)};
@@ -107,6 +145,7 @@ std::vector<std::string_view> all_models() {
   std::vector<std::string_view> names;
   for (const ResnetModel& model : resnet_models) names.push_back(model.name);
   for (const DeitModel& model : deit_models) names.push_back(model.name);
+  for (const ResmlpModel& model : resmlp_models) names.push_back(model.name);
   return names;
 }
 
@@ -129,6 +168,9 @@ Graph framework_graph(std::string_view reference) {
   }
   for (const DeitModel& model : deit_models) {
     if (model.name == name) return deit_graph(model, options, std::string(reference));
+  }
+  for (const ResmlpModel& model : resmlp_models) {
+    if (model.name == name) return resmlp_graph(model, options, std::string(reference));
   }
   throw InputError(located(reference, {}, "", "no such model"));
 }

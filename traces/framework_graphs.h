@@ -1,6 +1,6 @@
 #pragma once
 // Graphs of known image classifiers as eager PyTorch trains them in fp32, with shapes, flops and bytes but no times:
-// `resnet50:batch=64`, `deit_b:batch=128,size=224`. They keep for the backward what PyTorch keeps.
+// `resnet50:batch=64`, `deit_b:batch=128,size=224`, `resmlp_s24`. They keep for the backward what PyTorch keeps.
 
 #include <string>
 #include <string_view>

@@ -634,6 +634,21 @@ class MeasuredTraining(WithFolder):
         self.assertGreaterEqual(len(packed), 4)  # inputs and outputs of two layers
 
 
+@unittest.skipIf(torch is None, NO_TORCH)
+class Kept(unittest.TestCase):
+    def test_of_reference_networks_autograd_keeps_what_their_graphs_do(self):
+        """The same numbers as in tests/traces/framework_graphs_test.cpp."""
+        import reference_networks as networks
+        expected = {("resmlp_s12", 1, 224): (51787172, 15350872), ("resmlp_s12", 2, 224): (103574340, 15350872),
+                    ("resmlp_s24", 2, 224): (204729156, 30020680), ("resmlp_s36", 1, 224): (152941988, 44690488),
+                    ("resmlp_s12", 2, 96): (19032900, 14903512), ("deit_ti", 2, 224): (71170964, 5717416),
+                    ("deit_s", 2, 224): (141050804, 22050664), ("deit_b", 2, 224): (280810484, 86567656)}
+        for (name, batch, size), counted in expected.items():
+            with self.subTest(name=name, batch=batch, size=size):
+                model = networks.network(name, size)
+                self.assertEqual((networks.kept_bytes(model, batch, size), networks.numbers_of(model)), counted)
+
+
 if __name__ == "__main__":
     if torch is None:
         print(f"most tests are skipped: {NO_TORCH}", file=sys.stderr)

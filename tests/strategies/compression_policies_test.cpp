@@ -79,6 +79,18 @@ TEST_CASE("of the inputs of linear layers only sampled rows stay, each with its 
         layers * (rows * 4 * 7 * width - 10 * (4 * 7 * width + 4 * 8)));
 }
 
+TEST_CASE("of the inputs of ResMLP's linear layers only blocks wait, with their places and where rows begin",
+          "[compression]") {
+  const Problem problem = model_on_h200("resmlp_s12:batch=2");
+  const std::int64_t patches = 196, width = 384, layers = 12;
+  const auto saves = [](std::int64_t rows, std::int64_t columns) {  // blocks of 8 x 8, of which a quarter stays
+    const std::int64_t down = rows / 8, all = down * ((columns + 7) / 8), kept = all / 4;
+    return rows * columns * 4 - kept * (64 * 4 + 4) - 4 * (down + 1);
+  };
+  const std::int64_t of_layer = saves(2 * width, patches) + saves(2 * patches, width) + saves(2 * patches, 4 * width);
+  CHECK(saved_by(problem, "prune_bsr") == layers * of_layer);  // 12 blocks of the head's two rows would take more
+}
+
 TEST_CASE("what a linear layer samples is not made where a ReLU keeps the value", "[compression]") {
   Problem problem = model_on_h200("deit_ti:batch=1");
   for (Op& op : problem.graph.ops) {  // ReLUs in the place of GELUs, whose results the second linear layers read

@@ -70,6 +70,19 @@ TEST_CASE("pooled activations of residual networks save what was simulated elsew
         0);
 }
 
+// Published: up to 32 % on ResMLP. Linear layers read 6 of the 14 numbers that a layer keeps for each patch and
+// channel.
+TEST_CASE("pruned blocks save on ResMLP what was published", "[compression]") {
+  const Problem problem = problem_on_h200("resmlp_s24:batch=64", Optimizer::momentum);
+  const Bytes plain = plan_of(problem, "store_all").peak;
+  const auto saved = [&](const std::string& keep) {
+    return 100 * (1 - mib(plan_of(problem, "prune_bsr(keep=" + keep + ")").peak) / mib(plain));
+  };
+  CHECK(saved("0.25") == Approx(29.1).margin(0.1));
+  CHECK(saved("0.1") == Approx(35.3).margin(0.1));
+  CHECK(saved("0.001") < 100 * 6.0 / 14);
+}
+
 // An error of a convolution's input stays with that layer; most of these inputs are what a ReLU has made.
 TEST_CASE("errors of convolutions' inputs reach their own weights alone", "[compression][error]") {
   const Problem problem = problem_on_h200("resnet18:batch=8", Optimizer::none);

@@ -90,6 +90,47 @@ TEST_CASE("what residual networks keep is what PyTorch's hooks count", "[framewo
   CHECK(saved_mib(graph, {}, batch) == Approx(row.all).margin(0.03));  // with statistics, logits and loss
 }
 
+/// Bytes of all storages that backward ops of some stages read, those of parameters and of gradients left out.
+std::int64_t saved_bytes(const Graph& graph, const std::function<bool(const Op&)>& counts) {
+  std::map<std::uint32_t, std::int64_t> storages;
+  for (const Op& op : graph.ops) {
+    if (!is_backward(op.phase) || !counts(op)) continue;
+    for (const TensorId t : op.inputs) {
+      const TensorKind kind = graph[t].kind;
+      if (kind == TensorKind::activation || kind == TensorKind::input) {
+        storages[graph[t].storage.index] = graph[t].bytes.count;
+      }
+    }
+  }
+  std::int64_t sum = 0;
+  for (const auto& [storage, bytes] : storages) sum += bytes;
+  return sum;
+}
+
+// What `traces/test_export_pytorch.py Kept` counts with hooks on PyTorch 1.13, which also keeps what the last mean
+// reads (batch x 196 x 384 numbers), for its shape alone; later versions do not.
+TEST_CASE("perceptrons on patches keep what PyTorch's hooks count, to the byte", "[framework]") {
+  struct Row {
+    const char* name;
+    std::int64_t batch, layers, size, saved, parameters;
+  };
+  const auto row = GENERATE(
+      Row{"resmlp_s12", 1, 12, 224, 51'787'172, 15'350'872}, Row{"resmlp_s12", 2, 12, 224, 103'574'340, 15'350'872},
+      Row{"resmlp_s24", 2, 24, 224, 204'729'156, 30'020'680}, Row{"resmlp_s36", 1, 36, 224, 152'941'988, 44'690'488},
+      Row{"resmlp_s12", 2, 12, 96, 19'032'900, 14'903'512});
+  INFO(row.name << ", " << row.batch << ", " << row.size);
+  const Graph graph = framework_graph(std::string(row.name) + ":batch=" + std::to_string(row.batch) +
+                                      ",size=" + std::to_string(row.size));
+  const std::int64_t patches = row.size / 16 * (row.size / 16), width = 384;
+  const std::int64_t of_mean = row.batch * patches * width * 4;
+  CHECK(saved_bytes(graph, [](const Op&) { return true; }) == row.saved - of_mean);
+  for (std::uint32_t block = 1; block <= row.layers; ++block) {  // inputs of norms, layers and factors: 14 C a patch
+    const std::int64_t own = saved_bytes(graph, [&](const Op& op) { return op.stage == block; });
+    CHECK(own == row.batch * patches * 14 * width * 4);
+  }
+  CHECK(bytes_of_kind(graph, TensorKind::parameter).count == 4 * row.parameters);
+}
+
 TEST_CASE("a layer of a vision transformer keeps 16 C + h N numbers a token", "[framework]") {
   struct Row {
     const char* name;
@@ -116,6 +157,21 @@ TEST_CASE("a layer of a vision transformer keeps 16 C + h N numbers a token", "[
   for (std::uint32_t block = 1; block <= 12; ++block) {
     CHECK(saved(block) == 4 * batch * tokens * (16 * row.width + row.heads * tokens));
   }
+}
+
+TEST_CASE("vision transformers keep what PyTorch's hooks count, to the byte", "[framework]") {
+  struct Row {
+    const char* name;
+    std::int64_t saved, parameters;
+  };
+  const auto row = GENERATE(Row{"deit_ti", 71'170'964, 5'717'416}, Row{"deit_s", 141'050'804, 22'050'664},
+                            Row{"deit_b", 280'810'484, 86'567'656});
+  INFO(row.name);
+  const Graph graph = framework_graph(std::string(row.name) + ":batch=2");
+  const std::int64_t factors =
+      12 * 8;  // what scores are multiplied by, a number of each layer, which graphs do not have
+  CHECK(saved_bytes(graph, [](const Op&) { return true; }) == row.saved - factors);
+  CHECK(bytes_of_kind(graph, TensorKind::parameter).count == 4 * row.parameters);
 }
 
 TEST_CASE("references of known models are read like others", "[framework]") {
