@@ -16,7 +16,7 @@ constexpr std::array lossless_options{
                number_between<1, 100, 100>},
     OptionInfo{"tensors", "conv.input+linear.input", tensors_option.values, tensors_option.help,
                tensors_option.allowed},
-    relu_option,
+    relu_or_anew_option,
     packed_store_option,
 };
 

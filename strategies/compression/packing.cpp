@@ -12,6 +12,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/part_alone.h"
+#include "strategies/compression/signs_anew.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
 
@@ -29,17 +30,28 @@ bool restores(const Codec& codec) {
 
 class PackedTape {
  public:
-  PackedTape(const Graph& graph, const OffloadModel& model)
-      : graph_(graph), model_(model), before_(model.positions()), after_(model.positions()), drops_(model.drops) {
+  PackedTape(const Graph& graph, const OffloadModel& model, const PackingChoice& choice)
+      : graph_(graph),
+        model_(model),
+        choice_(choice),
+        before_(model.positions()),
+        after_(model.positions()),
+        drops_(model.drops) {
     tape_.codecs = model.codecs;
   }
 
-  void add(const SavedTensor& saved, const CodecChoice& choice) {
+  void add(const SavedTensor& saved) {
     std::map<std::uint32_t, std::vector<std::uint32_t>> by_codec;  // positions of uses
     std::set<std::uint32_t> plain, reruns;  // of those that take the value as it is, and forwards among them
+    std::set<std::uint32_t> anew;           // for which it is made again
     std::vector<std::optional<Codec>> chosen;
     for (const SavedUse& use : saved.uses) {
-      std::optional<Codec>& codec = chosen.emplace_back(choice(saved, use));
+      if (use.by == SavedBy::relu && use.is_result && choice_.reruns.contains(use.position)) {
+        chosen.emplace_back();
+        anew.insert(use.position);
+        continue;
+      }
+      std::optional<Codec>& codec = chosen.emplace_back(choice_.codec(saved, use));
       if (codec && !serves(*codec, saved.tensor, use)) codec.reset();
       if (!codec) plain.insert(use.position);
       if (!codec && use.by == SavedBy::checkpoint) reruns.insert(use.position);
@@ -58,14 +70,22 @@ class PackedTape {
       std::vector<std::uint32_t>& uses = by_codec[number_of(*chosen[u])];
       if (uses.empty() || uses.back() != position) uses.push_back(position);
     }
+    for (const std::uint32_t position : anew) {  // unless it is there still
+      if (!plain.empty() && position <= *plain.rbegin() + right_after) plain.insert(position);
+    }
+    std::erase_if(anew, [&](std::uint32_t position) { return plain.contains(position); });
     const std::optional<std::uint32_t> last_plain = plain.empty() ? std::nullopt : std::optional(*plain.rbegin());
     for (auto& [codec, uses] : by_codec) {  // while the value itself is there, ops read that rather than its signs
       if (!last_plain || restores(tape_.codecs[codec])) continue;
       std::erase_if(uses, [&](std::uint32_t position) { return position <= *last_plain; });
     }
     std::erase_if(by_codec, [](const auto& form) { return form.second.empty(); });
-    if (by_codec.empty()) return;
+    if (by_codec.empty() && anew.empty()) return;
     restored_at_.clear();
+    for (const std::uint32_t position : anew) {
+      std::ranges::copy(choice_.reruns.at(position), std::back_inserter(before_[position]));
+      after_[position].push_back(on_tensor(ActionKind::drop, saved.tensor));
+    }
     for (const auto& [codec, uses] : by_codec) pack(saved, codec, uses, reruns);
     std::erase_if(drops_[saved.uses.back().position], [&](const Action& drop) {
       return drop.form == Form{} && graph_[drop.tensor].storage == graph_[saved.tensor].storage;
@@ -150,17 +170,36 @@ class PackedTape {
 
   const Graph& graph_;
   const OffloadModel& model_;
+  const PackingChoice& choice_;
   Tape tape_;
   std::vector<std::vector<Action>> before_, after_, drops_;  // by position
   std::set<std::uint32_t> restored_at_;                      // of the tensor that is added
 };
 
+/// Signs are made anew from exact inputs of batch norms.
+void refuse_anew(std::string_view strategy, const Graph& graph, const UsePattern& pattern, std::string_view text) {
+  if (std::ranges::any_of(graph.ops, [](const Op& op) { return layer_of(op) == SavedBy::stage; })) {
+    throw InputError(
+        fmt::format("{}: relu=recompute runs ops of a graph again, and '{}' is a chain of stages: take relu=bit",
+                    strategy, graph.name));
+  }
+  if (!pattern.names_all() && !pattern.names(SavedBy::bn) && !pattern.names(SavedBy::relu)) return;
+  throw InputError(fmt::format(
+      "{}: relu=recompute takes signs from what batch norms read, which must wait as it is, and for ReLUs only where "
+      "these are not named: leave {} out of tensors={}",
+      strategy,
+      pattern.names_all()          ? "all"
+      : pattern.names(SavedBy::bn) ? "bn"
+                                   : "relu",
+      text));
+}
+
 }  // namespace
 
 Tape packed_tape(const Graph& graph, const OffloadModel& model, std::span<const SavedTensor> saved,
-                 const CodecChoice& choice, std::span<const UnreadForm> unread) {
-  PackedTape tape(graph, model);
-  for (const SavedTensor& each : saved) tape.add(each, choice);
+                 const PackingChoice& choice, std::span<const UnreadForm> unread) {
+  PackedTape tape(graph, model, choice);
+  for (const SavedTensor& each : saved) tape.add(each);
   for (const UnreadForm& each : unread) tape.add(each);
   return std::move(tape).build();
 }
@@ -173,7 +212,7 @@ std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view str
   const auto& model = std::get<OffloadModel>(made);
   const Graph& graph = task.problem.graph;
   const std::vector<SavedTensor> saved = saved_tensors(graph, model);
-  const CodecChoice choice = choice_of(graph, saved);
+  const PackingChoice choice = choice_of(graph, saved);
   const std::vector<UnreadForm> unread = unread_of ? unread_of(graph, model) : std::vector<UnreadForm>{};
   TapePool pool;
   pool.add(simulated_tape(task, model, packed_tape(graph, model, saved, choice, unread)));
@@ -214,23 +253,26 @@ ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const 
   const std::string text(options.text("tensors"));
   const UsePattern pattern(text);
   const std::optional<Codec> relu = relu_codec(options);
-  const bool of_layer = options.text("store") == "layer";
-  return [=, name = std::string(strategy)](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+  const bool of_layer = options.text("store") == "layer", anew = options.text("relu") == "recompute";
+  return [=, name = std::string(strategy)](const Graph& graph, std::span<const SavedTensor> saved) -> PackingChoice {
     refuse_if_unfit(name, graph, saved, text, codec);
-    return [=](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
+    if (anew) refuse_anew(name, graph, pattern, text);
+    PackingChoice made([=](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
       if (use.by == SavedBy::relu && use.is_result && !pattern.names(SavedBy::relu)) return relu;
       if (!pattern.matches(use)) return std::nullopt;
       Codec chosen = codec;
       if (of_layer) chosen.copy = static_cast<std::uint32_t>(&use - tensor.uses.data());
       return chosen;
-    };
+    });
+    if (anew) made.reruns = signs_anew(graph, saved, made.codec);
+    return made;
   };
 }
 
 std::optional<Codec> relu_codec(const Options& options) {
   const std::string_view way = options.text("relu");
   if (way == "keep") return std::nullopt;
-  return Codec{.kind = CodecKind::mask, .bits = way == "bit" ? 1U : 8U};
+  return Codec{.kind = CodecKind::mask, .bits = way == "byte" ? 8U : 1U};
 }
 
 }  // namespace plimsoll

@@ -2,10 +2,14 @@
 // Tapes in which saved values wait for the backward in packed forms: what every compression strategy makes once it has
 // chosen a codec for each use.
 
+#include <concepts>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/core/codec.h"
@@ -16,6 +20,19 @@ namespace plimsoll {
 
 /// By which codec a use gets the value; nothing: as it is.
 using CodecChoice = std::function<std::optional<Codec>(const SavedTensor&, const SavedUse&)>;
+
+/// What runs again right before a position, so that a ReLU's gradient there reads what it makes, which is dropped
+/// after.
+using Reruns = std::map<std::uint32_t, std::vector<Action>>;
+
+/// What is chosen for the saved values of a tape.
+struct PackingChoice {
+  template <std::convertible_to<CodecChoice> Choice>
+  PackingChoice(Choice of_uses) : codec(std::move(of_uses)) {}
+
+  CodecChoice codec;
+  Reruns reruns;  ///< in the place of a codec
+};
 
 /// A packed form that a layer keeps though its backward does not read it: packed after one position, restored and freed
 /// around another.
@@ -29,11 +46,11 @@ struct UnreadForm {
 /// for, or after a later forward that runs again from it as it is. The value itself dies then, or with its last use
 /// that takes it as it is. Before a use the packed form is unpacked; what is restored lives until that use, or on to a
 /// next one right after. A use that can do with the packed form reads it as it is. What the codec cannot pack stays.
-Tape packed_tape(const Graph&, const OffloadModel&, std::span<const SavedTensor>, const CodecChoice&,
+Tape packed_tape(const Graph&, const OffloadModel&, std::span<const SavedTensor>, const PackingChoice&,
                  std::span<const UnreadForm> = {});
 
 /// Chooses for the saved values of one tape; throws InputError where nothing can be chosen.
-using ChoiceOf = std::function<CodecChoice(const Graph&, std::span<const SavedTensor>)>;
+using ChoiceOf = std::function<PackingChoice(const Graph&, std::span<const SavedTensor>)>;
 using UnreadOf = std::function<std::vector<UnreadForm>(const Graph&, const OffloadModel&)>;
 
 /// One plan whatever the budget, of the tape of the pass before or of plain training.
@@ -64,6 +81,13 @@ inline constexpr OptionInfo relu_option{
     "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, or from the output "
     "itself",
     [](std::string_view text) { return text == "bit" || text == "byte" || text == "keep"; }};
+
+/// For strategies by choice_by_pattern().
+inline constexpr OptionInfo relu_or_anew_option{
+    "relu", "bit", "bit, byte, keep or recompute",
+    "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, from the output itself, "
+    "or by running the batch norms before it and the ReLU again, where what these read waits as it is (else a bit)",
+    [](std::string_view text) { return text == "recompute" || relu_option.allowed(text); }};
 
 inline constexpr OptionInfo packed_store_option{
     "store", "shared", "shared or layer",

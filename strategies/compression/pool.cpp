@@ -23,7 +23,7 @@ constexpr std::array pool_options{
                [](std::string_view text) { return from_name<PoolType>(text).has_value(); }},
     OptionInfo{"k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>},
     OptionInfo{"tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed},
-    relu_option,
+    relu_or_anew_option,
     packed_store_option,
 };
 

@@ -17,7 +17,7 @@ constexpr std::array prune_bsr_options{
                number_between<1, 1000, 1000>},
     OptionInfo{"tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
                tensors_option.allowed},
-    relu_option,
+    relu_or_anew_option,
     packed_store_option,
 };
 

@@ -30,7 +30,7 @@ constexpr std::array quantize_options{
                         group % 8 == 0;
                }},
     tensors_option,
-    relu_option,
+    relu_or_anew_option,
     packed_store_option,
 };
 

@@ -34,13 +34,15 @@ double mib(Bytes bytes) {
 }
 
 // Simulations of others with lifetimes of storages: momentum, no workspace, every layer packs for itself. They also
-// pack the images (37 MiB at k = 2), which the caller keeps anyway; that and no more tells the rows apart but the sixth
-// one.
+// pack the images (37 MiB at k = 2), which the caller keeps anyway, and hold the packed form of a value until the op is
+// over that reads what is unpacked. `beside` is both where the sixth row is fullest: in the backward of layer2.0, whose
+// input is 196 MiB, at k = 2; in that of the first batch norm, whose input is 784 MiB, at larger k.
 TEST_CASE("pooled activations of residual networks save what was simulated elsewhere", "[compression]") {
   struct Row {
     const char* options;
     std::array<double, 4> saved;  // per cent of the peak, k = 2, 4, 8, 16
     double margin = 1.0;
+    std::array<double, 4> beside = {};  // MiB
   };
   const auto judge = [](const std::string& model, const std::vector<Row>& rows, double base) {
     const Problem problem = problem_on_h200(model, Optimizer::momentum);
@@ -50,8 +52,8 @@ TEST_CASE("pooled activations of residual networks save what was simulated elsew
       for (std::size_t i = 0; i < 4; ++i) {
         const std::string spec = "pool(k=" + std::to_string(2 << i) + ",store=layer," + row.options + ")";
         INFO(model << ", " << spec);
-        const double saved = 100 * (1 - mib(plan_of(problem, spec).peak) / mib(plain));
-        CHECK(saved == Approx(row.saved[i]).margin(row.margin));
+        const double peak = mib(plan_of(problem, spec).peak) + row.beside[i];
+        CHECK(100 * (1 - peak / mib(plain)) == Approx(row.saved[i]).margin(row.margin));
       }
     }
   };
@@ -59,15 +61,82 @@ TEST_CASE("pooled activations of residual networks save what was simulated elsew
         {{"tensors=conv.input,relu=keep", {-6.3, 0.9, 2.7, 3.2}},
          {"tensors=conv.input,relu=byte", {9.7, 16.9, 18.7, 19.1}},
          {"tensors=conv.input,relu=bit", {18.4, 25.6, 27.3, 27.8}},
+         {"tensors=conv.input,relu=recompute", {19.7, 26.8, 28.6, 29.0}},
          {"tensors=conv3x3.input,relu=bit", {14.5, 20.0, 21.4, 21.8}},
          {"tensors=bn.input,relu=keep", {32.6, 40.6, 42.6, 43.1}},
-         {"tensors=conv.input+bn.input,relu=bit", {47.9, 51.6, 52.3, 52.5}, 1.7}},
+         {"tensors=conv.input+bn.input,relu=bit",
+          {47.9, 51.6, 52.3, 52.5},
+          0.1,
+          {(147 + 196) / 4.0, (147 + 784) / 16.0, (147 + 784) / 64.0, (147 + 784) / 256.0}}},
         5554.7);
   judge("resnet50:batch=256",
         {{"tensors=conv.input,relu=bit", {27.5, 36.5, 38.8, 39.4}},
          {"tensors=bn.input,relu=keep", {37.9, 47.4, 49.9, 50.5}},
          {"tensors=conv.input+bn.input,relu=bit", {64.5, 76.3, 78.3, 78.8}}},
         0);
+}
+
+// Of resnet18's 17 ReLUs the first one's output is there still when its gradient is made, since the pooling reads it.
+// The first ReLU of the 8 blocks follows a batch norm, the last one of the 3 blocks that change the shape a sum of two.
+TEST_CASE("signs that batch norms give are not kept, and nothing else changes", "[compression]") {
+  const Problem problem = problem_on_h200("resnet18:batch=2", Optimizer::none);
+  const Schedule kept = plan_of(problem, "pool(k=2)").schedule,
+                 anew = plan_of(problem, "pool(relu=recompute)").schedule;
+  CHECK(check(anew, problem.graph, problem.platform, 1).empty());
+  std::map<std::string, int> again;
+  for (const Step& step : anew.steps) {
+    if (step.kind == StepKind::recompute) ++again[problem.graph[step.op].kind];
+  }
+  CHECK(again == std::map<std::string, int>{{"native_batch_norm", 8 + 2 * 3}, {"add_", 3}, {"relu_", 8 + 3}});
+  CHECK(anew.approximate == kept.approximate);
+  const std::int64_t stem = 2 * 64 * 112 * 112, first = stem / 4;
+  std::int64_t values = stem;  // whose signs do not wait: two ReLUs of each layer, one more of the last three
+  for (std::int64_t layer = 0; layer < 4; ++layer) values += (layer == 0 ? 2 : 3) * (first >> layer);
+  const Bytes before = waiting_after_forward(problem, kept).packed, after = waiting_after_forward(problem, anew).packed;
+  CHECK(before - after == Bytes{values / 8});
+}
+
+TEST_CASE("signs are made anew after a recomputation, before offloading, and within budgets", "[compression]") {
+  const auto* const spec = GENERATE("pool(relu=recompute)", "pool(relu=recompute,store=layer)|offload_greedy",
+                                    "greedy_recompute|pool(relu=recompute)", "lossless(relu=recompute)|save_on_cpu",
+                                    "prune_bsr(relu=recompute)");
+  const auto* const model = GENERATE("resnet18:batch=1,size=64", "resnet50:batch=1,size=64");
+  INFO(model << ", " << spec);
+  const Problem problem = problem_on_h200(model, Optimizer::none);
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  const Plan free = std::get<Plan>(plan(problem, passes, std::nullopt));
+  for (const std::int64_t share : {100, 90, 75}) {
+    const PlanOutcome made = plan(problem, passes, Bytes{free.peak.count * share / 100});
+    if (std::holds_alternative<Infeasible>(made)) continue;
+    const Plan& fits = std::get<Plan>(made);
+    const std::vector<Violation> found = check(fits.schedule, problem.graph, problem.platform, 1);
+    INFO((found.empty() ? std::string() : found[0].what));
+    CHECK(found.empty());
+    const Metrics metrics = measure(problem, fits.schedule, simulate_event(fits.schedule, problem.platform));
+    CHECK(metrics.peak == fits.peak);
+    CHECK(metrics.peak.count <= free.peak.count * share / 100);
+    CHECK(metrics.makespan.value == Approx(fits.makespan.value).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("signs from batch norms need what these read as it is, and a graph", "[compression]") {
+  const auto complaint = [](const Problem& problem, const std::string& spec) {
+    try {
+      plan(problem, parse_spec(spec, "test"), std::nullopt);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Problem problem = problem_on_h200("resnet18:batch=2", Optimizer::none);
+  CHECK(
+      complaint(problem, "pool(relu=recompute,tensors=conv.input+bn.input)") ==
+      "pool: relu=recompute takes signs from what batch norms read, which must wait as it is, and for ReLUs only where "
+      "these are not named: leave bn out of tensors=conv.input+bn.input");
+  CHECK(complaint(problem, "quantize(relu=recompute)") ==
+        "quantize: relu=recompute takes signs from what batch norms read, which must wait as it is, and for ReLUs only "
+        "where these are not named: leave all out of tensors=all");
+  CHECK(complaint(problem, "pool(relu=recmpute)").find("bit, byte, keep or recompute") != std::string::npos);
 }
 
 // Published: up to 32 % on ResMLP. Linear layers read 6 of the 14 numbers that a layer keeps for each patch and

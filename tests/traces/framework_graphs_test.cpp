@@ -129,6 +129,12 @@ TEST_CASE("perceptrons on patches keep what PyTorch's hooks count, to the byte",
     CHECK(own == row.batch * patches * 14 * width * 4);
   }
   CHECK(bytes_of_kind(graph, TensorKind::parameter).count == 4 * row.parameters);
+  std::set<TensorId> scaled, read;  // by factors of channels: read by the products that sum to the factors' gradients
+  for (const Op& op : graph.ops) {
+    if (op.kind == "mul") (is_backward(op.phase) ? read : scaled).insert(op.inputs[1]);
+  }
+  for (const TensorId t : scaled) CHECK(read.contains(t));
+  CHECK(scaled.size() == static_cast<std::size_t>(4 * row.layers + 1));
 }
 
 TEST_CASE("a layer of a vision transformer keeps 16 C + h N numbers a token", "[framework]") {

@@ -65,6 +65,7 @@ TEST_CASE("packed forms that are exact train as plain training does, bit for bit
       ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input,relu=byte)|offload_greedy"},
       ExactCase{resnet_graph, "greedy_recompute|lossless(nonzero=0.9,tensors=pool.input)"},
       ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input+relu,relu=keep)"},
+      ExactCase{resnet_graph, "lossless(nonzero=0.9,tensors=pool.input,relu=recompute)"},
       ExactCase{gpt_graph, "lossless(nonzero=0.9,tensors=softmax)"}, ExactCase{mlp_graph, "gist(nonzero=0.75)"},
       ExactCase{mlp_graph, "gist(nonzero=0.75)|offload_greedy"}, ExactCase{mlp_graph, "fewbit"});
   INFO(network << ", " << spec);
