@@ -1,7 +1,10 @@
 #include <algorithm>
 
 #include "experiments/host_bounds.h"
+#include "experiments/kept_whole.h"
+#include "experiments/memory_by_kind.h"
 #include "experiments/run.h"
+#include "sim/core/codec.h"
 #include "sim/core/memory_profile.h"
 #include "sim/core/names.h"
 
@@ -21,21 +24,20 @@ Json peak_json(const Problem& problem, const Answer& answer) {
     object["step"] = moment.step.index;
     object["op"] = step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name;
   }
-  Json& kinds = object["bytes_by_kind"] = Json::object();
-  for (const auto& [kind, name] : Names<TensorKind>::all) {
-    Bytes sum;
-    for (const BufferId b : peak.buffers) {
-      const Buffer& buffer = (*answer.schedule)[b];
-      if (problem.graph[buffer.tensor].kind == kind) sum += buffer.bytes;
-    }
-    kinds[name] = sum.count;
+  BytesByKind by_kind{};
+  for (const BufferId b : peak.buffers) {
+    const Buffer& buffer = (*answer.schedule)[b];
+    by_kind[memory_kind(problem.graph, buffer)] += buffer.bytes.count;
   }
-  kinds["workspace"] = peak.workspace.count;
+  by_kind[workspace_kind] = peak.workspace.count;
+  Json& kinds = object["bytes_by_kind"] = Json::object();
+  for (std::size_t k = 0; k < memory_kinds; ++k) kinds[std::string(memory_kind_names[k])] = by_kind[k];
   Json& largest = object["largest_buffers"] = Json::array();
   for (std::size_t b = 0; b < std::min<std::size_t>(8, peak.buffers.size()); ++b) {
     const Buffer& buffer = (*answer.schedule)[peak.buffers[b]];
     const Tensor& tensor = problem.graph[buffer.tensor];
     largest.push_back({{"name", tensor.name}, {"kind", written(tensor.kind)}, {"bytes", buffer.bytes.count}});
+    if (buffer.is_packed()) largest.back()["codec"] = text_of(answer.schedule->codecs[buffer.codec.index]);
   }
   return object;
 }
@@ -76,6 +78,19 @@ Json device_json(const Question& question, const Answer& answer, std::size_t d) 
   object["allocation_retries"] = peak.retries;
   object["out_of_memory"] = peak.out_of_memory ? out_of_memory_json(*peak.out_of_memory) : Json(nullptr);
   return object;
+}
+
+Json kept_whole_json(const Problem& problem, const Schedule& schedule) {
+  Json list = Json::array();
+  for (const KeptWhole& kept : kept_whole(problem.graph, schedule)) {
+    Json holders = Json::array();
+    for (const OpId op : kept.holders) holders.push_back(problem.graph[op].name);
+    list.push_back({{"tensor", problem.graph[kept.tensor].name},
+                    {"codec", text_of(schedule.codecs[kept.codec.index])},
+                    {"bytes", kept.bytes.count},
+                    {"holders", std::move(holders)}});
+  }
+  return list;
 }
 
 /// Of all gradients as one vector, and of each that is approximate; null where all are exact.
@@ -135,6 +150,9 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
   object["contention_s"] = answer.metrics ? Json(answer.contention.value) : Json(nullptr);
   object["gradient_error"] = answer.metrics ? errors_json(problem, answer.errors) : Json(nullptr);
+  if (answer.schedule && !answer.schedule->codecs.empty()) {
+    object["kept_whole"] = kept_whole_json(problem, *answer.schedule);
+  }
   object["upper_bounds_used"] = or_null(answer.schedule, [&](const Schedule& schedule) {
     Json used = Json::array();
     for (const HostBound& bound : host_bounds_used(schedule, problem.platform)) {

@@ -81,7 +81,7 @@ class Walk {
 
   void add(BufferId b, std::int64_t sign) {
     const Buffer& buffer = schedule_[b];
-    change(buffer.memory, memory_kind(graph_[buffer.tensor].kind), sign * buffer.bytes.count);
+    change(buffer.memory, memory_kind(graph_, buffer), sign * buffer.bytes.count);
   }
 
   void apply(const Event& event) {

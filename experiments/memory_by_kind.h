@@ -15,18 +15,19 @@
 
 namespace plimsoll {
 
-/// The kinds of tensors, then workspaces.
-inline constexpr std::size_t memory_kinds = 7;
-inline constexpr std::size_t workspace_kind = 6;
+/// The kinds of tensors, then workspaces and what is kept in a packed form, of whatever kind.
+inline constexpr std::size_t memory_kinds = 8;
+inline constexpr std::size_t workspace_kind = 6, packed_kind = 7;
 inline constexpr auto memory_kind_names = [] {
   std::array<std::string_view, memory_kinds> names;
   for (const auto& [kind, name] : Names<TensorKind>::all) names[static_cast<std::size_t>(kind)] = name;
   names[workspace_kind] = "workspace";
+  names[packed_kind] = "packed";
   return names;
 }();
 
-constexpr std::size_t memory_kind(TensorKind kind) {
-  return static_cast<std::size_t>(kind);
+inline std::size_t memory_kind(const Graph& graph, const Buffer& buffer) {
+  return buffer.is_packed() ? packed_kind : static_cast<std::size_t>(graph[buffer.tensor].kind);
 }
 
 using BytesByKind = std::array<std::int64_t, memory_kinds>;

@@ -6,7 +6,9 @@
 
 #include "experiments/csv.h"
 #include "experiments/memory_by_kind.h"
+#include "sim/core/codec.h"
 #include "sim/core/memory_profile.h"
+#include "sim/core/names.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -22,13 +24,13 @@ Json peak_of(const Problem& problem, const Schedule& schedule, const Timeline& t
   for (const BufferId b : peak.buffers) {
     const Buffer& buffer = schedule[b];
     const Tensor& tensor = problem.graph[buffer.tensor];
-    by_kind[memory_kind(tensor.kind)] += buffer.bytes.count;
+    by_kind[memory_kind(problem.graph, buffer)] += buffer.bytes.count;
     Json one{{"tensor", tensor.name},
-             {"kind", memory_kind_names[memory_kind(tensor.kind)]},
+             {"kind", written(tensor.kind)},
              {"bytes", buffer.bytes.count},
              {"micro_batch", buffer.micro_batch}};
     if (schedule.replicas > 1) one["replica"] = buffer.replica;
-    if (buffer.is_packed()) one["packed"] = true;
+    if (buffer.is_packed()) one["codec"] = text_of(schedule.codecs[buffer.codec.index]);
     tensors.push_back(std::move(one));
   }
   Json json{{"name", problem.platform[memory].name}, {"peak_bytes", peak.bytes.count}};

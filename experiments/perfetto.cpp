@@ -234,7 +234,7 @@ class Writer {
   std::vector<std::vector<CounterArgument>> counter_arguments() const {
     std::vector<std::array<bool, memory_kinds>> used(platform_.memories.size());
     for (const Buffer& buffer : schedule_.buffers) {
-      used[buffer.memory.index][memory_kind(graph_[buffer.tensor].kind)] = true;
+      used[buffer.memory.index][memory_kind(graph_, buffer)] = true;
     }
     const std::vector<MemoryId> workspace_of = workspace_memories(schedule_, platform_);
     for (const Step& step : schedule_.steps) {

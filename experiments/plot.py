@@ -72,6 +72,14 @@ def front(points):
     return sorted(best.items())
 
 
+def reserved(points):
+    """What the allocator takes for each point of the front, where one was asked: (peak, reserved, time)."""
+    shown = set(front(points))
+    return sorted({(point["peak_bytes"], point["peak_reserved_bytes"], point["makespan_s"]) for point in points
+                   if point["feasible"] and point.get("peak_reserved_bytes")
+                   and (point["peak_bytes"], point["makespan_s"]) in shown})
+
+
 def error_of(points):
     """Of all gradients as one vector, from the least to the most; nothing where all are exact."""
     errors = [point.get("gradient_error") or 0 for point in points if point["feasible"]]
@@ -152,12 +160,14 @@ def draw(figure, strategies):
     marks = [figure[key] for key in ("lower_bound_bytes", "smallest_feasible_bytes", "store_all_bytes") if figure[key]]
     fronts = {series["strategy"]: front(series["points"]) for series in figure["series"]}
     errors = {series["strategy"]: error_of(series["points"]) for series in figure["series"]}
+    takes = {series["strategy"]: reserved(series["points"]) for series in figure["series"]}
     peaks = marks + [peak for points in fronts.values() for peak, _ in points]
+    peaks += [most for points in takes.values() for _, most, _ in points]
     unit, size = memory_unit(max(peaks, default=1))
     low, high = min(peaks, default=0) / size, max(peaks, default=1) / size
     margin = 0.05 * (high - low) or 0.05 * high
 
-    legend_rows = len(strategies) + 1 + 5  # the title, and the lines below
+    legend_rows = len(strategies) + 1 + 6  # the title, and the lines below
     height = max(4.7, 1.1 + 0.245 * legend_rows)
     canvas, axes = plt.subplots(figsize=(8.6, height))
     canvas.subplots_adjust(left=0.085, right=0.655, top=0.835, bottom=0.125)
@@ -188,6 +198,10 @@ def draw(figure, strategies):
     if not seconds_only:
         rows.append(axes.axhline(1, color=GREY, linestyle="-.", linewidth=1.1, zorder=1, label="time lower bound"))
 
+    if any(takes.values()):
+        rows.append(Line2D([], [], color=GREY, linewidth=1, marker="|", markersize=8, markeredgewidth=1.6,
+                           label="from live to reserved bytes"))
+
     series_rows, curves, best = [], [], undominated(fronts)
     for index, strategy in enumerate(strategies):
         points = fronts.get(strategy, [])
@@ -204,6 +218,9 @@ def draw(figure, strategies):
         for shown, alpha, zorder in ((True, 1, 5), (False, PALE, 4)):
             xs, ys = ([v for v, b in zip(values, is_best) if b == shown] for values in (x, y))
             axes.plot(xs, ys, linestyle="none", zorder=zorder - 0.5 * (len(points) == 1), alpha=alpha, **style)
+        for peak, most, time in takes.get(strategy, []):
+            axes.plot([peak / size, most / size], [time / base] * 2, color=colour, linewidth=1, alpha=0.6, zorder=2)
+            axes.plot([most / size], [time / base], marker="|", markersize=8, markeredgewidth=1.6, color=colour, zorder=4)
         if points:
             curves.append((strategy, colour, list(zip(x, y))))
 

@@ -8,6 +8,7 @@ COLOURS = {
     "forward": "#0072B2", "backward": "#56B4E9", "recompute": "#E69F00", "update": "#009E73",
     "activation": "#CC79A7", "gradient": "#E3B7CF", "parameter": "#D55E00", "parameter_gradient": "#F2A977",
     "optimizer_state": "#8C6BB1", "input": "#9ca3af", "workspace": "#d5dbe1",
+    "packed": "#7B2D5B", "pack": "#6B7A1F", "unpack": "#B9C46A",
 }
 LANES = {"compute": "compute", "device_to_host": "D2H", "host_to_device": "H2D", "host": "host", "host_to_disk": "to disk",
          "disk_to_host": "from disk"}
@@ -72,7 +73,8 @@ def thinned(rows, end):
 def draw_memory(axes, timeline, size, unit_bytes, end):
     rows = thinned(timeline["memory"], timeline["makespan_s"])
     dates = [row[0] / size for row in rows] + [end]
-    order = ["parameter", "optimizer_state", "parameter_gradient", "activation", "gradient", "input", "workspace"]
+    order = ["parameter", "optimizer_state", "parameter_gradient", "packed", "activation", "gradient", "input", "workspace"]
+    order = [kind for kind in order if kind in timeline["memory_kinds"]]
     columns = [timeline["memory_kinds"].index(kind) + 1 for kind in order]
     stack = [[row[column] / unit_bytes for row in rows] + [rows[-1][column] / unit_bytes] for column in columns]
     axes.stackplot(dates, *stack, colors=[COLOURS[kind] for kind in order], step="post", linewidth=0)

@@ -46,6 +46,20 @@ Json error_of(const Json& record) {
   return whole.is_object() ? value_or_null(whole, "relative") : Json(nullptr);
 }
 
+/// What a caching allocator takes for the fullest device's live bytes; null where none was asked.
+constexpr const char* reserved_bytes = "peak_reserved_bytes";
+Json reserved_of(const Json& record) {
+  Json most;
+  if (value_or_null(record, "allocator") == "exact") return most;
+  const Json devices = value_or_null(record, "devices");
+  if (!devices.is_array()) return most;
+  for (const Json& device : devices) {
+    const Json reserved = device.is_object() ? value_or_null(device, reserved_bytes) : Json(nullptr);
+    if (reserved.is_number() && (most.is_null() || reserved > most)) most = reserved;
+  }
+  return most;
+}
+
 /// What of a record a figure needs.
 Json point_of(const Json& record) {
   Json point;
@@ -57,6 +71,7 @@ Json point_of(const Json& record) {
     point["kinds"] = record["peak"]["bytes_by_kind"];
   }
   if (const Json error = error_of(record); !error.is_null()) point[gradient_error] = error;
+  if (const Json reserved = reserved_of(record); !reserved.is_null()) point[reserved_bytes] = reserved;
   return point;
 }
 
@@ -225,11 +240,14 @@ std::string results_csv(const SweepContents& contents, const std::string& made_b
     }
   }
   std::erase(columns, "peak");  // an object, null where infeasible
+  const auto is_reserved = [](const Json& record) { return !reserved_of(record).is_null(); };
+  if (std::ranges::any_of(records, is_reserved)) columns.emplace_back(reserved_bytes);
   std::string csv = "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
   for (const Json& record : records) {
     for (std::size_t c = 0; c < columns.size(); ++c) {
-      const bool is_error = columns[c] == gradient_error;
-      const Json value = is_error ? error_of(record) : value_or_null(record, columns[c].c_str());
+      const Json value = columns[c] == gradient_error   ? error_of(record)
+                         : columns[c] == reserved_bytes ? reserved_of(record)
+                                                        : value_or_null(record, columns[c].c_str());
       if (c > 0) csv += ',';
       if (value.is_string()) csv += csv_field(value.get<std::string>());
       if (value.is_primitive() && !value.is_string() && !value.is_null()) csv += value.dump();

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "experiments/host_bounds.h"
+#include "experiments/kept_whole.h"
+#include "experiments/memory_by_kind.h"
+#include "sim/core/codec.h"
 #include "sim/core/memory_profile.h"
 #include "sim/core/names.h"
 #include "sim/io/quantity.h"
@@ -39,21 +43,26 @@ std::string at_peak_lines(const Problem& problem, const Answer& answer) {
                         step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name);
   }
   std::string lines = fmt::format("in memory at the peak ({}, {}):\n", device.name, where);
-  for (const auto& [kind, name] : Names<TensorKind>::all) {
-    Bytes sum;
-    std::size_t count = 0;
-    for (const BufferId b : peak.buffers) {
-      if (problem.graph[(*answer.schedule)[b].tensor].kind != kind) continue;
-      sum += (*answer.schedule)[b].bytes;
-      ++count;
-    }
-    if (sum > Bytes{0}) lines += fmt::format("  {:<20}{:>12}  in {} buffers\n", name, format_bytes(sum), count);
+  BytesByKind by_kind{};
+  std::array<std::size_t, memory_kinds> counts{};
+  for (const BufferId b : peak.buffers) {
+    const Buffer& buffer = (*answer.schedule)[b];
+    const std::size_t kind = memory_kind(problem.graph, buffer);
+    by_kind[kind] += buffer.bytes.count;
+    ++counts[kind];
+  }
+  for (std::size_t k = 0; k < memory_kinds; ++k) {
+    if (by_kind[k] == 0) continue;
+    lines += fmt::format("  {:<20}{:>12}  in {} buffers\n", memory_kind_names[k], format_bytes(Bytes{by_kind[k]}),
+                         counts[k]);
   }
   if (peak.workspace != Bytes{0}) lines += fmt::format("  {:<20}{:>12}\n", "workspace", format_bytes(peak.workspace));
   for (std::size_t b = 0; b < std::min<std::size_t>(3, peak.buffers.size()); ++b) {
     const Buffer& buffer = (*answer.schedule)[peak.buffers[b]];
-    lines += fmt::format("  {} {:<10}{:>12}  '{}'\n", b == 0 ? "largest:" : "        ", "", format_bytes(buffer.bytes),
-                         problem.graph[buffer.tensor].name);
+    const std::string form =
+        buffer.is_packed() ? ", by " + text_of(answer.schedule->codecs[buffer.codec.index]) : std::string();
+    lines += fmt::format("  {} {:<10}{:>12}  '{}'{}\n", b == 0 ? "largest:" : "        ", "",
+                         format_bytes(buffer.bytes), problem.graph[buffer.tensor].name, form);
   }
   return lines;
 }
@@ -144,6 +153,9 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   }
   if (!answer.note.empty()) text += fmt::format("  note: {}\n", answer.note);
   for (const std::string& note : problem.notes) text += fmt::format("  note: {}\n", note);
+  if (const std::vector<KeptWhole> kept = kept_whole(problem.graph, *answer.schedule); !kept.empty()) {
+    text += "  note: " + sentence(kept, problem.graph, *answer.schedule) + "\n";
+  }
   for (const HostBound& used : host_bounds_used(*answer.schedule, problem.platform)) {
     text += "  " + sentence(used) + "\n";
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/core/lower_bounds.h"
 #include "strategies/common/chain_part.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/op_sequence.h"
@@ -16,7 +17,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t levels_before = 5, levels_alone = 12;
+constexpr std::uint32_t levels_before = 5, levels_alone = 12, levels_at_once = 16;
+
+void add_levels(std::vector<std::optional<Bytes>>& budgets, Bytes least, Bytes most, std::uint32_t levels) {
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    budgets.emplace_back(least + range_of(most - least, {level, levels}).offset);
+  }
+}
 
 /// From the least memory that there is a tape for to all that is wanted.
 template <class Planner>
@@ -33,10 +40,25 @@ std::vector<PlannedTape> tapes_at_levels(std::uint32_t levels, const Planner& ta
   const Infeasible* none = std::get_if<Infeasible>(&outer[1]);
   if (none == nullptr || !none->smallest || *none->smallest >= most->peak) return tapes;
   std::vector<std::optional<Bytes>> budgets;
-  for (std::uint32_t level = 0; level < levels; ++level) {
-    budgets.emplace_back(*none->smallest + range_of(most->peak - *none->smallest, {level, levels}).offset);
-  }
+  add_levels(budgets, *none->smallest, most->peak, levels);
   for (TapeOutcome& outcome : tapes_within(budgets)) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+  }
+  return tapes;
+}
+
+/// The same in one question, from what no tape can do without.
+template <class Planner>
+std::vector<PlannedTape> tapes_at_once(Bytes least, Bytes most, const Planner& tapes_within, std::string& why) {
+  std::vector<std::optional<Bytes>> budgets{std::nullopt};
+  add_levels(budgets, least, most, levels_at_once);
+  std::vector<TapeOutcome> outcomes = tapes_within(budgets);
+  std::vector<PlannedTape> tapes;
+  if (const Infeasible* none = std::get_if<Infeasible>(&outcomes.front())) {
+    why = none->reason;
+    return tapes;
+  }
+  for (TapeOutcome& outcome : outcomes) {
     if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
   }
   return tapes;
@@ -117,9 +139,22 @@ class PartPlanner {
     return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
   }
 
+  /// What takes long is asked once.
+  template <class Planner>
+  std::vector<PlannedTape> asked_alone(const Planner& tapes_within) {
+    const std::size_t stages = alone_.problem.chain ? alone_.problem.chain->stages.size() : 0;
+    const bool takes_long = std::ranges::any_of(alone_passes_, [&](const Pass& pass) {
+      return 4 * stages > pass.strategy->effort.stages;  // of what a portfolio asks it about
+    });
+    if (!takes_long) return tapes_at_levels(levels_alone, tapes_within, why_);
+    const Bytes least = lower_bounds(alone_.problem, 1, Stays::nothing).memory;
+    const Bytes most = tape_cost(alone_.problem, alone_task_.part(), *unmoved_).peak;
+    return tapes_at_once(std::min(least, most), most, tapes_within, why_);
+  }
+
   template <class Planner>
   void add_all(const Planner& tapes_within) {
-    for (PlannedTape& made : tapes_at_levels(levels_alone, tapes_within, why_)) {
+    for (PlannedTape& made : asked_alone(tapes_within)) {
       if (!made_) made = unlimited(made);
       PlannedTape planned = made;
       PartTape part = tape_in_pipeline(task_, alone_, made.tape);

@@ -2,7 +2,8 @@
 const COLUMNS = [
   ["model", r => r.figure.model], ["platform", r => r.figure.machine], ["micro-batches", r => r.figure.micro_batches],
   ["optimizer", r => r.figure.optimizer], ["strategy", r => r.strategy],
-  ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes], ["time", r => r.p.makespan_s, seconds],
+  ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes],
+  ["reserved", r => r.p.peak_reserved_bytes ?? null, bytes], ["gradient error", r => r.p.gradient_error ?? null, v => (v === null ? "" : v.toPrecision(3))], ["time", r => r.p.makespan_s, seconds],
   ["time / bound", r => (r.p.feasible && r.figure.lower_bound_s > 0 ? r.p.makespan_s / r.figure.lower_bound_s : null), v => (v === null ? "" : v.toFixed(4))],
   ["recomputing", r => r.p.recompute_s, seconds], ["moved", r => r.p.bytes_moved, bytes],
   ["fits from", r => (r.p.feasible ? null : r.p.smallest_feasible_bytes), bytes],
@@ -58,7 +59,7 @@ function rowsAsText() {
 
 function table() {
   // Columns that say the same everywhere are left out.
-  columns = COLUMNS.filter(([name, value]) => !["micro-batches", "optimizer"].includes(name) || new Set(rows.map(value)).size > 1);
+  columns = COLUMNS.filter(([name, value]) => !["micro-batches", "optimizer", "reserved", "gradient error"].includes(name) || new Set(rows.map(value)).size > 1);
   const head = document.querySelector("thead tr");
   columns.forEach(([name, value, format]) => {
     const th = element("th", {"aria-sort": "none", scope: "col", ...(format ? {class: "number"} : {})});

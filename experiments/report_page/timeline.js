@@ -1,9 +1,10 @@
 // Timelines: what each stream did when, above what filled the memory.
 // What a lane does or moves, and what fills the memory: the colours of plot_timelines.py.
 const FILLS = {forward: "#0072B2", backward: "#56B4E9", recompute: "#E69F00", update: "#009E73", activation: "#CC79A7", gradient: "#E3B7CF",
-  parameter: "#D55E00", parameter_gradient: "#F2A977", optimizer_state: "#8C6BB1", input: "#9ca3af", workspace: "#d5dbe1"};
+  parameter: "#D55E00", parameter_gradient: "#F2A977", optimizer_state: "#8C6BB1", input: "#9ca3af", workspace: "#d5dbe1",
+  packed: "#7B2D5B", pack: "#6B7A1F", unpack: "#B9C46A"};
 const LANES = {compute: "compute", device_to_host: "D2H", host_to_device: "H2D", host: "host", host_to_disk: "to disk", disk_to_host: "from disk"};
-const STACK = ["parameter", "optimizer_state", "parameter_gradient", "activation", "gradient", "input", "workspace"];
+const STACK = ["parameter", "optimizer_state", "parameter_gradient", "packed", "activation", "gradient", "input", "workspace"];
 
 function timelinePicture(timeline, usual, common, fullest) {
   const W = 520, left = 58, right = 8, lane = 13, high = 76, top = 4, foot = 20;
@@ -31,7 +32,7 @@ function timelinePicture(timeline, usual, common, fullest) {
   const below = rows.map(() => 0);
   for (const kind of STACK) {
     const column = timeline.memory_kinds.indexOf(kind) + 1;
-    if (!rows.some(row => row[column] > 0)) continue;
+    if (!column || !rows.some(row => row[column] > 0)) continue;
     const base = [...below];
     rows.forEach((row, i) => { below[i] += row[column]; });
     const until = i => (i + 1 < rows.length ? rows[i + 1][0] : end);

@@ -1,5 +1,8 @@
 #include "sim/core/check.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "sim/core/judge.h"
 
 namespace plimsoll {
@@ -53,6 +56,10 @@ void Judge::prepare() {
     runs += std::size_t{op.phase == Phase::update ? updates() : schedule_.micro_batches} * schedule_.replicas;
   }
   ran_.resize(runs);
+  const std::size_t storages = std::max<std::size_t>(1, graph_.storages);
+  lists_a_storage_ = static_cast<std::uint32_t>(
+      std::min<std::size_t>(std::max(1U, schedule_.micro_batches), 1 + 2 * schedule_.buffers.size() / storages));
+  newest_live_.resize(storages * lists_a_storage_, none);
   for (const Collective& collective : schedule_.collectives) {
     for (const std::vector<BufferId>* list : {&collective.inputs, &collective.outputs}) {
       for (const BufferId b : *list) outlives_free_[b.index] = true;

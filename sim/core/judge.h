@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,39 +32,30 @@ class Judge {
  private:
   enum class Life : std::uint8_t { unborn, live, dead };
 
+  static constexpr BufferId none{UINT32_MAX};
   using Tensors = ShortList<TensorId, 1>;
   using Steps = ShortList<StepId, 3>;
   /// What one buffer holds while the schedule is walked.
   struct Held {
     Life life = Life::unborn;
-    Tensors tensors;                    ///< valid now, of the buffer's storage
-    RangedSums sums;                    ///< of a parameter gradient
-    std::uint32_t version = 0;          ///< how often it was updated; of a parameter gradient: for which update it is
-    Steps makers;                       ///< who filled it last
-    Steps readers;                      ///< since
-    CollectiveId from = no_collective;  ///< whose result it is
-    bool approximate = false;           ///< not the value itself, but what a lossy codec has left of it or of others
-    bool is_pooled = false;             ///< by a codec that pools, of this value
+    Tensors tensors;                      ///< valid now, of the buffer's storage
+    RangedSums sums;                      ///< of a parameter gradient
+    std::uint32_t version = 0;            ///< how often it was updated; of a parameter gradient: for which update it is
+    Steps makers;                         ///< who filled it last
+    Steps readers;                        ///< since
+    CollectiveId from = no_collective;    ///< whose result it is
+    bool approximate = false;             ///< not the value itself, but what a lossy codec has left of it or of others
+    bool is_pooled = false;               ///< by a codec that pools, of this value
+    BufferId newer = none, older = none;  ///< of the list of live ones that it is in
   };
 
   /// A tensor's storage of one micro-batch and replica in one memory.
-  struct Place {
-    std::uint32_t storage = 0, micro_batch = 0, replica = 0, memory = 0;
-    friend bool operator==(const Place&, const Place&) = default;
-  };
-  struct PlaceHash {
-    std::size_t operator()(const Place&) const;
-  };
+  using Place = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId>;
   /// Who may have run a device's backward, by the workspaces of its steps so far: a caller stage by stage, or autograd
   /// in one call, which repeats nothing.
   struct Callers {
     bool by_stage = true, in_one_call = true;
     std::optional<std::uint32_t> first_micro_batch = {};  ///< whose backward comes first
-  };
-
-  struct Occupants {
-    std::uint32_t live = 0;  ///< buffers
-    Bytes loaded;            ///< of a network input, by the ops that read it first
   };
 
   /// What a buffer holds; one that is freed holds nothing that can be changed. Kept for as long as there is need, so
@@ -144,8 +134,12 @@ class Judge {
   const Ends& ends_of(const Step& step) const { return ends_[step.stream.index]; }
   bool belongs(const Buffer& buffer, const Step& step) const;
   Place place_of(BufferId b) const;
+  /// The first of a list of live buffers with plain values, among them all of the tensor's storage and micro-batch.
+  BufferId& newest_live(TensorId, std::uint32_t micro_batch);
+  void born(BufferId b);
+  void died(BufferId b);
   /// Whether a buffer of the tensor's storage is live where and for what the step computes.
-  bool is_live(TensorId t, const Step& step) const;
+  bool is_live(TensorId t, const Step& step);
 
   // --- compute
   void judge_compute(StepId s);
@@ -214,13 +208,15 @@ class Judge {
   std::vector<Violation> found_;
   std::optional<HappensBefore> before_;
   static constexpr std::uint32_t not_yet = UINT32_MAX, no_more = UINT32_MAX - 1;
-  std::vector<std::uint32_t> held_at_;  // by buffer: index into held_, not_yet or no_more
-  std::deque<Held> held_;               // of a buffer, one after the other
-  std::vector<std::uint32_t> unused_;   // of held_
-  Held dead_;                           // of every buffer that has none any more
-  std::vector<bool> outlives_free_;     // by buffer: its collective may end later
-  std::vector<bool> was_approximate_;   // by buffer: at any time
-  std::unordered_map<Place, Occupants, PlaceHash> places_;
+  std::vector<std::uint32_t> held_at_;                 // by buffer: index into held_, not_yet or no_more
+  std::deque<Held> held_;                              // of a buffer, one after the other
+  std::vector<std::uint32_t> unused_;                  // of held_
+  Held dead_;                                          // of every buffer that has none any more
+  std::vector<bool> outlives_free_;                    // by buffer: its collective may end later
+  std::vector<bool> was_approximate_;                  // by buffer: at any time
+  std::uint32_t lists_a_storage_ = 1;                  // of live buffers; micro-batches take turns at them
+  std::vector<BufferId> newest_live_;                  // by list, none if it is empty
+  std::map<Place, Bytes> loaded_;                      // of network inputs, by the ops that read them first
   std::vector<std::size_t> first_run_;                 // by op: index into ran_ of its first run
   std::vector<std::uint32_t> ran_;                     // by run of an op: how often it was made
   std::vector<std::vector<OpId>> makers_;              // by tensor: who makes a parameter gradient

@@ -43,7 +43,7 @@ void Judge::load_input(StepId s, const Op& op) {
     if (graph_[t].kind != TensorKind::input) continue;
     if (std::ranges::find(op.inputs, t) == op.inputs.end()) continue;
     fill(s, b, {t});
-    Bytes& loaded = places_[place_of(b)].loaded;
+    Bytes& loaded = loaded_[place_of(b)];
     loaded += schedule_[b].range_length;
     if (loaded > graph_[t].bytes) report(Rule::repeated, s, b, "loads the network's input a second time, into");
   }

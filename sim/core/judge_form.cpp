@@ -178,7 +178,7 @@ void Judge::start_resident(BufferId b) {
   }
   held.life = Life::live;
   held.tensors = {schedule_[b].tensor};
-  ++places_[place_of(b)].live;
+  born(b);
 }
 
 /// Every parameter is somewhere when an iteration begins, in every replica, whether an op reads it or not.

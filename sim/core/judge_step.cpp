@@ -1,6 +1,7 @@
 // One step: residency and order of what it reads, writes and frees.
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/core/judge.h"
 
@@ -55,10 +56,12 @@ void Judge::judge_after_readers(StepId s, BufferId b) {
 }
 
 void Judge::allocate(StepId s, BufferId b) {
-  if (life_of(b) != Life::unborn) report(Rule::malformed, s, b, "allocates again");
-  if (life_of(b) == Life::dead) held_at_[b.index] = not_yet;
+  const Life life = life_of(b);
+  if (life != Life::unborn) report(Rule::malformed, s, b, "allocates again");
+  if (life == Life::live) return;
+  if (life == Life::dead) held_at_[b.index] = not_yet;
   held_in(b).life = Life::live;
-  if (!schedule_[b].is_packed()) ++places_[place_of(b)].live;
+  born(b);
 }
 
 void Judge::judge_free(StepId s, BufferId b) {
@@ -72,10 +75,40 @@ void Judge::judge_free(StepId s, BufferId b) {
     }
   }
   held.life = Life::dead;
+  died(b);
   if (!outlives_free_[b.index]) forget(b);
-  if (schedule_[b].is_packed()) return;
-  const auto place = places_.find(place_of(b));
-  if (--place->second.live == 0 && place->second.loaded == Bytes{0}) places_.erase(place);
+}
+
+Judge::Place Judge::place_of(BufferId b) const {
+  const Buffer& buffer = schedule_[b];
+  const Tensor& tensor = graph_[buffer.tensor];
+  return {tensor.storage, per_micro_batch(tensor.kind) ? buffer.micro_batch : 0, buffer.replica, buffer.memory};
+}
+
+BufferId& Judge::newest_live(TensorId t, std::uint32_t micro_batch) {
+  const Tensor& tensor = graph_[t];
+  const std::uint32_t list = per_micro_batch(tensor.kind) ? micro_batch % lists_a_storage_ : 0;
+  return newest_live_[std::size_t{tensor.storage.index} * lists_a_storage_ + list];
+}
+
+void Judge::born(BufferId b) {
+  const Buffer& buffer = schedule_[b];
+  if (buffer.is_packed()) return;
+  BufferId& newest = newest_live(buffer.tensor, buffer.micro_batch);
+  if (newest != none) held_in(newest).newer = b;
+  held_in(b).older = std::exchange(newest, b);
+}
+
+void Judge::died(BufferId b) {
+  const Buffer& buffer = schedule_[b];
+  if (buffer.is_packed()) return;
+  const Held& held = held_in(b);
+  if (held.older != none) held_in(held.older).newer = held.newer;
+  if (held.newer != none) {
+    held_in(held.newer).older = held.older;
+  } else {
+    newest_live(buffer.tensor, buffer.micro_batch) = held.older;
+  }
 }
 
 Judge::Held& Judge::fill(StepId s, BufferId b, Tensors tensors) {
@@ -98,25 +131,14 @@ bool Judge::belongs(const Buffer& buffer, const Step& step) const {
          (!per_micro_batch(graph_[buffer.tensor].kind) || buffer.micro_batch == step.micro_batch);
 }
 
-std::size_t Judge::PlaceHash::operator()(const Place& p) const {
-  const std::uint64_t a = (std::uint64_t{p.storage} << 32U) ^ p.micro_batch;
-  const std::uint64_t b = (std::uint64_t{p.replica} << 32U) ^ p.memory;
-  return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ b);
-}
-
-bool Judge::is_live(TensorId t, const Step& step) const {
+bool Judge::is_live(TensorId t, const Step& step) {
   const std::optional<MemoryId> memory = own_memory(step);
-  const std::uint32_t micro_batch = per_micro_batch(graph_[t].kind) ? step.micro_batch : 0;
-  if (!memory) return false;
-  const auto there = places_.find({graph_[t].storage.index, micro_batch, step.replica, memory->index});
-  return there != places_.end() && there->second.live > 0;
-}
-
-Judge::Place Judge::place_of(BufferId b) const {
-  const Buffer& buffer = schedule_[b];
-  const Tensor& tensor = graph_[buffer.tensor];
-  const std::uint32_t micro_batch = per_micro_batch(tensor.kind) ? buffer.micro_batch : 0;
-  return {tensor.storage.index, micro_batch, buffer.replica, buffer.memory.index};
+  for (BufferId b = newest_live(t, step.micro_batch); b != none; b = held_in(b).older) {
+    const Buffer& buffer = schedule_[b];
+    const bool same_storage = graph_[buffer.tensor].storage == graph_[t].storage;
+    if (same_storage && buffer.memory == memory && belongs(buffer, step)) return true;
+  }
+  return false;
 }
 
 }  // namespace plimsoll

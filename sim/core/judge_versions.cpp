@@ -80,7 +80,7 @@ std::vector<bool> Judge::newest_at_home() {
   using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
   std::vector<bool> there(schedule_.resident.size(), false);
   if (schedule_.updates.are_synchronous()) return there;
-  std::unordered_map<Place, Ranges, PlaceHash> newest;
+  std::map<Place, Ranges> newest;
   for (std::size_t index = 0; index < schedule_.buffers.size(); ++index) {
     const auto b = id_at<BufferId>(index);
     const Buffer& buffer = schedule_[b];

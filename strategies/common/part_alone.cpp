@@ -41,7 +41,7 @@ class AloneBuilder {
     storage_here_.assign(whole_.graph.storages, no_storage);
     Problem& problem = made_.problem;
     problem.platform = whole_.platform;
-    problem.platform.devices[device_.index].takes_trace_times = true;
+    for (Device& device : problem.platform.devices) device.takes_trace_times = true;  // those of its own
     problem.micro_batches = std::min(whole_.micro_batches, 2U);
     problem.optimizer = whole_.optimizer;
     problem.states = whole_.states;

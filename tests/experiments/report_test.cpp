@@ -99,6 +99,26 @@ TEST_CASE("the table of results has a row a point and no nested values", "[repor
   CHECK(csv_field("@a,b") == "\"'@a,b\"");
 }
 
+TEST_CASE("a report shows what an allocator reserves, of the device that reserves most", "[report]") {
+  SweepContents reserved = contents();
+  Json record = Json::parse(reserved.records[3]);
+  record["allocator"] = "cuda";
+  record["devices"] = Json::array({{{"name", "a"}, {"peak_reserved_bytes", 30}},
+                                   {{"name", "b"}, {"peak_reserved_bytes", 50}},
+                                   {{"name", "c"}, {"peak_reserved_bytes", 40}}});
+  reserved.records[3] = record.dump();
+  const Json series = report_data(reserved, "test")["figures"][0]["series"];
+  CHECK(series[1]["points"][1]["peak_reserved_bytes"] == 50);
+  CHECK_FALSE(series[1]["points"][0].contains("peak_reserved_bytes"));
+  const std::string csv = results_csv(reserved, "test");
+  CHECK(csv.find(",peak_reserved_bytes\n") != std::string::npos);
+  CHECK(csv.find(",50\n") != std::string::npos);
+
+  record["allocator"] = "exact";  // whose reserved bytes are the live ones
+  reserved.records[3] = record.dump();
+  CHECK(results_csv(reserved, "test").find("peak_reserved_bytes") == std::string::npos);
+}
+
 TEST_CASE("a report says what codecs do to gradients, of all as one vector", "[report]") {
   SweepContents with_errors = contents();
   Json lossy = Json::parse(with_errors.records[3]), exact = Json::parse(with_errors.records[1]);
@@ -155,7 +175,7 @@ TEST_CASE("a report draws the same figures every time", "[report]") {
       record["timeline"] = {
           {"lanes", {{{"name", "compute"}, {"spans", {{0.0, 3.0, "forward"}, {3.0, 7.0, "backward"}}}}}},
           {"memory_kinds", memory_kind_names},
-          {"memory", {{0.0, 4, 0, 0, 0, 0, 0, 0}, {3.0, 4, 9, 0, 0, 0, 0, 7}}}};
+          {"memory", {{0.0, 4, 0, 0, 0, 0, 0, 0, 0}, {3.0, 4, 9, 0, 0, 0, 0, 7, 2}}}};
     }
     lines += record.dump() + "\n";
   }
