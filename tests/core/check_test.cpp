@@ -283,6 +283,39 @@ TEST_CASE("check names a buffer that is freed twice or never was", "[check]") {
   }
 }
 
+TEST_CASE("an output that no buffer is filled with must be there, in the step's own memory", "[check]") {
+  Graph graph;
+  graph.storages = 2;
+  graph.tensors = {{.name = "x", .kind = TensorKind::input, .bytes = Bytes{8}, .storage = StorageId{0}},
+                   {.name = "a", .kind = TensorKind::activation, .bytes = Bytes{8}, .storage = StorageId{1}},
+                   {.name = "a'", .kind = TensorKind::activation, .bytes = Bytes{8}, .storage = StorageId{1}}};
+  const TensorId x{0}, a{1}, view{2};
+  graph.ops = {{.name = "f", .phase = Phase::forward, .duration = Seconds{1}, .inputs = {x}, .outputs = {a}},
+               {.name = "view", .phase = Phase::forward, .duration = Seconds{1}, .inputs = {x}, .outputs = {view}}};
+  enum class Stays { both, on_device, on_host };
+  for (const Stays stays : {Stays::both, Stays::on_device, Stays::on_host}) {
+    ScheduleBuilder builder;
+    const auto buffer = [&](TensorId t, std::uint32_t memory) {
+      return builder.buffer({.tensor = t, .memory = MemoryId{memory}, .bytes = Bytes{8}, .range_length = Bytes{8}});
+    };
+    const StreamId compute = builder.stream(DeviceId{0}, way::compute);
+    const BufferId x0 = buffer(x, 0), a0 = buffer(a, 0), host = buffer(a, 2);
+    builder.add({.stream = compute, .op = OpId{0}, .work = {.seconds = Seconds{1}}, .allocates = {x0, a0}});
+    const StepId offload = builder.add({.kind = StepKind::offload,
+                                        .stream = builder.stream(DeviceId{0}, way::device_to_host),
+                                        .work = {.bytes = Bytes{8}, .route = builder.route(MemoryId{0}, MemoryId{2})},
+                                        .reads = {a0},
+                                        .allocates = {host},
+                                        .waits = {StepId{0}}});
+    if (stays == Stays::on_device) builder.free_after(offload, host);
+    if (stays == Stays::on_host) builder.free_after(offload, a0);
+    builder.add({.stream = compute, .op = OpId{1}, .work = {.seconds = Seconds{1}}, .reads = {x0}});
+    const std::vector<Violation> found = check(builder.finish(), graph, gpus({.count = 2}));
+    CHECK(reports(found, Rule::wrong_output, 2) == (stays == Stays::on_host));
+    CHECK(found.empty() == (stays != Stays::on_host));
+  }
+}
+
 TEST_CASE("check stops at its limit", "[check]") {
   Draft draft;
   for (NewStep& step : draft.steps) step.reads.clear();
