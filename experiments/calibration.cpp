@@ -4,7 +4,9 @@
 
 #include <ctime>
 
+#include "sim/core/codec.h"
 #include "sim/core/expects.h"
+#include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 
@@ -42,6 +44,10 @@ std::string comments(const MachineRates& r, const MeasuredBy& by) {
   }
   text += line("traffic of Adam's update", r.update_traffic, giga, "GB/s");
   if (r.host_update_traffic) text += line("the same on the host", *r.host_update_traffic, giga, "GB/s");
+  for (const MeasuredCodec& each : r.codecs) {
+    text += line("pack " + text_of(each.codec), each.pack, giga, "GB/s");
+    if (each.unpack) text += line("unpack " + text_of(each.codec), *each.unpack, giga, "GB/s");
+  }
   text += line("launch of an empty kernel", r.launch, micro, "us");
   return text + line("block of the pool", r.allocation, micro, "us");
 }
@@ -62,6 +68,22 @@ std::string slowdowns(const MachineRates& r) {
     list += fmt::format("{}{:.3f}", list.empty() ? "" : ", ", std::max(1.0, rate.median));
   }
   return list;
+}
+
+/// A line a codec, by what tells codecs of its kind apart.
+std::string codecs(const MachineRates& r) {
+  std::string text = r.codecs.empty() ? "" : "    codecs:  # bytes of the tensor, not of its packed form\n";
+  for (const MeasuredCodec& each : r.codecs) {
+    const CodecKind kind = each.codec.kind;
+    const char* by = kind == CodecKind::pool ? "window" : kind == CodecKind::block_sparse ? "block" : "bits";
+    const std::uint32_t variant = variant_of(each.codec);
+    text += fmt::format("      - {{codec: {}", written(kind));
+    if (variant > 0) text += fmt::format(", {}: {}", by, variant);
+    text += fmt::format(", pack: {:.4g} GBps", each.pack.median / 1e9);
+    if (each.unpack) text += fmt::format(", unpack: {:.4g} GBps", each.unpack->median / 1e9);
+    text += "}\n";
+  }
+  return text;
 }
 
 std::string capacity(const std::optional<Bytes>& bytes) {
@@ -112,6 +134,7 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
       "    overlap_slowdown: [{}]\n",
       device.name, by.device, capacity(shape[device.memory].capacity), peaks(rates), rates.update_traffic.median / 1e9,
       rates.launch.median * 1e6, slowdowns(rates));
+  text += codecs(rates);
   const MeasuredRate host_updates = rates.host_update_traffic.value_or(rates.update_traffic);
   text += fmt::format("memories:\n  - name: {}\n    size: {}\n    bandwidth: {:.4g} GBps\n    adam: {:.4g} GBps\n",
                       host.name, capacity(host.capacity), host_updates.median / 1e9, host_updates.median / 7e9);

@@ -39,6 +39,7 @@ struct Candidate {
   std::string strategy;
   Bytes budget;
   Backward backward = Backward::whole;
+  Inner inner = Inner::together;
   Schedule schedule;
   std::vector<Timeline> runs;                                ///< one a round
   std::vector<Seconds> units = {};                           ///< what store_all took around each run
@@ -50,21 +51,22 @@ struct Subject {
   std::string reference;
   Trace plain;  ///< before anything was measured
   Problem problem;
+  Problem apart = {};  ///< with what stages save as tensors of their own, for what packs; of a graph the same
   std::optional<SplitBackwards> split;
   std::unique_ptr<RunnableNetwork> network;
 
   /// Throws where the network's backwards are not split.
-  const Problem& with(Backward backward) const {
-    if (backward == Backward::whole) return problem;
+  const Problem& with(Backward backward, Inner inner) const {
+    if (backward == Backward::whole) return inner == Inner::apart ? apart : problem;
     if (!split) throw InputError("a graph's backwards cannot be split");
     return split->problem;
   }
 };
 
-Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer) {
+Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer, Inner inner = Inner::together) {
   const bool is_chain = std::holds_alternative<Chain>(trace.model);
-  std::variant<Problem, std::string> made =
-      make_problem(std::move(trace.model), platform, {.optimizer = is_chain ? optimizer : Optimizer::none});
+  std::variant<Problem, std::string> made = make_problem(
+      std::move(trace.model), platform, {.optimizer = is_chain ? optimizer : Optimizer::none, .inner = inner});
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   return std::move(std::get<Problem>(made));
 }
@@ -151,9 +153,11 @@ class Validator {
     NamedNetwork named = named_network(reference);
     const std::optional<Optimizer> updates = named.view == View::chain ? std::optional(asked_.optimizer) : std::nullopt;
     const Trace plain{model_of(backend_->prepared(std::move(named.network))->network(), named.view)};
-    Subject subject{reference, plain, made_problem(plain, platform_, asked_.optimizer),
-                    split_backwards(plain, platform_, asked_.optimizer),
-                    backend_->prepared(named_network(reference, updates).network)};
+    Subject subject{.reference = reference,
+                    .plain = plain,
+                    .problem = made_problem(plain, platform_, asked_.optimizer),
+                    .split = split_backwards(plain, platform_, asked_.optimizer),
+                    .network = backend_->prepared(named_network(reference, updates).network)};
     const Schedule sweeps = calibration_schedule(subject.problem);
     OpTimes times;
     constexpr int repetitions = 4;
@@ -164,6 +168,7 @@ class Validator {
     }
     Trace timed = calibrated_trace(plain, subject.problem, times, subject.split, by_);
     subject.split = split_backwards(timed, platform_, asked_.optimizer);
+    subject.apart = made_problem(timed, platform_, asked_.optimizer, Inner::apart);
     subject.problem = made_problem(std::move(timed), platform_, asked_.optimizer);
     return subject;
   }
@@ -182,7 +187,8 @@ class Validator {
     for (const auto& [spec, passes] : subject.problem.index ? asked_.chain_strategies : asked_.graph_strategies) {
       try {
         const Backward backward = backward_for(passes);
-        const Problem& problem = subject.with(backward);
+        const Inner inner = inner_for(passes);
+        const Problem& problem = subject.with(backward, inner);
         const PlanOutcome nothing = plan_one(problem, passes, Bytes{0});
         const Infeasible* none = std::get_if<Infeasible>(&nothing);
         const Bytes least = none != nullptr && none->smallest ? *none->smallest : Bytes{0};
@@ -191,7 +197,7 @@ class Validator {
         PlanOutcome outcome = plan_one(problem, passes, budget);
         if (Plan* made = std::get_if<Plan>(&outcome)) {
           made->schedule.strategy = spec;
-          candidates.push_back({spec, budget, backward, std::move(made->schedule), {}, {}});
+          candidates.push_back({spec, budget, backward, inner, std::move(made->schedule), {}, {}});
         } else {
           std::cerr << fmt::format("{}: left out: {}\n", spec, std::get<Infeasible>(outcome).reason);
         }
@@ -224,7 +230,8 @@ class Validator {
       std::vector<Timeline> stored;
       for (std::size_t c = 0; c < candidates.size(); ++c) {
         if (c % runs_a_unit == 0) stored.push_back(shown(run_once(subject, plain)).timeline);
-        Replayed ran = shown(run_once(subject, subject.with(candidates[c].backward), candidates[c].schedule));
+        const Problem& problem = subject.with(candidates[c].backward, candidates[c].inner);
+        Replayed ran = shown(run_once(subject, problem, candidates[c].schedule));
         if (round == 0) continue;
         candidates[c].runs.push_back(std::move(ran.timeline));
         candidates[c].reserved.push_back(device_allocator(ran));
@@ -275,8 +282,8 @@ class Validator {
                        const Candidate& candidate) const {
     const Timeline stored = simulate_event(retimed(plain, subject.problem.graph, times), platform_);
     const bool is_whole = candidate.backward == Backward::whole;
-    const Schedule schedule =
-        retimed(candidate.schedule, subject.with(candidate.backward).graph, is_whole ? times : subject.split->times);
+    const Graph& graph = subject.with(candidate.backward, candidate.inner).graph;
+    const Schedule schedule = retimed(candidate.schedule, graph, is_whole ? times : subject.split->times);
     const Timeline simulated = simulate_event(schedule, platform_);
     ValidationRow row;
     row.network = subject.reference;

@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "platforms/platform_draft.h"
+#include "sim/core/codec.h"
+#include "sim/core/names.h"
 #include "sim/io/fields.h"
+#include "sim/io/one_of.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
 
@@ -44,6 +49,52 @@ std::vector<double> read_slowdown(const YamlCursor& cursor) {
   return factors;
 }
 
+/// A rate as it is written: what its variant is called, once it is known.
+struct CodecRateDraft {
+  CodecRate rate;
+  bool is_known = false;  ///< its codec
+  std::optional<YamlCursor> bits, window, block;
+};
+
+const Field<CodecRateDraft, const YamlCursor&> codec_fields[] = {
+    {"codec", required,
+     [](CodecRateDraft& d, const YamlCursor& c) {
+       d.rate.kind = one_of<CodecKind>(c);
+       d.is_known = from_name<CodecKind>(c.string()).has_value();
+     }},
+    {"bits", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.bits = c; }},
+    {"window", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.window = c; }},
+    {"block", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.block = c; }},
+    {"pack", required, [](CodecRateDraft& d, const YamlCursor& c) { d.rate.pack = c.bandwidth(); }},
+    {"unpack", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.rate.unpack = c.bandwidth(); }},
+};
+
+/// Rates of packing, by codec and what tells codecs of its kind apart.
+std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
+  std::vector<CodecRate> rates;
+  for (const YamlCursor& element : cursor.elements()) {
+    CodecRateDraft draft;
+    read_fields(element, codec_fields, draft);
+    if (!draft.is_known) continue;
+    const CodecKind kind = draft.rate.kind;
+    const bool by_window = kind == CodecKind::pool, by_block = kind == CodecKind::block_sparse;
+    const bool by_nothing =
+        kind == CodecKind::zero_run || kind == CodecKind::compressed_rows || kind == CodecKind::rows;
+    const auto take = [&](const std::optional<YamlCursor>& variant, bool is_its_own, const char* name) {
+      if (is_its_own && !variant) element.complain(fmt::format("'{}' needs {}", written(kind), name));
+      if (!is_its_own && variant) variant->complain(fmt::format("'{}' has no {}", written(kind), name));
+      if (is_its_own && variant) draft.rate.variant = variant->count();
+    };
+    take(draft.window, by_window, "window");
+    take(draft.block, by_block, "block");
+    take(draft.bits, !by_window && !by_block && !by_nothing, "bits");
+    const auto same = [&](const CodecRate& rate) { return rate.kind == kind && rate.variant == draft.rate.variant; };
+    if (std::ranges::any_of(rates, same)) element.complain(fmt::format("a second rate of '{}'", written(kind)));
+    rates.push_back(draft.rate);
+  }
+  return rates;
+}
+
 const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"name", required, [](DeviceKind& k, const YamlCursor& c) { k.device.name = c.string(); }},
     {"count", optional, [](DeviceKind& k, const YamlCursor& c) { k.count = c.count(); }},
@@ -55,6 +106,7 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"launch_overhead", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.launch_overhead = c.seconds(); }},
     {"overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
+    {"codecs", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.codec_rates = read_codec_rates(c); }},
     {"streams", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.compute_streams = c.count(); }},
     {"host", optional, [](DeviceKind& k, const YamlCursor& c) { k.host = c; }},
     {"disk", optional, [](DeviceKind& k, const YamlCursor& c) { k.disk = c; }},

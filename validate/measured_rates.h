@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/codec.h"
 #include "sim/core/units.h"
 
 namespace plimsoll {
@@ -24,6 +25,13 @@ struct MeasuredPeak {
   MeasuredRate flops;
 };
 
+/// Bytes of tensors a second that a codec packs and restores; no rate of restoring where it restores nothing.
+struct MeasuredCodec {
+  Codec codec;
+  MeasuredRate pack;
+  std::optional<MeasuredRate> unpack;
+};
+
 struct MachineRates {
   Bytes copied;                                     ///< by each of the large copies
   MeasuredRate to_host, to_device, both_ways;       ///< bytes a second of large copies; of one direction while both run
@@ -33,6 +41,7 @@ struct MachineRates {
   MeasuredRate update_traffic;                      ///< bytes a second that Adam's update moves, seven a parameter byte
   std::optional<MeasuredRate> host_update_traffic;  ///< the same of the host; unset: it is the device
   MeasuredRate launch;                              ///< seconds that a kernel of next to no work takes
+  std::vector<MeasuredCodec> codecs;                ///< empty where the backend has no packed forms
   MeasuredRate allocation;                          ///< seconds to take a block of the replay's pool and give it back
 };
 

@@ -71,6 +71,12 @@ Bytes packed_bytes(const Codec&, const Graph&, const Tensor&);
 /// What bytes [offset, offset + length) of the tensor take of its packed form: a share that adds up to all of it.
 Bytes packed_share(Bytes packed, Bytes tensor, Bytes offset, Bytes length);
 
+/// What tells the speeds of codecs of one kind apart: the bits of a number, the side of a window or block; else 0.
+std::uint32_t variant_of(const Codec&);
+
+/// The device's rate for the codec's kind and the nearest variant; null where none was measured.
+const CodecRate* rate_of(const Codec&, const Device&);
+
 /// What packing or unpacking a whole tensor takes.
 struct CodecCost {
   std::uint32_t kernels = 0;
@@ -80,9 +86,14 @@ struct CodecCost {
 CodecCost pack_cost(const Codec&, const Graph&, const Tensor&);
 CodecCost unpack_cost(const Codec&, const Graph&, const Tensor&);
 
-/// The bytes at the device's memory bandwidth and a launch for each kernel; no time where the platform does not say how
-/// fast the memory is.
-Seconds duration(const CodecCost&, const Device&);
+/// Of packing or unpacking so many bytes of a tensor: at the device's rate where one was measured, else what its share
+/// of the cost moves at the memory's bandwidth; and a launch for each kernel. No time where the platform says neither.
+Seconds pack_time(const Codec&, const CodecCost& whole, Bytes moved, Bytes plain, const Device&);
+Seconds unpack_time(const Codec&, const CodecCost& whole, Bytes moved, Bytes plain, const Device&);
+
+/// Of a whole tensor.
+Seconds pack_time(const Codec&, const Graph&, const Tensor&, const Device&);
+Seconds unpack_time(const Codec&, const Graph&, const Tensor&, const Device&);
 
 /// As options of a strategy: `quantize(bits=2,group=256)`.
 std::string text_of(const Codec&);

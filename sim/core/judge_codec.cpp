@@ -328,9 +328,15 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
     return static_cast<double>(before(packed.range_offset + packed.range_length) - before(packed.range_offset));
   };
   const Device& device = platform_[stream.device];
-  const double seconds = device.memory_bandwidth ? share(whole.moved) / device.memory_bandwidth->value +
-                                                       static_cast<double>(whole.kernels) * device.launch_overhead.value
-                                                 : 0;
+  const CodecRate* measured = rate_of(codec, device);
+  const double launches = static_cast<double>(whole.kernels) * device.launch_overhead.value;
+  double seconds = 0;
+  if (measured != nullptr) {
+    const double rate = (packs ? measured->pack : measured->unpack).value;
+    seconds = static_cast<double>(packed.range_length.count) / rate + launches;
+  } else if (device.memory_bandwidth) {
+    seconds = share(whole.moved) / device.memory_bandwidth->value + launches;
+  }
   if (std::abs(step.work.seconds.value - seconds) > 1e-9 * seconds) {
     report(Rule::wrong_cost, s,
            text(s) + " takes " + std::to_string(step.work.seconds.value) + " s; by its codec it takes " +

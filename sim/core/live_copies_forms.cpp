@@ -83,13 +83,14 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
   Copy& source = (*this)[from];
   const ChunkRange range = range_of(tensor.bytes, {from.chunk, chunks_of(t)});
   const auto share = [&](Bytes whole) { return packed_share(whole, tensor.bytes, range.offset, range.length); };
-  CodecCost cost = packs ? pack_cost(codec, graph_, tensor) : unpack_cost(codec, graph_, tensor);
-  cost.moved = share(cost.moved);
+  const CodecCost cost = packs ? pack_cost(codec, graph_, tensor) : unpack_cost(codec, graph_, tensor);
   NewStep step;
   step.kind = packs ? StepKind::pack : StepKind::unpack;
   step.stream = stream(device, way::compute);
   step.micro_batch = to.micro_batch;
-  step.work.seconds = duration(cost, problem_.platform[device]);
+  const Device& on = problem_.platform[device];
+  step.work.seconds = packs ? pack_time(codec, cost, share(cost.moved), range.length, on)
+                            : unpack_time(codec, cost, share(cost.moved), range.length, on);
   step.workspace = share(cost.workspace);
   step.waits = take_waits(device);
   step.reads = {source.buffer};

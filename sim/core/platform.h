@@ -15,6 +15,15 @@
 
 namespace plimsoll {
 
+enum class CodecKind : std::uint8_t;  // codec.h
+
+/// How fast a device packs and unpacks, as measured: bytes of the tensor, not of its packed form.
+struct CodecRate {
+  CodecKind kind{};
+  std::uint32_t variant = 0;  ///< variant_of(codec)
+  BytesPerSecond pack, unpack;
+};
+
 struct Device {
   std::string name;   ///< "gpu" or, with a count above one, "gpu0", "gpu1", ...
   std::string model;  ///< hardware name; a trace measured on it keeps its times
@@ -26,7 +35,8 @@ struct Device {
   Seconds launch_overhead;
   std::vector<double> overlap_slowdown{1.0};  ///< kernel slow-down with 0, 1, 2, ... copies in flight on this device
   std::uint32_t compute_streams = 1;
-  bool takes_trace_times = false;  ///< `ideal`: every duration is the trace's, whatever it was measured on
+  bool takes_trace_times = false;      ///< `ideal`: every duration is the trace's, whatever it was measured on
+  std::vector<CodecRate> codec_rates;  ///< measured; a codec of no kind in it takes the time of what it moves
 };
 
 struct Memory {

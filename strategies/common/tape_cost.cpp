@@ -166,7 +166,8 @@ class TapeWalk {
     const CodecCost cost = packs ? pack_cost(codec, graph_, graph_[t]) : unpack_cost(codec, graph_, graph_[t]);
     make(t, packs ? action.form : Form{Form::Kind::restored, action.form.codec});
     peak_ = std::max(peak_, live_ + cost.workspace);
-    time_ += duration(cost, problem_.platform[part_.device]);
+    const Device& device = problem_.platform[part_.device];
+    time_ += packs ? pack_time(codec, graph_, graph_[t], device) : unpack_time(codec, graph_, graph_[t], device);
   }
 
   bool is_there(TensorId t) const {

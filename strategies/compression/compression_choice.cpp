@@ -157,10 +157,10 @@ CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor
       if (all_signs || starts_again || cannot_pack(codec, graph, value)) continue;
       if (packed_bytes(codec, graph, value) >= value.bytes) continue;
       const double lost = codec_error(codec, rectified[value.storage.index] ? Noise::rectified : Noise::normal);
-      KeptForm form{.codec = codec, .signs = any_signs, .time = duration(pack_cost(codec, graph, value), device)};
+      KeptForm form{.codec = codec, .signs = any_signs, .time = pack_time(codec, graph, value, device)};
       for (std::size_t u = 0; u < tensor.uses.size(); ++u) {
         if (dish.takes_signs[u]) continue;
-        form.time += duration(unpack_cost(codec, graph, value), device);
+        form.time += unpack_time(codec, graph, value, device);
         form.square += shares.of(tensor.uses[u].op, tensor.tensor, lost * lost);
       }
       dish.forms.push_back(form);

@@ -51,6 +51,30 @@ TEST_CASE("a value may wait in a packed form, if all that it makes inexact says 
   CHECK(found.empty());
 }
 
+TEST_CASE("packing takes the device's own rate where it has one, of the nearest codec of the kind", "[check][codec]") {
+  PackedDraft draft;
+  Device& device = draft.platform.devices[0];
+  device.memory_bandwidth = BytesPerSecond{1};
+  device.launch_overhead = Seconds{0.25};
+  device.codec_rates = {{CodecKind::quantize, 2, BytesPerSecond{1}, BytesPerSecond{16}},
+                        {CodecKind::quantize, 6, BytesPerSecond{4}, BytesPerSecond{2}},
+                        {CodecKind::pool, 8, BytesPerSecond{100}, BytesPerSecond{100}}};
+  const Tensor& value = draft.graph[Draft::a];  // 8 bytes, in 8 bits: nearer to 6 than to 2
+  CHECK(pack_time(draft.codec, draft.graph, value, device).value ==
+        Approx(8.0 / 4 + 0.25 * pack_cost(draft.codec, draft.graph, value).kernels));
+  CHECK(unpack_time(draft.codec, draft.graph, value, device).value == Approx(8.0 / 2 + 0.25));
+  draft.steps[1].work.seconds = pack_time(draft.codec, draft.graph, value, device);
+  draft.steps[4].work.seconds = unpack_time(draft.codec, draft.graph, value, device);
+  CHECK(draft.judged([](Schedule&) {}).empty());
+  device.codec_rates.clear();  // then by what is moved, at the memory's bandwidth
+  const CodecCost cost = unpack_cost(draft.codec, draft.graph, value);
+  CHECK(unpack_time(draft.codec, draft.graph, value, device).value ==
+        Approx(static_cast<double>(cost.moved.count) + 0.25));
+  CHECK(reports(draft.judged([](Schedule&) {}), Rule::wrong_cost, 1));
+  CHECK(reports(draft.judged([](Schedule&) {}), Rule::wrong_cost, 4));
+  CHECK(unpack_time({.kind = CodecKind::mask, .bits = 1}, draft.graph, value, device) == Seconds{0});
+}
+
 TEST_CASE("check counts the size of a packed form anew", "[check][codec]") {
   const PackedDraft draft;
   CHECK(draft.schedule().buffers[draft.packed.index].bytes == Bytes{2});

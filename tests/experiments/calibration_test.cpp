@@ -25,6 +25,11 @@ MachineRates made_up_rates(Bytes copied, double latency, double bandwidth) {
   rates.peaks = {{"fp32", 4096, {5e13, 5e13, 5e13}}, {"bf16", 8192, {7e14, 7e14, 7e14}}};
   rates.update_traffic = {3e12, 3e12, 3e12};
   rates.launch = rates.allocation = {3e-6, 3e-6, 3e-6};
+  const MeasuredRate packs{1.5e9, 1e9, 2e9}, unpacks{4e9, 3e9, 5e9};
+  rates.codecs = {{{.kind = CodecKind::quantize, .bits = 4}, packs, unpacks},
+                  {{.kind = CodecKind::pool, .window = 8}, packs, unpacks},
+                  {{.kind = CodecKind::mask, .bits = 1}, packs, {}},
+                  {{.kind = CodecKind::zero_run}, packs, unpacks}};
   return rates;
 }
 
@@ -42,6 +47,13 @@ TEST_CASE("a calibrated link copies what was measured in the time that was measu
     CHECK(made.devices[0].peak.at("fp32").value == Approx(5e13));
     CHECK(made.devices[0].peak.at("bf16").value == Approx(7e14));
     CHECK_FALSE(made.devices[0].peak.contains("tf32"));
+    const std::vector<CodecRate>& codecs = made.devices[0].codec_rates;
+    REQUIRE(codecs.size() == 4);
+    CHECK(codecs[1].kind == CodecKind::pool);
+    CHECK(codecs[1].variant == 8);
+    CHECK(codecs[1].pack.value == Approx(1.5e9));
+    CHECK(codecs[1].unpack.value == Approx(4e9));
+    CHECK(codecs[2].variant == 1);
   }
 }
 

@@ -8,12 +8,14 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <thread>
 
 #include "sim/core/device_name.h"
 #include "sim/core/expects.h"
 #include "validate/cpu/block_pool.h"
+#include "validate/cpu/codec_kernels.h"
 #include "validate/cpu/kernel.h"
 #include "validate/networks/probe_ops.h"
 
@@ -84,6 +86,48 @@ class Bench {
   KernelArguments arguments_;
 };
 
+/// One of each kind and variant that strategies use, on pictures with channels last.
+std::vector<Codec> codecs_to_measure() {
+  std::vector<Codec> codecs;
+  for (const std::uint32_t bits : {1U, 2U, 4U, 8U}) {
+    codecs.push_back({.kind = CodecKind::quantize, .bits = bits, .group = 256, .group_bytes = 8});
+  }
+  for (const std::uint32_t window : {2U, 4U, 8U, 16U}) {
+    codecs.push_back({.kind = CodecKind::pool, .window = window, .channels_last = true});
+  }
+  codecs.push_back({.kind = CodecKind::mask, .bits = 1});
+  codecs.push_back({.kind = CodecKind::cast, .bits = 16, .exponent = 5});
+  codecs.push_back({.kind = CodecKind::block_sparse, .block = 8, .keep = 0.5});
+  codecs.push_back({.kind = CodecKind::zero_run, .keep = 1});
+  codecs.push_back({.kind = CodecKind::compressed_rows, .keep = 1});
+  return codecs;
+}
+
+/// On 8 MB of a picture's values, half of them 0, as behind a ReLU.
+MeasuredCodec measured(const Codec& codec, std::size_t repetitions) {
+  Graph graph;
+  graph.source.dtype = "fp32";
+  const Tensor picture{.name = "picture",
+                       .kind = TensorKind::activation,
+                       .bytes = Bytes{large},
+                       .shape = {8, 64, 64, static_cast<std::int64_t>(large) / (4 * 8 * 64 * 64)},
+                       .dtype = "fp32"};
+  EXPECTS(!lacks_codec(codec, graph, picture));
+  Block value = probe_values(picture.bytes, NumberFormat::fp32, Signs::both);
+  for (float& each : std::span(reinterpret_cast<float*>(value.data()), large / sizeof(float))) {
+    each = std::max(0.0F, each);
+  }
+  Block packed(static_cast<std::size_t>(layout_bytes(codec, picture).count)), restored(large);
+  Block workspace(static_cast<std::size_t>(pack_cost(codec, graph, picture).workspace.count) + 64);
+  const auto rate = [&](const auto& work) {
+    return per_second(large, repeated(repetitions, [&] { return seconds_of(work); }));
+  };
+  MeasuredCodec made{codec, rate([&] { pack(codec, picture, value.data(), packed.data(), workspace.data()); }), {}};
+  if (unpack_cost(codec, graph, picture).kernels == 0) return made;
+  made.unpack = rate([&] { unpack(codec, picture, packed.data(), restored.data()); });
+  return made;
+}
+
 }  // namespace
 
 std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
@@ -132,6 +176,8 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
   const Bench least(tiny_probe());
   rates.launch = repeated(10 * repetitions, [&] { return least.seconds(); });
+  if (!proceed("codecs")) return std::nullopt;
+  for (const Codec& codec : codecs_to_measure()) rates.codecs.push_back(measured(codec, repetitions));
   BlockPool pool;
   constexpr int takes = 1000;
   rates.allocation = repeated(repetitions, [&] {

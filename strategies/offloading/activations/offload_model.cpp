@@ -126,7 +126,9 @@ class OffloadModelBuilder {
     use(t, packs ? Form{} : action.form);
     begin(t, packs ? action.form : Form{Form::Kind::restored, action.form.codec});
     model_.memory.push_back(resident_ + gradients + live_ + cost.workspace);
-    model_.time.push_back(duration(cost, problem_.platform[device_]));
+    const Device& device = problem_.platform[device_];
+    model_.time.push_back(packs ? pack_time(codec, graph_, graph_[t], device)
+                                : unpack_time(codec, graph_, graph_[t], device));
     model_.computes.push_back(action);
     model_.drops.emplace_back();
   }
