@@ -8,21 +8,18 @@
 
 #include "experiments/backends.h"
 #include "experiments/commands.h"
+#include "experiments/measured_errors.h"
 #include "experiments/memory_profile_file.h"
 #include "experiments/perfetto.h"
+#include "experiments/replayed_network.h"
+#include "experiments/understood.h"
 #include "sim/core/check.h"
-#include "sim/core/expects.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/text_file.h"
-#include "strategies/list.h"
-#include "strategies/plan.h"
-#include "validate/gradient_error.h"
-#include "validate/networks/changed_network.h"
-#include "validate/networks/network_prefix.h"
 #include "validate/networks/networks.h"
 #include "validate/replay.h"
 
@@ -32,6 +29,7 @@ namespace {
 struct ReplayArguments {
   BackendArguments backend;
   std::string schedule, trace, platform, pace, repetitions = "5", memory, timeline, memory_profile;
+  std::string rounding = "stochastic", seeds = "8", batches = "4";
   bool json = false;
 };
 
@@ -40,18 +38,6 @@ std::string reference_of(const Problem& problem, const std::string& trace) {
   if (reference) return *reference;
   throw InputError(fmt::format(
       "trace '{}': its source names no network that can be run; 'plimsoll list traces' shows those that can", trace));
-}
-
-std::unique_ptr<RunnableNetwork> network_of(const Problem& problem, const Schedule& schedule,
-                                            const std::string& reference, Backend& backend) {
-  std::optional<Optimizer> updates;
-  if (problem.index) updates = schedule.optimizer;
-  Network network = named_network(reference, updates).network;
-  const std::size_t first = first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0);
-  network = without_first_stages(network, first);
-  take_shapes(network.graph, problem.graph);
-  take_updates(network.graph, problem.graph);
-  return backend.prepared(std::move(network));
 }
 
 /// A GPU's host issues steps in the order in which the simulation expects them.
@@ -85,54 +71,6 @@ std::uint64_t digest_of(const Replayed& run) {
 const Replayed& median_of(std::vector<Replayed>& runs) {
   std::ranges::stable_sort(runs, {}, [](const Replayed& run) { return run.timeline.makespan; });
   return runs[runs.size() / 2];
-}
-
-/// Against plain training of the same network with the same inputs, in as much memory as that takes; nothing where all
-/// gradients are exact.
-std::variant<std::optional<GradientErrors>, ReplayFailure> measured_errors(const Problem& problem,
-                                                                           const Schedule& schedule,
-                                                                           RunnableNetwork& network) {
-  if (schedule.approximate.empty()) return std::nullopt;
-  Problem unlimited = problem;
-  for (Memory& memory : unlimited.platform.memories) memory.capacity.reset();
-  const Pass store_all = pass_of(store_all_strategy);
-  const PlanOutcome plain = plan(unlimited, std::span(&store_all, 1), std::nullopt);
-  EXPECTS(std::holds_alternative<Plan>(plain));
-  const ReplayOptions options{.pace = Pace::memcpy, .keeps_values = true, .keeps_gradients = true};
-  std::variant<Replayed, ReplayFailure> run = replay(problem, schedule, network, options);
-  if (const auto* failure = std::get_if<ReplayFailure>(&run)) return *failure;
-  std::variant<Replayed, ReplayFailure> exact = replay(unlimited, std::get<Plan>(plain).schedule, network, options);
-  if (const auto* failure = std::get_if<ReplayFailure>(&exact)) {
-    return ReplayFailure{"plain training, which gradients are compared with: " + failure->what};
-  }
-  return gradient_errors(problem.graph, std::get<Replayed>(run), std::get<Replayed>(exact));
-}
-
-Json error_json(const GradientError& error) {
-  return {{"relative", error.relative}, {"cosine", error.cosine}};
-}
-
-/// Of all gradients as one vector, and of each that the schedule says is approximate.
-Json errors_json(const Problem& problem, const Schedule& schedule, const GradientErrors& errors) {
-  Json object{{"whole", error_json(errors.whole)}, {"approximate", Json::object()}};
-  for (const TensorId t : schedule.approximate) {
-    const std::string& name = problem.graph[t].name;
-    object["approximate"][name] = error_json(errors.of.at(name));
-  }
-  return object;
-}
-
-std::string errors_text(const Problem& problem, const Schedule& schedule, const GradientErrors& errors) {
-  const auto words = [](const GradientError& error) {
-    return fmt::format("relative error {:.4g}, cosine {:.6f}", error.relative, error.cosine);
-  };
-  std::string text = fmt::format("  gradients  {} of all, against plain training; approximate are {}:\n",
-                                 words(errors.whole), schedule.approximate.size());
-  for (const TensorId t : schedule.approximate) {
-    const std::string& name = problem.graph[t].name;
-    text += fmt::format("    {}: {}\n", name, words(errors.of.at(name)));
-  }
-  return text;
 }
 
 Json answer_json(const Problem& problem, const Schedule& schedule, const std::vector<Replayed>& runs,
@@ -182,6 +120,21 @@ std::string answer_text(const Problem& problem, const Schedule& schedule, const 
                             digest_of(median));
 }
 
+std::uint32_t number_of(std::string_view option, const std::string& word, std::int64_t most) {
+  const Parsed<std::int64_t> number = parse_integer(word);
+  if (!number.fine() || number.value < 1 || number.value > most) {
+    throw InputError(fmt::format("{}: expected a whole number from 1 to {}, found '{}'", option, most, word));
+  }
+  return static_cast<std::uint32_t>(number.value);
+}
+
+ErrorQuestion errors_asked_by(const ReplayArguments& arguments) {
+  constexpr std::int64_t most = 1000;
+  return {.seeds = number_of("--seeds", arguments.seeds, most),
+          .batches = number_of("--batches", arguments.batches, most),
+          .rounding = understood<Rounding>("--rounding", arguments.rounding)};
+}
+
 int run_replay(const ReplayArguments& arguments, const std::string& command_line) {
   const Schedule schedule = read_schedule(arguments.schedule);
   const Question question = question_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
@@ -193,17 +146,15 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
       if (memory.device) memory.capacity = capacity.value;
     }
   }
-  const Parsed<std::int64_t> repetitions = parse_integer(arguments.repetitions);
-  if (!repetitions.fine() || repetitions.value < 1 || repetitions.value > 10'000) {
-    throw InputError(
-        fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
-  }
+  const std::uint32_t repetitions = number_of("--repetitions", arguments.repetitions, 10'000);
+  const ErrorQuestion errors_asked = errors_asked_by(arguments);
   const std::string reference = reference_of(problem, question.trace);
-  const ReplayOptions options = options_of(arguments, problem, schedule);
+  ReplayOptions options = options_of(arguments, problem, schedule);
+  options.chance.rounding = errors_asked.rounding;
   const std::unique_ptr<Backend> backend = make_backend(reference, arguments.backend);
-  const std::unique_ptr<RunnableNetwork> network = network_of(problem, schedule, reference, *backend);
+  const std::unique_ptr<RunnableNetwork> network = backend->prepared(replayed_network(problem, schedule, reference));
   std::vector<Replayed> runs;
-  for (std::int64_t r = 0; r <= repetitions.value; ++r) {  // the first one warms up
+  for (std::uint32_t r = 0; r <= repetitions; ++r) {  // the first one warms up
     std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, *network, options);
     if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
       std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);
@@ -211,12 +162,12 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
     }
     if (r > 0) runs.push_back(std::move(std::get<Replayed>(outcome)));
   }
-  const auto compared = measured_errors(problem, schedule, *network);
+  const auto compared = measure_errors(problem, schedule, *network, errors_asked);
   if (const auto* failure = std::get_if<ReplayFailure>(&compared)) {
     std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);
     return exit_no_result;
   }
-  const auto& errors = std::get<std::optional<GradientErrors>>(compared);
+  const auto& errors = std::get<std::optional<MeasuredErrors>>(compared);
   const Replayed& median = median_of(runs);
   if (!arguments.timeline.empty()) {
     write_text_file(arguments.timeline, perfetto_timeline(problem, schedule, median.timeline, made_by(command_line)));
@@ -226,11 +177,11 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
   }
   if (arguments.json) {
     Json answer = answer_json(problem, schedule, runs, median, arguments.backend.backend, *backend);
-    if (errors) answer["gradient_error"] = errors_json(problem, schedule, *errors);
+    if (errors) answer["gradient_error"] = errors_json(problem, schedule, *errors, errors_asked.rounding);
     std::cout << json_text(answer, 2) << '\n';
   } else {
     std::cout << answer_text(problem, schedule, runs, median, *backend)
-              << (errors ? errors_text(problem, schedule, *errors) : "");
+              << (errors ? errors_text(problem, schedule, *errors, errors_asked.rounding) : "");
   }
   return exit_fine;
 }
@@ -264,6 +215,21 @@ void add_replay_command(CLI::App& app, int& exit_code, const std::string& comman
   command
       ->add_option("--repetitions", arguments->repetitions,
                    "number of measured runs after one warm-up run; the median counts")
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--rounding", arguments->rounding,
+                   "how quantization rounds: stochastic (as the published systems do) or nearest")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      ->add_option("--seeds", arguments->seeds,
+                   "number of runs with other random numbers over which the error of approximate gradients is taken")
+      ->capture_default_str()
+      ->type_name("N");
+  command
+      ->add_option("--batches", arguments->batches,
+                   "number of other batches whose exact gradients the error is compared with")
       ->capture_default_str()
       ->type_name("N");
   command->add_option("--timeline", arguments->timeline, "write the measured timeline to FILE, for ui.perfetto.dev")

@@ -8,6 +8,8 @@
 
 #include "sim/core/platform.h"
 #include "sim/core/timeline.h"
+#include "validate/batch.h"
+#include "validate/reference/chance.h"
 
 namespace plimsoll {
 
@@ -24,6 +26,12 @@ struct ReplayOptions {
   /// The dates at which steps are expected. A GPU's host issues them in that order, and gives memory from what is
   /// expected to have ended to what begins then; unset: in the order of the schedule.
   std::optional<Timeline> expected = {};
+  // --- of the CPU backend
+  Chance chance = {};            ///< of packed forms
+  const Batch* batch = nullptr;  ///< what is trained on; null: the numbers and labels of networks/initial_values.h
+  /// Parameters, statistics and states of optimizers before the first step, by name; null: initial_value() of each.
+  const std::map<std::string, std::vector<std::byte>>* start = nullptr;
+  UpdateStep update = {};
 };
 
 /// What a device's allocator took at most.
@@ -39,6 +47,7 @@ struct Replayed {
   std::map<std::string, std::vector<std::byte>> values;
   /// By memory of the platform; nothing where no allocator gave it.
   std::vector<std::optional<AllocatorPeaks>> allocators = {};
+  std::vector<Score> scores = {};  ///< by micro-batch, of a run with a batch
 };
 
 }  // namespace plimsoll

@@ -32,7 +32,7 @@ TEST_CASE(
     REQUIRE(made.exit_code == 0);
     return file;
   };
-  double before = 1;
+  double before = std::sqrt(2);  // rounded by chance; to the nearest it would be 1
   for (const std::string bits : {"2", "4", "8"}) {
     const nlohmann::json answer = replayed_json(schedule_of_spec("quantize(bits=" + bits + ")"));
     const nlohmann::json& error = answer["gradient_error"];
@@ -41,8 +41,15 @@ TEST_CASE(
     for (const nlohmann::json& of_one : error["approximate"]) {
       CHECK(of_one["relative"] >= 0);
       CHECK(of_one["cosine"] > 0.5);
+      CHECK(of_one["noise"]["relative"] > 0.1);  // of random numbers and labels
+      CHECK(of_one["relative_deviation"] >= 0);
     }
-    const double whole = error["whole"]["relative"];
+    CHECK(error["rounding"] == "stochastic");
+    CHECK(error["seeds"] == 8);
+    CHECK(error["other_batches"] == 4);
+    CHECK(error["whole"]["relative_deviation"] > 0);
+    const double whole = error["whole"]["relative"], bias = error["whole"]["bias"];
+    CHECK(bias < 0.6 * whole);  // about 1 / sqrt(8) of it where it is unbiased; ReLUs between layers are no help
     CHECK(whole > 0);
     CHECK(whole < before / 3);
     before = whole;
@@ -51,7 +58,10 @@ TEST_CASE(
   const ProgramRun text =
       plimsoll("replay --pace memcpy --repetitions 1 --schedule " + schedule_of_spec("quantize(bits=8)"));
   CHECK(text.out.find("  gradients  relative error 0.0") != std::string::npos);
-  CHECK(text.out.find(" of all, against plain training; approximate are 6:\n") != std::string::npos);
+  CHECK(text.out.find(" of all, against plain training; 0.0") != std::string::npos);
+  CHECK(
+      text.out.find("means over 8 runs (stochastic rounding), distances over 4 other batches; approximate are 6:\n") !=
+      std::string::npos);
 }
 
 nlohmann::json simulated_json(const std::string& trace, const std::string& spec, const std::string& schedule) {
@@ -71,10 +81,30 @@ TEST_CASE("errors on white noise are near those of a network whose values are ne
   };
   const double dropped = predicted("prune_bsr(block=4,keep=0.5)");
   CHECK(replayed_json(file)["gradient_error"]["whole"]["relative"] == Approx(dropped).epsilon(0.2));
-  // The replay rounds to the nearest number, which is sqrt(2) nearer than by chance.
-  const double rounded = predicted("quantize(bits=4,tensors=linear.input)") / std::sqrt(2);
+  const double rounded = predicted("quantize(bits=4,tensors=linear.input)");
   CHECK(replayed_json(file)["gradient_error"]["whole"]["relative"] == Approx(rounded).epsilon(0.35));
+  const ProgramRun nearest =
+      plimsoll("replay --json --pace memcpy --repetitions 1 --rounding nearest --schedule " + file);
+  const nlohmann::json error = nlohmann::json::parse(nearest.out)["gradient_error"];
+  CHECK(error["seeds"] == 1);
+  CHECK(error["rounding"] == "nearest");
+  CHECK(error["whole"]["relative"] == Approx(rounded / std::sqrt(2)).epsilon(0.35));
   CHECK(simulated_json(network, "lossless", file)["gradient_error"].is_null());
+}
+
+TEST_CASE("wrong words about seeds, batches and rounding are refused", "[program]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "s.json").string();
+  simulated_json("mlp:layers=2,width=8,batch=4,view=graph", "quantize", file);
+  const auto refused = [&](const std::string& words) {
+    const ProgramRun run = plimsoll("replay --schedule " + file + " " + words);
+    CHECK(run.exit_code == 2);
+    return run.err;
+  };
+  CHECK(refused("--seeds 0") == "--seeds: expected a whole number from 1 to 1000, found '0'\n");
+  CHECK(refused("--batches x") == "--batches: expected a whole number from 1 to 1000, found 'x'\n");
+  CHECK(refused("--rounding neerest") ==
+        "--rounding: expected stochastic or nearest, found 'neerest'; did you mean 'nearest'?\n");
 }
 
 TEST_CASE("compression strategies have legal schedules for networks that run here", "[program]") {

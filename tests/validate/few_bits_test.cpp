@@ -56,14 +56,14 @@ TEST_CASE("groups are filled up with zeros, each sample's for itself, and means 
   CHECK(sizes.packed_bytes() == 8);
   std::vector<std::uint8_t> scales(static_cast<std::size_t>(sizes.bytes_of_scales())), packed(8);
   CHECK(scales.size() == 16);
-  plain::quantize_padded(x.data(), sizes, scales.data(), packed.data());
+  plain::quantize_padded(x.data(), sizes, Rounding::nearest, 0, scales.data(), packed.data());
   CHECK(packed == std::vector<std::uint8_t>{57, 170, 255, 0, 0, 57, 255, 85});  // of 9 / 255 above 0 and above -3
   std::vector<float> back(10);
   plain::dequantize_padded(packed.data(), scales.data(), sizes, back.data());
   const std::vector<float> means{2, 2, 6, 6, 9, -3, -3, -1, -1, 6};
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(std::abs(back[i] - means[i]) <= 0.5F * 9 / 255 + 1e-5F);
   const PaddedSizes narrow{2, 5, 4, 2, 8, true, true};
-  plain::quantize_padded(x.data(), narrow, scales.data(), packed.data());
+  plain::quantize_padded(x.data(), narrow, Rounding::nearest, 0, scales.data(), packed.data());
   CHECK(packed[2] == 255);
   plain::dequantize_padded(packed.data(), scales.data(), narrow, back.data());
   // 9 / 255 in bf16 is 145 x 2^-12
@@ -124,7 +124,7 @@ TEST_CASE("half of the sampled rows are the largest, the others are scaled by th
   const std::vector<float> x{3, 0, 0, 1, 0, 5, 1, 0};  // norms 3, 1, 5, 1
   std::vector<float> norms(4), values(6);
   std::vector<std::int64_t> numbers(3);
-  plain::sample_rows(x.data(), {4, 2, 3}, norms.data(), numbers.data(), values.data());
+  plain::sample_rows(x.data(), {4, 2, 3}, 0, norms.data(), numbers.data(), values.data());
   CHECK(numbers[0] == 2);
   CHECK(numbers[1] == 0);
   CHECK((numbers[2] == 1 || numbers[2] == 3));  // one of two, either with a chance of a half: twice its value
@@ -146,7 +146,7 @@ TEST_CASE("over many matrices the sampled sum is the sum over all rows", "[compr
     std::vector<float> x(120), values(36), norms(40), dy(40, 1), sampled(3), full(3, 0);
     std::vector<std::int64_t> numbers(12);
     for (float& value : x) value = 1 + normal(generator);
-    plain::sample_rows(x.data(), sizes, norms.data(), numbers.data(), values.data());
+    plain::sample_rows(x.data(), sizes, 0, norms.data(), numbers.data(), values.data());
     plain::sampled_product(numbers.data(), values.data(), sizes, dy.data(), 3, 1, sampled.data());
     for (std::size_t i = 0; i < x.size(); ++i) full[i % 3] += x[i];
     for (std::size_t c = 0; c < 3; ++c) error += sampled[c] - full[c], all += full[c];
@@ -187,7 +187,7 @@ TEST_CASE("what steps of a derivative and sampled rows lose of white noise is wh
     const std::vector<float> rows = noise(400 * 128), gradient = noise(400 * 16);
     std::vector<float> norms(400), values(static_cast<std::size_t>(kept) * 128), made(128 * 16), exact(128 * 16, 0);
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(kept));
-    plain::sample_rows(rows.data(), sizes, norms.data(), numbers.data(), values.data());
+    plain::sample_rows(rows.data(), sizes, 0, norms.data(), numbers.data(), values.data());
     plain::sampled_product(numbers.data(), values.data(), sizes, gradient.data(), 128, 16, made.data());
     for (std::size_t r = 0; r < 400; ++r) {
       for (std::size_t i = 0; i < 128; ++i) {

@@ -25,8 +25,8 @@ class PackedLoop : public OpLoop {
   /// Who reads a value that a forward has made.
   using Rule = std::function<std::optional<Codec>(const Op& reader, const Op& maker, const Tensor&)>;
 
-  PackedLoop(const std::string& reference, Rule rule)
-      : OpLoop(with_kernels(named_network(reference).network)), rule_(std::move(rule)) {}
+  PackedLoop(const std::string& reference, Rule rule, Chance chance = {})
+      : OpLoop(with_kernels(named_network(reference).network)), rule_(std::move(rule)), chance_(chance) {}
 
   void train(std::uint32_t micro_batches) {
     const std::vector<std::vector<std::byte>> inputs = input_values(made_.network, micro_batches);
@@ -78,7 +78,7 @@ class PackedLoop : public OpLoop {
     if (!codec || codec->kind == CodecKind::step || codec->kind == CodecKind::rows) return value;
     std::vector<std::byte> packed(static_cast<std::size_t>(layout_bytes(*codec, tensor).count)), restored(value.size());
     std::vector<std::byte> workspace(static_cast<std::size_t>(pack_cost(*codec, graph(), tensor).workspace.count));
-    pack(*codec, tensor, value.data(), packed.data(), workspace.data());
+    pack(*codec, tensor, chance_, value.data(), packed.data(), workspace.data());
     unpack(*codec, tensor, packed.data(), restored.data());
     ++replaced_;
     return restored;
@@ -104,7 +104,8 @@ class PackedLoop : public OpLoop {
     const std::int64_t kept = std::llround(keep * static_cast<double>(rows));
     std::vector<float> norms(static_cast<std::size_t>(rows)), values(static_cast<std::size_t>(kept * columns));
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(kept));
-    plain::sample_rows(arguments.in(0), {rows, columns, kept}, norms.data(), numbers.data(), values.data());
+    const std::uint64_t seed = seed_for(chance_.seed, arguments.in(0), rows * columns);
+    plain::sample_rows(arguments.in(0), {rows, columns, kept}, seed, norms.data(), numbers.data(), values.data());
     for (std::int64_t o = 0; o < n; ++o) {
       for (std::int64_t i = 0; i < k; ++i) {
         float sum = 0;
@@ -139,6 +140,7 @@ class PackedLoop : public OpLoop {
   }
 
   Rule rule_;
+  Chance chance_;
   std::size_t replaced_ = 0;
 };
 

@@ -215,6 +215,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("however numbers are rounded and drawn, the replay is that loop with the same seed", "[validate][packed]") {
+  const auto network = GENERATE(mlp_graph, gpt_graph);
+  const std::vector<LossyCase> cases{{network, "quantize(bits=2,group=8)", for_all(quantized(2, 8))},
+                                     {network, "wta_crs(ratio=0.7)", for_sampled(0.7)}};
+  for (const auto& [reference, spec, rule] : cases) {
+    const std::string updated = reference + ",updates=adam";
+    const Training training = training_of(updated, one_gpu(), {.micro_batches = 2});
+    const Schedule schedule = planned_schedule(training, spec);
+    std::vector<Replayed> runs;
+    for (const Chance chance : {Chance{Rounding::nearest, 0}, Chance{Rounding::nearest, 7}, Chance{.seed = 7}}) {
+      INFO(reference << ", " << spec << ", seed " << chance.seed);
+      auto outcome = run_of(training, schedule, {.poisons = true, .keeps_values = true, .chance = chance});
+      REQUIRE(std::holds_alternative<Replayed>(outcome));
+      runs.push_back(std::move(std::get<Replayed>(outcome)));
+      PackedLoop loop(updated, rule, chance);
+      loop.train(2);
+      loop.check_trained(runs.back());
+    }
+    CHECK(differing(runs[0], runs[1]).empty() == spec.starts_with("quantize"));
+    CHECK(differing(runs[1], runs[2]).empty() == !spec.starts_with("quantize"));
+  }
+}
+
 struct ChainCase {
   std::string spec;
   PackedLoop::Rule rule = {};  ///< none: what is recomputed for a backward that comes at once is not packed

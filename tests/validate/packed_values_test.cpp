@@ -138,21 +138,59 @@ TEST_CASE("pooled white noise has the error of the formula", "[compression]") {
   CHECK(relative_error(x, back) == Approx(error).epsilon(0.02));
 }
 
-TEST_CASE("the error of a gradient by hand", "[compression]") {
+Graph graph_of_gradients(const std::vector<std::string>& names) {
   Graph graph;
-  for (const char* name : {"a", "b", "c"}) {
+  for (const std::string& name : names) {
     Tensor tensor;
     tensor.name = name;
     tensor.kind = TensorKind::parameter_gradient;
     graph.tensors.push_back(tensor);
   }
-  const auto bytes = [](const std::vector<float>& numbers) {
-    const auto span = std::as_bytes(std::span(numbers));
-    return std::vector<std::byte>(span.begin(), span.end());
+  return graph;
+}
+
+std::vector<std::byte> bytes_of_numbers(const std::vector<float>& numbers) {
+  const auto span = std::as_bytes(std::span(numbers));
+  return {span.begin(), span.end()};
+}
+
+TEST_CASE("the error of gradients over runs by hand: mean, deviation, bias, and the distance to other batches",
+          "[compression]") {
+  const Graph graph = graph_of_gradients({"a", "b"});
+  const auto run = [](const std::vector<float>& a, const std::vector<float>& b) {
+    Replayed made;
+    made.values = {{"a", bytes_of_numbers(a)}, {"b", bytes_of_numbers(b)}};
+    return made;
   };
+  ErrorMeter meter(graph, run({3, 4}, {0, 5}));
+  meter.add_run(run({3, 5}, {0, 5}));    // a: 1/5
+  meter.add_run(run({3, 1}, {0, 5}));    // a: 3/5; the mean of both is {3, 3}
+  meter.add_batch(run({4, 3}, {0, 0}));  // a: sqrt(2)/5, cosine 24/25; b: 1, cosine 0
+  const MeasuredErrors errors = meter.errors();
+  CHECK(errors.runs == 2);
+  CHECK(errors.batches == 1);
+  const MeasuredError& a = errors.of.at("a");
+  CHECK(a.mean.relative == Approx(0.4));
+  CHECK(a.deviation == Approx(std::sqrt(0.08)));  // 0.2 and 0.6 about 0.4, over one less than two
+  CHECK(a.mean.cosine == Approx((29 / (5 * std::sqrt(34)) + 13 / (5 * std::sqrt(10))) / 2));
+  CHECK(a.bias == Approx(0.2));
+  CHECK(a.noise.relative == Approx(std::sqrt(2) / 5));
+  CHECK(a.noise.cosine == Approx(0.96));
+  const MeasuredError& b = errors.of.at("b");
+  CHECK(b.mean.relative == 0);
+  CHECK(b.mean.cosine == 1);
+  CHECK(b.noise.relative == Approx(1));
+  CHECK(b.noise.cosine == 0);
+  CHECK(errors.whole.mean.relative == Approx((1 + 3) / std::sqrt(50) / 2));
+  CHECK(errors.whole.bias == Approx(1 / std::sqrt(50)));
+  CHECK(errors.whole.noise.relative == Approx(std::sqrt(27.0 / 50)));
+}
+
+TEST_CASE("the error of a gradient by hand", "[compression]") {
+  const Graph graph = graph_of_gradients({"a", "b", "c"});
   Replayed run, exact;
-  run.values = {{"a", bytes({3, 4})}, {"b", bytes({1, 1})}, {"c", bytes({1})}};
-  exact.values = {{"a", bytes({3, 4})}, {"b", bytes({1, 0})}, {"c", bytes({0})}};
+  run.values = {{"a", bytes_of_numbers({3, 4})}, {"b", bytes_of_numbers({1, 1})}, {"c", bytes_of_numbers({1})}};
+  exact.values = {{"a", bytes_of_numbers({3, 4})}, {"b", bytes_of_numbers({1, 0})}, {"c", bytes_of_numbers({0})}};
   const GradientErrors errors = gradient_errors(graph, run, exact);
   CHECK(errors.of.at("a").relative == 0);
   CHECK(errors.of.at("a").cosine == 1);

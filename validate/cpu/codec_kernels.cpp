@@ -119,7 +119,8 @@ SampleSizes sample_sizes_of(const Codec& codec, const Tensor& tensor) {
 }
 
 /// Scales, how many bits each sample has, numbers.
-void pack_quantized(const Codec& codec, const Tensor& tensor, const float* x, std::byte* packed) {
+void pack_quantized(const Codec& codec, const Tensor& tensor, Rounding rounding, std::uint64_t seed, const float* x,
+                    std::byte* packed) {
   const std::int64_t samples = bytes_of_samples(codec, tensor);
   const auto write_bits = [&](std::byte* to) {
     if (samples > 0) std::fill_n(as<std::int32_t>(to), tensor.shape[0], static_cast<std::int32_t>(codec.bits));
@@ -127,10 +128,11 @@ void pack_quantized(const Codec& codec, const Tensor& tensor, const float* x, st
   };
   if (is_padded(codec)) {
     const PaddedSizes sizes = padded_sizes(codec, tensor);
-    return plain::quantize_padded(x, sizes, as<std::uint8_t>(packed), write_bits(packed + sizes.bytes_of_scales()));
+    return plain::quantize_padded(x, sizes, rounding, seed, as<std::uint8_t>(packed),
+                                  write_bits(packed + sizes.bytes_of_scales()));
   }
   const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-  plain::quantize(x, sizes, Rounding::nearest, 0, as<float>(packed), write_bits(packed + bytes_of_scales(sizes)));
+  plain::quantize(x, sizes, rounding, seed, as<float>(packed), write_bits(packed + bytes_of_scales(sizes)));
 }
 
 void unpack_quantized(const Codec& codec, const Tensor& tensor, const std::byte* packed, float* x) {
@@ -219,8 +221,14 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
   EXPECTS(false && "a codec that the CPU lacks");
 }
 
-void pack(const Codec& codec, const Tensor& tensor, const std::byte* value, std::byte* packed, std::byte* workspace) {
+bool is_drawn(const Codec& codec, Rounding rounding) {
+  return codec.kind == CodecKind::rows || (codec.kind == CodecKind::quantize && rounding == Rounding::stochastic);
+}
+
+void pack(const Codec& codec, const Tensor& tensor, const Chance& chance, const std::byte* value, std::byte* packed,
+          std::byte* workspace) {
   const auto* x = as<float>(value);
+  const std::uint64_t seed = is_drawn(codec, chance.rounding) ? seed_for(chance.seed, x, numbers_of(tensor)) : 0;
   switch (codec.kind) {
     case CodecKind::pool: {
       const auto reduce = codec.type == PoolType::average ? plain::block_means
@@ -229,7 +237,7 @@ void pack(const Codec& codec, const Tensor& tensor, const std::byte* value, std:
       return reduce(x, picture_blocks(codec, tensor), as<float>(packed));
     }
     case CodecKind::quantize:
-      return pack_quantized(codec, tensor, x, packed);
+      return pack_quantized(codec, tensor, chance.rounding, seed, x, packed);
     case CodecKind::mask:
       return plain::sign_mask(x, numbers_of(tensor), static_cast<int>(codec.bits), as<std::uint8_t>(packed));
     case CodecKind::block_sparse: {
@@ -260,7 +268,7 @@ void pack(const Codec& codec, const Tensor& tensor, const std::byte* value, std:
     }
     case CodecKind::rows: {
       const SampleSizes sizes = sample_sizes_of(codec, tensor);
-      return plain::sample_rows(x, sizes, as<float>(workspace), as<std::int64_t>(packed),
+      return plain::sample_rows(x, sizes, seed, as<float>(workspace), as<std::int64_t>(packed),
                                 as<float>(packed + sizes.kept * bytes_of_row_number));
     }
     case CodecKind::index:

@@ -82,7 +82,10 @@ class CpuReplay {
   CpuReplay& operator=(const CpuReplay&) = delete;
 
   std::variant<Replayed, ReplayFailure> run() {
-    inputs_ = inputs_of(cpu_.network, schedule_.micro_batches);  // beforehand, so that loading is one copy
+    const Network& first = first_of(cpu_.network);  // inputs are there beforehand, so that loading is one copy
+    inputs_ = inputs_of(cpu_.network, options_.batch == nullptr ? input_values(first, schedule_.micro_batches)
+                                                                : options_.batch->inputs);
+    if (has_labels()) measured_.scores.resize(schedule_.micro_batches);
     if (!make_resident()) return ReplayFailure{*failure_};
     {
       std::unique_lock lock(mutex_);
@@ -121,12 +124,22 @@ class CpuReplay {
       if (!has_room(schedule_[b].memory, schedule_[b].bytes, "before the first step", b)) return false;
       ledgers_[schedule_[b].memory.index].take(schedule_[b].bytes, std::nullopt);
       open(b);
-      const std::vector<std::byte> value = initial_value(*known.at(graph_[schedule_[b].tensor].name));
+      const std::vector<std::byte> value = value_before(*known.at(graph_[schedule_[b].tensor].name));
       const Buffer& buffer = schedule_[b];
       std::copy_n(value.begin() + buffer.range_offset.count, buffer.range_length.count, address_of(b));
     }
     return true;
   }
+
+  std::vector<std::byte> value_before(const Tensor& tensor) const {
+    if (options_.start != nullptr && tensor.kind != TensorKind::parameter_gradient) {
+      const auto found = options_.start->find(tensor.name);
+      if (found != options_.start->end()) return found->second;
+    }
+    return initial_value(tensor);
+  }
+
+  bool has_labels() const { return options_.batch != nullptr && !options_.batch->labels.empty(); }
 
   // --- memory, always under the lock while threads run
 
@@ -221,6 +234,8 @@ class CpuReplay {
       for (const Address& a : call.inputs) made.arguments.inputs.push_back(address_of(a, ready));
       for (const Address& a : call.outputs) made.arguments.outputs.push_back(address_of(a, ready));
       made.arguments.scratch = address_of({std::nullopt, call.scratch}, ready);
+      made.arguments.update = options_.update;
+      if (has_labels()) made.arguments.labels = options_.batch->labels[schedule_[s].micro_batch].data();
       if (call.statistics) made.arguments.statistics = static_cast<float*>(address_of({call.statistics, {}}, ready));
       ready.calls.push_back(std::move(made));
     }
@@ -338,8 +353,16 @@ class CpuReplay {
     for (const auto& [from, to] : planned.versions) {
       std::copy_n(rooms_[from.index].address, plan_.regions[to.index].bytes.count, rooms_[to.index].address);
     }
-    for (const ReadyCall& call : ready.calls) run_call(cpu_, *call.call, call.arguments);
-    if (planned.conversion) convert(graph_, *planned.conversion, ready.from, ready.to, ready.workspace);
+    for (const ReadyCall& call : ready.calls) {
+      run_call(cpu_, *call.call, call.arguments);
+      if (!has_labels()) continue;
+      if (const auto score = score_of(cpu_, *call.call, call.arguments)) {
+        measured_.scores[schedule_[s].micro_batch] = *score;
+      }
+    }
+    if (planned.conversion) {
+      convert(graph_, *planned.conversion, options_.chance, ready.from, ready.to, ready.workspace);
+    }
     if (!planned.copy) return;
     if (planned.copy->sum) {
       carry(s, *planned.copy, ready);

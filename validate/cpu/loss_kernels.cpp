@@ -32,7 +32,9 @@ Kernel embedding_weight_gradient(const Graph& graph, const Op& op) {
 
 Kernel cross_entropy_gradient(const Graph& graph, const Op& op) {
   const RowSizes s = row_sizes(graph[op.inputs[0]]);
-  return {[s](const KernelArguments& a) { plain::cross_entropy_gradient(a.in(0), s.rows, s.columns, a.out()); }, {}};
+  return {
+      [s](const KernelArguments& a) { plain::cross_entropy_gradient(a.in(0), s.rows, s.columns, a.labels, a.out()); },
+      {}};
 }
 
 }  // namespace plimsoll::cpu_kernels

@@ -1,4 +1,4 @@
-// Updates of parameters, at the first step of training.
+// Updates of parameters.
 
 #include "validate/cpu/kernel_table.h"
 #include "validate/reference/updates.h"

@@ -4,6 +4,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/cpu/codec_kernels.h"
+#include "validate/networks/op_kind.h"
 #include "validate/reference/elementwise.h"
 
 namespace plimsoll {
@@ -55,10 +56,17 @@ void run_call(const CpuNetwork& cpu, const PlannedCall& call, const KernelArgume
   }
 }
 
-void convert(const Graph& graph, const PlannedConversion& conversion, const std::byte* from, std::byte* to,
-             std::byte* workspace) {
+std::optional<Score> score_of(const CpuNetwork& cpu, const PlannedCall& call, const KernelArguments& given) {
+  const Op& op = cpu.network.graph[call.op];
+  if (op_kind(op.kind) != OpKind::cross_entropy) return std::nullopt;
+  const RowSizes sizes = row_sizes(cpu.network.graph[op.outputs[0]]);
+  return score_of(given.out(), sizes.rows, sizes.columns, given.labels);
+}
+
+void convert(const Graph& graph, const PlannedConversion& conversion, const Chance& chance, const std::byte* from,
+             std::byte* to, std::byte* workspace) {
   const Tensor& tensor = graph[conversion.tensor];
-  if (conversion.packs) return pack(conversion.codec, tensor, from, to, workspace);
+  if (conversion.packs) return pack(conversion.codec, tensor, chance, from, to, workspace);
   unpack(conversion.codec, tensor, from, to);
 }
 

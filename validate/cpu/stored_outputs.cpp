@@ -1,19 +1,25 @@
 #include "validate/cpu/stored_outputs.h"
 
+#include <utility>
+
 #include "sim/core/expects.h"
 #include "validate/cpu/cpu_network.h"
 #include "validate/networks/initial_values.h"
 
 namespace plimsoll {
 
-std::vector<std::vector<std::byte>> inputs_of(const Network& network, std::uint32_t micro_batches) {
-  if (network.before == nullptr) return input_values(network, micro_batches);
+const Network& first_of(const Network& network) {
+  return network.before == nullptr ? network : first_of(*network.before);
+}
+
+std::vector<std::vector<std::byte>> inputs_of(const Network& network, std::vector<std::vector<std::byte>> given) {
+  if (network.before == nullptr) return given;
   const CpuNetwork before = with_kernels(*network.before);
   const Graph& graph = before.network.graph;
   std::vector<std::vector<std::byte>> values;  // by tensor
   for (const Tensor& tensor : graph.tensors) values.push_back(initial_value(tensor));
   std::vector<std::vector<std::byte>> stored;
-  for (const std::vector<std::byte>& input : inputs_of(before.network, micro_batches)) {
+  for (const std::vector<std::byte>& input : inputs_of(before.network, std::move(given))) {
     values[before.network.boundaries.front().index] = input;
     for (std::size_t o = 0; o < graph.ops.size(); ++o) {
       const Op& op = graph.ops[o];

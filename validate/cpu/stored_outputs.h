@@ -8,8 +8,11 @@
 
 namespace plimsoll {
 
-/// Inputs of the network, by micro-batch: those that it has by rule or, where its first stages are stored, what their
-/// forwards make of theirs.
-std::vector<std::vector<std::byte>> inputs_of(const Network&, std::uint32_t micro_batches);
+/// The network whose input is the first of all: itself, or the one whose outputs are stored.
+const Network& first_of(const Network&);
+
+/// Inputs of the network, by micro-batch: `given`, those of first_of() or, where first stages are stored, what their
+/// forwards make of these.
+std::vector<std::vector<std::byte>> inputs_of(const Network&, std::vector<std::vector<std::byte>> given);
 
 }  // namespace plimsoll

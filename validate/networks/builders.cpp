@@ -35,7 +35,7 @@ Network mlp(const MlpSizes& sizes, const TrainingOptions& options) {
 
 Network resnet(const ResnetSizes& sizes, const TrainingOptions& options) {
   NetworkBuilder net("resnet", options.rates);
-  TensorId x = net.input({sizes.batch, sizes.picture, sizes.picture, 3}, "fp32");
+  TensorId x = net.input({sizes.batch, sizes.picture, sizes.picture, sizes.colors}, "fp32");
   net.begin_stage("stem", x);
   x = net.relu("stem.relu", net.batch_norm("stem.norm", net.convolution("stem.conv", x, sizes.channels, 7, 2)));
   x = net.max_pool("stem.pool", x);

@@ -20,10 +20,10 @@ struct MlpSizes {
 Network mlp(const MlpSizes&, const TrainingOptions&);
 
 /// Convolution, batch norm, ReLU and max pooling as stem, then residual blocks of two convolutions whose channels
-/// double where the picture shrinks, then global average pooling and a linear head. Pictures are square, with 3
+/// double where the picture shrinks, then global average pooling and a linear head. Pictures are square, with `colors`
 /// channels.
 struct ResnetSizes {
-  std::uint32_t blocks = 4, channels = 16, picture = 32, batch = 8, classes = 10;
+  std::uint32_t blocks = 4, channels = 16, picture = 32, batch = 8, classes = 10, colors = 3;
 };
 Network resnet(const ResnetSizes&, const TrainingOptions&);
 

@@ -45,7 +45,7 @@ std::vector<float> random_numbers(std::uint64_t seed, std::size_t n, float scale
 
 }  // namespace
 
-std::vector<std::byte> initial_value(const Tensor& tensor) {
+std::vector<std::byte> initial_value(const Tensor& tensor, std::uint64_t seed) {
   const auto n = static_cast<std::size_t>(tensor.bytes.count / 4);
   const std::string_view name = tensor.name;
   if (tensor.kind != TensorKind::parameter) return bytes_of(std::vector<float>(n, 0.0F));
@@ -58,7 +58,8 @@ std::vector<std::byte> initial_value(const Tensor& tensor) {
   // A weight's last dimension is its outputs; all others are summed over.
   const bool is_weight = tensor.shape.size() > 1;
   const double summed = is_weight ? static_cast<double>(n) / static_cast<double>(tensor.shape.back()) : 100.0;
-  return bytes_of(random_numbers(seed_of(name), n, static_cast<float>(std::sqrt(3.0 / summed))));
+  const std::uint64_t own = seed == 0 ? seed_of(name) : mixed(seed_of(name) ^ mixed(seed));
+  return bytes_of(random_numbers(own, n, static_cast<float>(std::sqrt(3.0 / summed))));
 }
 
 std::vector<std::byte> input_value(const Tensor& tensor, std::uint32_t micro_batch, std::int64_t vocabulary) {
@@ -72,14 +73,15 @@ std::vector<std::byte> input_value(const Tensor& tensor, std::uint32_t micro_bat
   return bytes_of(tokens);
 }
 
-std::vector<std::vector<std::byte>> input_values(const Network& network, std::uint32_t micro_batches) {
+std::vector<std::vector<std::byte>> input_values(const Network& network, std::uint32_t micro_batches,
+                                                 std::uint32_t batch) {
   std::int64_t vocabulary = 1;
   for (const Op& op : network.graph.ops) {
     if (op_kind(op.kind) == OpKind::embedding) vocabulary = network.graph[op.inputs[1]].shape[0];
   }
   std::vector<std::vector<std::byte>> values;
   for (std::uint32_t m = 0; m < micro_batches; ++m) {
-    values.push_back(input_value(network.graph[network.boundaries[0]], m, vocabulary));
+    values.push_back(input_value(network.graph[network.boundaries[0]], batch * micro_batches + m, vocabulary));
   }
   return values;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
+#include "validate/reference/formulas.h"
 
 namespace plimsoll {
 
@@ -13,7 +14,9 @@ namespace plimsoll {
 struct KernelArguments {
   std::vector<void*> inputs, outputs;
   void* scratch = nullptr;
-  float* statistics = nullptr;  ///< running statistics to move along, or null: leave them
+  float* statistics = nullptr;           ///< running statistics to move along, or null: leave them
+  const std::int32_t* labels = nullptr;  ///< of a loss's rows; null: each row's number modulo the number of classes
+  UpdateStep update = {};                ///< of an update
 
   const float* in(std::size_t i) const { return static_cast<const float*>(inputs[i]); }
   float* out(std::size_t i = 0) const { return static_cast<float*>(outputs[i]); }

@@ -74,7 +74,8 @@ std::int64_t bytes_of_8_bit_state(std::int64_t numbers) {
   return numbers + blocks * static_cast<std::int64_t>(sizeof(float));
 }
 
-void adam_in_8_bits(float* w, const float* g, unsigned char* m, unsigned char* v, std::int64_t n) {
+void adam_in_8_bits(float* w, const float* g, unsigned char* m, unsigned char* v, std::int64_t n,
+                    const UpdateStep& step) {
   static const std::array<float, 256> with_sign = dynamic_table(true), without_sign = dynamic_table(false);
   const std::int64_t blocks = (n + numbers_of_block - 1) / numbers_of_block;
   std::vector<float> new_m, new_v;
@@ -88,7 +89,7 @@ void adam_in_8_bits(float* w, const float* g, unsigned char* m, unsigned char* v
       float& v_i = new_v[static_cast<std::size_t>(i)];
       m_i = block_m.number(i);
       v_i = block_v.number(i);
-      adam_update(w[first + i], g[first + i], m_i, v_i);
+      adam_update(w[first + i], g[first + i], m_i, v_i, step);
     }
     block_m.keep(new_m);
     block_v.keep(new_v);

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "validate/reference/formulas.h"
+
 namespace plimsoll::plain {
 
 inline constexpr std::int64_t numbers_of_block = 256;
@@ -16,7 +18,8 @@ std::array<float, 256> dynamic_table(bool with_sign);
 /// Bytes of one state: a scale for each block, then a code for each number.
 std::int64_t bytes_of_8_bit_state(std::int64_t numbers);
 
-/// m and v are states of `bytes_of_8_bit_state`; the first step of training.
-void adam_in_8_bits(float* w, const float* g, unsigned char* m, unsigned char* v, std::int64_t n);
+/// m and v are states of `bytes_of_8_bit_state`.
+void adam_in_8_bits(float* w, const float* g, unsigned char* m, unsigned char* v, std::int64_t n,
+                    const UpdateStep& = {});
 
 }  // namespace plimsoll::plain

@@ -1,8 +1,24 @@
 #include "validate/reference/compression.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+
+namespace plimsoll {
+
+std::uint64_t seed_for(std::uint64_t run, const float* x, std::int64_t n) {
+  std::uint64_t seed = 1469598103934665603ULL;  // FNV-1a by four bytes, whose high bits are mixed down
+  const auto add = [&seed](std::uint64_t bits) {
+    seed = (seed ^ bits) * 1099511628211ULL;
+    seed ^= seed >> 32U;
+  };
+  add(run);
+  for (std::int64_t i = 0; i < n; ++i) add(std::bit_cast<std::uint32_t>(x[i]));
+  return seed;
+}
+
+}  // namespace plimsoll
 
 namespace plimsoll::plain {
 namespace {

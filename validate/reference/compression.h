@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "validate/reference/chance.h"
 #include "validate/reference/formulas.h"
 
 namespace plimsoll {
@@ -40,17 +41,6 @@ struct QuantizeSizes {
   PLIMSOLL_ON_BOTH std::int64_t packed_bytes() const { return (numbers * bits + 7) / 8; }
   PLIMSOLL_ON_BOTH int levels() const { return (1 << bits) - 1; }
 };
-
-enum class Rounding : std::uint8_t { nearest, stochastic };
-
-/// In [0, 1), from a seed and a counter: splitmix64's top 24 bits.
-PLIMSOLL_ON_BOTH inline float unit_of(std::uint64_t seed, std::uint64_t counter) {
-  std::uint64_t x = seed + (counter + 1) * 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  x ^= x >> 31U;
-  return static_cast<float>(x >> 40U) * 0x1p-24F;
-}
 
 /// Which of the levels 0 ... `levels` a number becomes; `offset` is 0.5 to the nearest one, a random number in [0, 1)
 /// for a mean that is the number itself.

@@ -54,16 +54,16 @@ void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t 
   }
 }
 
-void sgd(float* w, const float* g, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) sgd_update(w[i], g[i]);
+void sgd(float* w, const float* g, std::int64_t n, const UpdateStep& step) {
+  for (std::int64_t i = 0; i < n; ++i) sgd_update(w[i], g[i], step);
 }
 
-void momentum(float* w, const float* g, float* v, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) momentum_update(w[i], g[i], v[i]);
+void momentum(float* w, const float* g, float* v, std::int64_t n, const UpdateStep& step) {
+  for (std::int64_t i = 0; i < n; ++i) momentum_update(w[i], g[i], v[i], step);
 }
 
-void adam(float* w, const float* g, float* m, float* v, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) adam_update(w[i], g[i], m[i], v[i]);
+void adam(float* w, const float* g, float* m, float* v, std::int64_t n, const UpdateStep& step) {
+  for (std::int64_t i = 0; i < n; ++i) adam_update(w[i], g[i], m[i], v[i], step);
 }
 
 }  // namespace plimsoll::plain

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "validate/reference/formulas.h"
+
 namespace plimsoll::plain {
 
 void relu(const float* x, float* y, std::int64_t n);
@@ -22,8 +24,8 @@ void column_sums(const float* x, std::int64_t rows, std::int64_t columns, float*
 /// (a, b) swapped in x (outer, a, b): y (outer, b, a).
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y);
 
-void sgd(float* w, const float* g, std::int64_t n);
-void momentum(float* w, const float* g, float* v, std::int64_t n);
-void adam(float* w, const float* g, float* m, float* v, std::int64_t n);
+void sgd(float* w, const float* g, std::int64_t n, const UpdateStep& = {});
+void momentum(float* w, const float* g, float* v, std::int64_t n, const UpdateStep& = {});
+void adam(float* w, const float* g, float* m, float* v, std::int64_t n, const UpdateStep& = {});
 
 }  // namespace plimsoll::plain

@@ -48,21 +48,33 @@ struct LstmUnit {
   }
 };
 
-PLIMSOLL_ON_BOTH inline void sgd_update(float& w, float g) {
-  w -= learning_rate * g;
+/// How an update is made: at the first step of training unless something else is said.
+struct UpdateStep {
+  float rate = learning_rate;
+  float first = 1 - first_decay, second = 1 - second_decay;  ///< 1 - decay^t at step t: what running means lack of it
+};
+
+/// Of step t, from 1.
+inline UpdateStep update_step(float rate, std::int64_t t) {
+  const auto lack = [t](float decay) { return 1 - std::pow(decay, static_cast<float>(t)); };
+  return {rate, lack(first_decay), lack(second_decay)};
 }
 
-PLIMSOLL_ON_BOTH inline void momentum_update(float& w, float g, float& v) {
+PLIMSOLL_ON_BOTH inline void sgd_update(float& w, float g, const UpdateStep& step = {}) {
+  w -= step.rate * g;
+}
+
+PLIMSOLL_ON_BOTH inline void momentum_update(float& w, float g, float& v, const UpdateStep& step = {}) {
   v = first_decay * v + g;
-  w -= learning_rate * v;
+  w -= step.rate * v;
 }
 
-// m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= rate m / (1 - b1) / (sqrt(v / (1 - b2)) + tiny) at step 1.
+// m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= rate m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + tiny) at step t.
 // Source: Kingma, Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1.
-PLIMSOLL_ON_BOTH inline void adam_update(float& w, float g, float& m, float& v) {
+PLIMSOLL_ON_BOTH inline void adam_update(float& w, float g, float& m, float& v, const UpdateStep& step = {}) {
   m = first_decay * m + (1 - first_decay) * g;
   v = second_decay * v + (1 - second_decay) * g * g;
-  w -= learning_rate * (m / (1 - first_decay)) / (std::sqrt(v / (1 - second_decay)) + tiny);
+  w -= step.rate * (m / step.first) / (std::sqrt(v / step.second) + tiny);
 }
 
 /// Windows of k x k with stride s over a picture with channels last, padded before so that ceil(size / s) come out.

@@ -69,10 +69,13 @@ void softmax_gradient(const float* y, const float* dy, std::int64_t rows, std::i
   }
 }
 
-void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, float* dlogits) {
+void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
+                            const std::int32_t* labels, float* dlogits) {
   const float share = 1.0F / static_cast<float>(rows);
   for (std::int64_t i = 0; i < rows * classes; ++i) dlogits[i] = probabilities[i] * share;
-  for (std::int64_t row = 0; row < rows; ++row) dlogits[row * classes + row % classes] -= share;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    dlogits[row * classes + (labels == nullptr ? row % classes : labels[row])] -= share;
+  }
 }
 
 void lstm_cell(const float* gates, const float* state, std::int64_t batch, std::int64_t width, float* next) {

@@ -39,7 +39,8 @@ float read_scale(const std::uint8_t* from, bool narrow_scales) {
 
 }  // namespace
 
-void quantize_padded(const float* x, const PaddedSizes& s, std::uint8_t* scales, std::uint8_t* packed) {
+void quantize_padded(const float* x, const PaddedSizes& s, Rounding rounding, std::uint64_t seed, std::uint8_t* scales,
+                     std::uint8_t* packed) {
   std::fill_n(packed, s.packed_bytes(), std::uint8_t{0});
   const std::int64_t bytes = s.narrow ? 2 : 4;
   const int levels = (1 << s.bits) - 1;
@@ -57,8 +58,9 @@ void quantize_padded(const float* x, const PaddedSizes& s, std::uint8_t* scales,
       write_scale(least, s.narrow, scale);
       write_scale(step, s.narrow, scale + bytes);
       for (std::int64_t i = first; i < last; ++i) {
-        const std::int64_t bit = (n * s.written() + i) * s.bits;
-        const std::uint32_t level = level_of(number_at(sample, s, i), least, step, levels, 0.5F);
+        const std::int64_t place = n * s.written() + i, bit = place * s.bits;
+        const float offset = rounding == Rounding::nearest ? 0.5F : unit_of(seed, static_cast<std::uint64_t>(place));
+        const std::uint32_t level = level_of(number_at(sample, s, i), least, step, levels, offset);
         packed[bit / 8] = static_cast<std::uint8_t>(packed[bit / 8] | level << (bit % 8));
       }
     }

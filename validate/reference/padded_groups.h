@@ -23,8 +23,9 @@ struct PaddedSizes {
 
 namespace plain {
 
-/// Rounded to the nearest by scales in fp32, whatever is written of them.
-void quantize_padded(const float* x, const PaddedSizes&, std::uint8_t* scales, std::uint8_t* packed);
+/// Rounded by scales in fp32, whatever is written of them.
+void quantize_padded(const float* x, const PaddedSizes&, Rounding, std::uint64_t seed, std::uint8_t* scales,
+                     std::uint8_t* packed);
 void dequantize_padded(const std::uint8_t* packed, const std::uint8_t* scales, const PaddedSizes&, float* x);
 
 }  // namespace plain

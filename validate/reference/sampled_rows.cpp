@@ -5,11 +5,12 @@
 #include <numeric>
 #include <vector>
 
-#include "validate/reference/compression.h"
+#include "validate/reference/chance.h"
 
 namespace plimsoll::plain {
 
-void sample_rows(const float* x, const SampleSizes& s, float* norms, std::int64_t* numbers, float* values) {
+void sample_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float* norms, std::int64_t* numbers,
+                 float* values) {
   for (std::int64_t r = 0; r < s.rows; ++r) {
     float sum = 0;
     for (std::int64_t c = 0; c < s.columns; ++c) sum += x[r * s.columns + c] * x[r * s.columns + c];
@@ -25,7 +26,7 @@ void sample_rows(const float* x, const SampleSizes& s, float* norms, std::int64_
     std::int64_t i = k;
     float scale = 1;
     if (k >= winners) {
-      const double draw = rest * unit_of(0, static_cast<std::uint64_t>(k));
+      const double draw = rest * unit_of(seed, static_cast<std::uint64_t>(k));
       double before = norms[order[static_cast<std::size_t>(i = winners)]];
       while (before <= draw && i + 1 < s.rows) before += norms[order[static_cast<std::size_t>(++i)]];
       const double norm = norms[order[static_cast<std::size_t>(i)]];

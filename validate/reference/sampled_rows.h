@@ -14,8 +14,9 @@ namespace plain {
 
 /// Half of the kept rows, rounded up, are those with the largest norms, of equal ones the first; the others are drawn
 /// among the rest with chances as their norms, with repetition, and scaled so that the mean over draws is the sum over
-/// all. Draws are the same for the same matrix. `norms`: room for one a row.
-void sample_rows(const float* x, const SampleSizes&, float* norms, std::int64_t* numbers, float* values);
+/// all. `norms`: room for one a row.
+void sample_rows(const float* x, const SampleSizes&, std::uint64_t seed, float* norms, std::int64_t* numbers,
+                 float* values);
 
 /// values^T dy over the sampled rows, of a dy with all rows and `outputs` columns; the first `inputs` columns of the
 /// values.

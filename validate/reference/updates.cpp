@@ -19,11 +19,13 @@ Update adam_update_in_8_bits(const Graph& graph, const Op& op, std::int64_t n) {
   if (op.inputs.size() != 4 || graph[op.inputs[2]].bytes != graph[op.inputs[3]].bytes) return {};
   const std::int64_t bytes = graph[op.inputs[2]].bytes.count;
   if (bytes == 4 * n)
-    return [=](const KernelArguments& a) { plain::adam(numbers(a, 0), a.in(1), numbers(a, 2), numbers(a, 3), n); };
+    return [=](const KernelArguments& a) {
+      plain::adam(numbers(a, 0), a.in(1), numbers(a, 2), numbers(a, 3), n, a.update);
+    };
   if (bytes != plain::bytes_of_8_bit_state(n)) return {};
   return [=](const KernelArguments& a) {
     const auto codes = [&](std::size_t i) { return static_cast<unsigned char*>(a.inputs[i]); };
-    plain::adam_in_8_bits(numbers(a, 0), a.in(1), codes(2), codes(3), n);
+    plain::adam_in_8_bits(numbers(a, 0), a.in(1), codes(2), codes(3), n, a.update);
   };
 }
 
@@ -55,12 +57,14 @@ std::function<void(const KernelArguments&)> plain_update(const Graph& graph, con
   if (op_kind(op.kind) != OpKind::optimizer) return {};
   const std::int64_t n = graph[op.inputs[0]].bytes.count / 4;
   const std::string_view name = attribute(op, "optimizer");
-  if (name == "sgd") return [=](const KernelArguments& a) { plain::sgd(numbers(a, 0), a.in(1), n); };
+  if (name == "sgd") return [=](const KernelArguments& a) { plain::sgd(numbers(a, 0), a.in(1), n, a.update); };
   if (name == "momentum") {
-    return [=](const KernelArguments& a) { plain::momentum(numbers(a, 0), a.in(1), numbers(a, 2), n); };
+    return [=](const KernelArguments& a) { plain::momentum(numbers(a, 0), a.in(1), numbers(a, 2), n, a.update); };
   }
   if (name == "adam") {
-    return [=](const KernelArguments& a) { plain::adam(numbers(a, 0), a.in(1), numbers(a, 2), numbers(a, 3), n); };
+    return [=](const KernelArguments& a) {
+      plain::adam(numbers(a, 0), a.in(1), numbers(a, 2), numbers(a, 3), n, a.update);
+    };
   }
   if (name == "adam8bit") return adam_update_in_8_bits(graph, op, n);
   if (name == "adafactor") return adafactor_update(graph, op, n);

@@ -1,0 +1,20 @@
+#include "experiments/replayed_network.h"
+
+#include "validate/networks/changed_network.h"
+#include "validate/networks/network_prefix.h"
+#include "validate/networks/networks.h"
+
+namespace plimsoll {
+
+Network replayed_network(const Problem& problem, const Schedule& schedule, const std::string& reference) {
+  std::optional<Optimizer> updates;
+  if (problem.index) updates = schedule.optimizer;
+  Network network = named_network(reference, updates).network;
+  const std::size_t first = first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0);
+  network = without_first_stages(network, first);
+  take_shapes(network.graph, problem.graph);
+  take_updates(network.graph, problem.graph);
+  return network;
+}
+
+}  // namespace plimsoll
