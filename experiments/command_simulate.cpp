@@ -29,17 +29,6 @@ struct SimulateArguments {
   bool json = false;
 };
 
-void report_infeasible(const Question& question, const Answer& answer) {
-  std::cerr << fmt::format("infeasible: {} within {}: {}", question.strategy.text,
-                           answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
-  if (answer.smallest_feasible) {
-    std::cerr << fmt::format("; the smallest feasible budget is {}{} B ({})",
-                             answer.smallest_is_proven ? "" : "at most ", answer.smallest_feasible->count,
-                             format_bytes(*answer.smallest_feasible));
-  }
-  std::cerr << '\n';
-}
-
 /// Every answer that no other one beats in both time and memory, by rising memory.
 std::vector<Answer> front_of(std::vector<Answer> answers) {
   std::erase_if(answers, [](const Answer& a) { return !a.feasible; });
@@ -143,7 +132,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   } else if (made.feasible) {
     std::cout << summary(question, problem, made);
   }
-  if (!made.feasible) report_infeasible(question, made);
+  if (!made.feasible) std::cerr << infeasibility(question, made) << '\n';
   return made.feasible ? exit_fine : exit_no_result;
 }
 
@@ -165,7 +154,7 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   note_times(problem);
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible) {
-    report_infeasible(question, made);
+    std::cerr << infeasibility(question, made) << '\n';
     return exit_no_result;
   }
   for (const HostBound& bound : host_bounds_used(*made.schedule, problem.platform)) {

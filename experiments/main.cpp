@@ -21,6 +21,7 @@
 #include "experiments/command_shell.h"
 #include "experiments/command_stages.h"
 #include "experiments/command_sweep.h"
+#include "experiments/command_train.h"
 #include "experiments/command_validate.h"
 #include "experiments/commands.h"
 #include "sim/core/expects.h"
@@ -148,6 +149,7 @@ int run_command(int argc, char** argv) {
   add_sweep_command(app, exit_code, command_line);
   add_report_command(app, exit_code, command_line);
   add_replay_command(app, exit_code, command_line);
+  add_train_command(app, exit_code);
   add_calibrate_command(app, exit_code, command_line);
   add_validate_command(app, exit_code, command_line);
   add_compare_command(app, exit_code, command_line);

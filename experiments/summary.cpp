@@ -166,6 +166,16 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   return text + candidate_lines(answer) + at_peak_lines(problem, answer);
 }
 
+std::string infeasibility(const Question& question, const Answer& answer) {
+  std::string line = fmt::format("infeasible: {} within {}: {}", question.strategy.text,
+                                 answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
+  if (answer.smallest_feasible) {
+    line += fmt::format("; the smallest feasible budget is {}{} B ({})", answer.smallest_is_proven ? "" : "at most ",
+                        answer.smallest_feasible->count, format_bytes(*answer.smallest_feasible));
+  }
+  return line;
+}
+
 std::string front_table(std::span<const Answer> front) {
   std::string text =
       fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", "peak_bytes", "peak", "iteration time", "above bound");

@@ -11,6 +11,9 @@ namespace plimsoll {
 /// Time, memory, what is in memory at the peak, and bounds of one feasible answer.
 std::string summary(const Question&, const Problem&, const Answer&);
 
+/// Why a question has no schedule, in one line with the smallest feasible budget.
+std::string infeasibility(const Question&, const Answer&);
+
 /// One line a point of the front of time against memory.
 std::string front_table(std::span<const Answer>);
 

@@ -25,10 +25,10 @@ inline std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// `arguments` are a shell's words.
-inline ProgramRun plimsoll(const std::string& arguments) {
+/// `arguments` are a shell's words, `before` those before the program's name.
+inline ProgramRun plimsoll(const std::string& arguments, const std::string& before = "") {
   const TemporaryFolder folder;
-  FILE* pipe = popen((PLIMSOLL_PROGRAM " " + arguments + " 2>" + (folder / "err").string()).c_str(), "r");
+  FILE* pipe = popen((before + " " PLIMSOLL_PROGRAM " " + arguments + " 2>" + (folder / "err").string()).c_str(), "r");
   REQUIRE(pipe != nullptr);
   ProgramRun run;
   std::array<char, 4096> chunk{};

@@ -141,6 +141,16 @@ KINETO = """{"traceEvents": [
 
 NETWORK = "mlp:layers=2,width=8,batch=4"
 
+ROWS = """# a label and the 8 numbers that the network reads of a row
+0,1,2,3,4,5,6,7,8
+3,0.5,-1e-3,0,0,0,0,0,1
+15,1,1,1,1,1,1,1,1
+
+1, -1, 2, 2, 2, 2, 2, 2, 2
+test
+2,0,0,0,0,0,0,0,0
+"""
+
 # Schedules, a timeline and a sweep's folder to start from.
 MADE = [
     "plan --trace uniform:4 --platform ideal --strategy store_all -o {made}/plain.json",
@@ -222,6 +232,8 @@ READERS = [
     Reader("SAPP layers", ["{made}/sapp.json"], mutations.mutated_json, ["import sapp {file} -o {folder}/layers.json"]),
     Reader("layers", ["{made}/layers.json", "{made}/ways.json"], mutations.mutated_json, [
         f"stages {{file}} --json --devices 4 --bandwidth 1GB/s --planner {planner}" for planner in ("pipedream", "ideals", "piper", "alpa", "madpipe", "sapp --memory 8GB --seconds 5")]),
+    Reader("labelled rows", ["{made}/rows.csv"], mutations.mutated_lines,
+           [f"train {NETWORK} --data {{file}} --strategy chen_sqrt --steps 2 --json"]),
     Reader("validation", ["{made}/validation.yaml"], mutations.mutated_lines, ["validate {file} --backend cpu -o {folder}/out"]),
 ]
 
@@ -265,7 +277,7 @@ def prepare(program, made):
     """Files to start from, those that the program itself makes included."""
     for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
                        ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP),
-                       ("kineto.json", KINETO)):
+                       ("kineto.json", KINETO), ("rows.csv", ROWS)):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(text)
     for command in MADE:

@@ -136,6 +136,7 @@ class Smoke:
         self.run(f"calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {{}}/mine.yaml --trace {NETWORK} "
                  "--trace-out {}/mine.json --optimizer adam")
         self.run("validate {}/measured.yaml --backend cpu -o {}/validation")
+        self.run(f"train {NETWORK} --data {{}}/rows.csv --strategy 'rotor|quantize(bits=2,group=8)' --steps 3")
 
     def lists(self):
         """Every command that help names has been run by now."""
@@ -158,7 +159,7 @@ def main():
         for name, text in (("machine.yaml", readers.MACHINE), ("measured.yaml", MEASURED), ("swept.yaml", readers.SWEPT),
                            ("checkmate.json", readers.CHECKMATE), ("dtr.log", readers.DTR_LOG), ("profile.txt", readers.PROFILE),
                            ("placement.json", readers.PLACEMENT), ("piper.json", readers.PIPER), ("sapp.json", readers.SAPP),
-                           ("kineto.json", readers.KINETO)):
+                           ("kineto.json", readers.KINETO), ("rows.csv", readers.ROWS)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
         smoke = Smoke(program, folder)

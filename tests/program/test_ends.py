@@ -27,6 +27,7 @@ PRINTING = {
     "check": "check --trace uniform:4 --platform ideal --schedule {made}/plain.json", "list": "list traces",
     "describe": "describe h200", "report": "report {made}/sweep -o {folder}/report",
     "replay": f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1",
+    "train": f"train {readers.NETWORK} --data {{made}}/rows.csv --strategy store_all --steps 1",
     "calibrate": "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {folder}/mine.yaml",
     "compare": "compare {made}/timeline.json {made}/timeline.json", "help": "help plan",
     "import": "import checkmate-graph {made}/checkmate.json -o {folder}/t.json", "man": "man", "completion": "completion bash",
@@ -58,7 +59,7 @@ READING = [
     "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "import pipedream {file} -o {folder}/t.json",
     "import piper {file} -o {folder}/t.json", "import sapp {file} -o {folder}/t.json", "import dnn-partitioning {file} -o {folder}/t.json",
     "stages {file} --planner pipedream --devices 2 --bandwidth 1GB/s", "sweep {file} -o {folder}/out", "validate {file} --backend cpu -o {folder}/out",
-    "calibrate {file} --backend cpu -o {folder}/mine.yaml",
+    "calibrate {file} --backend cpu -o {folder}/mine.yaml", f"train {readers.NETWORK} --data {{file}} --strategy store_all --steps 1",
 ]
 
 
