@@ -361,7 +361,7 @@ int run_train(const TrainArguments& arguments) {
   std::optional<Prepared> trained = prepared(question, budgeted_problem_of(question), reference, settings.seed);
   if (!trained) return exit_no_result;
   Question plainly = question;
-  plainly.strategy = parse_pipeline("store_all", "store_all");
+  plainly.strategy = {"store_all", {pass_of(store_all_strategy)}};
   plainly.memory.reset();
   Prepared plain = plain_training(problem_of(plainly), reference, settings.seed);
   return Training(arguments, question, settings, std::move(data), std::move(*trained), std::move(plain)).run();

@@ -9,6 +9,7 @@
 #include "sim/core/platform.h"
 #include "sim/core/timeline.h"
 #include "validate/batch.h"
+#include "validate/networks/update_step.h"
 #include "validate/reference/chance.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
-#include "validate/reference/formulas.h"
+#include "validate/networks/update_step.h"
 
 namespace plimsoll {
 

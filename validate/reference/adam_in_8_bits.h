@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "validate/reference/formulas.h"
+#include "validate/networks/update_step.h"
 
 namespace plimsoll::plain {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "validate/reference/formulas.h"
+#include "validate/networks/update_step.h"
 
 namespace plimsoll::plain {
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "validate/networks/update_step.h"
+
 // Functions of both processors: nvcc needs to be told, other compilers do not know the words.
 #ifdef __CUDACC__
 #define PLIMSOLL_ON_BOTH __host__ __device__
@@ -13,8 +15,7 @@
 
 namespace plimsoll {
 
-inline constexpr float norm_epsilon = 1e-5F, running_share = 0.1F;
-inline constexpr float learning_rate = 0.01F, first_decay = 0.9F, second_decay = 0.999F, tiny = 1e-8F;
+inline constexpr float norm_epsilon = 1e-5F, running_share = 0.1F, tiny = 1e-8F;
 
 /// x times the normal distribution's share below x.
 PLIMSOLL_ON_BOTH inline float gelu(float x) {
@@ -47,18 +48,6 @@ struct LstmUnit {
     return of_cell + of_hidden * o * (1 - squashed * squashed);
   }
 };
-
-/// How an update is made: at the first step of training unless something else is said.
-struct UpdateStep {
-  float rate = learning_rate;
-  float first = 1 - first_decay, second = 1 - second_decay;  ///< 1 - decay^t at step t: what running means lack of it
-};
-
-/// Of step t, from 1.
-inline UpdateStep update_step(float rate, std::int64_t t) {
-  const auto lack = [t](float decay) { return 1 - std::pow(decay, static_cast<float>(t)); };
-  return {rate, lack(first_decay), lack(second_decay)};
-}
 
 PLIMSOLL_ON_BOTH inline void sgd_update(float& w, float g, const UpdateStep& step = {}) {
   w -= step.rate * g;
