@@ -122,7 +122,7 @@ MeasuredCodec measured(const Codec& codec, std::size_t repetitions) {
   const auto rate = [&](const auto& work) {
     return per_second(large, repeated(repetitions, [&] { return seconds_of(work); }));
   };
-  MeasuredCodec made{codec, rate([&] { pack(codec, picture, value.data(), packed.data(), workspace.data()); }), {}};
+  MeasuredCodec made{codec, rate([&] { pack(codec, picture, {}, value.data(), packed.data(), workspace.data()); }), {}};
   if (unpack_cost(codec, graph, picture).kernels == 0) return made;
   made.unpack = rate([&] { unpack(codec, picture, packed.data(), restored.data()); });
   return made;
