@@ -177,6 +177,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
     object["reason"] = answer.reason;
     object["smallest_feasible_bytes"] = or_null(answer.smallest_feasible, count);
     object["smallest_is_proven"] = answer.smallest_feasible ? Json(answer.smallest_is_proven) : Json(nullptr);
+    if (!answer.smallest_by.empty()) object["smallest_feasible_op"] = answer.smallest_by;
   }
   object["solve_s"] = answer.metrics && !answer.promised_peak ? Json(nullptr) : Json(answer.solve_s);
   object["simulate_s"] = answer.simulate_s;

@@ -12,6 +12,7 @@
 #include "sim/core/check.h"
 #include "sim/core/contention.h"
 #include "sim/core/expects.h"
+#include "sim/core/names.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/program.h"
@@ -113,6 +114,24 @@ Answer infeasible_answer(Bounds& bounds, const Infeasible& why) {
   answer.smallest_is_proven = why.smallest_is_proven;
   answer.bounds = bounds.of(1, Stays::all);
   return answer;
+}
+
+/// The op that needs the most of the fullest device where the passes plan for that budget; empty where none does.
+std::string fullest_op(const Problem& problem, std::span<const Pass> passes, Bytes budget) {
+  const PlanOutcome outcome = plan(problem, passes, budget);
+  const Plan* made = std::get_if<Plan>(&outcome);
+  if (made == nullptr) return {};
+  const Timeline timeline = simulate_event(made->schedule, problem.platform);
+  const auto peak_of = [&](const Device& device) { return timeline.peaks[device.memory.index].bytes; };
+  const MemoryId memory = std::ranges::max_element(problem.platform.devices, {}, peak_of)->memory;
+  const MemoryPeak& moment = timeline.peaks[memory.index];
+  if (moment.at_start) return {};
+  const Step& step = made->schedule[moment.step];
+  return step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name;
+}
+
+bool packs(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
 }
 
 /// The engine of a question, with one server for SimGrid's simulations, started when there is one.
@@ -324,6 +343,9 @@ void answer(const Question& question, const Problem& problem, std::span<const st
   for (const std::vector<std::size_t>& places : together(plans)) {
     if (const Infeasible* why = std::get_if<Infeasible>(&plans[places.front()])) {
       Answer answer = infeasible_answer(bounds, *why);
+      if (why->smallest && packs(question.strategy.passes)) {
+        answer.smallest_by = fullest_op(problem, question.strategy.passes, *why->smallest);
+      }
       answer.budget = limits[places.front()];
       answer.solve_s = planned_s;
       take(places.front(), answer);

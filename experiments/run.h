@@ -50,6 +50,7 @@ struct Answer {
   std::string reason;                      ///< why it is not feasible
   std::optional<Bytes> smallest_feasible;  ///< of this strategy, where it is not feasible
   bool smallest_is_proven = true;          ///< else the least feasible budget is at most that
+  std::string smallest_by;                 ///< the op at which a strategy that packs needs that much; empty: unknown
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;

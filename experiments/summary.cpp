@@ -172,6 +172,7 @@ std::string infeasibility(const Question& question, const Answer& answer) {
   if (answer.smallest_feasible) {
     line += fmt::format("; the smallest feasible budget is {}{} B ({})", answer.smallest_is_proven ? "" : "at most ",
                         answer.smallest_feasible->count, format_bytes(*answer.smallest_feasible));
+    if (!answer.smallest_by.empty()) line += fmt::format(", which '{}' needs", answer.smallest_by);
   }
   return line;
 }

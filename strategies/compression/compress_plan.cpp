@@ -1,20 +1,24 @@
-// The strategy `compress_plan`: a number of bits for each saved value, for a bound on the error of all gradients. Own;
-// that bits should differ by what they cost in error is from Chen et al., ActNN (ICML 2021), and Liu et al., GACT
-// (ICML 2022), which give bits to a budget of bits, without time.
+// The strategy `compress_plan`: for each saved value a number of bits, recomputation or a copy to the host, for the
+// least time within a budget and a bound on the error of all gradients. Own; that bits should differ by what they cost
+// in error is from Chen et al., ActNN (ICML 2021), and Liu et al., GACT (ICML 2022), which give bits to a budget of
+// bits, without time. Of chains: stage_forms.h.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
-#include "sim/core/expects.h"
-#include "sim/core/lowering.h"
-#include "sim/engine/event/event_engine.h"
-#include "sim/io/input_error.h"
+#include "strategies/common/better_outcome.h"
+#include "strategies/common/chain_part.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/option_rules.h"
-#include "strategies/compression/compression_choice.h"
-#include "strategies/offloading/activations/tape_pool.h"
+#include "strategies/common/part_alone.h"
+#include "strategies/common/same_tape.h"
+#include "strategies/compression/form_plans.h"
+#include "strategies/compression/stage_forms.h"
+#include "strategies/list.h"
+#include "strategies/rematerialization/policies/greedy_recompute.h"
 
 namespace plimsoll {
 namespace {
@@ -27,97 +31,228 @@ constexpr std::array codecs_of_plan{bits_of_plan(8), bits_of_plan(4), bits_of_pl
 /// How many levels of memory are planned for, and prices of the whole squared error, in iteration times.
 constexpr std::uint32_t levels_of_plan = 24;
 constexpr std::array prices_of_plan{0.0, 0.1, 1.0};
+constexpr std::array prices_of_stages{0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0};
+
+/// Above so many positions of the tape only the asked bound on the error is planned for; one price, and one packed tape
+/// to offload from; values leave whole.
+constexpr std::size_t few_positions = 64, many_positions = 1000, most_positions = 5000;
+
+/// Above so many stages rotor and the recursion over stages take too long.
+constexpr std::size_t most_stages = 250;
+
+bool yes(const Options& options, std::string_view name) {
+  return options.text(name) == "yes";
+}
+
+/// Of `effort` at so much a position: at least one, at most `most`.
+std::size_t affordable(std::size_t effort, const OffloadModel& model, std::size_t most) {
+  return std::clamp<std::size_t>(effort / std::max<std::size_t>(model.positions(), 1), 1, most);
+}
 
 class CompressPlanner {
  public:
-  CompressPlanner(const PartTask& task, const OffloadModel& model, double largest_error)
+  CompressPlanner(const PartTask& task, const OffloadModel& model, const Options& options, const Tape* before)
       : task_(task),
         model_(model),
+        before_(before),
+        recomputes_(yes(options, "recompute") && before == nullptr && !not_one_part(task)),
+        offloads_(yes(options, "offload") && model.has_host),
+        largest_error_(options.number("error")),
         saved_(saved_tensors(task.problem.graph, model)),
-        menu_(task.problem.graph, saved_, codecs_of_plan, task.problem.platform[task.part().device]),
-        largest_error_(largest_error) {}
+        packed_(task.problem.graph, saved_, codecs_of_plan, task.problem.platform[task.part().device]),
+        joint_(packed_),
+        ops_(recomputes_ ? std::optional(op_model(task)) : std::nullopt) {
+    if (ops_) joint_.offer_recomputation(model, *ops_);
+  }
 
-  TapePool pool() {
-    add_same_everywhere();
-    Seconds all;
-    for (const Seconds time : model_.time) all += time;
-    for (const double price : prices_of_plan) {
-      for (const auto& forms :
-           forms_of_levels(menu_, model_, levels_of_plan, largest_error_ * largest_error_, price * all.value)) {
-        add(forms);
-      }
+  /// What is tried without recomputation is tried beside it, too, so that it is never better.
+  void search() {
+    search(packed_, {.recomputes = false});
+    if (recomputes_) search(joint_, {.recomputes = true});
+  }
+
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const {
+    std::vector<TapeOutcome> best = pools_.front().outcomes(budgets, reason);
+    if (recomputes_) keep_better(best, pools_.back().outcomes(budgets, reason));
+    for (const StrategyInfo* strategy : recomputing()) {
+      keep_better(best, strategy->tapes(task_, Options(strategy->options, {}), budgets, nullptr));
     }
-    return std::move(pool_);
+    const Options offload(offload_greedy_strategy.options, {}), whole = offload.with("chunks", "1");
+    const std::size_t size = model_.positions();
+    if (offloads_) {
+      const Options& plain = size > most_positions ? whole : offload;
+      keep_better(best, offload_greedy_strategy.tapes(task_, plain, budgets, before_));
+    }
+    for (const Tape& tape : to_offload_) {
+      const Options packed = size > many_positions ? whole.with("levels", "8") : offload;
+      keep_better(best, offload_greedy_strategy.tapes(task_, packed, budgets, &tape));
+    }
+    for (TapeOutcome& outcome : best) {
+      if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
+        tape->gap.reset();  // of one way alone
+        continue;
+      }
+      auto& none = std::get<Infeasible>(outcome);
+      none = {std::string(reason), none.smallest, false};
+    }
+    return best;
+  }
+
+  /// Budgets at which the answer may change.
+  std::vector<Bytes> candidates() const {
+    std::vector<Bytes> budgets;
+    for (const TapePool& pool : pools_) {
+      const std::vector<Bytes> more = pool.peaks();
+      budgets.insert(budgets.end(), more.begin(), more.end());
+    }
+    std::vector<const StrategyInfo*> others = recomputing();
+    if (offloads_) others.push_back(&offload_greedy_strategy);
+    for (const StrategyInfo* strategy : others) {
+      const std::vector<Bytes> more = strategy->candidates(task_, Options(strategy->options, {}));
+      budgets.insert(budgets.end(), more.begin(), more.end());
+    }
+    std::ranges::sort(budgets);
+    return budgets;
   }
 
  private:
-  /// As the methods that know one number of bits.
-  void add_same_everywhere() {
-    std::size_t most = 0;
-    for (std::size_t i = 0; i < menu_.size(); ++i) most = std::max(most, menu_[i].forms.size());
-    for (std::size_t form = 0; form < std::max<std::size_t>(1, most); ++form) {
-      std::vector<std::uint32_t> forms(menu_.size());
-      for (std::size_t i = 0; i < forms.size(); ++i) {  // the same number of bits is as far from the end everywhere
-        const std::size_t count = menu_[i].forms.size();
-        forms[i] = static_cast<std::uint32_t>(count + form > most ? count + form - most : 0);
+  /// Rotor and the recursion over stages can be asked.
+  bool is_short_chain() const { return task_.problem.chain && task_.problem.chain->stages.size() <= most_stages; }
+
+  /// Of few ops for rising bounds on the error, each on top of what the ones before have left: a greater one of these
+  /// is never worse.
+  void search(const CompressionMenu& menu, const StageEffort& effort) {
+    FormPlans plans(task_, model_, saved_, menu, effort.recomputes ? &*ops_ : nullptr, largest_error_);
+    for (const std::vector<std::uint32_t>& forms : same_everywhere()) plans.add(forms);
+    if (is_short_chain() && before_ == nullptr && !not_one_part(task_)) {
+      const ChainPart part = chain_part(task_.problem, task_.part());
+      for (const PackedStages& plan : stage_plans(task_, model_, saved_, packed_, prices(prices_of_stages), effort)) {
+        plans.add(chain_tape(task_.problem, task_.partition, task_.id, part, plan.sequence), plan.forms);
       }
-      add(forms);
     }
+    const auto levels = static_cast<std::uint32_t>(affordable(24'000, model_, levels_of_plan));
+    for (const double error : errors()) {
+      plans.allow(error);
+      const bool one_price = effort.recomputes && model_.positions() > many_positions;
+      for (const double price : prices(one_price ? std::span(prices_of_plan).subspan(1, 1) : prices_of_plan)) {
+        for (const auto& forms : forms_of_levels(menu, model_, levels, error * error, price)) plans.add(forms);
+      }
+      plans.improve(affordable(20'000, model_, 100));
+      offload_some(plans.pool());
+    }
+    pools_.push_back(std::move(plans).pool());
   }
 
-  void add(const std::vector<std::uint32_t>& forms) {
-    if (std::ranges::find(tried_, forms) != tried_.end()) return;
-    tried_.push_back(forms);
-    Tape tape = packed_tape(task_.problem.graph, model_, saved_, menu_.choice(forms));
-    const std::variant<Schedule, std::string> lowered =
-        lower(task_.problem, task_.partition, std::span<const Tape>(&tape, 1));
-    if (const std::string* why = std::get_if<std::string>(&lowered)) throw InputError(*why);
-    const auto& schedule = std::get<Schedule>(lowered);
-    if (predicted_errors(schedule, task_.problem.graph).whole > largest_error_) return;
-    const Timeline timeline = simulate_event(schedule, task_.problem.platform);
-    const MemoryId memory = task_.problem.platform[task_.part().device].memory;
-    pool_.add(PlannedTape{std::move(tape), timeline.peaks[memory.index].bytes, timeline.makespan, std::nullopt});
+  /// As the methods that know one number of bits, or none.
+  std::vector<std::vector<std::uint32_t>> same_everywhere() const {
+    std::vector<std::vector<std::uint32_t>> all(1, std::vector<std::uint32_t>(packed_.size(), 0));
+    std::vector<std::optional<Codec>> codecs{std::nullopt};
+    codecs.insert(codecs.end(), codecs_of_plan.begin(), codecs_of_plan.end());
+    for (const std::optional<Codec>& codec : codecs) {
+      std::vector<std::uint32_t>& forms = all.emplace_back();
+      for (std::size_t i = 0; i < packed_.size(); ++i) forms.push_back(packed_.form_of(i, codec));
+    }
+    return all;
+  }
+
+  /// Seconds for the whole squared error.
+  std::vector<double> prices(std::span<const double> of_iteration) const {
+    Seconds all;
+    for (const Seconds time : model_.time) all += time;
+    std::vector<double> prices;
+    for (const double price : of_iteration) prices.push_back(price * all.value);
+    return prices;
+  }
+
+  /// Up to the asked one 0 and 1, 2 and 5 times the powers of 10 from the least error that there is on; of many ops the
+  /// asked one alone.
+  std::vector<double> errors() const {
+    if (model_.positions() > few_positions) return {largest_error_};
+    double least = largest_error_;
+    for (std::size_t i = 0; i < packed_.size(); ++i) {
+      for (const KeptForm& form : packed_[i].forms) {
+        if (form.square > 0) least = std::min(least, std::sqrt(form.square));
+      }
+    }
+    std::vector<double> errors{0};
+    for (double power = 1e-6; power < 100; power *= 10) {
+      for (const double error : {power, 2 * power, 5 * power}) {
+        if (least <= error && error < (1 - 1e-9) * largest_error_) errors.push_back(error);
+      }
+    }
+    if (least < largest_error_) errors.push_back(largest_error_);
+    return errors;
+  }
+
+  /// Whose answers without an error are never to be better.
+  std::vector<const StrategyInfo*> recomputing() const {
+    if (!recomputes_) return {};
+    if (is_short_chain()) return {&rotor_strategy};  // asks greedy_recompute, too
+    return {&greedy_recompute_strategy};
+  }
+
+  /// Some of the pool, from the least memory to the most.
+  void offload_some(const TapePool& pool) {
+    if (!offloads_) return;
+    const std::vector<Bytes> peaks = pool.peaks();
+    const std::size_t count = std::min<std::size_t>(model_.positions() > many_positions ? 1 : 3, peaks.size());
+    for (std::size_t k = 0; k < count; ++k) {
+      const Tape& tape = pool.fastest_within(peaks[k * peaks.size() / count])->tape;
+      const auto is_that = [&](const Tape& other) { return same(tape, other); };
+      if (std::ranges::none_of(to_offload_, is_that)) to_offload_.push_back(tape);
+    }
   }
 
   const PartTask& task_;
   const OffloadModel& model_;
-  std::vector<SavedTensor> saved_;
-  CompressionMenu menu_;
+  const Tape* before_;
+  bool recomputes_, offloads_;
   double largest_error_;
-  std::vector<std::vector<std::uint32_t>> tried_;
-  TapePool pool_;
+  std::vector<SavedTensor> saved_;
+  CompressionMenu packed_, joint_;  // the same forms, and last of the second's: made again
+  std::optional<OpModel> ops_;
+  std::vector<TapePool> pools_;  // without recomputation, and with it
+  std::vector<Tape> to_offload_;
 };
+
+bool is_yes_or_no(std::string_view text) {
+  return text == "yes" || text == "no";
+}
 
 constexpr std::array compress_plan_options{
     OptionInfo{"error", "0.1", "a number from 0.000001 to 10",
                "the largest relative error of all gradients as one vector, as `gradient_error` predicts it",
-               number_between<1, 10'000'000, 1'000'000>}};
-
-/// Nothing where the tape before cannot be packed, for the reason.
-std::variant<TapePool, std::string> pool_of(const PartTask& task, const Options& options, const Tape* before) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
-  if (const std::string* why = std::get_if<std::string>(&made)) return *why;
-  const auto& model = std::get<OffloadModel>(made);
-  refuse_if_unfit("compress_plan", task.problem.graph, saved_tensors(task.problem.graph, model), "all",
-                  codecs_of_plan.front());
-  return CompressPlanner(task, model, options.number("error")).pool();
-}
+               number_between<1, 10'000'000, 1'000'000>},
+    OptionInfo{"recompute", "yes", "yes or no",
+               "whether values may be made again for the backward; not where the pass before has chosen which",
+               is_yes_or_no},
+    OptionInfo{"offload", "yes", "yes or no",
+               "whether values may go to the host, packed or as they are; no one does where the device has none",
+               is_yes_or_no}};
 
 std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<TapePool, std::string> made = pool_of(task, options, before);
-  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-  std::vector<TapeOutcome> outcomes = std::get<TapePool>(made).outcomes(
-      budgets, fmt::format("no choice of bits that was tried needs less with an error of {}", options.text("error")));
-  for (TapeOutcome& outcome : outcomes) {
-    if (Infeasible* none = std::get_if<Infeasible>(&outcome)) none->smallest_is_proven = false;
+  if (is_part_alone(task.problem.graph)) {
+    return refused("a part of a pipeline does not know what an error becomes in the gradients of the others", budgets);
   }
-  return outcomes;
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+  const auto& model = std::get<OffloadModel>(made);
+  refuse_if_unfit("compress_plan", task.problem.graph, saved_tensors(task.problem.graph, model), "all",
+                  codecs_of_plan.front());
+  CompressPlanner planner(task, model, options, before);
+  planner.search();
+  const std::string reason =
+      fmt::format("no choice that was tried needs less with an error of {}", options.text("error"));
+  return planner.outcomes(budgets, reason);
 }
 
 std::vector<Bytes> compress_plan_candidates(const PartTask& task, const Options& options) {
-  const std::variant<TapePool, std::string> made = pool_of(task, options, nullptr);
-  return std::holds_alternative<TapePool>(made) ? std::get<TapePool>(made).peaks() : std::vector<Bytes>{};
+  const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr);
+  if (std::holds_alternative<std::string>(made)) return {};
+  CompressPlanner planner(task, std::get<OffloadModel>(made), options, nullptr);
+  planner.search();
+  return planner.candidates();
 }
 
 }  // namespace
@@ -125,12 +260,15 @@ std::vector<Bytes> compress_plan_candidates(const PartTask& task, const Options&
 extern constinit const StrategyInfo compress_plan_strategy{
     .name = "compress_plan",
     .family = Family::compression,
-    .summary = "gives each saved value 8, 4, 2 or all its bits, for the least time within a bound on gradients' error",
+    .summary =
+        "keeps each saved value in 8, 4, 2 or all its bits, on the host or not at all, for the least time within a "
+        "bound on gradients' error",
     .source = "own; bits by what they cost: Chen et al., ActNN, ICML 2021; Liu et al., GACT, ICML 2022",
     .chains_only = false,
     .options = compress_plan_options,
     .tapes = compress_plan_tapes,
     .candidates = compress_plan_candidates,
+    .packs_stages = true,
 };
 
 }  // namespace plimsoll

@@ -1,13 +1,59 @@
 #include "strategies/compression/compression_choice.h"
 
 #include <algorithm>
+#include <map>
 
 #include "sim/core/layers.h"
+#include "strategies/common/recompute_order.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Codec signs_of_relu{.kind = CodecKind::mask, .bits = 1};
+
+bool does_with_signs(const Graph& graph, const SavedUse& use) {
+  const Op& op = graph[use.op];
+  return op.uses.empty() ? reads_packed(op, signs_of_relu) : serves(signs_of_relu, use.layer_use());
+}
+
+/// What runs again for a value, while all values that wait for the backward wait on: its maker, and what makes those
+/// of its inputs that died before.
+class TimesAgain {
+ public:
+  TimesAgain(const OffloadModel& model, const OpModel& ops)
+      : ops_(ops), position_(ops.ops.size(), 0), last_(ops.values.size(), 0), met_(ops.ops.size(), 0) {
+    std::map<OpId, std::uint32_t> positions;
+    for (std::uint32_t p = 0; p < model.positions(); ++p) positions[model.computes[p].op] = p;
+    for (std::size_t o = 0; o < ops.ops.size(); ++o) position_[o] = positions.at(ops.ops[o].id);
+    for (std::size_t v = 0; v < ops.values.size(); ++v) {
+      for (const std::uint32_t reader : ops.values[v].readers) last_[v] = std::max(last_[v], position_[reader]);
+    }
+  }
+
+  /// For a use at that position.
+  Seconds of(std::uint32_t value, std::uint32_t use) {
+    ++walks_;
+    Seconds time;
+    std::vector<std::uint32_t> open{*ops_.values[value].maker};
+    while (!open.empty()) {
+      const std::uint32_t o = open.back();
+      open.pop_back();
+      if (met_[o] == walks_) continue;
+      met_[o] = walks_;
+      time += ops_.ops[o].ways.back().time;
+      for (const std::uint32_t v : ops_.ops[o].reads) {
+        if (ops_.values[v].maker && last_[v] < use) open.push_back(*ops_.values[v].maker);
+      }
+    }
+    return time;
+  }
+
+ private:
+  const OpModel& ops_;
+  std::vector<std::uint32_t> position_, last_;  // by op; by value: of its last use
+  std::vector<std::uint64_t> met_;              // by op: the last walk
+  std::uint64_t walks_ = 0;
+};
 
 /// The largest of many numbers of which ranges rise and fall: all of it in the logarithm of how many there are.
 class RangeMaximum {
@@ -132,7 +178,7 @@ class FormsChooser {
 
 CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor> saved, std::span<const Codec> codecs,
                                  const Device& device)
-    : saved_(saved) {
+    : graph_(graph), saved_(saved), first_of_(graph.storages) {
   const ErrorShares shares(graph);
   std::vector<bool> rectified(graph.storages, false);
   for (const Op& op : graph.ops) {
@@ -144,11 +190,10 @@ CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor
     const bool starts_again =
         std::ranges::any_of(tensor.uses, [](const SavedUse& use) { return use.by == SavedBy::checkpoint; });
     Dish& dish = dishes_.emplace_back();
-    for (const SavedUse& use : tensor.uses) {
-      const Op& op = graph[use.op];
-      dish.takes_signs.push_back(op.uses.empty() ? reads_packed(op, signs_of_relu)
-                                                 : serves(signs_of_relu, use.layer_use()));
-    }
+    dish.tensor = tensor.tensor;
+    std::optional<std::size_t>& first = first_of_[value.storage.index];
+    if (!first) first = dishes_.size() - 1;
+    for (const SavedUse& use : tensor.uses) dish.takes_signs.push_back(does_with_signs(graph, use));
     const bool any_signs = std::ranges::find(dish.takes_signs, true) != dish.takes_signs.end();
     const bool all_signs = std::ranges::find(dish.takes_signs, false) == dish.takes_signs.end();
     dish.forms.emplace_back();
@@ -158,8 +203,10 @@ CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor
       if (packed_bytes(codec, graph, value) >= value.bytes) continue;
       const double lost = codec_error(codec, rectified[value.storage.index] ? Noise::rectified : Noise::normal);
       KeptForm form{.codec = codec, .signs = any_signs, .time = pack_time(codec, graph, value, device)};
+      std::optional<std::uint32_t> restored;  // the last position where it is, once for all uses of a stage
       for (std::size_t u = 0; u < tensor.uses.size(); ++u) {
-        if (dish.takes_signs[u]) continue;
+        if (dish.takes_signs[u] || restored == tensor.uses[u].position) continue;
+        restored = tensor.uses[u].position;
         form.time += unpack_time(codec, graph, value, device);
         form.square += shares.of(tensor.uses[u].op, tensor.tensor, lost * lost);
       }
@@ -186,19 +233,56 @@ std::vector<FreedRange> CompressionMenu::freed_by(const KeptForm& form, const Di
   if (signs > tensor.from) {
     freed.push_back({tensor.from + 1, signs + 1, Bytes{0} - packed_bytes(signs_of_relu, graph, value)});
   }
+  std::optional<std::uint32_t> restored;
   for (std::size_t u = 0; form.codec && u < tensor.uses.size(); ++u) {  // restored for these
-    if (form.signs && dish.takes_signs[u]) continue;
-    freed.push_back({tensor.uses[u].position, tensor.uses[u].position + 1, Bytes{0} - value.bytes});
+    const std::uint32_t position = tensor.uses[u].position;
+    if ((form.signs && dish.takes_signs[u]) || restored == position) continue;
+    restored = position;
+    freed.push_back({position, position + 1, Bytes{0} - value.bytes});
   }
   return freed;
+}
+
+void CompressionMenu::offer_recomputation(const OffloadModel& model, const OpModel& ops) {
+  TimesAgain times(model, ops);
+  std::map<std::uint32_t, std::uint32_t> value_in;  // by storage of the graph
+  for (std::uint32_t v = 0; v < ops.values.size(); ++v) {
+    const bool alone = ops.in_storage[ops.values[v].storage].size() == 1;
+    if (alone && can_evict(ops, v)) value_in[graph_[ops.values[v].tensor].storage.index] = v;
+  }
+  for (std::size_t i = 0; i < dishes_.size(); ++i) {
+    const auto found = value_in.find(graph_[dishes_[i].tensor].storage.index);
+    if (found == value_in.end()) continue;
+    const std::uint32_t first = saved_[i].uses.front().position;
+    dishes_[i].forms.push_back({.again = true, .time = times.of(found->second, first)});
+    dishes_[i].freed.push_back({{saved_[i].from + 1, first, graph_[dishes_[i].tensor].bytes}});
+  }
+}
+
+std::uint32_t CompressionMenu::form_of(std::size_t i, const std::optional<Codec>& codec) const {
+  const std::vector<KeptForm>& forms = dishes_[i].forms;
+  for (std::uint32_t f = 0; codec && f < forms.size(); ++f) {
+    if (forms[f].codec == codec) return f;
+  }
+  return forms.size() > 1 && forms[1].signs && !forms[1].codec ? 1 : 0;
+}
+
+std::optional<Codec> CompressionMenu::codec_of(const KeptForm& form, const SavedUse& use) const {
+  if (use.by == SavedBy::checkpoint) return std::nullopt;
+  return form.signs && does_with_signs(graph_, use) ? std::optional(signs_of_relu) : form.codec;
 }
 
 CodecChoice CompressionMenu::choice(std::vector<std::uint32_t> forms) const {
   return [this, forms = std::move(forms)](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
     const auto i = static_cast<std::size_t>(&tensor - saved_.data());
-    const auto u = static_cast<std::size_t>(&use - tensor.uses.data());
-    const KeptForm& form = dishes_[i].forms[forms[i]];
-    return form.signs && dishes_[i].takes_signs[u] ? std::optional(signs_of_relu) : form.codec;
+    return codec_of(dishes_[i].forms[forms[i]], use);
+  };
+}
+
+CodecChoice CompressionMenu::choice_elsewhere(std::vector<std::uint32_t> forms) const {
+  return [this, forms = std::move(forms)](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
+    const std::optional<std::size_t> i = dish_of(tensor.tensor);
+    return i ? codec_of(dishes_[*i].forms[forms[*i]], use) : std::nullopt;
   };
 }
 
