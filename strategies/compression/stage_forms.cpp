@@ -12,7 +12,8 @@
 namespace plimsoll {
 namespace {
 
-/// Forms for the values of a stage, and what they save against all values as they are.
+/// Forms for the values of a stage, and what they save against all values as
+/// they are.
 struct StageWay {
   std::vector<std::pair<std::size_t, std::uint32_t>> forms;  ///< (value on the menu, form)
   Bytes waiting, reading;                                    ///< saved between the two phases, and in the backward
@@ -43,12 +44,15 @@ class StageWays {
       const auto found = stage_of.find(first.op);
       if (found == stage_of.end()) continue;
       const bool is_made_there = model.computes[saved[i].from].op == index.forward[found->second];
-      if (!is_made_there) continue;  // the last that uses it before its backward is that stage's forward
+      if (!is_made_there)
+        continue;  // the last that uses it before its backward is that stage's
+                   // forward
       of_[found->second].push_back({i, graph[saved[i].tensor].bytes, saved[i].from, first.position});
     }
   }
 
-  /// Those of which none saves as much between the phases at less cost; the first: all as it is.
+  /// Those of which none saves as much between the phases at less cost; the
+  /// first: all as it is.
   std::vector<StageWay> ways(std::size_t stage, double price, std::size_t most) const {
     std::vector<StageWay> ways(1);
     for (const StageValue& value : of_[stage]) {
@@ -104,13 +108,57 @@ std::int64_t slots_for(std::size_t stages, const StageEffort& effort) {
   return std::clamp<std::int64_t>(effort.cells / static_cast<std::int64_t>(cells), 30, 500);
 }
 
+/// A stage as a block of the recursion: an option for each of its ways.
+Block packing_block(const ChainModel& model, const RotorConditions& conditions, std::size_t i,
+                    const std::vector<StageWay>& ways) {
+  const Bytes made = model.input_gradient[i] + model.new_gradients[i] + model.backward_workspace[i];
+  const Bytes backward = conditions.backward(i);
+  Block block{.x = model.x[i],
+              .held = conditions.held(i),
+              .first_forward = conditions.null_step(i, i),
+              .later_forwards = {},
+              .nograd = model.nograd[i],
+              .recomputable = model.recomputable[i],
+              .options = {}};
+  for (const StageWay& way : ways) {
+    block.options.push_back({.kept = std::max(Bytes{0}, conditions.kept(i) - way.waiting),
+                             .forward = std::max(conditions.forward(i), model.saved[i] + way.packed),
+                             .backward = std::max(backward - way.reading, backward - made + way.packed),
+                             .extra = Seconds{way.cost}});
+  }
+  return block;
+}
+
+/// The rows of steps of a table, and the forms of the ways in it.
+PackedStages packed_stages(const std::vector<BlockStep>& steps, const std::vector<std::vector<StageWay>>& ways,
+                           std::size_t values) {
+  using Kind = BlockStep::Kind;
+  PackedStages plan{{}, std::vector<std::uint32_t>(values, 0)};
+  for (const BlockStep& step : steps) {
+    switch (step.kind) {
+      case Kind::forward_nothing:
+        plan.sequence.push_back({ChainStep::Kind::forward, step.block});
+        break;
+      case Kind::forward_option:
+        plan.sequence.push_back({ChainStep::Kind::forward_saving, step.block});
+        for (const auto& [dish, form] : ways[step.block][step.option].forms) plan.forms[dish] = form;
+        break;
+      case Kind::backward_option:
+        plan.sequence.push_back({ChainStep::Kind::backward, step.block});
+        break;
+    }
+  }
+  return plan;
+}
+
 }  // namespace
 
 std::vector<PackedStages> stage_plans(const PartTask& task, const OffloadModel& plain,
                                       std::span<const SavedTensor> saved, const CompressionMenu& menu,
                                       std::span<const double> prices, const StageEffort& effort) {
   const ChainPart part = chain_part(task.problem, task.part());
-  const ChainModel model = chain_model(task.problem, part);
+  ChainModel model = chain_model(task.problem, part);
+  if (!effort.recomputes) model.recomputable.assign(model.stages(), false);
   const RotorConditions conditions(model);
   const StageWays all_ways(task.problem.graph, *task.problem.index, plain, saved, menu);
   const Bytes most = evaluate(model, store_all_sequence(model.stages())).peak - model.resident - model.x[0];
@@ -121,41 +169,14 @@ std::vector<PackedStages> stage_plans(const PartTask& task, const OffloadModel& 
     Bytes packing;
     for (std::size_t i = 0; i < model.stages(); ++i) {
       ways.push_back(all_ways.ways(part.first + part.forward_only + i, price, effort.ways));
-      const Bytes made = model.input_gradient[i] + model.new_gradients[i] + model.backward_workspace[i];
-      Block block{.x = model.x[i],
-                  .held = conditions.held(i),
-                  .first_forward = conditions.null_step(i, i),
-                  .later_forwards = {},
-                  .nograd = model.nograd[i],
-                  .recomputable = effort.recomputes && model.recomputable[i],
-                  .options = {}};
-      for (const StageWay& way : ways.back()) {
-        const Bytes backward = conditions.backward(i);
-        block.options.push_back({.kept = std::max(Bytes{0}, conditions.kept(i) - way.waiting),
-                                 .forward = std::max(conditions.forward(i), model.saved[i] + way.packed),
-                                 .backward = std::max(backward - way.reading, backward - made + way.packed),
-                                 .extra = Seconds{way.cost}});
-        packing = std::max(packing, way.packed);
-      }
-      blocks.push_back(std::move(block));
+      blocks.push_back(packing_block(model, conditions, i, ways.back()));
+      for (const StageWay& way : ways.back()) packing = std::max(packing, way.packed);
     }
     const BlockTable table(blocks, OptionUse::anywhere, most + packing, slots_for(blocks.size(), effort));
     std::vector<std::size_t> chosen(table.plans());
     for (std::size_t k = 0; k < chosen.size(); ++k) chosen[k] = k;
     for (const std::size_t k : spread(std::move(chosen), effort.plans)) {
-      PackedStages& plan = plans.emplace_back();
-      plan.forms.assign(menu.size(), 0);
-      for (const BlockStep& step : table.plan(k)) {
-        using Kind = ChainStep::Kind;
-        const bool saves = step.kind == BlockStep::Kind::forward_option;
-        const bool is_forward = step.kind != BlockStep::Kind::backward_option;
-        plan.sequence.push_back({!is_forward ? Kind::backward
-                                 : saves     ? Kind::forward_saving
-                                             : Kind::forward,
-                                 step.block});
-        if (!saves) continue;
-        for (const auto& [dish, form] : ways[step.block][step.option].forms) plan.forms[dish] = form;
-      }
+      plans.push_back(packed_stages(table.plan(k), ways, menu.size()));
     }
   }
   return plans;

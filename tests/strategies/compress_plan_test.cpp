@@ -164,6 +164,23 @@ TEST_CASE("compress_plan is near the best of all choices of bits, values that ar
   }
 }
 
+TEST_CASE("where nothing gets smaller compress_plan is rotor: 7 s from 22 B on, 8 s from 20 B on",
+          "[compression][compress_plan]") {
+  Chain chain = worked_example();
+  for (Stage& stage : chain.stages) {
+    const Bytes inner = stage.saved - stage.output;
+    if (inner == Bytes{0}) continue;
+    stage.inner.push_back(
+        {.name = "x", .bytes = inner, .shape = {inner.count}, .dtype = "fp8", .uses = {{.by = SavedBy::linear}}});
+  }
+  const Problem problem = problem_of(std::move(chain), gpus({}), {.inner = Inner::apart});
+  const std::vector<Pass> passes = parse_spec("compress_plan(offload=no)", "test");
+  CHECK(std::get<Plan>(plan(problem, passes, Bytes{22})).makespan == Seconds{7});
+  CHECK(std::get<Plan>(plan(problem, passes, Bytes{21})).makespan == Seconds{8});
+  CHECK(std::get<Plan>(plan(problem, passes, Bytes{20})).makespan == Seconds{8});
+  CHECK(std::get<Infeasible>(plan(problem, passes, Bytes{19})).smallest == Bytes{20});
+}
+
 TEST_CASE("compress_plan keeps to budget and error, and more of either is never slower",
           "[compression][compress_plan]") {
   const Problem problem = problem_of(framework_graph("resnet18:batch=8"), load_platform("h200"));
