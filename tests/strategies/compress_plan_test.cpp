@@ -168,7 +168,7 @@ TEST_CASE(
   }
   INFO("mean " << gaps.mean() << ", worst " << gaps.worst << " of " << gaps.compared << ", missed " << gaps.missed);
   REQUIRE(gaps.compared > 1000);
-  CHECK(gaps.missed <= gaps.compared / 4);  // to less memory single values are made again, which it does not do
+  CHECK(gaps.missed <= gaps.compared / 4);
   CHECK(gaps.mean() < 0.05);
 }
 
