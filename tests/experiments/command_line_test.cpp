@@ -70,17 +70,17 @@ TEST_CASE("both engines give the same JSON apart from their name and the times t
 TEST_CASE("where values are packed, an infeasible budget names the op that needs the smallest feasible one",
           "[program]") {
   const std::string asked = "simulate -t resnet:blocks=2,view=graph -p cpu_host -s 'gact(bits=4)|offload_greedy'";
-  const nlohmann::json none = json_of(asked + " --memory 1MB --json", 1);
+  const nlohmann::json none = json_of(asked + " --memory 100kB --json", 1);
   const std::string op = none["smallest_feasible_op"], bytes = none["smallest_feasible_bytes"].dump();
   const nlohmann::json least = json_of(asked + " --json --memory " + bytes + "B");
   CHECK(least["peak"]["op"] == op);
   CHECK(least["peak_bytes"] == none["smallest_feasible_bytes"]);
-  const ProgramRun run = plimsoll(asked + " --memory 1MB");
+  const ProgramRun run = plimsoll(asked + " --memory 100kB");
   CHECK(run.exit_code == 1);
   CHECK(run.err.find("; the smallest feasible budget is " + bytes + " B (") != std::string::npos);
   CHECK(run.err.ends_with("), which '" + op + "' needs\n"));
   const nlohmann::json exact =
-      json_of("simulate -t resnet:blocks=2,view=graph -p cpu_host -s store_all --memory 1MB --json", 1);
+      json_of("simulate -t resnet:blocks=2,view=graph -p cpu_host -s store_all --memory 100kB --json", 1);
   CHECK_FALSE(exact.contains("smallest_feasible_op"));
 }
 
