@@ -223,6 +223,22 @@ Bytes packed_bytes(const Codec& codec, const Graph& graph, const Tensor& tensor)
   return Bytes{packed_count(codec, values_of(codec, graph, tensor))};
 }
 
+double share_of_products(const Codec& codec, const Graph& graph, const Tensor& tensor) {
+  const Values values = values_of(codec, graph, tensor);
+  switch (codec.kind) {
+    case CodecKind::rows:
+      return static_cast<double>(rows_kept(codec, values)) / static_cast<double>(values.rows);
+    case CodecKind::block_sparse: {
+      const Blocks blocks = blocks_of(codec, values);
+      return static_cast<double>(blocks.kept) / static_cast<double>(blocks.all);
+    }
+    case CodecKind::pool:
+      return static_cast<double>(packed_count(codec, values)) / static_cast<double>(tensor.bytes.count);
+    default:
+      return 1;
+  }
+}
+
 Bytes packed_share(Bytes packed, Bytes tensor, Bytes offset, Bytes length) {
   if (tensor.count == 0) return Bytes{0};
   const auto before = [&](std::int64_t bytes) {
@@ -293,62 +309,6 @@ CodecCost unpack_cost(const Codec& codec, const Graph& graph, const Tensor& tens
   EXPECTS(false && "a codec of no kind");
 }
 
-std::uint32_t variant_of(const Codec& codec) {
-  switch (codec.kind) {
-    case CodecKind::quantize:
-    case CodecKind::mask:
-    case CodecKind::cast:
-    case CodecKind::index:
-    case CodecKind::step:
-      return codec.bits;
-    case CodecKind::pool:
-      return codec.window;
-    case CodecKind::block_sparse:
-      return codec.block;
-    case CodecKind::zero_run:
-    case CodecKind::compressed_rows:
-    case CodecKind::rows:
-      return 0;
-  }
-  EXPECTS(false && "a codec of no kind");
-}
-
-const CodecRate* rate_of(const Codec& codec, const Device& device) {
-  const std::uint32_t variant = variant_of(codec);
-  const auto distance = [&](const CodecRate& rate) {
-    return rate.variant < variant ? variant - rate.variant : rate.variant - variant;
-  };
-  const CodecRate* nearest = nullptr;
-  for (const CodecRate& rate : device.codec_rates) {
-    if (rate.kind != codec.kind) continue;
-    if (nearest == nullptr || distance(rate) < distance(*nearest)) nearest = &rate;
-  }
-  return nearest;
-}
-
-Seconds pack_time(const Codec& codec, const CodecCost& whole, Bytes moved, Bytes plain, const Device& device) {
-  const Seconds launches = static_cast<double>(whole.kernels) * device.launch_overhead;
-  if (const CodecRate* rate = rate_of(codec, device)) return plain / rate->pack + launches;
-  return device.memory_bandwidth ? moved / *device.memory_bandwidth + launches : Seconds{0};
-}
-
-Seconds unpack_time(const Codec& codec, const CodecCost& whole, Bytes moved, Bytes plain, const Device& device) {
-  if (whole.kernels == 0) return Seconds{0};  // it restores nothing
-  const Seconds launches = static_cast<double>(whole.kernels) * device.launch_overhead;
-  if (const CodecRate* rate = rate_of(codec, device)) return plain / rate->unpack + launches;
-  return device.memory_bandwidth ? moved / *device.memory_bandwidth + launches : Seconds{0};
-}
-
-Seconds pack_time(const Codec& codec, const Graph& graph, const Tensor& tensor, const Device& device) {
-  const CodecCost cost = pack_cost(codec, graph, tensor);
-  return pack_time(codec, cost, cost.moved, tensor.bytes, device);
-}
-
-Seconds unpack_time(const Codec& codec, const Graph& graph, const Tensor& tensor, const Device& device) {
-  const CodecCost cost = unpack_cost(codec, graph, tensor);
-  return unpack_time(codec, cost, cost.moved, tensor.bytes, device);
-}
-
 std::string text_of(const Codec& codec) {
   std::string text(written(codec.kind));
   switch (codec.kind) {
@@ -395,6 +355,7 @@ bool reads_packed(const Op& op, TensorId input, const Codec& codec) {
 }
 
 bool reads_packed(const Op& op, const Codec& codec) {
+  const bool of_weight = is_backward(op.phase) && is_one_of(op.kind, {"mm", "linear_weight_gradient"});
   const bool of_pooling = is_one_of(op.kind, {"max_pool2d_with_indices_backward"});
   const bool of_relu = is_one_of(op.kind, {"threshold_backward", "relu_gradient"});
   switch (codec.kind) {
@@ -407,14 +368,19 @@ bool reads_packed(const Op& op, const Codec& codec) {
     case CodecKind::step:
       return is_gradient_of_activation(op);
     case CodecKind::rows:
-      return is_backward(op.phase) && is_one_of(op.kind, {"mm", "linear_weight_gradient"});
+      return of_weight;
+    case CodecKind::block_sparse:
+      return of_weight && codec.product > 0;
+    case CodecKind::pool:
+      return codec.product > 0 && is_one_of(op.kind, {"convolution_backward", "convolution_weight_gradient"});
     default:
       return false;
   }
 }
 
 bool reads_exactly(const Op& op, const Codec& codec) {
-  return reads_packed(op, codec) && codec.kind != CodecKind::step && codec.kind != CodecKind::rows;
+  return reads_packed(op, codec) &&
+         (codec.kind == CodecKind::mask || codec.kind == CodecKind::index || codec.kind == CodecKind::quantize);
 }
 
 bool reads_beside(const Op& op, TensorId input, const Codec& codec) {

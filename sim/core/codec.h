@@ -51,7 +51,11 @@ struct Codec {
   std::uint32_t sample_bytes = 0;   ///< quantize: of each sample, beside its groups (how many bits it has)
   std::uint32_t block = 1;          ///< block_sparse: side, in values
   double keep = 1;                  ///< share of the blocks, values or rows that stay
-  std::uint32_t copy = 0;           ///< tells packed forms of one value by the same rule apart
+  double product = 0;  ///< pool, block_sparse: at which share of the device's rate the product for a weight's gradient
+                       ///< is computed on the packed form; 0: on what that restores
+  Seconds overhead;    ///< of packing a whole tensor, in the mean of iterations: waits for the host, and what is run to
+                       ///< choose how it is packed
+  std::uint32_t copy = 0;  ///< tells packed forms of one value by the same rule apart
 
   friend bool operator==(const Codec&, const Codec&) = default;
 };
@@ -77,6 +81,9 @@ std::uint32_t variant_of(const Codec&);
 /// The device's rate for the codec's kind and the nearest variant; null where none was measured.
 const CodecRate* rate_of(const Codec&, const Device&);
 
+/// Of a tensor's products with a gradient, those that are computed on its packed form.
+double share_of_products(const Codec&, const Graph&, const Tensor&);
+
 /// What packing or unpacking a whole tensor takes.
 struct CodecCost {
   std::uint32_t kernels = 0;
@@ -86,12 +93,13 @@ struct CodecCost {
 CodecCost pack_cost(const Codec&, const Graph&, const Tensor&);
 CodecCost unpack_cost(const Codec&, const Graph&, const Tensor&);
 
-/// Of packing or unpacking so many bytes of a tensor: at the device's rate where one was measured, else what its share
-/// of the cost moves at the memory's bandwidth; and a launch for each kernel. No time where the platform says neither.
+/// Of packing or unpacking so many bytes of a tensor, without the codec's overhead: at the device's rate where one was
+/// measured, else what its share of the cost moves at the memory's bandwidth; and a launch for each kernel. No time
+/// where the platform says neither.
 Seconds pack_time(const Codec&, const CodecCost& whole, Bytes moved, Bytes plain, const Device&);
 Seconds unpack_time(const Codec&, const CodecCost& whole, Bytes moved, Bytes plain, const Device&);
 
-/// Of a whole tensor.
+/// Of a whole tensor, with it.
 Seconds pack_time(const Codec&, const Graph&, const Tensor&, const Device&);
 Seconds unpack_time(const Codec&, const Graph&, const Tensor&, const Device&);
 
@@ -100,7 +108,7 @@ std::string text_of(const Codec&);
 
 /// Whether an op may read the packed form as it is: the gradient of a ReLU needs only where its output is above 0; that
 /// of a max pooling needs places, and nothing of its input but the shape; that of an activation can take the derivative
-/// of a step, and that of a weight the rows that were chosen.
+/// of a step, and that of a weight the rows that were chosen, or another form that its product is computed on.
 bool reads_packed(const Op&, const Codec&);
 
 /// Whether a layer of a stage can do with the packed form of what it uses as it is.

@@ -1,7 +1,7 @@
 #pragma once
 // What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject:
 // judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
-// judge_codec.cpp, judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
+// judge_codec.cpp, judge_products.cpp, judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
 
 #include <cstdint>
 #include <deque>
@@ -95,6 +95,13 @@ class Judge {
   enum class Does : std::uint8_t { with_packed, with_packed_beside, without };
   Does does(const Op& op, BufferId packed) const;
   bool may_read_packed(const Op& op, BufferId b) const;
+  /// What a step takes that computes a product on a packed form, where it does.
+  struct ProductCost {
+    std::optional<double> seconds;
+    std::int64_t workspace = 0;  ///< beside the op's own
+  };
+  std::optional<ProductCost> product_on_packed(const Step& step) const;
+  bool multiplies_pixels(const Op& op, TensorId value) const;
   bool is_served(const Step& step, const InputUse& use) const;
   void judge_approximations(StepId s, const Op& op);
   void approximated(StepId s, BufferId b);

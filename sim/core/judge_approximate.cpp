@@ -29,6 +29,12 @@ bool has_signs(const Codec& codec) {
   return codec.kind == CodecKind::mask || (codec.kind == CodecKind::quantize && codec.keeps_signs);
 }
 
+/// Whether it stands for the values themselves, or for what is computed of each.
+bool has_values(const Codec& codec) {
+  return codec.kind == CodecKind::step || codec.kind == CodecKind::rows || codec.kind == CodecKind::pool ||
+         codec.kind == CodecKind::block_sparse;
+}
+
 /// Signs are all that a ReLU's gradient reads of what the ReLU has made, places all that a pooling's does.
 bool can_do_with(const LayerUse& use, const Codec& codec) {
   if (codec.kind == CodecKind::mask) return use.shape_only || text_of(use) == "relu.output";
@@ -42,7 +48,10 @@ bool Judge::may_read_packed(const Op& op, BufferId b) const {
   const bool is_pooling = op.kind == "max_pool2d_with_indices_backward";  // of its input it needs the shape
   if (codec.kind == CodecKind::index) return is_pooling;
   if (codec.kind == CodecKind::step) return is_backward(op.phase) && needs_derivative(op.kind);
-  if (codec.kind == CodecKind::rows) {  // a product summed over rows, of which those that are left out are taken for 0
+  if (codec.kind == CodecKind::pool) return codec.product > 0 && multiplies_pixels(op, schedule_[b].tensor);
+  if (codec.kind == CodecKind::block_sparse && codec.product == 0) return false;
+  const bool leaves_out = codec.kind == CodecKind::rows || codec.kind == CodecKind::block_sparse;
+  if (leaves_out) {  // a product summed over rows; what is left out of the form is taken for 0
     const bool multiplies = op.kind == "mm" || op.kind == "linear_weight_gradient";
     const auto of_weight = [&](TensorId t) { return graph_[t].kind == TensorKind::parameter_gradient; };
     return multiplies && is_backward(op.phase) && std::ranges::any_of(op.outputs, of_weight);
@@ -91,8 +100,7 @@ void Judge::judge_approximations(StepId s, const Op& op) {
         report(Rule::lossy, s, b, "takes the signs of a ReLU's output from block means, in");
       }
       const bool is_form = schedule_[b].is_packed() && does(op, b) != Does::without;
-      const bool needs_no_values = is_form && schedule_.codecs[schedule_[b].codec.index].kind != CodecKind::step &&
-                                   schedule_.codecs[schedule_[b].codec.index].kind != CodecKind::rows;
+      const bool needs_no_values = is_form && !has_values(schedule_.codecs[schedule_[b].codec.index]);
       if (needs_no_values) continue;
       const bool is_value = kind == TensorKind::activation || kind == TensorKind::input;
       bool is_used = false, is_factor = true;

@@ -36,6 +36,8 @@ bool sane_groups(const Codec& codec) {
 
 bool is_sane(const Codec& codec) {
   const bool share = codec.keep > 0 && codec.keep <= 1;
+  const bool has_product = codec.kind == CodecKind::pool || codec.kind == CodecKind::block_sparse;
+  if (!(codec.product >= 0 && codec.product <= (has_product ? 1 : 0)) || !(codec.overhead.value >= 0)) return false;
   switch (codec.kind) {
     case CodecKind::pool:
       return codec.window >= 1;
@@ -336,6 +338,10 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
     seconds = static_cast<double>(packed.range_length.count) / rate + launches;
   } else if (device.memory_bandwidth) {
     seconds = share(whole.moved) / device.memory_bandwidth->value + launches;
+  }
+  if (packs) {
+    seconds +=
+        codec.overhead.value * static_cast<double>(packed.range_length.count) / static_cast<double>(tensor.bytes.count);
   }
   if (std::abs(step.work.seconds.value - seconds) > 1e-9 * seconds) {
     report(Rule::wrong_cost, s,

@@ -186,13 +186,17 @@ void Judge::judge_cost_of_op(StepId s) {
   Callers& callers = callers_[stream.device.index];
   if (ran_[run_of(step)] > 0 || !schedule_.updates.are_synchronous()) callers.in_one_call = false;
   if (is_backward(op.phase) && !callers.first_micro_batch) callers.first_micro_batch = step.micro_batch;
+  const std::optional<ProductCost> product = product_on_packed(step);
+  const Bytes gathered{product ? product->workspace : 0};
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
     if (!(keeps ? may_keep : may_drop)) continue;
-    const auto seconds = seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation);
+    const auto seconds = product
+                             ? product->seconds
+                             : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation);
     if (!same(step.work.seconds, seconds)) continue;
-    match.by_stage |= step.workspace == workspace_of(step, keeps, false);
-    match.in_one_call |= step.workspace == workspace_of(step, keeps, true);
+    match.by_stage |= step.workspace == workspace_of(step, keeps, false) + gathered;
+    match.in_one_call |= step.workspace == workspace_of(step, keeps, true) + gathered;
   }
   const Callers before = callers;
   callers.by_stage = before.by_stage && match.by_stage;
@@ -200,11 +204,13 @@ void Judge::judge_cost_of_op(StepId s) {
   if (callers.by_stage || callers.in_one_call) return;
   callers = before;
   const bool keeps = !may_drop;
+  const std::optional<double> seconds =
+      product ? product->seconds
+              : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation);
   report(Rule::wrong_cost, s,
          text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
-             std::to_string(step.workspace.count) + " B; the model has " +
-             written_seconds(seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation)) +
-             " and " + std::to_string(workspace_of(step, keeps, !before.by_stage).count) + " B");
+             std::to_string(step.workspace.count) + " B; the model has " + written_seconds(seconds) + " and " +
+             std::to_string((workspace_of(step, keeps, !before.by_stage) + gathered).count) + " B");
 }
 
 void Judge::judge_cost_of_copy(StepId s) {

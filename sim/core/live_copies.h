@@ -107,6 +107,8 @@ class LiveCopies {
   /// Of the tape's pack or unpack, on the device's compute stream: the packed form becomes live beside the value, or
   /// what it restores beside the packed form. `packed` is the key of that.
   void convert(const Tape&, const Action&, const CopyKey& packed, DeviceId);
+  /// Where one of the inputs is a packed form that the op's product is computed on, its time and workspace.
+  void compute_on_packed(std::span<const std::pair<TensorId, Copy*>> inputs, DeviceId, NewStep&) const;
   /// What the op has made from these inputs, of which some may be approximations.
   void carry_approximations(const Op&, std::span<const std::pair<TensorId, Copy*>> inputs,
                             std::span<const std::pair<TensorId, Copy*>> outputs);

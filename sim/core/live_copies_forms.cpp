@@ -5,6 +5,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/live_copies.h"
+#include "sim/core/packed_products.h"
 
 namespace plimsoll {
 namespace {
@@ -91,6 +92,10 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
   const Device& on = problem_.platform[device];
   step.work.seconds = packs ? pack_time(codec, cost, share(cost.moved), range.length, on)
                             : unpack_time(codec, cost, share(cost.moved), range.length, on);
+  if (packs && codec.overhead != Seconds{0}) {
+    const double part = static_cast<double>(range.length.count) / static_cast<double>(tensor.bytes.count);
+    step.work.seconds += part * codec.overhead;
+  }
   step.workspace = share(cost.workspace);
   step.waits = take_waits(device);
   step.reads = {source.buffer};
@@ -103,6 +108,19 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
   made.users.push_back(issued);
   if (is_lossy(codec)) mark_lossy(made);
   carry_approximation(source, made);
+}
+
+void LiveCopies::compute_on_packed(std::span<const std::pair<TensorId, Copy*>> inputs, DeviceId device,
+                                   NewStep& step) const {
+  for (const auto& [t, copy] : inputs) {
+    const Buffer& buffer = builder_[copy->buffer];
+    if (!buffer.is_packed()) continue;
+    const std::optional<OnPacked> other = on_packed(problem_, step.op, device, t, codecs_[buffer.codec.index]);
+    if (!other) continue;
+    step.work.seconds = other->duration;
+    step.workspace += other->workspace;
+    return;  // of chunks the first one says all
+  }
 }
 
 void LiveCopies::mark_lossy(Copy& copy) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/packed_products.h"
 
 namespace plimsoll {
 namespace {
@@ -185,6 +186,14 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     for (std::size_t d = 0; d < problem.platform.devices.size(); ++d) {
       for (std::uint32_t k = 0; k <= op.alternatives.size(); ++k) {
         fastest = std::min(fastest, duration_on(problem, id_at<OpId>(o), id_at<DeviceId>(d), Saving::keep, k));
+      }
+      for (const Codec& codec : codecs) {
+        if (!reads_packed(op, codec)) continue;
+        for (const TensorId t : op.inputs) {
+          if (cannot_pack(codec, graph, graph[t])) continue;
+          const std::optional<OnPacked> other = on_packed(problem, id_at<OpId>(o), id_at<DeviceId>(d), t, codec);
+          if (other) fastest = std::min(fastest, other->duration);
+        }
       }
     }
     if (op.phase == Phase::update) {

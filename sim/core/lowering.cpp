@@ -296,8 +296,7 @@ class Lowering {
     return graph_[op].phase == Phase::forward ? StepKind::forward : StepKind::backward;
   }
 
-  /// On the device in the order of the tape; elsewhere after the device's compute before, in the time that the
-  /// processor there takes.
+  /// On the device in the tape's order; elsewhere after its compute before, in the time that the processor takes.
   void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
     const Part& here = part(by);
     const OpId id = action.op;
@@ -368,6 +367,7 @@ class Lowering {
     if (on_device || op.phase != Phase::update) {  // a processor updates element by element
       step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     }
+    if (on_device) copies_.compute_on_packed(std::span(used).first(inputs), here.device, step);
     for (const auto& [t, copy] : used) copy->add_makers(step.waits);
     copies_.carry_approximations(op, std::span(used).first(inputs), std::span(used).subspan(inputs));
     const StepId issued = on_device ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));

@@ -80,6 +80,8 @@ const Field<CodecDraft, JsonCursor> codec_fields[] = {
     {"sample_bytes", optional, [](CodecDraft& d, JsonCursor c) { d.codec.sample_bytes = c.index(); }},
     {"block", optional, [](CodecDraft& d, JsonCursor c) { d.codec.block = c.index(); }},
     {"keep", optional, [](CodecDraft& d, JsonCursor c) { d.codec.keep = c.number(); }},
+    {"product", optional, [](CodecDraft& d, JsonCursor c) { d.codec.product = c.number(); }},
+    {"overhead_s", optional, [](CodecDraft& d, JsonCursor c) { d.codec.overhead = c.seconds(); }},
     {"copy", optional, [](CodecDraft& d, JsonCursor c) { d.codec.copy = c.index(); }},
 };
 

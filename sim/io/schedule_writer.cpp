@@ -50,6 +50,8 @@ Json json_of(const Codec& codec) {
   if (codec.sample_bytes != usual.sample_bytes) object["sample_bytes"] = codec.sample_bytes;
   if (codec.block != usual.block) object["block"] = codec.block;
   if (codec.keep != usual.keep) object["keep"] = codec.keep;
+  if (codec.product != usual.product) object["product"] = codec.product;
+  if (codec.overhead != usual.overhead) object["overhead_s"] = codec.overhead.value;
   if (codec.copy != usual.copy) object["copy"] = codec.copy;
   return object;
 }

@@ -41,7 +41,18 @@ std::optional<Codec> actnn_choice(std::int64_t level, const SavedTensor& tensor,
   }
 }
 
-constexpr std::int64_t moves_to_host = 4, defragments = 5;  // levels
+constexpr std::int64_t first_with_mixed_bits = 3, moves_to_host = 4, defragments = 5;  // levels
+
+/// In every iteration and layer: the norm of each sample's output gradient, read once more than without; then the
+/// device waits while the sensitivities go to the host and the bits that it chooses come back.
+Seconds time_to_choose(const Graph& graph, const Op& backward, const Device& device, const OffloadModel& model) {
+  Seconds time = model.has_host ? model.out.latency + model.in.latency : Seconds{0};
+  for (const TensorId t : backward.inputs) {
+    if (graph[t].kind != TensorKind::gradient || !device.memory_bandwidth) continue;
+    time = time + graph[t].bytes / *device.memory_bandwidth + device.launch_overhead;
+  }
+  return time;
+}
 
 constexpr std::array actnn_options{OptionInfo{"level", "3", "1, 2, 3 or 4",
                                               "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
@@ -64,14 +75,20 @@ std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& option
     const Pass copies = pass_of(save_on_cpu_strategy);
     return copies.strategy->tapes(task, copies.options, budgets, &std::get<PlannedTape>(made[0]).tape);
   }
-  return packed_tapes(task, "actnn", budgets, before,
-                      [level](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
-                        refuse_if_unfit("actnn", graph, saved, "all", actnn_codec(4, 0));
-                        return [level, &graph](const SavedTensor& tensor, const SavedUse& use) {
-                          const bool is_index = graph[tensor.tensor].dtype.starts_with("int");
-                          return actnn_choice(level, tensor, use, is_index);
-                        };
-                      });
+  const Device& device = task.problem.platform[task.part().device];
+  return packed_tapes(task, "actnn", budgets, before, [&](const Graph& graph, std::span<const SavedTensor> saved) {
+    refuse_if_unfit("actnn", graph, saved, "all", actnn_codec(4, 0));
+    PackingChoice made([level, &graph](const SavedTensor& tensor, const SavedUse& use) {
+      const bool is_index = graph[tensor.tensor].dtype.starts_with("int");
+      return actnn_choice(level, tensor, use, is_index);
+    });
+    if (level >= first_with_mixed_bits) {
+      made.overhead = [&](const OffloadModel& model, const SavedUse& use) {
+        return time_to_choose(graph, graph[use.op], device, model);
+      };
+    }
+    return made;
+  });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/packing.h"
+#include "strategies/compression/sensitivity_runs.h"
 
 namespace plimsoll {
 namespace {
@@ -22,20 +23,28 @@ Codec alam_codec(std::uint32_t bits) {
 
 constexpr std::array alam_options{
     OptionInfo{"bits", "2", "1, 2, 4 or 8", "bits of a mean, the same for all tensors",
-               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }}};
+               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }},
+    OptionInfo{
+        "iterations", "0", "a whole number from 0",
+        "of the whole training, in which sensitivities are found twice, by three runs more for each packed value; "
+        "0: they are loaded",
+        integer_between<0, 1'000'000'000>}};
 
 std::vector<TapeOutcome> alam_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
-  return packed_tapes(task, "alam", budgets, before,
-                      [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
-                        refuse_if_unfit("alam", graph, saved, "all", alam_codec(bits));
-                        return [bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
-                          const std::size_t dimensions = graph[tensor.tensor].shape.size();
-                          if (use.by == SavedBy::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
-                          return alam_codec(bits);
-                        };
-                      });
+  const SensitivityRuns runs{.every = (options.integer("iterations") + 1) / 2};
+  const ChoiceOf choice = [bits, runs](const Graph& graph, std::span<const SavedTensor> saved) {
+    refuse_if_unfit("alam", graph, saved, "all", alam_codec(bits));
+    PackingChoice made([bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
+      const std::size_t dimensions = graph[tensor.tensor].shape.size();
+      if (use.by == SavedBy::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
+      return alam_codec(bits);
+    });
+    charge(made, "alam", runs);
+    return made;
+  };
+  return packed_tapes(task, "alam", budgets, before, choice);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "sim/core/optimizer.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/packing.h"
+#include "strategies/compression/sensitivity_runs.h"
 
 namespace plimsoll {
 namespace {
@@ -23,20 +24,27 @@ Codec gact_codec(const Graph& graph, const Tensor& tensor, std::uint32_t bits) {
 
 constexpr std::array gact_options{
     OptionInfo{"bits", "4", "1, 2, 4 or 8", "bits of a number, the same for all tensors",
-               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }}};
+               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }},
+    OptionInfo{"every", "1000", "a whole number from 0",
+               "iterations from one choice of bits to the next, which takes three runs more for each packed value; 0: "
+               "bits are chosen once for all",
+               integer_between<0, 1'000'000'000>}};
 
 std::vector<TapeOutcome> gact_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
-  return packed_tapes(task, "gact", budgets, before,
-                      [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
-                        refuse_if_unfit("gact", graph, saved, "all", Codec{.kind = CodecKind::quantize, .bits = bits});
-                        return [bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
-                          const std::size_t dimensions = graph[tensor.tensor].shape.size();
-                          if (use.by == SavedBy::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
-                          return gact_codec(graph, graph[tensor.tensor], bits);
-                        };
-                      });
+  const SensitivityRuns runs{.every = options.integer("every")};
+  const ChoiceOf choice = [bits, runs](const Graph& graph, std::span<const SavedTensor> saved) {
+    refuse_if_unfit("gact", graph, saved, "all", Codec{.kind = CodecKind::quantize, .bits = bits});
+    PackingChoice made([bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
+      const std::size_t dimensions = graph[tensor.tensor].shape.size();
+      if (use.by == SavedBy::checkpoint || dimensions < 2 || dimensions > 4) return std::nullopt;
+      return gact_codec(graph, graph[tensor.tensor], bits);
+    });
+    charge(made, "gact", runs);
+    return made;
+  };
+  return packed_tapes(task, "gact", budgets, before, choice);
 }
 
 }  // namespace

@@ -176,6 +176,14 @@ class PackedTape {
   std::set<std::uint32_t> restored_at_;                      // of the tensor that is added
 };
 
+CodecChoice with_overhead(const PackingChoice& choice, const OffloadModel& model) {
+  return [inner = choice.codec, overhead = choice.overhead, &model](const SavedTensor& tensor, const SavedUse& use) {
+    std::optional<Codec> chosen = inner(tensor, use);
+    if (chosen && chosen->kind == CodecKind::quantize) chosen->overhead = overhead(model, use);
+    return chosen;
+  };
+}
+
 /// Signs are made anew from exact inputs of batch norms.
 void refuse_anew(std::string_view strategy, const Graph& graph, const UsePattern& pattern, std::string_view text) {
   if (std::ranges::any_of(graph.ops, [](const Op& op) { return layer_of(op) == SavedBy::stage; })) {
@@ -212,10 +220,16 @@ std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view str
   const auto& model = std::get<OffloadModel>(made);
   const Graph& graph = task.problem.graph;
   const std::vector<SavedTensor> saved = saved_tensors(graph, model);
-  const PackingChoice choice = choice_of(graph, saved);
+  PackingChoice choice = choice_of(graph, saved);
+  if (choice.overhead) choice.codec = with_overhead(choice, model);
   const std::vector<UnreadForm> unread = unread_of ? unread_of(graph, model) : std::vector<UnreadForm>{};
   TapePool pool;
-  pool.add(simulated_tape(task, model, packed_tape(graph, model, saved, choice, unread)));
+  std::optional<PlannedTape> packed = simulated_tape(task, model, packed_tape(graph, model, saved, choice, unread));
+  if (packed && choice.note) {
+    const auto packs = std::ranges::count(packed->tape.actions, ActionKind::pack, &Action::kind);
+    packed->note = choice.note(model, static_cast<std::size_t>(packs));
+  }
+  pool.add(std::move(packed));
   return pool.outcomes(budgets, fmt::format("{} has one schedule, whatever the budget", strategy));
 }
 

@@ -31,7 +31,9 @@ struct PackingChoice {
   PackingChoice(Choice of_uses) : codec(std::move(of_uses)) {}
 
   CodecChoice codec;
-  Reruns reruns;  ///< in the place of a codec
+  Reruns reruns;                                                          ///< in the place of a codec
+  std::function<Seconds(const OffloadModel&, const SavedUse&)> overhead;  ///< of packing, where numbers are quantized
+  std::function<std::string(const OffloadModel&, std::size_t packed)> note;  ///< of a tape that packs so many values
 };
 
 /// A packed form that a layer keeps though its backward does not read it: packed after one position, restored and freed

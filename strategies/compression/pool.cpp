@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "sim/core/layers.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/option_rules.h"
@@ -23,6 +25,11 @@ constexpr std::array pool_options{
                [](std::string_view text) { return from_name<PoolType>(text).has_value(); }},
     OptionInfo{"k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>},
     OptionInfo{"tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed},
+    OptionInfo{
+        "product", "unpack", "unpack or means",
+        "how the gradient of a 1x1 convolution's weight is computed: from the unpacked picture, or from the means "
+        "of blocks of it and of its result's gradient",
+        [](std::string_view text) { return text == "unpack" || text == "means"; }},
     relu_or_anew_option,
     packed_store_option,
 };
@@ -45,6 +52,32 @@ void refuse_larger_than_maps(const Graph& graph, std::span<const SavedTensor> sa
                                codec.window, options.text("tensors"), largest));
 }
 
+/// A convolution of single pixels, each with one of the result.
+bool multiplies_pixels(const Graph& graph, const SavedTensor& tensor, const SavedUse& use, bool channels_last) {
+  const Op& op = graph[use.op];
+  const auto gradient =
+      std::ranges::find_if(op.inputs, [&](TensorId t) { return graph[t].kind == TensorKind::gradient; });
+  if (use.by != SavedBy::conv || kernel_of(graph, op) != 1 || gradient == op.inputs.end()) return false;
+  const std::vector<std::int64_t>&shape = graph[tensor.tensor].shape, &result = graph[*gradient].shape;
+  const std::size_t first = channels_last ? 1 : 2;
+  return shape.size() == 4 && result.size() == 4 && shape[first] == result[first] &&
+         shape[first + 1] == result[first + 1];
+}
+
+/// A form that all uses of a value share serves products only if all of them multiply pixels.
+CodecChoice with_means(CodecChoice inner, const Graph& graph, bool of_layer) {
+  return [inner = std::move(inner), &graph, of_layer](const SavedTensor& tensor, const SavedUse& use) {
+    const auto serves = [&](const SavedUse& each) {
+      const std::optional<Codec> codec = inner(tensor, each);
+      return !codec || codec->kind != CodecKind::pool || multiplies_pixels(graph, tensor, each, codec->channels_last);
+    };
+    std::optional<Codec> chosen = inner(tensor, use);
+    const bool is_pooled = chosen && chosen->kind == CodecKind::pool;
+    if (is_pooled && (of_layer ? serves(use) : std::ranges::all_of(tensor.uses, serves))) chosen->product = 1;
+    return chosen;
+  };
+}
+
 std::vector<TapeOutcome> pool_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   if (UsePattern(options.text("tensors")).names(SavedBy::relu)) {
@@ -56,10 +89,18 @@ std::vector<TapeOutcome> pool_tapes(const PartTask& task, const Options& options
                     .type = *from_name<PoolType>(options.text("type")),
                     .window = static_cast<std::uint32_t>(options.integer("k")),
                     .channels_last = has_channels_last(task.problem.graph)};
+  if (options.text("product") == "means" && codec.type != PoolType::average) {
+    throw InputError("pool: product=means takes means on both sides, and type=" + std::string(options.text("type")) +
+                     " keeps others: take type=average");
+  }
   const ChoiceOf choice = choice_by_pattern("pool", codec, options);
   return packed_tapes(task, "pool", budgets, before, [&](const Graph& graph, std::span<const SavedTensor> saved) {
     refuse_larger_than_maps(graph, saved, codec, options);
-    return choice(graph, saved);
+    PackingChoice made = choice(graph, saved);
+    if (options.text("product") == "means") {
+      made.codec = with_means(std::move(made.codec), graph, options.text("store") == "layer");
+    }
+    return made;
   });
 }
 

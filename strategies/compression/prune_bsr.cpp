@@ -17,6 +17,10 @@ constexpr std::array prune_bsr_options{
                number_between<1, 1000, 1000>},
     OptionInfo{"tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
                tensors_option.allowed},
+    OptionInfo{"product", "unpack", "unpack or a number from 0.01 to 1",
+               "how the gradient of a linear layer's weight is computed: from the unpacked value, or by a product of "
+               "blocks, at that share of the device's rate",
+               [](std::string_view text) { return text == "unpack" || number_between<1, 100, 100>(text); }},
     relu_or_anew_option,
     packed_store_option,
 };
@@ -25,7 +29,8 @@ std::vector<TapeOutcome> prune_bsr_tapes(const PartTask& task, const Options& op
                                          std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const Codec codec{.kind = CodecKind::block_sparse,
                     .block = static_cast<std::uint32_t>(options.integer("block")),
-                    .keep = options.number("keep")};
+                    .keep = options.number("keep"),
+                    .product = options.text("product") == "unpack" ? 0 : options.number("product")};
   return packed_tapes(task, "prune_bsr", budgets, before, choice_by_pattern("prune_bsr", codec, options));
 }
 

@@ -148,8 +148,9 @@ TEST_CASE("what is packed without loss leaves every gradient exact, and what is 
 TEST_CASE("a schedule with packed forms is written and read as it is", "[conformance][compression]") {
   for (const RandomCase seed : fewer_cases(1, 40)) {
     const Problem problem = pictures_problem(seed);
-    for (const char* spec : {"quantize(group=8)", "pool(tensors=all, type=soft)",
-                             "prune_bsr(tensors=all, block=2, keep=0.3)", "lossless(tensors=all, nonzero=0.1)"}) {
+    for (const char* spec :
+         {"quantize(group=8)", "pool(tensors=all, type=soft)", "prune_bsr(tensors=all, block=2, keep=0.3, product=0.7)",
+          "gact", "lossless(tensors=all, nonzero=0.1)"}) {
       INFO(spec << ", seed " << seed);
       const Schedule schedule = std::get<Plan>(plan(problem, parse_spec(spec, "test"), std::nullopt)).schedule;
       const std::string text = schedule_text(schedule, "test", ".");

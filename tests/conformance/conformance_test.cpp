@@ -95,6 +95,8 @@ std::vector<std::string> specs() {
                            "pool(tensors=all, k=4, relu=byte)",
                            "pool(tensors=all, relu=keep)",
                            "prune_bsr(block=2, keep=0.5, tensors=all)",
+                           "prune_bsr(block=2, keep=0.5, tensors=all, product=0.5)",
+                           "gact(every=10)",
                            "lossless(tensors=all, nonzero=0.3)"});
   return list;
 }
@@ -131,7 +133,8 @@ Case case_with_shapes(std::uint64_t seed, const std::vector<Pass>& passes) {
   const ProblemOptions options{.micro_batches = random.between(1, 2),
                                .optimizer = Optimizer::adam,
                                .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing};
-  const std::string model = "resnet18:size=32,batch=" + std::to_string(random.between(1, 3));
+  const std::string network = passes.front().strategy->name == "shared_norm" ? "deit_ti" : "resnet18";  // with norms
+  const std::string model = network + ":size=32,batch=" + std::to_string(random.between(1, 3));
   return {transformed(problem_of(framework_graph(model), load_platform("h200"), options), passes), model};
 }
 

@@ -32,23 +32,36 @@ std::int64_t saved_by(const Problem& problem, const std::string& spec) {
   return (plain.plain - packed.plain - packed.packed).count;
 }
 
-// Pan et al., table of memory at batch 128, 224 x 224, one GPU, as PyTorch's largest number of allocated bytes in MiB:
-// here training takes 4 to 7 % more than published, with Mesa 4 to 12 % less.
-TEST_CASE("DeiT's memory is near to what Mesa publishes, and Mesa takes less than half of it", "[compression]") {
+// Pan et al., table of memory at batch 128, 224 x 224, one GPU, as PyTorch's largest number of allocated bytes in MiB.
+// DeiT's recipe keeps gradients from one iteration to the next, and an averaged copy of the parameters on the device.
+TEST_CASE("with Mesa DeiT's memory is within 4 % of what is published, without it 8 % more", "[compression]") {
   struct Row {
     const char* model;
-    double plain, mesa;        // MiB, published
-    double of_plain, of_mesa;  // here, of these
+    double plain, mesa;  // MiB, published
+    double more, less;   // here, per cent
   };
-  const auto row = GENERATE(Row{"deit_ti", 4171, 1858, 1.071, 0.959}, Row{"deit_s", 8459, 3840, 1.061, 0.940},
-                            Row{"deit_b", 17691, 8616, 1.038, 0.885});
+  const auto row = GENERATE(Row{"deit_ti", 4171, 1858, 8.1, 1.8}, Row{"deit_s", 8459, 3840, 8.0, 1.7},
+                            Row{"deit_b", 17691, 8616, 7.5, 3.9});
   INFO(row.model);
-  const Problem problem = model_on_h200(std::string(row.model) + ":batch=128", Optimizer::adam);
+  const Problem problem = problem_of(framework_graph(std::string(row.model) + ":batch=128"), load_platform("h200"),
+                                     {.optimizer = Optimizer::adam, .gradients = Gradients::existing});
+  const Bytes averaged = bytes_of_kind(problem.graph, TensorKind::parameter);
   const auto mib = [&](const std::string& spec) {
-    return static_cast<double>(plan_by(problem, spec).peak.count) / (1 << 20);
+    return static_cast<double>((plan_by(problem, spec).peak + averaged).count) / (1 << 20);
   };
-  CHECK(mib("store_all") / row.plain == Approx(row.of_plain).margin(0.001));
-  CHECK(mib("mesa") / row.mesa == Approx(row.of_mesa).margin(0.001));
+  CHECK(100 * (mib("store_all") / row.plain - 1) == Approx(row.more).margin(0.06));
+  CHECK(100 * (1 - mib("mesa") / row.mesa) == Approx(row.less).margin(0.06));
+}
+
+// So no count of them can come nearer: what autograd keeps is that to the byte
+// (tests/traces/framework_graphs_test.cpp).
+TEST_CASE("what the smallest DeiT keeps in fp32 is more than what is published for all", "[compression]") {
+  const Problem problem = model_on_h200("deit_ti:batch=128");
+  const ValuesWaiting kept = waiting_after_forward(problem, plan_by(problem, "store_all").schedule);
+  CHECK(kept.plain.count > 4171LL << 20);
+  const Bytes fixed =
+      bytes_of_kind(problem.graph, TensorKind::input) + bytes_of_kind(problem.graph, TensorKind::parameter);
+  CHECK(static_cast<double>((kept.plain + fixed).count) / (4171.0 * (1 << 20)) > 1.035);
 }
 
 // Of a layer, elements a token: 16 C + 3 h N bytes, a range and a minimum for each of h heads and each kept value.

@@ -49,7 +49,8 @@ void judge(const Problem& problem, const Plan& made, std::optional<Bytes> budget
   CHECK(timeline.peaks[0].bytes == made.peak);
   CHECK(recount(made.schedule, timeline, problem.platform)[0] == made.peak);
   CHECK((!budget || made.peak <= *budget));
-  const LowerBounds bounds = lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform));
+  const LowerBounds bounds =
+      lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform), made.schedule.codecs);
   CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
   CHECK(made.peak >= bounds.memory);
 }
