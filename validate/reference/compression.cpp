@@ -94,9 +94,13 @@ void quantize(const float* x, const QuantizeSizes& s, Rounding rounding, std::ui
   std::fill_n(packed, s.packed_bytes(), std::uint8_t{0});
   for (std::int64_t g = 0; g < s.groups(); ++g) {
     const std::int64_t first = g * s.group, last = std::min(first + s.group, s.numbers);
-    const auto [least, largest] = std::minmax_element(x + first, x + last);
-    scales[2 * g] = *least;
-    scales[2 * g + 1] = (*largest - *least) / static_cast<float>(s.levels());
+    float least = x[first], largest = x[first];
+    for (std::int64_t i = first + 1; i < last; ++i) {
+      least = x[i] < least ? x[i] : least;
+      largest = largest < x[i] ? x[i] : largest;
+    }
+    scales[2 * g] = least;
+    scales[2 * g + 1] = (largest - least) / static_cast<float>(s.levels());
     for (std::int64_t i = first; i < last; ++i) {
       const float offset = rounding == Rounding::nearest ? 0.5F : unit_of(seed, static_cast<std::uint64_t>(i));
       const std::uint32_t level = level_of(x[i], scales[2 * g], scales[2 * g + 1], s.levels(), offset);

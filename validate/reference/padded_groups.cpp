@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "validate/reference/few_bits.h"
 
@@ -15,6 +16,7 @@ float number_at(const float* sample, const PaddedSizes& s, std::int64_t i) {
   const std::int64_t first = i * s.averaged, last = std::min(first + s.averaged, s.values);
   if (first >= last) return 0;
   float sum = 0;
+  if (last - first == 1) return sum + sample[first];
   for (std::int64_t v = first; v < last; ++v) sum += sample[v];
   return sum / static_cast<float>(last - first);
 }
@@ -39,28 +41,32 @@ float read_scale(const std::uint8_t* from, bool narrow_scales) {
 
 }  // namespace
 
-void quantize_padded(const float* x, const PaddedSizes& s, Rounding rounding, std::uint64_t seed, std::uint8_t* scales,
-                     std::uint8_t* packed) {
+void quantize_padded(const float* x, const PaddedSizes& sizes, Rounding rounding, std::uint64_t seed,
+                     std::uint8_t* scales, std::uint8_t* packed) {
+  const PaddedSizes s = sizes;  // which no byte that is written can change, for a compiler
   std::fill_n(packed, s.packed_bytes(), std::uint8_t{0});
   const std::int64_t bytes = s.narrow ? 2 : 4;
+  const std::int64_t bits = s.bits, written = s.written();
   const int levels = (1 << s.bits) - 1;
+  std::vector<float> numbers(static_cast<std::size_t>(s.group));  // of one group
   for (std::int64_t n = 0; n < s.samples; ++n) {
     const float* sample = x + n * s.values;
     for (std::int64_t g = 0; g < s.groups(); ++g) {
-      const std::int64_t first = g * s.group, last = std::min(first + s.group, s.written());
-      float least = number_at(sample, s, first), largest = least;
-      for (std::int64_t i = first; i < last; ++i) {
-        least = std::min(least, number_at(sample, s, i));
-        largest = std::max(largest, number_at(sample, s, i));
+      const std::int64_t first = g * s.group, count = std::min(s.group, written - first);
+      for (std::int64_t i = 0; i < count; ++i) numbers[i] = number_at(sample, s, first + i);
+      float least = numbers[0], largest = least;
+      for (std::int64_t i = 0; i < count; ++i) {
+        least = numbers[i] < least ? numbers[i] : least;
+        largest = largest < numbers[i] ? numbers[i] : largest;
       }
       const float step = (largest - least) / static_cast<float>(levels);
       std::uint8_t* scale = scales + (n * s.groups() + g) * 2 * bytes;
       write_scale(least, s.narrow, scale);
       write_scale(step, s.narrow, scale + bytes);
-      for (std::int64_t i = first; i < last; ++i) {
-        const std::int64_t place = n * s.written() + i, bit = place * s.bits;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t place = n * written + first + i, bit = place * bits;
         const float offset = rounding == Rounding::nearest ? 0.5F : unit_of(seed, static_cast<std::uint64_t>(place));
-        const std::uint32_t level = level_of(number_at(sample, s, i), least, step, levels, offset);
+        const std::uint32_t level = level_of(numbers[i], least, step, levels, offset);
         packed[bit / 8] = static_cast<std::uint8_t>(packed[bit / 8] | level << (bit % 8));
       }
     }
@@ -71,12 +77,17 @@ void dequantize_padded(const std::uint8_t* packed, const std::uint8_t* scales, c
   const std::int64_t bytes = s.narrow ? 2 : 4;
   const std::uint32_t all = (1U << s.bits) - 1U;
   for (std::int64_t n = 0; n < s.samples; ++n) {
-    for (std::int64_t v = 0; v < s.values; ++v) {
-      const std::int64_t i = v / s.averaged, bit = (n * s.written() + i) * s.bits;
-      const std::uint8_t* scale = scales + (n * s.groups() + i / s.group) * 2 * bytes;
-      const std::uint32_t level = (static_cast<std::uint32_t>(packed[bit / 8]) >> (bit % 8)) & all;
-      x[n * s.values + v] =
-          read_scale(scale, s.narrow) + static_cast<float>(level) * read_scale(scale + bytes, s.narrow);
+    float* sample = x + n * s.values;
+    for (std::int64_t g = 0; g < s.groups(); ++g) {
+      const std::uint8_t* scale = scales + (n * s.groups() + g) * 2 * bytes;
+      const float least = read_scale(scale, s.narrow), step = read_scale(scale + bytes, s.narrow);
+      const std::int64_t first = g * s.group * s.averaged;
+      const std::int64_t last = std::min(first + s.group * s.averaged, s.values);
+      for (std::int64_t v = first; v < last; ++v) {
+        const std::int64_t bit = (n * s.written() + v / s.averaged) * s.bits;
+        const std::uint32_t level = (static_cast<std::uint32_t>(packed[bit / 8]) >> (bit % 8)) & all;
+        sample[v] = least + static_cast<float>(level) * step;
+      }
     }
   }
 }

@@ -43,7 +43,7 @@ void sign_mask(const float* y, std::int64_t numbers, int bits, std::uint8_t* mas
   }
   std::fill_n(mask, (numbers + 7) / 8, std::uint8_t{0});
   for (std::int64_t i = 0; i < numbers; ++i) {
-    if (y[i] > 0) set(mask, i);
+    mask[i / 8] = static_cast<std::uint8_t>(mask[i / 8] | (y[i] > 0 ? 1 : 0) << (i % 8));
   }
 }
 
