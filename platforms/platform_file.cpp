@@ -53,6 +53,7 @@ std::vector<double> read_slowdown(const YamlCursor& cursor) {
 struct CodecRateDraft {
   CodecRate rate;
   bool is_known = false;  ///< its codec
+  bool says_unpack = false;
   std::optional<YamlCursor> bits, window, block;
 };
 
@@ -66,7 +67,11 @@ const Field<CodecRateDraft, const YamlCursor&> codec_fields[] = {
     {"window", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.window = c; }},
     {"block", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.block = c; }},
     {"pack", required, [](CodecRateDraft& d, const YamlCursor& c) { d.rate.pack = c.bandwidth(); }},
-    {"unpack", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.rate.unpack = c.bandwidth(); }},
+    {"unpack", optional,
+     [](CodecRateDraft& d, const YamlCursor& c) {
+       d.rate.unpack = c.bandwidth();
+       d.says_unpack = true;
+     }},
 };
 
 /// Rates of packing, by codec and what tells codecs of its kind apart.
@@ -88,6 +93,9 @@ std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
     take(draft.window, by_window, "window");
     take(draft.block, by_block, "block");
     take(draft.bits, !by_window && !by_block && !by_nothing, "bits");
+    const bool restores =
+        kind != CodecKind::mask && kind != CodecKind::index && kind != CodecKind::step && kind != CodecKind::rows;
+    if (restores && !draft.says_unpack) element.complain(fmt::format("'{}' needs unpack", written(kind)));
     const auto same = [&](const CodecRate& rate) { return rate.kind == kind && rate.variant == draft.rate.variant; };
     if (std::ranges::any_of(rates, same)) element.complain(fmt::format("a second rate of '{}'", written(kind)));
     rates.push_back(draft.rate);

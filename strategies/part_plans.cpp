@@ -139,14 +139,14 @@ class PartPlanner {
     return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
   }
 
-  /// What takes long is asked once.
+  /// What takes long is asked once, but for what packs: the bound is on memory for values as they are.
   template <class Planner>
   std::vector<PlannedTape> asked_alone(const Planner& tapes_within) {
     const std::size_t stages = alone_.problem.chain ? alone_.problem.chain->stages.size() : 0;
     const bool takes_long = std::ranges::any_of(alone_passes_, [&](const Pass& pass) {
       return 4 * stages > pass.strategy->effort.stages;  // of what a portfolio asks it about
     });
-    if (!takes_long) return tapes_at_levels(levels_alone, tapes_within, why_);
+    if (!takes_long || packs(alone_passes_)) return tapes_at_levels(levels_alone, tapes_within, why_);
     const Bytes least = lower_bounds(alone_.problem, 1, Stays::nothing).memory;
     const Bytes most = tape_cost(alone_.problem, alone_task_.part(), *unmoved_).peak;
     return tapes_at_once(std::min(least, most), most, tapes_within, why_);

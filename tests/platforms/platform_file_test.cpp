@@ -87,7 +87,7 @@ source: none
 devices:
   - {name: gpu, model: M, memory: 80 GiB, peak: {fp32: 67 TFLOPS, bf16: 989TFLOPS}, memory_bandwidth: 3.35 TBps,
      launch_overhead: 3 us, overlap_slowdown: [1.0, 1.05], streams: 2,
-     codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps},
+     codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps, unpack: 9 GBps},
               {codec: zero_run, pack: 1 GBps, unpack: 4 GBps}]}
 memories: [{name: host, size: unlimited, bandwidth: 200 GB/s, adam: 4 GBps, bounds: [bandwidth]}]
 links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, duplex: half}]
