@@ -7,9 +7,9 @@
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
 #include "sim/core/predicted_error.h"
-#include "sim/io/input_error.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
+#include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"
 #include "traces/framework_graphs.h"
@@ -171,12 +171,7 @@ TEST_CASE("ActNN's choice of bits waits for the host once a layer and reads its 
 TEST_CASE("means need averages, and options of products are numbers", "[compression][costs]") {
   const Problem problem = costed_on_h200("resnet18:batch=2");
   const auto complaint = [&](const std::string& spec) {
-    try {
-      plan(problem, parse_spec(spec, "test"), std::nullopt);
-    } catch (const InputError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return complaint_of([&] { plan(problem, parse_spec(spec, "test"), std::nullopt); });
   };
   CHECK(complaint("pool(product=means,type=max)") ==
         "pool: product=means takes means on both sides, and type=max keeps others: take type=average");
