@@ -1,0 +1,54 @@
+#include "strategies/placement/op_dag.h"
+
+#include <cmath>
+
+namespace plimsoll {
+namespace {
+
+Nanoseconds sending(Nanoseconds latency, double nanoseconds_per_byte, std::int64_t bytes) {
+  return latency + std::llround(nanoseconds_per_byte * static_cast<double>(bytes));
+}
+
+}  // namespace
+
+Nanoseconds Machine::transfer(std::size_t p, std::size_t q, std::int64_t bytes) const {
+  if (p == q) return 0;
+  const std::size_t pair = p * size() + q;
+  return sending(latency[pair], nanoseconds_per_byte[pair], bytes);
+}
+
+Nanoseconds Machine::mean_transfer(std::int64_t bytes) const {
+  return size() < 2 ? 0 : sending(mean_latency, mean_nanoseconds_per_byte, bytes);
+}
+
+void find_means(Machine& machine) {
+  const std::size_t size = machine.size();
+  double latency = 0, rate = 0;
+  for (std::size_t p = 0; p < size; ++p) {
+    for (std::size_t q = 0; q < size; ++q) {
+      if (p == q) continue;
+      latency += static_cast<double>(machine.latency[p * size + q]);
+      rate += machine.nanoseconds_per_byte[p * size + q];
+    }
+  }
+  const double pairs = static_cast<double>(size) * static_cast<double>(size - 1);
+  machine.mean_latency = size < 2 ? 0 : std::llround(latency / pairs);
+  machine.mean_nanoseconds_per_byte = size < 2 ? 0 : rate / pairs;
+}
+
+Nanoseconds time_on(const OpDag& dag, const Machine& machine, std::uint32_t node, std::size_t processor) {
+  return dag.time[machine.class_of[processor]][node];
+}
+
+Nanoseconds mean_time(const OpDag& dag, const Machine& machine, std::uint32_t node) {
+  Nanoseconds sum = 0, count = 0;
+  for (std::size_t p = 0; p < machine.size(); ++p) {
+    const Nanoseconds time = time_on(dag, machine, node, p);
+    if (time == cannot_run) continue;
+    sum += time;
+    ++count;
+  }
+  return count == 0 ? 0 : (sum + count / 2) / count;
+}
+
+}  // namespace plimsoll

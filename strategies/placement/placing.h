@@ -1,0 +1,63 @@
+#pragma once
+// From a problem to what planners of placements see, and from their answer to a partition: options, and one function
+// for all of them.
+
+#include <functional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "strategies/common/option_rules.h"
+#include "strategies/placement/op_dag.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+inline constexpr OptionInfo place_on_option{
+    .name = "devices",
+    .default_value = "all",
+    .values = "all or a whole number from 1 to 1024",
+    .help = "on how many devices ops are placed, the platform's first ones",
+    .allowed = [](std::string_view text) { return text == "all" || integer_between<1, 1024>(text); },
+};
+
+/// Of planners that only say where ops run.
+inline constexpr OptionInfo queue_option{
+    .name = "order",
+    .default_value = "fifo",
+    .values = "fifo or b_level",
+    .help =
+        "which of the ops that are ready a device takes: the one that became ready first, or the one with the longest "
+        "path to the end",
+    .allowed = [](std::string_view text) { return text == "fifo" || text == "b_level"; },
+};
+
+/// Of planners that make an order of their own.
+inline constexpr OptionInfo own_queue_option{
+    .name = "order",
+    .default_value = "own",
+    .values = "own, fifo or b_level",
+    .help =
+        "own: in the planner's order; else which of the ops that are ready a device takes: the one that became ready "
+        "first, or the one with the longest path to the end",
+    .allowed = [](std::string_view text) { return text == "own" || text == "fifo" || text == "b_level"; },
+};
+
+inline constexpr OptionInfo usable_option{
+    .name = "usable",
+    .default_value = "0.9",
+    .values = "a number from 0.01 to 1",
+    .help = "the share of a device's memory that the planner fills; the rest is for what it does not see",
+    .allowed = number_between<1, 100, 100>,
+};
+
+/// What a planner makes of a graph and a machine; its memory is what it may fill.
+using PlacementOutcome = std::variant<Placement, Infeasible>;
+using Planner = std::function<PlacementOutcome(const OpDag&, const Machine&)>;
+
+/// Partitions for several budgets of each device: the planner is asked once where it does not heed memory. Throws
+/// InputError where there is none for any budget.
+std::vector<PartitionOutcome> placed(const Problem&, const Options&, std::string_view strategy,
+                                     std::span<const std::optional<Bytes>> budgets, bool heeds_memory, const Planner&);
+
+}  // namespace plimsoll
