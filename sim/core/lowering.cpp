@@ -332,7 +332,7 @@ class Lowering {
       if (leaves_it) used.emplace_back(t, &copies_.made_by(step, t, versions_.next(k)));
       for (; k.chunk < copies_.chunks_of(t); ++k.chunk) {
         used.emplace_back(t, &copies_.read(t, k, changes && !leaves_it, step));
-        if (changes && (!on_device || versions_.come_within())) overwritten.push_back(used.back().second);
+        if (changes) overwritten.push_back(used.back().second);
       }
       std::optional<CopyKey> also = copies_.read_beside(op, t, k);
       for (; also && also->chunk < copies_.chunks_of(t); ++also->chunk)

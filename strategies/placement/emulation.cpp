@@ -28,9 +28,7 @@ struct Rank {
   Nanoseconds first = 0;
   std::uint32_t node = 0;
 
-  friend bool operator>(const Rank& a, const Rank& b) {
-    return std::tie(a.first, a.node) > std::tie(b.first, b.node);
-  }
+  friend bool operator>(const Rank& a, const Rank& b) { return std::tie(a.first, a.node) > std::tie(b.first, b.node); }
 };
 
 /// Counts what each node waits for and when the last of it comes.
@@ -203,12 +201,21 @@ std::vector<std::int64_t> memory_of(const OpDag& dag, const Machine& machine, st
   }
   for (std::uint32_t v = 0; v < dag.size; ++v) live(on[v], times.start[v], times.finish[v], dag.workspace[v]);
   for (const DagResident& resident_value : dag.residents) {
+    readers.clear();
     for (const std::uint32_t u : resident_value.users) {
-      if (reads[on[u]]) continue;
-      reads[on[u]] = true;
-      resident[on[u]] += resident_value.bytes;
+      const std::uint32_t p = on[u];
+      first[p] = reads[p] ? std::min(first[p], times.start[u]) : times.start[u];
+      if (!reads[p]) readers.push_back(p);
+      reads[p] = true;
     }
-    for (const std::uint32_t u : resident_value.users) reads[on[u]] = false;
+    for (const std::uint32_t p : readers) {
+      reads[p] = false;
+      if (resident_value.appears) {
+        live(p, first[p], times.makespan, resident_value.bytes);
+      } else {
+        resident[p] += resident_value.bytes;
+      }
+    }
   }
   std::vector<std::int64_t> peaks(processors);
   for (std::size_t p = 0; p < processors; ++p) {

@@ -32,7 +32,8 @@ Emulation emulate(const OpDag&, const Machine&, std::span<const std::uint32_t> o
 /// In the placement's own orders, which must not wait for each other in a circle.
 Emulation emulate_in_order(const OpDag&, const Machine&, const Placement&);
 
-/// Bytes on each processor, at most, in those times. Residents are there throughout. A value is on its maker's
+/// Bytes on each processor, at most, in those times. Residents are there throughout, or from the start of their first
+/// user there to the end of all (`appears`). A value is on its maker's
 /// processor from the maker's start until its last reader there and all transfers of it have ended, and on each other
 /// processor that reads it from the maker's finish until its last reader there has ended. A network's input is on each
 /// processor that reads it from the first to the last of its readers there.

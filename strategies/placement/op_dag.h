@@ -38,7 +38,7 @@ struct DagEdge {
 
 /// What a node makes and who reads it.
 struct DagValue {
-  std::uint32_t maker = no_node;       ///< no_node: it is there from the start, where it is read (the network's input)
+  std::uint32_t maker = no_node;  ///< no_node: it is there from the start, where it is read (the network's input)
   std::int64_t bytes = 0;
   std::vector<std::uint32_t> readers;  ///< nodes, ascending
 };
@@ -47,19 +47,20 @@ struct DagValue {
 struct DagResident {
   std::int64_t bytes = 0;
   std::vector<std::uint32_t> users;  ///< nodes, ascending
+  bool appears = false;              ///< with its first user there, and stays to the end; else there from the start
 };
 
-/// Nodes are in a valid order: no edge leads from a node to one of a smaller or equal number. Where one of a group cannot
-/// run, all of the group have the time `cannot_run`.
+/// Nodes are in a valid order: no edge leads from a node to one of a smaller or equal number. Where one of a group
+/// cannot run, all of the group have the time `cannot_run`.
 struct OpDag {
   std::uint32_t size = 0;
   std::vector<std::vector<Nanoseconds>> time;  ///< by class of processors, by node
   Rows<DagEdge> out, in;                       ///< by node, ascending by the other end
   std::vector<DagValue> values;
-  std::vector<std::vector<std::uint32_t>> makes;  ///< by node: values
-  std::vector<std::vector<std::uint32_t>> reads;  ///< by node: values
-  std::vector<std::int64_t> workspace;            ///< by node: bytes while it runs
-  std::vector<DagResident> residents;             ///< parameters, their gradients and states
+  std::vector<std::vector<std::uint32_t>> makes;     ///< by node: values
+  std::vector<std::vector<std::uint32_t>> reads;     ///< by node: values
+  std::vector<std::int64_t> workspace;               ///< by node: bytes while it runs
+  std::vector<DagResident> residents;                ///< parameters, their gradients and states
   std::vector<std::vector<std::uint32_t>> together;  ///< groups of nodes that share a processor; no node is in two
   std::vector<std::uint32_t> group;                  ///< by node: of `together`; no_node: of none
 };

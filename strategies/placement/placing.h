@@ -55,8 +55,8 @@ inline constexpr OptionInfo usable_option{
 using PlacementOutcome = std::variant<Placement, Infeasible>;
 using Planner = std::function<PlacementOutcome(const OpDag&, const Machine&)>;
 
-/// Partitions for several budgets of each device: the planner is asked once where it does not heed memory. Throws
-/// InputError where there is none for any budget.
+/// Partitions for several budgets of each device. A planner that heeds memory has `usable_option` and is asked for each
+/// budget; else once. Throws InputError where there is none for any budget.
 std::vector<PartitionOutcome> placed(const Problem&, const Options&, std::string_view strategy,
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory, const Planner&);
 

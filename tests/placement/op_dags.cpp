@@ -73,14 +73,27 @@ OpDag pardnn_figure() {
 }
 
 OpDag heft_tasks() {
-  const std::vector<std::vector<Nanoseconds>> tasks{{14, 16, 9},  {13, 19, 18}, {11, 13, 19}, {13, 8, 17}, {12, 13, 10},
+  const std::vector<std::vector<Nanoseconds>> tasks{{14, 16, 9}, {13, 19, 18}, {11, 13, 19}, {13, 8, 17},  {12, 13, 10},
                                                     {13, 16, 9}, {7, 15, 11},  {5, 11, 14},  {18, 12, 20}, {21, 7, 16}};
   std::vector<std::vector<Nanoseconds>> times(3);
   for (const std::vector<Nanoseconds>& task : tasks) {
     for (std::size_t p = 0; p < times.size(); ++p) times[p].push_back(task[p]);
   }
-  return drawn_dag(times, {{0, 1, 18}, {0, 2, 12}, {0, 3, 9},  {0, 4, 11}, {0, 5, 14}, {1, 7, 19}, {1, 8, 16}, {2, 6, 23},
-                           {3, 7, 27}, {3, 8, 23}, {4, 8, 13}, {5, 7, 15}, {6, 9, 17}, {7, 9, 11}, {8, 9, 13}});
+  return drawn_dag(times, {{0, 1, 18},
+                           {0, 2, 12},
+                           {0, 3, 9},
+                           {0, 4, 11},
+                           {0, 5, 14},
+                           {1, 7, 19},
+                           {1, 8, 16},
+                           {2, 6, 23},
+                           {3, 7, 27},
+                           {3, 8, 23},
+                           {4, 8, 13},
+                           {5, 7, 15},
+                           {6, 9, 17},
+                           {7, 9, 11},
+                           {8, 9, 13}});
 }
 
 OpDag random_dag(std::uint64_t seed, std::uint32_t nodes, std::uint32_t classes, bool groups) {

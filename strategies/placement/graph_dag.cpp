@@ -1,0 +1,301 @@
+#include "strategies/placement/graph_dag.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+namespace {
+
+Nanoseconds nanoseconds(Seconds time) {
+  constexpr double per_second = 1e9;
+  return std::llround(per_second * time.value);
+}
+
+bool have_the_same_rates(const Device& a, const Device& b) {
+  return a.model == b.model && a.peak == b.peak && a.memory_bandwidth == b.memory_bandwidth &&
+         a.launch_overhead == b.launch_overhead && a.takes_trace_times == b.takes_trace_times;
+}
+
+/// One of each class, and the class of each device.
+struct Classes {
+  std::vector<std::uint32_t> representative, of;
+};
+
+Classes classes_of(const Platform& platform, std::uint32_t devices) {
+  Classes made;
+  for (std::uint32_t d = 0; d < devices; ++d) {
+    const auto same = [&](std::uint32_t other) {
+      return have_the_same_rates(platform.devices[other], platform.devices[d]);
+    };
+    const auto found = std::ranges::find_if(made.representative, same);
+    made.of.push_back(static_cast<std::uint32_t>(found - made.representative.begin()));
+    if (found == made.representative.end()) made.representative.push_back(d);
+  }
+  return made;
+}
+
+/// Sets of nodes that grow together.
+class Sets {
+ public:
+  explicit Sets(std::uint32_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0u); }
+
+  std::uint32_t find(std::uint32_t v) {
+    while (parent_[v] != v) v = parent_[v] = parent_[parent_[v]];
+    return v;
+  }
+  void join(std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t first = find(a), second = find(b);
+    parent_[std::max(first, second)] = std::min(first, second);
+  }
+
+ private:
+  std::vector<std::uint32_t> parent_;
+};
+
+/// What happens to a storage, in the order of nodes.
+struct StorageUse {
+  std::uint32_t node = 0;
+  bool makes = false;  ///< or overwrites
+};
+
+class DagBuilder {
+ public:
+  DagBuilder(const Problem& problem, std::uint32_t devices) : problem_(problem), graph_(problem.graph) {
+    const Classes classes = classes_of(problem.platform, devices);
+    made_.device = classes.representative;
+    node_of_.assign(graph_.ops.size(), no_node);
+    for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
+      if (graph_.ops[o].is_view || graph_.ops[o].phase == Phase::update) continue;
+      node_of_[o] = static_cast<std::uint32_t>(made_.op.size());
+      made_.op.push_back(OpId{o});
+    }
+    made_.dag.size = static_cast<std::uint32_t>(made_.op.size());
+  }
+
+  GraphDag build() && {
+    OpDag& dag = made_.dag;
+    for (const std::uint32_t device : made_.device) {
+      std::vector<Nanoseconds>& times = dag.time.emplace_back();
+      for (const OpId op : made_.op) {
+        times.push_back(nanoseconds(duration_on(problem_, op, DeviceId{device}, Saving::keep)));
+      }
+    }
+    for (const OpId op : made_.op) dag.workspace.push_back(graph_[op].workspace.count);
+    find_values();
+    find_residents();
+    find_groups();
+    connect();
+    return std::move(made_);
+  }
+
+ private:
+  /// A value for each storage of the micro-batch; where it is overwritten in place, one up to the last overwriting and
+  /// one from there on, so that both count while that runs.
+  void find_values() {
+    std::vector<std::vector<StorageUse>> uses(graph_.storages);
+    std::vector<TensorId> last(graph_.storages);
+    for (std::uint32_t v = 0; v < made_.dag.size; ++v) {
+      const Op& op = graph_[made_.op[v]];
+      const auto note = [&](TensorId t, bool makes) {
+        if (!per_micro_batch(graph_[t].kind)) return;
+        std::vector<StorageUse>& list = uses[graph_[t].storage.index];
+        if (makes || list.empty()) last[graph_[t].storage.index] = t;
+        if (!list.empty() && list.back().node == v) {
+          list.back().makes |= makes;
+        } else {
+          list.push_back({v, makes});
+        }
+      };
+      for (const TensorId t : op.inputs) note(t, false);
+      for (const TensorId t : op.outputs) note(t, true);
+    }
+    for (std::uint32_t s = 0; s < uses.size(); ++s) {
+      if (!uses[s].empty()) add_value(uses[s], last[s]);
+    }
+  }
+
+  void add_value(const std::vector<StorageUse>& uses, TensorId last) {
+    OpDag& dag = made_.dag;
+    const std::int64_t bytes = graph_[last].bytes.count;
+    const auto is_maker = [](const StorageUse& use) { return use.makes; };
+    const auto final = std::find_if(uses.rbegin(), uses.rend(), is_maker);
+    DagValue value{.maker = final == uses.rend() ? no_node : final->node, .bytes = bytes, .readers = {}};
+    const auto first = std::ranges::find_if(uses, is_maker);
+    if (final != uses.rend() && (first->node != final->node || first != uses.begin())) {  // overwritten in place
+      const bool is_given = first != uses.begin();
+      DagValue before{.maker = is_given ? no_node : first->node, .bytes = bytes, .readers = {}};
+      for (auto use = is_given ? uses.begin() : uses.begin() + 1; use != final.base(); ++use) {
+        before.readers.push_back(use->node);
+      }
+      for (auto use = uses.begin(); use != final.base(); ++use) {
+        one_processor_.emplace_back(uses.front().node, use->node);
+        if (use != uses.begin()) orders_.emplace_back(std::prev(use)->node, use->node);
+      }
+      dag.values.push_back(std::move(before));
+      made_.tensor.push_back(last);
+    }
+    for (auto use = final == uses.rend() ? uses.begin() : final.base(); use != uses.end(); ++use) {
+      value.readers.push_back(use->node);
+    }
+    dag.values.push_back(std::move(value));
+    made_.tensor.push_back(last);
+  }
+
+  /// Parameters where they are read, gradients where they are made, states where the gradient is made first.
+  void find_residents() {
+    std::vector<std::vector<std::uint32_t>> users(graph_.tensors.size());
+    for (std::uint32_t v = 0; v < made_.dag.size; ++v) {
+      const Op& op = graph_[made_.op[v]];
+      for (const TensorId t : op.inputs) {
+        if (graph_[t].kind == TensorKind::parameter) users[t.index].push_back(v);
+      }
+      for (const TensorId t : op.outputs) {
+        if (graph_[t].kind == TensorKind::parameter_gradient) users[t.index].push_back(v);
+      }
+    }
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::update) continue;
+      std::uint32_t updater = no_node;
+      for (const TensorId t : op.inputs) {
+        const bool is_gradient = graph_[t].kind == TensorKind::parameter_gradient;
+        if (is_gradient && !users[t.index].empty()) updater = std::min(updater, users[t.index].front());
+      }
+      for (const TensorId t : op.inputs) {
+        if (graph_[t].kind == TensorKind::optimizer_state && updater != no_node) users[t.index] = {updater};
+      }
+    }
+    for (std::uint32_t t = 0; t < users.size(); ++t) {
+      if (users[t].empty()) continue;
+      users[t].erase(std::unique(users[t].begin(), users[t].end()), users[t].end());
+      const bool appears =
+          graph_.tensors[t].kind == TensorKind::parameter_gradient && problem_.gradients == Gradients::fresh;
+      made_.dag.residents.push_back(
+          {.bytes = graph_.tensors[t].bytes.count, .users = std::move(users[t]), .appears = appears});
+    }
+  }
+
+  void find_groups() {
+    OpDag& dag = made_.dag;
+    Sets sets(dag.size);
+    for (const std::vector<OpId>& group : graph_.colocate) {
+      std::uint32_t first = no_node;
+      for (const OpId op : group) {
+        const std::uint32_t v = node_of_[op.index];
+        if (v == no_node) continue;
+        if (first == no_node) first = v;
+        sets.join(first, v);
+      }
+    }
+    for (const auto& [a, b] : one_processor_) sets.join(a, b);
+    std::vector<std::vector<std::uint32_t>> members(dag.size);
+    for (std::uint32_t v = 0; v < dag.size; ++v) members[sets.find(v)].push_back(v);
+    dag.group.assign(dag.size, no_node);
+    for (std::vector<std::uint32_t>& group : members) {
+      if (group.size() < 2) continue;
+      for (const std::uint32_t v : group) dag.group[v] = static_cast<std::uint32_t>(dag.together.size());
+      dag.together.push_back(std::move(group));
+    }
+    for (std::vector<Nanoseconds>& times : dag.time) {
+      for (const std::vector<std::uint32_t>& group : dag.together) {
+        const auto is_impossible = [&](std::uint32_t v) { return times[v] == cannot_run; };
+        if (!std::ranges::any_of(group, is_impossible)) continue;
+        for (const std::uint32_t v : group) times[v] = cannot_run;
+      }
+    }
+  }
+
+  /// Edges from what nodes read, those between the same two as one.
+  void connect() {
+    OpDag& dag = made_.dag;
+    dag.makes.resize(dag.size);
+    dag.reads.resize(dag.size);
+    for (std::uint32_t value = 0; value < dag.values.size(); ++value) {
+      if (dag.values[value].maker != no_node) dag.makes[dag.values[value].maker].push_back(value);
+      for (const std::uint32_t v : dag.values[value].readers) dag.reads[v].push_back(value);
+    }
+    std::vector<std::vector<std::uint32_t>> before(dag.size);
+    for (const auto& [a, b] : orders_) before[b].push_back(a);
+    std::vector<std::vector<DagEdge>> out(dag.size);
+    std::vector<DagEdge> in;
+    for (std::uint32_t v = 0; v < dag.size; ++v) {
+      in.clear();
+      for (const std::uint32_t value : dag.reads[v]) {
+        if (dag.values[value].maker != no_node) in.push_back({dag.values[value].maker, dag.values[value].bytes, true});
+      }
+      for (const std::uint32_t u : before[v]) in.push_back({u, 0, false});
+      std::ranges::sort(in, {}, &DagEdge::node);
+      for (const DagEdge& edge : in) {
+        EXPECTS(edge.node < v);
+        const bool is_new = dag.in.items.size() == dag.in.first.back() || dag.in.items.back().node != edge.node;
+        if (is_new) {
+          dag.in.items.push_back(edge);
+        } else {
+          dag.in.items.back().bytes += edge.bytes;
+          dag.in.items.back().sends |= edge.sends;
+        }
+      }
+      for (std::size_t e = dag.in.first.back(); e < dag.in.items.size(); ++e) {
+        const DagEdge& edge = dag.in.items[e];
+        out[edge.node].push_back({v, edge.bytes, edge.sends});
+      }
+      dag.in.end_row();
+    }
+    for (const std::vector<DagEdge>& row : out) {
+      dag.out.items.insert(dag.out.items.end(), row.begin(), row.end());
+      dag.out.end_row();
+    }
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  GraphDag made_;
+  std::vector<std::uint32_t> node_of_;                                  // by op
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> one_processor_;  // nodes that overwrite one storage
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> orders_;         // of those, the first before the second
+};
+
+}  // namespace
+
+GraphDag graph_dag(const Problem& problem, std::uint32_t devices) {
+  return DagBuilder(problem, devices).build();
+}
+
+Machine machine_of(const Problem& problem, std::uint32_t devices, std::optional<Bytes> budget, double usable) {
+  const Platform& platform = problem.platform;
+  Machine machine;
+  machine.class_of = classes_of(platform, devices).of;
+  std::int64_t unread = 0;  // with the first part, whichever that is
+  for (const TensorId t : unread_parameters(problem.graph)) unread += problem.graph[t].bytes.count;
+  RouteFinder routes(platform);
+  for (std::uint32_t p = 0; p < devices; ++p) {
+    std::optional<Bytes> most = platform[platform.devices[p].memory].capacity;
+    if (budget) most = most ? std::min(*most, *budget) : *budget;
+    const auto filled = [&](Bytes all) { return static_cast<std::int64_t>(usable * static_cast<double>(all.count)); };
+    machine.memory.push_back(most ? std::max<std::int64_t>(0, filled(*most) - unread) : unlimited_bytes);
+    for (std::uint32_t q = 0; q < devices; ++q) {
+      if (p == q) {
+        machine.latency.push_back(0);
+        machine.nanoseconds_per_byte.push_back(0);
+        continue;
+      }
+      const std::optional<Route> route = routes.between(platform.devices[p].memory, platform.devices[q].memory);
+      if (!route) {
+        throw InputError(fmt::format("no route between '{}' and '{}' of platform '{}'", platform.devices[p].name,
+                                     platform.devices[q].name, platform.name));
+      }
+      machine.latency.push_back(nanoseconds(route->latency));
+      constexpr double per_second = 1e9;
+      machine.nanoseconds_per_byte.push_back(per_second / route->bandwidth.value);
+    }
+  }
+  find_means(machine);
+  return machine;
+}
+
+}  // namespace plimsoll

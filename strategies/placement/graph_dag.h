@@ -1,0 +1,32 @@
+#pragma once
+// A problem's graph and devices as planners of placements see them.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/core/problem.h"
+#include "strategies/placement/op_dag.h"
+
+namespace plimsoll {
+
+/// The ops of a micro-batch: no updates, no views.
+struct GraphDag {
+  OpDag dag;
+  std::vector<OpId> op;               ///< by node
+  std::vector<TensorId> tensor;       ///< by value: what is sent, the last of its storage's tensors
+  std::vector<std::uint32_t> device;  ///< by class of processors: one of its devices
+};
+
+/// Times in nanoseconds, a class for all devices of the same rates. Ops share a processor
+///  - that the trace lists together (`colocate`);
+///  - that read or overwrite one storage in place before its last overwriting.
+/// Optimizer states are where the gradient of their parameter is made first.
+GraphDag graph_dag(const Problem&, std::uint32_t devices);
+
+/// The first devices with the routes between their memories. Each may fill `usable` of its memory, or of the budget if
+/// that is less. Throws InputError where there is no route between two of them.
+Machine machine_of(const Problem&, std::uint32_t devices, std::optional<Bytes> budget, double usable);
+
+}  // namespace plimsoll

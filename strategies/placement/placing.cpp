@@ -1,0 +1,189 @@
+#include "strategies/placement/placing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "strategies/placement/emulation.h"
+#include "strategies/placement/graph_dag.h"
+
+namespace plimsoll {
+namespace {
+
+std::uint32_t devices_for(const Problem& problem, const Options& options, std::string_view strategy) {
+  const std::size_t there = problem.platform.devices.size();
+  if (options.text("devices") == "all") return static_cast<std::uint32_t>(there);
+  const auto asked = static_cast<std::size_t>(options.integer("devices"));
+  if (asked > there) {
+    throw InputError(fmt::format("{}(devices={}): platform '{}' has {} device{}", strategy, asked,
+                                 problem.platform.name, there, there == 1 ? "" : "s"));
+  }
+  return static_cast<std::uint32_t>(asked);
+}
+
+void expect_kept(const OpDag& dag, const Machine& machine, const Placement& placement) {
+  EXPECTS(placement.on.size() == dag.size);
+  for (std::uint32_t v = 0; v < dag.size; ++v) {
+    EXPECTS(placement.on[v] < machine.size());
+    EXPECTS(time_on(dag, machine, v, placement.on[v]) != cannot_run);
+  }
+  for (const std::vector<std::uint32_t>& group : dag.together) {
+    for (const std::uint32_t v : group) EXPECTS(placement.on[v] == placement.on[group.front()]);
+  }
+}
+
+/// In the order that is asked for; its note says what all orders would take.
+struct Ordered {
+  Emulation taken;
+  std::string note;
+};
+
+Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& placement, const Options& options) {
+  constexpr double per_second = 1e9;
+  const std::string_view asked = options.text("order");
+  Ordered made;
+  const auto consider = [&](std::string_view name, Emulation emulated) {
+    const double seconds = static_cast<double>(emulated.makespan) / per_second;
+    made.note +=
+        fmt::format("{}{} {:.4g} s", made.note.empty() ? "without contention: in order " : ", ", name, seconds);
+    if (name == asked) made.taken = std::move(emulated);
+  };
+  if (!placement.order.empty()) consider("own", emulate_in_order(dag, machine, placement));
+  for (const std::string_view name : {"fifo", "b_level"}) {
+    consider(name, emulate(dag, machine, placement.on, *queue_order(name)));
+  }
+  EXPECTS(made.taken.order.size() == machine.size());
+  return made;
+}
+
+/// A part for each device that has ops, each with what it exchanges with others; every micro-batch takes one turn.
+class PartitionOfPlacement {
+ public:
+  PartitionOfPlacement(const Problem& problem, const GraphDag& graph, const Placement& placement,
+                       const Emulation& emulated)
+      : problem_(problem),
+        graph_(graph),
+        on_(placement.on),
+        emulated_(emulated),
+        part_of_(emulated.order.size()),
+        position_(graph.dag.size) {}
+
+  Partition build() && {
+    for (std::uint32_t p = 0; p < emulated_.order.size(); ++p) {
+      if (emulated_.order[p].empty()) continue;
+      part_of_[p] = id_at<PartId>(made_.parts.size());
+      Part& part = made_.parts.emplace_back();
+      part.device = DeviceId{p};
+      for (const std::uint32_t v : emulated_.order[p]) {
+        position_[v] = static_cast<std::uint32_t>(part.ops.size());
+        part.ops.push_back(graph_.op[v]);
+      }
+    }
+    find_exchanges();
+    made_.order.resize(problem_.platform.devices.size());
+    for (std::uint32_t m = 0; m < problem_.micro_batches; ++m) {
+      for (std::uint32_t p = 0; p < made_.parts.size(); ++p) {
+        made_.order[made_.parts[p].device.index].push_back({PartId{p}, m});
+      }
+    }
+    return std::move(made_);
+  }
+
+ private:
+  /// A value goes once to each processor that reads it.
+  struct Transfer {
+    std::uint32_t value = 0, from = 0, to = 0, reader = 0;  // reader: the first there
+  };
+
+  void find_exchanges() {
+    const OpDag& dag = graph_.dag;
+    std::vector<std::vector<Transfer>> sent(dag.size), received(dag.size);
+    std::vector<Transfer> here;
+    for (std::uint32_t value = 0; value < dag.values.size(); ++value) {
+      const DagValue& each = dag.values[value];
+      if (each.maker == no_node) continue;
+      here.clear();
+      for (const std::uint32_t reader : each.readers) {
+        if (on_[reader] == on_[each.maker]) continue;
+        const auto same = [&](const Transfer& t) { return t.to == on_[reader]; };
+        const auto found = std::ranges::find_if(here, same);
+        if (found == here.end()) {
+          here.push_back({value, on_[each.maker], on_[reader], reader});
+        } else if (position_[reader] < position_[found->reader]) {
+          found->reader = reader;
+        }
+      }
+      for (const Transfer& transfer : here) {
+        sent[each.maker].push_back(transfer);
+        received[transfer.reader].push_back(transfer);
+      }
+    }
+    // What is wanted first is sent first.
+    const auto wanted = [&](const Transfer& t) { return emulated_.start[t.reader]; };
+    for (std::vector<Transfer>& transfers : sent) std::ranges::stable_sort(transfers, {}, wanted);
+    for (std::uint32_t p = 0; p < emulated_.order.size(); ++p) {
+      if (emulated_.order[p].empty()) continue;
+      Part& part = made_.parts[part_of_[p].index];
+      for (const std::uint32_t v : emulated_.order[p]) {
+        for (const Transfer& t : received[v]) {
+          part.receives.push_back({graph_.op[v], graph_.tensor[t.value], part_of_[t.from]});
+        }
+        for (const Transfer& t : sent[v]) {
+          part.sends.push_back({graph_.op[v], graph_.tensor[t.value], part_of_[t.to]});
+        }
+      }
+    }
+  }
+
+  const Problem& problem_;
+  const GraphDag& graph_;
+  std::span<const std::uint32_t> on_;
+  const Emulation& emulated_;
+  std::vector<PartId> part_of_;          // by processor
+  std::vector<std::uint32_t> position_;  // by node: in its processor's order
+  Partition made_;
+};
+
+}  // namespace
+
+std::vector<PartitionOutcome> placed(const Problem& problem, const Options& options, std::string_view strategy,
+                                     std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
+                                     const Planner& planner) {
+  if (problem.chain) {
+    throw InputError(
+        fmt::format("strategy '{}' places the ops of graph traces, and '{}' is a chain: cut it by a "
+                    "pipelining strategy",
+                    strategy, problem.graph.name));
+  }
+  const std::uint32_t devices = devices_for(problem, options, strategy);
+  const GraphDag graph = graph_dag(problem, devices);
+  const double usable = heeds_memory ? options.number("usable") : 1;
+  std::map<std::optional<Bytes>, PartitionOutcome> made;
+  for (const std::optional<Bytes>& budget : budgets) {
+    const std::optional<Bytes> asked = heeds_memory ? budget : std::nullopt;
+    if (made.contains(asked)) continue;
+    const Machine machine = machine_of(problem, devices, asked, usable);
+    PlacementOutcome outcome = planner(graph.dag, machine);
+    if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+      made.emplace(asked, std::move(*none));
+      continue;
+    }
+    const Placement& placement = std::get<Placement>(outcome);
+    expect_kept(graph.dag, machine, placement);
+    const Ordered order = ordered(graph.dag, machine, placement, options);
+    Partition partition = PartitionOfPlacement(problem, graph, placement, order.taken).build();
+    partition.note = order.note;
+    made.emplace(asked, std::make_shared<const Partition>(std::move(partition)));
+  }
+  std::vector<PartitionOutcome> outcomes;
+  for (const std::optional<Bytes>& budget : budgets) {
+    outcomes.push_back(made.at(heeds_memory ? budget : std::nullopt));
+  }
+  return outcomes;
+}
+
+}  // namespace plimsoll
