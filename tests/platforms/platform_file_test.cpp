@@ -175,6 +175,33 @@ TEST_CASE("the shipped clusters join their devices as their machines do", "[plat
   CHECK(names_on(nodes, "gpu0", "host7") == Names{"no route"});
 }
 
+TEST_CASE("a DGX-2 has a port of its own for each of its GPUs, and four of them share an uplink", "[platforms]") {
+  const Platform read = load_platform("dgx2_16xv100");
+  REQUIRE(read.devices.size() == 16);
+  CHECK(names_on(read, "gpu0", "gpu1") == Names{"nvlink0", "nvlink1"});
+  CHECK(names_on(read, "gpu3", "gpu15") == Names{"nvlink3", "nvlink15"});
+  CHECK(names_on(read, "gpu4", "host") == Names{"pcie.gpu4", "pcie1"});
+  CHECK(names_on(read, "gpu7", "host").back() == "pcie1");
+  CHECK(names_on(read, "gpu8", "host").back() == "pcie2");
+}
+
+TEST_CASE("devices of one platform may differ in all that they are", "[platforms]") {
+  const Platform cards = load_platform("v100_h100_pair");
+  REQUIRE(cards.devices.size() == 2);
+  CHECK(cards.devices[0].model != cards.devices[1].model);
+  CHECK(cards.devices[0].peak.at("fp16") == FlopsPerSecond{112e12});
+  CHECK(cards.devices[1].peak.at("fp16") == FlopsPerSecond{756e12});
+  CHECK(names_on(cards, "v100", "h100") == Names{"gen3", "gen5"});
+  CHECK(names_on(cards, "h100", "host") == Names{"gen5", "ddr"});
+
+  const Platform mixed = load_platform("gpu_cpu_pair");
+  REQUIRE(mixed.devices.size() == 2);
+  CHECK(mixed[mixed.devices[1].memory].capacity == Bytes{768'000'000'000});
+  CHECK(names_on(mixed, "gpu", "cpu") == Names{"pcie", "mesh"});
+  CHECK(names_on(mixed, "gpu", "host") == Names{"pcie", "upi"});
+  CHECK(memory_at(mixed, DeviceId{1}, place::host) == memory(mixed, "host"));
+}
+
 TEST_CASE("a thousand devices expand at once", "[platforms]") {
   const Platform big = platform("8", "128", R"(
 switches: [{name: nvswitch}, {name: ib, scope: cluster}]
