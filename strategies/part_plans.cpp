@@ -9,6 +9,7 @@
 #include "sim/core/lower_bounds.h"
 #include "strategies/common/chain_part.h"
 #include "strategies/common/chain_pass.h"
+#include "strategies/common/graph_part.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/part_alone.h"
 #include "strategies/common/tape_cost.h"
@@ -73,12 +74,13 @@ class PartPlanner {
   PartPlanner(const PartTask& task, const Others& others, std::span<const Pass> passes)
       : task_(task),
         others_(others),
-        alone_(part_alone(task, others)),
+        alone_(task.problem.chain ? part_alone(task, others) : graph_part_alone(task)),
         alone_task_{alone_.problem, alone_.partition, PartId{0}},
         passes_(passes.begin(), passes.end()) {
     if (!has_updates()) std::erase_if(passes_, [](const Pass& pass) { return pass.strategy->needs_updates; });
     if (passes_.empty()) passes_.push_back(pass_of(store_all_strategy));
-    const auto first = std::ranges::find_if(passes_, [](const Pass& pass) { return !pass.strategy->plans_parts; });
+    const auto plans_whole = [&](const Pass& pass) { return !task.problem.chain || !pass.strategy->plans_parts; };
+    const auto first = std::ranges::find_if(passes_, plans_whole);
     themselves_ = std::span(passes_.begin(), first);
     alone_passes_ = std::span(first, passes_.end());
     also_resident_ =
@@ -111,7 +113,14 @@ class PartPlanner {
   }
 
  private:
-  bool has_updates() const { return !alone_.problem.index->updates.empty(); }
+  bool has_updates() const {
+    return std::ranges::any_of(alone_.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+  }
+
+  PartTape tape_of_part(const Tape& tape) const {
+    return task_.problem.chain ? tape_in_pipeline(task_, alone_, tape)
+                               : PartTape{tape_with_exchanges(alone_, tape), {}};
+  }
 
   /// What the passes make of a tape, one after the other.
   std::vector<TapeOutcome> after(const Tape& tape, std::span<const std::optional<Bytes>> budgets) const {
@@ -157,7 +166,7 @@ class PartPlanner {
     for (PlannedTape& made : asked_alone(tapes_within)) {
       if (!made_) made = unlimited(made);
       PlannedTape planned = made;
-      PartTape part = tape_in_pipeline(task_, alone_, made.tape);
+      PartTape part = tape_of_part(made.tape);
       planned.tape = std::move(part.tape);
       if (std::optional<std::string> shared = moves_shared(task_, planned.tape)) {
         why_ = std::move(*shared);
@@ -189,6 +198,35 @@ class PartPlanner {
   std::optional<PartPlans> made_;
   std::string why_;
 };
+
+/// What the plans of a part depend on.
+std::vector<std::uint32_t> key_on_chain(const PartTask& task) {
+  const Part& part = task.part();
+  const ChainPart stages = chain_part(task.problem, part);
+  const auto part_at = [&](std::size_t stage) { return part_of_stage(task.problem, task.partition, stage).index; };
+  std::vector<std::uint32_t> key{part.ops.front().index,
+                                 static_cast<std::uint32_t>(part.ops.size()),
+                                 part.device.index,
+                                 task.id.index,
+                                 static_cast<std::uint32_t>(task.partition.parts.size()),
+                                 task.in_flight,
+                                 task.weights_waiting,
+                                 part.cut_before_weights ? 1U : 0U};
+  if (stages.first > 0) key.push_back(part_at(stages.first - 1));
+  if (stages.last < task.problem.chain->stages.size()) key.push_back(part_at(stages.last));
+  return key;
+}
+
+std::vector<std::uint32_t> key_on_graph(const PartTask& task) {
+  const Part& part = task.part();
+  std::vector<std::uint32_t> key{part.device.index, task.id.index, static_cast<std::uint32_t>(part.ops.size()),
+                                 static_cast<std::uint32_t>(part.sends.size())};
+  for (const OpId op : part.ops) key.push_back(op.index);
+  for (const std::vector<Crossing>* exchanges : {&part.sends, &part.receives}) {
+    for (const Crossing& each : *exchanges) key.insert(key.end(), {each.op.index, each.tensor.index, each.peer.index});
+  }
+  return key;
+}
 
 }  // namespace
 
@@ -225,19 +263,7 @@ std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::sp
 }
 
 const std::variant<PartPlans, std::string>& KeptPlans::of(const PartTask& task) {
-  const Part& part = task.part();
-  const ChainPart stages = chain_part(task.problem, part);
-  const auto part_at = [&](std::size_t stage) { return part_of_stage(task.problem, task.partition, stage).index; };
-  std::vector<std::uint32_t> key{part.ops.front().index,
-                                 static_cast<std::uint32_t>(part.ops.size()),
-                                 part.device.index,
-                                 task.id.index,
-                                 static_cast<std::uint32_t>(task.partition.parts.size()),
-                                 task.in_flight,
-                                 task.weights_waiting,
-                                 part.cut_before_weights ? 1U : 0U};
-  if (stages.first > 0) key.push_back(part_at(stages.first - 1));
-  if (stages.last < task.problem.chain->stages.size()) key.push_back(part_at(stages.last));
+  std::vector<std::uint32_t> key = task.problem.chain ? key_on_chain(task) : key_on_graph(task);
   const auto found = kept_.find(key);
   if (found != kept_.end()) return found->second;
   return kept_.emplace(std::move(key), plans_of_part(task, passes_)).first->second;

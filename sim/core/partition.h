@@ -29,7 +29,7 @@ constexpr std::uint32_t number_of(PieceName name) {
 
 /// What an op of one part makes and ops of another one read, where parts are of a graph: sent right behind its maker,
 /// received right before its first reader. Those of a chain follow from its stages.
-struct Exchange {
+struct Crossing {
   OpId op;  ///< of the part at hand: the maker or the reader
   TensorId tensor;
   PartId peer;  ///< the other part
@@ -44,7 +44,7 @@ struct Part {
   bool cut_before_weights = false;        ///< of a split backward: weight gradients are a piece of their own
   std::optional<MemoryId> waits_at = {};  ///< where what a micro-batch keeps for its backward is from its turn `leave`
                                           ///< to its turn `arrive`, if the order gives it these
-  std::vector<Exchange> sends = {}, receives = {};  ///< in the order of `ops`
+  std::vector<Crossing> sends = {}, receives = {};  ///< in the order of `ops`
 };
 
 /// One piece of a part's tape for one micro-batch.

@@ -6,26 +6,10 @@
 
 #include "sim/core/expects.h"
 #include "strategies/common/chain_part.h"
+#include "strategies/common/part_copy.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::string_view kind_of_transfer = "transfer";
-
-/// By tensor: parameters that other parts use, and gradients that they make too.
-std::vector<bool> used_elsewhere(const PartTask& task) {
-  const Graph& graph = task.problem.graph;
-  std::vector<bool> used(graph.tensors.size(), false);
-  for (std::size_t p = 0; p < task.partition.parts.size(); ++p) {
-    if (id_at<PartId>(p) == task.id) continue;
-    for (const OpId op : task.partition.parts[p].ops) {
-      for (const auto* list : {&graph[op].inputs, &graph[op].outputs}) {
-        for (const TensorId t : *list) used[t.index] = used[t.index] || !per_micro_batch(graph[t].kind);
-      }
-    }
-  }
-  return used;
-}
 
 class AloneBuilder {
  public:
@@ -34,21 +18,9 @@ class AloneBuilder {
         whole_(task.problem),
         chain_(chain_part(whole_, task.part())),
         device_(task.part().device),
-        others_(others) {
+        others_(others),
+        copy_(task, made_) {
     EXPECTS(chain_.awaits);
-    made_.here.assign(whole_.graph.ops.size(), no_op);
-    made_.tensor_here.assign(whole_.graph.tensors.size(), no_tensor);
-    storage_here_.assign(whole_.graph.storages, no_storage);
-    Problem& problem = made_.problem;
-    problem.platform = whole_.platform;
-    for (Device& device : problem.platform.devices) device.takes_trace_times = true;  // those of its own
-    problem.micro_batches = std::min(whole_.micro_batches, 2U);
-    problem.optimizer = whole_.optimizer;
-    problem.states = whole_.states;
-    problem.gradients = whole_.gradients;
-    problem.transformed = whole_.transformed;
-    problem.graph.name = whole_.graph.name;
-    problem.graph.source = whole_.graph.source;
   }
 
   PartAlone build() && {
@@ -56,68 +28,20 @@ class AloneBuilder {
     add_backwards();
     add_updates();
     add_chain();
-    add_partition();
+    copy_.add_partition();
     return std::move(made_);
   }
 
  private:
-  static constexpr StorageId no_storage{std::numeric_limits<std::uint32_t>::max()};
-
   Graph& graph() { return made_.problem.graph; }
-
-  TensorId tensor(TensorId of) {
-    TensorId& here = made_.tensor_here[of.index];
-    if (here != no_tensor) return here;
-    StorageId& storage = storage_here_[whole_.graph[of].storage.index];
-    if (storage == no_storage) storage = id_at<StorageId>(graph().storages++);
-    Tensor tensor = whole_.graph[of];
-    tensor.storage = storage;
-    if (tensor.gradient_of) tensor.gradient_of = this->tensor(*tensor.gradient_of);
-    here = id_at<TensorId>(graph().tensors.size());
-    graph().tensors.push_back(std::move(tensor));
-    made_.tensor_of.push_back(of);
-    return here;
-  }
-
-  std::vector<TensorId> tensors(const std::vector<TensorId>& of) {
-    std::vector<TensorId> all;
-    for (const TensorId t : of) all.push_back(tensor(t));
-    return all;
-  }
-
-  /// Of no bytes: it says which op comes before which.
-  TensorId order_token(std::string name) {
-    graph().tensors.push_back({.name = std::move(name),
-                               .kind = TensorKind::activation,
-                               .bytes = {},
-                               .storage = id_at<StorageId>(graph().storages++),
-                               .shape = {},
-                               .dtype = {}});
-    made_.tensor_of.push_back(no_tensor);
-    return id_at<TensorId>(graph().tensors.size() - 1);
-  }
-
-  OpId add(Op op, OpId of) {
-    graph().ops.push_back(std::move(op));
-    made_.op_of.push_back(of);
-    return id_at<OpId>(graph().ops.size() - 1);
-  }
+  TensorId tensor(TensorId of) { return copy_.tensor(of); }
+  std::vector<TensorId> tensors(const std::vector<TensorId>& of) { return copy_.tensors(of); }
+  TensorId order_token(std::string name) { return copy_.order_token(std::move(name)); }
 
   OpId add(OpId of) {
-    Op op = whole_.graph[of];
+    Op op = copy_.copied(of);
     op.stage = static_cast<std::uint32_t>(op.stage - chain_.first + (chain_.first > 0 ? 1 : 0));
-    op.inputs = tensors(op.inputs);
-    op.outputs = tensors(op.outputs);
-    op.saved = tensors(op.saved);
-    op.mutates = tensors(op.mutates);
-    for (InputUse& use : op.uses) use.tensor = tensor(use.tensor);
-    op.duration = duration_on(whole_, of, device_, Saving::keep);
-    if (op.nograd_duration) op.nograd_duration = duration_on(whole_, of, device_, Saving::nothing);
-    for (std::uint32_t k = 0; k < op.alternatives.size(); ++k) {
-      op.alternatives[k].duration = duration_on(whole_, of, device_, Saving::keep, k + 1);
-    }
-    made_.here[of.index] = add(std::move(op), of);
-    return made_.here[of.index];
+    return copy_.add(std::move(op), of);
   }
 
   OpId add_transfer(std::string name, Phase phase, std::size_t stage, Seconds takes, std::vector<TensorId> inputs,
@@ -131,7 +55,7 @@ class AloneBuilder {
     op.inputs = std::move(inputs);
     op.outputs = std::move(outputs);
     op.recomputable = false;
-    return add(std::move(op), no_op);
+    return copy_.add(std::move(op), no_op);
   }
 
   std::size_t stages() const { return chain_.last - chain_.first + (chain_.first > 0 ? 2 : 1); }
@@ -231,17 +155,7 @@ class AloneBuilder {
   }
 
   void add_updates() {
-    const std::vector<bool> elsewhere = used_elsewhere(task_);
-    for (std::size_t o = 0; o < whole_.graph.ops.size(); ++o) {
-      const Op& op = whole_.graph.ops[o];
-      if (op.phase != Phase::update) continue;
-      const auto is_here = [&](TensorId t) {
-        return whole_.graph[t].kind == TensorKind::parameter_gradient && made_.tensor_here[t.index] != no_tensor;
-      };
-      const auto is_shared = [&](TensorId t) { return elsewhere[t.index]; };
-      if (std::ranges::none_of(op.inputs, is_here)) continue;
-      if (std::ranges::none_of(op.inputs, is_shared)) made_.problem.index->updates.push_back(add(id_at<OpId>(o)));
-    }
+    for (const OpId update : copy_.own_updates()) made_.problem.index->updates.push_back(add(update));
   }
 
   void add_chain() {
@@ -266,27 +180,17 @@ class AloneBuilder {
     made_.problem.chain = std::move(chain);
   }
 
-  void add_partition() {
-    made_.partition = one_device(graph(), made_.problem.micro_batches, whole_.platform.devices.size());
-    std::swap(made_.partition.order.front(), made_.partition.order[device_.index]);
-    made_.partition.parts.front().device = device_;
-  }
-
   const PartTask& task_;
   const Problem& whole_;
   ChainPart chain_;
   DeviceId device_;
   Others others_;
   PartAlone made_;
-  std::vector<StorageId> storage_here_;  // by storage of the whole
+  PartCopy copy_;
   TensorId turned_;
 };
 
 }  // namespace
-
-bool is_part_alone(const Graph& graph) {
-  return std::ranges::any_of(graph.ops, [](const Op& op) { return op.kind == kind_of_transfer; });
-}
 
 PartAlone part_alone(const PartTask& task, const Others& others) {
   return AloneBuilder(task, others).build();
@@ -294,7 +198,7 @@ PartAlone part_alone(const PartTask& task, const Others& others) {
 
 std::optional<std::string> moves_shared(const PartTask& task, const Tape& tape) {
   const Graph& graph = task.problem.graph;
-  const std::vector<bool> elsewhere = used_elsewhere(task);
+  const std::vector<bool> elsewhere = shared_with_other_parts(task);
   const auto refused = [&](TensorId t) -> std::optional<std::string> {
     if (!elsewhere[t.index]) return std::nullopt;
     return "'" + graph[t].name + "' is used by several parts, which sum its gradient on their devices: it stays there";

@@ -25,6 +25,7 @@ struct PartAlone {
   OpId sends = no_op, awaits = no_op;  ///< what goes to the part after, and its gradients
   OpId others = no_op;                 ///< between the two: the turns of other micro-batches
   OpId returns = no_op;                ///< gradients to the part before
+  std::vector<std::optional<Action>> stands_for;  ///< by op here, of a part of a graph: the send or receive that it is
 };
 
 inline constexpr TensorId no_tensor{std::numeric_limits<std::uint32_t>::max()};

@@ -260,6 +260,17 @@ class DagBuilder {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> orders_;         // of those, the first before the second
 };
 
+/// With the first part, whichever that is.
+std::int64_t bytes_of_unread(const Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const TensorId t : unread_parameters(graph)) bytes += graph[t].bytes.count;
+  return bytes;
+}
+
+std::int64_t filled(std::int64_t budget, double usable) {
+  return static_cast<std::int64_t>(usable * static_cast<double>(budget));
+}
+
 }  // namespace
 
 GraphDag graph_dag(const Problem& problem, std::uint32_t devices) {
@@ -270,14 +281,12 @@ Machine machine_of(const Problem& problem, std::uint32_t devices, std::optional<
   const Platform& platform = problem.platform;
   Machine machine;
   machine.class_of = classes_of(platform, devices).of;
-  std::int64_t unread = 0;  // with the first part, whichever that is
-  for (const TensorId t : unread_parameters(problem.graph)) unread += problem.graph[t].bytes.count;
+  const std::int64_t unread = bytes_of_unread(problem.graph);
   RouteFinder routes(platform);
   for (std::uint32_t p = 0; p < devices; ++p) {
     std::optional<Bytes> most = platform[platform.devices[p].memory].capacity;
     if (budget) most = most ? std::min(*most, *budget) : *budget;
-    const auto filled = [&](Bytes all) { return static_cast<std::int64_t>(usable * static_cast<double>(all.count)); };
-    machine.memory.push_back(most ? std::max<std::int64_t>(0, filled(*most) - unread) : unlimited_bytes);
+    machine.memory.push_back(most ? std::max<std::int64_t>(0, filled(most->count, usable) - unread) : unlimited_bytes);
     for (std::uint32_t q = 0; q < devices; ++q) {
       if (p == q) {
         machine.latency.push_back(0);
@@ -296,6 +305,14 @@ Machine machine_of(const Problem& problem, std::uint32_t devices, std::optional<
   }
   find_means(machine);
   return machine;
+}
+
+Bytes budget_that_leaves(const Problem& problem, Bytes asked, double usable) {
+  const std::int64_t needed = asked.count + bytes_of_unread(problem.graph);
+  auto budget = static_cast<std::int64_t>(static_cast<double>(needed) / usable);
+  while (budget > 0 && filled(budget - 1, usable) >= needed) --budget;
+  while (filled(budget, usable) < needed) ++budget;
+  return Bytes{budget};
 }
 
 }  // namespace plimsoll

@@ -26,7 +26,10 @@ struct GraphDag {
 GraphDag graph_dag(const Problem&, std::uint32_t devices);
 
 /// The first devices with the routes between their memories. Each may fill `usable` of its memory, or of the budget if
-/// that is less. Throws InputError where there is no route between two of them.
+/// that is less, but for parameters that nobody reads. Throws InputError where there is no route between two of them.
 Machine machine_of(const Problem&, std::uint32_t devices, std::optional<Bytes> budget, double usable);
+
+/// The least budget of which a device of such a machine may fill so much.
+Bytes budget_that_leaves(const Problem&, Bytes filled, double usable);
 
 }  // namespace plimsoll

@@ -152,13 +152,7 @@ class PartitionOfPlacement {
 
 std::vector<PartitionOutcome> placed(const Problem& problem, const Options& options, std::string_view strategy,
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
-                                     const Planner& planner) {
-  if (problem.chain) {
-    throw InputError(
-        fmt::format("strategy '{}' places the ops of graph traces, and '{}' is a chain: cut it by a "
-                    "pipelining strategy",
-                    strategy, problem.graph.name));
-  }
+                                     const PlacementPlanner& planner) {
   const std::uint32_t devices = devices_for(problem, options, strategy);
   const GraphDag graph = graph_dag(problem, devices);
   const double usable = heeds_memory ? options.number("usable") : 1;
@@ -169,6 +163,7 @@ std::vector<PartitionOutcome> placed(const Problem& problem, const Options& opti
     const Machine machine = machine_of(problem, devices, asked, usable);
     PlacementOutcome outcome = planner(graph.dag, machine);
     if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+      if (none->smallest) none->smallest = budget_that_leaves(problem, *none->smallest, usable);
       made.emplace(asked, std::move(*none));
       continue;
     }

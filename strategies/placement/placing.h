@@ -53,11 +53,12 @@ inline constexpr OptionInfo usable_option{
 
 /// What a planner makes of a graph and a machine; its memory is what it may fill.
 using PlacementOutcome = std::variant<Placement, Infeasible>;
-using Planner = std::function<PlacementOutcome(const OpDag&, const Machine&)>;
+using PlacementPlanner = std::function<PlacementOutcome(const OpDag&, const Machine&)>;
 
 /// Partitions for several budgets of each device. A planner that heeds memory has `usable_option` and is asked for each
 /// budget; else once. Throws InputError where there is none for any budget.
 std::vector<PartitionOutcome> placed(const Problem&, const Options&, std::string_view strategy,
-                                     std::span<const std::optional<Bytes>> budgets, bool heeds_memory, const Planner&);
+                                     std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
+                                     const PlacementPlanner&);
 
 }  // namespace plimsoll

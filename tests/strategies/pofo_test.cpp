@@ -196,7 +196,7 @@ class Exhaustive {
       for (std::size_t k = 0; k < movable.size(); ++k) {
         if ((subset >> k) & 1U) items.push_back(movable[k]);
       }
-      const std::optional<Placement> placed = placed_items(model, items, budget_);
+      const std::optional<PlacedCopies> placed = placed_items(model, items, budget_);
       if (!placed || (fastest_ && placed->makespan >= *fastest_)) continue;
       const auto in_class = [&](const OffloadMove& move) { return move.back >= model.turn; };
       if (!std::ranges::all_of(placed->moves, in_class)) continue;

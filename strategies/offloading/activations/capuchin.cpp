@@ -49,10 +49,10 @@ std::vector<Seconds> swap_in_starts(const OffloadModel& model, std::span<const S
 
 /// Prefetches begin at the last access before they must; one that comes too late begins 5 % of its copy earlier in the
 /// next iteration. The fastest iteration counts.
-std::optional<Placement> place_with_feedback(const OffloadModel& model, std::span<const Seconds> starts,
-                                             std::span<const OffloadItem> items, Bytes budget) {
+std::optional<PlacedCopies> place_with_feedback(const OffloadModel& model, std::span<const Seconds> starts,
+                                                std::span<const OffloadItem> items, Bytes budget) {
   std::vector<Seconds> begin = swap_in_starts(model, starts, items);
-  std::optional<Placement> best;
+  std::optional<PlacedCopies> best;
   constexpr int most_iterations = 20;
   for (int iteration = 0; iteration < most_iterations; ++iteration) {
     std::vector<std::uint32_t> wanted;
@@ -62,7 +62,7 @@ std::optional<Placement> place_with_feedback(const OffloadModel& model, std::spa
       const auto at = static_cast<std::uint32_t>(after - starts.begin() - 1);
       wanted.push_back(std::clamp(at, gap.from + 1, gap.until));
     }
-    std::optional<Placement> made = placed_items(model, items, budget, wanted);
+    std::optional<PlacedCopies> made = placed_items(model, items, budget, wanted);
     if (!made) return best;
     bool any_late = false;
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -79,7 +79,7 @@ std::optional<Placement> place_with_feedback(const OffloadModel& model, std::spa
 /// For budgets that hold it whatever copies take, on faster links too.
 void add_placed(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts,
                 std::span<const OffloadItem> items, Bytes budget, TapePool& pool) {
-  const std::optional<Placement> placed = place_with_feedback(model, starts, items, budget);
+  const std::optional<PlacedCopies> placed = place_with_feedback(model, starts, items, budget);
   if (!placed) return;
   std::optional<PlannedTape> made = planned_moves(task, model, placed->moves);
   if (made) pool.add(std::move(*made), std::max(made->peak, budget));

@@ -53,7 +53,7 @@ TapePool offload_dp_plans(const PartTask& task, const Options& options, const Of
     for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
       for (const std::uint32_t g : stages[i].gaps) chosen[g] = (*leaves)[i];
     }
-    if (const std::optional<Placement> made = place_chosen(model, chosen, chunks, budget)) {
+    if (const std::optional<PlacedCopies> made = place_chosen(model, chosen, chunks, budget)) {
       pool.add(planned_moves(task, model, made->moves));
     }
   }

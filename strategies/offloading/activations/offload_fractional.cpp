@@ -26,7 +26,7 @@ TapePool offload_fractional_plans(const PartTask& task, const Options& options, 
   for (const Bytes budget :
        memory_levels(selection.peaks.back(), selection.peaks.front(), options.text("levels"), model.positions())) {
     const std::span<const OffloadItem> items = std::span(selection.items).first(*selection.needed(budget));
-    if (const std::optional<Placement> made = placed_items(model, items, budget)) {
+    if (const std::optional<PlacedCopies> made = placed_items(model, items, budget)) {
       pool.add(planned_moves(task, model, made->moves));
     }
   }

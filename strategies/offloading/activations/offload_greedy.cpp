@@ -21,13 +21,13 @@ constexpr std::size_t fewest_levels = 24;  // of tapes of any length
 constexpr std::array all_rules{SelectionRule::bytes_per_exposed, SelectionRule::free_time, SelectionRule::first_made};
 
 /// The fastest placement within a budget, by the estimate.
-std::optional<Placement> best_placement(const OffloadModel& model, std::span<const Selection> selections,
-                                        Bytes budget) {
-  std::optional<Placement> best;
+std::optional<PlacedCopies> best_placement(const OffloadModel& model, std::span<const Selection> selections,
+                                           Bytes budget) {
+  std::optional<PlacedCopies> best;
   for (const Selection& selection : selections) {
     const std::optional<std::size_t> needed = selection.needed(budget);
     if (!needed) continue;
-    std::optional<Placement> made = placed_items(model, std::span(selection.items).first(*needed), budget);
+    std::optional<PlacedCopies> made = placed_items(model, std::span(selection.items).first(*needed), budget);
     if (made && (!best || made->makespan < best->makespan)) best = std::move(made);
   }
   return best;
@@ -36,7 +36,7 @@ std::optional<Placement> best_placement(const OffloadModel& model, std::span<con
 /// A placement at a level of memory, and what it takes at least.
 struct PlacedLevel {
   Bytes level;
-  Placement placement;
+  PlacedCopies placement;
   std::optional<PlannedTape> plan = {};  ///< once simulated; nothing where the host has too little memory
   bool simulated = false;
 };
@@ -87,7 +87,7 @@ class OffloadPlanner {
     const Bytes full = selections.front().peaks.front();
     for (const Bytes level : memory_levels(least_, full, levels, model_.positions(), fewest_levels)) {
       if (most && level > std::max(*most, least_)) continue;
-      if (std::optional<Placement> made = best_placement(model_, selections, level)) {
+      if (std::optional<PlacedCopies> made = best_placement(model_, selections, level)) {
         candidates_.push_back({level, std::move(*made)});
       }
     }

@@ -22,7 +22,7 @@ class Placer {
     for (std::uint32_t i = 0; i < items.size(); ++i) back_[i] = gap(i).from + 1;
   }
 
-  std::optional<Placement> run() && {
+  std::optional<PlacedCopies> run() && {
     if (!walk_backwards() || !walk_forwards()) return std::nullopt;
     for (const std::uint32_t i : order_) {
       if (gone_[i] == 0 || gone_[i] >= back_[i]) continue;
@@ -142,13 +142,13 @@ class Placer {
   std::vector<std::uint32_t> issue_;        // by item: the position after which it may leave
   std::vector<std::uint32_t> back_, gone_;  // by item; gone 0: it stays
   std::vector<std::uint32_t> order_;        // items as they leave
-  Placement placement_;
+  PlacedCopies placement_;
 };
 
 }  // namespace
 
-std::optional<Placement> placed_items(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
-                                      std::span<const std::uint32_t> wanted) {
+std::optional<PlacedCopies> placed_items(const OffloadModel& model, std::span<const OffloadItem> items, Bytes budget,
+                                         std::span<const std::uint32_t> wanted) {
   return Placer(model, items, budget, wanted).run();
 }
 

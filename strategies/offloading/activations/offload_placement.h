@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-struct Placement {
+struct PlacedCopies {
   std::vector<OffloadMove> moves;  ///< in the order in which they leave
   std::vector<Seconds> late;       ///< by item: how long its use waits for it
   Seconds makespan;                ///< of one micro-batch, if nobody shares the links
@@ -21,7 +21,7 @@ struct Placement {
 /// Nothing where these items do not suffice for the budget. Items whose way there and back is longer than their gap
 /// stay. `wanted`, where given, is by item the position before which it should begin to come back, instead of as late
 /// as copies allow; it is later where memory is short.
-std::optional<Placement> placed_items(const OffloadModel&, std::span<const OffloadItem>, Bytes budget,
+std::optional<PlacedCopies> placed_items(const OffloadModel&, std::span<const OffloadItem>, Bytes budget,
                                       std::span<const std::uint32_t> wanted = {});
 
 }  // namespace plimsoll

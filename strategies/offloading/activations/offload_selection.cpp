@@ -61,8 +61,8 @@ Selection select_items(const OffloadModel& model, std::vector<OffloadItem> items
   }
 }
 
-std::optional<Placement> place_chosen(const OffloadModel& model, const std::vector<bool>& chosen, std::uint32_t chunks,
-                                      Bytes budget) {
+std::optional<PlacedCopies> place_chosen(const OffloadModel& model, const std::vector<bool>& chosen,
+                                         std::uint32_t chunks, Bytes budget) {
   std::vector<OffloadItem> items, others;
   std::vector<Bytes> needed = model.memory;
   for (const OffloadItem& item : offload_items(model, chunks)) {

@@ -48,7 +48,7 @@ void add_superneurons_plans(const PartTask& task, const OffloadModel& model, std
                                     selection.items.begin() + static_cast<std::ptrdiff_t>(*selection.needed(budget)));
     std::ranges::stable_sort(chosen, {}, &OffloadItem::gap);
     const std::vector<std::uint32_t> wanted = at_convolution_before(model, conv, chosen);
-    if (const std::optional<Placement> made = placed_items(model, chosen, budget, wanted)) {
+    if (const std::optional<PlacedCopies> made = placed_items(model, chosen, budget, wanted)) {
       pool.add(planned_moves(task, model, made->moves));
     }
   }

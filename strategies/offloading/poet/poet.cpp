@@ -178,7 +178,7 @@ class PoetPlanner {
       }
     }
     for (const std::uint32_t chunks : {1U, chunks_}) {
-      if (const std::optional<Placement> placed = place_chosen(model, chosen, chunks, budget)) {
+      if (const std::optional<PlacedCopies> placed = place_chosen(model, chosen, chunks, budget)) {
         if (std::optional<PlannedTape> planned = planned_moves(task_, model, placed->moves)) add(std::move(*planned));
       }
     }

@@ -119,7 +119,7 @@ class PofoPlanner {
       const auto& model = std::get<OffloadModel>(made);
       const std::vector<bool> chosen = chosen_gaps(model, plan);
       for (const std::uint32_t chunks : {1U, chunks_}) {
-        if (const std::optional<Placement> placed = place_chosen(model, chosen, chunks, budget)) {
+        if (const std::optional<PlacedCopies> placed = place_chosen(model, chosen, chunks, budget)) {
           pool.add(planned_moves(task_, model, placed->moves));
         }
       }
