@@ -15,9 +15,11 @@
 #include "strategies/pipelining/order_file.h"
 #include "traces/checkmate_graph.h"
 #include "traces/dnn_partitioning.h"
+#include "traces/dot_graph.h"
 #include "traces/dtr_graph.h"
 #include "traces/dtr_log.h"
 #include "traces/layer_table.h"
+#include "traces/pardnn_dag.h"
 #include "traces/pipedream_profile.h"
 #include "traces/piper_graph.h"
 #include "traces/sapp_layers.h"
@@ -41,6 +43,8 @@ struct Importer {
 constexpr std::array importers{
     Importer{"checkmate-graph", [](const std::string& file) { return Imported{read_checkmate_graph(file)}; }},
     Importer{"dtr-log", [](const std::string& file) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"pardnn-dag", [](const std::string& file) { return Imported{read_pardnn_dag(file)}; }},
+    Importer{"dot", [](const std::string& file) { return Imported{read_dot_graph(file)}; }},
     Importer{"dnn-partitioning", [](const std::string& file) { return Imported{read_dnn_partitioning(file)}; }},
     Importer{"pipedream", [](const std::string& file) { return Imported{read_pipedream_profile(file)}; }},
     Importer{"sapp", [](const std::string& file) { return Imported{read_sapp_layers(file)}; }},
@@ -109,7 +113,8 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
   command
       ->add_option("format", arguments->format,
                    "format of FILE, unpacked (traces/README.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
-                   "dtr-log (log of DTR's simulator simrd), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
+                   "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
+                   "nodes with times and sizes), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
                    "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt); memory-snapshot (pickle of\n"
                    "torch.cuda.memory._snapshot()): no trace, but which allocators reserve what it holds")
       ->required();

@@ -92,6 +92,28 @@ DTR_LOG = """{"INSTRUCTION":"RELEASE","NAME":"of before"}
 {"INSTRUCTION":"RELEASE","NAME":"x"}
 """
 
+PARDNN_DAG = """# dag1 4 4 kind=diamond profiled
+0 F 2 0 40 7
+1 F 3.5 100 20 -1
+2 F 0 0 0 -1
+3 B 6 0 8 7
+0 1
+0 2
+1 3
+2 3
+"""
+
+DOT = """digraph net {
+  node [weight=5, shape=box];
+  a [label="input", size="2 kB", phase=forward];
+  b [time="3 ms", parameters=64, colocate=left];
+  c [device=host, colocate=left, size=8];
+  "d 1" [phase=backward];
+  a -> b -> "d 1" [bytes=100];  // each
+  a -> c -> "d 1";
+}
+"""
+
 PROFILE = """node1 -- Input -- forward_compute_time=1.0, backward_compute_time=0.0, activation_size=50.0, parameter_size=0.0
 node2 -- Conv2d(3, 4) -- forward_compute_time=1.5, backward_compute_time=2.0, activation_size=[80.0; 20.0], parameter_size=8.0
 node3 -- ReLU -- forward_compute_time=2.0, backward_compute_time=4.0, activation_size=60.0, parameter_size=0.0
@@ -226,6 +248,8 @@ READERS = [
     Reader("checkmate graph", ["{made}/checkmate.json"], mutations.mutated_json, ["import checkmate-graph {file} -o {folder}/trace.json"]),
     Reader("DTR log", ["{made}/dtr.log"], mutations.mutated_json_lines, ["import dtr-log {file} -o {folder}/trace.json",
            "replay-log {file} --json --memory '60 %'"]),
+    Reader("ParDNN dag", ["{made}/pardnn.dag"], mutations.mutated_lines, ["import pardnn-dag {file} -o {folder}/trace.json"]),
+    Reader("DOT graph", ["{made}/net.dot"], mutations.mutated_lines, ["import dot {file} -o {folder}/trace.json"]),
     Reader("PipeDream profile", ["{made}/profile.txt"], mutations.mutated_lines, ["import pipedream {file} -o {folder}/layers.json"]),
     Reader("dnn-partitioning graph", ["{made}/placement.json"], mutations.mutated_json, ["import dnn-partitioning {file} -o {folder}/layers.json"]),
     Reader("Piper graph", ["{made}/piper.json"], mutations.mutated_json, ["import piper {file} -o {folder}/layers.json"]),
@@ -276,7 +300,7 @@ def command_line(random):
 def prepare(program, made):
     """Files to start from, those that the program itself makes included."""
     for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
-                       ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP),
+                       ("pardnn.dag", PARDNN_DAG), ("net.dot", DOT), ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP),
                        ("kineto.json", KINETO), ("rows.csv", ROWS)):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(text)

@@ -64,6 +64,8 @@ class Smoke:
         self.run("compare {}/t.json {}/kineto.json --within 1", codes=(1,))
         self.run("import checkmate-graph {}/checkmate.json -o {}/imported.json")
         self.run("import dtr-log {}/dtr.log -o {}/log.json")
+        self.run("import pardnn-dag {}/pardnn.dag -o {}/imported.json")
+        self.run("import dot {}/net.dot -o {}/imported.json")
         self.run(f"export pipeline-csv --trace {CHAIN} --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 4 -o {{}}/order.csv")
         self.run("import pipeline-csv {}/order.csv -o {}/again.csv")
         self.run("describe {}/log.json")
@@ -158,6 +160,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="plimsoll_smoke_") as folder:
         for name, text in (("machine.yaml", readers.MACHINE), ("measured.yaml", MEASURED), ("swept.yaml", readers.SWEPT),
                            ("checkmate.json", readers.CHECKMATE), ("dtr.log", readers.DTR_LOG), ("profile.txt", readers.PROFILE),
+                           ("pardnn.dag", readers.PARDNN_DAG), ("net.dot", readers.DOT),
                            ("placement.json", readers.PLACEMENT), ("piper.json", readers.PIPER), ("sapp.json", readers.SAPP),
                            ("kineto.json", readers.KINETO), ("rows.csv", readers.ROWS)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:

@@ -41,6 +41,7 @@ PRINTING_NOTHING = {"sweep", "validate"}  # what validate prints comes after min
 WRITING = [
     f"simulate {SMALL} --schedule-out {{out}}", f"simulate {SMALL} --timeline {{out}}", f"simulate {SMALL} --memory-profile {{out}}",
     f"plan {SMALL} -o {{out}}", "import checkmate-graph {made}/checkmate.json -o {out}", "import dtr-log {made}/dtr.log -o {out}",
+    "import pardnn-dag {made}/pardnn.dag -o {out}", "import dot {made}/net.dot -o {out}",
     "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 200 -o {out}",
     "import pipedream {made}/profile.txt -o {out}", "import piper {made}/piper.json -o {out}", "import sapp {made}/sapp.json -o {out}",
     "import dnn-partitioning {made}/placement.json -o {out}",
@@ -56,6 +57,7 @@ READING = [
     "plan --trace {file} --platform ideal --strategy store_all", "bounds --trace uniform:3 --platform {file}",
     "check --schedule {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
     "import checkmate-graph {file} -o {folder}/t.json",
+    "import pardnn-dag {file} -o {folder}/t.json", "import dot {file} -o {folder}/t.json",
     "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "import pipedream {file} -o {folder}/t.json",
     "import piper {file} -o {folder}/t.json", "import sapp {file} -o {folder}/t.json", "import dnn-partitioning {file} -o {folder}/t.json",
     "stages {file} --planner pipedream --devices 2 --bandwidth 1GB/s", "sweep {file} -o {folder}/out", "validate {file} --backend cpu -o {folder}/out",
