@@ -16,7 +16,8 @@ namespace plimsoll {
 Nanoseconds value_arrives(const OpDag&, const Machine&, std::uint32_t value, std::span<const std::uint32_t> on,
                           std::span<const Nanoseconds> finish, std::size_t q);
 
-/// As emulate(): from one instant at which something finishes or arrives to the next, all ops scanned at each.
+/// As emulate(): from one instant at which something finishes or arrives to the next, all ops scanned at each. An edge
+/// that sends nothing lets its second op start from the finish of the first, on whatever processors.
 Emulation emulate_by_instants(const OpDag&, const Machine&, std::span<const std::uint32_t> on, QueueOrder);
 
 /// As memory_of(): at each instant at which something begins or ends, each thing is asked whether it is there.

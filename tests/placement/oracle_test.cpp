@@ -43,17 +43,22 @@ void read_one_value_of_each(OpDag& dag) {
   }
 }
 
-/// A random graph with one value from an op to another, where the second of some groups must come after the first, and
-/// some residents appear.
+/// A random graph with one value from an op to another, where some ops must come after others that send them
+/// nothing, on one processor or two, and some residents appear.
 OpDag ordered_dag(std::uint64_t seed, std::uint32_t nodes, std::uint32_t classes, bool groups) {
   Random random(seed + 1'000'000);
   OpDag dag = random_dag(seed, nodes, classes, groups);
   read_one_value_of_each(dag);
+  const auto order = [&](std::uint32_t first, std::uint32_t second) {
+    if (std::ranges::find(dag.out[first], second, &DagEdge::node) != dag.out[first].end()) return;
+    insert_edge(dag.out, first, {second, 0, false});
+    insert_edge(dag.in, second, {first, 0, false});
+  };
   for (const std::vector<std::uint32_t>& group : dag.together) {
-    const auto has_second = [&](const DagEdge& edge) { return edge.node == group[1]; };
-    if (random.chance(0.3) || std::ranges::any_of(dag.out[group[0]], has_second)) continue;
-    insert_edge(dag.out, group[0], {group[1], 0, false});
-    insert_edge(dag.in, group[1], {group[0], 0, false});
+    if (random.chance(0.7)) order(group[0], group[1]);
+  }
+  for (std::uint32_t v = 1; v < nodes; ++v) {
+    if (random.chance(0.1)) order(random.below(v), v);
   }
   for (DagResident& resident : dag.residents) resident.appears = random.chance(0.4);
   return dag;
