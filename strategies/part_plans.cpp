@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/core/lower_bounds.h"
+#include "sim/core/pinned.h"
 #include "strategies/common/chain_part.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/common/graph_part.h"
@@ -249,6 +250,8 @@ TapeOutcome PartPlans::within(std::optional<Bytes> budget) const {
 }
 
 std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::span<const Pass> passes) {
+  const auto is_pinned = [&](OpId op) { return is_pinned_to_host(task.problem.graph[op]); };
+  if (std::ranges::any_of(task.part().ops, is_pinned)) return "some of its ops are pinned to the host";
   std::optional<PartPlans> plans;
   std::string why = PartPlanner(task, {}, passes).add_to(plans);
   if (plans && task.in_flight > 1) {

@@ -6,6 +6,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
+#include "sim/core/pinned.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
@@ -50,6 +51,10 @@ TapeOutcome with_updates(TapeOutcome outcome, Bytes updates, std::optional<Bytes
 
 std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const Pass> memory,
                                         std::span<const std::optional<Bytes>> budgets) {
+  if (has_pinned_ops(problem.graph)) {
+    throw InputError(fmt::format("ops of '{}' are pinned to the host: begin with a placement, such as one_device",
+                                 problem.graph.name));
+  }
   const auto partition = std::make_shared<const Partition>(
       one_device(problem.graph, problem.micro_batches, problem.platform.devices.size()));
   const PartTask task{problem, *partition, PartId{0}};

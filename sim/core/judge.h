@@ -1,7 +1,7 @@
 #pragma once
 // What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject:
 // judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
-// judge_codec.cpp, judge_products.cpp, judge_costs.cpp, judge_versions.cpp, judge_end.cpp.
+// judge_codec.cpp, judge_products.cpp, judge_costs.cpp, judge_versions.cpp, judge_places.cpp, judge_end.cpp.
 
 #include <cstdint>
 #include <deque>
@@ -202,6 +202,7 @@ class Judge {
 
   // --- the whole
   void judge_completeness();
+  void judge_places_of_ops();
   void judge_final_gradients();
   /// What was there at the start must be there at the end, updated: the next iteration begins with it.
   void judge_next_iteration();

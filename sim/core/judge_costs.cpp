@@ -59,6 +59,9 @@ std::optional<double> seconds_of_op(const Op& op, const Source& source, const De
 /// An update: what it moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven
 /// times its fp32 parameters, and no faster than the host's memory. Other ops: the longer of computing and moving.
 std::optional<double> seconds_by_host(const Graph& graph, const Op& op, const Memory& host) {
+  for (const auto& [name, value] : op.attributes) {  // pinned: its time is the host's
+    if (name == "device" && value == "host") return op.duration ? std::optional(op.duration->value) : std::nullopt;
+  }
   if (op.phase != Phase::update) {
     Device processor;
     processor.peak = host.peak;

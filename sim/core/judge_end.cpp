@@ -37,6 +37,7 @@ void Judge::judge_completeness() {
              "'" + op.name + std::string(what) + std::to_string(run / schedule_.replicas));
     }
   }
+  judge_places_of_ops();
   judge_final_gradients();
   judge_next_iteration();
   judge_approximate_list();

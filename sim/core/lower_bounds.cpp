@@ -7,6 +7,8 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/packed_products.h"
+#include "sim/core/pinned.h"
+#include "sim/core/shared_work.h"
 
 namespace plimsoll {
 namespace {
@@ -148,6 +150,33 @@ Bytes smallest_form(const Graph& graph, TensorId t, std::span<const Codec> codec
   return least;
 }
 
+/// What is on some device when an iteration begins, and stays.
+Bytes resident_anywhere(const Graph& graph, Stays stay) {
+  Bytes sum;
+  if (stay != Stays::nothing) sum += bytes_of_kind(graph, TensorKind::parameter);
+  if (stay == Stays::all) sum += bytes_of_kind(graph, TensorKind::optimizer_state);
+  return sum;
+}
+
+/// By the fastest of its implementations, on packed inputs too.
+Seconds fastest_on(const Problem& problem, OpId id, DeviceId device, std::span<const Codec> codecs) {
+  const Graph& graph = problem.graph;
+  const Op& op = graph[id];
+  Seconds fastest = duration_on(problem, id, device, Saving::keep);
+  for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
+    fastest = std::min(fastest, duration_on(problem, id, device, Saving::keep, k));
+  }
+  for (const Codec& codec : codecs) {
+    if (!reads_packed(op, codec)) continue;
+    for (const TensorId t : op.inputs) {
+      if (cannot_pack(codec, graph, graph[t])) continue;
+      const std::optional<OnPacked> other = on_packed(problem, id, device, t, codec);
+      if (other) fastest = std::min(fastest, other->duration);
+    }
+  }
+  return fastest;
+}
+
 }  // namespace
 
 Stays stays_in(const Schedule& schedule, const Graph& graph, const Platform& platform) {
@@ -177,30 +206,20 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
   const auto makers = makers_of(graph);
   LowerBounds bounds;
 
-  Seconds work;
+  const DeviceClasses classes = device_classes(problem.platform, problem.platform.devices.size());
+  IterationWork work;
+  work.micro_batches = static_cast<double>(problem.micro_batches);
   std::vector<Seconds> finish(graph.ops.size());
-  Seconds updates;
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
-    Seconds fastest = duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
-    for (std::size_t d = 0; d < problem.platform.devices.size(); ++d) {
-      for (std::uint32_t k = 0; k <= op.alternatives.size(); ++k) {
-        fastest = std::min(fastest, duration_on(problem, id_at<OpId>(o), id_at<DeviceId>(d), Saving::keep, k));
-      }
-      for (const Codec& codec : codecs) {
-        if (!reads_packed(op, codec)) continue;
-        for (const TensorId t : op.inputs) {
-          if (cannot_pack(codec, graph, graph[t])) continue;
-          const std::optional<OnPacked> other = on_packed(problem, id_at<OpId>(o), id_at<DeviceId>(d), t, codec);
-          if (other) fastest = std::min(fastest, other->duration);
-        }
-      }
-    }
+    OnEachClass times;
+    for (const DeviceId device : classes.one) times.push_back(fastest_on(problem, id_at<OpId>(o), device, codecs));
+    const Seconds fastest = *std::ranges::min_element(times);
     if (op.phase == Phase::update) {
-      updates += fastest;
+      if (stay == Stays::all) work.updates.push_back(std::move(times));
       continue;
     }
-    work += fastest;
+    if (!is_pinned_to_host(op)) work.micro_batch.push_back(std::move(times));
     Seconds start;
     for (const TensorId t : op.inputs) {
       if (makers[t.index] && *makers[t.index] != o) start = std::max(start, finish[*makers[t.index]]);
@@ -208,9 +227,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     finish[o] = start + fastest;
     bounds.critical_path = std::max(bounds.critical_path, finish[o]);
   }
-  if (stay != Stays::all) updates = Seconds{0};
-  const Seconds all = static_cast<double>(problem.micro_batches) * work + updates;
-  bounds.work = Seconds{all.value / static_cast<double>(devices)};
+  bounds.work = shared_work(work, classes, devices);
 
   std::vector<TensorId> gradients;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -244,6 +261,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
   set.restart();
   add_residents();
   const Bytes resident = set.sum();
+  if (devices > 1) bounds.memory = Bytes{resident_anywhere(graph, stay).count / static_cast<std::int64_t>(devices)};
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
     if (op.phase == Phase::update && stay != Stays::all) continue;  // it may run elsewhere

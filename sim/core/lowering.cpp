@@ -12,6 +12,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/gradient_owners.h"
 #include "sim/core/live_copies.h"
+#include "sim/core/pinned.h"
 #include "sim/core/weight_versions.h"
 
 namespace plimsoll {
@@ -314,7 +315,7 @@ class Lowering {
         on_device ? duration_on(problem_, id, here.device, saving, action.implementation) : duration_at(memory, id);
     if (on_device) {
       step.waits = copies_.take_waits(here.device);
-    } else if (const std::optional<StepId> last = copies_.last_compute(here.device)) {
+    } else if (const auto last = copies_.last_compute(here.device); last && !is_pinned_to_host(op)) {
       step.waits.push_back(*last);
     }
     step.reads.reserve(op.inputs.size());
@@ -361,9 +362,8 @@ class Lowering {
     }
     std::optional<std::uint32_t>& first = first_backward_[by.index];
     if (!first && is_backward(op.phase)) first = micro_batch;
-    const bool existed = backprop == Backprop::by_stage
-                             ? !new_gradient
-                             : micro_batch != first || problem_.gradients == Gradients::existing;  // before the call
+    const bool before_call = micro_batch != first || problem_.gradients == Gradients::existing;
+    const bool existed = backprop == Backprop::by_stage ? !new_gradient : before_call;
     if (on_device || op.phase != Phase::update) {  // a processor updates element by element
       step.workspace = workspace(op, saving, makes_gradient && existed, action.implementation, backprop);
     }

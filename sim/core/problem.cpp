@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/device_classes.h"
 #include "sim/core/expects.h"
 #include "sim/core/graph_updates.h"
 #include "sim/core/optimizer.h"
+#include "sim/core/pinned.h"
 #include "sim/core/views.h"
 
 namespace plimsoll {
@@ -15,12 +17,6 @@ namespace {
 
 bool has_update(const Graph& graph) {
   return std::ranges::any_of(graph.ops, [](const Op& op) { return op.phase == Phase::update; });
-}
-
-/// So that every op takes the same time on both.
-bool have_same_rates(const Device& a, const Device& b) {
-  return a.model == b.model && a.takes_trace_times == b.takes_trace_times && a.peak == b.peak &&
-         a.memory_bandwidth == b.memory_bandwidth && a.launch_overhead == b.launch_overhead;
 }
 
 std::optional<std::string> no_states(const Chain& chain, const ProblemOptions& options) {
@@ -106,10 +102,8 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.view_time = named.view_time;
   }
   if (std::optional<std::string> why = early_reader(problem)) return std::move(*why);
-  const Device* before = nullptr;
-  for (const Device& each : problem.platform.devices) {
-    if (before != nullptr && have_same_rates(*before, each)) continue;
-    before = &each;
+  for (const DeviceId one : device_classes(problem.platform, problem.platform.devices.size()).one) {
+    const Device& each = problem.platform[one];
     if (std::optional<std::string> why = no_times(problem.graph, each)) return std::move(*why);
     problem.times_rescaled |= !times_hold(problem.graph.source, each);
   }
@@ -126,6 +120,7 @@ Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving sav
 std::optional<Seconds> seconds_on_host(const Problem& problem, OpId id, MemoryId host) {
   const Memory& memory = problem.platform[host];
   const Op& update = problem.graph[id];
+  if (is_pinned_to_host(update)) return update.duration;
   if (update.phase != Phase::update) {
     Device processor;
     processor.peak = memory.peak;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/core/device_name.h"
+#include "sim/core/pinned.h"
 
 namespace plimsoll {
 namespace {
@@ -78,6 +79,7 @@ std::optional<Seconds> duration(const OpCost& cost, const Source& source, const 
 
 std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving,
                                 std::uint32_t implementation) {
+  if (is_pinned_to_host(op)) return op.duration;
   if (implementation > 0) return duration_of_alternative(op, source, device, op.alternatives[implementation - 1]);
   if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
   const std::optional<Seconds> whole = duration({op.duration, op.flops, op.bytes_moved}, source, device);
@@ -110,6 +112,10 @@ ScaledChain scaled_to(Chain chain, const Device& device) {
 
 std::optional<std::string> no_times(const Graph& graph, const Device& device) {
   for (const Op& op : graph.ops) {
+    if (is_pinned_to_host(op)) {
+      if (!op.duration) return "'" + op.name + "' is pinned to the host and has no time in the trace";
+      continue;
+    }
     for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
       const Alternative& way = op.alternatives[k - 1];
       if (duration(op, graph.source, device, Saving::keep, k)) continue;

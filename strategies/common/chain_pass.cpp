@@ -3,30 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "sim/core/expects.h"
+#include "strategies/common/graph_tape.h"
 
 namespace plimsoll {
-namespace {
-
-/// Every op of a part of a graph once, and what goes from part to part.
-Tape with_exchanges(const Part& part) {
-  Tape tape;
-  auto send = part.sends.begin(), receive = part.receives.begin();
-  for (const OpId op : part.ops) {
-    for (; receive != part.receives.end() && receive->op == op; ++receive) {
-      tape.actions.push_back(on_tensor(ActionKind::receive, receive->tensor));
-    }
-    tape.actions.push_back(run(op));
-    for (; send != part.sends.end() && send->op == op; ++send) {
-      tape.actions.push_back(on_tensor(ActionKind::send, send->tensor, send->peer));
-    }
-  }
-  EXPECTS(send == part.sends.end() && receive == part.receives.end());
-  return tape;
-}
-
-}  // namespace
-
 Tape plain_tape(const PartTask& task) {
   const Part& part = task.part();
   Tape tape;
@@ -34,7 +13,7 @@ Tape plain_tape(const PartTask& task) {
     const ChainPart chain = chain_part(task.problem, part);
     tape = chain_tape(task.problem, task.partition, task.id, chain, store_all_sequence(chain.chain.stages.size()));
   } else {
-    tape = with_drops(task.problem.graph, with_exchanges(part));
+    tape = graph_tape(task.problem.graph, part);
   }
   // The ops of a graph are what autograd runs: each adds to what is there.
   const bool is_alone = task.partition.parts.size() == 1 && task.partition.updates.are_synchronous();

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "sim/core/device_classes.h"
 #include "sim/core/expects.h"
+#include "sim/core/pinned.h"
 #include "sim/io/input_error.h"
 
 namespace plimsoll {
@@ -15,29 +17,6 @@ namespace {
 Nanoseconds nanoseconds(Seconds time) {
   constexpr double per_second = 1e9;
   return std::llround(per_second * time.value);
-}
-
-bool have_the_same_rates(const Device& a, const Device& b) {
-  return a.model == b.model && a.peak == b.peak && a.memory_bandwidth == b.memory_bandwidth &&
-         a.launch_overhead == b.launch_overhead && a.takes_trace_times == b.takes_trace_times;
-}
-
-/// One of each class, and the class of each device.
-struct Classes {
-  std::vector<std::uint32_t> representative, of;
-};
-
-Classes classes_of(const Platform& platform, std::uint32_t devices) {
-  Classes made;
-  for (std::uint32_t d = 0; d < devices; ++d) {
-    const auto same = [&](std::uint32_t other) {
-      return have_the_same_rates(platform.devices[other], platform.devices[d]);
-    };
-    const auto found = std::ranges::find_if(made.representative, same);
-    made.of.push_back(static_cast<std::uint32_t>(found - made.representative.begin()));
-    if (found == made.representative.end()) made.representative.push_back(d);
-  }
-  return made;
 }
 
 /// Sets of nodes that grow together.
@@ -67,8 +46,7 @@ struct StorageUse {
 class DagBuilder {
  public:
   DagBuilder(const Problem& problem, std::uint32_t devices) : problem_(problem), graph_(problem.graph) {
-    const Classes classes = classes_of(problem.platform, devices);
-    made_.device = classes.representative;
+    made_.classes = device_classes(problem.platform, devices);
     node_of_.assign(graph_.ops.size(), no_node);
     for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].is_view || graph_.ops[o].phase == Phase::update) continue;
@@ -76,15 +54,18 @@ class DagBuilder {
       made_.op.push_back(OpId{o});
     }
     made_.dag.size = static_cast<std::uint32_t>(made_.op.size());
+    made_.has_host = has_pinned_ops(graph_);
   }
 
   GraphDag build() && {
     OpDag& dag = made_.dag;
-    for (const std::uint32_t device : made_.device) {
+    for (const DeviceId device : made_.classes.one) {
       std::vector<Nanoseconds>& times = dag.time.emplace_back();
-      for (const OpId op : made_.op) {
-        times.push_back(nanoseconds(duration_on(problem_, op, DeviceId{device}, Saving::keep)));
-      }
+      for (const OpId op : made_.op) times.push_back(is_pinned_to_host(graph_[op]) ? cannot_run : time_of(op, device));
+    }
+    if (made_.has_host) {
+      std::vector<Nanoseconds>& times = dag.time.emplace_back();
+      for (const OpId op : made_.op) times.push_back(is_pinned_to_host(graph_[op]) ? time_of(op, {}) : cannot_run);
     }
     for (const OpId op : made_.op) dag.workspace.push_back(graph_[op].workspace.count);
     find_values();
@@ -95,6 +76,10 @@ class DagBuilder {
   }
 
  private:
+  Nanoseconds time_of(OpId op, DeviceId device) const {
+    return nanoseconds(duration_on(problem_, op, device, Saving::keep));
+  }
+
   /// A value for each storage of the micro-batch; where it is overwritten in place, one up to the last overwriting and
   /// one from there on, so that both count while that runs.
   void find_values() {
@@ -152,11 +137,16 @@ class DagBuilder {
     std::vector<std::vector<std::uint32_t>> users(graph_.tensors.size());
     for (std::uint32_t v = 0; v < made_.dag.size; ++v) {
       const Op& op = graph_[made_.op[v]];
+      const auto note = [&](TensorId t) {
+        if (per_micro_batch(graph_[t].kind)) return;
+        refuse_on_host(op, t);
+        users[t.index].push_back(v);
+      };
       for (const TensorId t : op.inputs) {
-        if (graph_[t].kind == TensorKind::parameter) users[t.index].push_back(v);
+        if (graph_[t].kind == TensorKind::parameter) note(t);
       }
       for (const TensorId t : op.outputs) {
-        if (graph_[t].kind == TensorKind::parameter_gradient) users[t.index].push_back(v);
+        if (graph_[t].kind == TensorKind::parameter_gradient) note(t);
       }
     }
     for (const Op& op : graph_.ops) {
@@ -178,6 +168,13 @@ class DagBuilder {
       made_.dag.residents.push_back(
           {.bytes = graph_.tensors[t].bytes.count, .users = std::move(users[t]), .appears = appears});
     }
+  }
+
+  void refuse_on_host(const Op& op, TensorId t) const {
+    if (!is_pinned_to_host(op)) return;
+    throw InputError(
+        fmt::format("'{}' is pinned to the host and uses '{}': parameters and their gradients are on devices", op.name,
+                    graph_[t].name));
   }
 
   void find_groups() {
@@ -205,9 +202,18 @@ class DagBuilder {
       for (const std::vector<std::uint32_t>& group : dag.together) {
         const auto is_impossible = [&](std::uint32_t v) { return times[v] == cannot_run; };
         if (!std::ranges::any_of(group, is_impossible)) continue;
+        refuse_torn(group);
         for (const std::uint32_t v : group) times[v] = cannot_run;
       }
     }
+  }
+
+  void refuse_torn(const std::vector<std::uint32_t>& group) const {
+    const auto is_pinned = [&](std::uint32_t v) { return is_pinned_to_host(graph_[made_.op[v]]); };
+    const auto pinned = std::ranges::find_if(group, is_pinned), other = std::ranges::find_if_not(group, is_pinned);
+    if (pinned == group.end() || other == group.end()) return;
+    throw InputError(fmt::format("'{}' is pinned to the host and must be where '{}' is, which is not",
+                                 graph_[made_.op[*pinned]].name, graph_[made_.op[*other]].name));
   }
 
   /// Edges from what nodes read, those between the same two as one.
@@ -267,6 +273,23 @@ std::int64_t bytes_of_unread(const Graph& graph) {
   return bytes;
 }
 
+/// The next of the pairs of processors.
+void add_way(Machine& machine, const Platform& platform, RouteFinder& routes, MemoryId from, MemoryId to) {
+  constexpr double per_second = 1e9;
+  if (from == to) {
+    machine.latency.push_back(0);
+    machine.nanoseconds_per_byte.push_back(0);
+    return;
+  }
+  const std::optional<Route> route = routes.between(from, to);
+  if (!route) {
+    throw InputError(fmt::format("no route between '{}' and '{}' of platform '{}'", platform[from].name,
+                                 platform[to].name, platform.name));
+  }
+  machine.latency.push_back(nanoseconds(route->latency));
+  machine.nanoseconds_per_byte.push_back(per_second / route->bandwidth.value);
+}
+
 std::int64_t filled(std::int64_t budget, double usable) {
   return static_cast<std::int64_t>(usable * static_cast<double>(budget));
 }
@@ -277,31 +300,28 @@ GraphDag graph_dag(const Problem& problem, std::uint32_t devices) {
   return DagBuilder(problem, devices).build();
 }
 
-Machine machine_of(const Problem& problem, std::uint32_t devices, std::optional<Bytes> budget, double usable) {
+Machine machine_of(const Problem& problem, const GraphDag& graph, std::optional<Bytes> budget, double usable) {
   const Platform& platform = problem.platform;
   Machine machine;
-  machine.class_of = classes_of(platform, devices).of;
+  machine.class_of = graph.classes.of;
   const std::int64_t unread = bytes_of_unread(problem.graph);
-  RouteFinder routes(platform);
-  for (std::uint32_t p = 0; p < devices; ++p) {
-    std::optional<Bytes> most = platform[platform.devices[p].memory].capacity;
+  std::vector<MemoryId> memories;
+  for (std::uint32_t d = 0; d < graph.classes.of.size(); ++d) {
+    memories.push_back(platform.devices[d].memory);
+    std::optional<Bytes> most = platform[memories.back()].capacity;
     if (budget) most = most ? std::min(*most, *budget) : *budget;
     machine.memory.push_back(most ? std::max<std::int64_t>(0, filled(most->count, usable) - unread) : unlimited_bytes);
-    for (std::uint32_t q = 0; q < devices; ++q) {
-      if (p == q) {
-        machine.latency.push_back(0);
-        machine.nanoseconds_per_byte.push_back(0);
-        continue;
-      }
-      const std::optional<Route> route = routes.between(platform.devices[p].memory, platform.devices[q].memory);
-      if (!route) {
-        throw InputError(fmt::format("no route between '{}' and '{}' of platform '{}'", platform.devices[p].name,
-                                     platform.devices[q].name, platform.name));
-      }
-      machine.latency.push_back(nanoseconds(route->latency));
-      constexpr double per_second = 1e9;
-      machine.nanoseconds_per_byte.push_back(per_second / route->bandwidth.value);
-    }
+  }
+  if (graph.has_host) {
+    const std::optional<MemoryId> host = memory_at(platform, DeviceId{0}, place::host);
+    if (!host) throw InputError(fmt::format("ops are pinned to the host, and platform '{}' has none", platform.name));
+    machine.class_of.push_back(static_cast<std::uint32_t>(graph.classes.one.size()));
+    machine.memory.push_back(platform[*host].capacity.value_or(Bytes{unlimited_bytes}).count);
+    memories.push_back(*host);
+  }
+  RouteFinder routes(platform);
+  for (const MemoryId from : memories) {
+    for (const MemoryId to : memories) add_way(machine, platform, routes, from, to);
   }
   find_means(machine);
   return machine;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/device_classes.h"
 #include "sim/core/problem.h"
 #include "strategies/placement/op_dag.h"
 
@@ -14,20 +15,23 @@ namespace plimsoll {
 /// The ops of a micro-batch: no updates, no views.
 struct GraphDag {
   OpDag dag;
-  std::vector<OpId> op;               ///< by node
-  std::vector<TensorId> tensor;       ///< by value: what is sent, the last of its storage's tensors
-  std::vector<std::uint32_t> device;  ///< by class of processors: one of its devices
+  std::vector<OpId> op;          ///< by node
+  std::vector<TensorId> tensor;  ///< by value: what is sent, the last of its storage's tensors
+  DeviceClasses classes;         ///< of the devices; the host, if there is one, is of a class behind them
+  bool has_host = false;         ///< ops are pinned to it
 };
 
 /// Times in nanoseconds, a class for all devices of the same rates. Ops share a processor
 ///  - that the trace lists together (`colocate`);
 ///  - that read or overwrite one storage in place before its last overwriting.
-/// Optimizer states are where the gradient of their parameter is made first.
+/// Ops that the trace pins to the host (core/pinned.h) run there only. Optimizer states are where the gradient of their
+/// parameter is made first. Throws InputError where a pinned op uses a parameter or must be where another op is.
 GraphDag graph_dag(const Problem&, std::uint32_t devices);
 
-/// The first devices with the routes between their memories. Each may fill `usable` of its memory, or of the budget if
-/// that is less, but for parameters that nobody reads. Throws InputError where there is no route between two of them.
-Machine machine_of(const Problem&, std::uint32_t devices, std::optional<Bytes> budget, double usable);
+/// The graph's devices, and the first one's host if ops are pinned to it, with the routes between their memories. Each
+/// device may fill `usable` of its memory, or of the budget if that is less, but for parameters that nobody reads.
+/// Throws InputError where there is no host or no route between two of them.
+Machine machine_of(const Problem&, const GraphDag&, std::optional<Bytes> budget, double usable);
 
 /// The least budget of which a device of such a machine may fill so much.
 Bytes budget_that_leaves(const Problem&, Bytes filled, double usable);

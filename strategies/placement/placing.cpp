@@ -61,6 +61,7 @@ Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& place
 }
 
 /// A part for each device that has ops, each with what it exchanges with others; every micro-batch takes one turn.
+/// What runs on the host is issued by the device that exchanges the most with it.
 class PartitionOfPlacement {
  public:
   PartitionOfPlacement(const Problem& problem, const GraphDag& graph, const Placement& placement,
@@ -69,16 +70,19 @@ class PartitionOfPlacement {
         graph_(graph),
         on_(placement.on),
         emulated_(emulated),
+        order_(emulated.order),
         part_of_(emulated.order.size()),
-        position_(graph.dag.size) {}
+        position_(graph.dag.size) {
+    if (graph.has_host) issue_host_ops();
+  }
 
   Partition build() && {
-    for (std::uint32_t p = 0; p < emulated_.order.size(); ++p) {
-      if (emulated_.order[p].empty()) continue;
+    for (std::uint32_t p = 0; p < order_.size(); ++p) {
+      if (order_[p].empty()) continue;
       part_of_[p] = id_at<PartId>(made_.parts.size());
       Part& part = made_.parts.emplace_back();
       part.device = DeviceId{p};
-      for (const std::uint32_t v : emulated_.order[p]) {
+      for (const std::uint32_t v : order_[p]) {
         position_[v] = static_cast<std::uint32_t>(part.ops.size());
         part.ops.push_back(graph_.op[v]);
       }
@@ -98,6 +102,43 @@ class PartitionOfPlacement {
   struct Transfer {
     std::uint32_t value = 0, from = 0, to = 0, reader = 0;  // reader: the first there
   };
+
+  void issue_host_ops() {
+    const auto host = static_cast<std::uint32_t>(order_.size() - 1);
+    std::vector<std::int64_t> exchanged(host, 0);
+    for (const std::uint32_t v : order_[host]) {
+      for (const auto& edges : {graph_.dag.in[v], graph_.dag.out[v]}) {
+        for (const DagEdge& edge : edges) {
+          if (on_[edge.node] != host) exchanged[on_[edge.node]] += 1 + edge.bytes;
+        }
+      }
+    }
+    const auto by = static_cast<std::uint32_t>(std::ranges::max_element(exchanged) - exchanged.begin());
+    order_[by] = merged(order_[by], order_[host]);
+    order_[host].clear();
+    for (std::uint32_t& p : on_) p = p == host ? by : p;
+  }
+
+  /// Two processors' orders as one, by when ops start; none before what it reads.
+  std::vector<std::uint32_t> merged(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) const {
+    std::vector<std::uint32_t> all;
+    std::vector<bool> is_waiting(graph_.dag.size, false);
+    for (const std::uint32_t v : a) is_waiting[v] = true;
+    for (const std::uint32_t v : b) is_waiting[v] = true;
+    const auto waits = [&](std::uint32_t v) {
+      return std::ranges::any_of(graph_.dag.in[v], [&](const DagEdge& edge) { return is_waiting[edge.node]; });
+    };
+    while (!a.empty() || !b.empty()) {
+      const bool first =
+          b.empty() || (!a.empty() && (emulated_.start[a.front()] <= emulated_.start[b.front()] ? !waits(a.front())
+                                                                                                : waits(b.front())));
+      std::span<const std::uint32_t>& from = first ? a : b;
+      is_waiting[from.front()] = false;
+      all.push_back(from.front());
+      from = from.subspan(1);
+    }
+    return all;
+  }
 
   void find_exchanges() {
     const OpDag& dag = graph_.dag;
@@ -125,10 +166,10 @@ class PartitionOfPlacement {
     // What is wanted first is sent first.
     const auto wanted = [&](const Transfer& t) { return emulated_.start[t.reader]; };
     for (std::vector<Transfer>& transfers : sent) std::ranges::stable_sort(transfers, {}, wanted);
-    for (std::uint32_t p = 0; p < emulated_.order.size(); ++p) {
-      if (emulated_.order[p].empty()) continue;
+    for (std::uint32_t p = 0; p < order_.size(); ++p) {
+      if (order_[p].empty()) continue;
       Part& part = made_.parts[part_of_[p].index];
-      for (const std::uint32_t v : emulated_.order[p]) {
+      for (const std::uint32_t v : order_[p]) {
         for (const Transfer& t : received[v]) {
           part.receives.push_back({graph_.op[v], graph_.tensor[t.value], part_of_[t.from]});
         }
@@ -141,10 +182,11 @@ class PartitionOfPlacement {
 
   const Problem& problem_;
   const GraphDag& graph_;
-  std::span<const std::uint32_t> on_;
+  std::vector<std::uint32_t> on_;  // by node: processor
   const Emulation& emulated_;
-  std::vector<PartId> part_of_;          // by processor
-  std::vector<std::uint32_t> position_;  // by node: in its processor's order
+  std::vector<std::vector<std::uint32_t>> order_;  // by processor: nodes
+  std::vector<PartId> part_of_;                    // by processor
+  std::vector<std::uint32_t> position_;            // by node: in its processor's order
   Partition made_;
 };
 
@@ -160,7 +202,7 @@ std::vector<PartitionOutcome> placed(const Problem& problem, const Options& opti
   for (const std::optional<Bytes>& budget : budgets) {
     const std::optional<Bytes> asked = heeds_memory ? budget : std::nullopt;
     if (made.contains(asked)) continue;
-    const Machine machine = machine_of(problem, devices, asked, usable);
+    const Machine machine = machine_of(problem, graph, asked, usable);
     PlacementOutcome outcome = planner(graph.dag, machine);
     if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
       if (none->smallest) none->smallest = budget_that_leaves(problem, *none->smallest, usable);
