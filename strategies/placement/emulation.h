@@ -1,7 +1,7 @@
 #pragma once
 // A placement's order and times without contention: an op starts when its processor is free and what it reads is
-// there; a value is sent once to each processor that reads it, as soon as it is made, and transfers do not wait for
-// each other.
+// there; values are sent to each processor that reads them as soon as they are made, those for one reader in one
+// transfer, and transfers do not wait for each other.
 
 #include <optional>
 #include <string_view>
@@ -26,7 +26,7 @@ struct Emulation {
 };
 
 /// List scheduling of the nodes where `on` puts them. At one instant all finishes and arrivals come first, then
-/// processors take ops.
+/// processors take ops; what ops of no time make possible is taken after that.
 Emulation emulate(const OpDag&, const Machine&, std::span<const std::uint32_t> on, QueueOrder);
 
 /// In the placement's own orders, which must not wait for each other in a circle.

@@ -33,7 +33,7 @@ struct Rows {
 struct DagEdge {
   std::uint32_t node = 0;  ///< the other end
   std::int64_t bytes = 0;  ///< of all values that go this way
-  bool sends = true;       ///< false: only an order, on one processor; nothing is sent
+  bool sends = true;       ///< false: only an order; the other end may start when this one has ended
 };
 
 /// What a node makes and who reads it.
