@@ -51,11 +51,11 @@ function(compile_together target files)
   endif()
 endfunction()
 
-# plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file GROUP files): library plimsoll_<name>
-# from the sources in the folders, RECURSE: and below them, but for the one file that is a late library, compiled by so many
+# plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file... GROUP files): library plimsoll_<name>
+# from the sources in the folders, RECURSE: and below them, but for the files that are late libraries, compiled by so many
 # files at once; what is not optimized in groups four times as large.
 function(plimsoll_library name)
-  cmake_parse_arguments(LIB "RECURSE" "LATE;GROUP" "LINKS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(LIB "RECURSE" "GROUP" "LINKS;PRIVATE;LATE" ${ARGN})
   if(NOT LIB_GROUP)
     set(LIB_GROUP 4)
   endif()
@@ -72,9 +72,9 @@ function(plimsoll_library name)
     list(FILTER found EXCLUDE REGEX "/main\\.cpp$")
     list(APPEND sources ${found})
   endforeach()
-  if(LIB_LATE)
-    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${LIB_LATE})
-  endif()
+  foreach(late ${LIB_LATE})
+    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/${late})
+  endforeach()
   if(NOT sources)
     message(WARNING "no sources for ${name} in ${LIB_UNPARSED_ARGUMENTS}")
     return()

@@ -19,6 +19,8 @@ const std::vector<std::pair<std::regex, std::string>> headers{
     {std::regex(R"(^boost/)"), "Boost"},
     {std::regex(R"(^CLI/)"), "CLI11"},
     {std::regex(R"(^coin/)"), "COIN-OR"},
+    {std::regex(R"(^metis\.h$)"), "METIS"},
+    {std::regex(R"(^scotch/)"), "Scotch"},
     {std::regex(R"(^dnnl)"), "oneDNN"},
     {std::regex(R"(^omp\.h$)"), "OpenMP"},
     {std::regex(R"(^cuda)"), "CUDA"},

@@ -1,0 +1,35 @@
+#include "strategies/placement/partitions.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo scotch_options[] = {place_on_option, queue_option, partition_seed_option};
+
+std::vector<PartitionOutcome> scotch_partition(const Problem& problem, const Options& options,
+                                               std::span<const std::optional<Bytes>> budgets) {
+  const auto seed = static_cast<std::int32_t>(options.integer("seed"));
+  return placed(problem, options, "scotch", budgets, false,
+                [seed](const OpDag& dag, const Machine& machine) { return place_by_scotch(dag, machine, seed); });
+}
+
+}  // namespace
+
+PlacementOutcome place_by_scotch(const OpDag& dag, const Machine& machine, std::int32_t seed) {
+  return place_by_library("scotch", dag, machine, seed);
+}
+
+extern constinit const StrategyInfo scotch_strategy{
+    .name = "scotch",
+    .family = Family::placement,
+    .summary = "Scotch's parts of the undirected graph: about equal work, little to send",
+    .source =
+        "Pellegrini, Roman, 'Scotch: a software package for static mapping by dual recursive bipartitioning of process "
+        "and architecture graphs', HPCN 1996",
+    .chains_only = false,
+    .options = scotch_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = scotch_partition,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,29 @@
+#pragma once
+// Planners of placements that cut the graph into parts of about equal work with little to send between them. Shares of
+// work are as processors are fast; what the chosen processors cannot run goes to the least loaded one that can, and a
+// processor without memory gets nothing. None decides orders.
+
+#include <string>
+
+#include "strategies/placement/placing.h"
+
+namespace plimsoll {
+
+/// Parts of the undirected graph by METIS. Infeasible where its answer is not one.
+PlacementOutcome place_by_metis(const OpDag&, const Machine&, std::int32_t seed);
+
+/// Likewise by Scotch.
+PlacementOutcome place_by_scotch(const OpDag&, const Machine&, std::int32_t seed);
+
+/// By the library of that name (solvers/graph_partition.h).
+PlacementOutcome place_by_library(const std::string& library, const OpDag&, const Machine&, std::int32_t seed);
+
+inline constexpr OptionInfo partition_seed_option{
+    .name = "seed",
+    .default_value = "1",
+    .values = "a whole number from 1 to 1000000",
+    .help = "of what the method decides at random; the same seed gives the same parts",
+    .allowed = [](std::string_view text) { return integer_between<1, 1'000'000>(text); },
+};
+
+}  // namespace plimsoll
