@@ -19,6 +19,13 @@ TEST_CASE("idle gaps give the first time that is long enough", "[placement]") {
   CHECK(idle.earliest(10, 0) == 20);
 }
 
+TEST_CASE("a gap that is just long enough is found among many", "[placement]") {
+  IdleGaps idle;
+  for (Nanoseconds k = 0; k < 400; ++k) idle.take(10 * k + 5, 5);
+  CHECK(idle.earliest(1, 5) == 10);
+  CHECK(idle.earliest(0, 6) == 4000);
+}
+
 TEST_CASE("idle gaps are those that looking at every nanosecond finds", "[placement]") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);

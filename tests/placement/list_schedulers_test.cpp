@@ -42,7 +42,7 @@ void pin(OpDag& dag, std::uint64_t seed) {
 }
 
 /// The longest path of the least times; with equal processors also all work shared by them.
-Nanoseconds least_makespan(const OpDag& dag, const Machine& machine) {
+Nanoseconds makespan_bound(const OpDag& dag, const Machine& machine) {
   std::vector<Nanoseconds> time(dag.size, cannot_run);
   Nanoseconds work = 0, longest = 0;
   for (std::uint32_t v = 0; v < dag.size; ++v) {
@@ -58,7 +58,7 @@ Nanoseconds least_makespan(const OpDag& dag, const Machine& machine) {
 void check_schedule(const OpDag& dag, const Machine& machine, const ListSchedule& made) {
   const Emulation emulated = emulate_in_order(dag, machine, made.placement);
   CHECK(emulated.makespan == made.makespan);
-  CHECK(made.makespan >= least_makespan(dag, machine));
+  CHECK(made.makespan >= makespan_bound(dag, machine));
   for (std::uint32_t v = 0; v < dag.size; ++v) {
     const std::uint32_t p = made.placement.on[v];
     REQUIRE(time_on(dag, machine, v, p) != cannot_run);
@@ -117,6 +117,15 @@ TEST_CASE("list schedulers on equal processors, and ops that take no time", "[pl
     for (Nanoseconds& time : dag.time[0]) time = time > 6 ? 0 : time;
     const Machine machine = drawn_machine(1 + seed % 5, true);
     for (const Scheduler scheduler : list_schedulers) check_schedule(dag, machine, scheduled(scheduler, dag, machine));
+  }
+}
+
+TEST_CASE("of equal processors list schedulers take the first", "[placement]") {
+  const OpDag dag = drawn_dag({{1, 1}}, {{0, 1, 1}});
+  for (const Scheduler scheduler : list_schedulers) {
+    CHECK(scheduled(scheduler, dag, drawn_machine(3, true)).placement.on == std::vector<std::uint32_t>{0, 0});
+    const OpDag free = drawn_dag({{2, 2, 2}}, {});
+    CHECK(scheduled(scheduler, free, drawn_machine(2, true)).placement.on == std::vector<std::uint32_t>{0, 1, 0});
   }
 }
 
