@@ -18,6 +18,10 @@ PlacementOutcome place_by_scotch(const OpDag&, const Machine&, std::int32_t seed
 /// By the library of that name (solvers/graph_partition.h).
 PlacementOutcome place_by_library(const std::string& library, const OpDag&, const Machine&, std::int32_t seed);
 
+/// Parts that are in the order of their processors: no value goes from one to an earlier one. At most 1.1 times its
+/// share of the work on each, where no op and no circle of groups is too large for that. What is not free is apart.
+PlacementOutcome place_acyclic(const OpDag&, const Machine&, std::int32_t seed);
+
 inline constexpr OptionInfo partition_seed_option{
     .name = "seed",
     .default_value = "1",
