@@ -1,0 +1,19 @@
+#pragma once
+// ParDNN: paths of a graph, mapped to processors by locality and load, and moved where memory is short.
+
+#include "strategies/placement/emulation.h"
+#include "strategies/placement/placing.h"
+
+namespace plimsoll {
+
+struct PardnnOptions {
+  bool heeds_memory = true;             ///< by heuristic I
+  QueueOrder order = QueueOrder::fifo;  ///< in which memory is counted
+};
+
+/// With `heeds_memory`, what memory_of() counts in the emulation is within the machine's limits. If it is Infeasible,
+/// `smallest` is a limit with which this function finds a placement: of all processors that it chooses among and that
+/// have the largest limit now. It is unset where others have too little.
+PlacementOutcome place_pardnn(const OpDag&, const Machine&, const PardnnOptions&);
+
+}  // namespace plimsoll
