@@ -142,6 +142,32 @@ TEST_CASE("ParDNN moves what its processor has no room for", "[placement]") {
   CHECK(std::get<Infeasible>(none).smallest == Bytes{12});
 }
 
+// The second processor is as empty as the third, but has room for 5 only.
+TEST_CASE("ParDNN moves nothing to where it does not fit", "[placement]") {
+  OpDag dag = drawn_dag({{5, 5}}, {{0, 1, 0}});
+  dag.residents = {{6, {0}}, {6, {1}}};
+  Machine machine = drawn_machine(3, true);
+  machine.memory = {11, 5, 7};
+  const PlacementOutcome outcome = place_pardnn(dag, machine, {});
+  REQUIRE(std::holds_alternative<Placement>(outcome));
+  CHECK(std::ranges::count(std::get<Placement>(outcome).on, 2u) == 1);
+  CHECK(std::ranges::count(std::get<Placement>(outcome).on, 0u) == 1);
+}
+
+// The first two are a group: 1 and 5 long; what the first sends to the third keeps it there if it is more than 4.
+TEST_CASE("a group goes where it runs and sends the most", "[placement]") {
+  for (const std::int64_t sent : {3, 5}) {
+    OpDag dag = drawn_dag({{1, 5, 1}}, {{0, 2, sent}});
+    dag.together = {{0, 1}};
+    dag.group = {0, 0, no_node};
+    const Machine machine = drawn_machine(2, true);
+    const auto units = units_of(dag, machine);
+    std::vector<std::uint32_t> on{0, 1, 0};
+    collocate(dag, machine, std::get<Units>(units), on);
+    CHECK(on == (sent == 3 ? std::vector<std::uint32_t>{1, 1, 0} : std::vector<std::uint32_t>{0, 0, 0}));
+  }
+}
+
 TEST_CASE("a memory tracker's peaks are those of the emulation, also after moves", "[placement]") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
