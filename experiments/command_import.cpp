@@ -29,7 +29,7 @@ namespace plimsoll {
 namespace {
 
 struct ImportArguments {
-  std::string format, file, trace, allocator;
+  std::string format, file, trace, allocator, as, device;
 };
 
 /// The model of a trace, or a table of layers for `plimsoll stages`.
@@ -51,6 +51,8 @@ constexpr std::array importers{
     Importer{"piper", [](const std::string& file) { return Imported{read_piper_graph(file)}; }},
 };
 
+constexpr std::string_view two_ways_format = "dnn-partitioning";
+
 // No traces.
 constexpr std::string_view order_format = "pipeline-csv";
 constexpr std::string_view snapshot_format = "memory-snapshot";
@@ -64,6 +66,18 @@ std::vector<std::string_view> formats() {
   return names;
 }
 
+/// A table of layers unless a graph is asked for.
+Imported imported_as(const ImportArguments& arguments, const Importer& importer) {
+  constexpr std::array<std::string_view, 2> ways{"layers", "graph"};
+  if (!arguments.as.empty()) {
+    if (std::ranges::find(ways, arguments.as) == ways.end()) {
+      throw InputError(fmt::format("--as: expected {}, found '{}'", alternatives(ways), arguments.as));
+    }
+    if (arguments.as == "graph") return read_dnn_partitioning_graph(arguments.file);
+  }
+  return importer.import(arguments.file);
+}
+
 /// Judged, and written without empty cells, B apart where the file has I and W.
 int import_order(const ImportArguments& arguments) {
   const OrderFile file = read_order(arguments.file);
@@ -74,6 +88,11 @@ int import_order(const ImportArguments& arguments) {
 }
 
 int run_import(const ImportArguments& arguments, const std::string& command_line) {
+  const bool is_no_trace = arguments.format == snapshot_format || arguments.format == order_format;
+  if (is_no_trace && !arguments.device.empty()) throw InputError("--device: is for traces only");
+  if (!arguments.as.empty() && arguments.format != two_ways_format) {
+    throw InputError(fmt::format("--as: is for {} only", two_ways_format));
+  }
   if (arguments.format == snapshot_format) {
     import_memory_snapshot(arguments.file, arguments.allocator, arguments.trace);
     return exit_fine;
@@ -86,13 +105,15 @@ int run_import(const ImportArguments& arguments, const std::string& command_line
   if (arguments.format == order_format) return import_order(arguments);
   for (const Importer& importer : importers) {
     if (importer.format != arguments.format) continue;
-    Imported imported = importer.import(arguments.file);
+    Imported imported = imported_as(arguments, importer);
     if (auto* table = std::get_if<LayerTable>(&imported)) {
+      if (!arguments.device.empty()) throw InputError("--device: is for traces only, not for tables of layers");
       table->notes.emplace_back("made_by", made_by(command_line));
       write_layer_table(arguments.trace, *table);
       std::cout << fmt::format("{}: {} layers, {} edges\n", arguments.trace, table->layers.size(), table->edges.size());
     } else {
       auto& graph = std::get<Graph>(imported);
+      if (!arguments.device.empty()) graph.source.device = arguments.device;
       graph.source.notes.emplace_back("made_by", made_by(command_line));
       const std::string counts = fmt::format("{} ops, {} tensors", graph.ops.size(), graph.tensors.size());
       write_trace(arguments.trace, Trace{std::move(graph)});
@@ -124,6 +145,14 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
           "-o,--output", arguments->trace,
           "file for the trace, table or order; of a memory-snapshot what is printed, as JSON (may be left out)")
       ->type_name("TRACE");
+  command
+      ->add_option("--as", arguments->as,
+                   "dnn-partitioning: layers (for 'plimsoll stages'; the default) or graph (a trace)")
+      ->type_name("WHAT");
+  command
+      ->add_option("--device", arguments->device,
+                   "of a trace: the device whose times the file has, a platform device's 'model'")
+      ->type_name("MODEL");
   command
       ->add_option("--allocator", arguments->allocator, "memory-snapshot: one more allocator to try, as in 'simulate'")
       ->type_name("NAME");

@@ -15,6 +15,7 @@
 #include "strategies/list.h"
 #include "traces/framework_graphs.h"
 #include "traces/synthetic.h"
+#include "traces/synthetic_graphs.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -133,6 +134,7 @@ int run_list(const std::string& what, bool json) {
     std::cout << in_columns(rows);
     std::cout << "synthetic:\n";
     for (const std::string& line : synthetic_help()) std::cout << "  " << line << '\n';
+    for (const std::string& line : synthetic_graph_help()) std::cout << "  " << line << '\n';
     for (const std::string& line : framework_help()) std::cout << "  " << line << '\n';
     std::cout << "networks that 'plimsoll replay' can run:\n";
     for (const std::string& line : network_help()) std::cout << "  " << line << '\n';

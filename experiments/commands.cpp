@@ -18,9 +18,10 @@ namespace plimsoll {
 
 void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks) {
   command
-      .add_option("-t,--trace", words.trace,
-                  "model: a trace file, the name of a shipped trace, a synthetic chain "
-                  "(uniform:16,\ntransformer:layers=24), or a network that 'replay' can run (mlp:layers=8)")
+      .add_option(
+          "-t,--trace", words.trace,
+          "model: a trace file, the name of a shipped trace, a synthetic chain (uniform:16,\ntransformer:layers=24) or "
+          "graph (rnn:layers=8), or a network that 'replay' can run (mlp:layers=8)")
       ->required()
       ->type_name("TRACE");
   command.add_option("-p,--platform", words.platform, "platform: a platform file, or the name of a shipped platform")

@@ -3,6 +3,7 @@
 #include "experiments/backends.h"
 #include "traces/framework_graphs.h"
 #include "traces/synthetic.h"
+#include "traces/synthetic_graphs.h"
 #include "validate/network_model.h"
 #include "validate/networks/networks.h"
 
@@ -18,7 +19,8 @@ Trace load_model(const std::string& reference) {
 }
 
 bool is_made_by_rule(const std::string& reference) {
-  return is_network(reference) || is_synthetic(reference) || is_framework_graph(reference);
+  return is_network(reference) || is_synthetic(reference) || is_synthetic_graph(reference) ||
+         is_framework_graph(reference);
 }
 
 }  // namespace plimsoll

@@ -8,7 +8,8 @@
 
 namespace plimsoll {
 
-/// A path, the name of a shipped trace, a synthetic chain such as `uniform:16`, or a network such as `mlp:layers=8`.
+/// A path, the name of a shipped trace, a synthetic chain or graph such as `uniform:16`, or a network such as
+/// `mlp:layers=8`.
 Trace load_model(const std::string& reference);
 
 /// Whether a reference makes its model by rule, instead of naming a file.

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <unordered_map>
 
 #include "sim/io/fields.h"
 #include "sim/io/text_file.h"
+#include "traces/edge_list.h"
 #include "traces/layer_numbers.h"
 
 namespace plimsoll {
@@ -33,7 +35,7 @@ struct PlacedNode {
 struct PlacedEdge {
   std::int64_t from = 0, to = 0;
   Seconds cost;
-  Bytes size;
+  std::optional<Bytes> size;
 };
 
 struct PlacementDraft {
@@ -117,15 +119,13 @@ void add_edges(JsonDocument& document, PlacementDraft& draft) {
     if (known->cost != edge.cost) {
       document.complain(below("edges", e, "cost"), "another cost than an earlier edge of the same source");
     }
-    draft.table.edges.push_back({.from = from->second, .to = to->second, .bytes = edge.size, .time = edge.cost});
+    draft.table.edges.push_back(
+        {.from = from->second, .to = to->second, .bytes = edge.size.value_or(Bytes{}), .time = edge.cost});
   }
 }
 
-}  // namespace
-
-LayerTable parse_dnn_partitioning(std::string text, std::string file_name) {
-  const std::string name = std::filesystem::path(file_name).stem().string();
-  JsonDocument document(std::move(text), std::move(file_name));
+/// The file, checked; the name of its table is the file's.
+PlacementDraft read_placement(JsonDocument& document, const std::string& file_name) {
   PlacementDraft draft;
   document.read([&](JsonCursor root) { read_fields(root, placement_fields, draft); });
   add_edges(document, draft);
@@ -139,13 +139,74 @@ LayerTable parse_dnn_partitioning(std::string text, std::string file_name) {
   document.throw_if_any();
   if (has_circle(table)) document.complain("edges", "they form a circle");
   document.throw_if_any();
-  table.name = name;
+  table.name = std::filesystem::path(file_name).stem().string();
+  return draft;
+}
+
+/// What a graph needs and a table does without.
+void check_for_graph(JsonDocument& document, const PlacementDraft& draft) {
+  std::set<std::pair<std::int64_t, std::int64_t>> known;
+  for (std::size_t e = 0; e < draft.edges.size(); ++e) {
+    const PlacedEdge& edge = draft.edges[e];
+    if (!edge.size) document.complain(below("edges", e), "missing key 'size': a graph needs the bytes of its values");
+    if (known.emplace(edge.from, edge.to).second) continue;
+    document.complain(below("edges", e), fmt::format("a second edge from {} to {}", edge.from, edge.to));
+  }
+  document.throw_if_any();
+}
+
+ListedOp listed(const Layer& layer) {
+  ListedOp op;
+  op.name = layer.name;
+  op.phase = layer.backward ? Phase::backward : Phase::forward;
+  op.together = layer.together;
+  if (layer.options.empty()) {
+    op.time = layer.host.value_or(Seconds{});
+    op.attributes.emplace_back(device_attribute, host_device);
+  } else {
+    op.time = layer.options.front().forward;
+    op.parameters = layer.options.front().fixed;
+    if (layer.host) op.attributes.emplace_back("host_s", fmt::format("{}", layer.host->value));
+  }
+  return op;
+}
+
+}  // namespace
+
+LayerTable parse_dnn_partitioning(std::string text, std::string file_name) {
+  JsonDocument document(std::move(text), file_name);
+  LayerTable table = read_placement(document, file_name).table;
   table.notes = {{"imported_from", "a graph of dnn-partitioning; times are taken as ms"}};
-  return std::move(table);
+  return table;
 }
 
 LayerTable read_dnn_partitioning(const std::filesystem::path& path) {
   return parse_dnn_partitioning(read_text_file(path), path.string());
+}
+
+Graph parse_dnn_partitioning_graph(std::string text, std::string file_name) {
+  JsonDocument document(std::move(text), file_name);
+  const PlacementDraft draft = read_placement(document, file_name);
+  check_for_graph(document, draft);
+  EdgeList list;
+  list.name = draft.table.name;
+  for (const Layer& layer : draft.table.layers) list.ops.push_back(listed(layer));
+  for (const LayerEdge& edge : draft.table.edges) {
+    list.edges.push_back({.from = edge.from, .to = edge.to, .bytes = edge.bytes, .place = {}});
+  }
+  list.notes = {
+      {"imported_from", "a graph of dnn-partitioning; times are taken as ms"},
+      {"assumed",
+       "fp32, which the file does not say; the size of a node is a parameter of its own, resident throughout; "
+       "values have the bytes of their edges, whose costs are left out; no workspaces"},
+      {"accelerators", fmt::format("{}", draft.table.devices.value_or(1))},
+      {"accelerator_bytes", fmt::format("{}", draft.table.memory.value_or(Bytes{}).count)}};
+  Complaints complaints(file_name);
+  return graph_of(std::move(list), complaints);
+}
+
+Graph read_dnn_partitioning_graph(const std::filesystem::path& path) {
+  return parse_dnn_partitioning_graph(read_text_file(path), path.string());
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include "sim/io/text_file.h"
 #include "traces/framework_graphs.h"
 #include "traces/synthetic.h"
+#include "traces/synthetic_graphs.h"
 #include "traces/trace_parts.h"
 
 namespace plimsoll {
@@ -41,6 +42,7 @@ const Source& source_of(const Trace& trace) {
 Trace load_trace(std::string_view reference) {
   if (is_framework_graph(reference)) return {framework_graph(reference)};
   if (is_synthetic(reference)) return {synthetic_chain(reference)};
+  if (is_synthetic_graph(reference)) return {synthetic_graph(reference)};
   return read_trace(find_trace(reference));
 }
 

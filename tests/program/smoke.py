@@ -74,6 +74,7 @@ class Smoke:
             self.run(f"stages {{}}/layers.json --planner {planner} --devices 2 --bandwidth 1GB/s")
         self.run("import dnn-partitioning {}/placement.json -o {}/layers.json")
         self.run("stages {}/layers.json --planner ideals --json")
+        self.run("import dnn-partitioning {}/placement.json --as graph --device 'some model' -o {}/imported.json")
         self.run("import piper {}/piper.json -o {}/layers.json")
         self.run("stages {}/layers.json --planner piper --json")
         self.run("import sapp {}/sapp.json -o {}/layers.json")

@@ -4,6 +4,7 @@
 
 #include "tests/bad_input.h"
 #include "traces/dnn_partitioning.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -52,6 +53,37 @@ TEST_CASE("malformed graphs of dnn-partitioning are refused where they are wrong
   CHECK(placement_complaint("\"destId\": -1", "\"destId\": 7") == "small.json:6:11: edges: they form a circle");
   CHECK(placement_complaint("\"cost\": 0.5, ", "") == "small.json:6:12: edges[0]: missing key 'cost'");
   CHECK(placement_complaint("\"maxCPUs\": 1, ", "") == "small.json:1:1: missing key 'maxCPUs'");
+}
+
+TEST_CASE("as a graph, nodes of dnn-partitioning are ops with a resident and values of their edges' sizes",
+          "[dnn_partitioning]") {
+  const Graph graph = parse_dnn_partitioning_graph(placement, "folder/small.json");
+  CHECK(graph.name == "small");
+  REQUIRE(graph.ops.size() == 2);
+  const Op &a = graph.ops[0], &b = graph.ops[1];
+  CHECK(a.name == "a");
+  CHECK(a.duration->value == Approx(2.5e-3));
+  CHECK(graph[a.inputs.at(0)].kind == TensorKind::parameter);
+  CHECK(graph[a.inputs.at(0)].bytes == Bytes{100});
+  CHECK(graph[a.outputs.at(0)].bytes == Bytes{64});
+  CHECK(a.attributes == std::vector<std::pair<std::string, std::string>>{{"host_s", "0.02"}});
+  CHECK(b.inputs == a.outputs);
+  CHECK(b.phase == Phase::backward);
+  CHECK(b.duration->value == Approx(1e-3));
+  CHECK(b.attributes == std::vector<std::pair<std::string, std::string>>{{"device", "host"}});
+  CHECK(parse_trace(trace_text(Trace{graph}), "written.json") == Trace{graph});
+}
+
+TEST_CASE("a graph of dnn-partitioning needs sizes and no edge twice", "[dnn_partitioning]") {
+  const auto complaint = [](const std::string& what, const std::string& instead) {
+    std::string text = placement;
+    text.replace(text.find(what), what.size(), instead);
+    return complaint_of([&] { parse_dnn_partitioning_graph(text, "small.json"); });
+  };
+  CHECK(complaint(", \"size\": 64", "") ==
+        "small.json:6:12: edges[0]: missing key 'size': a graph needs the bytes of its values");
+  CHECK(complaint("64}]", R"(64}, {"sourceId": 7, "destId": -1, "cost": 0.5, "size": 4}])") ==
+        "small.json:6:68: edges[1]: a second edge from 7 to -1");
 }
 
 }  // namespace

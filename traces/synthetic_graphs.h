@@ -1,0 +1,22 @@
+#pragma once
+// Synthetic graphs of training iterations with as many ops, as much parallelism and as much communication as the
+// published ones have: `rnn`, `crn`, `wrn`, `trn`, `e3d`. How every number comes about: traces/README.md.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+/// Whether a trace reference means one of them.
+bool is_synthetic_graph(std::string_view reference);
+
+/// The graph of a reference such as `rnn:layers=8,seed=2`; throws where it is wrong.
+Graph synthetic_graph(std::string_view reference);
+
+/// One line of help a network: name, keys and defaults.
+std::vector<std::string> synthetic_graph_help();
+
+}  // namespace plimsoll
