@@ -123,7 +123,7 @@ GraphProportions proportions_of(const Graph& graph) {
 
 Graph scaled_to(ProportionedGraph original, double parallelism, double communication) {
   const Scaling scaling(original, communication);
-  constexpr double most_spine = 1e4, most_weights = 1e3;
+  constexpr double most_spine = 1e4, most_weights = 16;  // larger ones would fill any memory
   double spine = 1, weights = 1;
   if (scaling.scaled(1, 1).parallelism > parallelism) {
     spine = factor_for(-parallelism, most_spine, [&](double f) { return -scaling.scaled(f, 1).parallelism; });
