@@ -1,6 +1,7 @@
 #include "experiments/gantt_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,36 +22,94 @@ std::vector<DeviceId> devices_that_compute(const Schedule& schedule) {
   return {devices.begin(), devices.end()};
 }
 
+struct Span {
+  Seconds start, finish;
+  std::string_view what;
+  std::uint32_t micro_batch = 0;
+  std::size_t part = 0;
+};
+
+/// What one stream of a device does, or all streams on which it sends to other devices.
+struct Lane {
+  DeviceId device;
+  std::string name;
+  std::vector<Span> spans;
+};
+
+/// Spans of a lane that has more than an eye can tell apart: of each of the equal times that the timeline is cut into,
+/// what is done in it, one after the other from its beginning. Sums of what a stream does stay as they are; where
+/// several streams that are one lane work at once, they share the bin.
+std::vector<Span> binned(std::span<const Span> spans, Seconds makespan) {
+  constexpr std::size_t bins = 600;
+  const double width = makespan.value / bins;
+  std::vector<Span> made;
+  std::vector<std::pair<std::string_view, double>> done;  // in the bin at hand
+  std::size_t bin = 0;
+  const auto end_bin = [&] {
+    Seconds at{static_cast<double>(bin) * width};
+    double all = 0;
+    for (const auto& [what, seconds] : done) all += seconds;
+    const double share = all > width ? width / all : 1;
+    for (const auto& [what, seconds] : done) {
+      made.push_back({at, at + Seconds{share * seconds}, what});
+      at = made.back().finish;
+    }
+    done.clear();
+  };
+  for (const Span& span : spans) {
+    for (double at = span.start.value; at < span.finish.value;) {
+      const std::size_t in = std::max(bin, std::min(bins - 1, static_cast<std::size_t>(at / width)));
+      if (in != bin) end_bin();
+      bin = in;
+      const double until =
+          bin + 1 == bins ? span.finish.value : std::min(span.finish.value, static_cast<double>(bin + 1) * width);
+      const auto known = std::ranges::find(done, span.what, [](const auto& each) { return each.first; });
+      if (known == done.end()) {
+        done.emplace_back(span.what, until - at);
+      } else {
+        known->second += until - at;
+      }
+      at = std::max(until, std::nextafter(at, span.finish.value));
+    }
+  }
+  end_bin();
+  return made;
+}
+
 class GanttRecord {
  public:
   GanttRecord(const Problem& problem, const Schedule& schedule, const Timeline& timeline)
       : problem_(problem), schedule_(schedule), timeline_(timeline), stage_of_(problem.graph.ops.size()) {
-    if (!problem.index) return;
-    const ChainGraph& index = *problem.index;
-    for (const std::vector<OpId>* ops : {&index.forward, &index.backward, &index.weight}) {
-      for (std::size_t i = 0; i < ops->size(); ++i) {
-        if ((*ops)[i] != no_op) stage_of_[(*ops)[i].index] = i;
+    if (problem.index) {
+      const ChainGraph& index = *problem.index;
+      for (const std::vector<OpId>* ops : {&index.forward, &index.backward, &index.weight}) {
+        for (std::size_t i = 0; i < ops->size(); ++i) {
+          if ((*ops)[i] != no_op) stage_of_[(*ops)[i].index] = i;
+        }
       }
     }
+    find_parts();
+    find_lanes();
+    find_memory();
   }
 
   Json device(DeviceId id) const {
     Json lanes = Json::array();
-    for (const Way way : ways_of(id)) {
-      Json spans = spans_of(id, way);
-      if (!spans.empty()) lanes.push_back({{"name", lane_name(way, problem_.platform)}, {"spans", std::move(spans)}});
+    for (const Lane& lane : lanes_) {
+      if (lane.device != id || lane.spans.empty()) continue;
+      Json spans = Json::array();
+      const bool is_long = lane.spans.size() > most_spans;
+      const std::vector<Span> shown = is_long ? binned(lane.spans, timeline_.makespan) : lane.spans;
+      for (const Span& span : shown) {
+        spans.push_back({span.start.value, span.finish.value, span.what, span.micro_batch, span.part});
+      }
+      lanes.push_back({{"name", lane.name}, {"spans", std::move(spans)}});
     }
-    return {{"name", problem_.platform[id].name}, {"lanes", std::move(lanes)}, {"memory", memory_of(id)}};
+    return {{"name", problem_.platform[id].name}, {"lanes", std::move(lanes)}, {"memory", memory_[id.index]}};
   }
 
  private:
-  std::vector<Way> ways_of(DeviceId device) const {
-    std::vector<Way> ways{way::compute};
-    for (const Stream& stream : schedule_.streams) {
-      if (stream.device == device && std::ranges::find(ways, stream.way) == ways.end()) ways.push_back(stream.way);
-    }
-    return ways;
-  }
+  static constexpr std::size_t most_spans = 3000;
 
   std::string_view what_is_done(const Step& step) const {
     if (step.kind == StepKind::collective || !step.work.is_transfer()) {
@@ -64,56 +123,83 @@ class GanttRecord {
     return step.op == no_op ? std::nullopt : stage_of_[step.op.index];
   }
 
-  /// By stage: before how many others its part of the device comes. Stages of a part follow each other and are run for
-  /// the same micro-batches.
-  std::map<std::size_t, std::size_t> parts_of(DeviceId device) const {
-    std::map<std::size_t, std::set<std::uint32_t>> micro_batches_of;
+  /// By device and stage: before how many others its part of the device comes. Stages of a part follow each other and
+  /// are run for the same micro-batches.
+  void find_parts() {
+    std::vector<std::map<std::size_t, std::set<std::uint32_t>>> micro_batches_of(problem_.platform.devices.size());
     for (const Step& step : schedule_.steps) {
       const std::optional<std::size_t> stage = stage_run_by(step);
-      if (stage && schedule_[step.stream].device == device) micro_batches_of[*stage].insert(step.micro_batch);
+      if (stage) micro_batches_of[schedule_[step.stream].device.index][*stage].insert(step.micro_batch);
     }
-    std::map<std::size_t, std::size_t> part_of;
-    std::size_t part = 0;
-    for (auto at = micro_batches_of.begin(); at != micro_batches_of.end(); ++at) {
-      const auto before = part_of.empty() ? at : std::prev(at);
-      if (before != at && (before->first + 1 != at->first || before->second != at->second)) ++part;
-      part_of[at->first] = part;
-    }
-    return part_of;
-  }
-
-  Json spans_of(DeviceId device, Way way) const {
-    const std::map<std::size_t, std::size_t> part_of = parts_of(device);
-    const double same = 1e-9 * timeline_.makespan.value;
-    Json spans = Json::array();
-    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
-      const Step& step = schedule_.steps[s];
-      const Stream& stream = schedule_[step.stream];
-      const Interval& ran = timeline_.steps[s];
-      if (stream.device != device || stream.way != way || ran.finish <= ran.start) continue;
-      const std::optional<std::size_t> stage = stage_run_by(step);
-      const std::size_t part = stage ? part_of.at(*stage) : 0;
-      Json span{ran.start.value, ran.finish.value, what_is_done(step), step.micro_batch, part};
-      const bool goes_on = !spans.empty() && spans.back()[2] == span[2] && spans.back()[3] == span[3] &&
-                           spans.back()[4] == span[4] && span[0] <= spans.back()[1].get<double>() + same;
-      if (goes_on) {
-        spans.back()[1] = span[1];
-      } else {
-        spans.push_back(std::move(span));
+    for (const auto& stages : micro_batches_of) {
+      std::map<std::size_t, std::size_t>& part_of = part_of_.emplace_back();
+      std::size_t part = 0;
+      for (auto at = stages.begin(); at != stages.end(); ++at) {
+        const auto before = part_of.empty() ? at : std::prev(at);
+        if (before != at && (before->first + 1 != at->first || before->second != at->second)) ++part;
+        part_of[at->first] = part;
       }
     }
-    return spans;
   }
 
-  /// Of rows that no eye could tell apart the fullest.
-  Json memory_of(DeviceId device) const {
+  /// What a device computes first, then its other streams in their order. Many ways to other devices are one lane.
+  void find_lanes() {
+    constexpr std::size_t most_lanes = 4;
+    std::vector<std::size_t> lane_of(schedule_.streams.size());
+    std::vector<std::vector<Way>> ways(problem_.platform.devices.size());
+    for (const Stream& stream : schedule_.streams) {
+      std::vector<Way>& known = ways[stream.device.index];
+      if (std::ranges::find(known, stream.way) == known.end()) known.push_back(stream.way);
+    }
+    for (std::uint32_t d = 0; d < ways.size(); ++d) {
+      std::ranges::stable_partition(ways[d], [](Way way) { return way == way::compute; });
+      std::optional<std::size_t> sends;
+      for (const Way way : ways[d]) {
+        const bool is_send = ways[d].size() > most_lanes && way.from == place::device && !relative_name(way.to);
+        if (!is_send || !sends) {
+          if (is_send) sends = lanes_.size();
+          lanes_.push_back({DeviceId{d}, is_send ? "to other devices" : lane_name(way, problem_.platform), {}});
+        }
+        for (std::size_t s = 0; s < lane_of.size(); ++s) {
+          const Stream& stream = schedule_.streams[s];
+          if (stream.device.index == d && stream.way == way) lane_of[s] = is_send ? *sends : lanes_.size() - 1;
+        }
+      }
+    }
+    std::vector<std::size_t> steps;
+    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+      if (timeline_.steps[s].finish > timeline_.steps[s].start) steps.push_back(s);
+    }
+    for (const std::size_t s : steps) add(s, lanes_[lane_of[schedule_.steps[s].stream.index]].spans);
+  }
+
+  void add(std::size_t s, std::vector<Span>& spans) const {
+    const double same = 1e-9 * timeline_.makespan.value;
+    const Step& step = schedule_.steps[s];
+    const Interval& ran = timeline_.steps[s];
+    const std::optional<std::size_t> stage = stage_run_by(step);
+    const std::size_t part = stage ? part_of_[schedule_[step.stream].device.index].at(*stage) : 0;
+    const Span span{ran.start, ran.finish, what_is_done(step), step.micro_batch, part};
+    const bool goes_on = !spans.empty() && spans.back().what == span.what &&
+                         spans.back().micro_batch == span.micro_batch && spans.back().part == span.part &&
+                         span.start.value <= spans.back().finish.value + same;
+    if (goes_on) {
+      spans.back().finish = std::max(spans.back().finish, span.finish);
+    } else {
+      spans.push_back(span);
+    }
+  }
+
+  /// By device; of rows that no eye could tell apart the fullest.
+  void find_memory() {
     constexpr double rows_of_a_timeline = 1000;
-    const MemoryId own = problem_.platform[device].memory;
     const double step = timeline_.makespan.value / rows_of_a_timeline;
-    Json rows = Json::array();
+    memory_.assign(problem_.platform.devices.size(), Json::array());
     walk_memories(problem_.graph, problem_.platform, schedule_, timeline_,
                   [&](MemoryId memory, Seconds date, const BytesByKind& live) {
-                    if (memory != own) return;
+                    const std::optional<DeviceId> device = problem_.platform[memory].device;
+                    if (!device) return;
+                    Json& rows = memory_[device->index];
                     const std::int64_t bytes = sum(live);
                     if (rows.empty() || date.value - rows.back()[0].get<double>() > step) {
                       rows.push_back({date.value, bytes});
@@ -121,13 +207,15 @@ class GanttRecord {
                       rows.back()[1] = bytes;
                     }
                   });
-    return rows;
   }
 
   const Problem& problem_;
   const Schedule& schedule_;
   const Timeline& timeline_;
-  std::vector<std::optional<std::size_t>> stage_of_;  ///< by op
+  std::vector<std::optional<std::size_t>> stage_of_;         ///< by op
+  std::vector<std::map<std::size_t, std::size_t>> part_of_;  ///< by device and stage
+  std::vector<Lane> lanes_;                                  ///< by device, compute first
+  std::vector<Json> memory_;                                 ///< by device
 };
 
 }  // namespace

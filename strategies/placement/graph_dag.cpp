@@ -67,7 +67,10 @@ class DagBuilder {
       std::vector<Nanoseconds>& times = dag.time.emplace_back();
       for (const OpId op : made_.op) times.push_back(is_pinned_to_host(graph_[op]) ? time_of(op, {}) : cannot_run);
     }
-    for (const OpId op : made_.op) dag.workspace.push_back(graph_[op].workspace.count);
+    for (const OpId op : made_.op) {
+      dag.workspace.push_back(graph_[op].workspace.count);
+      dag.backward.push_back(is_backward(graph_[op].phase));
+    }
     find_values();
     find_residents();
     find_groups();

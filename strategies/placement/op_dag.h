@@ -63,6 +63,7 @@ struct OpDag {
   std::vector<DagResident> residents;                ///< parameters, their gradients and states
   std::vector<std::vector<std::uint32_t>> together;  ///< groups of nodes that share a processor; no node is in two
   std::vector<std::uint32_t> group;                  ///< by node: of `together`; no_node: of none
+  std::vector<bool> backward;                        ///< by node; empty: none of them
 };
 
 /// The processors that a placement may use: devices and, where ops are pinned to it, a host as the last one.

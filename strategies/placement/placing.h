@@ -55,6 +55,9 @@ inline constexpr OptionInfo usable_option{
 using PlacementOutcome = std::variant<Placement, Infeasible>;
 using PlacementPlanner = std::function<PlacementOutcome(const OpDag&, const Machine&)>;
 
+/// As the option `devices` says. Throws InputError, which names the strategy, where the platform has fewer.
+std::uint32_t devices_for(const Problem&, const Options&, std::string_view strategy);
+
 /// Partitions for several budgets of each device. A planner that heeds memory has `usable_option` and is asked for each
 /// budget; else once. Throws InputError where there is none for any budget.
 std::vector<PartitionOutcome> placed(const Problem&, const Options&, std::string_view strategy,

@@ -1,0 +1,276 @@
+// The strategy `auto`: asks the planners that are quick enough for the graph, simulates the best of what they give on
+// the platform with its shared links, moves ops where that makes the simulated iteration shorter, and takes the fastest
+// that fits.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "sim/core/expects.h"
+#include "strategies/placement/clusters.h"
+#include "strategies/placement/list_schedulers.h"
+#include "strategies/placement/placed_parts.h"
+#include "strategies/placement/placement_search.h"
+#include "strategies/placement/plain_run.h"
+
+namespace plimsoll {
+namespace {
+
+struct Member {
+  std::string_view name;
+  double most_ops;  ///< that it is asked about with effort=1
+  PlacementOutcome (*place)(const OpDag&, const Machine&);
+};
+
+constexpr double any_size = 1e18;
+
+constexpr Member members[] = {
+    {"one_device", any_size, place_on_one},
+    {"contiguous", any_size, place_contiguous},
+    {"heft", any_size, [](const OpDag& d, const Machine& m) { return without_makespan(heft_schedule(d, m)); }},
+    {"etf", any_size, [](const OpDag& d, const Machine& m) { return without_makespan(etf_schedule(d, m)); }},
+    {"cpop", 50'000, [](const OpDag& d, const Machine& m) { return without_makespan(cpop_schedule(d, m)); }},
+    {"critical_path", 50'000, place_critical_path},
+    {"dsc", 50'000, place_dominant_sequence},
+    {"linear_clustering", 2'000, place_linear_clusters},
+};
+
+/// A placement that has been simulated.
+struct Simulated {
+  std::shared_ptr<const Partition> partition;
+  Seconds makespan;
+  Bytes fullest;           ///< of the devices
+  bool is_beyond = false;  ///< a device holds more than its memory
+};
+
+class AutoPlacement {
+ public:
+  AutoPlacement(const Problem& problem, const Options& options)
+      : problem_(problem),
+        effort_(options.number("effort")),
+        seed_(static_cast<std::uint64_t>(options.integer("seed"))),
+        graph_(graph_dag(problem, devices_for(problem, options, "auto"))),
+        whole_(machine_of(problem, graph_, std::nullopt, 1)) {}
+
+  std::vector<PartitionOutcome> within(std::span<const std::optional<Bytes>> budgets) {
+    std::variant<Units, Infeasible> units = units_of(graph_.dag, whole_);
+    if (const Infeasible* none = std::get_if<Infeasible>(&units)) {
+      return std::vector<PartitionOutcome>(budgets.size(), *none);
+    }
+    units_ = std::get<Units>(std::move(units));
+    search(whole_);
+    is_noted_ = true;
+    search_least();
+    if (is_small()) {
+      search_levels();
+    } else {
+      for (const std::optional<Bytes>& budget : budgets) {
+        if (budget && *budget >= least_ && fastest(*budget).fullest < most_) search(limited(*budget));
+      }
+    }
+    std::vector<PartitionOutcome> outcomes;
+    for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(outcome(budget));
+    return outcomes;
+  }
+
+ private:
+  /// Where there is time to look for placements that the asked budgets do not ask for.
+  bool is_small() const { return graph_.dag.size <= 2'000 * effort_; }
+
+  Machine limited(Bytes budget) const {
+    Machine machine = whole_;
+    const std::size_t devices = graph_.classes.of.size();
+    for (std::size_t p = 0; p < devices; ++p) {
+      if (machine.memory[p] > 0) machine.memory[p] = std::clamp<std::int64_t>(budget.count, 1, machine.memory[p]);
+    }
+    return machine;
+  }
+
+  /// What the members give for a machine, the best of it improved and simulated.
+  void search(const Machine& machine) {
+    std::vector<ScoredPlacement> found;
+    for (const Member& member : members) {
+      if (graph_.dag.size > member.most_ops * effort_) continue;
+      PlacementOutcome made = member.place(graph_.dag, machine);
+      if (std::holds_alternative<Infeasible>(made)) made = member.place(graph_.dag, whole_);
+      Placement* placement = std::get_if<Placement>(&made);
+      if (placement == nullptr) continue;
+      found.push_back(best_ordered(graph_.dag, machine, std::move(*placement)));
+      note(member.name, found.back());
+      if (member.name == "one_device") simulate(found.back());
+    }
+    std::ranges::stable_sort(found, {}, &ScoredPlacement::score);
+    if (found.empty()) return;
+    const auto by_emulation = [&](std::span<const std::uint32_t> on, const Emulation& times) {
+      return score_of(graph_.dag, machine, on, times);
+    };
+    const std::size_t starts = is_small() ? std::min<std::size_t>(3, found.size()) : 1;
+    for (std::size_t k = 0; k < starts; ++k) {
+      found.push_back(
+          improved(graph_.dag, machine, units_, found[k], by_emulation, evaluations(4e5) / starts, seed_ + k));
+    }
+    std::ranges::stable_sort(found, {}, &ScoredPlacement::score);
+    const std::size_t simulations = is_small() ? 6 : 2;
+    for (std::size_t k = 0; k < std::min(simulations, found.size()); ++k) simulate(found[k]);
+    refine(machine, found.front());
+  }
+
+  /// By the event engine.
+  void refine(const Machine& machine, ScoredPlacement from) {
+    const auto by_engine = [&](std::span<const std::uint32_t> on, const Emulation& times) {
+      return judged(machine, simulate(on, times));
+    };
+    from.score = by_engine(from.placement.on, emulate(graph_.dag, machine, from.placement, from.order));
+    improved(graph_.dag, machine, units_, std::move(from), by_engine, evaluations(4e4), seed_);
+  }
+
+  PlacementScore judged(const Machine& machine, const Simulated& made) const {
+    constexpr double per_second = 1e9;
+    PlacementScore score{0, static_cast<Nanoseconds>(per_second * made.makespan.value)};
+    const std::int64_t limit = std::ranges::max(std::span(machine.memory).first(graph_.classes.of.size()));
+    if (limit != unlimited_bytes) score.too_full = std::max<std::int64_t>(0, made.fullest.count - limit);
+    return score;
+  }
+
+  std::size_t evaluations(double work) const {
+    constexpr double most = 3'000;
+    return static_cast<std::size_t>(std::min(most, effort_ * work / (1 + graph_.dag.size)));
+  }
+
+  /// Placements that need little memory, however long they take; and all of them, where those are few.
+  void search_least() {
+    constexpr std::size_t most_placements = 7'000;
+    for (FrontPlacement& each : placement_front(graph_.dag, whole_, units_, most_placements)) {
+      simulate({std::move(each.placement), each.order, {}});
+    }
+    search(limited(Bytes{1}));
+    least_ = Bytes{unlimited_bytes};
+    for (const Simulated& made : pool_) {
+      if (!made.is_beyond) least_ = std::min(least_, made.fullest);
+    }
+    most_ = pool_[fastest_of_all()].fullest;
+  }
+
+  void search_levels() {
+    constexpr std::uint32_t levels = 4;
+    if (least_ >= most_) return;
+    const Bytes least = least_, most = most_;
+    for (std::uint32_t level = 1; level < levels; ++level) {
+      search(limited(least + range_of(most - least, {level, levels}).offset));
+    }
+  }
+
+  std::size_t fastest_of_all() const {
+    const auto found = std::ranges::min_element(pool_, {}, &Simulated::makespan);
+    return static_cast<std::size_t>(found - pool_.begin());
+  }
+
+  const Simulated& simulate(const ScoredPlacement& scored) {
+    return simulate(scored.placement.on, emulate(graph_.dag, whole_, scored.placement, scored.order));
+  }
+
+  const Simulated& simulate(std::span<const std::uint32_t> on, const Emulation& times) {
+    Partition partition = placed_parts(problem_, graph_, on, times);
+    const PlainRun run = plain_run(problem_, partition);
+    Simulated made{nullptr, run.makespan, std::ranges::max(run.peaks)};
+    for (std::size_t d = 0; d < run.peaks.size(); ++d) {
+      const std::optional<Bytes> capacity = problem_.platform[problem_.platform.devices[d].memory].capacity;
+      made.is_beyond |= capacity && run.peaks[d] > *capacity;
+    }
+    made.partition = std::make_shared<const Partition>(std::move(partition));
+    last_ = made;
+    add(std::move(made));
+    return last_;
+  }
+
+  /// Unless something there is as fast with as little, and instead of what it is better than.
+  void add(Simulated made) {
+    const auto is_as_good = [&](const Simulated& other) {
+      return other.makespan <= made.makespan && other.fullest <= made.fullest && other.is_beyond <= made.is_beyond;
+    };
+    if (std::ranges::any_of(pool_, is_as_good)) return;
+    std::erase_if(pool_, [&](const Simulated& other) {
+      return made.makespan <= other.makespan && made.fullest <= other.fullest && made.is_beyond <= other.is_beyond;
+    });
+    pool_.push_back(std::move(made));
+  }
+
+  const Simulated& fastest(Bytes budget) const {
+    const Simulated* best = nullptr;
+    for (const Simulated& made : pool_) {
+      if (made.is_beyond || made.fullest > budget) continue;
+      if (best == nullptr || made.makespan < best->makespan) best = &made;
+    }
+    EXPECTS(best != nullptr);
+    return *best;
+  }
+
+  void note(std::string_view name, const ScoredPlacement& scored) {
+    if (is_noted_) return;
+    constexpr double per_second = 1e9;
+    note_ += fmt::format("{}{} {:.4g} s", note_.empty() ? "without contention: " : ", ", name,
+                         static_cast<double>(scored.score.makespan) / per_second);
+  }
+
+  PartitionOutcome outcome(const std::optional<Bytes>& budget) const {
+    if (least_.count == unlimited_bytes)
+      return Infeasible{"no placement that was tried fits the devices", std::nullopt};
+    if (budget && *budget < least_) return Infeasible{"no placement that was tried needs less", least_, false};
+    Partition partition = *fastest(budget.value_or(Bytes{unlimited_bytes})).partition;
+    partition.note = note_;
+    return std::make_shared<const Partition>(std::move(partition));
+  }
+
+  const Problem& problem_;
+  double effort_;
+  std::uint64_t seed_;
+  GraphDag graph_;
+  Machine whole_;  // limited by the devices' memory alone
+  Units units_;
+  std::vector<Simulated> pool_;
+  Simulated last_;
+  Bytes least_, most_;  // least that a placement needs; what the fastest one does
+  bool is_noted_ = false;
+  std::string note_;
+};
+
+constexpr std::array auto_options{
+    place_on_option,
+    OptionInfo{
+        .name = "effort",
+        .default_value = "1",
+        .values = "a number from 0.01 to 100",
+        .help = "how much work the search does, in multiples of what it does by default",
+        .allowed = number_between<1, 10'000, 100>,
+    },
+    OptionInfo{
+        .name = "seed",
+        .default_value = "1",
+        .values = "a whole number from 0",
+        .help = "of the order in which moves are tried",
+        .allowed = integer_between<0, 1'000'000'000>,
+    },
+};
+
+std::vector<PartitionOutcome> auto_partition(const Problem& problem, const Options& options,
+                                             std::span<const std::optional<Bytes>> budgets) {
+  return AutoPlacement(problem, options).within(budgets);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo auto_strategy{
+    .name = "auto",
+    .family = Family::placement,
+    .summary = "the fastest placement of all that quick planners and a search by simulation find",
+    .source = "own",
+    .chains_only = false,
+    .options = auto_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = auto_partition,
+};
+
+}  // namespace plimsoll

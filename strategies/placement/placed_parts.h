@@ -1,0 +1,17 @@
+#pragma once
+// From a placement and its orders to parts and what they exchange.
+
+#include <span>
+
+#include "sim/core/partition.h"
+#include "strategies/placement/emulation.h"
+#include "strategies/placement/graph_dag.h"
+
+namespace plimsoll {
+
+/// A part for each device that has ops; every micro-batch takes one turn. A value is sent once to each device that
+/// reads it, what is wanted first of an op's values first. `on`: the processor of each node. What runs on the host is
+/// issued by the device that exchanges the most with it, and goes from and to other devices by way of that one.
+Partition placed_parts(const Problem&, const GraphDag&, std::span<const std::uint32_t> on, const Emulation&);
+
+}  // namespace plimsoll
