@@ -13,25 +13,58 @@
 namespace plimsoll {
 namespace {
 
-/// Nodes that share a device get one number: groups, and the users of one parameter.
-std::vector<std::uint32_t> numbers_together(const OpDag& dag) {
-  std::vector<std::uint32_t> number(dag.size);
-  for (std::uint32_t v = 0; v < dag.size; ++v) number[v] = v;
-  const auto find = [&](std::uint32_t v) {
-    while (number[v] != v) v = number[v] = number[number[v]];
-    return v;
-  };
-  const auto join = [&](const std::vector<std::uint32_t>& nodes) {
-    for (const std::uint32_t v : nodes) {
-      const std::uint32_t a = find(nodes.front()), b = find(v);
-      number[std::max(a, b)] = std::min(a, b);
+/// Nodes that share a device get one number: groups; the users of one parameter; what reads nothing, with its first
+/// reader or, without one, with the node before it; and each backward op with the forward
+/// op that it belongs to, so that only the forward is cut: the last of those that made what it reads or, where it reads
+/// gradients alone, that of an op that reads its own.
+class Together {
+ public:
+  explicit Together(const OpDag& dag) : number_(dag.size), has_forward_(dag.size) {
+    for (std::uint32_t v = 0; v < dag.size; ++v) {
+      number_[v] = v;
+      has_forward_[v] = dag.backward.empty() || !dag.backward[v];
     }
-  };
-  for (const std::vector<std::uint32_t>& group : dag.together) join(group);
-  for (const DagResident& resident : dag.residents) join(resident.users);
-  for (std::uint32_t v = 0; v < dag.size; ++v) number[v] = find(v);
-  return number;
-}
+    for (const std::vector<std::uint32_t>& group : dag.together) join_all(group);
+    for (const DagResident& resident : dag.residents) join_all(resident.users);
+    for (std::uint32_t v = 1; v < dag.size; ++v) {
+      if (dag.reads[v].empty()) join(v, dag.out[v].empty() ? v - 1 : dag.out[v].front().node);
+    }
+    for (std::uint32_t v = dag.size; v-- > 0;) {
+      if (!has_forward_[find(v)]) join_forward(dag, v);
+    }
+    for (std::uint32_t v = 0; v < dag.size; ++v) number_[v] = find(v);
+  }
+
+  const std::vector<std::uint32_t>& numbers() const { return number_; }
+
+ private:
+  std::uint32_t find(std::uint32_t v) {
+    while (number_[v] != v) v = number_[v] = number_[number_[v]];
+    return v;
+  }
+
+  void join(std::uint32_t a, std::uint32_t b) {
+    a = find(a);
+    b = find(b);
+    number_[std::max(a, b)] = std::min(a, b);
+    has_forward_[std::min(a, b)] = has_forward_[a] || has_forward_[b];
+  }
+
+  void join_all(const std::vector<std::uint32_t>& nodes) {
+    for (const std::uint32_t v : nodes) join(nodes.front(), v);
+  }
+
+  void join_forward(const OpDag& dag, std::uint32_t v) {
+    const auto is_forward = [&](const DagEdge& edge) { return !dag.backward[edge.node]; };
+    const auto edges = dag.in[v];
+    const auto last = std::find_if(edges.rbegin(), edges.rend(), is_forward);
+    if (last != edges.rend()) return join(v, last->node);
+    if (!dag.out[v].empty()) join(v, dag.out[v].front().node);
+  }
+
+  std::vector<std::uint32_t> number_;
+  std::vector<bool> has_forward_;  // by number
+};
 
 IdealsProblem problem_for(const OpDag& dag, const Machine& machine, const Units& units) {
   constexpr double per_second = 1e9;
@@ -42,7 +75,7 @@ IdealsProblem problem_for(const OpDag& dag, const Machine& machine, const Units&
   std::int64_t least = unlimited_bytes;
   for (const std::uint32_t p : units.field) least = std::min(least, machine.memory[p]);
   if (least != unlimited_bytes) problem.device_bytes = static_cast<double>(least);
-  const std::vector<std::uint32_t> number = numbers_together(dag);
+  const std::vector<std::uint32_t> number = Together(dag).numbers();
   std::vector<std::size_t> members(dag.size, 0);
   for (const std::uint32_t n : number) ++members[n];
   for (std::uint32_t v = 0; v < dag.size; ++v) {
