@@ -11,6 +11,8 @@
 #include "sim/core/expects.h"
 #include "strategies/placement/clusters.h"
 #include "strategies/placement/list_schedulers.h"
+#include "strategies/placement/pardnn.h"
+#include "strategies/placement/partitions.h"
 #include "strategies/placement/placed_parts.h"
 #include "strategies/placement/placement_search.h"
 #include "strategies/placement/plain_run.h"
@@ -20,21 +22,25 @@ namespace {
 
 struct Member {
   std::string_view name;
-  double most_ops;  ///< that it is asked about with effort=1
+  std::uint32_t least_ops;  ///< of a graph that it is asked about
+  double most_ops;          ///< with effort=1
   PlacementOutcome (*place)(const OpDag&, const Machine&);
 };
 
 constexpr double any_size = 1e18;
 
 constexpr Member members[] = {
-    {"one_device", any_size, place_on_one},
-    {"contiguous", any_size, place_contiguous},
-    {"heft", any_size, [](const OpDag& d, const Machine& m) { return without_makespan(heft_schedule(d, m)); }},
-    {"etf", any_size, [](const OpDag& d, const Machine& m) { return without_makespan(etf_schedule(d, m)); }},
-    {"cpop", 50'000, [](const OpDag& d, const Machine& m) { return without_makespan(cpop_schedule(d, m)); }},
-    {"critical_path", 50'000, place_critical_path},
-    {"dsc", 50'000, place_dominant_sequence},
-    {"linear_clustering", 2'000, place_linear_clusters},
+    {"one_device", 0, any_size, place_on_one},
+    {"contiguous", 0, any_size, place_contiguous},
+    {"heft", 0, any_size, [](const OpDag& d, const Machine& m) { return without_makespan(heft_schedule(d, m)); }},
+    {"etf", 0, any_size, [](const OpDag& d, const Machine& m) { return without_makespan(etf_schedule(d, m)); }},
+    {"pardnn", 0, any_size, [](const OpDag& d, const Machine& m) { return place_pardnn(d, m, {}); }},
+    {"cpop", 0, 50'000, [](const OpDag& d, const Machine& m) { return without_makespan(cpop_schedule(d, m)); }},
+    {"critical_path", 0, 50'000, place_critical_path},
+    {"dsc", 0, 50'000, place_dominant_sequence},
+    {"linear_clustering", 0, 2'000, place_linear_clusters},
+    {"acyclic", 0, 50'000, [](const OpDag& d, const Machine& m) { return place_acyclic(d, m, 1); }},
+    {"metis", 2'000, any_size, [](const OpDag& d, const Machine& m) { return place_by_metis(d, m, 1); }},
 };
 
 /// A placement that has been simulated.
@@ -92,7 +98,7 @@ class AutoPlacement {
   void search(const Machine& machine) {
     std::vector<ScoredPlacement> found;
     for (const Member& member : members) {
-      if (graph_.dag.size > member.most_ops * effort_) continue;
+      if (graph_.dag.size < member.least_ops || graph_.dag.size > member.most_ops * effort_) continue;
       PlacementOutcome made = member.place(graph_.dag, machine);
       if (std::holds_alternative<Infeasible>(made)) made = member.place(graph_.dag, whole_);
       Placement* placement = std::get_if<Placement>(&made);

@@ -39,7 +39,8 @@ inline void judge_plan(const Problem& problem, const Plan& made, std::optional<B
   for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == event.peaks[m].bytes);
   const Timeline simgrid = simulate_simgrid(made.schedule, problem.platform);
   CHECK(simgrid.makespan.value == Approx(event.makespan.value).epsilon(1e-9));
-  CHECK(event.makespan >= lower_bounds(problem, devices_used(made.schedule)).time());
+  constexpr double rounding = 1e-12;  // the bound adds the same times in another order
+  CHECK(event.makespan.value >= (1 - rounding) * lower_bounds(problem, devices_used(made.schedule)).time().value);
 }
 
 }  // namespace plimsoll
