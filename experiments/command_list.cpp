@@ -144,10 +144,7 @@ int run_list(const std::string& what, bool json) {
 
 void describe(const StrategyInfo& s) {
   std::cout << fmt::format("{} ({}{})\n  {}\n  source: {}\n", s.name, name_of(s.family),
-                           s.chains_only                   ? ", chains only"
-                           : s.family == Family::placement ? ", graphs only"
-                                                           : "",
-                           s.summary, s.source);
+                           s.chains_only ? ", chains only" : "", s.summary, s.source);
   if (s.options.empty()) std::cout << "  no options\n";
   for (const OptionInfo& option : s.options) {
     std::cout << fmt::format("  {}={}  {}\n      {}\n", option.name, option.default_value, option.values, option.help);

@@ -93,10 +93,6 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
       throw InputError(fmt::format("strategy '{}' works on chain traces only, and '{}' is a graph trace",
                                    pass.strategy->name, problem.graph.name));
     }
-    if (pass.strategy->family == Family::placement && problem.chain) {
-      throw InputError(fmt::format("strategy '{}' places the ops of graph traces, and '{}' is a chain",
-                                   pass.strategy->name, problem.graph.name));
-    }
     const bool packs = pass.strategy->family == Family::compression && problem.chain.has_value();
     if (packs && !pass.strategy->packs_stages) {
       throw InputError(

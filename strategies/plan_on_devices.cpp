@@ -1,8 +1,11 @@
 #include "strategies/plan_on_devices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "sim/core/expects.h"
+#include "sim/io/input_error.h"
 #include "strategies/joint_planner.h"
 #include "strategies/parts_planner.h"
 #include "strategies/pipelining/planner_cuts.h"
@@ -11,6 +14,23 @@
 
 namespace plimsoll {
 namespace {
+
+/// A placement cuts a chain between its ops: the forward and the backward of a stage may be on two devices.
+bool cuts_by_ops(const Problem& problem, const Pass& partitioning) {
+  return problem.chain && partitioning.strategy->family == Family::placement;
+}
+
+/// The chain's graph, whose parts need not be rows of stages. Throws InputError where a strategy plans by stages.
+Problem without_stages(Problem problem, const Pass& placement, std::span<const Pass> memory) {
+  for (const Pass& pass : memory) {
+    if (!pass.strategy->chains_only && pass.strategy->family != Family::compression) continue;
+    throw InputError(fmt::format("strategy '{}' plans the stages of '{}', and '{}' cuts it by ops", pass.strategy->name,
+                                 problem.graph.name, placement.strategy->name));
+  }
+  problem.chain.reset();
+  problem.index.reset();
+  return problem;
+}
 
 std::vector<PartitionOutcome> partitions(const Problem& problem, const Pass& pass,
                                          std::span<const std::optional<Bytes>> budgets) {
@@ -70,6 +90,9 @@ void never_slower_with_more(std::vector<PartsOutcome>& outcomes, std::span<const
 
 std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& partitioning,
                                           std::span<const Pass> memory, std::span<const std::optional<Bytes>> budgets) {
+  if (cuts_by_ops(problem, partitioning)) {
+    return plan_on_devices(without_stages(problem, partitioning, memory), partitioning, memory, budgets);
+  }
   PartsPlanners planners(problem, memory);
   std::vector<PartsOutcome> outcomes;
   if (is_cut_jointly(partitioning)) {
@@ -104,6 +127,9 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
 
 std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& partitioning,
                                             std::span<const Pass> memory) {
+  if (cuts_by_ops(problem, partitioning)) {
+    return front_budgets_on_devices(without_stages(problem, partitioning, memory), partitioning, memory);
+  }
   PartsPlanners planners(problem, memory);
   if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, planners).peaks_of_levels();
   const std::optional<Bytes> unlimited;

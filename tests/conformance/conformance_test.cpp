@@ -148,8 +148,7 @@ Case any_random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
       .gradients = random.chance(0.7) ? Gradients::fresh : Gradients::existing,
       .backward = backward_for(passes)};
   const bool packs = strategy.family == Family::compression;
-  const bool places = strategy.family == Family::placement;
-  const bool graph = packs || places || (!strategy.chains_only && random.chance(0.5) && !strategy.needs_updates);
+  const bool graph = packs || (!strategy.chains_only && random.chance(0.5) && !strategy.needs_updates);
   const bool trains = strategy.needs_updates || strategy.transform != nullptr;
   Graph made;
   if (graph) made = random_graph(seed, random.between(1, strategy.effort.trials.ops));
@@ -309,7 +308,6 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
   for (const StrategyInfo* const listed : strategies_here()) {
     const StrategyInfo& strategy = *listed;
     if (strategy.family == Family::compression || strategy.needs_shapes) continue;  // chains have none
-    if (strategy.family == Family::placement) continue;                             // of graphs
     const std::vector<Pass> passes = parse_spec(strategy.name, "test");
     Chain chain = random_small_chain(11, 5);
     if (strategy.family == Family::transform) own_parameters(chain);

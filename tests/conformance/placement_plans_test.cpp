@@ -1,5 +1,5 @@
-// Placements of random graphs on devices that may be unlike, with memory strategies in their parts: every schedule is
-// legal, keeps its promise in both engines and its budget, and less memory is never faster.
+// Placements of random graphs and chains on devices that may be unlike, with memory strategies in their parts: every
+// schedule is legal, keeps its promise in both engines and its budget, and less memory is never faster.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -88,6 +88,30 @@ TEST_CASE("placements on unlike devices, with memory strategies in their parts, 
   const std::vector<std::string> all = placements();
   for (const std::uint64_t seed : fewer_cases(1, 60)) {
     const Problem problem = random_placement_problem(seed);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::string spec = all[k] + memory_savers[(seed / 5 + k) % std::size(memory_savers)];
+      INFO(spec);
+      judge_budgets(problem, parse_spec(spec, "test"));
+    }
+  }
+}
+
+/// Of a chain a placement puts the forward and the backward of each stage on a device.
+Problem random_chain_problem(std::uint64_t seed) {
+  Random random(seed);
+  const std::uint32_t devices = random.between(1, 3);
+  const Platform platform = gpus(
+      {.count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{16}, .peer_latency = Seconds{0.25}});
+  const ProblemOptions options{.micro_batches = random.chance(0.6) ? 1 : random.between(2, 3),
+                               .optimizer = random.chance(0.5) ? Optimizer::none : Optimizer::adam,
+                               .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing};
+  return problem_of(random_small_chain(seed, random.between(1, 6)), platform, options);
+}
+
+TEST_CASE("placements of chains, with memory strategies in their parts, within budgets", "[placement]") {
+  const std::vector<std::string> all = placements();
+  for (const std::uint64_t seed : fewer_cases(1, 60)) {
+    const Problem problem = random_chain_problem(seed);
     for (std::size_t k = 0; k < all.size(); ++k) {
       const std::string spec = all[k] + memory_savers[(seed / 5 + k) % std::size(memory_savers)];
       INFO(spec);
