@@ -56,6 +56,7 @@ class Planner {
   static constexpr std::uint32_t packed_by(CodecId codec) { return 2 * codec.index + 1; }
   static constexpr std::uint32_t restored_by(CodecId codec) { return 2 * codec.index + 2; }
   static constexpr std::uint32_t nobody = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint32_t sent_by(std::uint32_t device) { return nobody - 1 - device; }
   struct Open {
     RegionId region;
     std::uint32_t buffers = 0;
@@ -77,12 +78,16 @@ class Planner {
             forms_[b.index]};
   }
 
-  /// Of a buffer that the step allocates: a copy is of the form that it is copied from.
+  /// Of a buffer that the step allocates: a copy is of the form that it is copied from, but for what a device sends of
+  /// a gradient, which is added to what is there.
   std::uint32_t form_of(const Step& step, BufferId b) const {
     if (schedule_[b].is_packed()) return packed_by(schedule_[b].codec);
     if (step.reads.count == 0) return value_itself;
     const BufferId from = schedule_.buffers_in(step.reads)[0];
     if (step.kind == StepKind::unpack) return restored_by(schedule_[from].codec);
+    const bool is_part_of_sum =
+        step.kind == StepKind::send && graph_[schedule_[b].tensor].kind == TensorKind::parameter_gradient;
+    if (is_part_of_sum) return sent_by(schedule_[step.stream].device.index);
     return step.work.is_transfer() ? forms_[from.index] : value_itself;
   }
 
@@ -128,8 +133,16 @@ class Planner {
       if (step.collective != no_collective) made.copy->sum = flow_of_sum(s);
     } else if (step.op != no_op) {
       plan_compute(s, made);
+    } else if (step.reads.count == 1 && step.writes.count == 1) {
+      made.addition = addition_of(step);
     }
     return made;
+  }
+
+  PlannedAddition addition_of(const Step& step) const {
+    const BufferId from = schedule_.buffers_in(step.reads)[0], to = schedule_.buffers_in(step.writes)[0];
+    return {made_.region_of[from.index], made_.region_of[to.index], schedule_[to].range_offset,
+            schedule_[to].range_length};
   }
 
   PlannedConversion conversion_of(const Step& step) const {

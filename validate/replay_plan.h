@@ -74,6 +74,12 @@ struct PlannedConversion {
   bool packs = false;
 };
 
+/// A gradient's fp32 numbers that another device has sent are added to those that are here.
+struct PlannedAddition {
+  RegionId from, to;
+  Bytes offset, bytes;
+};
+
 /// Nothing of all this: the step only frees.
 struct PlannedStep {
   std::vector<PlannedCall> calls;
@@ -81,6 +87,7 @@ struct PlannedStep {
   std::vector<PlannedVersion> versions;
   std::optional<PlannedCopy> copy;
   std::optional<PlannedConversion> conversion;
+  std::optional<PlannedAddition> addition;
 };
 
 struct ReplayPlan {

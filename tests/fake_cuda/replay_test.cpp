@@ -186,6 +186,21 @@ TEST_CASE("versions of a parameter are refused before anything is allocated", "[
         "the CUDA backend updates in place only: it keeps no versions of a parameter");
 }
 
+TEST_CASE("sums of a gradient of several devices are refused before anything is allocated", "[fake_cuda]") {
+  constexpr BytesPerSecond slow{1e9};
+  const Training two = training_of("lstm:steps=5,width=8,batch=3,classes=4",
+                                   gpus({.count = 2, .to_host = slow, .to_peers = slow}), {.micro_batches = 2});
+  fake::begin({.gpus = 2});
+  CudaMachine machine;
+  const auto refused = run_on_fake(two, schedule_in(planned(two.problem, "1f1b")), Allocation::caching, machine, {});
+  REQUIRE(std::holds_alternative<ReplayFailure>(refused));
+  const std::string why = std::get<ReplayFailure>(refused).what;
+  INFO(why);
+  CHECK(why.starts_with("step "));
+  CHECK(why.ends_with(": the CUDA backend adds no gradients of several devices"));
+  CHECK(fake::device_bytes() == 0);
+}
+
 TEST_CASE("packed forms are refused by name before anything is allocated", "[fake_cuda]") {
   const Training training = training_of(networks[0] + ",view=graph", one_gpu());
   fake::begin({.gpus = 1});

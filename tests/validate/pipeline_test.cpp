@@ -84,6 +84,23 @@ TEST_CASE("pipelines of strategies train as one device does", "[validate]") {
   }
 }
 
+TEST_CASE("stages on several devices that share parameters train as one device does within rounding", "[validate]") {
+  const std::string network = "lstm:steps=5,width=8,batch=3,classes=4";
+  constexpr BytesPerSecond fast{20e9};
+  const ProblemOptions options{.micro_batches = 4, .optimizer = Optimizer::adam};
+  const Training one = training_of(network, one_gpu(), options);
+  const Replayed alone = replayed(one, std::get<Plan>(planned(one.problem, "store_all")).schedule);
+  const Training three = training_of(network, gpus({.count = 3, .to_host = fast, .to_peers = fast}), options);
+  for (const char* spec : {"1f1b", "gpipe(order=fifo)", "interleaved", "1f1b|rotor"}) {
+    INFO(spec);
+    const Replayed several = replayed(three, std::get<Plan>(planned(three.problem, spec)).schedule);
+    const std::vector<std::string> others = differing(several, alone);
+    CHECK(!others.empty());  // what each device makes of the cell's gradient is summed first
+    for (const std::string& name : others) CHECK(relative_difference(several, alone, name) < 2e-5);
+    for (const auto& [name, value] : alone.values) CHECK(several.values.contains(name));
+  }
+}
+
 /// On four devices within the least memory: gradients of copies are summed, in an order that is not one device's.
 void check_sums(const char* spec, std::uint32_t micro_batches) {
   const std::string network = GENERATE("mlp:layers=6,width=24,batch=6,classes=4",

@@ -114,7 +114,7 @@ class CpuReplay {
 
   bool is_instant(StepId s) const {
     const PlannedStep& step = plan_.steps[s.index];
-    return step.calls.empty() && !step.copy && !step.conversion;
+    return step.calls.empty() && !step.copy && !step.conversion && !step.addition;
   }
 
   bool make_resident() {
@@ -243,6 +243,10 @@ class CpuReplay {
       ready.from = rooms_[conversion->from.index].address;
       ready.to = rooms_[conversion->to.index].address;
     }
+    if (const std::optional<PlannedAddition>& addition = planned.addition) {
+      ready.from = rooms_[addition->from.index].address + addition->offset.count;
+      ready.to = rooms_[addition->to.index].address + addition->offset.count;
+    }
     if (!planned.copy) return;
     ready.from = rooms_[planned.copy->from.index].address + planned.copy->offset.count;
     if (planned.copy->sum) return;
@@ -363,6 +367,7 @@ class CpuReplay {
     if (planned.conversion) {
       convert(graph_, *planned.conversion, options_.chance, ready.from, ready.to, ready.workspace);
     }
+    if (planned.addition) add_numbers(ready.to, ready.from, planned.addition->bytes);
     if (!planned.copy) return;
     if (planned.copy->sum) {
       carry(s, *planned.copy, ready);

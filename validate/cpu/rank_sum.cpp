@@ -13,9 +13,13 @@ float* numbers(std::byte* address) {
 
 }  // namespace
 
+void add_numbers(std::byte* to, std::byte* from, Bytes bytes) {
+  plain::accumulate(numbers(to), numbers(from), bytes.count / 4);
+}
+
 void sum_ranks(const std::vector<std::byte*>& ranks, Bytes bytes) {
   for (std::size_t r = 1; r < ranks.size(); ++r) {
-    plain::accumulate(numbers(ranks[0]), numbers(ranks[r]), bytes.count / 4);
+    add_numbers(ranks[0], ranks[r], bytes);
   }
   for (std::size_t r = 1; r < ranks.size(); ++r) {
     std::memcpy(ranks[r], ranks[0], static_cast<std::size_t>(bytes.count));

@@ -336,6 +336,9 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
       return ReplayFailure{fmt::format("step {}: the CUDA backend has no kernel for '{}' of '{}'", s,
                                        text_of(conversion->codec), problem.graph[conversion->tensor].name)};
     }
+    if (plan.steps[s].addition) {
+      return ReplayFailure{fmt::format("step {}: the CUDA backend adds no gradients of several devices", s)};
+    }
     const bool on_host = schedule[schedule.steps[s].stream].way.computes_elsewhere();
     for (const PlannedCall& call : plan.steps[s].calls) {
       if (on_host ? !!cuda.host_kernels[call.op.index] : !!cuda.kernels[call.op.index].run) continue;
