@@ -321,6 +321,7 @@ Machine machine_of(const Problem& problem, const GraphDag& graph, std::optional<
     machine.class_of.push_back(static_cast<std::uint32_t>(graph.classes.one.size()));
     machine.memory.push_back(platform[*host].capacity.value_or(Bytes{unlimited_bytes}).count);
     memories.push_back(*host);
+    machine.has_host = true;
   }
   RouteFinder routes(platform);
   for (const MemoryId from : memories) {

@@ -68,10 +68,9 @@ class Together {
 
 IdealsProblem problem_for(const OpDag& dag, const Machine& machine, const Units& units) {
   constexpr double per_second = 1e9;
-  const bool has_host = units.field.size() < machine.size() && units.field.back() + 1 < machine.size();
   IdealsProblem problem;
   problem.devices = static_cast<std::uint32_t>(units.field.size());
-  problem.hosts = has_host ? 1 : 0;
+  problem.hosts = machine.has_host ? 1 : 0;
   std::int64_t least = unlimited_bytes;
   for (const std::uint32_t p : units.field) least = std::min(least, machine.memory[p]);
   if (least != unlimited_bytes) problem.device_bytes = static_cast<double>(least);

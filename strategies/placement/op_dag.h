@@ -72,6 +72,7 @@ struct Machine {
   std::vector<std::int64_t> memory;          ///< by processor: bytes that may be used; unlimited_bytes
   std::vector<Nanoseconds> latency;          ///< from processor p to q at p * size() + q
   std::vector<double> nanoseconds_per_byte;  ///< as latency
+  bool has_host = false;                     ///< the last processor is a host, for what is pinned to it alone
 
   std::size_t size() const { return class_of.size(); }
   /// To send so many bytes from p to q, alone; 0 where they are one.

@@ -49,10 +49,14 @@ std::vector<bool> able(const Units& units, std::uint32_t u) {
   return can;
 }
 
-void find_field(Units& units) {
+/// Not the host, though it may have the most to do.
+void find_field(Units& units, const Machine& machine) {
   std::map<std::vector<bool>, Nanoseconds> work;  // by who can run it
   for (std::uint32_t u = 0; u < units.size(); ++u) {
-    Nanoseconds& sum = work[able(units, u)];
+    const std::vector<bool> can = able(units, u);
+    const bool only_host = machine.has_host && std::ranges::find(can, true) + 1 == can.end();
+    Nanoseconds& sum = work[can];
+    if (only_host) continue;
     Nanoseconds most = 1;
     for (const std::vector<Nanoseconds>& times : units.time) {
       if (times[u] != cannot_run) most = std::max(most, times[u]);
@@ -98,7 +102,7 @@ std::variant<Units, Infeasible> units_of(const OpDag& dag, const Machine& machin
                                             units.nodes[u].front(), dag.size),
                       .smallest = {}};
   }
-  find_field(units);
+  find_field(units, machine);
   return units;
 }
 
