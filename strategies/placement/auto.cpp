@@ -57,7 +57,7 @@ class AutoPlacement {
       : problem_(problem),
         effort_(options.number("effort")),
         seed_(static_cast<std::uint64_t>(options.integer("seed"))),
-        graph_(graph_dag(problem, devices_for(problem, options, "auto"))),
+        graph_(asked_graph(problem, options, "auto")),
         whole_(machine_of(problem, graph_, std::nullopt, 1)) {}
 
   std::vector<PartitionOutcome> within(std::span<const std::optional<Bytes>> budgets) {
@@ -66,14 +66,14 @@ class AutoPlacement {
       return std::vector<PartitionOutcome>(budgets.size(), *none);
     }
     units_ = std::get<Units>(std::move(units));
-    search(whole_);
+    search(whole_, whole_);
     is_noted_ = true;
     search_least();
     if (is_small()) {
       search_levels();
     } else {
       for (const std::optional<Bytes>& budget : budgets) {
-        if (budget && *budget >= least_ && fastest(*budget).fullest < most_) search(limited(*budget));
+        if (budget && *budget >= least_ && fastest(*budget).fullest < most_) search(limited(*budget), limited(*budget));
       }
     }
     std::vector<PartitionOutcome> outcomes;
@@ -94,12 +94,12 @@ class AutoPlacement {
     return machine;
   }
 
-  /// What the members give for a machine, the best of it improved and simulated.
-  void search(const Machine& machine) {
+  /// What the members give when they are asked about one machine, the best of it on another improved and simulated.
+  void search(const Machine& machine, const Machine& asked) {
     std::vector<ScoredPlacement> found;
     for (const Member& member : members) {
       if (graph_.dag.size < member.least_ops || graph_.dag.size > member.most_ops * effort_) continue;
-      PlacementOutcome made = member.place(graph_.dag, machine);
+      PlacementOutcome made = member.place(graph_.dag, asked);
       if (std::holds_alternative<Infeasible>(made)) made = member.place(graph_.dag, whole_);
       Placement* placement = std::get_if<Placement>(&made);
       if (placement == nullptr) continue;
@@ -151,7 +151,7 @@ class AutoPlacement {
     for (FrontPlacement& each : placement_front(graph_.dag, whole_, units_, most_placements)) {
       simulate({std::move(each.placement), each.order, {}});
     }
-    search(limited(Bytes{1}));
+    search(limited(Bytes{1}), whole_);
     least_ = Bytes{unlimited_bytes};
     for (const Simulated& made : pool_) {
       if (!made.is_beyond) least_ = std::min(least_, made.fullest);
@@ -164,7 +164,8 @@ class AutoPlacement {
     if (least_ >= most_) return;
     const Bytes least = least_, most = most_;
     for (std::uint32_t level = 1; level < levels; ++level) {
-      search(limited(least + range_of(most - least, {level, levels}).offset));
+      const Machine machine = limited(least + range_of(most - least, {level, levels}).offset);
+      search(machine, machine);
     }
   }
 
@@ -244,6 +245,7 @@ class AutoPlacement {
 
 constexpr std::array auto_options{
     place_on_option,
+    homes_option,
     OptionInfo{
         .name = "effort",
         .default_value = "1",

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array baechi_sct_options{place_on_option, own_queue_option, usable_option};
+constexpr std::array baechi_sct_options{place_on_option, homes_option, own_queue_option, usable_option};
 
 std::vector<PartitionOutcome> baechi_sct_partition(const Problem& problem, const Options& options,
                                                    std::span<const std::optional<Bytes>> budgets) {

@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo metis_options[] = {place_on_option, queue_option, partition_seed_option};
+constexpr OptionInfo metis_options[] = {place_on_option, homes_option, queue_option, partition_seed_option};
 
 std::vector<PartitionOutcome> metis_partition(const Problem& problem, const Options& options,
                                               std::span<const std::optional<Bytes>> budgets) {

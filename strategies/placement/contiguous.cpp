@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo contiguous_options[] = {place_on_option, queue_option, usable_option};
+constexpr OptionInfo contiguous_options[] = {place_on_option, homes_option, queue_option, usable_option};
 
 std::vector<PartitionOutcome> contiguous_partition(const Problem& problem, const Options& options,
                                                    std::span<const std::optional<Bytes>> budgets) {

@@ -98,7 +98,7 @@ ListOutcome cpop_schedule(const OpDag& dag, const Machine& machine) {
 
 namespace {
 
-constexpr std::array cpop_options{place_on_option, own_queue_option};
+constexpr std::array cpop_options{place_on_option, homes_option, own_queue_option};
 
 std::vector<PartitionOutcome> cpop_partition(const Problem& problem, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets) {

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo critical_path_options[] = {place_on_option, queue_option};
+constexpr OptionInfo critical_path_options[] = {place_on_option, homes_option, queue_option};
 
 std::vector<PartitionOutcome> critical_path_partition(const Problem& problem, const Options& options,
                                                       std::span<const std::optional<Bytes>> budgets) {

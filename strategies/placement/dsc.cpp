@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo dsc_options[] = {place_on_option, queue_option};
+constexpr OptionInfo dsc_options[] = {place_on_option, homes_option, queue_option};
 
 std::vector<PartitionOutcome> dsc_partition(const Problem& problem, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets) {

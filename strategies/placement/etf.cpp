@@ -155,7 +155,7 @@ ListOutcome etf_schedule(const OpDag& dag, const Machine& machine) {
 
 namespace {
 
-constexpr std::array etf_options{place_on_option, own_queue_option};
+constexpr std::array etf_options{place_on_option, homes_option, own_queue_option};
 
 std::vector<PartitionOutcome> etf_partition(const Problem& problem, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets) {

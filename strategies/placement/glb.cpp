@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo glb_options[] = {place_on_option, queue_option};
+constexpr OptionInfo glb_options[] = {place_on_option, homes_option, queue_option};
 
 std::vector<PartitionOutcome> glb_partition(const Problem& problem, const Options& options,
                                             std::span<const std::optional<Bytes>> budgets) {

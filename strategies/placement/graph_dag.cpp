@@ -45,7 +45,8 @@ struct StorageUse {
 
 class DagBuilder {
  public:
-  DagBuilder(const Problem& problem, std::uint32_t devices) : problem_(problem), graph_(problem.graph) {
+  DagBuilder(const Problem& problem, std::uint32_t devices, ParameterHomes homes)
+      : problem_(problem), graph_(problem.graph), homes_(homes) {
     made_.classes = device_classes(problem.platform, devices);
     node_of_.assign(graph_.ops.size(), no_node);
     for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
@@ -163,6 +164,7 @@ class DagBuilder {
         if (graph_[t].kind == TensorKind::optimizer_state && updater != no_node) users[t.index] = {updater};
       }
     }
+    if (homes_ == ParameterHomes::together) keep_together(users);
     for (std::uint32_t t = 0; t < users.size(); ++t) {
       if (users[t].empty()) continue;
       users[t].erase(std::unique(users[t].begin(), users[t].end()), users[t].end());
@@ -170,6 +172,29 @@ class DagBuilder {
           graph_.tensors[t].kind == TensorKind::parameter_gradient && problem_.gradients == Gradients::fresh;
       made_.dag.residents.push_back(
           {.bytes = graph_.tensors[t].bytes.count, .users = std::move(users[t]), .appears = appears});
+    }
+  }
+
+  /// Users of a parameter, and of its gradient, as the trace or an update names it.
+  void keep_together(const std::vector<std::vector<std::uint32_t>>& users) {
+    const auto join = [&](TensorId a, TensorId b) {
+      if (users[a.index].empty()) return;
+      for (const std::uint32_t v : users[b.index]) one_processor_.emplace_back(users[a.index].front(), v);
+    };
+    for (std::uint32_t t = 0; t < users.size(); ++t) {
+      if (graph_.tensors[t].kind == TensorKind::optimizer_state) continue;
+      join(TensorId{t}, TensorId{t});
+      if (graph_.tensors[t].gradient_of) join(*graph_.tensors[t].gradient_of, TensorId{t});
+    }
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::update) continue;
+      for (const TensorId a : op.inputs) {
+        for (const TensorId b : op.inputs) {
+          const bool is_pair =
+              graph_[a].kind == TensorKind::parameter && graph_[b].kind == TensorKind::parameter_gradient;
+          if (is_pair) join(a, b);
+        }
+      }
     }
   }
 
@@ -263,9 +288,10 @@ class DagBuilder {
 
   const Problem& problem_;
   const Graph& graph_;
+  ParameterHomes homes_;
   GraphDag made_;
   std::vector<std::uint32_t> node_of_;                                  // by op
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> one_processor_;  // nodes that overwrite one storage
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> one_processor_;  // nodes that share one
   std::vector<std::pair<std::uint32_t, std::uint32_t>> orders_;         // of those, the first before the second
 };
 
@@ -299,8 +325,8 @@ std::int64_t filled(std::int64_t budget, double usable) {
 
 }  // namespace
 
-GraphDag graph_dag(const Problem& problem, std::uint32_t devices) {
-  return DagBuilder(problem, devices).build();
+GraphDag graph_dag(const Problem& problem, std::uint32_t devices, ParameterHomes homes) {
+  return DagBuilder(problem, devices, homes).build();
 }
 
 Machine machine_of(const Problem& problem, const GraphDag& graph, std::optional<Bytes> budget, double usable) {

@@ -21,12 +21,20 @@ struct GraphDag {
   bool has_host = false;         ///< ops are pinned to it
 };
 
+/// Whether ops that use one parameter (read it, or make its gradient) share a device.
+enum class ParameterHomes : std::uint8_t {
+  together,  ///< they do: nothing of it is ever sent
+  copies,  ///< they need not: each device has a copy, gradients are sent and summed behind the last micro-batch, which
+           ///< planners do not see
+};
+
 /// Times in nanoseconds, a class for all devices of the same rates. Ops share a processor
 ///  - that the trace lists together (`colocate`);
-///  - that read or overwrite one storage in place before its last overwriting.
+///  - that read or overwrite one storage in place before its last overwriting;
+///  - that use one parameter, if its home is one.
 /// Ops that the trace pins to the host (core/pinned.h) run there only. Optimizer states are where the gradient of their
 /// parameter is made first. Throws InputError where a pinned op uses a parameter or must be where another op is.
-GraphDag graph_dag(const Problem&, std::uint32_t devices);
+GraphDag graph_dag(const Problem&, std::uint32_t devices, ParameterHomes = ParameterHomes::together);
 
 /// The graph's devices, and the first one's host if ops are pinned to it, with the routes between their memories. Each
 /// device may fill `usable` of its memory, or of the budget if that is less, but for parameters that nobody reads.

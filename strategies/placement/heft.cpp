@@ -31,7 +31,7 @@ ListOutcome heft_schedule(const OpDag& dag, const Machine& machine) {
 
 namespace {
 
-constexpr std::array heft_options{place_on_option, own_queue_option};
+constexpr std::array heft_options{place_on_option, homes_option, own_queue_option};
 
 std::vector<PartitionOutcome> heft_partition(const Problem& problem, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets) {

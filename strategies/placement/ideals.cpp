@@ -102,7 +102,7 @@ std::vector<PartitionOutcome> ideals_partition(const Problem& problem, const Opt
   return placed(problem, options, "ideals", budgets, true, place_ideals);
 }
 
-constexpr std::array ideals_options{place_on_option, queue_option, usable_option};
+constexpr std::array ideals_options{place_on_option, homes_option, queue_option, usable_option};
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo one_device_options[] = {place_on_option, queue_option, usable_option};
+constexpr OptionInfo one_device_options[] = {place_on_option, homes_option, queue_option, usable_option};
 
 std::vector<PartitionOutcome> one_device_partition(const Problem& problem, const Options& options,
                                                    std::span<const std::optional<Bytes>> budgets) {

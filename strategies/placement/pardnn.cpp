@@ -17,7 +17,7 @@ constexpr OptionInfo pardnn_memory_option{
     .allowed = [](std::string_view text) { return text == "none" || text == "1"; },
 };
 
-constexpr std::array pardnn_options{place_on_option, queue_option, usable_option, pardnn_memory_option};
+constexpr std::array pardnn_options{place_on_option, homes_option, queue_option, usable_option, pardnn_memory_option};
 
 std::vector<PartitionOutcome> pardnn_partition(const Problem& problem, const Options& options,
                                                std::span<const std::optional<Bytes>> budgets) {

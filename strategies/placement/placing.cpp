@@ -63,11 +63,16 @@ Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& place
 
 }  // namespace
 
+GraphDag asked_graph(const Problem& problem, const Options& options, std::string_view strategy) {
+  const bool together = options.text("parameters") == "together";
+  return graph_dag(problem, devices_for(problem, options, strategy),
+                   together ? ParameterHomes::together : ParameterHomes::copies);
+}
+
 std::vector<PartitionOutcome> placed(const Problem& problem, const Options& options, std::string_view strategy,
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
                                      const PlacementPlanner& planner) {
-  const std::uint32_t devices = devices_for(problem, options, strategy);
-  const GraphDag graph = graph_dag(problem, devices);
+  const GraphDag graph = asked_graph(problem, options, strategy);
   const double usable = heeds_memory ? options.number("usable") : 1;
   std::map<std::optional<Bytes>, PartitionOutcome> made;
   for (const std::optional<Bytes>& budget : budgets) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strategies/common/option_rules.h"
+#include "strategies/placement/graph_dag.h"
 #include "strategies/placement/op_dag.h"
 #include "strategies/strategy.h"
 
@@ -19,6 +20,16 @@ inline constexpr OptionInfo place_on_option{
     .values = "all or a whole number from 1 to 1024",
     .help = "on how many devices ops are placed, the platform's first ones",
     .allowed = [](std::string_view text) { return text == "all" || integer_between<1, 1024>(text); },
+};
+
+inline constexpr OptionInfo homes_option{
+    .name = "parameters",
+    .default_value = "together",
+    .values = "together or copies",
+    .help =
+        "together: ops that use one parameter share a device; copies: they need not, and its gradients are summed over "
+        "the devices at the end",
+    .allowed = [](std::string_view text) { return text == "together" || text == "copies"; },
 };
 
 /// Of planners that only say where ops run.
@@ -54,6 +65,9 @@ inline constexpr OptionInfo usable_option{
 /// What a planner makes of a graph and a machine; its memory is what it may fill.
 using PlacementOutcome = std::variant<Placement, Infeasible>;
 using PlacementPlanner = std::function<PlacementOutcome(const OpDag&, const Machine&)>;
+
+/// The graph on the devices that the options name. Throws as graph_dag and devices_for.
+GraphDag asked_graph(const Problem&, const Options&, std::string_view strategy);
 
 /// As the option `devices` says. Throws InputError, which names the strategy, where the platform has fewer.
 std::uint32_t devices_for(const Problem&, const Options&, std::string_view strategy);

@@ -4,7 +4,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo round_robin_options[] = {place_on_option, queue_option};
+constexpr OptionInfo round_robin_options[] = {place_on_option, homes_option, queue_option};
 
 std::vector<PartitionOutcome> round_robin_partition(const Problem& problem, const Options& options,
                                                     std::span<const std::optional<Bytes>> budgets) {
