@@ -64,6 +64,30 @@ TEST_CASE("what overwrites a value in place shares a device with its maker and e
   CHECK(devices_used(plan.schedule) == 2);
 }
 
+TEST_CASE("users of a parameter share a device unless copies are asked for", "[placement]") {
+  Graph graph = row_of_ops(4);
+  const auto add_parameter = [&](const char* name, TensorKind kind) {
+    const TensorId t = add_value(graph, name, 8);
+    graph.tensors[t.index].kind = kind;
+    return t;
+  };
+  const TensorId w = add_parameter("w", TensorKind::parameter);
+  const TensorId g = add_parameter("g", TensorKind::parameter_gradient);
+  graph.tensors[g.index].gradient_of = w;
+  graph.ops[0].inputs.push_back(w);
+  graph.ops[2].inputs.push_back(w);
+  graph.ops[3].outputs.push_back(g);
+  graph.ops[3].phase = Phase::backward;
+  const Problem problem = problem_of(graph, gpus({.count = 2}));
+  CHECK(graph_dag(problem, 2).dag.together == std::vector<std::vector<std::uint32_t>>{{0, 2, 3}});
+  const OpDag apart = graph_dag(problem, 2, ParameterHomes::copies).dag;
+  CHECK(apart.together.empty());
+  REQUIRE(apart.residents.size() == 2);
+  CHECK(apart.residents[0].users == std::vector<std::uint32_t>{0, 2});
+  CHECK(apart.residents[1].users == std::vector<std::uint32_t>{3});
+  CHECK(apart.residents[1].appears);
+}
+
 TEST_CASE("pinned ops run on the host, and what is on devices is copied there and back", "[placement]") {
   Graph graph = row_of_ops(4);
   graph.ops[2].attributes.emplace_back("device", "host");
