@@ -118,7 +118,9 @@ class AutoPlacement {
           improved(graph_.dag, machine, units_, found[k], by_emulation, evaluations(4e5) / starts, seed_ + k));
     }
     std::ranges::stable_sort(found, {}, &ScoredPlacement::score);
-    const std::size_t simulations = is_small() ? 6 : 2;
+    constexpr double steps_simulated = 6e5;
+    const std::size_t simulations =
+        is_small() ? 6 : 2 + static_cast<std::size_t>(effort_ * steps_simulated / graph_.dag.size);
     for (std::size_t k = 0; k < std::min(simulations, found.size()); ++k) simulate(found[k]);
     refine(machine, found.front());
   }
