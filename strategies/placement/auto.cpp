@@ -121,7 +121,10 @@ class AutoPlacement {
     constexpr double steps_simulated = 6e5;
     const std::size_t simulations =
         is_small() ? 6 : 2 + static_cast<std::size_t>(effort_ * steps_simulated / graph_.dag.size);
-    for (std::size_t k = 0; k < std::min(simulations, found.size()); ++k) simulate(found[k]);
+    for (std::size_t k = 0; k < std::min(simulations, found.size()); ++k) {
+      simulate(found[k]);
+      if (found[k].order != OrderBy::fifo) simulate({found[k].placement, OrderBy::fifo, {}});  // contention may reverse
+    }
     refine(machine, found.front());
   }
 
