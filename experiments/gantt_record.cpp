@@ -144,7 +144,8 @@ class GanttRecord {
 
   /// What a device computes first, then its other streams in their order. Many ways to other devices are one lane.
   void find_lanes() {
-    constexpr std::size_t most_lanes = 4;
+    constexpr std::ptrdiff_t most_lanes = 4;
+    const auto goes_to_device = [](Way way) { return way.from == place::device && !relative_name(way.to); };
     std::vector<std::size_t> lane_of(schedule_.streams.size());
     std::vector<std::vector<Way>> ways(problem_.platform.devices.size());
     for (const Stream& stream : schedule_.streams) {
@@ -153,9 +154,10 @@ class GanttRecord {
     }
     for (std::uint32_t d = 0; d < ways.size(); ++d) {
       std::ranges::stable_partition(ways[d], [](Way way) { return way == way::compute; });
+      const bool are_many = std::ranges::count_if(ways[d], goes_to_device) > most_lanes;
       std::optional<std::size_t> sends;
       for (const Way way : ways[d]) {
-        const bool is_send = ways[d].size() > most_lanes && way.from == place::device && !relative_name(way.to);
+        const bool is_send = are_many && goes_to_device(way);
         if (!is_send || !sends) {
           if (is_send) sends = lanes_.size();
           lanes_.push_back({DeviceId{d}, is_send ? "to other devices" : lane_name(way, problem_.platform), {}});

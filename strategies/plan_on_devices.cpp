@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
+#include "sim/core/lower_bounds.h"
 #include "sim/io/input_error.h"
 #include "strategies/joint_planner.h"
 #include "strategies/parts_planner.h"
@@ -74,6 +75,21 @@ bool is_better(const PartsOutcome& a, const PartsOutcome& b) {
   return less_needed(std::get<Infeasible>(a), std::get<Infeasible>(b));
 }
 
+/// Where one op alone needs more than the budget, whoever runs it: that is why there is no plan.
+void name_largest_op(const Problem& problem, std::span<const Pass> memory,
+                     std::span<const std::optional<Bytes>> budgets, std::vector<PartsOutcome>& outcomes) {
+  const auto packs = [](const Pass& pass) { return pass.strategy->family == Family::compression; };
+  if (std::ranges::any_of(memory, packs)) return;
+  std::optional<LowerBounds> bounds;
+  for (std::size_t b = 0; b < outcomes.size(); ++b) {
+    Infeasible* none = std::get_if<Infeasible>(&outcomes[b]);
+    if (none == nullptr || !budgets[b]) continue;
+    if (!bounds) bounds = lower_bounds(problem, problem.platform.devices.size(), Stays::nothing);
+    if (!bounds->memory_by || *budgets[b] >= bounds->memory) continue;
+    none->reason = fmt::format("'{}' alone needs {} B", problem.graph[*bounds->memory_by].name, bounds->memory.count);
+  }
+}
+
 /// A larger budget never gives a slower plan.
 void never_slower_with_more(std::vector<PartsOutcome>& outcomes, std::span<const std::optional<Bytes>> budgets) {
   for (std::size_t b = 0; b < outcomes.size(); ++b) {
@@ -122,6 +138,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     }
   }
   never_slower_with_more(outcomes, budgets);
+  if (partitioning.strategy->family == Family::placement) name_largest_op(problem, memory, budgets, outcomes);
   return outcomes;
 }
 

@@ -117,6 +117,10 @@ class SpecReader {
       fail(start_, "", fmt::format("'{}' cannot be combined with '{}': {}", baseline.name, other.name, why));
     }
     if (first.family == Family::offloading && second.family == Family::offloading) return judge_moves(first, second);
+    if (first.partition != nullptr && second.partition != nullptr && first.family != second.family) {
+      fail(start_, "",
+           fmt::format("'{}' cannot follow '{}': both say which device works on what", second.name, first.name));
+    }
     if (first.family == second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,

@@ -63,10 +63,39 @@ Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& place
 
 }  // namespace
 
+namespace {
+
+/// A group whose parameters and gradients are more than any of the devices has.
+void refuse_large_groups(const Problem& problem, const GraphDag& graph) {
+  const OpDag& dag = graph.dag;
+  std::int64_t largest = 0;
+  for (std::size_t d = 0; d < graph.classes.of.size(); ++d) {
+    const std::optional<Bytes> capacity = problem.platform[problem.platform.devices[d].memory].capacity;
+    largest = std::max(largest, capacity ? capacity->count : unlimited_bytes);
+  }
+  std::vector<std::int64_t> kept(dag.together.size(), 0);
+  for (const DagResident& resident : dag.residents) {
+    const std::uint32_t group = dag.group[resident.users.front()];
+    if (group != no_node) kept[group] += resident.bytes;
+  }
+  for (std::size_t g = 0; g < kept.size(); ++g) {
+    if (kept[g] <= largest) continue;
+    const Op& one = problem.graph[graph.op[dag.together[g].front()]];
+    throw InputError(
+        fmt::format("'{}' and the {} ops that share its device keep {} B there, more than any device of "
+                    "'{}' has ({} B); parameters=copies may let them go apart",
+                    one.name, dag.together[g].size() - 1, kept[g], problem.platform.name, largest));
+  }
+}
+
+}  // namespace
+
 GraphDag asked_graph(const Problem& problem, const Options& options, std::string_view strategy) {
   const bool together = options.text("parameters") == "together";
-  return graph_dag(problem, devices_for(problem, options, strategy),
-                   together ? ParameterHomes::together : ParameterHomes::copies);
+  GraphDag graph = graph_dag(problem, devices_for(problem, options, strategy),
+                             together ? ParameterHomes::together : ParameterHomes::copies);
+  refuse_large_groups(problem, graph);
+  return graph;
 }
 
 std::vector<PartitionOutcome> placed(const Problem& problem, const Options& options, std::string_view strategy,

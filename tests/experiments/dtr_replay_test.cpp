@@ -69,7 +69,7 @@ TEST_CASE("import writes a trace that reads back and says where it comes from", 
   CHECK(complaint_of([&] {
           import_with({"import", "dtr", log, "-o", trace});
         }) ==
-        "import: unknown format 'dtr', expected checkmate-graph, dtr-log, dnn-partitioning, "
+        "import: unknown format 'dtr', expected checkmate-graph, dtr-log, pardnn-dag, dot, dnn-partitioning, "
         "pipedream, sapp, piper, pipeline-csv or memory-snapshot");
   std::filesystem::remove(log);
   std::filesystem::remove(trace);

@@ -133,5 +133,26 @@ TEST_CASE("what cannot be placed is refused with the reason", "[placement]") {
   CHECK(refusal_of_placement(graph, gpus({})) == "'o1' is pinned to the host and must be where 'o2' is, which is not");
 }
 
+TEST_CASE("a group that keeps more than any device has is refused, an op that needs more than the budget named",
+          "[placement]") {
+  Graph graph = row_of_ops(3);
+  graph.ops[1].workspace = Bytes{90};
+  const Problem small = problem_of(graph, gpus({.count = 2}));
+  for (const StrategyInfo* strategy : {&heft_strategy, &auto_strategy, &pardnn_strategy}) {
+    const std::vector<Pass> passes{pass_of(*strategy)};
+    const PlanOutcome outcome = plan(small, passes, Bytes{50});
+    const Infeasible& none = std::get<Infeasible>(outcome);
+    CHECK(none.reason == "'o1' alone needs 98 B");
+    CHECK(none.smallest == Bytes{98});
+  }
+  const TensorId w = add_value(graph, "w", 200);
+  graph.tensors[w.index].kind = TensorKind::parameter;
+  graph.ops[0].inputs.push_back(w);
+  graph.ops[2].inputs.push_back(w);
+  CHECK(refusal_of_placement(graph, gpus({.count = 2, .memory = Bytes{150}})) ==
+        "'o0' and the 1 ops that share its device keep 200 B there, more than any device of 'test' has (150 B); "
+        "parameters=copies may let them go apart");
+}
+
 }  // namespace
 }  // namespace plimsoll
