@@ -223,8 +223,8 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
        "one\n  chen_sqrt|rotor\n            ^\n"},
       {"simulate --strategy 'heft|1f1b' " + on_example,
        "--strategy:1:6: '1f1b' cannot follow 'heft': both say which device works on what\n  heft|1f1b\n       ^\n"},
-      {"simulate --strategy 'heft(devices=3)' --trace resnet18_ops_b8_cpu --platform v100_h100_pair",
-       "heft(devices=3): platform 'v100_h100_pair' has 2 devices\n"},
+      {"simulate --strategy 'heft(devices=3)' --trace resnet18_ops_b8_cpu --platform ideal",
+       "heft(devices=3): platform 'ideal' has 1 device\n"},
       {"simulate --strategy 'store_all|rotor' " + on_example,
        "--strategy:1:11: 'store_all' cannot be combined with 'rotor': store_all keeps everything, and every memory "
        "strategy starts from that anyway\n  store_all|rotor\n            ^\n"},
