@@ -76,6 +76,11 @@ class AutoPlacement {
         if (budget && *budget >= least_ && fastest(*budget).fullest < most_) search(limited(*budget), limited(*budget));
       }
     }
+    for (Simulated& made : pool_) {
+      Partition partition = *made.partition;
+      partition.note = note_;
+      made.partition = std::make_shared<const Partition>(std::move(partition));
+    }
     std::vector<PartitionOutcome> outcomes;
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(outcome(budget));
     return outcomes;
@@ -230,9 +235,7 @@ class AutoPlacement {
     if (least_.count == unlimited_bytes)
       return Infeasible{"no placement that was tried fits the devices", std::nullopt};
     if (budget && *budget < least_) return Infeasible{"no placement that was tried needs less", least_, false};
-    Partition partition = *fastest(budget.value_or(Bytes{unlimited_bytes})).partition;
-    partition.note = note_;
-    return std::make_shared<const Partition>(std::move(partition));
+    return fastest(budget.value_or(Bytes{unlimited_bytes})).partition;
   }
 
   const Problem& problem_;

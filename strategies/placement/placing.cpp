@@ -98,32 +98,39 @@ GraphDag asked_graph(const Problem& problem, const Options& options, std::string
   return graph;
 }
 
+namespace {
+
+PartitionOutcome planned(const Problem& problem, const Options& options, const GraphDag& graph, const Machine& machine,
+                         const PlacementPlanner& planner) {
+  PlacementOutcome outcome = planner(graph.dag, machine);
+  if (Infeasible* none = std::get_if<Infeasible>(&outcome)) return std::move(*none);
+  const Placement& placement = std::get<Placement>(outcome);
+  expect_kept(graph.dag, machine, placement);
+  const Ordered order = ordered(graph.dag, machine, placement, options);
+  Partition partition = placed_parts(problem, graph, placement.on, order.taken);
+  partition.note = order.note;
+  return std::make_shared<const Partition>(std::move(partition));
+}
+
+}  // namespace
+
 std::vector<PartitionOutcome> placed(const Problem& problem, const Options& options, std::string_view strategy,
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
                                      const PlacementPlanner& planner) {
   const GraphDag graph = asked_graph(problem, options, strategy);
   const double usable = heeds_memory ? options.number("usable") : 1;
-  std::map<std::optional<Bytes>, PartitionOutcome> made;
-  for (const std::optional<Bytes>& budget : budgets) {
-    const std::optional<Bytes> asked = heeds_memory ? budget : std::nullopt;
-    if (made.contains(asked)) continue;
-    const Machine machine = machine_of(problem, graph, asked, usable);
-    PlacementOutcome outcome = planner(graph.dag, machine);
-    if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
-      if (none->smallest) none->smallest = budget_that_leaves(problem, *none->smallest, usable);
-      made.emplace(asked, std::move(*none));
-      continue;
-    }
-    const Placement& placement = std::get<Placement>(outcome);
-    expect_kept(graph.dag, machine, placement);
-    const Ordered order = ordered(graph.dag, machine, placement, options);
-    Partition partition = placed_parts(problem, graph, placement.on, order.taken);
-    partition.note = order.note;
-    made.emplace(asked, std::make_shared<const Partition>(std::move(partition)));
-  }
+  std::map<std::vector<std::int64_t>, PartitionOutcome> made;  // by memory of the machine
   std::vector<PartitionOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) {
-    outcomes.push_back(made.at(heeds_memory ? budget : std::nullopt));
+    const Machine machine = machine_of(problem, graph, heeds_memory ? budget : std::nullopt, usable);
+    auto found = made.find(machine.memory);
+    if (found == made.end()) {
+      PartitionOutcome outcome = planned(problem, options, graph, machine, planner);
+      Infeasible* none = std::get_if<Infeasible>(&outcome);
+      if (none != nullptr && none->smallest) none->smallest = budget_that_leaves(problem, *none->smallest, usable);
+      found = made.emplace(machine.memory, std::move(outcome)).first;
+    }
+    outcomes.push_back(found->second);
   }
   return outcomes;
 }
