@@ -15,7 +15,12 @@
 namespace plimsoll {
 std::uint32_t devices_for(const Problem& problem, const Options& options, std::string_view strategy) {
   const std::size_t there = problem.platform.devices.size();
-  if (options.text("devices") == "all") return static_cast<std::uint32_t>(there);
+  constexpr std::size_t most = 1024;  // a route for each pair of them
+  if (options.text("devices") == "all") {
+    if (there <= most) return static_cast<std::uint32_t>(there);
+    throw InputError(fmt::format("{}: platform '{}' has {} devices, and placements are for up to {}: say devices=...",
+                                 strategy, problem.platform.name, there, most));
+  }
   const auto asked = static_cast<std::size_t>(options.integer("devices"));
   if (asked > there) {
     throw InputError(fmt::format("{}(devices={}): platform '{}' has {} device{}", strategy, asked,
