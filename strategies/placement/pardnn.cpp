@@ -5,6 +5,7 @@
 
 #include "strategies/placement/pardnn_mapping.h"
 #include "strategies/placement/pardnn_memory.h"
+#include "strategies/placement/pardnn_refine.h"
 
 namespace plimsoll {
 namespace {
@@ -17,11 +18,23 @@ constexpr OptionInfo pardnn_memory_option{
     .allowed = [](std::string_view text) { return text == "none" || text == "1"; },
 };
 
-constexpr std::array pardnn_options{place_on_option, homes_option, queue_option, usable_option, pardnn_memory_option};
+constexpr OptionInfo refine_option{
+    .name = "refine",
+    .default_value = "none",
+    .values = "none or v1",
+    .help =
+        "none: paths stay where they are mapped; v1: before memory is looked at, paths and ops change devices where an "
+        "emulation then ends earlier, as in ParDNN's first version",
+    .allowed = [](std::string_view text) { return text == "none" || text == "v1"; },
+};
+
+constexpr std::array pardnn_options{place_on_option, homes_option,         queue_option,
+                                    usable_option,   pardnn_memory_option, refine_option};
 
 std::vector<PartitionOutcome> pardnn_partition(const Problem& problem, const Options& options,
                                                std::span<const std::optional<Bytes>> budgets) {
   const PardnnOptions asked{.heeds_memory = options.text("memory") == "1",
+                            .refines = options.text("refine") == "v1",
                             .order = *queue_order(options.text("order"))};
   return placed(problem, options, "pardnn", budgets, asked.heeds_memory,
                 [&](const OpDag& dag, const Machine& machine) { return place_pardnn(dag, machine, asked); });
@@ -64,6 +77,7 @@ PlacementOutcome place_pardnn(const OpDag& dag, const Machine& machine, const Pa
   if (Infeasible* none = std::get_if<Infeasible>(&units)) return std::move(*none);
   PardnnMapping mapping = pardnn_mapping(dag, machine, std::move(std::get<Units>(units)));
   collocate(dag, machine, mapping.units, mapping.on);
+  if (options.refines) mapping.on = refined(dag, machine, mapping, options.order);
   if (!options.heeds_memory) return Placement{mapping.on, {}};
   Relieved made = relieved(dag, machine, mapping.units, mapping.on, options.order);
   if (made.fits) return Placement{std::move(made.on), {}};

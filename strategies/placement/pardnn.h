@@ -8,7 +8,8 @@ namespace plimsoll {
 
 struct PardnnOptions {
   bool heeds_memory = true;             ///< by heuristic I
-  QueueOrder order = QueueOrder::fifo;  ///< in which memory is counted
+  bool refines = false;                 ///< as ParDNN's first version does
+  QueueOrder order = QueueOrder::fifo;  ///< in which a refinement is judged and memory is counted
 };
 
 /// With `heeds_memory`, what memory_of() counts in the emulation is within the machine's limits. If it is Infeasible,

@@ -9,6 +9,7 @@
 
 #include "strategies/placement/fenwick.h"
 #include "strategies/placement/levels.h"
+#include "strategies/placement/pardnn_exchange.h"
 
 // Source: Qararyah et al., "A computational-graph partitioning method for training memory-constrained DNNs" (ParDNN),
 // Parallel Computing 2021, section 3.1; conditions in phase A as the authors' program states them.
@@ -16,57 +17,6 @@
 
 namespace plimsoll {
 namespace {
-
-/// What a set of nodes exchanges with each processor; a value counts once for each that it goes to.
-class Exchanged {
- public:
-  Exchanged(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on)
-      : dag_(dag),
-        machine_(machine),
-        on_(on),
-        with_(machine.size() + 1),
-        sent_(with_.size()),
-        is_in_(dag.size, false),
-        received_(dag.size, -1) {}
-
-  /// By processor; behind them, with nodes that are nowhere yet.
-  std::span<const Nanoseconds> by(std::span<const std::uint32_t> nodes) {
-    std::ranges::fill(with_, 0);
-    for (const std::uint32_t v : nodes) is_in_[v] = true;
-    makers_.clear();
-    for (const std::uint32_t v : nodes) {
-      std::ranges::fill(sent_, 0);
-      for (const DagEdge& edge : dag_.out[v]) {
-        if (is_in_[edge.node] || !edge.sends) continue;
-        Nanoseconds& sent = sent_[slot(edge.node)];
-        sent = std::max(sent, machine_.mean_transfer(edge.bytes));
-      }
-      for (std::size_t p = 0; p < with_.size(); ++p) with_[p] += sent_[p];
-      for (const DagEdge& edge : dag_.in[v]) {
-        if (is_in_[edge.node] || !edge.sends) continue;
-        if (received_[edge.node] < 0) makers_.push_back(edge.node);
-        received_[edge.node] = std::max(received_[edge.node], machine_.mean_transfer(edge.bytes));
-      }
-    }
-    for (const std::uint32_t u : makers_) {
-      with_[slot(u)] += received_[u];
-      received_[u] = -1;
-    }
-    for (const std::uint32_t v : nodes) is_in_[v] = false;
-    return with_;
-  }
-
- private:
-  std::size_t slot(std::uint32_t v) const { return on_[v] == no_node ? with_.size() - 1 : on_[v]; }
-
-  const OpDag& dag_;
-  const Machine& machine_;
-  const std::span<const std::uint32_t> on_;
-  std::vector<Nanoseconds> with_, sent_;
-  std::vector<bool> is_in_;
-  std::vector<Nanoseconds> received_;  // by maker; less than 0: nothing
-  std::vector<std::uint32_t> makers_;
-};
 
 class LocalityFirst {
  public:

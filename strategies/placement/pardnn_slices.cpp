@@ -1,6 +1,7 @@
 #include "strategies/placement/pardnn_slices.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "strategies/placement/levels.h"
@@ -102,6 +103,13 @@ class PathCutter {
 Slices pardnn_slices(const OpDag& dag, std::span<const Nanoseconds> time, std::span<const Nanoseconds> transfer,
                      std::size_t primaries, const std::vector<bool>& may_cut) {
   return PathCutter(dag, time, transfer, may_cut).cut(primaries);
+}
+
+bool is_thin(const OpDag& dag, const Machine& machine) {
+  if (dag.size == 0) return true;
+  const std::vector<Nanoseconds> times = mean_times(dag, machine);
+  const Nanoseconds work = std::accumulate(times.begin(), times.end(), Nanoseconds{0});
+  return work < 2 * std::ranges::max(mean_levels(dag, machine).bottom);
 }
 
 }  // namespace plimsoll

@@ -19,4 +19,7 @@ struct Slices {
 Slices pardnn_slices(const OpDag&, std::span<const Nanoseconds> time, std::span<const Nanoseconds> transfer,
                      std::size_t primaries, const std::vector<bool>& may_cut);
 
+/// Whether all its work is less than twice its longest path, with mean times and transfers.
+bool is_thin(const OpDag&, const Machine&);
+
 }  // namespace plimsoll
