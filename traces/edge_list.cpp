@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t no_op = 0xFFFFFFFF;
+constexpr std::uint32_t no_named_op = 0xFFFFFFFF;
 
 /// The edges that leave or enter each op, by number, in the order of the list.
 struct Incidence {
@@ -74,7 +74,7 @@ class ListedGraph {
   }
 
   void complain_about_repeated_edges() {
-    std::vector<std::uint32_t> seen_from(list_.ops.size(), no_op);
+    std::vector<std::uint32_t> seen_from(list_.ops.size(), no_named_op);
     for (std::uint32_t v = 0; v < list_.ops.size(); ++v) {
       for (const std::uint32_t e : out_[v]) {
         const ListedEdge& edge = list_.edges[e];

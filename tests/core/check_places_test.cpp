@@ -70,5 +70,22 @@ TEST_CASE("an op that is pinned to the host computes there, in the trace's time"
   CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{9});
 }
 
+TEST_CASE("a pinned op does not wait for what its device computes beside it", "[check]") {
+  Graph graph = row_of_ops(3);
+  graph.ops[1].attributes.emplace_back("device", "host");
+  graph.ops[1].duration = Seconds{7};
+  graph.ops[2].inputs = {graph.ops[0].inputs[0]};  // of the host's op it knows nothing
+  graph.ops[2].duration = Seconds{10};
+  const Problem problem = problem_of(graph, gpus({.count = 1}));
+  const TensorId in = problem.graph.ops[1].inputs[0];
+  Tape tape;
+  tape.actions = {run(OpId{0}), along(way::device_to_host, ActionKind::copy, in), run(OpId{2}),
+                  run_at(place::host, OpId{1})};
+  tape = with_drops(problem.graph, tape);
+  const Partition partition = one_device(problem.graph, 1, 1);
+  const auto schedule = std::get<Schedule>(lower(problem, partition, std::span(&tape, 1)));
+  CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{11});
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -102,6 +102,14 @@ TEST_CASE("pinned ops run on the host, and what is on devices is copied there an
     const std::vector<Pass> passes{pass_of(*strategy)};
     const Plan made = std::get<Plan>(plan(problem, passes, std::nullopt));
     for (const Violation& each : check(made.schedule, problem.graph, problem.platform)) FAIL_CHECK(each.what);
+    std::vector<bool> is_freed(made.schedule.buffers.size(), false);
+    for (const Step& step : made.schedule.steps) {
+      for (const BufferId b : made.schedule.buffers_in(step.frees)) is_freed[b.index] = true;
+    }
+    for (std::size_t b = 0; b < is_freed.size(); ++b) {
+      const bool on_host = !problem.platform[made.schedule.buffers[b].memory].device;
+      CHECK((is_freed[b] || !on_host));  // nothing stays there
+    }
     CHECK(made.makespan >= Seconds{2 * 5 + 2 + 1 + 2});  // the host's two runs, and what is before and behind them
   }
 }
