@@ -22,6 +22,6 @@ struct PlacedCopies {
 /// stay. `wanted`, where given, is by item the position before which it should begin to come back, instead of as late
 /// as copies allow; it is later where memory is short.
 std::optional<PlacedCopies> placed_items(const OffloadModel&, std::span<const OffloadItem>, Bytes budget,
-                                      std::span<const std::uint32_t> wanted = {});
+                                         std::span<const std::uint32_t> wanted = {});
 
 }  // namespace plimsoll

@@ -31,6 +31,6 @@ Selection select_items(const OffloadModel&, std::vector<OffloadItem>, SelectionR
 /// Moves the values of the chosen gaps, in so many chunks; where they do not take enough, others with them, oldest
 /// first.
 std::optional<PlacedCopies> place_chosen(const OffloadModel&, const std::vector<bool>& chosen, std::uint32_t chunks,
-                                      Bytes budget);
+                                         Bytes budget);
 
 }  // namespace plimsoll
