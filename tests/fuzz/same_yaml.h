@@ -91,9 +91,10 @@ inline std::optional<std::string> yaml_disagreement(const std::string& text) {
     YamlDocument ours(text, "text");
     if (!theirs) return "only the library refuses it: " + why;
     if (auto found = yaml_difference(ours.root(), *theirs)) return found;
-    if (as_utf8(text) != text) return std::nullopt;  // yaml-cpp replaces what is not UTF-8 when it writes
-    YamlDocument again(YAML::Dump(*theirs), "written again");
-    if (auto found = yaml_difference(again.root(), *theirs)) return "written again: " + *found;
+    if (as_utf8(text) != text) return std::nullopt;   // yaml-cpp replaces what is not UTF-8 when it writes
+    const std::string written = YAML::Dump(*theirs);  // which yaml-cpp may read otherwise: spaces before a return
+    YamlDocument again(written, "written again");
+    if (auto found = yaml_difference(again.root(), YAML::Load(written))) return "written again: " + *found;
   } catch (const InputError& error) {
     if (!theirs || is_our_own_refusal(error.what())) return std::nullopt;
     return std::string("only we refuse it: ") + error.what();
