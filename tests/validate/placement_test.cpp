@@ -102,7 +102,7 @@ void judge_training(const Training& several, const Schedule& schedule, const Rep
 Schedule placed_at_random(const Problem& problem, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto devices = static_cast<std::uint32_t>(problem.platform.devices.size());
-  const GraphDag graph = graph_dag(problem, devices);
+  const GraphDag graph = graph_dag(problem, devices, ParameterHomes::copies);
   std::vector<std::uint32_t> on(graph.dag.size);
   for (std::uint32_t& device : on) device = static_cast<std::uint32_t>(random() % devices);
   for (const std::vector<std::uint32_t>& group : graph.dag.together) {
@@ -134,7 +134,8 @@ TEST_CASE("placements train as one device does", "[validate][placement]") {
     const Training several =
         training_of(network, gpus({.count = devices, .to_host = peers, .to_peers = peers}), options);
     for (const char* spec :
-         {"round_robin", "heft", "heft(order=b_level)", "contiguous", "etf", "glb", "pardnn", "auto"}) {
+         {"round_robin(parameters=copies)", "heft(parameters=copies)", "heft(order=b_level,parameters=copies)",
+          "contiguous(parameters=copies)", "etf", "glb(parameters=copies)", "pardnn", "auto"}) {
       INFO(network << " in " << micro_batches << " on " << devices << " devices, " << spec);
       const Plan made = std::get<Plan>(planned(several.problem, spec));
       const Timeline expected = simulate_event(made.schedule, several.problem.platform);
