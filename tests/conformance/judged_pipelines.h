@@ -43,4 +43,36 @@ inline void judge_plan(const Problem& problem, const Plan& made, std::optional<B
   CHECK(event.makespan.value >= (1 - rounding) * lower_bounds(problem, devices_used(made.schedule)).time().value);
 }
 
+/// The plans within budgets from the least to what the unlimited one takes, and that: each judged, none slower with
+/// more. How many of them are slower than the unlimited one; nothing where there is a plan for no memory at all.
+inline std::optional<std::size_t> judge_within_budgets(const Problem& problem, const std::vector<Pass>& passes) {
+  const Plan all = std::get<Plan>(plan(problem, passes, std::nullopt));
+  judge_plan(problem, all, std::nullopt);
+  const PlanOutcome nothing = plan(problem, passes, Bytes{0});
+  const auto* least = std::get_if<Infeasible>(&nothing);
+  if (least == nullptr) return std::nullopt;
+  REQUIRE(least->smallest.has_value());
+  CHECK(*least->smallest <= all.peak);
+  std::vector<std::optional<Bytes>> budgets;
+  for (std::uint32_t step = 0; step <= 3; ++step) {
+    budgets.emplace_back(*least->smallest + range_of(all.peak - *least->smallest, {step, 3}).offset);
+  }
+  budgets.back() = all.peak;
+  budgets.emplace_back(std::nullopt);
+  std::optional<Seconds> before;
+  std::size_t b = 0, slower = 0;
+  for (const PlanOutcome& outcome : plan(problem, passes, budgets)) {
+    INFO("budget " << b << " of " << budgets.size() << ", at least " << least->smallest->count << " B");
+    REQUIRE(std::holds_alternative<Plan>(outcome));
+    const Plan& made = std::get<Plan>(outcome);
+    judge_plan(problem, made, budgets[b]);
+    if (before) CHECK(made.makespan <= *before);
+    slower += made.makespan > all.makespan ? 1 : 0;
+    before = made.makespan;
+    ++b;
+  }
+  CHECK(*before <= all.makespan);
+  return slower;
+}
+
 }  // namespace plimsoll
