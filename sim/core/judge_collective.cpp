@@ -184,6 +184,9 @@ void Judge::judge_exchanged_ranges(StepId s, const Collective& collective) {
       right = all_equal(in) && in == out;
       rule = "a broadcast's inputs and outputs are all of the same bytes";
       break;
+    case CollectiveKind::all_to_all:
+      rule = "an all-to-all exchanges parts of a dimension, which ranges of bytes do not name";
+      break;
   }
   if (!right) report(Rule::collective, s, text(s) + " ends a collective of another kind: " + rule);
 }

@@ -49,6 +49,7 @@ bool Exchange::needs(std::uint32_t to, std::uint32_t from) const {
   if (to == from) return false;
   switch (kind_) {
     case CollectiveKind::all_reduce:
+    case CollectiveKind::all_to_all:
       return true;
     case CollectiveKind::reduce_scatter:
       return gets_[to] > 0;
@@ -63,6 +64,7 @@ bool Exchange::needs(std::uint32_t to, std::uint32_t from) const {
 /// How many bytes must come to a rank that carry what another one gives.
 double Exchange::pair_bytes(std::uint32_t to, std::uint32_t from) const {
   if (kind_ == CollectiveKind::reduce_scatter) return gets_[to];
+  if (kind_ == CollectiveKind::all_to_all) return gives_[from] / ranks_;
   return kind_ == CollectiveKind::all_gather ? gives_[from] : bytes_;
 }
 
@@ -207,11 +209,16 @@ std::optional<std::string> Exchange::too_few_bytes() const {
         must_send = r == 0 ? bytes_ : 0;
         must_receive = r == 0 ? 0 : bytes_;
         break;
+      case CollectiveKind::all_to_all:
+        must_send = gives_[r] - gives_[r] / ranks_;
+        must_receive = gets_[r] - gets_[r] / ranks_;
+        break;
     }
     all += sent;
     if (sent < must_send) return "rank " + std::to_string(r) + " sends fewer bytes than others need of it";
     if (received < must_receive) return "rank " + std::to_string(r) + " receives fewer bytes than it needs";
   }
+  if (kind_ == CollectiveKind::all_to_all) return std::nullopt;       // what each rank sends is all there is
   const double times = kind_ == CollectiveKind::all_reduce ? 2 : 1;  // n-1 sums, and n-1 ranks to tell
   if (all < times * (ranks_ - 1) * bytes_) return "all flows together move fewer bytes than it takes";
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/core/chain_graph.h"
+#include "sim/core/mesh.h"
 #include "sim/core/platform.h"
 #include "sim/core/scaling.h"
 
@@ -17,6 +18,8 @@ struct Problem {
   std::optional<Chain> chain;       ///< for a chain trace: with a loss, and with the times it has on the devices
   std::optional<ChainGraph> index;  ///< for a chain trace: which op of `graph` is which stage's
   Platform platform;
+  std::optional<Mesh> mesh = {};  ///< `graph` is one rank's: every device stands for the ranks of this mesh, which run
+                                  ///< the same on their shares
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ

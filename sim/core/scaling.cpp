@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/device_name.h"
 #include "sim/core/pinned.h"
 
@@ -79,7 +80,7 @@ std::optional<Seconds> duration(const OpCost& cost, const Source& source, const 
 
 std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving,
                                 std::uint32_t implementation) {
-  if (is_pinned_to_host(op)) return op.duration;
+  if (is_pinned_to_host(op) || collective_of(op)) return op.duration;
   if (implementation > 0) return duration_of_alternative(op, source, device, op.alternatives[implementation - 1]);
   if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
   const std::optional<Seconds> whole = duration({op.duration, op.flops, op.bytes_moved}, source, device);

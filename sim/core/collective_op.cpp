@@ -1,0 +1,39 @@
+#include "sim/core/collective_op.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/core/names.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view axis_key = "axis", overlap_key = "overlaps";
+
+std::optional<std::string_view> attribute(const Op& op, std::string_view key) {
+  const auto found = std::ranges::find(op.attributes, key, [](const auto& a) { return std::string_view(a.first); });
+  if (found == op.attributes.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace
+
+std::optional<OpCollective> collective_of(const Op& op) {
+  if (op.attributes.empty()) return std::nullopt;
+  const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(op.kind);
+  const std::optional<std::string_view> axis = attribute(op, axis_key);
+  if (!kind || !axis) return std::nullopt;
+  return OpCollective{*kind, *axis, attribute(op, overlap_key) == "yes"};
+}
+
+Op collective_op(std::string name, const OpCollective& made, Phase phase) {
+  Op op;
+  op.name = std::move(name);
+  op.kind = written(made.kind);
+  op.phase = phase;
+  op.attributes.emplace_back(axis_key, made.axis);
+  if (made.overlaps) op.attributes.emplace_back(overlap_key, "yes");
+  return op;
+}
+
+}  // namespace plimsoll

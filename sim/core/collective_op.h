@@ -1,0 +1,27 @@
+#pragma once
+// Ops of one rank's graph that exchange values with the other ranks of an axis of the mesh. They name the collective
+// and the axis in attributes, so that a written trace keeps them; their duration is that on the platform's links,
+// whatever the device computes.
+
+#include <optional>
+#include <string_view>
+
+#include "sim/core/graph.h"
+#include "sim/core/mesh.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+struct OpCollective {
+  CollectiveKind kind;
+  std::string_view axis;
+  bool overlaps = false;  ///< on a stream of its own, beside what the device computes
+};
+
+/// Nothing for an op that computes.
+std::optional<OpCollective> collective_of(const Op&);
+
+/// An op `name` of that kind; tensors and duration are the caller's.
+Op collective_op(std::string name, const OpCollective&, Phase);
+
+}  // namespace plimsoll

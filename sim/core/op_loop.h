@@ -1,0 +1,56 @@
+#pragma once
+// What an op computes as one loop nest over named dimensions. Whatever cuts a dimension among ranks follows from it:
+// which tensors are cut and along which of their dimensions, which results are partial sums, and the work of a rank.
+//
+// An op states its loop by the attribute `loop`, or it has a kind that the table of op_loop.cpp knows:
+//
+//   loop = "batch sequence width, width column -> batch sequence column"
+//
+// Operands are in the order of the op's inputs, then its outputs; a name for every dimension of the operand's shape.
+//   name!   the op needs all of the dimension (a softmax along it): it cannot be cut
+//   -       a dimension that no other operand shares and that cannot be cut
+// An output without a cut dimension of the loop is a partial sum over the ranks of that axis. A second attribute names
+// what an op exchanges on top where a dimension is cut (the maximum and the sum of a softmax along it):
+//
+//   loop_reduces = "vocabulary 2"      that many all-reduces, each of the bytes of the op's first output
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+struct LoopDim {
+  std::string name;
+  std::int64_t size = 1;
+  bool cuttable = true;
+
+  friend bool operator==(const LoopDim&, const LoopDim&) = default;
+};
+
+struct LoopReduction {
+  std::uint8_t dim = 0;
+  std::uint32_t count = 0;  ///< all-reduces of the bytes of the first output, where the dimension is cut
+
+  friend bool operator==(const LoopReduction&, const LoopReduction&) = default;
+};
+
+struct OpLoop {
+  std::vector<LoopDim> dims;                       ///< in the order in which the operands name them
+  std::vector<std::vector<std::uint8_t>> inputs;   ///< by input and dimension of its shape: index in dims
+  std::vector<std::vector<std::uint8_t>> outputs;  ///< likewise
+  std::vector<LoopReduction> reductions;
+
+  /// Index in dims.
+  std::optional<std::uint8_t> dim(std::string_view name) const;
+};
+
+/// Or in one sentence why there is none: no rule for its kind, a tensor without a shape, a loop that does not fit.
+std::variant<OpLoop, std::string> loop_of(const Graph&, OpId);
+
+}  // namespace plimsoll

@@ -1,0 +1,22 @@
+#pragma once
+// Ops of one iteration that belong together: the forward of an operator and its backward ops, which cut dimensions of
+// the same names.
+
+#include <vector>
+
+#include "sim/core/graph.h"
+#include "sim/core/ids.h"
+
+namespace plimsoll {
+
+struct Operator {
+  OpId forward;
+  std::vector<OpId> backward;  ///< in the order in which they run; empty without gradients
+};
+
+/// In the order of their forwards. A backward op says whose it is by the attribute `of` (the name of its forward);
+/// else it is of the operator whose output's gradient it reads, or of that to whose parameter it makes a gradient. Ops
+/// that belong to none, such as sums of gradients, are in no operator; their cuts follow from what they read.
+std::vector<Operator> operators_of(const Graph&);
+
+}  // namespace plimsoll
