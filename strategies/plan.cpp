@@ -10,6 +10,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
+#include "strategies/hybrid/on_mesh.h"
 #include "strategies/list.h"
 #include "strategies/plan_on_devices.h"
 
@@ -82,6 +83,17 @@ bool is_for(const Problem& problem, std::span<const Pass> passes) {
   return backward_for(passes) == Backward::whole || !problem.index || !problem.index->weight.empty();
 }
 
+bool plans_stages(const Pass& pass) {
+  return pass.strategy->chains_only || pass.strategy->family == Family::pipelining;
+}
+
+/// Where ranks exchange values beside what the device computes, a plan's time is known by simulation: all on one device
+/// is planned as a placement there or, of a chain, as a pipeline of one stage.
+Pass on_the_one_device(const Problem& problem) {
+  if (problem.chain) return pass_of(one_forward_one_backward_strategy, {{"stages", "1"}});
+  return pass_of(one_device_strategy);
+}
+
 /// A gap that is nothing but the rounding of sums is none.
 std::optional<double> beyond_rounding(std::optional<double> gap) {
   constexpr double rounding = 1e-12;
@@ -120,7 +132,9 @@ Problem transformed(Problem problem, std::span<const Pass> passes) {
     problem = std::get<Problem>(std::move(made));
     problem.transformed = true;
   }
-  return problem;
+  if (!problem.mesh) return problem;
+  return for_planners(std::move(problem), std::ranges::any_of(passes, plans_stages), backward_for(passes),
+                      passes.front().strategy->name);
 }
 
 std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pass> passes,
@@ -128,6 +142,8 @@ std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pas
   EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
   const Pass* several = partitioning(passes);
+  std::optional<Pass> alone;
+  if (several == nullptr && problem.mesh) several = &alone.emplace(on_the_one_device(problem));
   std::vector<PartsOutcome> outcomes = several == nullptr ? on_one_device(problem, memory, budgets)
                                                           : plan_on_devices(problem, *several, memory, budgets);
   for (PartsOutcome& outcome : outcomes) {
@@ -167,6 +183,7 @@ std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> p
   EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
   if (const Pass* several = partitioning(passes)) return front_budgets_on_devices(problem, *several, memory);
+  if (problem.mesh) return front_budgets_on_devices(problem, on_the_one_device(problem), memory);
   judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   const PartTask task{problem, partition, PartId{0}};

@@ -121,6 +121,7 @@ class SpecReader {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both say which device works on what", second.name, first.name));
     }
+    if (first.family == second.family && first.family == Family::hybrid && &first != &second) return;
     if (first.family == second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,
@@ -171,6 +172,8 @@ std::vector<Pass> changes_of(std::string_view spec, std::string_view where) {
   const StrategyInfo* first = find_strategy(name.substr(0, name.find_first_of(spaces)));
   if (first == nullptr || !changes_problem(*first)) return {};
   std::vector<Pass> passes = parse_spec(spec, where);
+  const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
+  if (std::ranges::any_of(passes, is_hybrid)) return passes;  // whether the problem is a chain depends on the others
   std::erase_if(passes, [](const Pass& pass) { return !changes_problem(*pass.strategy); });
   return passes;
 }

@@ -6,6 +6,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/reference_options.h"
+#include "traces/transformer_graph.h"
 
 namespace plimsoll {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 struct Generator {
   std::string_view name;
   std::vector<ReferenceOption> options;
-  std::function<Chain()> make;
+  std::function<std::variant<Chain, Graph>()> make;
 };
 
 constexpr std::int64_t most_stages = 1'000'000;
@@ -53,8 +54,13 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("batch", t.batch, 1, 1 << 20), whole_option("vocabulary", t.vocabulary, 1, 1 << 24),
             word_option("dtype", t.dtype, {TransformerChain::dtypes.begin(), TransformerChain::dtypes.end()}),
             whole_option("dtype_bytes", t.dtype_bytes, 2, 4),
-            quantity_option("rate", t.rate, parse_flops_rate, format_flops_rate)},
-           [&t] { return transformer_chain(t); }}};
+            quantity_option("rate", t.rate, parse_flops_rate, format_flops_rate),
+            word_option("view", t.view, {TransformerChain::views.begin(), TransformerChain::views.end()}),
+            word_option("dropout", t.dropout, {TransformerChain::dropouts.begin(), TransformerChain::dropouts.end()})},
+           [&t]() -> std::variant<Chain, Graph> {
+             if (t.view == 0) return transformer_chain(t);
+             return transformer_graph(t);
+           }}};
 }
 
 }  // namespace
@@ -65,14 +71,14 @@ bool is_synthetic(std::string_view reference) {
                              [&](const Generator& each) { return each.name == reference_name(reference); });
 }
 
-Chain synthetic_chain(std::string_view reference) {
+std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
   Settings settings;
   for (const Generator& generator : generators(settings)) {
     if (generator.name != reference_name(reference)) continue;
     set_reference_options(reference, generator.options);
-    Chain chain = generator.make();
-    chain.name = reference;
-    return chain;
+    std::variant<Chain, Graph> model = generator.make();
+    std::visit([&](auto& made) { made.name = reference; }, model);
+    return model;
   }
   throw InputError(located(reference, {}, "", "no such generator"));
 }

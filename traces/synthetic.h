@@ -1,14 +1,16 @@
 #pragma once
-// Chains made by rule or by formula: for tests, for teaching, and for models that nobody has measured yet.
+// Chains, and graphs of transformers, made by rule or by formula: for tests, for teaching, and for models that nobody has measured yet.
 // On the command line: `uniform:16`, `random:stages=20,seed=3`, `transformer:layers=12,width=768,...`.
 
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "sim/core/chain.h"
+#include "sim/core/graph.h"
 
 namespace plimsoll {
 
@@ -37,14 +39,21 @@ struct TransformerChain {
   std::uint32_t dtype = 0;        ///< of activations and parameters: which of `dtypes`
   std::uint32_t dtype_bytes = 2;  ///< by bytes: 2 is bf16, 4 is fp32
   FlopsPerSecond rate{100e12};    ///< how fast the device is taken to compute
+  static constexpr std::array<std::string_view, 2> views{"chain", "graph"};
+  std::uint32_t view = 0;  ///< which of `views`: stages, or their operators (traces/transformer_graph.h)
+  static constexpr std::array<std::string_view, 2> dropouts{"no", "yes"};
+  std::uint32_t dropout = 0;  ///< of operators: which of `dropouts`
 };
 Chain transformer_chain(const TransformerChain&);
+
+/// Of activations and parameters: the stated one, else bf16 or fp32 by the stated size. Throws where they contradict.
+std::string dtype_of(const TransformerChain&);
 
 /// Whether a trace reference means a synthetic chain rather than a file.
 bool is_synthetic(std::string_view reference);
 
-/// The chain of a reference such as `transformer:layers=24,width=1024`; throws where it is wrong.
-Chain synthetic_chain(std::string_view reference);
+/// The model of a reference such as `transformer:layers=24,width=1024`; throws where it is wrong.
+std::variant<Chain, Graph> synthetic_model(std::string_view reference);
 
 /// One line of help a generator: name, keys and defaults.
 std::vector<std::string> synthetic_help();

@@ -46,7 +46,8 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// Of activations and parameters. The stated one, else bf16 or fp32, by the stated size.
+}  // namespace
+
 std::string dtype_of(const TransformerChain& shape) {
   const std::string by_size = shape.dtype_bytes == 4 ? "fp32" : "bf16";
   if (shape.dtype == 0) return by_size;
@@ -56,8 +57,6 @@ std::string dtype_of(const TransformerChain& shape) {
   }
   return dtype;
 }
-
-}  // namespace
 
 Chain uniform_chain(const UniformChain& shape) {
   Chain chain;
@@ -116,6 +115,7 @@ Chain random_chain(const RandomChain& shape) {
 // exponential, sums and subtracts (5 operations); backward takes the exponential, subtracts and scales (3). It reads
 // one tensor of sbV and writes another, both ways.
 Chain transformer_chain(const TransformerChain& shape) {
+  if (shape.dropout != 0) throw InputError("transformer: dropout: only of view=graph");
   if (shape.width % shape.heads != 0) {
     throw InputError(fmt::format("transformer: heads: must divide width {}, found {}", shape.width, shape.heads));
   }

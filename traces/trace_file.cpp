@@ -41,7 +41,7 @@ const Source& source_of(const Trace& trace) {
 
 Trace load_trace(std::string_view reference) {
   if (is_framework_graph(reference)) return {framework_graph(reference)};
-  if (is_synthetic(reference)) return {synthetic_chain(reference)};
+  if (is_synthetic(reference)) return {synthetic_model(reference)};
   if (is_synthetic_graph(reference)) return {synthetic_graph(reference)};
   return read_trace(find_trace(reference));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/core/expects.h"
 #include "sim/core/names.h"
 
 namespace plimsoll {
@@ -24,6 +25,20 @@ std::optional<OpCollective> collective_of(const Op& op) {
   const std::optional<std::string_view> axis = attribute(op, axis_key);
   if (!kind || !axis) return std::nullopt;
   return OpCollective{*kind, *axis, attribute(op, overlap_key) == "yes"};
+}
+
+bool runs_beside(const Op& op) {
+  const std::optional<OpCollective> exchange = collective_of(op);
+  return exchange && exchange->overlaps;
+}
+
+Bytes exchanged_bytes(const Graph& graph, const Op& op) {
+  const std::optional<OpCollective> exchange = collective_of(op);
+  EXPECTS(exchange);
+  const bool by_result = exchange->kind == CollectiveKind::all_gather && !op.outputs.empty();
+  Bytes sum;
+  for (const TensorId t : by_result ? op.outputs : op.inputs) sum += graph[t].bytes;
+  return sum;
 }
 
 Op collective_op(std::string name, const OpCollective& made, Phase phase) {

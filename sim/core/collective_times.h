@@ -1,33 +1,44 @@
 #pragma once
-// How long collectives take where nothing else is on their links, in closed form: for groups too large to simulate flow
-// by flow, and for planners.
+// How long collectives over the axes of meshes take where nothing else is on their links, in closed form.
 
-#include <cstdint>
-#include <map>
-#include <span>
-#include <tuple>
+#include <string>
+#include <variant>
 #include <vector>
 
+#include "sim/core/graph.h"
+#include "sim/core/mesh.h"
 #include "sim/core/platform.h"
 #include "sim/core/schedule.h"
 
 namespace plimsoll {
 
-/// automatic: the fastest of those that there are for the kind, the bytes and the way the group is linked.
-enum class CollectiveAlgorithm : std::uint8_t { automatic, ring, tree, halving_doubling, hierarchical };
-
+/// Collectives by rings of neighbours along an axis: n ranks pass on parts of 1/n of the bytes, n-1 times (all_reduce:
+/// 2(n-1) times). All groups of an axis, of all meshes on the platform, exchange at the same time and share links; a
+/// step takes what its slowest hop does:
+///
+///     seconds = steps * (latency + bytes / n / bandwidth)
+///
+/// With all_to_all the parts for others go straight to them: n-1 steps of 1/n of what a rank has, at the same rate.
 class CollectiveTimes {
  public:
-  explicit CollectiveTimes(const Platform&);
+  /// Meshes on devices [0, ranks), [ranks, 2 ranks), ...; or in one sentence why there is no ring.
+  static std::variant<CollectiveTimes, std::string> on(const Platform&, const Mesh&);
 
   /// `bytes`: of the whole value. all_reduce and broadcast: what every rank ends with; reduce_scatter: what every rank
-  /// begins with; all_gather: what every rank ends with; all_to_all: what every rank has. 0 s for a group of one.
-  Seconds seconds(CollectiveKind, Bytes, std::span<const DeviceId> group,
-                  CollectiveAlgorithm = CollectiveAlgorithm::automatic);
+  /// begins with; all_gather: what every rank ends with; all_to_all: what every rank has. 0 s for an axis of one rank.
+  Seconds seconds(CollectiveKind, Bytes, std::size_t axis) const;
 
  private:
-  const Platform& platform_;
-  RouteFinder routes_;
+  /// Of the slowest hop.
+  struct Ring {
+    std::uint32_t ranks = 1;
+    Seconds latency;
+    BytesPerSecond bandwidth = unlimited_bandwidth;
+  };
+  std::vector<Ring> rings_;  // by axis
 };
+
+/// Gives collectives of the graph that have none their durations.
+void set_collective_seconds(Graph&, const Mesh&, const CollectiveTimes&);
 
 }  // namespace plimsoll

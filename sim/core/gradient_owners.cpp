@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -16,6 +17,10 @@ void GradientOwners::add_maker(TensorId gradient, OpId op, const Part& part, std
 }
 
 void GradientOwners::begin() {
+  for (const Op& op : graph_.ops) {
+    if (op.phase != Phase::update || collective_of(op)) continue;
+    for (const TensorId t : op.mutates) updating_.try_emplace(t, &op);
+  }
   for (const auto& [gradient, makers] : makers_) {
     if (has_copies(makers)) ++buckets_[makers.parts].incomplete;
   }
@@ -27,6 +32,10 @@ std::vector<const Part*> GradientOwners::of(const Op& update) const {
     if (found == makers_.end()) continue;
     const Makers& makers = found->second;
     return makers.copied ? makers.parts : std::vector{makers.parts.front()};
+  }
+  for (const TensorId t : update.inputs) {  // who hands a parameter out is who updates it
+    const auto updating = updating_.find(t);
+    if (updating != updating_.end() && updating->second != &update) return of(*updating->second);
   }
   return {};
 }

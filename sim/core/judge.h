@@ -117,6 +117,7 @@ class Judge {
   /// The version of a tensor that the step must read; what it is may depend on what the schedule has done before.
   std::uint32_t needed_version(StepId s, TensorId t);
   void note_updated(StepId s, BufferId b);
+  bool hands_out(StepId s) const;
   void judge_staleness();
   /// By resident buffer: whether the newest version of what it holds is where it is, in this buffer or another.
   std::vector<bool> newest_at_home();

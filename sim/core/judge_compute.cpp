@@ -181,7 +181,7 @@ void Judge::fill_output(StepId s, const Op& op, BufferId b) {
   if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
   Held& held = fill(s, b, std::move(tensors));
   if (kind == TensorKind::parameter || kind == TensorKind::optimizer_state) note_updated(s, b);
-  if (kind != TensorKind::parameter_gradient) return;
+  if (kind != TensorKind::parameter_gradient || step_is_update(s)) return;  // summed over ranks it is of the same ones
   if (!held.sums.all_have(0) && held.version != update_of(step.micro_batch)) {
     report(Rule::wrong_value, s, b, "adds to what update " + std::to_string(held.version) + " takes, in");
   }

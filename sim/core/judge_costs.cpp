@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/judge.h"
 
 namespace plimsoll {
@@ -46,6 +47,7 @@ std::optional<double> in_proportion(std::optional<double> whole, const std::opti
 
 std::optional<double> seconds_of_op(const Op& op, const Source& source, const Device& device, bool keeps,
                                     std::uint32_t implementation) {
+  if (collective_of(op)) return op.duration ? std::optional(op.duration->value) : std::nullopt;
   const std::optional<double> plain = seconds_of({op.duration, op.flops, op.bytes_moved}, source, device);
   if (implementation > 0) {
     const Alternative& way = op.alternatives[implementation - 1];
@@ -177,7 +179,10 @@ void Judge::judge_cost_of_op(StepId s) {
   const Op& op = graph_[step.op];
   const Stream& stream = schedule_[step.stream];
   if (!stream.way.computes()) return report(Rule::wrong_place, s, text(s) + " computes on a stream of copies");
-  if (stream.way != way::compute) return judge_cost_on_host(s);
+  if (stream.way == way::network && !runs_beside(op)) {
+    return report(Rule::wrong_place, s, text(s) + " is no collective that runs beside what its device computes");
+  }
+  if (stream.way != way::compute && stream.way != way::network) return judge_cost_on_host(s);
   if (step.measured) return;
   bool may_keep = true, may_drop = true;
   for (const TensorId t : op.saved) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/judge.h"
 
 namespace plimsoll {
@@ -36,7 +37,9 @@ std::uint32_t Judge::micro_batches_of_update() const {
 
 /// An update reads what the updates before it have left. What a micro-batch has read of a parameter once, it reads
 /// again; the first time it is the newest version that any step before has made, or what the second buffer holds.
+/// What hands an updated parameter's shares out reads what the update has left.
 std::uint32_t Judge::needed_version(StepId s, TensorId t) {
+  if (hands_out(s) && graph_[t].kind == TensorKind::parameter) return updates();
   if (schedule_.updates.are_synchronous()) return 0;
   const Step& step = schedule_[s];
   const StorageId storage = graph_[t].storage;
@@ -59,9 +62,14 @@ std::uint32_t Judge::needed_version(StepId s, TensorId t) {
   return version;
 }
 
+bool Judge::hands_out(StepId s) const {
+  return step_is_update(s) && collective_of(graph_[schedule_[s].op]).has_value();
+}
+
 void Judge::note_updated(StepId s, BufferId b) {
   const Step& step = schedule_[s];
   Held& held = held_in(b);
+  if (hands_out(s)) return;
   const std::uint32_t after = step_is_update(s) ? step.micro_batch + 1 : 1;
   if (held.version >= after) report(Rule::repeated, s, b, "updates again");
   held.version = after;

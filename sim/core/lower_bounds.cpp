@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/packed_products.h"
 #include "sim/core/pinned.h"
@@ -158,10 +159,11 @@ Bytes resident_anywhere(const Graph& graph, Stays stay) {
   return sum;
 }
 
-/// By the fastest of its implementations, on packed inputs too.
+/// By the fastest of its implementations, on packed inputs too; nothing for what the device need not compute.
 Seconds fastest_on(const Problem& problem, OpId id, DeviceId device, std::span<const Codec> codecs) {
   const Graph& graph = problem.graph;
   const Op& op = graph[id];
+  if (runs_beside(op)) return {};
   Seconds fastest = duration_on(problem, id, device, Saving::keep);
   for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
     fastest = std::min(fastest, duration_on(problem, id, device, Saving::keep, k));

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/gradient_owners.h"
 #include "sim/core/live_copies.h"
@@ -261,10 +262,7 @@ class Lowering {
   }
 
   void drop(const CopyKey& k, PartId by) {
-    if (!held_by_.empty()) {
-      const auto shared = held_by_.find(k);
-      if (shared != held_by_.end()) std::erase(shared->second, by);
-    }
+    if (const auto shared = held_by_.find(k); shared != held_by_.end()) std::erase(shared->second, by);
     copies_.drop(k, part(by).device);
   }
 
@@ -297,25 +295,26 @@ class Lowering {
     return graph_[op].phase == Phase::forward ? StepKind::forward : StepKind::backward;
   }
 
-  /// On the device in the tape's order; elsewhere after its compute before, in the time that the processor takes.
+  /// On the device in the tape's order, or beside that; elsewhere after its compute before, in the time that the processor takes.
   void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
     const Part& here = part(by);
     const OpId id = action.op;
     const Saving saving = action.saving;
     const Op& op = graph_[id];
-    const bool on_device = action.at == place::device;
+    const bool on_device = action.at == place::device, is_beside = on_device && runs_beside(op);
     const MemoryId memory = copies_.memory_at(here.device, action.at);
     NewStep step;
     step.kind = kind_of(id, micro_batch);
-    step.stream = copies_.stream(here.device, {action.at, action.at});
+    step.stream = copies_.stream(here.device, is_beside ? way::network : Way{action.at, action.at});
     step.op = id;
     step.implementation = action.implementation;
     step.micro_batch = micro_batch;
     step.work.seconds =
         on_device ? duration_on(problem_, id, here.device, saving, action.implementation) : duration_at(memory, id);
-    if (on_device) {
+    const bool goes_first = is_pinned_to_host(op) || (is_beside && op.phase == Phase::update);
+    if (on_device && !is_beside) {
       step.waits = copies_.take_waits(here.device);
-    } else if (const auto last = copies_.last_compute(here.device); last && !is_pinned_to_host(op)) {
+    } else if (const auto last = copies_.last_compute(here.device); last && !goes_first) {
       step.waits.push_back(*last);
     }
     step.reads.reserve(op.inputs.size());
@@ -370,7 +369,8 @@ class Lowering {
     if (on_device) copies_.compute_on_packed(std::span(used).first(inputs), here.device, step);
     for (const auto& [t, copy] : used) copy->add_makers(step.waits);
     copies_.carry_approximations(op, std::span(used).first(inputs), std::span(used).subspan(inputs));
-    const StepId issued = on_device ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
+    const StepId issued = on_device && !is_beside ? copies_.add_compute(std::move(step), here.device)
+                                                     : copies_.add(std::move(step));
     for (const auto& [t, copy] : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);

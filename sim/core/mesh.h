@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace plimsoll {
@@ -11,6 +13,7 @@ namespace plimsoll {
 struct Axis {
   std::string name;  ///< `data`, `tensor`, ...
   std::uint32_t ranks = 1;
+  bool shares_micro_batches = false;  ///< each rank has its own micro-batches; else all work on the same ones
 
   friend bool operator==(const Axis&, const Axis&) = default;
 };
@@ -30,6 +33,14 @@ struct Mesh {
     std::uint32_t between = 1;
     for (std::size_t a = axis + 1; a < axes.size(); ++a) between *= axes[a].ranks;
     return between;
+  }
+
+  /// Index in axes.
+  std::optional<std::size_t> axis(std::string_view name) const {
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+      if (axes[a].name == name) return a;
+    }
+    return std::nullopt;
   }
 
   friend bool operator==(const Mesh&, const Mesh&) = default;

@@ -2,7 +2,7 @@
 // What an op computes as one loop nest over named dimensions. Whatever cuts a dimension among ranks follows from it:
 // which tensors are cut and along which of their dimensions, which results are partial sums, and the work of a rank.
 //
-// An op states its loop by the attribute `loop`, or it has a kind that the table of op_loop.cpp knows:
+// An op states its loop by the attribute `loop`:
 //
 //   loop = "batch sequence width, width column -> batch sequence column"
 //
@@ -50,7 +50,7 @@ struct OpLoop {
   std::optional<std::uint8_t> dim(std::string_view name) const;
 };
 
-/// Or in one sentence why there is none: no rule for its kind, a tensor without a shape, a loop that does not fit.
+/// Or in one sentence why there is none: no such attribute, or a loop that does not fit the shapes.
 std::variant<OpLoop, std::string> loop_of(const Graph&, OpId);
 
 }  // namespace plimsoll

@@ -14,9 +14,8 @@ struct Operator {
   std::vector<OpId> backward;  ///< in the order in which they run; empty without gradients
 };
 
-/// In the order of their forwards. A backward op says whose it is by the attribute `of` (the name of its forward);
-/// else it is of the operator whose output's gradient it reads, or of that to whose parameter it makes a gradient. Ops
-/// that belong to none, such as sums of gradients, are in no operator; their cuts follow from what they read.
+/// In the order of their forwards. A backward op says whose it is by the attribute `of` (the name of its forward). Ops
+/// that say nothing, such as sums of gradients, are in no operator; their cuts follow from what they read.
 std::vector<Operator> operators_of(const Graph&);
 
 }  // namespace plimsoll

@@ -70,7 +70,7 @@ std::optional<Route> RouteFinder::between(MemoryId from, MemoryId to) {
 }
 
 std::optional<MemoryId> RouteFinder::memory_at(DeviceId device, MemoryId place) {
-  if (place == place::device) return platform_[device].memory;
+  if (place == place::device || place == place::links) return platform_[device].memory;
   if (place == place::host) return host_of(device);
   if (place == place::disk) return disk_of(device);
   return place.index < platform_.memories.size() ? std::optional(place) : std::nullopt;

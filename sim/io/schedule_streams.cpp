@@ -24,7 +24,7 @@ constexpr std::array<std::pair<std::string_view, Way>, 7> kinds_of_version_1{{{"
                                                                               {"host", way::on_host},
                                                                               {"disk_to_host", way::disk_to_host},
                                                                               {"host_to_disk", way::host_to_disk}}};
-constexpr std::array relative_places{place::device, place::host, place::disk};
+constexpr std::array relative_places{place::device, place::host, place::disk, place::links};
 
 struct StreamDraft {
   DeviceId device;

@@ -270,7 +270,7 @@ TEST_CASE("in a pipeline each micro-batch in flight has its packed forms, and no
 
 TEST_CASE("what is recomputed for later waits packed again, and a checkpoint is packed once it has been read",
           "[compression]") {
-  const Chain chain = synthetic_chain("transformer:layers=8,width=64,heads=4,sequence=32,vocabulary=100");
+  const Chain chain = std::get<Chain>(synthetic_model("transformer:layers=8,width=64,heads=4,sequence=32,vocabulary=100"));
   const Problem problem = problem_of(chain, load_platform("h100_sxm_8"), {.inner = Inner::apart});
   const Plan made = std::get<Plan>(plan(problem, parse_spec("chen_sqrt|quantize", "test"), std::nullopt));
   const Schedule& schedule = made.schedule;
@@ -343,7 +343,7 @@ TEST_CASE("chains that do not list what they save are refused, and lists without
       "strategy 'quantize' chooses among the tensors that stages save, and those of 'even' list none";
   CHECK(complaint(even, "quantize") == none);
   CHECK(complaint(even, "1f1b|rotor|quantize") == none);
-  const Chain transformer = synthetic_chain("transformer:layers=2,width=64,heads=4,sequence=32,vocabulary=100");
+  const Chain transformer = std::get<Chain>(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=32,vocabulary=100"));
   const Problem problem =
       problem_of(transformer, load_platform("h100_sxm_8"), {.micro_batches = 2, .inner = Inner::apart});
   CHECK(complaint(problem, "1f1b(stages=2)|quantize").empty());
@@ -363,7 +363,7 @@ TEST_CASE("a transformer's layers keep an eighth and a sixty-fourth of fp32, and
           "[compression]") {
   const std::string shape = "transformer:layers=2,width=256,heads=4,sequence=128,vocabulary=512,dtype=";
   for (const auto& [dtype, element] : {std::pair{"fp32", 4}, std::pair{"bf16", 2}}) {
-    const Chain chain = synthetic_chain(shape + dtype);
+    const Chain chain = std::get<Chain>(synthetic_model(shape + dtype));
     const Problem problem = problem_of(chain, load_platform("h100_sxm_8"), {.inner = Inner::apart});
     const Plan made = std::get<Plan>(plan(problem, parse_spec("quantize", "test"), std::nullopt));
     std::map<TensorId, std::int64_t> packed;

@@ -8,7 +8,7 @@
 using namespace plimsoll;
 
 TEST_CASE("a uniform chain has its stages and a loss", "[traces]") {
-  const Chain chain = synthetic_chain("uniform:3,forward=2 s,activation=5 B,inner=1B,parameters=7 B");
+  const Chain chain = std::get<Chain>(synthetic_model("uniform:3,forward=2 s,activation=5 B,inner=1B,parameters=7 B"));
   REQUIRE(chain.stages.size() == 4);
   CHECK(chain.name == "uniform:3,forward=2 s,activation=5 B,inner=1B,parameters=7 B");
   CHECK(chain.input == Bytes{5});

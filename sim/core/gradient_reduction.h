@@ -1,0 +1,40 @@
+#pragma once
+// Ranks of an axis that train one model together: what they sum, share out and gather around the updates.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sim/core/graph.h"
+#include "sim/core/mesh.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// One parameter gradient that is summed over the ranks of an axis before it is used, in place.
+struct GradientSum {
+  TensorId gradient;
+  std::string axis;
+  CollectiveKind kind = CollectiveKind::all_reduce;  ///< reduce_scatter: a rank ends with the sum of its share
+};
+
+/// The graph with these sums before its updates, beside what the device computes. What comes at the end of an iteration
+/// is in the order in which the backward completes gradients: sums, then updates, then gathers of parameters.
+Graph with_gradient_sums(Graph, const std::vector<GradientSum>&);
+
+/// What of a parameter each rank of the axis has a share of only (ZeRO 1 to 3).
+enum class Sharded : std::uint8_t { nothing, states, gradients, parameters };
+
+/// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded up.
+///  - nothing: gradients are summed (all_reduce), everyone updates all.
+///  - states: gradients are summed, each rank those of its share (reduce_scatter), updates it and hands it out
+///    (all_gather). Gradient and parameter are whole.
+///  - gradients: likewise, but summed for every micro-batch behind the op that makes them, so that only shares stay.
+///  - parameters: whole only while a stage's ops of one phase run; gathered `prefetch` stages ahead, beside what the
+///    device computes.
+/// Where gradients `are_summed` already, and are shares, that is left out. Or in one sentence why there is none.
+std::variant<Graph, std::string> trained_together(Graph, const Axis&, Sharded, bool are_summed,
+                                                  std::uint32_t prefetch);
+
+}  // namespace plimsoll

@@ -1,0 +1,119 @@
+#include "sim/core/layout.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+using enum AxisLayout::Kind;
+
+/// The axes along which a dimension is cut, the outermost first.
+std::vector<std::uint32_t> axes_that_cut(const Layout& layout, std::uint8_t dim) {
+  std::vector<std::uint32_t> axes;
+  for (std::uint32_t a = 0; a < layout.size(); ++a) {
+    if (layout[a] == AxisLayout{cut, dim}) axes.push_back(a);
+  }
+  return axes;
+}
+
+/// How many of the axes that cut a dimension do so before and after alike, counted from the outermost.
+std::size_t common(const std::vector<std::uint32_t>& before, const std::vector<std::uint32_t>& after) {
+  const auto [end, other] = std::ranges::mismatch(before, after);
+  return static_cast<std::size_t>(end - before.begin());
+}
+
+class Relaying {
+ public:
+  Relaying(Layout from, const Layout& to) : now_(std::move(from)), to_(to) {}
+
+  std::optional<std::vector<Relayout>> run() {
+    EXPECTS(now_.size() == to_.size());
+    for (std::uint32_t a = 0; a < now_.size(); ++a) {
+      if (to_[a].kind == partial && now_[a].kind != partial) return std::nullopt;
+    }
+    for (std::uint32_t a = 0; a < now_.size(); ++a) {
+      if (now_[a].kind == partial && to_[a].kind != partial) reduce(a);
+    }
+    for (std::uint32_t a = static_cast<std::uint32_t>(now_.size()); a-- > 0;) {
+      if (now_[a].kind == cut && must_go(a)) gather(a);
+    }
+    for (std::uint32_t a = 0; a < now_.size(); ++a) {
+      if (now_[a] != to_[a]) step(a, std::nullopt, to_[a]);
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  void step(std::uint32_t axis, std::optional<CollectiveKind> kind, AxisLayout to) {
+    steps_.push_back({axis, kind, to});
+    now_[axis] = to;
+  }
+
+  /// Whether a share of the dimension along this axis is one of what the others leave, as it must be in the end.
+  bool may_cut_next(std::uint32_t axis, std::uint8_t dim) const {
+    const std::vector<std::uint32_t> before = axes_that_cut(now_, dim), after = axes_that_cut(to_, dim);
+    return before.size() < after.size() && after[before.size()] == axis && common(before, after) == before.size();
+  }
+
+  void reduce(std::uint32_t axis) {
+    if (to_[axis].kind == cut && may_cut_next(axis, to_[axis].dim)) {
+      return step(axis, CollectiveKind::reduce_scatter, to_[axis]);
+    }
+    step(axis, CollectiveKind::all_reduce, {});
+  }
+
+  /// Shares lie within those of the axes before: what is inside of one that goes, goes too.
+  bool must_go(std::uint32_t axis) const {
+    const std::vector<std::uint32_t> before = axes_that_cut(now_, now_[axis].dim),
+                                     after = axes_that_cut(to_, now_[axis].dim);
+    const auto place = static_cast<std::size_t>(std::ranges::find(before, axis) - before.begin());
+    return place >= common(before, after);
+  }
+
+  void gather(std::uint32_t axis) {
+    if (to_[axis].kind == cut && to_[axis].dim != now_[axis].dim && may_cut_next(axis, to_[axis].dim)) {
+      return step(axis, CollectiveKind::all_to_all, to_[axis]);
+    }
+    step(axis, CollectiveKind::all_gather, {});
+  }
+
+  Layout now_;
+  const Layout& to_;
+  std::vector<Relayout> steps_;
+};
+
+}  // namespace
+
+Layout layout_of(std::span<const std::uint8_t> operand, std::span<const std::optional<std::uint8_t>> cuts,
+                 bool is_output) {
+  Layout layout;
+  for (const std::optional<std::uint8_t>& dim : cuts) {
+    AxisLayout& along = layout.emplace_back();
+    if (!dim) continue;
+    const auto found = std::ranges::find(operand, *dim);
+    if (found != operand.end()) {
+      along = {cut, static_cast<std::uint8_t>(found - operand.begin())};
+    } else if (is_output) {
+      along.kind = partial;
+    }
+  }
+  return layout;
+}
+
+std::vector<std::int64_t> local_shape(std::vector<std::int64_t> shape, const Layout& layout, const Mesh& mesh) {
+  for (std::size_t a = 0; a < layout.size(); ++a) {
+    if (layout[a].kind != cut) continue;
+    std::int64_t& size = shape[layout[a].dim];
+    EXPECTS(size % mesh.axes[a].ranks == 0);
+    size /= mesh.axes[a].ranks;
+  }
+  return shape;
+}
+
+std::optional<std::vector<Relayout>> relayouts(const Layout& from, const Layout& to) {
+  return Relaying(from, to).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,330 @@
+#include "sim/core/stage_chain.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/core/device_classes.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t nowhere = SIZE_MAX;
+
+struct NotAChain {
+  std::string why;
+};
+
+/// Ops of one stage, and the tensors that matter outside of it.
+struct StageOps {
+  std::vector<std::size_t> forward, backward;
+  std::optional<TensorId> output, input_gradient;
+  std::vector<TensorId> inner;  ///< one of each storage
+};
+
+class ChainOfGraph {
+ public:
+  ChainOfGraph(Problem problem, Backward backward)
+      : problem_(std::move(problem)), graph_(problem_.graph), backward_(backward) {}
+
+  Problem run() {
+    if (device_classes(problem_.platform, problem_.platform.devices.size()).one.size() > 1) {
+      throw NotAChain{"devices of '" + problem_.platform.name + "' are not alike: its times as a chain are of one kind"};
+    }
+    gather_stages();
+    find_uses();
+    chain_.name = graph_.name;
+    chain_.source = graph_.source;
+    chain_.source.device = problem_.platform.devices.front().model;
+    for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
+    Problem made = problem_;
+    made.chain = with_loss(chain_);
+    made.index = chain_graph(*made.chain, Optimizer::none, backward_);
+    made.graph = std::move(made.index->graph);
+    made.index->graph = {};
+    add_updates(made);
+    return made;
+  }
+
+ private:
+  Bytes bytes(TensorId t) const { return graph_[t].bytes; }
+  static bool is_value(TensorKind kind) { return kind == TensorKind::activation || kind == TensorKind::gradient; }
+
+  void gather_stages() {
+    std::map<std::uint32_t, std::size_t> number;
+    stage_of_.resize(graph_.ops.size(), nowhere);
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      const Op& op = graph_.ops[o];
+      if (op.phase == Phase::update) continue;
+      const auto [place, fresh] = number.try_emplace(op.stage, stages_.size());
+      if (fresh && op.phase == Phase::forward) stages_.emplace_back();
+      if (place->second >= stages_.size()) throw NotAChain{"'" + op.name + "' is of a stage without a forward"};
+      if (op.phase == Phase::forward && place->second + 1 != stages_.size()) {
+        throw NotAChain{"the forward of stage " + std::to_string(op.stage) + " goes on at '" + op.name +
+                        "', behind that of another stage"};
+      }
+      (op.phase == Phase::forward ? stages_[place->second].forward : stages_[place->second].backward).push_back(o);
+      stage_of_[o] = place->second;
+    }
+  }
+
+  /// By storage: who reads it.
+  void find_uses() {
+    readers_.resize(graph_.storages);
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      for (const TensorId t : graph_.ops[o].inputs) readers_[graph_[t].storage.index].push_back(o);
+    }
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      std::set<StorageId> seen;
+      for (const std::size_t o : stages_[i].forward) {
+        for (const TensorId t : graph_.ops[o].outputs) {
+          if (seen.insert(graph_[t].storage).second) sort_value(i, t);
+        }
+      }
+      for (const std::size_t o : stages_[i].backward) {
+        for (const TensorId t : graph_.ops[o].outputs) {
+          if (graph_[t].kind == TensorKind::parameter_gradient || !leaves(i, t)) continue;
+          only_one(stages_[i].input_gradient, t, i, "hands back");
+        }
+      }
+    }
+  }
+
+  bool leaves(std::size_t stage, TensorId t) const {
+    const auto& readers = readers_[graph_[t].storage.index];
+    return std::ranges::any_of(readers, [&](std::size_t o) { return stage_of_[o] != stage && stage_of_[o] != nowhere; });
+  }
+
+  void only_one(std::optional<TensorId>& place, TensorId t, std::size_t stage, const std::string& does) const {
+    if (place && graph_[*place].storage != graph_[t].storage) {
+      throw NotAChain{"stage " + std::to_string(stage) + " " + does + " both '" + graph_[*place].name + "' and '" +
+                      graph_[t].name + "'; stages of a chain pass on one tensor"};
+    }
+    place = t;
+  }
+
+  void sort_value(std::size_t i, TensorId t) {
+    bool is_output = false, is_kept = false;
+    for (const std::size_t reader : readers_[graph_[t].storage.index]) {
+      const std::size_t by = stage_of_[reader];
+      if (by == nowhere) continue;
+      const bool backward = is_backward(graph_.ops[reader].phase);
+      if (by != i && by != i + 1) {
+        throw NotAChain{"'" + graph_[t].name + "' goes from stage " + std::to_string(i) + " to stage " +
+                        std::to_string(by) + ", past those between"};
+      }
+      is_output |= by == i + 1;
+      is_kept |= by == i && backward;
+    }
+    if (is_output) {
+      only_one(stages_[i].output, t, i, "makes");
+    } else if (is_kept) {
+      stages_[i].inner.push_back(t);
+    }
+  }
+
+  bool read_by(std::optional<TensorId> t, const std::vector<std::size_t>& ops) const {
+    if (!t) return false;
+    const auto& readers = readers_[graph_[*t].storage.index];
+    return std::ranges::any_of(ops, [&](std::size_t o) { return std::ranges::find(readers, o) != readers.end(); });
+  }
+
+  /// The most that is there while these ops run one after the other, of what they make and of their workspaces; what
+  /// `stays` is not freed, the rest after its last reader among them.
+  template <class Stays>
+  Bytes most_made(const std::vector<std::size_t>& ops, Stays stays) const {
+    std::map<StorageId, std::size_t> last;
+    for (const std::size_t o : ops) {
+      for (const auto* list : {&graph_.ops[o].inputs, &graph_.ops[o].outputs}) {
+        for (const TensorId t : *list) last[graph_[t].storage] = o;
+      }
+    }
+    std::map<StorageId, Bytes> live;
+    Bytes now, most;
+    for (const std::size_t o : ops) {
+      const Op& op = graph_.ops[o];
+      for (const TensorId t : op.outputs) {
+        if (!is_value(graph_[t].kind) || !live.try_emplace(graph_[t].storage, bytes(t)).second) continue;
+        now += bytes(t);
+      }
+      most = std::max(most, now + op.workspace);
+      for (const auto* list : {&op.inputs, &op.outputs}) {
+        for (const TensorId t : *list) {
+          const auto found = live.find(graph_[t].storage);
+          if (found == live.end() || last[found->first] != o || stays(t)) continue;
+          now -= found->second;
+          live.erase(found);
+        }
+      }
+    }
+    return most;
+  }
+
+  Seconds seconds(const std::vector<std::size_t>& ops, Saving saving) const {
+    Seconds sum;
+    for (const std::size_t o : ops) sum += duration_on(problem_, id_at<OpId>(o), DeviceId{0}, saving);
+    return sum;
+  }
+
+  /// Ops that make nothing but gradients of parameters, and what only these read.
+  std::vector<std::size_t> weight_ops(const std::vector<std::size_t>& backward) const {
+    std::vector<std::size_t> found;
+    std::set<std::size_t> is_weight;
+    for (std::size_t k = backward.size(); k-- > 0;) {
+      const Op& op = graph_.ops[backward[k]];
+      const bool only = std::ranges::all_of(op.outputs, [&](TensorId t) {
+        if (graph_[t].kind == TensorKind::parameter_gradient) return true;
+        const auto& readers = readers_[graph_[t].storage.index];
+        return !readers.empty() && std::ranges::all_of(readers, [&](std::size_t o) { return is_weight.contains(o); });
+      });
+      if (!only || op.outputs.empty()) continue;
+      is_weight.insert(backward[k]);
+      found.push_back(backward[k]);
+    }
+    return found;
+  }
+
+  void add_stage(std::size_t i) {
+    const StageOps& ops = stages_[i];
+    Stage stage;
+    stage.name = "stage" + std::to_string(i);
+    const std::optional<TensorId> input = i == 0 ? network_input() : stages_[i - 1].output;
+    if (i == 0) chain_.input = input ? bytes(*input) : Bytes{0};
+    stage.forward = seconds(ops.forward, Saving::keep);
+    stage.forward_nograd = seconds(ops.forward, Saving::nothing);
+    stage.backward = seconds(ops.backward, Saving::keep);
+    stage.backward_weight = seconds(weight_ops(ops.backward), Saving::keep);
+    stage.has_backward_weight = true;
+    stage.has_backward = !ops.backward.empty();
+    stage.output = ops.output ? bytes(*ops.output) : Bytes{0};
+    stage.saved = stage.output;
+    for (const TensorId t : ops.inner) stage.saved += bytes(t);
+    stage.input_gradient = ops.input_gradient ? bytes(*ops.input_gradient) : Bytes{0};
+    stage.keeps_input = read_by(input, ops.backward);
+    stage.keeps_output = read_by(ops.output, ops.backward);
+    const auto is_output = [&](TensorId t) { return ops.output && graph_[t].storage == graph_[*ops.output].storage; };
+    const auto is_kept = [&](TensorId t) {
+      return is_output(t) || std::ranges::any_of(ops.inner, [&](TensorId kept) {
+               return graph_[kept].storage == graph_[t].storage;
+             });
+    };
+    stage.forward_workspace = beyond(most_made(ops.forward, is_kept), stage.saved);
+    stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output);
+    stage.backward_workspace = stage.backward_accumulate_workspace =
+        beyond(most_made(ops.backward, [](TensorId) { return false; }), stage.input_gradient);
+    add_parameters(stage, ops);
+    chain_.stages.push_back(std::move(stage));
+  }
+
+  static Bytes beyond(Bytes most, Bytes counted) { return most > counted ? most - counted : Bytes{0}; }
+
+  std::optional<TensorId> network_input() const {
+    for (const std::size_t o : stages_.front().forward) {
+      for (const TensorId t : graph_.ops[o].inputs) {
+        if (graph_[t].kind == TensorKind::input) return t;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void add_parameters(Stage& stage, const StageOps& ops) {
+    Bytes parameters, gradients;
+    for (const auto* list : {&ops.forward, &ops.backward}) {
+      for (const std::size_t o : *list) {
+        for (const TensorId t : graph_.ops[o].inputs) {
+          if (graph_[t].kind != TensorKind::parameter) continue;
+          const auto [place, fresh] = parameters_.try_emplace(graph_[t].storage, chain_.parameters.size());
+          if (fresh) chain_.parameters.push_back({graph_[t].name, bytes(t), graph_[t].dtype});
+          const auto number = static_cast<std::uint32_t>(place->second);
+          if (std::ranges::find(stage.parameters, number) != stage.parameters.end()) continue;
+          stage.parameters.push_back(number);
+          parameters += bytes(t);
+        }
+      }
+    }
+    std::set<StorageId> made;
+    for (const std::size_t o : ops.backward) {
+      for (const TensorId t : graph_.ops[o].outputs) {
+        if (graph_[t].kind != TensorKind::parameter_gradient || !made.insert(graph_[t].storage).second) continue;
+        gradients += bytes(t);
+        stage_of_gradient_[graph_[t].storage] = stage.name;
+      }
+    }
+    if (gradients != parameters) stage.parameter_gradient = gradients;
+  }
+
+  /// The graph's, on the chain's parameters and gradients.
+  void add_updates(Problem& made) const {
+    std::map<std::string, TensorId> by_name;
+    for (std::size_t t = 0; t < made.graph.tensors.size(); ++t) {
+      by_name.try_emplace(made.graph.tensors[t].name, id_at<TensorId>(t));
+    }
+    std::map<StorageId, TensorId> moved;
+    const auto place_of = [&](TensorId t) {
+      const Tensor& tensor = graph_[t];
+      const auto known = moved.find(tensor.storage);
+      if (known != moved.end()) return known->second;
+      std::optional<TensorId> found;
+      if (const auto p = parameters_.find(tensor.storage); p != parameters_.end()) {
+        found = by_name.at(chain_.parameters[p->second].name);
+      } else if (const auto g = stage_of_gradient_.find(tensor.storage); g != stage_of_gradient_.end()) {
+        const auto own = by_name.find("gradient of " + g->second);
+        const auto of_parameter = own == by_name.end() ? by_name.find(gradient_name(t)) : own;
+        if (of_parameter == by_name.end()) throw NotAChain{"'" + tensor.name + "' is the gradient of no parameter"};
+        found = of_parameter->second;
+      } else {
+        found = id_at<TensorId>(made.graph.tensors.size());
+        made.graph.tensors.push_back(tensor);
+        made.graph.tensors.back().storage = id_at<StorageId>(made.graph.storages++);
+        made.graph.tensors.back().gradient_of.reset();
+      }
+      return moved.try_emplace(tensor.storage, *found).first->second;
+    };
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::update) continue;
+      Op update = op;
+      for (auto* list : {&update.inputs, &update.outputs, &update.mutates}) {
+        std::vector<TensorId> placed;
+        for (const TensorId t : *list) {
+          const TensorId to = place_of(t);
+          if (std::ranges::find(placed, to) == placed.end()) placed.push_back(to);
+        }
+        *list = std::move(placed);
+      }
+      update.duration = duration_on(problem_, id_at<OpId>(static_cast<std::size_t>(&op - graph_.ops.data())),
+                                    DeviceId{0}, Saving::keep);
+      made.index->updates.push_back(id_at<OpId>(made.graph.ops.size()));
+      made.graph.ops.push_back(std::move(update));
+    }
+  }
+
+  std::string gradient_name(TensorId t) const {
+    const std::optional<TensorId> of = graph_[t].gradient_of;
+    return "gradient of " + (of ? graph_[*of].name : graph_[t].name);
+  }
+
+  Problem problem_;
+  const Graph& graph_;
+  Backward backward_;
+  Chain chain_;
+  std::vector<StageOps> stages_;
+  std::vector<std::size_t> stage_of_;  // by op; nowhere: an update
+  std::vector<std::vector<std::size_t>> readers_;
+  std::map<StorageId, std::size_t> parameters_;          // number in the chain
+  std::map<StorageId, std::string> stage_of_gradient_;  // the stage that makes it
+};
+
+}  // namespace
+
+std::variant<Problem, std::string> as_chain(Problem problem, Backward backward) {
+  try {
+    return ChainOfGraph(std::move(problem), backward).run();
+  } catch (NotAChain& cannot) {
+    return std::move(cannot.why);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,142 @@
+#include "strategies/hybrid/data_axis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "sim/core/collective_times.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_summed_by_stages(Sharded sharded) {
+  return sharded == Sharded::gradients || sharded == Sharded::parameters;
+}
+
+Bytes rank_share(Bytes whole, std::uint32_t ranks) {
+  return Bytes{(whole.count + ranks - 1) / ranks};
+}
+
+bool saves_apart(const Graph& graph) {
+  return std::ranges::any_of(graph.ops, [](const Op& op) {
+    return op.phase == Phase::forward && op.saved.size() > 2;
+  });
+}
+
+/// Stages whose gradients, and whose parameters if these are shared too, are exchanged within their forwards and
+/// backwards.
+class SharedStages {
+ public:
+  SharedStages(Problem problem, const CollectiveTimes& times, std::size_t axis, Sharded sharded)
+      : problem_(std::move(problem)), times_(times), axis_(axis), sharded_(sharded) {}
+
+  Problem run() {
+    Chain& chain = *problem_.chain;
+    for (Stage& stage : chain.stages) share(stage);
+    if (sharded_ == Sharded::parameters) {
+      for (Parameter& parameter : chain.parameters) {
+        if (parameter.trained) parameter.bytes = rank_share(parameter.bytes, ranks());
+      }
+    }
+    const Backward backward = problem_.index->weight.empty() ? Backward::whole : Backward::split;
+    const Inner inner = saves_apart(problem_.graph) ? Inner::apart : Inner::together;
+    problem_.index =
+        chain_graph(chain, problem_.optimizer, backward, problem_.states.value_or(States::by_dtype), inner);
+    problem_.graph = std::move(problem_.index->graph);
+    problem_.index->graph = {};
+    return std::move(problem_);
+  }
+
+ private:
+  std::uint32_t ranks() const { return problem_.mesh->axes[axis_].ranks; }
+
+  void share(Stage& stage) const {
+    Bytes parameters;
+    const std::set<std::uint32_t> own(stage.parameters.begin(), stage.parameters.end());
+    for (const std::uint32_t p : own) {
+      if (problem_.chain->parameters[p].trained) parameters += problem_.chain->parameters[p].bytes;
+    }
+    const Bytes gradients = stage.parameter_gradient.value_or(parameters);
+    const Seconds sums = gradients == Bytes{0} ? Seconds{} : seconds(CollectiveKind::reduce_scatter, gradients);
+    Bytes more = gradients;
+    stage.backward += sums;
+    stage.backward_weight += sums;
+    if (sharded_ == Sharded::parameters && parameters > Bytes{0}) {
+      const Seconds gather = seconds(CollectiveKind::all_gather, parameters);
+      stage.forward += gather;
+      stage.forward_nograd += gather;
+      stage.backward += gather;
+      stage.forward_workspace += parameters;
+      stage.forward_nograd_workspace += parameters;
+      more += parameters;
+    }
+    stage.backward_workspace += more;
+    stage.backward_accumulate_workspace += more;
+    for (auto* space : {&stage.backward_released_workspace, &stage.backward_accumulate_released_workspace,
+                        &stage.backward_input_workspace, &stage.backward_weight_workspace,
+                        &stage.backward_weight_accumulate_workspace}) {
+      if (*space) **space += more;
+    }
+    const Bytes of_share = rank_share(gradients, ranks());
+    const Bytes of_parameters = sharded_ == Sharded::parameters ? shares(own) : parameters;
+    stage.parameter_gradient.reset();
+    if (of_share != of_parameters) stage.parameter_gradient = of_share;
+  }
+
+  Bytes shares(const std::set<std::uint32_t>& own) const {
+    Bytes sum;
+    for (const std::uint32_t p : own) {
+      const Parameter& parameter = problem_.chain->parameters[p];
+      if (parameter.trained) sum += rank_share(parameter.bytes, ranks());
+    }
+    return sum;
+  }
+
+  Seconds seconds(CollectiveKind kind, Bytes bytes) const { return times_.seconds(kind, bytes, axis_); }
+
+  Problem problem_;
+  const CollectiveTimes& times_;
+  std::size_t axis_;
+  Sharded sharded_;
+};
+
+std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, Sharded sharded) {
+  if (problem.optimizer == Optimizer::none) {
+    return "there are no updates whose states could be shared out: give an optimizer";
+  }
+  std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(problem.platform, *problem.mesh);
+  if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
+  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), *problem.mesh->axis(axis.name), sharded)
+                .run();
+  return problem;
+}
+
+}  // namespace
+
+std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Sharded sharded,
+                                                std::uint32_t prefetch) {
+  const Axis axis{"data", asked_devices(of, options, "ranks"), true};
+  std::variant<Problem, std::string> made = with_outer_axis(of, axis);
+  if (std::holds_alternative<std::string>(made)) return made;
+  Problem& problem = std::get<Problem>(made);
+  if (problem.chain && is_summed_by_stages(sharded)) {
+    made = by_stages(std::move(problem), axis, sharded);
+    if (std::holds_alternative<std::string>(made) || sharded == Sharded::parameters) return made;
+  }
+  Problem& last = std::get<Problem>(made);
+  const bool are_summed = last.chain && sharded == Sharded::gradients;
+  std::variant<Graph, std::string> graph =
+      trained_together(std::move(last.graph), axis, sharded, are_summed, prefetch);
+  if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
+  last.graph = std::get<Graph>(std::move(graph));
+  if (last.index) {
+    last.index->updates.clear();
+    for (std::size_t o = 0; o < last.graph.ops.size(); ++o) {
+      if (last.graph.ops[o].phase == Phase::update) last.index->updates.push_back(id_at<OpId>(o));
+    }
+  }
+  return made;
+}
+
+}  // namespace plimsoll

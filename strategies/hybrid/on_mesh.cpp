@@ -1,0 +1,75 @@
+#include "strategies/hybrid/on_mesh.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "sim/core/collective_times.h"
+#include "sim/core/folded.h"
+#include "sim/core/rank_graph.h"
+#include "sim/core/stage_chain.h"
+#include "sim/io/input_error.h"
+
+namespace plimsoll {
+namespace {
+
+std::optional<std::string> too_many(const Mesh& mesh, const Platform& platform) {
+  if (mesh.ranks() <= platform.devices.size()) return std::nullopt;
+  return fmt::format("{} ranks, but '{}' has {} device{}", mesh.ranks(), platform.name, platform.devices.size(),
+                     platform.devices.size() == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::variant<Problem, std::string> with_outer_axis(Problem problem, const Axis& axis) {
+  if (!problem.mesh) problem.mesh = Mesh{};
+  if (problem.mesh->axis(axis.name)) {
+    return fmt::format("the ranks of an axis '{}' train together already", axis.name);
+  }
+  problem.mesh->axes.insert(problem.mesh->axes.begin(), axis);
+  if (std::optional<std::string> why = too_many(*problem.mesh, problem.platform)) return std::move(*why);
+  if (axis.shares_micro_batches) {
+    if (problem.micro_batches % axis.ranks != 0) {
+      return fmt::format("{} ranks cannot share out {} micro-batch{} equally; give a multiple of {}", axis.ranks,
+                         problem.micro_batches, problem.micro_batches == 1 ? "" : "es", axis.ranks);
+    }
+    problem.micro_batches /= axis.ranks;
+  }
+  return problem;
+}
+
+std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
+  if (problem.chain) {
+    return fmt::format("'{}' is a chain of stages, whose operators are not known: give a graph, such as "
+                       "transformer:view=graph",
+                       problem.chain->name);
+  }
+  if (problem.mesh) return "it cuts operators, and stands before what trains several replicas of them";
+  if (std::optional<std::string> why = too_many(plan.mesh, problem.platform)) return std::move(*why);
+  std::variant<Graph, std::string> made = rank_graph(problem.graph, plan);
+  if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
+  problem.graph = std::get<Graph>(std::move(made));
+  problem.mesh = std::move(plan.mesh);
+  return problem;
+}
+
+std::uint32_t asked_devices(const Problem& problem, const Options& options, std::string_view option) {
+  if (options.text(option) != "all") return static_cast<std::uint32_t>(options.integer(option));
+  const std::uint32_t ranks = problem.mesh ? problem.mesh->ranks() : 1;
+  return std::max<std::uint32_t>(static_cast<std::uint32_t>(problem.platform.devices.size()) / ranks, 1);
+}
+
+Problem for_planners(Problem problem, bool plans_stages, Backward backward, std::string_view strategy) {
+  const auto or_throw = [&]<class Value>(std::variant<Value, std::string> made) {
+    if (const std::string* why = std::get_if<std::string>(&made)) {
+      throw InputError(fmt::format("{}: {}", strategy, *why));
+    }
+    return std::get<Value>(std::move(made));
+  };
+  set_collective_seconds(problem.graph, *problem.mesh, or_throw(CollectiveTimes::on(problem.platform, *problem.mesh)));
+  problem.platform = or_throw(folded(problem.platform, *problem.mesh));
+  if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
+  return problem;
+}
+
+}  // namespace plimsoll

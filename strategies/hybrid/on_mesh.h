@@ -1,0 +1,34 @@
+#pragma once
+// Problems of one rank of a mesh.
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "sim/core/layout.h"
+#include "sim/core/problem.h"
+#include "strategies/common/option_rules.h"
+#include "strategies/strategy.h"
+
+namespace plimsoll {
+
+/// With an axis around those that the mesh has. Of an axis whose ranks each have their own micro-batches a rank has its
+/// share of them. Or in one sentence why not.
+std::variant<Problem, std::string> with_outer_axis(Problem, const Axis&);
+
+/// The problem of one rank where ops are cut so; the plan's mesh becomes the problem's. Or in one sentence why not.
+std::variant<Problem, std::string> on_mesh(Problem, SplitPlan);
+
+/// Of options that say how many devices do something.
+inline bool is_all_or_count(std::string_view text) {
+  return text == "all" || integer_between<1, 65'536>(text);
+}
+
+/// What such an option means: all that there are, for each rank of the problem's mesh, or so many.
+std::uint32_t asked_devices(const Problem&, const Options&, std::string_view option);
+
+/// What planners see: one device of the platform stands for all ranks of the mesh, collectives have their times and,
+/// where a strategy plans by stages, the graph is a chain of its stages. Throws InputError where that cannot be.
+Problem for_planners(Problem, bool plans_stages, Backward, std::string_view strategy);
+
+}  // namespace plimsoll

@@ -1,0 +1,26 @@
+#include "strategies/hybrid/data_axis.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo zero1_options[] = {replicas_option};
+
+std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const Options& options) {
+  return on_data_axis(problem, options, Sharded::states);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo zero1_strategy{
+    .name = "zero1",
+    .family = Family::hybrid,
+    .summary = "Data parallelism in which every replica updates a share of the parameters and has only its optimizer states.",
+    .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
+    .chains_only = false,
+    .options = zero1_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = zero1_ranks,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,26 @@
+#include "strategies/hybrid/data_axis.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo zero2_options[] = {replicas_option};
+
+std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const Options& options) {
+  return on_data_axis(problem, options, Sharded::gradients);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo zero2_strategy{
+    .name = "zero2",
+    .family = Family::hybrid,
+    .summary = "As zero1; of the gradients, too, every replica keeps the sums of its share only.",
+    .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
+    .chains_only = false,
+    .options = zero2_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = zero2_ranks,
+};
+
+}  // namespace plimsoll
