@@ -303,10 +303,14 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
     throw InputError(fmt::format("{}: strategy: '{}' cuts micro-batches into {} slices each, and the schedule has {}",
                                  file, schedule.strategy, slices, schedule.micro_batches));
   }
+  const std::string on = given_or(platform, machine, "platform");
+  const auto shares = [](const Pass& pass) { return pass.strategy->shares_micro_batches; };
+  std::uint32_t replicas = 1;
+  if (std::ranges::any_of(changes, shares)) replicas = replicas_of(changes, load_platform(on).devices.size());
   return {.trace = given_or(trace, schedule.trace_from, "trace"),
-          .platform = given_or(platform, machine, "platform"),
+          .platform = on,
           .strategy = {schedule.strategy, std::move(changes)},
-          .micro_batches = schedule.micro_batches / slices,
+          .micro_batches = schedule.micro_batches / slices * replicas,
           .optimizer = schedule.optimizer,
           .states = schedule.states,
           .gradients = schedule.gradients};

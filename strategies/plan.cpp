@@ -87,13 +87,6 @@ bool plans_stages(const Pass& pass) {
   return pass.strategy->chains_only || pass.strategy->family == Family::pipelining;
 }
 
-/// Where ranks exchange values beside what the device computes, a plan's time is known by simulation: all on one device
-/// is planned as a placement there or, of a chain, as a pipeline of one stage.
-Pass on_the_one_device(const Problem& problem) {
-  if (problem.chain) return pass_of(one_forward_one_backward_strategy, {{"stages", "1"}});
-  return pass_of(one_device_strategy);
-}
-
 /// A gap that is nothing but the rounding of sums is none.
 std::optional<double> beyond_rounding(std::optional<double> gap) {
   constexpr double rounding = 1e-12;
@@ -122,6 +115,17 @@ std::uint32_t slices_of(std::span<const Pass> passes) {
   return slices;
 }
 
+std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
+  std::uint32_t left = static_cast<std::uint32_t>(devices), shares = 1;
+  for (const Pass& pass : passes) {
+    if (pass.strategy->ranks == nullptr) continue;
+    const std::uint32_t ranks = pass.strategy->ranks(pass.options, left);
+    left = std::max(left / ranks, 1U);
+    if (pass.strategy->shares_micro_batches) shares *= ranks;
+  }
+  return shares;
+}
+
 Problem transformed(Problem problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
     if (pass.strategy->transform == nullptr) continue;
@@ -142,10 +146,12 @@ std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pas
   EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
   const Pass* several = partitioning(passes);
-  std::optional<Pass> alone;
-  if (several == nullptr && problem.mesh) several = &alone.emplace(on_the_one_device(problem));
-  std::vector<PartsOutcome> outcomes = several == nullptr ? on_one_device(problem, memory, budgets)
-                                                          : plan_on_devices(problem, *several, memory, budgets);
+  std::vector<PartsOutcome> outcomes;
+  if (several != nullptr) {
+    outcomes = plan_on_devices(problem, *several, memory, budgets);
+  } else {
+    outcomes = problem.mesh ? plan_by_simulation(problem, memory, budgets) : on_one_device(problem, memory, budgets);
+  }
   for (PartsOutcome& outcome : outcomes) {
     if (PlannedParts* made = std::get_if<PlannedParts>(&outcome)) made->gap = beyond_rounding(made->gap);
   }
@@ -183,7 +189,7 @@ std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> p
   EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
   if (const Pass* several = partitioning(passes)) return front_budgets_on_devices(problem, *several, memory);
-  if (problem.mesh) return front_budgets_on_devices(problem, on_the_one_device(problem), memory);
+  if (problem.mesh) return front_budgets_by_simulation(problem, memory);
   judge(problem, memory);
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   const PartTask task{problem, partition, PartId{0}};

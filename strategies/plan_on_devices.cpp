@@ -102,6 +102,26 @@ void never_slower_with_more(std::vector<PartsOutcome>& outcomes, std::span<const
   }
 }
 
+std::vector<Bytes> ascending(std::vector<Bytes> peaks) {
+  std::ranges::sort(peaks);
+  peaks.erase(std::unique(peaks.begin(), peaks.end()), peaks.end());
+  return peaks;
+}
+
+std::shared_ptr<const Partition> all_on_one(const Problem& problem) {
+  Partition made = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
+  if (problem.chain) {  // parts of chains are planned in two pieces
+    made.parts.front().cut_before_backward = true;
+    made.order.front().clear();
+    for (std::uint32_t m = 0; m < problem.micro_batches; ++m) {
+      for (const PieceName piece : {PieceName::forward, PieceName::backward}) {
+        made.order.front().push_back({PartId{0}, m, number_of(piece)});
+      }
+    }
+  }
+  return std::make_shared<const Partition>(std::move(made));
+}
+
 }  // namespace
 
 std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& partitioning,
@@ -142,6 +162,21 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
   return outcomes;
 }
 
+std::vector<PartsOutcome> plan_by_simulation(const Problem& problem, std::span<const Pass> memory,
+                                             std::span<const std::optional<Bytes>> budgets) {
+  PartsPlanners planners(problem, memory);
+  PartsPlanner& planner = planners.of(all_on_one(problem));
+  std::vector<PartsOutcome> outcomes;
+  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(planner.within(budget));
+  never_slower_with_more(outcomes, budgets);
+  return outcomes;
+}
+
+std::vector<Bytes> front_budgets_by_simulation(const Problem& problem, std::span<const Pass> memory) {
+  PartsPlanners planners(problem, memory);
+  return ascending(planners.of(all_on_one(problem)).peaks_of_levels());
+}
+
 std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& partitioning,
                                             std::span<const Pass> memory) {
   if (cuts_by_ops(problem, partitioning)) {
@@ -153,10 +188,7 @@ std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& 
   const PartitionOutcome partition = partitions(problem, partitioning, std::span(&unlimited, 1)).front();
   const auto* made = std::get_if<std::shared_ptr<const Partition>>(&partition);
   if (made == nullptr) return {};
-  std::vector<Bytes> peaks = planners.of(*made).peaks_of_levels();
-  std::ranges::sort(peaks);
-  peaks.erase(std::unique(peaks.begin(), peaks.end()), peaks.end());
-  return peaks;
+  return ascending(planners.of(*made).peaks_of_levels());
 }
 
 }  // namespace plimsoll

@@ -18,4 +18,10 @@ std::vector<PartsOutcome> plan_on_devices(const Problem&, const Pass& partitioni
 /// What the plans of those levels need, ascending.
 std::vector<Bytes> front_budgets_on_devices(const Problem&, const Pass& partitioning, std::span<const Pass> memory);
 
+/// All on the first device, one micro-batch after the other, where its ranks exchange values beside what it computes:
+/// how long that takes is known by simulation only.
+std::vector<PartsOutcome> plan_by_simulation(const Problem&, std::span<const Pass> memory,
+                                             std::span<const std::optional<Bytes>> budgets);
+std::vector<Bytes> front_budgets_by_simulation(const Problem&, std::span<const Pass> memory);
+
 }  // namespace plimsoll

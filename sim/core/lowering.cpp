@@ -162,9 +162,9 @@ class Lowering {
       seen[part(at->turn.part).device.index] = true;
       at = blocked(part(at->by).device.index);
     }
-    std::string_view between = ": ";
-    for (int names = 0; at && names < 2; ++names, at = blocked(part(at->by).device.index), between = ", and ") {
-      text += std::string(between) + "part " + std::to_string(at->turn.part.index) + " on '" +
+    const std::string_view between[] = {": ", ", and "};
+    for (int names = 0; at && names < 2; ++names, at = blocked(part(at->by).device.index)) {
+      text += std::string(between[names]) + "part " + std::to_string(at->turn.part.index) + " on '" +
               problem_.platform[part(at->turn.part).device].name + "' waits for what part " +
               std::to_string(at->by.index) + " makes of micro-batch " + std::to_string(at->turn.micro_batch);
     }
@@ -176,8 +176,8 @@ class Lowering {
     bool moved = false;
     while (place.turn < order.size()) {
       const Turn& turn = order[place.turn];
-      const Piece piece = pieces_[turn.part.index][turn.piece];
-      for (; piece.first + place.action < piece.last; ++place.action) {
+      for (const Piece piece = pieces_[turn.part.index][turn.piece]; piece.first + place.action < piece.last;
+           ++place.action) {
         const Action& action = tapes_[turn.part.index].actions[piece.first + place.action];
         if (action.kind == ActionKind::receive && !arrived(action, turn)) return moved;
         issue(action, turn);
@@ -376,6 +376,7 @@ class Lowering {
       copy->users.push_back(issued);
     }
     for (Copy* copy : overwritten) copy->overwritten(issued);  // what reads it next may be on another stream
+    for (std::size_t made = inputs; is_beside && made < used.size(); ++made) used[made].second->overwritten(issued);
     if (op.phase == Phase::update) {
       updates_run_.emplace(by, id);
       return;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/device_classes.h"
 
 namespace plimsoll {
@@ -56,16 +57,19 @@ class ChainOfGraph {
   void gather_stages() {
     std::map<std::uint32_t, std::size_t> number;
     stage_of_.resize(graph_.ops.size(), nowhere);
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::forward || runs_beside(op)) continue;  // what is gathered ahead stands in no order
+      const std::size_t next = stages_.size();
+      if (number.try_emplace(op.stage, next).second) stages_.emplace_back();
+      if (number[op.stage] + 1 == stages_.size()) continue;
+      throw NotAChain{"the forward of stage " + std::to_string(op.stage) + " goes on at '" + op.name +
+                      "', behind that of another stage"};
+    }
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       const Op& op = graph_.ops[o];
       if (op.phase == Phase::update) continue;
-      const auto [place, fresh] = number.try_emplace(op.stage, stages_.size());
-      if (fresh && op.phase == Phase::forward) stages_.emplace_back();
-      if (place->second >= stages_.size()) throw NotAChain{"'" + op.name + "' is of a stage without a forward"};
-      if (op.phase == Phase::forward && place->second + 1 != stages_.size()) {
-        throw NotAChain{"the forward of stage " + std::to_string(op.stage) + " goes on at '" + op.name +
-                        "', behind that of another stage"};
-      }
+      const auto place = number.find(op.stage);
+      if (place == number.end()) throw NotAChain{"'" + op.name + "' is of a stage without a forward"};
       (op.phase == Phase::forward ? stages_[place->second].forward : stages_[place->second].backward).push_back(o);
       stage_of_[o] = place->second;
     }

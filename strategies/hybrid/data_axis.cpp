@@ -116,7 +116,11 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
 
 std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Sharded sharded,
                                                 std::uint32_t prefetch) {
-  const Axis axis{"data", asked_devices(of, options, "ranks"), true};
+  const Axis axis{"data", replicas(options, devices_left(of)), true};
+  if (axis.ranks == 1 && of.mesh && options.text("ranks") == "all") {
+    return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
+                       of.mesh->ranks(), of.platform.name, of.platform.devices.size());
+  }
   std::variant<Problem, std::string> made = with_outer_axis(of, axis);
   if (std::holds_alternative<std::string>(made)) return made;
   Problem& problem = std::get<Problem>(made);

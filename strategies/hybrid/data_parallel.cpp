@@ -21,6 +21,8 @@ extern constinit const StrategyInfo data_parallel_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = data_parallel_ranks,
+    .ranks = replicas,
+    .shares_micro_batches = true,
 };
 
 }  // namespace plimsoll

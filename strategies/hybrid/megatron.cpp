@@ -20,8 +20,12 @@ constexpr OptionInfo megatron_options[] = {
 constexpr std::string_view within_blocks[] = {"a", "f", "v"};
 constexpr std::string_view between_blocks = "s";
 
+std::uint32_t tensor_ranks(const Options& options, std::uint32_t devices) {
+  return asked_devices(options, "tensor", devices);
+}
+
 std::variant<Problem, std::string> megatron_ranks(const Problem& problem, const Options& options) {
-  SplitPlan plan{{{{"tensor", asked_devices(problem, options, "tensor")}}}, {}};
+  SplitPlan plan{{{{"tensor", tensor_ranks(options, devices_left(problem))}}}, {}};
   plan.cuts.assign(problem.graph.ops.size(), {std::nullopt});
   const bool cuts_positions = options.text("sequence") == "yes";
   bool cuts_blocks = false;
@@ -59,6 +63,7 @@ extern constinit const StrategyInfo megatron_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = megatron_ranks,
+    .ranks = tensor_ranks,
 };
 
 }  // namespace plimsoll

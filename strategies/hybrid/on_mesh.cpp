@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/core/collective_times.h"
@@ -53,8 +54,11 @@ std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
   return problem;
 }
 
-std::uint32_t asked_devices(const Problem& problem, const Options& options, std::string_view option) {
-  if (options.text(option) != "all") return static_cast<std::uint32_t>(options.integer(option));
+std::uint32_t asked_devices(const Options& options, std::string_view option, std::uint32_t devices) {
+  return options.text(option) == "all" ? devices : static_cast<std::uint32_t>(options.integer(option));
+}
+
+std::uint32_t devices_left(const Problem& problem) {
   const std::uint32_t ranks = problem.mesh ? problem.mesh->ranks() : 1;
   return std::max<std::uint32_t>(static_cast<std::uint32_t>(problem.platform.devices.size()) / ranks, 1);
 }

@@ -24,8 +24,11 @@ inline bool is_all_or_count(std::string_view text) {
   return text == "all" || integer_between<1, 65'536>(text);
 }
 
-/// What such an option means: all that there are, for each rank of the problem's mesh, or so many.
-std::uint32_t asked_devices(const Problem&, const Options&, std::string_view option);
+/// What such an option means where there are so many.
+std::uint32_t asked_devices(const Options&, std::string_view option, std::uint32_t devices);
+
+/// Of the platform's devices, for each rank of the problem's mesh.
+std::uint32_t devices_left(const Problem&);
 
 /// What planners see: one device of the platform stands for all ranks of the mesh, collectives have their times and,
 /// where a strategy plans by stages, the graph is a chain of its stages. Throws InputError where that cannot be.

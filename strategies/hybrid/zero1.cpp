@@ -21,6 +21,8 @@ extern constinit const StrategyInfo zero1_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = zero1_ranks,
+    .ranks = replicas,
+    .shares_micro_batches = true,
 };
 
 }  // namespace plimsoll

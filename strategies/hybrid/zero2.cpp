@@ -21,6 +21,8 @@ extern constinit const StrategyInfo zero2_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = zero2_ranks,
+    .ranks = replicas,
+    .shares_micro_batches = true,
 };
 
 }  // namespace plimsoll

@@ -26,6 +26,8 @@ extern constinit const StrategyInfo zero3_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = zero3_ranks,
+    .ranks = replicas,
+    .shares_micro_batches = true,
 };
 
 }  // namespace plimsoll
