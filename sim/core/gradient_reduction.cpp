@@ -21,23 +21,38 @@ Bytes share_of(Bytes whole, std::uint32_t ranks) {
   return Bytes{(whole.count + ranks - 1) / ranks};
 }
 
-Op sum_op(const Graph& graph, const GradientSum& sum) {
-  Op op = collective_op(std::string(written(sum.kind)) + (" over " + sum.axis) + " of " + graph[sum.gradient].name,
-                        {sum.kind, sum.axis, true}, Phase::update);
-  op.inputs = op.mutates = {sum.gradient};
+/// Gradients that one collective sums.
+struct Bucket {
+  std::vector<TensorId> gradients;
+  Bytes bytes;
+  std::uint32_t stage = 0;  ///< that makes them
+};
+
+Op sum_op(const Graph& graph, const GradientSum& like, const Bucket& bucket) {
+  std::string name = std::string(written(like.kind)) + " over " + like.axis + " of " + graph[like.gradient].name;
+  if (bucket.gradients.size() > 1) name += " and " + std::to_string(bucket.gradients.size() - 1) + " more";
+  Op op = collective_op(std::move(name), {like.kind, like.axis, true}, Phase::update);
+  op.stage = bucket.stage;
+  op.inputs = op.mutates = bucket.gradients;
   op.recomputable = false;
   return op;
 }
 
-/// Sums, updates, gathers; each in the order in which the backward makes the gradients that they are about.
-void order_ends(Graph& graph) {
-  std::map<StorageId, std::size_t> made_at;  // of gradients: the last maker
-  std::map<StorageId, std::size_t> update_at;  // of parameters: when the gradient is made that updates it
+/// By storage of a gradient: the last op that makes it.
+std::map<StorageId, std::size_t> makers_of_gradients(const Graph& graph) {
+  std::map<StorageId, std::size_t> made_at;
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     for (const TensorId t : graph.ops[o].outputs) {
       if (graph[t].kind == TensorKind::parameter_gradient) made_at[graph[t].storage] = o;
     }
   }
+  return made_at;
+}
+
+/// Sums, updates, gathers; each in the order in which the backward makes the gradients that they are about.
+void order_ends(Graph& graph) {
+  const std::map<StorageId, std::size_t> made_at = makers_of_gradients(graph);
+  std::map<StorageId, std::size_t> update_at;  // of parameters: when the gradient is made that updates it
   const auto date = [&](const Op& op, const std::map<StorageId, std::size_t>& dates) {
     std::size_t last = 0;
     for (const TensorId t : op.inputs) {
@@ -93,8 +108,8 @@ std::vector<TensorId> parameter_gradients(const Graph& graph) {
 
 class Sharing {
  public:
-  Sharing(Graph graph, const Axis& axis, Sharded sharded, bool are_summed, std::uint32_t prefetch)
-      : graph_(std::move(graph)), axis_(axis), sharded_(sharded), are_summed_(are_summed), prefetch_(prefetch) {}
+  Sharing(Graph graph, const Axis& axis, const Together& how)
+      : graph_(std::move(graph)), axis_(axis), how_(how), sharded_(how.sharded) {}
 
   std::variant<Graph, std::string> run() {
     if (sharded_ != Sharded::nothing && std::ranges::none_of(graph_.ops, is_update)) {
@@ -107,14 +122,14 @@ class Sharing {
     if (sharded_ == Sharded::parameters) share_parameters();
     std::vector<GradientSum> sums;
     if (sharded_ == Sharded::gradients || sharded_ == Sharded::parameters) {
-      if (!are_summed_) share_gradients();
+      if (!how_.are_summed) share_gradients();
     } else {
       const CollectiveKind kind =
           sharded_ == Sharded::nothing ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
       for (const TensorId t : parameter_gradients(graph_)) sums.push_back({t, axis_.name, kind});
     }
     if (sharded_ == Sharded::states || sharded_ == Sharded::gradients) hand_out_parameters();
-    return with_gradient_sums(std::move(graph_), sums);
+    return with_gradient_sums(std::move(graph_), sums, how_.bucket);
   }
 
  private:
@@ -232,7 +247,7 @@ class Sharing {
           if (found != gathered.end()) t = found->second;
         }
       }
-      before[u - std::min<std::size_t>(u, prefetch_)].push_back(std::move(gather));
+      before[u - std::min<std::size_t>(u, how_.prefetch)].push_back(std::move(gather));
     }
     for (const TensorId t : shared) keep_share(t);
     std::vector<Op> ops;
@@ -258,24 +273,37 @@ class Sharing {
 
   Graph graph_;
   const Axis& axis_;
+  const Together& how_;
   Sharded sharded_;
-  bool are_summed_;
-  std::uint32_t prefetch_;
   std::set<TensorId> updated_;             // parameters and states
   std::map<TensorId, Bytes> whole_bytes_;  // of gradients of which a share stays
 };
 
 }  // namespace
 
-Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums) {
-  for (const GradientSum& sum : sums) graph.ops.push_back(sum_op(graph, sum));
+Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Bytes bucket) {
+  const std::map<StorageId, std::size_t> made_at = makers_of_gradients(graph);
+  const auto maker = [&](const GradientSum& sum) { return made_at.at(graph[sum.gradient].storage); };
+  std::vector<GradientSum> order = sums;
+  std::ranges::stable_sort(order, {}, maker);
+  Bucket open;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const GradientSum& sum = order[k];
+    open.gradients.push_back(sum.gradient);
+    open.bytes += graph[sum.gradient].bytes;
+    open.stage = graph.ops[maker(sum)].stage;
+    const bool goes_on = k + 1 < order.size() && open.bytes < bucket && order[k + 1].axis == sum.axis &&
+                         order[k + 1].kind == sum.kind && graph.ops[maker(order[k + 1])].stage == open.stage;
+    if (goes_on) continue;
+    graph.ops.push_back(sum_op(graph, sum, open));
+    open = {};
+  }
   order_ends(graph);
   return graph;
 }
 
-std::variant<Graph, std::string> trained_together(Graph graph, const Axis& axis, Sharded sharded, bool are_summed,
-                                                  std::uint32_t prefetch) {
-  return Sharing(std::move(graph), axis, sharded, are_summed, prefetch).run();
+std::variant<Graph, std::string> trained_together(Graph graph, const Axis& axis, const Together& how) {
+  return Sharing(std::move(graph), axis, how).run();
 }
 
 }  // namespace plimsoll

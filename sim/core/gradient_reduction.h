@@ -20,11 +20,20 @@ struct GradientSum {
 };
 
 /// The graph with these sums before its updates, beside what the device computes. What comes at the end of an iteration
-/// is in the order in which the backward completes gradients: sums, then updates, then gathers of parameters.
-Graph with_gradient_sums(Graph, const std::vector<GradientSum>&);
+/// is in the order in which the backward completes gradients: sums, then updates, then gathers of parameters. Gradients
+/// of one stage that are complete one after the other are summed together until they have the bytes of a bucket; 0:
+/// each alone.
+Graph with_gradient_sums(Graph, const std::vector<GradientSum>&, Bytes bucket = {});
 
 /// What of a parameter each rank of the axis has a share of only (ZeRO 1 to 3).
 enum class Sharded : std::uint8_t { nothing, states, gradients, parameters };
+
+struct Together {
+  Sharded sharded = Sharded::nothing;
+  bool are_summed = false;     ///< gradients are shares, summed already
+  std::uint32_t prefetch = 1;  ///< of parameters: so many stages ahead
+  Bytes bucket = {};           ///< of gradients that are summed at the end
+};
 
 /// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded up.
 ///  - nothing: gradients are summed (all_reduce), everyone updates all.
@@ -33,8 +42,7 @@ enum class Sharded : std::uint8_t { nothing, states, gradients, parameters };
 ///  - gradients: likewise, but summed for every micro-batch behind the op that makes them, so that only shares stay.
 ///  - parameters: whole only while a stage's ops of one phase run; gathered `prefetch` stages ahead, beside what the
 ///    device computes.
-/// Where gradients `are_summed` already, and are shares, that is left out. Or in one sentence why there is none.
-std::variant<Graph, std::string> trained_together(Graph, const Axis&, Sharded, bool are_summed,
-                                                  std::uint32_t prefetch);
+/// Or in one sentence why there is none.
+std::variant<Graph, std::string> trained_together(Graph, const Axis&, const Together&);
 
 }  // namespace plimsoll

@@ -114,8 +114,8 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
 
 }  // namespace
 
-std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Sharded sharded,
-                                                std::uint32_t prefetch) {
+std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Together how) {
+  const Sharded sharded = how.sharded;
   const Axis axis{"data", replicas(options, devices_left(of)), true};
   if (axis.ranks == 1 && of.mesh && options.text("ranks") == "all") {
     return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
@@ -129,9 +129,8 @@ std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options
     if (std::holds_alternative<std::string>(made) || sharded == Sharded::parameters) return made;
   }
   Problem& last = std::get<Problem>(made);
-  const bool are_summed = last.chain && sharded == Sharded::gradients;
-  std::variant<Graph, std::string> graph =
-      trained_together(std::move(last.graph), axis, sharded, are_summed, prefetch);
+  how.are_summed = last.chain && sharded == Sharded::gradients;
+  std::variant<Graph, std::string> graph = trained_together(std::move(last.graph), axis, how);
   if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
   last.graph = std::get<Graph>(std::move(graph));
   if (last.index) {

@@ -6,6 +6,7 @@
 
 #include "sim/core/gradient_reduction.h"
 #include "sim/core/problem.h"
+#include "sim/io/quantity.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/strategy.h"
 
@@ -15,11 +16,28 @@ inline constexpr OptionInfo replicas_option{"ranks", "all", "all or a whole numb
                                             "replicas of the model; all: as many as there are devices for",
                                             is_all_or_count};
 
+/// As PyTorch's DistributedDataParallel, whose buckets are 25 MB.
+inline constexpr OptionInfo gradient_buckets_option{
+    .name = "buckets",
+    .default_value = "25MB",
+    .values = "off or a size, such as 25MB",
+    .help =
+        "gradients of a stage that become complete one after the other are summed together as soon as they have this "
+        "many bytes; off: each alone",
+    .allowed = [](std::string_view text) { return text == "off" || parse_bytes(text).fine(); },
+};
+
+/// 0: off.
+inline Bytes bucket_of(const Options& options) {
+  const std::string_view asked = options.text("buckets");
+  return asked == "off" ? Bytes{} : parse_bytes(asked).value;
+}
+
 inline std::uint32_t replicas(const Options& options, std::uint32_t devices) {
   return asked_devices(options, "ranks", devices);
 }
 
 /// The problem of one rank of an axis `data` around the mesh. Or in one sentence why not.
-std::variant<Problem, std::string> on_data_axis(const Problem&, const Options&, Sharded, std::uint32_t prefetch = 1);
+std::variant<Problem, std::string> on_data_axis(const Problem&, const Options&, Together);
 
 }  // namespace plimsoll

@@ -3,10 +3,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo data_parallel_options[] = {replicas_option};
+constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option};
 
 std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options, Sharded::nothing);
+  return on_data_axis(problem, options, {.sharded = Sharded::nothing, .bucket = bucket_of(options)});
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero1_options[] = {replicas_option};
+constexpr OptionInfo zero1_options[] = {replicas_option, gradient_buckets_option};
 
 std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options, Sharded::states);
+  return on_data_axis(problem, options, {.sharded = Sharded::states, .bucket = bucket_of(options)});
 }
 
 }  // namespace

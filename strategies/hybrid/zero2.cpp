@@ -6,7 +6,7 @@ namespace {
 constexpr OptionInfo zero2_options[] = {replicas_option};
 
 std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options, Sharded::gradients);
+  return on_data_axis(problem, options, {.sharded = Sharded::gradients});
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ constexpr OptionInfo zero3_options[] = {
      integer_between<0, 1000>}};
 
 std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options, Sharded::parameters,
-                      static_cast<std::uint32_t>(options.integer("prefetch")));
+  const auto prefetch = static_cast<std::uint32_t>(options.integer("prefetch"));
+  return on_data_axis(problem, options, {.sharded = Sharded::parameters, .prefetch = prefetch});
 }
 
 }  // namespace

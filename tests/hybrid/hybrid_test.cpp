@@ -1,0 +1,252 @@
+// data_parallel, zero1 to 3 and megatron against the closed forms of their papers, and with the strategies of others.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "platforms/platform_file.h"
+#include "sim/core/check.h"
+#include "sim/core/collective_op.h"
+#include "sim/core/names.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+#include "traces/synthetic.h"
+
+using namespace plimsoll;
+
+namespace {
+
+struct Shape {
+  std::int64_t layers = 2, h = 64, a = 8, s = 16, b = 4, v = 64;
+};
+
+std::string graph_of(const Shape& of, std::string_view more = {}) {
+  return "transformer:layers=" + std::to_string(of.layers) + ",width=" + std::to_string(of.h) +
+         ",heads=" + std::to_string(of.a) + ",sequence=" + std::to_string(of.s) + ",batch=" + std::to_string(of.b) +
+         ",vocabulary=" + std::to_string(of.v) + ",view=graph" + std::string(more);
+}
+
+Problem problem_on(const std::string& trace, const std::string& platform, std::uint32_t micro_batches,
+                   std::string_view spec, Optimizer optimizer = Optimizer::adam) {
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  auto made = make_problem(synthetic_model(trace), load_platform(platform),
+                           {.micro_batches = micro_batches, .optimizer = optimizer, .backward = backward_for(passes)});
+  REQUIRE(std::holds_alternative<Problem>(made));
+  return transformed(std::get<Problem>(std::move(made)), passes);
+}
+
+/// The plan, after every judge has seen it.
+Plan judged_plan(const Problem& problem, std::string_view spec) {
+  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
+  REQUIRE(std::holds_alternative<Plan>(outcome));
+  Plan made = std::get<Plan>(std::move(outcome));
+  for (const Violation& found : check(made.schedule, problem.graph, problem.platform)) FAIL_CHECK(found.what);
+  const Timeline event = simulate_event(made.schedule, problem.platform),
+                 reference = simulate_simgrid(made.schedule, problem.platform);
+  CHECK(event.makespan.value == Approx(reference.makespan.value).epsilon(1e-9));
+  CHECK(event.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
+  Bytes peak;
+  for (const Device& device : problem.platform.devices) peak = std::max(peak, event.peaks[device.memory.index].bytes);
+  CHECK(peak == made.peak);
+  return made;
+}
+
+/// What a layer's forward leaves for the backward.
+Bytes kept_by_layer(const Graph& graph, std::string_view layer) {
+  std::map<StorageId, Bytes> kept;
+  std::set<StorageId> made;
+  for (const Op& op : graph.ops) {
+    for (const TensorId t : op.outputs) {
+      const bool is_of_layer = graph[t].name.find(layer) != std::string::npos;
+      if (op.phase == Phase::forward && is_of_layer) made.insert(graph[t].storage);
+    }
+    for (const TensorId t : op.inputs) {
+      const bool is_kept = op.phase == Phase::backward && made.contains(graph[t].storage);
+      if (is_kept) kept[graph[t].storage] = graph[t].bytes;
+    }
+  }
+  Bytes sum;
+  for (const auto& [storage, bytes] : kept) sum += bytes;
+  return sum;
+}
+
+Bytes sum_of(const Graph& graph, TensorKind kind) {
+  return bytes_of_kind(graph, kind);
+}
+
+/// Bytes that collectives of a kind exchange in the forward or backward of one micro-batch.
+std::map<std::string, std::int64_t> exchanged(const Graph& graph, Phase phase) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const Op& op : graph.ops) {
+    const auto what = collective_of(op);
+    if (what && op.phase == phase) bytes[std::string(written(what->kind))] += exchanged_bytes(graph, op).count;
+  }
+  return bytes;
+}
+
+std::string refusal(const std::string& trace, const std::string& platform, std::uint32_t micro_batches,
+                    std::string_view spec, Optimizer optimizer = Optimizer::adam) {
+  try {
+    problem_on(trace, platform, micro_batches, spec, optimizer);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+// Korthikanti et al. 2022, equations 1 to 4: layers with dropout keep sbh(34 + 5as/h) bytes; shared out among t devices
+// sbh(10 + 24/t + 5as/(ht)), and with the sequence sbh(34/t + 5as/(ht)). The layer's own input is the output of the one
+// before.
+TEST_CASE("what a layer of a transformer keeps is the paper's formula to the byte", "[hybrid]") {
+  const Shape of;
+  const std::string trace = graph_of(of, ",dropout=yes");
+  const std::int64_t sbh = of.s * of.b * of.h, scores = of.a * of.s * of.s * of.b;
+  for (const std::int64_t t : {1, 2, 4, 8}) {
+    const std::string ranks = std::to_string(t);
+    const Problem plain = problem_on(trace, "h100_sxm_8", 1, "megatron(tensor=" + ranks + ")");
+    CHECK(kept_by_layer(plain.graph, "layer0.").count == 10 * sbh + 24 * sbh / t + 5 * scores / t);
+    const Problem sequence = problem_on(trace, "h100_sxm_8", 1, "megatron(tensor=" + ranks + ",sequence=yes)");
+    CHECK(kept_by_layer(sequence.graph, "layer0.").count == 34 * sbh / t + 5 * scores / t);
+  }
+}
+
+// Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared out,
+// each is a reduce-scatter and an all-gather; the backward gathers what products of weights read once more.
+TEST_CASE("a layer of a tensor-parallel transformer exchanges what the paper says", "[hybrid]") {
+  const Shape two{.layers = 2}, four{.layers = 4};
+  const std::int64_t numbers = 2 * two.s * two.b * two.h;
+  const auto of_two_layers = [&](const char* spec, Phase phase) {
+    auto more = exchanged(problem_on(graph_of(four), "h100_sxm_8", 1, spec).graph, phase);
+    for (const auto& [kind, bytes] : exchanged(problem_on(graph_of(two), "h100_sxm_8", 1, spec).graph, phase)) {
+      more[kind] -= bytes;
+    }
+    std::erase_if(more, [](const auto& of_kind) { return of_kind.second == 0; });  // those of the loss
+    return more;
+  };
+  using Exchanged = std::map<std::string, std::int64_t>;
+  CHECK(of_two_layers("megatron", Phase::forward) == Exchanged{{"all_reduce", 2 * 2 * numbers}});
+  CHECK(of_two_layers("megatron", Phase::backward) == Exchanged{{"all_reduce", 2 * 2 * numbers}});
+  CHECK(of_two_layers("megatron(sequence=yes)", Phase::forward) ==
+        Exchanged{{"reduce_scatter", 2 * 2 * numbers}, {"all_gather", 2 * 2 * numbers}});
+  CHECK(of_two_layers("megatron(sequence=yes)", Phase::backward) ==
+        Exchanged{{"reduce_scatter", 2 * 2 * numbers}, {"all_gather", 2 * 4 * numbers}});
+}
+
+// ZeRO, figure 1: with parameters of 2 bytes, gradients of 2 and Adam's 12, a rank of d keeps 16 P bytes, 4 P + 12 P/d,
+// 2 P + 14 P/d, 16 P/d.
+TEST_CASE("ranks keep what ZeRO's paper says to the byte", "[hybrid]") {
+  const std::string trace = graph_of({});
+  const Problem whole = problem_on(trace, "h100_sxm_8", 8, "store_all");
+  const std::int64_t p = sum_of(whole.graph, TensorKind::parameter).count / 2;
+  const auto kept = [&](const char* spec) {
+    const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
+    judged_plan(problem, spec);
+    return std::array{sum_of(problem.graph, TensorKind::parameter).count,
+                      sum_of(problem.graph, TensorKind::parameter_gradient).count,
+                      sum_of(problem.graph, TensorKind::optimizer_state).count};
+  };
+  const std::int64_t d = 4;
+  CHECK(kept("data_parallel(ranks=4)") == std::array{2 * p, 2 * p, 12 * p});
+  CHECK(kept("zero1(ranks=4)") == std::array{2 * p, 2 * p, 12 * p / d});
+  CHECK(kept("zero2(ranks=4)") == std::array{2 * p, 2 * p / d, 12 * p / d});
+  CHECK(kept("zero3(ranks=4)") == std::array{2 * p / d, 2 * p / d, 12 * p / d});
+}
+
+// Data parallelism sums 2 P bytes of gradients. ZeRO 1 and 2 scatter and gather as much; ZeRO 3 gathers parameters twice.
+TEST_CASE("ranks exchange what ZeRO's paper says", "[hybrid]") {
+  const std::string trace = graph_of({});
+  const std::int64_t all = sum_of(problem_on(trace, "h100_sxm_8", 8, "store_all").graph, TensorKind::parameter).count;
+  const auto of = [&](const char* spec) {
+    const Graph graph = problem_on(trace, "h100_sxm_8", 8, spec).graph;
+    std::map<std::string, std::int64_t> sum = exchanged(graph, Phase::forward);
+    for (const Phase phase : {Phase::backward, Phase::update}) {
+      for (const auto& [kind, bytes] : exchanged(graph, phase)) sum[kind] += bytes;
+    }
+    return sum;
+  };
+  using Exchanged = std::map<std::string, std::int64_t>;
+  CHECK(of("data_parallel") == Exchanged{{"all_reduce", all}});
+  CHECK(of("zero1") == Exchanged{{"reduce_scatter", all}, {"all_gather", all}});
+  CHECK(of("zero2") == Exchanged{{"reduce_scatter", all}, {"all_gather", all}});
+  const auto zero3 = of("zero3");
+  CHECK(zero3.at("reduce_scatter") == all);
+  CHECK(zero3.at("all_gather") <= 2 * all);  // the backward of an embedding does not read its table
+  CHECK(zero3.at("all_gather") > 3 * all / 2);
+}
+
+TEST_CASE("gradients of a stage are summed in buckets", "[hybrid]") {
+  const auto sums = [](const char* spec) {
+    const Problem problem = problem_on(graph_of({}), "h100_sxm_8", 8, spec);
+    return std::ranges::count_if(problem.graph.ops, runs_beside);
+  };
+  const std::ptrdiff_t parameters = 2 * (6 + 6) + 2 + 3;
+  CHECK(sums("data_parallel(buckets=off)") == parameters);
+  CHECK(sums("data_parallel") == 2 * 2 + 2);  // stages with parameters
+}
+
+TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
+  const std::string trace = graph_of({.layers = 3});
+  for (const char* spec :
+       {"data_parallel", "zero1", "zero2", "zero3", "megatron", "megatron(sequence=yes)", "zero3(prefetch=0)",
+        "megatron(tensor=2)|zero1", "megatron(tensor=4,sequence=yes)|zero3", "megatron(tensor=4)|interleaved|selective",
+        "zero3|rotor|offload_greedy", "zero2|offload_greedy", "data_parallel(ranks=4)|pardnn",
+        "megatron(tensor=2)|zero2(ranks=2)|1f1b|rotor", "megatron(tensor=4)|1f1b|rotor", "data_parallel(ranks=2)|zb_h1",
+        "zero1|greedy_recompute", "megatron|offload_greedy", "zero1(ranks=4)|quantize", "zero3(ranks=4)|1f1b"}) {
+    CAPTURE(spec);
+    const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
+    judged_plan(problem, spec);
+  }
+}
+
+TEST_CASE("chains train in replicas, too", "[hybrid]") {
+  for (const char* spec : {"data_parallel", "zero1", "zero2", "zero3", "zero3|rotor|offload_greedy",
+                           "zero1(ranks=2)|1f1b|rotor", "data_parallel(ranks=4)|pipedream", "zero3(ranks=2)|zb_h1"}) {
+    CAPTURE(spec);
+    const Problem problem = problem_on("transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100",
+                                       "h100_sxm_8", 8, spec);
+    judged_plan(problem, spec);
+  }
+}
+
+TEST_CASE("more replicas keep less, and never take longer to compute", "[hybrid]") {
+  const std::string trace = graph_of({});
+  for (const char* name : {"zero1", "zero2", "zero3"}) {
+    std::optional<Bytes> before;
+    for (const int ranks : {1, 2, 4, 8}) {
+      const std::string spec = std::string(name) + "(ranks=" + std::to_string(ranks) + ")";
+      CAPTURE(spec);
+      const Bytes peak = judged_plan(problem_on(trace, "h100_sxm_8", 8, spec), spec).peak;
+      if (before) CHECK(peak <= *before);
+      before = peak;
+    }
+  }
+}
+
+TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
+  const std::string trace = graph_of({.v = 60}), chain = "uniform:4";
+  CHECK(refusal(trace, "h100_sxm_8", 1, "megatron(tensor=3)") ==
+        "megatron: 'a' of 'layer0.attention.qkv' has 8, which 3 ranks do not divide; 2 or 4 would");
+  CHECK(refusal(trace, "h100_sxm_8", 1, "megatron") ==
+        "megatron: 'v' of 'embedding' has 60, which 8 ranks do not divide; 6 or 10 would");
+  CHECK(refusal(trace, "h100_sxm_8", 6, "zero1") ==
+        "zero1: 8 ranks cannot share out 6 micro-batches equally; give a multiple of 8");
+  CHECK(refusal(trace, "h100_sxm_8", 16, "zero1(ranks=16)") == "zero1: 16 ranks, but 'h100_sxm_8' has 8 devices");
+  CHECK(refusal(trace, "h100_sxm_8", 8, "zero2", Optimizer::none) ==
+        "zero2: there are no updates whose states could be shared out: give an optimizer");
+  CHECK(refusal(chain, "ideal", 1, "megatron(tensor=1)") ==
+        "megatron: 'uniform:4' is a chain of stages, whose operators are not known: give a graph, such as "
+        "transformer:view=graph");
+  CHECK(refusal(graph_of({}), "h100_sxm_8", 8, "megatron|zero3") ==
+        "zero3: no device is left for a second replica: each takes 8 devices, and 'h100_sxm_8' has 8");
+  CHECK(refusal(trace, "h100_sxm_8", 8, "zero1(ranks=2)|megatron") ==
+        "megatron: it cuts operators, and stands before what trains several replicas of them");
+  CHECK(refusal(trace, "h100_sxm_8", 8, "data_parallel(ranks=2)|zero1(ranks=2)") ==
+        "zero1: the ranks of an axis 'data' train together already");
+}

@@ -1,0 +1,208 @@
+#include "tests/hybrid/rank_numbers.h"
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <stdexcept>
+
+#include "sim/core/collective_op.h"
+#include "sim/core/op_loop.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint64_t prime = 1'000'003;
+
+std::size_t size_of(const std::vector<std::int64_t>& shape) {
+  std::size_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::size_t>(extent);
+  return size;
+}
+
+/// Where a place of the loop is in an operand.
+std::size_t place_in(const std::vector<std::int64_t>& shape, const std::vector<std::uint8_t>& operand,
+                     const std::vector<std::int64_t>& at) {
+  std::size_t place = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    place = place * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[operand[d]]);
+  }
+  return place;
+}
+
+bool advance(std::vector<std::int64_t>& at, const std::vector<LoopDim>& dims) {
+  for (std::size_t d = at.size(); d-- > 0;) {
+    if (++at[d] < dims[d].size) return true;
+    at[d] = 0;
+  }
+  return false;
+}
+
+void run(const Graph& graph, OpId id, std::map<TensorId, NumberArray>& values) {
+  const Op& op = graph[id];
+  const auto found = loop_of(graph, id);
+  const OpLoop* loop = std::get_if<OpLoop>(&found);
+  if (loop == nullptr) throw std::logic_error(std::get<std::string>(found));
+  for (const TensorId t : op.outputs) {
+    NumberArray& made = values[t];
+    if (made.shape.empty() || graph[t].kind != TensorKind::parameter_gradient) {
+      made = {graph[t].shape, std::vector<std::uint64_t>(size_of(graph[t].shape), 0)};
+    }
+  }
+  std::vector<std::int64_t> at(loop->dims.size(), 0);
+  do {
+    std::uint64_t product = 1;
+    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+      const NumberArray& read = values.at(op.inputs[k]);
+      product = product * read.numbers[place_in(read.shape, loop->inputs[k], at)] % prime;
+    }
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      NumberArray& made = values.at(op.outputs[k]);
+      std::uint64_t& number = made.numbers[place_in(made.shape, loop->outputs[k], at)];
+      // An output that lacks dimensions which no input has would count products several times.
+      number = (number + product) % prime;
+    }
+  } while (advance(at, loop->dims));
+}
+
+/// Part `index` of `count` along a dimension.
+NumberArray cut(const NumberArray& whole, std::size_t dim, std::uint32_t count, std::uint32_t index) {
+  NumberArray part{whole.shape, {}};
+  part.shape[dim] /= count;
+  std::size_t inner = 1;
+  for (std::size_t d = dim + 1; d < whole.shape.size(); ++d) inner *= static_cast<std::size_t>(whole.shape[d]);
+  const std::size_t row = static_cast<std::size_t>(whole.shape[dim]) * inner, piece = row / count;
+  for (std::size_t begin = 0; begin < whole.numbers.size(); begin += row) {
+    const auto first = whole.numbers.begin() + static_cast<std::ptrdiff_t>(begin + index * piece);
+    part.numbers.insert(part.numbers.end(), first, first + static_cast<std::ptrdiff_t>(piece));
+  }
+  return part;
+}
+
+NumberArray joined(const std::vector<NumberArray>& parts, std::size_t dim) {
+  NumberArray whole{parts.front().shape, {}};
+  whole.shape[dim] *= static_cast<std::int64_t>(parts.size());
+  std::size_t piece = 1;
+  for (std::size_t d = dim; d < parts.front().shape.size(); ++d) {
+    piece *= static_cast<std::size_t>(parts.front().shape[d]);
+  }
+  for (std::size_t begin = 0; begin < parts.front().numbers.size(); begin += piece) {
+    for (const NumberArray& part : parts) {
+      const auto first = part.numbers.begin() + static_cast<std::ptrdiff_t>(begin);
+      whole.numbers.insert(whole.numbers.end(), first, first + static_cast<std::ptrdiff_t>(piece));
+    }
+  }
+  return whole;
+}
+
+NumberArray sum(const std::vector<NumberArray>& parts) {
+  NumberArray all = parts.front();
+  for (std::size_t p = 1; p < parts.size(); ++p) {
+    for (std::size_t n = 0; n < all.numbers.size(); ++n) all.numbers[n] = (all.numbers[n] + parts[p].numbers[n]) % prime;
+  }
+  return all;
+}
+
+std::optional<std::size_t> dim_that(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to,
+                                    bool grows) {
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (grows ? to[d] > from[d] : to[d] < from[d]) return d;
+  }
+  return std::nullopt;
+}
+
+std::uint32_t index_on(const Mesh& mesh, std::size_t axis, std::uint32_t rank) {
+  return rank / mesh.stride(axis) % mesh.axes[axis].ranks;
+}
+
+/// Of a collective op, or a `share`, whose axis its name tells.
+void exchange(const Graph& graph, const Op& op, std::size_t axis, const Mesh& mesh,
+              std::vector<std::map<TensorId, NumberArray>>& values) {
+  const TensorId from = op.inputs.front(), to = op.outputs.empty() ? from : op.outputs.front();
+  const std::optional<OpCollective> what = collective_of(op);
+  const std::uint32_t count = mesh.axes[axis].ranks;
+  std::vector<NumberArray> after(mesh.ranks());
+  for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    const std::uint32_t index = index_on(mesh, axis, rank), first = rank - index * mesh.stride(axis);
+    std::vector<NumberArray> group;
+    for (std::uint32_t k = 0; k < count; ++k) group.push_back(values[first + k * mesh.stride(axis)].at(from));
+    const auto grown = dim_that(graph[from].shape, graph[to].shape, true),
+               shrunk = dim_that(graph[from].shape, graph[to].shape, false);
+    if (!what) {
+      after[rank] = cut(group[index], *shrunk, count, index);
+      continue;
+    }
+    switch (what->kind) {
+      case CollectiveKind::all_reduce:
+        after[rank] = sum(group);
+        break;
+      case CollectiveKind::reduce_scatter:
+        after[rank] = cut(sum(group), *shrunk, count, index);
+        break;
+      case CollectiveKind::all_gather:
+        after[rank] = joined(group, *grown);
+        break;
+      case CollectiveKind::all_to_all:
+        after[rank] = cut(joined(group, *grown), *shrunk, count, index);
+        break;
+      case CollectiveKind::broadcast:
+        after[rank] = group.front();
+        break;
+    }
+  }
+  for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) values[rank][to] = after[rank];
+}
+
+}  // namespace
+
+std::map<TensorId, NumberArray> computed(const Graph& graph, const std::map<TensorId, NumberArray>& given) {
+  std::map<TensorId, NumberArray> values = given;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) run(graph, id_at<OpId>(o), values);
+  return values;
+}
+
+NumberArray share_of(const NumberArray& whole, const std::vector<std::int64_t>& shape, const Mesh& mesh,
+                     std::uint32_t rank) {
+  NumberArray part = whole;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    std::int64_t factor = whole.shape[d] / shape[d];
+    for (std::size_t a = 0; a < mesh.axes.size() && factor > 1; ++a) {
+      const std::uint32_t ranks = mesh.axes[a].ranks;
+      if (factor % ranks != 0) continue;
+      part = cut(part, d, ranks, index_on(mesh, a, rank));
+      factor /= ranks;
+    }
+  }
+  return part;
+}
+
+std::vector<std::map<TensorId, NumberArray>> computed_on_ranks(const Graph& graph, const Mesh& mesh,
+                                                               const std::map<TensorId, NumberArray>& given) {
+  std::vector<std::map<TensorId, NumberArray>> values(mesh.ranks());
+  for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    for (const auto& [t, whole] : given) values[rank][t] = share_of(whole, graph[t].shape, mesh, rank);
+  }
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    const std::optional<OpCollective> what = collective_of(op);
+    if (!what && op.kind != "share") {
+      for (auto& own : values) run(graph, id_at<OpId>(o), own);
+      continue;
+    }
+    for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
+      const std::string& axis = mesh.axes[a].name;
+      if (what ? what->axis == axis : op.name.starts_with("share over " + axis + " ")) {
+        exchange(graph, op, a, mesh, values);
+      }
+    }
+  }
+  return values;
+}
+
+NumberArray random_numbers(std::vector<std::int64_t> shape, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  NumberArray made{std::move(shape), {}};
+  for (std::size_t n = size_of(made.shape); n > 0; --n) made.numbers.push_back(engine() % prime);
+  return made;
+}
+
+}  // namespace plimsoll
