@@ -14,7 +14,7 @@ namespace plimsoll {
 
 struct OpCollective {
   CollectiveKind kind;
-  std::string_view axis;
+  std::string_view axis;  ///< of the mesh; of a group over several of them `name+name`, the outermost first
   bool overlaps = false;  ///< on a stream of its own, beside what the device computes
 };
 

@@ -1,7 +1,7 @@
 #include "sim/core/collective_times.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
@@ -36,38 +36,57 @@ class LinkShares {
 
 }  // namespace
 
-std::variant<CollectiveTimes, std::string> CollectiveTimes::on(const Platform& platform, const Mesh& mesh) {
-  RouteFinder finder(platform);
-  const std::size_t used = platform.devices.size() / mesh.ranks() * mesh.ranks();
-  CollectiveTimes made;
-  for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
-    Ring& ring = made.rings_.emplace_back();
-    ring.ranks = mesh.axes[a].ranks;
-    if (ring.ranks == 1) continue;
-    LinkShares shares(platform);
-    std::vector<Route> hops;
-    const std::size_t stride = mesh.stride(a);
-    for (std::size_t d = 0; d < used; ++d) {
-      const bool is_last = d / stride % ring.ranks == ring.ranks - 1;
-      const std::size_t next = is_last ? d - (ring.ranks - 1) * stride : d + stride;
-      std::optional<Route> hop = finder.between(platform.devices[d].memory, platform.devices[next].memory);
-      if (!hop) {
-        return "axis '" + mesh.axes[a].name + "': there is no way from '" + platform.devices[d].name + "' to '" +
-               platform.devices[next].name + "'";
-      }
-      shares.add(*hop);
-      hops.push_back(std::move(*hop));
-    }
-    for (const Route& hop : hops) {
-      ring.latency = std::max(ring.latency, hop.latency);
-      ring.bandwidth = std::min(ring.bandwidth, shares.bandwidth(hop));
-    }
+std::variant<CollectiveTimes, std::string> CollectiveTimes::on(const Platform& platform, Mesh mesh) {
+  CollectiveTimes made(platform, std::move(mesh));
+  for (std::uint32_t a = 0; a < made.mesh_.axes.size(); ++a) {
+    std::variant<Ring, std::string> ring = made.ring_over(std::span(&a, 1));
+    if (std::string* why = std::get_if<std::string>(&ring)) return std::move(*why);
+    made.rings_[{a}] = std::get<Ring>(ring);
   }
   return made;
 }
 
-Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::size_t axis) const {
-  const Ring& ring = rings_[axis];
+std::variant<CollectiveTimes::Ring, std::string> CollectiveTimes::ring_over(
+    std::span<const std::uint32_t> axes) const {
+  Ring ring;
+  for (const std::uint32_t a : axes) ring.ranks *= mesh_.axes[a].ranks;
+  if (ring.ranks == 1) return ring;
+  RouteFinder finder(*platform_);
+  LinkShares shares(*platform_);
+  std::vector<Route> hops;
+  const std::size_t used = platform_->devices.size() / mesh_.ranks() * mesh_.ranks();
+  for (std::size_t d = 0; d < used; ++d) {
+    std::size_t next = d;
+    for (std::size_t k = axes.size(); k-- > 0;) {  // counts, the innermost axis fastest
+      const std::size_t stride = mesh_.stride(axes[k]), ranks = mesh_.axes[axes[k]].ranks;
+      const bool is_last = d / stride % ranks == ranks - 1;
+      next = is_last ? next - (ranks - 1) * stride : next + stride;
+      if (!is_last) break;
+    }
+    std::optional<Route> hop = finder.between(platform_->devices[d].memory, platform_->devices[next].memory);
+    if (!hop) {
+      return "axis '" + mesh_.names_of({axes.begin(), axes.end()}) + "': there is no way from '" +
+             platform_->devices[d].name + "' to '" + platform_->devices[next].name + "'";
+    }
+    shares.add(*hop);
+    hops.push_back(std::move(*hop));
+  }
+  for (const Route& hop : hops) {
+    ring.latency = std::max(ring.latency, hop.latency);
+    ring.bandwidth = std::min(ring.bandwidth, shares.bandwidth(hop));
+  }
+  return ring;
+}
+
+Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::span<const std::uint32_t> axes) {
+  const std::vector<std::uint32_t> group(axes.begin(), axes.end());
+  auto found = rings_.find(group);
+  if (found == rings_.end()) {
+    const std::variant<Ring, std::string> made = ring_over(axes);
+    EXPECTS(std::holds_alternative<Ring>(made));  // there are ways along each of the axes
+    found = rings_.try_emplace(group, std::get<Ring>(made)).first;
+  }
+  const Ring& ring = found->second;
   if (ring.ranks == 1) return {};
   const double steps = (kind == CollectiveKind::all_reduce || kind == CollectiveKind::broadcast ? 2.0 : 1.0) *
                        (static_cast<double>(ring.ranks) - 1);
@@ -75,13 +94,14 @@ Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::size_t a
   return Seconds{steps * (ring.latency.value + part)};
 }
 
-void set_collective_seconds(Graph& graph, const Mesh& mesh, const CollectiveTimes& times) {
+void set_collective_seconds(Graph& graph, const Mesh& mesh, CollectiveTimes& times) {
   for (Op& op : graph.ops) {
     const std::optional<OpCollective> exchange = collective_of(op);
     if (!exchange || op.duration) continue;
-    const std::optional<std::size_t> axis = mesh.axis(exchange->axis);
-    EXPECTS(axis);
-    op.duration = times.seconds(exchange->kind, exchanged_bytes(graph, op), *axis);
+    std::vector<std::uint32_t> axes;
+    for (const std::size_t a : mesh.axes_named(exchange->axis)) axes.push_back(static_cast<std::uint32_t>(a));
+    EXPECTS(!axes.empty());
+    op.duration = times.seconds(exchange->kind, exchanged_bytes(graph, op), axes);
     op.flops = Flops{0};
     op.bytes_moved = Bytes{0};
   }

@@ -1,7 +1,10 @@
 #pragma once
 // How long collectives over the axes of meshes take where nothing else is on their links, in closed form.
 
+#include <map>
+#include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,8 +15,8 @@
 
 namespace plimsoll {
 
-/// Collectives by rings of neighbours along an axis: n ranks pass on parts of 1/n of the bytes, n-1 times (all_reduce:
-/// 2(n-1) times). All groups of an axis, of all meshes on the platform, exchange at the same time and share links; a
+/// Collectives by rings of neighbours, along an axis or in the order of ranks over several: n ranks pass on parts of 1/n of the bytes, n-1 times (all_reduce:
+/// 2(n-1) times). All groups of these axes, of all meshes on the platform, exchange at the same time and share links; a
 /// step takes what its slowest hop does:
 ///
 ///     seconds = steps * (latency + bytes / n / bandwidth)
@@ -22,11 +25,12 @@ namespace plimsoll {
 class CollectiveTimes {
  public:
   /// Meshes on devices [0, ranks), [ranks, 2 ranks), ...; or in one sentence why there is no ring.
-  static std::variant<CollectiveTimes, std::string> on(const Platform&, const Mesh&);
+  static std::variant<CollectiveTimes, std::string> on(const Platform&, Mesh);
 
   /// `bytes`: of the whole value. all_reduce and broadcast: what every rank ends with; reduce_scatter: what every rank
-  /// begins with; all_gather: what every rank ends with; all_to_all: what every rank has. 0 s for an axis of one rank.
-  Seconds seconds(CollectiveKind, Bytes, std::size_t axis) const;
+  /// begins with; all_gather: what every rank ends with; all_to_all: what every rank has. In groups over these axes
+  /// (ascending); 0 s for groups of one rank.
+  Seconds seconds(CollectiveKind, Bytes, std::span<const std::uint32_t> axes);
 
  private:
   /// Of the slowest hop.
@@ -35,10 +39,16 @@ class CollectiveTimes {
     Seconds latency;
     BytesPerSecond bandwidth = unlimited_bandwidth;
   };
-  std::vector<Ring> rings_;  // by axis
+
+  CollectiveTimes(const Platform& platform, Mesh mesh) : platform_(&platform), mesh_(std::move(mesh)) {}
+  std::variant<Ring, std::string> ring_over(std::span<const std::uint32_t> axes) const;
+
+  const Platform* platform_;
+  Mesh mesh_;
+  std::map<std::vector<std::uint32_t>, Ring> rings_;
 };
 
 /// Gives collectives of the graph that have none their durations.
-void set_collective_seconds(Graph&, const Mesh&, const CollectiveTimes&);
+void set_collective_seconds(Graph&, const Mesh&, CollectiveTimes&);
 
 }  // namespace plimsoll

@@ -90,7 +90,8 @@ class Folding {
   }
 
   void keep_first_devices() {
-    std::vector<std::uint32_t> vertex(platform_.vertices.size());
+    constexpr std::uint32_t gone = UINT32_MAX;
+    std::vector<std::uint32_t> vertex(platform_.vertices.size(), gone);
     std::vector<Memory> memories;
     std::vector<Vertex> vertices, passed;
     std::vector<Device> devices;
@@ -106,13 +107,15 @@ class Folding {
       const std::optional<MemoryId> memory = platform_.vertices[v].memory;
       if (memory && memory_of[memory->index]) {
         vertex[v] = memory_of[memory->index]->index;
-      } else {
+      } else if (!memory) {
         vertex[v] = static_cast<std::uint32_t>(memories.size() + passed.size());
         passed.push_back({std::nullopt, platform_.vertices[v].name});
       }
     }
     for (std::size_t m = 0; m < memories.size(); ++m) vertices.push_back({id_at<MemoryId>(m), memories[m].name});
     vertices.insert(vertices.end(), passed.begin(), passed.end());
+    // Memories pass nothing on: links that end at one that is gone are of no use to others.
+    std::erase_if(made_.links, [&](const Link& link) { return vertex[link.from] == gone || vertex[link.to] == gone; });
     for (Link& link : made_.links) {
       link.from = vertex[link.from];
       link.to = vertex[link.to];

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-/// The first device of every mesh stays, so that pipeline stages come to be neighbours; other devices' memories are
-/// vertices that values pass. What several ranks share is shared out: the capacity and the rates of a host among its
+/// The first device of every mesh stays, so that pipeline stages come to be neighbours; other devices go with their
+/// memories. What several ranks share is shared out: the capacity and the rates of a host among its
 /// devices, and the bandwidth of a link among the ranks whose copies to their host, or to the same rank of the next or
 /// the previous stage, go over it. Or in one sentence why there is none: fewer devices than ranks.
 std::variant<Platform, std::string> folded(const Platform&, const Mesh&);

@@ -112,6 +112,26 @@ std::vector<std::int64_t> local_shape(std::vector<std::int64_t> shape, const Lay
   return shape;
 }
 
+std::optional<std::vector<JointRelayout>> joint_relayouts(const Layout& from, const Layout& to) {
+  const std::optional<std::vector<Relayout>> steps = relayouts(from, to);
+  if (!steps) return std::nullopt;
+  std::vector<JointRelayout> joint;
+  Layout now = from;
+  std::optional<AxisLayout> before_last;  // of the axis of the last step
+  for (const Relayout& step : *steps) {
+    const AxisLayout before = now[step.axis];
+    now[step.axis] = step.to;
+    const bool goes_on = !joint.empty() && joint.back().kind == step.kind && step.kind != CollectiveKind::all_to_all &&
+                         before_last->dim == before.dim && joint.back().after[joint.back().axes.front()] == step.to;
+    if (!goes_on) joint.push_back({{}, step.kind, {}});
+    joint.back().axes.push_back(step.axis);
+    std::ranges::sort(joint.back().axes);
+    joint.back().after = now;
+    before_last = before;
+  }
+  return joint;
+}
+
 std::optional<std::vector<Relayout>> relayouts(const Layout& from, const Layout& to) {
   return Relaying(from, to).run();
 }

@@ -50,6 +50,16 @@ struct Relayout {
   AxisLayout to;
 };
 
+/// Steps of one kind along several axes, which a group over all of them takes at once.
+struct JointRelayout {
+  std::vector<std::uint32_t> axes;     ///< ascending
+  std::optional<CollectiveKind> kind;  ///< as Relayout's
+  Layout after;
+};
+
+/// As relayouts, with steps of one kind that follow each other put together: sums, and shares of one dimension.
+std::optional<std::vector<JointRelayout>> joint_relayouts(const Layout& from, const Layout& to);
+
 /// The steps from one layout to another, or nothing where there is no way (a partial sum is never made of values).
 /// Partial sums are reduced first, by a reduce_scatter where they end cut along a dimension, else an all_reduce; then
 /// what is cut is gathered or, where another dimension is cut, exchanged (all_to_all); then shares are taken.

@@ -1,6 +1,7 @@
 #pragma once
 // Ranks that run the same graph on their shares of its tensors, as a grid with named axes.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,24 @@ struct Mesh {
       if (axes[a].name == name) return a;
     }
     return std::nullopt;
+  }
+  /// Of several axes, `name+name`; empty where the mesh lacks one of them.
+  std::vector<std::size_t> axes_named(std::string_view names) const {
+    std::vector<std::size_t> found;
+    while (!names.empty()) {
+      const std::size_t end = std::min(names.find('+'), names.size());
+      const std::optional<std::size_t> one = axis(names.substr(0, end));
+      if (!one) return {};
+      found.push_back(*one);
+      names.remove_prefix(std::min(end + 1, names.size()));
+    }
+    return found;
+  }
+  /// `name+name` of these.
+  std::string names_of(const std::vector<std::uint32_t>& some) const {
+    std::string names;
+    for (const std::uint32_t a : some) names += (names.empty() ? "" : "+") + axes[a].name;
+    return names;
   }
 
   friend bool operator==(const Mesh&, const Mesh&) = default;

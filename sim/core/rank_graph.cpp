@@ -112,13 +112,13 @@ class SplitGraph {
     const bool backward = is_backward(reader.phase);
     Home& home = home_.try_emplace(t, Home{t, layout_[t.index]}).first->second;
     if (home.layout == needed) return home.tensor;
-    const std::optional<std::vector<Relayout>> steps = relayouts(home.layout, needed);
+    const std::optional<std::vector<JointRelayout>> steps = joint_relayouts(home.layout, needed);
     if (!steps) {
       throw CannotSplit{"'" + graph_[t].name + "' would have to become a partial sum for '" + reader.name + "'"};
     }
     Home now = home;
-    for (const Relayout& step : *steps) {
-      now.layout[step.axis] = step.to;
+    for (const JointRelayout& step : *steps) {
+      now.layout = step.after;
       const auto [known, is_new] = relaid_.try_emplace({t, now.layout, backward}, now.tensor);
       if (is_new) known->second = relaid(t, now.tensor, step, now.layout, reader);
       now.tensor = known->second;
@@ -127,17 +127,17 @@ class SplitGraph {
     return now.tensor;
   }
 
-  TensorId relaid(TensorId whole, TensorId from, const Relayout& step, const Layout& layout, const Op& reader) {
-    const Axis& axis = plan_.mesh.axes[step.axis];
+  TensorId relaid(TensorId whole, TensorId from, const JointRelayout& step, const Layout& layout, const Op& reader) {
+    const std::string axis = plan_.mesh.names_of(step.axes);
     const TensorId to = id_at<TensorId>(made_.tensors.size());
     Tensor tensor = graph_[whole];
     if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::input) tensor.kind = TensorKind::activation;
     const std::string what = step.kind ? std::string(written(*step.kind)) : "share";
-    tensor.name = what + " over " + axis.name + " of " + made_[from].name;
+    tensor.name = what + " over " + axis + " of " + made_[from].name;
     tensor.bytes = Bytes{graph_[whole].bytes.count / share(layout)};
     if (!tensor.shape.empty()) tensor.shape = local_shape(graph_[whole].shape, layout, plan_.mesh);
     tensor.storage = id_at<StorageId>(made_.storages++);
-    Op op = step.kind ? collective_op(tensor.name, {*step.kind, axis.name}, reader.phase) : Op{};
+    Op op = step.kind ? collective_op(tensor.name, {*step.kind, axis}, reader.phase) : Op{};
     op.name = tensor.name;
     op.phase = reader.phase;
     op.stage = reader.stage;
@@ -246,16 +246,17 @@ class SplitGraph {
   void exchange_inside(const OpLoop& loop, const Cuts& cuts, const Op& of) {
     const Op op = of;
     for (const LoopReduction& each : loop.reductions) {
+      std::vector<std::uint32_t> axes;
       for (std::size_t a = 0; a < cuts.size(); ++a) {
-        if (cuts[a] != each.dim) continue;
-        for (std::uint32_t k = 0; k < each.count; ++k) {
-          Op made = collective_op("all_reduce " + std::to_string(k) + " of " + op.name + " over " +
-                                      plan_.mesh.axes[a].name,
-                                  {CollectiveKind::all_reduce, plan_.mesh.axes[a].name}, op.phase);
-          made.stage = op.stage;
-          made.inputs = {op.outputs.front()};
-          made_.ops.push_back(std::move(made));
-        }
+        if (cuts[a] == each.dim) axes.push_back(static_cast<std::uint32_t>(a));
+      }
+      const std::string axis = plan_.mesh.names_of(axes);
+      for (std::uint32_t k = 0; k < each.count && !axes.empty(); ++k) {
+        Op made = collective_op("all_reduce " + std::to_string(k) + " of " + op.name + " over " + axis,
+                                {CollectiveKind::all_reduce, axis}, op.phase);
+        made.stage = op.stage;
+        made.inputs = {op.outputs.front()};
+        made_.ops.push_back(std::move(made));
       }
     }
   }
@@ -305,10 +306,11 @@ class SplitGraph {
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
       if (graph_.tensors[t].kind != TensorKind::parameter_gradient || !is_laid_[t]) continue;
       if (!seen.insert(made_.tensors[t].storage.index).second) continue;
-      for (std::size_t a = 0; a < layout_[t].size(); ++a) {
-        if (layout_[t][a].kind != AxisLayout::Kind::partial) continue;
-        sums.push_back({id_at<TensorId>(t), plan_.mesh.axes[a].name, CollectiveKind::all_reduce});
+      std::vector<std::uint32_t> axes;
+      for (std::uint32_t a = 0; a < layout_[t].size(); ++a) {
+        if (layout_[t][a].kind == AxisLayout::Kind::partial) axes.push_back(a);
       }
+      if (!axes.empty()) sums.push_back({id_at<TensorId>(t), plan_.mesh.names_of(axes), CollectiveKind::all_reduce});
     }
     made_ = with_gradient_sums(std::move(made_), sums);
   }

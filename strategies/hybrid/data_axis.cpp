@@ -28,7 +28,7 @@ bool saves_apart(const Graph& graph) {
 /// backwards.
 class SharedStages {
  public:
-  SharedStages(Problem problem, const CollectiveTimes& times, std::size_t axis, Sharded sharded)
+  SharedStages(Problem problem, CollectiveTimes& times, std::uint32_t axis, Sharded sharded)
       : problem_(std::move(problem)), times_(times), axis_(axis), sharded_(sharded) {}
 
   Problem run() {
@@ -93,11 +93,13 @@ class SharedStages {
     return sum;
   }
 
-  Seconds seconds(CollectiveKind kind, Bytes bytes) const { return times_.seconds(kind, bytes, axis_); }
+  Seconds seconds(CollectiveKind kind, Bytes bytes) const {
+    return times_.seconds(kind, bytes, std::span(&axis_, 1));
+  }
 
   Problem problem_;
-  const CollectiveTimes& times_;
-  std::size_t axis_;
+  CollectiveTimes& times_;
+  std::uint32_t axis_;
   Sharded sharded_;
 };
 
@@ -107,8 +109,8 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
   }
   std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(problem.platform, *problem.mesh);
   if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
-  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), *problem.mesh->axis(axis.name), sharded)
-                .run();
+  const auto place = static_cast<std::uint32_t>(*problem.mesh->axis(axis.name));
+  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), place, sharded).run();
   return problem;
 }
 

@@ -70,7 +70,8 @@ Problem for_planners(Problem problem, bool plans_stages, Backward backward, std:
     }
     return std::get<Value>(std::move(made));
   };
-  set_collective_seconds(problem.graph, *problem.mesh, or_throw(CollectiveTimes::on(problem.platform, *problem.mesh)));
+  CollectiveTimes times = or_throw(CollectiveTimes::on(problem.platform, *problem.mesh));
+  set_collective_seconds(problem.graph, *problem.mesh, times);
   problem.platform = or_throw(folded(problem.platform, *problem.mesh));
   if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
   return problem;

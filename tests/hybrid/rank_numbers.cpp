@@ -114,17 +114,32 @@ std::uint32_t index_on(const Mesh& mesh, std::size_t axis, std::uint32_t rank) {
   return rank / mesh.stride(axis) % mesh.axes[axis].ranks;
 }
 
-/// Of a collective op, or a `share`, whose axis its name tells.
-void exchange(const Graph& graph, const Op& op, std::size_t axis, const Mesh& mesh,
+/// The ranks that differ from this one along these axes only, in their order.
+std::vector<std::uint32_t> group_of(const Mesh& mesh, const std::vector<std::size_t>& axes, std::uint32_t rank) {
+  std::vector<std::uint32_t> group;
+  for (std::uint32_t other = 0; other < mesh.ranks(); ++other) {
+    bool is_of_it = true;
+    for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
+      const bool may_differ = std::ranges::find(axes, a) != axes.end();
+      is_of_it = is_of_it && (may_differ || index_on(mesh, a, other) == index_on(mesh, a, rank));
+    }
+    if (is_of_it) group.push_back(other);
+  }
+  return group;
+}
+
+/// Of a collective op, or a `share`, whose axes its name tells.
+void exchange(const Graph& graph, const Op& op, const std::vector<std::size_t>& axes, const Mesh& mesh,
               std::vector<std::map<TensorId, NumberArray>>& values) {
   const TensorId from = op.inputs.front(), to = op.outputs.empty() ? from : op.outputs.front();
   const std::optional<OpCollective> what = collective_of(op);
-  const std::uint32_t count = mesh.axes[axis].ranks;
   std::vector<NumberArray> after(mesh.ranks());
   for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    const std::uint32_t index = index_on(mesh, axis, rank), first = rank - index * mesh.stride(axis);
+    const std::vector<std::uint32_t> ranks = group_of(mesh, axes, rank);
+    const auto count = static_cast<std::uint32_t>(ranks.size()),
+               index = static_cast<std::uint32_t>(std::ranges::find(ranks, rank) - ranks.begin());
     std::vector<NumberArray> group;
-    for (std::uint32_t k = 0; k < count; ++k) group.push_back(values[first + k * mesh.stride(axis)].at(from));
+    for (const std::uint32_t other : ranks) group.push_back(values[other].at(from));
     const auto grown = dim_that(graph[from].shape, graph[to].shape, true),
                shrunk = dim_that(graph[from].shape, graph[to].shape, false);
     if (!what) {
@@ -188,12 +203,9 @@ std::vector<std::map<TensorId, NumberArray>> computed_on_ranks(const Graph& grap
       for (auto& own : values) run(graph, id_at<OpId>(o), own);
       continue;
     }
-    for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
-      const std::string& axis = mesh.axes[a].name;
-      if (what ? what->axis == axis : op.name.starts_with("share over " + axis + " ")) {
-        exchange(graph, op, a, mesh, values);
-      }
-    }
+    std::string_view names = what ? what->axis : std::string_view(op.name).substr(std::string_view("share over ").size());
+    names = names.substr(0, names.find(' '));
+    exchange(graph, op, mesh.axes_named(names), mesh, values);
   }
   return values;
 }

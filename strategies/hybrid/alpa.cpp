@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include "strategies/hybrid/split_program.h"
+#include "strategies/hybrid/split_search.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo alpa_options[] = {
+    split_devices_option, work_model_option,
+    {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>}};
+
+std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
+  const auto seconds = static_cast<double>(options.integer("seconds"));
+  return split_at_once(problem, options, [seconds](const BspModel& model, const SplitTable& table) {
+    const SplitChoices start = swept(table, model.uniform_starts(table), 10);
+    const ProgrammedSplit made = solve_split_program(table, start, {.seconds = seconds});
+    std::string note;
+    if (!made.stopped.empty()) {
+      note = fmt::format("alpa: {}; the integer program proves no more than {:.3g} s", made.stopped, made.bound.value);
+    }
+    return SplitSearch{made.choices, std::move(note)};
+  });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo alpa_strategy{
+    .name = "alpa",
+    .family = Family::hybrid,
+    .summary = "Operators are cut over nodes and devices of a node at once, at the least cost by an integer program.",
+    .source = "Zheng et al., Alpa: Automating Inter- and Intra-Operator Parallelism, OSDI 2022 (intra-operator)",
+    .chains_only = false,
+    .options = alpa_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = alpa_ranks,
+    .ranks = split_ranks,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,35 @@
+#include <bit>
+
+#include "strategies/hybrid/split_search.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo hsm2dl_options[] = {
+    split_devices_option, work_model_option,
+    {"sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
+     integer_between<1, 100>}};
+
+std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Options& options) {
+  const auto sweeps = static_cast<std::uint32_t>(options.integer("sweeps"));
+  return split_in_halves(problem, options, [sweeps](const BspModel& model, const SplitTable& table) {
+    return std::optional(swept(table, model.uniform_starts(table), sweeps));
+  }, sweeps);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo hsm2dl_strategy{
+    .name = "hsm2dl",
+    .family = Family::hybrid,
+    .summary = "The machine is halved level by level; in each, every operator is cut where a symbolic BSP model says.",
+    .source = "Wang, HSM2DL (thesis, tel-04088683); Wang, Li et al., SMSG, IJPP 2023",
+    .chains_only = false,
+    .options = hsm2dl_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = hsm2dl_ranks,
+    .ranks = split_ranks,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+#pragma once
+// What searches over splits have in common: the mesh that they cut for, and the problem of a rank by what they choose.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "strategies/hybrid/bsp_model.h"
+#include "strategies/hybrid/on_mesh.h"
+
+namespace plimsoll {
+
+inline constexpr OptionInfo split_devices_option{
+    .name = "devices",
+    .default_value = "all",
+    .values = "all or a whole number from 1 to 65536",
+    .help = "devices that share out the operators",
+    .allowed = is_all_or_count,
+};
+
+inline constexpr OptionInfo work_model_option{
+    .name = "model",
+    .default_value = "symbolic",
+    .values = "symbolic or simulated",
+    .help = "what an op takes: the longer of computing and moving, or that and a launch, as it is simulated",
+    .allowed = [](std::string_view text) { return text == "symbolic" || text == "simulated"; },
+};
+
+inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) {
+  return asked_devices(options, "devices", devices);
+}
+
+/// Nothing where the search would take too much memory.
+using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, const SplitTable&)>;
+
+/// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours; the
+/// search cuts along one after the other. What comes of that is swept so often with all axes in view. Or in one sentence why not: a number of devices that is no power of two.
+std::variant<Problem, std::string> split_in_halves(const Problem&, const Options&, const LevelSearch&,
+                                                   std::uint32_t sweeps);
+
+struct SplitSearch {
+  std::optional<SplitChoices> choices;
+  std::string note;  ///< on how they were found
+};
+
+/// An axis `nodes` over the nodes of the machine and an axis `devices` within them; the search cuts along both at once.
+std::variant<Problem, std::string> split_at_once(
+    const Problem&, const Options&, const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
+
+}  // namespace plimsoll

@@ -1,0 +1,28 @@
+#include "strategies/hybrid/split_search.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option};
+
+std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
+  return split_in_halves(problem, options,
+                         [](const BspModel&, const SplitTable& table) { return eliminated(table); }, 0);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo tofu_strategy{
+    .name = "tofu",
+    .family = Family::hybrid,
+    .summary = "The machine is halved level by level; in each, dynamic programming cuts all operators at the least cost.",
+    .source = "Wang, Huang and Li, Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019",
+    .chains_only = false,
+    .options = tofu_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = tofu_ranks,
+    .ranks = split_ranks,
+};
+
+}  // namespace plimsoll
