@@ -41,14 +41,15 @@ class BspModel {
   SplitTable table(const Mesh&, const std::vector<std::vector<std::vector<std::optional<std::uint8_t>>>>& choices,
                    CollectiveTimes&) const;
 
-  /// Plans that search along one axis after the other, improved: of each operator its own cuts, those of the operators
-  /// beside it (by the names of dimensions), and one dimension along all axes, whichever is cheapest beside the others,
-  /// `sweeps` times. The plan itself is the first choice.
+  /// Choices for a search with all axes in view: of each operator its own cuts, those of the operators beside it (by the
+  /// names of dimensions), and one dimension along the first `outer` axes with one along the others.
   std::vector<std::vector<std::vector<std::optional<std::uint8_t>>>> choices_around(
-      const std::vector<std::vector<std::optional<std::uint8_t>>>& cuts) const;
+      const std::vector<std::vector<std::optional<std::uint8_t>>>& cuts, std::size_t outer) const;
 
-  /// For each name of a dimension: the choices that cut it along every axis of the table where they can.
-  std::vector<SplitChoices> uniform_starts(const SplitTable&) const;
+  /// For each name of a dimension: operators that have it are cut along it by the first `outer` axes, where they can; by
+  /// the others they are cut as is cheapest beside those before them. Then those where all axes cut it. The cheapest few
+  /// of them, and the first choices.
+  std::vector<SplitChoices> uniform_starts(const SplitTable&, std::size_t outer, double weight) const;
 
   /// Of all ops, from the operators' cuts.
   SplitPlan plan(Mesh, const std::vector<std::vector<std::optional<std::uint8_t>>>& cuts) const;
@@ -66,7 +67,8 @@ class BspModel {
   struct OperatorDims {
     Operator op;
     std::vector<LoopDim> dims;
-    std::vector<std::uint32_t> members;
+    std::vector<std::uint32_t> members;  ///< in a row
+    std::uint32_t like = 0;              ///< the first operator that is alike
   };
   /// A value from the member that makes it, or is the first to read it, to another that reads it. Of the gradient of a
   /// parameter: from one that adds to it to another, which must do it alike.
@@ -77,7 +79,16 @@ class BspModel {
     std::uint32_t from_operand = 0, to_operand = 0;  ///< among outputs or inputs, as the kind says
     Bytes bytes;                                 ///< of the whole value
   };
+  /// All that goes between two operators, from < to, or within one.
+  struct Between {
+    std::uint32_t from = 0, to = 0;
+    std::vector<std::uint32_t> uses;
+    std::uint32_t like = 0;  ///< the first of those that are alike, but for the operators
+  };
   class Table;
+
+  void find_uses(const std::vector<std::uint32_t>& member_of);
+  void find_alike();
 
   static constexpr std::uint8_t no_dim = UINT8_MAX;
 
@@ -89,6 +100,7 @@ class BspModel {
   std::vector<Member> members_;
   std::vector<std::uint32_t> operator_of_;  ///< by member
   std::vector<Use> uses_;
+  std::vector<Between> between_;
 };
 
 }  // namespace plimsoll

@@ -12,9 +12,10 @@ constexpr OptionInfo hsm2dl_options[] = {
 
 std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Options& options) {
   const auto sweeps = static_cast<std::uint32_t>(options.integer("sweeps"));
-  return split_in_halves(problem, options, [sweeps](const BspModel& model, const SplitTable& table) {
-    return std::optional(swept(table, model.uniform_starts(table), sweeps));
-  }, sweeps);
+  const auto search = [sweeps](const BspModel& model, const SplitTable& table, double weight) {
+    return std::optional(swept(table, model.uniform_starts(table, 0, weight), sweeps, weight));
+  };
+  return split_in_halves_and_swept(problem, options, search, sweeps);
 }
 
 }  // namespace

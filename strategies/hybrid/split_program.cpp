@@ -24,7 +24,7 @@ class SplitProgram {
     if (found.values.empty()) return made;
     SplitChoices choices(table_.nodes.size(), 0);
     for (std::size_t n = 0; n < choices.size(); ++n) {
-      for (std::uint32_t c = 0; c < table_.nodes[n].size(); ++c) {
+      for (std::uint32_t c = 0; c < table_.choices(n).size(); ++c) {
         if (found.values[first_[n] + c] > 0.5) choices[n] = c;
       }
     }
@@ -40,8 +40,8 @@ class SplitProgram {
 
   void add_node(std::size_t n) {
     LinearProgram::Terms one;
-    for (std::uint32_t c = 0; c < table_.nodes[n].size(); ++c) {
-      const std::size_t choice = variable(table_.nodes[n][c].seconds.value, true, start_[n] == c);
+    for (std::uint32_t c = 0; c < table_.choices(n).size(); ++c) {
+      const std::size_t choice = variable((table_.choices(n)[c].seconds + table_.choices(n)[c].sums).value, true, start_[n] == c);
       if (c == 0) first_.push_back(choice);
       one.emplace_back(choice, 1);
     }
@@ -51,12 +51,12 @@ class SplitProgram {
   /// Pairs of choices sum to each end's choice. Where all pairs cost the same, or one end's choice says it, there are
   /// fewer to decide; the solver finds that itself.
   void add_edge(const SplitTable::Edge& edge) {
-    const std::size_t rows = table_.nodes[edge.from].size(), columns = table_.nodes[edge.to].size();
+    const std::size_t rows = table_.choices(edge.from).size(), columns = table_.choices(edge.to).size();
     std::vector<LinearProgram::Terms> by_row(rows), by_column(columns);
     for (std::size_t a = 0; a < rows; ++a) {
       for (std::size_t b = 0; b < columns; ++b) {
         const bool is_taken = start_[edge.from] == a && start_[edge.to] == b;
-        const std::size_t pair = variable(edge.seconds[a * columns + b].value, false, is_taken);
+        const std::size_t pair = variable((*edge.seconds)[a * columns + b].value, false, is_taken);
         by_row[a].emplace_back(pair, 1);
         by_column[b].emplace_back(pair, 1);
       }

@@ -31,13 +31,17 @@ inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) 
   return asked_devices(options, "devices", devices);
 }
 
-/// Nothing where the search would take too much memory.
-using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, const SplitTable&)>;
+/// With sums of gradients counted by a weight. Nothing where the search would take too much memory.
+using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, const SplitTable&, double weight)>;
 
 /// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours; the
-/// search cuts along one after the other. What comes of that is swept so often with all axes in view. Or in one sentence why not: a number of devices that is no power of two.
-std::variant<Problem, std::string> split_in_halves(const Problem&, const Options&, const LevelSearch&,
-                                                   std::uint32_t sweeps);
+/// search cuts along one after the other. Or in one sentence why not: a number of devices that is no power of two.
+std::variant<Problem, std::string> split_in_halves(const Problem&, const Options&, const LevelSearch&);
+
+/// The same for sums of gradients that count, count half and do not count, what comes of it swept so often with all axes in view, and
+/// the best of these where sums hide beside the backward.
+std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, const Options&, const LevelSearch&,
+                                                             std::uint32_t sweeps);
 
 struct SplitSearch {
   std::optional<SplitChoices> choices;

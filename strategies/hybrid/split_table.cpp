@@ -11,8 +11,9 @@ namespace {
 /// What a choice costs beside those that its neighbours have taken; `none_taken`: a neighbour that has none yet.
 constexpr std::uint32_t none_taken = UINT32_MAX;
 
-Seconds beside_others(const SplitTable& table, const SplitChoices& taken, std::uint32_t node, std::uint32_t choice) {
-  Seconds sum = table.nodes[node][choice].seconds;
+Seconds beside_others(const SplitTable& table, const SplitChoices& taken, std::uint32_t node, std::uint32_t choice,
+                      double weight) {
+  Seconds sum = table.choices(node)[choice].seconds + weight * table.choices(node)[choice].sums;
   for (const std::uint32_t e : table.edges_of[node]) {
     const SplitTable::Edge& edge = table.edges[e];
     const std::uint32_t other = taken[edge.from == node ? edge.to : edge.from];
@@ -22,18 +23,18 @@ Seconds beside_others(const SplitTable& table, const SplitChoices& taken, std::u
   return sum;
 }
 
-bool sweep(const SplitTable& table, SplitChoices& taken) {
+bool sweep(const SplitTable& table, SplitChoices& taken, double weight) {
   bool changed = false;
   for (std::uint32_t node = 0; node < table.nodes.size(); ++node) {
     std::uint32_t best = 0;
     Seconds least{std::numeric_limits<double>::infinity()};
-    for (std::uint32_t c = 0; c < table.nodes[node].size(); ++c) {
-      const Seconds cost = beside_others(table, taken, node, c);
+    for (std::uint32_t c = 0; c < table.choices(node).size(); ++c) {
+      const Seconds cost = beside_others(table, taken, node, c, weight);
       if (!(cost < least)) continue;
       least = cost;
       best = c;
     }
-    const bool is_better = taken[node] == none_taken || least < beside_others(table, taken, node, taken[node]);
+    const bool is_better = taken[node] == none_taken || least < beside_others(table, taken, node, taken[node], weight);
     if (!is_better) continue;
     taken[node] = best;
     changed = true;
@@ -52,12 +53,12 @@ class Elimination {
   Elimination(const SplitTable& table, std::size_t largest) : table_(table), largest_(largest) {
     for (std::uint32_t n = 0; n < table.nodes.size(); ++n) {
       Factor own{{n}, {}};
-      for (const SplitTable::Choice& choice : table.nodes[n]) own.seconds.push_back(choice.seconds.value);
+      for (const SplitTable::Choice& choice : table.choices(n)) own.seconds.push_back((choice.seconds + choice.sums).value);
       add(std::move(own));
     }
     for (const SplitTable::Edge& edge : table.edges) {
       Factor both{{edge.from, edge.to}, {}};
-      for (const Seconds seconds : edge.seconds) both.seconds.push_back(seconds.value);
+      for (const Seconds seconds : *edge.seconds) both.seconds.push_back(seconds.value);
       add(std::move(both));
     }
   }
@@ -79,7 +80,7 @@ class Elimination {
     SplitChoices choices(table_.nodes.size(), 0);
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       std::size_t at = 0;
-      for (const std::uint32_t other : step->others) at = at * table_.nodes[other].size() + choices[other];
+      for (const std::uint32_t other : step->others) at = at * table_.choices(other).size() + choices[other];
       choices[step->node] = step->best[at];
     }
     return choices;
@@ -107,8 +108,8 @@ class Elimination {
   bool eliminate(std::uint32_t node, const std::vector<std::uint32_t>& others) {
     std::size_t size = 1;
     for (const std::uint32_t other : others) {
-      size *= table_.nodes[other].size();
-      if (size * table_.nodes[node].size() > largest_) return false;
+      size *= table_.choices(other).size();
+      if (size * table_.choices(node).size() > largest_) return false;
     }
     Step step{node, others, std::vector<std::uint32_t>(size)};
     Factor left{others, std::vector<double>(size)};
@@ -117,11 +118,11 @@ class Elimination {
     for (std::size_t at = 0; at < size; ++at) {
       std::size_t rest = at;
       for (std::size_t k = others.size(); k-- > 0;) {
-        choice[others[k]] = static_cast<std::uint32_t>(rest % table_.nodes[others[k]].size());
-        rest /= table_.nodes[others[k]].size();
+        choice[others[k]] = static_cast<std::uint32_t>(rest % table_.choices(others[k]).size());
+        rest /= table_.choices(others[k]).size();
       }
       double least = std::numeric_limits<double>::infinity();
-      for (std::uint32_t c = 0; c < table_.nodes[node].size(); ++c) {
+      for (std::uint32_t c = 0; c < table_.choices(node).size(); ++c) {
         choice[node] = c;
         double sum = 0;
         for (const std::size_t f : factors) sum += entry(factors_[f], choice);
@@ -142,7 +143,7 @@ class Elimination {
 
   double entry(const Factor& factor, const std::vector<std::uint32_t>& choice) const {
     std::size_t at = 0;
-    for (const std::uint32_t n : factor.nodes) at = at * table_.nodes[n].size() + choice[n];
+    for (const std::uint32_t n : factor.nodes) at = at * table_.choices(n).size() + choice[n];
     return factor.seconds[at];
   }
 
@@ -156,26 +157,54 @@ class Elimination {
 }  // namespace
 
 Seconds SplitTable::priced(const std::vector<std::uint32_t>& choices) const {
+  return priced(choices, 1);
+}
+
+Seconds SplitTable::priced(const std::vector<std::uint32_t>& choices, double weight) const {
   Seconds sum;
-  for (std::size_t n = 0; n < nodes.size(); ++n) sum += nodes[n][choices[n]].seconds;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    sum += (*nodes[n])[choices[n]].seconds + weight * (*nodes[n])[choices[n]].sums;
+  }
   for (const Edge& edge : edges) sum += of_edge(edge, choices[edge.from], choices[edge.to]);
   return sum;
 }
 
-SplitChoices swept(const SplitTable& table, const std::vector<SplitChoices>& starts, std::uint32_t sweeps) {
+Seconds SplitTable::priced_with_overlap(const std::vector<std::uint32_t>& choices) const {
+  constexpr double backward = 2.0 / 3;
+  const Seconds others = priced(choices, 0), sums = priced(choices, 1) - others;
+  return others + std::max(Seconds{0}, sums - backward * others);
+}
+
+SplitChoices swept(const SplitTable& table, const std::vector<SplitChoices>& starts, std::uint32_t sweeps,
+                   double weight) {
   SplitChoices best;
   Seconds least;
   std::vector<SplitChoices> all = starts;
   all.emplace_back(table.nodes.size(), none_taken);
   for (SplitChoices& taken : all) {
-    for (std::uint32_t k = 0; k < sweeps && sweep(table, taken); ++k) {
+    for (std::uint32_t k = 0; k < sweeps && sweep(table, taken, weight); ++k) {
     }
-    const Seconds cost = table.priced(taken);
+    const Seconds cost = table.priced(taken, weight);
     if (!best.empty() && !(cost < least)) continue;
     best = taken;
     least = cost;
   }
   return best;
+}
+
+SplitChoices chosen_in_order(const SplitTable& table, const std::vector<std::vector<bool>>& may_have, double weight) {
+  SplitChoices taken(table.nodes.size(), none_taken);
+  for (std::uint32_t node = 0; node < table.nodes.size(); ++node) {
+    Seconds least{std::numeric_limits<double>::infinity()};
+    for (std::uint32_t c = 0; c < table.choices(node).size(); ++c) {
+      if (!may_have[node][c]) continue;
+      const Seconds cost = beside_others(table, taken, node, c, weight);
+      if (!(cost < least)) continue;
+      least = cost;
+      taken[node] = c;
+    }
+  }
+  return taken;
 }
 
 std::optional<SplitChoices> eliminated(const SplitTable& table, std::size_t largest) {

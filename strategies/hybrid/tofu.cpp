@@ -7,7 +7,7 @@ constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option};
 
 std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
   return split_in_halves(problem, options,
-                         [](const BspModel&, const SplitTable& table) { return eliminated(table); }, 0);
+                         [](const BspModel&, const SplitTable& table, double) { return eliminated(table); });
 }
 
 }  // namespace
