@@ -139,6 +139,7 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
   const Schedule schedule = read_schedule(arguments.schedule);
   const Question question = question_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
   Problem problem = problem_of(schedule, arguments.schedule, question);
+  refuse_ranks(problem);
   if (!arguments.memory.empty()) {
     const Parsed<Bytes> capacity = parse_bytes(arguments.memory);
     if (!capacity.fine()) throw InputError("--memory: " + capacity.complaint);

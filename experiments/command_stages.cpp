@@ -287,7 +287,8 @@ void add_stages_command(CLI::App& app, int& exit_code) {
   command->add_flag("--special", arguments->special, "madpipe: one device may run several stages");
   command->add_option("--chunks", arguments->chunks, "sapp: parts of each device, interleaved (default: 1)")
       ->type_name("V");
-  command->add_option("--seconds", arguments->seconds, "sapp: wall time for the solver of unlike layers (default: 60)")->type_name("S");
+  command->add_option("--seconds", arguments->seconds, "sapp: wall time for the solver of unlike layers (default: 60)")
+      ->type_name("S");
   command
       ->add_option("--compression", arguments->compression,
                    "pipedream: transfers between stages count, their bytes divided by X (default: they do not count)")

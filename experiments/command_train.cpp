@@ -358,7 +358,9 @@ int run_train(const TrainArguments& arguments) {
                              fmt::format("has {} rows to train on, and a step takes {}: {} in each of {} micro-batches",
                                          data.trained.count(), rows, shape.batch, settings.micro_batches)));
   }
-  std::optional<Prepared> trained = prepared(question, budgeted_problem_of(question), reference, settings.seed);
+  BudgetedProblem budgeted = budgeted_problem_of(question);
+  refuse_ranks(budgeted.problem);
+  std::optional<Prepared> trained = prepared(question, std::move(budgeted), reference, settings.seed);
   if (!trained) return exit_no_result;
   Question plainly = question;
   plainly.strategy = {"store_all", {pass_of(store_all_strategy)}};

@@ -325,6 +325,14 @@ Problem problem_of(const Schedule& schedule, const std::string& file, const Ques
   return problem;
 }
 
+void refuse_ranks(const Problem& problem) {
+  if (!problem.mesh) return;
+  throw InputError(
+      fmt::format("'{}' is shared out among {} ranks, each device standing for all of them: such plans are "
+                  "simulated, and cannot be run",
+                  problem.graph.name, problem.mesh->ranks()));
+}
+
 std::optional<Bytes> capacity_of(const Platform& platform) {
   return platform[platform.devices.front().memory].capacity;
 }

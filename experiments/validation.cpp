@@ -72,7 +72,9 @@ Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer,
 }
 
 PlanOutcome plan_one(const Problem& problem, std::span<const Pass> passes, std::optional<Bytes> budget) {
-  return plan(transformed(problem, passes), passes, budget);
+  const Problem changed = transformed(problem, passes);
+  refuse_ranks(changed);
+  return plan(changed, passes, budget);
 }
 
 class Validator {

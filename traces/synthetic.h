@@ -1,6 +1,7 @@
 #pragma once
-// Chains, and graphs of transformers, made by rule or by formula: for tests, for teaching, and for models that nobody has measured yet.
-// On the command line: `uniform:16`, `random:stages=20,seed=3`, `transformer:layers=12,width=768,...`.
+// Chains, and graphs of transformers, made by rule or by formula: for tests, for teaching, and for models that nobody
+// has measured yet. On the command line: `uniform:16`, `random:stages=20,seed=3`,
+// `transformer:layers=12,width=768,...`.
 
 #include <array>
 #include <cstdint>

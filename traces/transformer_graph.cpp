@@ -43,7 +43,8 @@ class TransformerBuilder {
     }
     loss(head(x));
     TensorId gradient;
-    for (auto backward = backwards_.rbegin(); backward != backwards_.rend(); ++backward) gradient = (*backward)(gradient);
+    for (auto backward = backwards_.rbegin(); backward != backwards_.rend(); ++backward)
+      gradient = (*backward)(gradient);
     return std::move(graph_);
   }
 

@@ -1,6 +1,8 @@
 #include "sim/core/collective_times.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <optional>
 
 #include "sim/core/collective_op.h"
@@ -46,8 +48,7 @@ std::variant<CollectiveTimes, std::string> CollectiveTimes::on(const Platform& p
   return made;
 }
 
-std::variant<CollectiveTimes::Ring, std::string> CollectiveTimes::ring_over(
-    std::span<const std::uint32_t> axes) const {
+std::variant<CollectiveTimes::Ring, std::string> CollectiveTimes::ring_over(std::span<const std::uint32_t> axes) const {
   Ring ring;
   for (const std::uint32_t a : axes) ring.ranks *= mesh_.axes[a].ranks;
   if (ring.ranks == 1) return ring;
@@ -74,8 +75,23 @@ std::variant<CollectiveTimes::Ring, std::string> CollectiveTimes::ring_over(
   for (const Route& hop : hops) {
     ring.latency = std::max(ring.latency, hop.latency);
     ring.bandwidth = std::min(ring.bandwidth, shares.bandwidth(hop));
+    ring.slowest = std::min(ring.slowest, hop.bandwidth);
+    ring.fastest = std::max(ring.fastest, hop.bandwidth);
   }
   return ring;
+}
+
+std::vector<std::string> CollectiveTimes::unequal_axes() const {
+  std::vector<std::string> found;
+  for (const auto& [axes, ring] : rings_) {
+    if (axes.size() > 1 || ring.ranks == 1 || !(ring.slowest < ring.fastest)) continue;
+    std::array<char, 32> ratio{};
+    const auto written = std::to_chars(ratio.data(), ratio.data() + ratio.size(),
+                                       ring.fastest.value / ring.slowest.value, std::chars_format::general, 3);
+    found.push_back("axis '" + mesh_.names_of(axes) + "' goes over links of unequal bandwidth: the slowest of them, " +
+                    std::string(ratio.data(), written.ptr) + " times slower than the fastest, set the pace");
+  }
+  return found;
 }
 
 Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::span<const std::uint32_t> axes) {

@@ -15,9 +15,9 @@
 
 namespace plimsoll {
 
-/// Collectives by rings of neighbours, along an axis or in the order of ranks over several: n ranks pass on parts of 1/n of the bytes, n-1 times (all_reduce:
-/// 2(n-1) times). All groups of these axes, of all meshes on the platform, exchange at the same time and share links; a
-/// step takes what its slowest hop does:
+/// Collectives by rings of neighbours, along an axis or in the order of ranks over several: n ranks pass on parts of
+/// 1/n of the bytes, n-1 times (all_reduce: 2(n-1) times). All groups of these axes, of all meshes on the platform,
+/// exchange at the same time and share links; a step takes what its slowest hop does:
 ///
 ///     seconds = steps * (latency + bytes / n / bandwidth)
 ///
@@ -32,12 +32,16 @@ class CollectiveTimes {
   /// (ascending); 0 s for groups of one rank.
   Seconds seconds(CollectiveKind, Bytes, std::span<const std::uint32_t> axes);
 
+  /// For each axis whose neighbours are not all as far apart: in one sentence that its slowest links set the pace.
+  std::vector<std::string> unequal_axes() const;
+
  private:
   /// Of the slowest hop.
   struct Ring {
     std::uint32_t ranks = 1;
     Seconds latency;
     BytesPerSecond bandwidth = unlimited_bandwidth;
+    BytesPerSecond slowest = unlimited_bandwidth, fastest{0};  ///< of a hop that has its links for itself
   };
 
   CollectiveTimes(const Platform& platform, Mesh mesh) : platform_(&platform), mesh_(std::move(mesh)) {}

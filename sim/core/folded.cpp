@@ -18,7 +18,10 @@ struct Users {
 class Folding {
  public:
   Folding(const Platform& platform, const Mesh& mesh)
-      : platform_(platform), ranks_(mesh.ranks()), used_(platform.devices.size() / ranks_ * ranks_), finder_(platform) {}
+      : platform_(platform),
+        ranks_(mesh.ranks()),
+        used_(platform.devices.size() / ranks_ * ranks_),
+        finder_(platform) {}
 
   Platform run() {
     made_ = platform_;
@@ -58,9 +61,8 @@ class Folding {
   void share_links() {
     share_links_of([&](std::size_t d) { return finder_.memory_at(id_at<DeviceId>(d), place::host); });
     if (used_ == ranks_) return;
-    share_links_of([&](std::size_t d) -> std::optional<MemoryId> {
-      return platform_.devices[(d + ranks_) % used_].memory;
-    });
+    share_links_of(
+        [&](std::size_t d) -> std::optional<MemoryId> { return platform_.devices[(d + ranks_) % used_].memory; });
     share_links_of([&](std::size_t d) -> std::optional<MemoryId> {
       return platform_.devices[(d + used_ - ranks_) % used_].memory;
     });

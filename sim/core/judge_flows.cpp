@@ -218,7 +218,7 @@ std::optional<std::string> Exchange::too_few_bytes() const {
     if (sent < must_send) return "rank " + std::to_string(r) + " sends fewer bytes than others need of it";
     if (received < must_receive) return "rank " + std::to_string(r) + " receives fewer bytes than it needs";
   }
-  if (kind_ == CollectiveKind::all_to_all) return std::nullopt;       // what each rank sends is all there is
+  if (kind_ == CollectiveKind::all_to_all) return std::nullopt;      // what each rank sends is all there is
   const double times = kind_ == CollectiveKind::all_reduce ? 2 : 1;  // n-1 sums, and n-1 ranks to tell
   if (all < times * (ranks_ - 1) * bytes_) return "all flows together move fewer bytes than it takes";
   return std::nullopt;

@@ -124,10 +124,8 @@ class Lowering {
       moved = false;
       for (std::size_t d = 0; d < places_.size(); ++d) moved |= issue_until_blocked(d, places_[d]);
     }
-    for (std::size_t d = 0; d < places_.size(); ++d) {
-      if (places_[d].turn < partition_.order[d].size()) return false;
-    }
-    return true;
+    const auto is_done = [](const Place& at, const auto& order) { return at.turn == order.size(); };
+    return std::ranges::equal(places_, partition_.order, is_done);
   }
 
   /// What a device waits for: the turn that it is at, and the part that has not sent yet what that reads.
@@ -295,7 +293,8 @@ class Lowering {
     return graph_[op].phase == Phase::forward ? StepKind::forward : StepKind::backward;
   }
 
-  /// On the device in the tape's order, or beside that; elsewhere after its compute before, in the time that the processor takes.
+  /// On the device in the tape's order, or beside that; elsewhere after its compute before, in the time that the
+  /// processor takes.
   void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
     const Part& here = part(by);
     const OpId id = action.op;
@@ -369,8 +368,8 @@ class Lowering {
     if (on_device) copies_.compute_on_packed(std::span(used).first(inputs), here.device, step);
     for (const auto& [t, copy] : used) copy->add_makers(step.waits);
     copies_.carry_approximations(op, std::span(used).first(inputs), std::span(used).subspan(inputs));
-    const StepId issued = on_device && !is_beside ? copies_.add_compute(std::move(step), here.device)
-                                                     : copies_.add(std::move(step));
+    const StepId issued =
+        on_device && !is_beside ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
     for (const auto& [t, copy] : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);

@@ -46,9 +46,7 @@ class LoopReader {
     return std::move(loop_);
   }
 
-  std::string refusal(std::string_view what) const {
-    return "the loop of '" + op_.name + "' " + std::string(what);
-  }
+  std::string refusal(std::string_view what) const { return "the loop of '" + op_.name + "' " + std::string(what); }
 
  private:
   void refuse(const std::string& what) {

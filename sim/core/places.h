@@ -1,6 +1,6 @@
 #pragma once
-// Places: a memory by its index, or one that is relative to a device: its own memory, its host, its disk, its links. The platform
-// decides which memory is the host or the disk of a device (RouteFinder::memory_at).
+// Places: a memory by its index, or one that is relative to a device: its own memory, its host, its disk, its links.
+// The platform decides which memory is the host or the disk of a device (RouteFinder::memory_at).
 
 #include <compare>
 #include <limits>
@@ -13,9 +13,9 @@ namespace plimsoll {
 
 /// Places that are relative to a device, in place of the index of a memory.
 namespace place {
-inline constexpr MemoryId device{std::numeric_limits<std::uint32_t>::max()};    ///< its own memory
-inline constexpr MemoryId host{std::numeric_limits<std::uint32_t>::max() - 1};  ///< where its offloaded values go
-inline constexpr MemoryId disk{std::numeric_limits<std::uint32_t>::max() - 2};  ///< the memory behind its host
+inline constexpr MemoryId device{std::numeric_limits<std::uint32_t>::max()};     ///< its own memory
+inline constexpr MemoryId host{std::numeric_limits<std::uint32_t>::max() - 1};   ///< where its offloaded values go
+inline constexpr MemoryId disk{std::numeric_limits<std::uint32_t>::max() - 2};   ///< the memory behind its host
 inline constexpr MemoryId links{std::numeric_limits<std::uint32_t>::max() - 3};  ///< no memory: what runs there
                                                                                  ///< exchanges values with other ranks
 }  // namespace place

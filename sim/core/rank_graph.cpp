@@ -223,15 +223,16 @@ class SplitGraph {
     };
     const double all = bytes_of(graph_, whole_op), own = bytes_of(made_, op);
     const auto traffic = [&](std::optional<Bytes>& moved) {
-      if (moved) moved = Bytes{static_cast<std::int64_t>(static_cast<double>(moved->count) * (all > 0 ? own / all : 1))};
+      if (moved)
+        moved = Bytes{static_cast<std::int64_t>(static_cast<double>(moved->count) * (all > 0 ? own / all : 1))};
     };
     divide(op.duration, ranks);
     divide(op.nograd_duration, ranks);
     divide(op.flops, ranks);
     traffic(op.bytes_moved);
     op.workspace = Bytes{(op.workspace.count + ranks - 1) / ranks};
-    for (auto* space : {&op.nograd_workspace, &op.accumulate_workspace, &op.released_workspace,
-                        &op.released_accumulate_workspace}) {
+    for (auto* space :
+         {&op.nograd_workspace, &op.accumulate_workspace, &op.released_workspace, &op.released_accumulate_workspace}) {
       divide(*space, ranks);
     }
     for (Alternative& other : op.alternatives) {

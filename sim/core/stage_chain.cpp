@@ -33,12 +33,16 @@ class ChainOfGraph {
 
   Problem run() {
     if (device_classes(problem_.platform, problem_.platform.devices.size()).one.size() > 1) {
-      throw NotAChain{"devices of '" + problem_.platform.name + "' are not alike: its times as a chain are of one kind"};
+      throw NotAChain{"devices of '" + problem_.platform.name +
+                      "' are not alike: its times as a chain are of one kind"};
     }
     gather_stages();
     find_uses();
     chain_.name = graph_.name;
     chain_.source = graph_.source;
+    for (Device& device : problem_.platform.devices) {
+      if (device.model.empty()) device.model = "as planned";  // a name by which the times hold
+    }
     chain_.source.device = problem_.platform.devices.front().model;
     for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
     Problem made = problem_;
@@ -99,7 +103,8 @@ class ChainOfGraph {
 
   bool leaves(std::size_t stage, TensorId t) const {
     const auto& readers = readers_[graph_[t].storage.index];
-    return std::ranges::any_of(readers, [&](std::size_t o) { return stage_of_[o] != stage && stage_of_[o] != nowhere; });
+    return std::ranges::any_of(readers,
+                               [&](std::size_t o) { return stage_of_[o] != stage && stage_of_[o] != nowhere; });
   }
 
   void only_one(std::optional<TensorId>& place, TensorId t, std::size_t stage, const std::string& does) const {
@@ -211,9 +216,8 @@ class ChainOfGraph {
     stage.keeps_output = read_by(ops.output, ops.backward);
     const auto is_output = [&](TensorId t) { return ops.output && graph_[t].storage == graph_[*ops.output].storage; };
     const auto is_kept = [&](TensorId t) {
-      return is_output(t) || std::ranges::any_of(ops.inner, [&](TensorId kept) {
-               return graph_[kept].storage == graph_[t].storage;
-             });
+      return is_output(t) ||
+             std::ranges::any_of(ops.inner, [&](TensorId kept) { return graph_[kept].storage == graph_[t].storage; });
     };
     stage.forward_workspace = beyond(most_made(ops.forward, is_kept), stage.saved);
     stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output);
@@ -317,7 +321,7 @@ class ChainOfGraph {
   std::vector<StageOps> stages_;
   std::vector<std::size_t> stage_of_;  // by op; nowhere: an update
   std::vector<std::vector<std::size_t>> readers_;
-  std::map<StorageId, std::size_t> parameters_;          // number in the chain
+  std::map<StorageId, std::size_t> parameters_;         // number in the chain
   std::map<StorageId, std::string> stage_of_gradient_;  // the stage that makes it
 };
 

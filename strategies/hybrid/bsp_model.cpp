@@ -114,8 +114,8 @@ void BspModel::find_uses(const std::vector<std::uint32_t>& member_of) {
       if (from.member == nobody) {
         source[t.index] = {here, k, false};
       } else {
-        uses_.push_back({from.is_made ? Use::Kind::made : Use::Kind::given, from.member, here, from.operand, k,
-                               graph[t].bytes});
+        uses_.push_back(
+            {from.is_made ? Use::Kind::made : Use::Kind::given, from.member, here, from.operand, k, graph[t].bytes});
       }
     }
     for (std::uint32_t k = 0; k < op.outputs.size(); ++k) {
@@ -188,8 +188,8 @@ BspModel::Cuts BspModel::cuts_of(const Member& member, const Cuts& of_operator) 
 /// While a table is made.
 class BspModel::Table {
  public:
-  Table(const BspModel& model, const Mesh& mesh, std::size_t first, std::size_t last,
-        const std::vector<Cuts>& before, CollectiveTimes& times)
+  Table(const BspModel& model, const Mesh& mesh, std::size_t first, std::size_t last, const std::vector<Cuts>& before,
+        CollectiveTimes& times)
       : model_(model),
         graph_(model.problem_->graph),
         axes_(mesh.axes),
@@ -325,7 +325,8 @@ class BspModel::Table {
     if (op.bytes_moved && whole > 0) moved *= static_cast<double>(op.bytes_moved->count) / whole;
     const auto peak = device.peak.find(graph_.source.dtype);
     double seconds = device.memory_bandwidth ? moved / device.memory_bandwidth->value : 0;
-    if (op.flops && peak != device.peak.end()) seconds = std::max(seconds, op.flops->count / share / peak->second.value);
+    if (op.flops && peak != device.peak.end())
+      seconds = std::max(seconds, op.flops->count / share / peak->second.value);
     if (model_.work_ == WorkModel::simulated) seconds += device.launch_overhead.value;
     return Seconds{seconds};
   }
@@ -475,7 +476,7 @@ SplitTable BspModel::table(const Mesh& mesh, const std::vector<std::vector<Cuts>
 }
 
 std::vector<std::vector<BspModel::Cuts>> BspModel::choices_around(const std::vector<Cuts>& cuts,
-                                                             std::size_t outer) const {
+                                                                  std::size_t outer) const {
   std::vector<std::vector<Cuts>> choices(operators_.size());
   const auto add = [&](std::uint32_t o, Cuts more) {
     if (std::ranges::find(choices[o], more) == choices[o].end()) choices[o].push_back(std::move(more));

@@ -41,14 +41,14 @@ class BspModel {
   SplitTable table(const Mesh&, const std::vector<std::vector<std::vector<std::optional<std::uint8_t>>>>& choices,
                    CollectiveTimes&) const;
 
-  /// Choices for a search with all axes in view: of each operator its own cuts, those of the operators beside it (by the
-  /// names of dimensions), and one dimension along the first `outer` axes with one along the others.
+  /// Choices for a search with all axes in view: of each operator its own cuts, those of the operators beside it (by
+  /// the names of dimensions), and one dimension along the first `outer` axes with one along the others.
   std::vector<std::vector<std::vector<std::optional<std::uint8_t>>>> choices_around(
       const std::vector<std::vector<std::optional<std::uint8_t>>>& cuts, std::size_t outer) const;
 
-  /// For each name of a dimension: operators that have it are cut along it by the first `outer` axes, where they can; by
-  /// the others they are cut as is cheapest beside those before them. Then those where all axes cut it. The cheapest few
-  /// of them, and the first choices.
+  /// For each name of a dimension: operators that have it are cut along it by the first `outer` axes, where they can;
+  /// by the others they are cut as is cheapest beside those before them. Then those where all axes cut it. The cheapest
+  /// few of them, and the first choices.
   std::vector<SplitChoices> uniform_starts(const SplitTable&, std::size_t outer, double weight) const;
 
   /// Of all ops, from the operators' cuts.
@@ -75,9 +75,9 @@ class BspModel {
   struct Use {
     enum class Kind : std::uint8_t { made, given, summed };
     Kind kind = Kind::made;
-    std::uint32_t from = 0, to = 0;              ///< members
+    std::uint32_t from = 0, to = 0;                  ///< members
     std::uint32_t from_operand = 0, to_operand = 0;  ///< among outputs or inputs, as the kind says
-    Bytes bytes;                                 ///< of the whole value
+    Bytes bytes;                                     ///< of the whole value
   };
   /// All that goes between two operators, from < to, or within one.
   struct Between {

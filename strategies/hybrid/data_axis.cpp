@@ -19,9 +19,7 @@ Bytes rank_share(Bytes whole, std::uint32_t ranks) {
 }
 
 bool saves_apart(const Graph& graph) {
-  return std::ranges::any_of(graph.ops, [](const Op& op) {
-    return op.phase == Phase::forward && op.saved.size() > 2;
-  });
+  return std::ranges::any_of(graph.ops, [](const Op& op) { return op.phase == Phase::forward && op.saved.size() > 2; });
 }
 
 /// Stages whose gradients, and whose parameters if these are shared too, are exchanged within their forwards and
@@ -93,9 +91,7 @@ class SharedStages {
     return sum;
   }
 
-  Seconds seconds(CollectiveKind kind, Bytes bytes) const {
-    return times_.seconds(kind, bytes, std::span(&axis_, 1));
-  }
+  Seconds seconds(CollectiveKind kind, Bytes bytes) const { return times_.seconds(kind, bytes, std::span(&axis_, 1)); }
 
   Problem problem_;
   CollectiveTimes& times_;

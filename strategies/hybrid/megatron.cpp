@@ -56,8 +56,9 @@ extern constinit const StrategyInfo megatron_strategy{
     .name = "megatron",
     .family = Family::hybrid,
     .summary = "Tensor parallelism: devices share out the heads of attentions and the inner numbers of MLPs.",
-    .source = "Shoeybi et al., Megatron-LM, 2019; sequence: Korthikanti et al., Reducing Activation Recomputation in "
-              "Large Transformer Models, 2022",
+    .source =
+        "Shoeybi et al., Megatron-LM, 2019; sequence: Korthikanti et al., Reducing Activation Recomputation in "
+        "Large Transformer Models, 2022",
     .chains_only = false,
     .options = megatron_options,
     .tapes = nullptr,

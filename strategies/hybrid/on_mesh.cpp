@@ -41,9 +41,10 @@ std::variant<Problem, std::string> with_outer_axis(Problem problem, const Axis& 
 
 std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
   if (problem.chain) {
-    return fmt::format("'{}' is a chain of stages, whose operators are not known: give a graph, such as "
-                       "transformer:view=graph",
-                       problem.chain->name);
+    return fmt::format(
+        "'{}' is a chain of stages, whose operators are not known: give a graph, such as "
+        "transformer:view=graph",
+        problem.chain->name);
   }
   if (problem.mesh) return "it cuts operators, and stands before what trains several replicas of them";
   if (std::optional<std::string> why = too_many(plan.mesh, problem.platform)) return std::move(*why);
@@ -72,6 +73,7 @@ Problem for_planners(Problem problem, bool plans_stages, Backward backward, std:
   };
   CollectiveTimes times = or_throw(CollectiveTimes::on(problem.platform, *problem.mesh));
   set_collective_seconds(problem.graph, *problem.mesh, times);
+  for (std::string& note : times.unequal_axes()) problem.notes.push_back(std::move(note));
   problem.platform = or_throw(folded(problem.platform, *problem.mesh));
   if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
   return problem;

@@ -16,7 +16,8 @@ std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Op
 extern constinit const StrategyInfo optcnn_strategy{
     .name = "optcnn",
     .family = Family::hybrid,
-    .summary = "Operators are cut over nodes and devices of a node at once, at the least cost by node and edge elimination.",
+    .summary =
+        "Operators are cut over nodes and devices of a node at once, at the least cost by node and edge elimination.",
     .source = "Jia et al., Exploring Hidden Dimensions in Parallelizing Convolutional Neural Networks, ICML 2018",
     .chains_only = false,
     .options = optcnn_options,

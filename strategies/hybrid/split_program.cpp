@@ -41,7 +41,8 @@ class SplitProgram {
   void add_node(std::size_t n) {
     LinearProgram::Terms one;
     for (std::uint32_t c = 0; c < table_.choices(n).size(); ++c) {
-      const std::size_t choice = variable((table_.choices(n)[c].seconds + table_.choices(n)[c].sums).value, true, start_[n] == c);
+      const std::size_t choice =
+          variable((table_.choices(n)[c].seconds + table_.choices(n)[c].sums).value, true, start_[n] == c);
       if (c == 0) first_.push_back(choice);
       one.emplace_back(choice, 1);
     }

@@ -24,9 +24,10 @@ struct Searched {
 
 std::variant<Searched, std::string> begin(const Problem& problem, const Options& options, const Mesh& mesh) {
   if (problem.chain) {
-    return fmt::format("'{}' is a chain of stages, whose operators are not known: give a graph, such as "
-                       "transformer:view=graph",
-                       problem.chain->name);
+    return fmt::format(
+        "'{}' is a chain of stages, whose operators are not known: give a graph, such as "
+        "transformer:view=graph",
+        problem.chain->name);
   }
   if (mesh.ranks() > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", mesh.ranks(), problem.platform.name,

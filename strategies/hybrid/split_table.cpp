@@ -53,7 +53,8 @@ class Elimination {
   Elimination(const SplitTable& table, std::size_t largest) : table_(table), largest_(largest) {
     for (std::uint32_t n = 0; n < table.nodes.size(); ++n) {
       Factor own{{n}, {}};
-      for (const SplitTable::Choice& choice : table.choices(n)) own.seconds.push_back((choice.seconds + choice.sums).value);
+      for (const SplitTable::Choice& choice : table.choices(n))
+        own.seconds.push_back((choice.seconds + choice.sums).value);
       add(std::move(own));
     }
     for (const SplitTable::Edge& edge : table.edges) {

@@ -45,12 +45,12 @@ struct SplitTable {
 using SplitChoices = std::vector<std::uint32_t>;
 
 /// Operators in their order, each with its first choice or, where it is cheaper beside those before it, another; then
-/// again beside all others, so often; the best of this from several starts: no choice before, or all operators that have
-/// a dimension of one name cut along it. Sums of gradients count by their weight. Linear in the size of the table.
+/// again beside all others, so often; the best of this from several starts: no choice before, or all operators that
+/// have a dimension of one name cut along it. Sums of gradients count by their weight. Linear in the size of the table.
 SplitChoices swept(const SplitTable&, const std::vector<SplitChoices>& starts, std::uint32_t sweeps, double weight = 1);
 
-/// Operators in their order, each with the cheapest choice beside those before it, among those that it may have: at least
-/// one each.
+/// Operators in their order, each with the cheapest choice beside those before it, among those that it may have: at
+/// least one each.
 SplitChoices chosen_in_order(const SplitTable&, const std::vector<std::vector<bool>>& may_have, double weight);
 
 /// The cheapest choices, by eliminating one operator after the other, each with the fewest neighbours left, from tables

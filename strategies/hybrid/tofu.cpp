@@ -15,8 +15,10 @@ std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Opti
 extern constinit const StrategyInfo tofu_strategy{
     .name = "tofu",
     .family = Family::hybrid,
-    .summary = "The machine is halved level by level; in each, dynamic programming cuts all operators at the least cost.",
-    .source = "Wang, Huang and Li, Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019",
+    .summary =
+        "The machine is halved level by level; in each, dynamic programming cuts all operators at the least cost.",
+    .source =
+        "Wang, Huang and Li, Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019",
     .chains_only = false,
     .options = tofu_options,
     .tapes = nullptr,

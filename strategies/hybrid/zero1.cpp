@@ -14,7 +14,8 @@ std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const Opt
 extern constinit const StrategyInfo zero1_strategy{
     .name = "zero1",
     .family = Family::hybrid,
-    .summary = "Data parallelism in which every replica updates a share of the parameters and has only its optimizer states.",
+    .summary =
+        "Data parallelism in which every replica updates a share of the parameters and has only its optimizer states.",
     .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
     .chains_only = false,
     .options = zero1_options,

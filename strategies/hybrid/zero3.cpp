@@ -4,10 +4,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero3_options[] = {
-    replicas_option,
-    {"prefetch", "1", "a whole number from 0 to 1000", "how many stages ahead parameters are gathered",
-     integer_between<0, 1000>}};
+constexpr OptionInfo zero3_options[] = {replicas_option,
+                                        {"prefetch", "1", "a whole number from 0 to 1000",
+                                         "how many stages ahead parameters are gathered", integer_between<0, 1000>}};
 
 std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Options& options) {
   const auto prefetch = static_cast<std::uint32_t>(options.integer("prefetch"));
@@ -19,7 +18,8 @@ std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Opt
 extern constinit const StrategyInfo zero3_strategy{
     .name = "zero3",
     .family = Family::hybrid,
-    .summary = "As zero2; of the parameters, too, every replica keeps its share, and a stage gathers them to run (FSDP).",
+    .summary =
+        "As zero2; of the parameters, too, every replica keeps its share, and a stage gathers them to run (FSDP).",
     .source = "Rajbhandari et al., SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023",
     .chains_only = false,
     .options = zero3_options,

@@ -35,7 +35,8 @@ std::vector<const StrategyInfo*> strategies_here() {
   std::vector<const StrategyInfo*> list;
   for (const StrategyInfo* strategy : strategies()) {
     const auto is_among = [&](const auto& names) { return std::ranges::find(names, strategy->name) != names.end(); };
-    if (!is_among(pipelines_only) && !is_among(for_some_layers)) list.push_back(strategy);
+    const bool is_hybrid = strategy->family == Family::hybrid;  // tests/hybrid/hybrid_plans_test.cpp
+    if (!is_hybrid && !is_among(pipelines_only) && !is_among(for_some_layers)) list.push_back(strategy);
   }
   return list;
 }

@@ -117,8 +117,8 @@ TEST_CASE("what a layer of a transformer keeps is the paper's formula to the byt
   }
 }
 
-// Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared out,
-// each is a reduce-scatter and an all-gather; the backward gathers what products of weights read once more.
+// Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared
+// out, each is a reduce-scatter and an all-gather; the backward gathers what products of weights read once more.
 TEST_CASE("a layer of a tensor-parallel transformer exchanges what the paper says", "[hybrid]") {
   const Shape two{.layers = 2}, four{.layers = 4};
   const std::int64_t numbers = 2 * two.s * two.b * two.h;
@@ -159,7 +159,8 @@ TEST_CASE("ranks keep what ZeRO's paper says to the byte", "[hybrid]") {
   CHECK(kept("zero3(ranks=4)") == std::array{2 * p / d, 2 * p / d, 12 * p / d});
 }
 
-// Data parallelism sums 2 P bytes of gradients. ZeRO 1 and 2 scatter and gather as much; ZeRO 3 gathers parameters twice.
+// Data parallelism sums 2 P bytes of gradients. ZeRO 1 and 2 scatter and gather as much; ZeRO 3 gathers parameters
+// twice.
 TEST_CASE("ranks exchange what ZeRO's paper says", "[hybrid]") {
   const std::string trace = graph_of({});
   const std::int64_t all = sum_of(problem_on(trace, "h100_sxm_8", 8, "store_all").graph, TensorKind::parameter).count;
@@ -193,12 +194,26 @@ TEST_CASE("gradients of a stage are summed in buckets", "[hybrid]") {
 
 TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
   const std::string trace = graph_of({.layers = 3});
-  for (const char* spec :
-       {"data_parallel", "zero1", "zero2", "zero3", "megatron", "megatron(sequence=yes)", "zero3(prefetch=0)",
-        "megatron(tensor=2)|zero1", "megatron(tensor=4,sequence=yes)|zero3", "megatron(tensor=4)|interleaved|selective",
-        "zero3|rotor|offload_greedy", "zero2|offload_greedy", "data_parallel(ranks=4)|pardnn",
-        "megatron(tensor=2)|zero2(ranks=2)|1f1b|rotor", "megatron(tensor=4)|1f1b|rotor", "data_parallel(ranks=2)|zb_h1",
-        "zero1|greedy_recompute", "megatron|offload_greedy", "zero1(ranks=4)|quantize", "zero3(ranks=4)|1f1b"}) {
+  for (const char* spec : {"data_parallel",
+                           "zero1",
+                           "zero2",
+                           "zero3",
+                           "megatron",
+                           "megatron(sequence=yes)",
+                           "zero3(prefetch=0)",
+                           "megatron(tensor=2)|zero1",
+                           "megatron(tensor=4,sequence=yes)|zero3",
+                           "megatron(tensor=4)|interleaved|selective",
+                           "zero3|rotor|offload_greedy",
+                           "zero2|offload_greedy",
+                           "data_parallel(ranks=4)|pardnn",
+                           "megatron(tensor=2)|zero2(ranks=2)|1f1b|rotor",
+                           "megatron(tensor=4)|1f1b|rotor",
+                           "data_parallel(ranks=2)|zb_h1",
+                           "zero1|greedy_recompute",
+                           "megatron|offload_greedy",
+                           "zero1(ranks=4)|quantize",
+                           "zero3(ranks=4)|1f1b"}) {
     CAPTURE(spec);
     const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
     judged_plan(problem, spec);
@@ -209,8 +224,8 @@ TEST_CASE("chains train in replicas, too", "[hybrid]") {
   for (const char* spec : {"data_parallel", "zero1", "zero2", "zero3", "zero3|rotor|offload_greedy",
                            "zero1(ranks=2)|1f1b|rotor", "data_parallel(ranks=4)|pipedream", "zero3(ranks=2)|zb_h1"}) {
     CAPTURE(spec);
-    const Problem problem = problem_on("transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100",
-                                       "h100_sxm_8", 8, spec);
+    const Problem problem =
+        problem_on("transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100", "h100_sxm_8", 8, spec);
     judged_plan(problem, spec);
   }
 }

@@ -60,8 +60,7 @@ TEST_CASE("a loop that does not fit the op is refused with what does not", "[hyb
   CHECK(why_not("i k -> i j") == "the loop of 'product' names the dimensions of 1 inputs, but the op has 2");
   CHECK(why_not("i k, k -> i j") == "the loop of 'product' names 1 dimensions of 't1', whose shape has 2");
   CHECK(why_not("i k, j k -> i j") == "the loop of 'product' gives 'k' the sizes 6 and 8");
-  CHECK(why_not("i k, k j -> i j", "z 1") ==
-        "the loop of 'product' reduces 'z 1', expected a dimension and a count");
+  CHECK(why_not("i k, k j -> i j", "z 1") == "the loop of 'product' reduces 'z 1', expected a dimension and a count");
 }
 
 TEST_CASE("operands lie as the op is cut", "[hybrid]") {

@@ -73,8 +73,8 @@ class RandomLoops {
     const auto any = [&] { return values[random_.below(static_cast<std::uint32_t>(values.size()))]; };
     const bool is_gradient = phase_ == Phase::backward && random_.chance(0.5);
     const std::string loop(loops[random_.below(5)]);
-    const TensorId made = tensor("value" + std::to_string(number),
-                                 is_gradient ? TensorKind::parameter_gradient : TensorKind::activation);
+    const TensorId made =
+        tensor("value" + std::to_string(number), is_gradient ? TensorKind::parameter_gradient : TensorKind::activation);
     op("op" + std::to_string(number), loop, {any(), any()}, {made});
   }
 

@@ -97,7 +97,8 @@ NumberArray joined(const std::vector<NumberArray>& parts, std::size_t dim) {
 NumberArray sum(const std::vector<NumberArray>& parts) {
   NumberArray all = parts.front();
   for (std::size_t p = 1; p < parts.size(); ++p) {
-    for (std::size_t n = 0; n < all.numbers.size(); ++n) all.numbers[n] = (all.numbers[n] + parts[p].numbers[n]) % prime;
+    for (std::size_t n = 0; n < all.numbers.size(); ++n)
+      all.numbers[n] = (all.numbers[n] + parts[p].numbers[n]) % prime;
   }
   return all;
 }
@@ -203,7 +204,8 @@ std::vector<std::map<TensorId, NumberArray>> computed_on_ranks(const Graph& grap
       for (auto& own : values) run(graph, id_at<OpId>(o), own);
       continue;
     }
-    std::string_view names = what ? what->axis : std::string_view(op.name).substr(std::string_view("share over ").size());
+    std::string_view names =
+        what ? what->axis : std::string_view(op.name).substr(std::string_view("share over ").size());
     names = names.substr(0, names.find(' '));
     exchange(graph, op, mesh.axes_named(names), mesh, values);
   }

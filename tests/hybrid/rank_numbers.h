@@ -1,6 +1,6 @@
 #pragma once
-// What graphs compute, by numbers: an op with a loop is the sum over the dimensions that its output lacks of the products
-// of its inputs. Whole, and on every rank of a mesh with collectives between them.
+// What graphs compute, by numbers: an op with a loop is the sum over the dimensions that its output lacks of the
+// products of its inputs. Whole, and on every rank of a mesh with collectives between them.
 
 #include <cstdint>
 #include <map>

@@ -33,7 +33,8 @@ std::vector<std::string> specs() {
   std::vector<std::string> list;
   for (const StrategyInfo* strategy : strategies()) {
     const bool needs_shapes = strategy->family == Family::compression || strategy->needs_shapes;  // they have none
-    if (!strategy->chains_only && !needs_shapes) list.emplace_back(strategy->name);
+    const bool is_hybrid = strategy->family == Family::hybrid;  // tests/hybrid
+    if (!strategy->chains_only && !needs_shapes && !is_hybrid) list.emplace_back(strategy->name);
   }
   list.insert(list.end(),
               {"greedy_recompute|offload_greedy", "rockmate|save_on_cpu", "sparse_update(train=last:2)|dtr"});

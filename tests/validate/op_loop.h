@@ -14,9 +14,9 @@
 
 namespace plimsoll {
 
-class OpLoop {
+class OneThreadLoop {
  public:
-  explicit OpLoop(CpuNetwork made) : made_(std::move(made)) {
+  explicit OneThreadLoop(CpuNetwork made) : made_(std::move(made)) {
     for (const Tensor& tensor : graph().tensors) values_.push_back(initial_value(tensor));
   }
 

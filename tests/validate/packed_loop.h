@@ -20,13 +20,13 @@ inline bool begins_with(const Op& op, const std::string& prefix) {
 
 /// One micro-batch after the other. An op of the backward gets a forward's value
 /// as `codec` says; nothing: as it is.
-class PackedLoop : public OpLoop {
+class PackedLoop : public OneThreadLoop {
  public:
   /// Who reads a value that a forward has made.
   using Rule = std::function<std::optional<Codec>(const Op& reader, const Op& maker, const Tensor&)>;
 
   PackedLoop(const std::string& reference, Rule rule, Chance chance = {})
-      : OpLoop(with_kernels(named_network(reference).network)), rule_(std::move(rule)), chance_(chance) {}
+      : OneThreadLoop(with_kernels(named_network(reference).network)), rule_(std::move(rule)), chance_(chance) {}
 
   void train(std::uint32_t micro_batches) {
     const std::vector<std::vector<std::byte>> inputs = input_values(made_.network, micro_batches);

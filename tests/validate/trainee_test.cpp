@@ -119,9 +119,9 @@ TEST_CASE("exact schedules train as plain training does over many steps, bit for
 }
 
 /// Every step all ops in the graph's order, without schedule or replay.
-class StepLoop : public OpLoop {
+class StepLoop : public OneThreadLoop {
  public:
-  explicit StepLoop(const std::string& reference) : OpLoop(with_kernels(named_network(reference).network)) {}
+  explicit StepLoop(const std::string& reference) : OneThreadLoop(with_kernels(named_network(reference).network)) {}
 
   void step(const Batch& batch, const UpdateStep& update) {
     summed_.clear();

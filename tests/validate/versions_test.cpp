@@ -14,10 +14,10 @@ namespace plimsoll {
 namespace {
 
 /// One micro-batch after the other, with every version of a parameter kept.
-class PlainLoop : public OpLoop {
+class PlainLoop : public OneThreadLoop {
  public:
   PlainLoop(const std::string& reference, Optimizer optimizer)
-      : OpLoop(with_kernels(named_network(reference, optimizer).network)) {
+      : OneThreadLoop(with_kernels(named_network(reference, optimizer).network)) {
     versions_.resize(values_.size());
     for (std::size_t t = 0; t < values_.size(); ++t) versions_[t].push_back(values_[t]);
   }
