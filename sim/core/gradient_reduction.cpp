@@ -49,6 +49,29 @@ std::map<StorageId, std::size_t> makers_of_gradients(const Graph& graph) {
   return made_at;
 }
 
+/// Ops in a new order, among them new ones; what names the graph's own ops names them there.
+class NewOrder {
+ public:
+  explicit NewOrder(Graph& graph) : graph_(graph), new_id_(graph.ops.size()) {}
+
+  void take(std::size_t o) {
+    new_id_[o] = id_at<OpId>(ops_.size());
+    ops_.push_back(std::move(graph_.ops[o]));
+  }
+  void add(Op op) { ops_.push_back(std::move(op)); }
+  void finish() {
+    graph_.ops = std::move(ops_);
+    for (std::vector<OpId>& group : graph_.colocate) {
+      for (OpId& op : group) op = new_id_[op.index];
+    }
+  }
+
+ private:
+  Graph& graph_;
+  std::vector<Op> ops_;
+  std::vector<OpId> new_id_;
+};
+
 /// Sums, updates, gathers; each in the order in which the backward makes the gradients that they are about.
 void order_ends(Graph& graph) {
   const std::map<StorageId, std::size_t> made_at = makers_of_gradients(graph);
@@ -77,20 +100,12 @@ void order_ends(Graph& graph) {
     if (is_update(graph.ops[o])) order.emplace_back(key(graph.ops[o]), o);
   }
   std::ranges::sort(order);
-  std::vector<Op> ops;
-  std::vector<OpId> new_id(graph.ops.size());
-  const auto take = [&](std::size_t o) {
-    new_id[o] = id_at<OpId>(ops.size());
-    ops.push_back(std::move(graph.ops[o]));
-  };
+  NewOrder made(graph);
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
-    if (!is_update(graph.ops[o])) take(o);
+    if (!is_update(graph.ops[o])) made.take(o);
   }
-  for (const auto& [by, o] : order) take(o);
-  graph.ops = std::move(ops);
-  for (std::vector<OpId>& group : graph.colocate) {
-    for (OpId& op : group) op = new_id[op.index];
-  }
+  for (const auto& [by, o] : order) made.take(o);
+  made.finish();
 }
 
 /// One of each storage.
@@ -164,16 +179,13 @@ class Sharing {
 
   /// Behind every op that makes gradients: their shares, summed.
   void share_gradients() {
-    std::vector<Op> ops;
+    NewOrder made(graph_);
     std::set<TensorId> shared;
-    for (Op& op : graph_.ops) {
-      if (is_update(op) || collective_of(op)) {
-        ops.push_back(std::move(op));
-        continue;
-      }
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      Op& op = graph_.ops[o];
       std::vector<Op> sums;
       for (TensorId& t : op.outputs) {
-        if (graph_[t].kind != TensorKind::parameter_gradient) continue;
+        if (is_update(op) || collective_of(op) || graph_[t].kind != TensorKind::parameter_gradient) continue;
         const TensorId share = t;
         Tensor whole = graph_[share];
         if (shared.contains(share)) whole.bytes = whole_bytes_.at(share);
@@ -189,10 +201,10 @@ class Sharing {
         sums.push_back(std::move(sum));
       }
       if (!sums.empty()) op.accumulate_workspace.reset();
-      ops.push_back(std::move(op));
-      std::ranges::move(sums, std::back_inserter(ops));
+      made.take(o);
+      for (Op& sum : sums) made.add(std::move(sum));
     }
-    graph_.ops = std::move(ops);
+    made.finish();
   }
 
   /// Ops in a row of one stage and phase.
@@ -250,14 +262,13 @@ class Sharing {
       before[u - std::min<std::size_t>(u, how_.prefetch)].push_back(std::move(gather));
     }
     for (const TensorId t : shared) keep_share(t);
-    std::vector<Op> ops;
+    NewOrder made(graph_);
     for (std::size_t u = 0; u < all.size(); ++u) {
-      std::ranges::move(before[u], std::back_inserter(ops));
-      for (std::size_t o = all[u].first; o < all[u].last; ++o) ops.push_back(std::move(graph_.ops[o]));
+      for (Op& gather : before[u]) made.add(std::move(gather));
+      for (std::size_t o = all[u].first; o < all[u].last; ++o) made.take(o);
     }
-    const std::size_t end = all.empty() ? 0 : all.back().last;
-    for (std::size_t o = end; o < graph_.ops.size(); ++o) ops.push_back(std::move(graph_.ops[o]));
-    graph_.ops = std::move(ops);
+    for (std::size_t o = all.empty() ? 0 : all.back().last; o < graph_.ops.size(); ++o) made.take(o);
+    made.finish();
   }
 
   void hand_out_parameters() {

@@ -1,0 +1,340 @@
+// Tables of what splits cost, by the model of bsp_model.h.
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "strategies/hybrid/bsp_model.h"
+
+namespace plimsoll {
+namespace {
+
+using enum AxisLayout::Kind;
+
+/// Of splits that no rank can run.
+constexpr Seconds forbidden{1e9};
+
+std::vector<std::uint32_t> behind(std::size_t first, std::vector<std::uint32_t> axes) {
+  for (std::uint32_t& a : axes) a += static_cast<std::uint32_t>(first);
+  return axes;
+}
+
+/// What it takes to lay a value out anew, whose share of the axes before has so many bytes.
+Seconds relayout_seconds(const Layout& from, const Layout& to, double bytes, std::span<const Axis> axes,
+                         std::size_t first, CollectiveTimes& times) {
+  if (from == to) return {};
+  const std::optional<std::vector<JointRelayout>> steps = joint_relayouts(from, to);
+  if (!steps) return forbidden;
+  const auto share = [&](const Layout& layout) {
+    double ranks = 1;
+    for (std::size_t a = 0; a < layout.size(); ++a) {
+      if (layout[a].kind == cut) ranks *= axes[a].ranks;
+    }
+    return ranks;
+  };
+  Seconds sum;
+  Layout now = from;
+  for (const JointRelayout& step : *steps) {
+    if (step.kind) {
+      const double local = bytes / share(step.kind == CollectiveKind::all_gather ? step.after : now);
+      sum += times.seconds(*step.kind, Bytes{static_cast<std::int64_t>(local)}, behind(first, step.axes));
+    }
+    now = step.after;
+  }
+  return sum;
+}
+
+}  // namespace
+
+/// While a table is made.
+class BspModel::Table {
+ public:
+  Table(const BspModel& model, const Mesh& mesh, std::size_t first, std::size_t last, const std::vector<Cuts>& before,
+        CollectiveTimes& times)
+      : model_(model),
+        graph_(model.problem_->graph),
+        axes_(mesh.axes),
+        first_(first),
+        new_axes_(std::span(mesh.axes).subspan(first, last - first)),
+        before_(before),
+        times_(times) {}
+
+  SplitTable run() {
+    for (std::uint32_t o = 0; o < model_.operators_.size(); ++o) add_node(o, all_cuts(o));
+    add_edges();
+    return std::move(made_);
+  }
+
+  SplitTable run(const std::vector<std::vector<Cuts>>& choices) {
+    for (std::uint32_t o = 0; o < model_.operators_.size(); ++o) add_node(o, choices[o]);
+    add_edges();
+    return std::move(made_);
+  }
+
+ private:
+  /// Of what is alike, was cut alike before, and may be cut alike.
+  void add_node(std::uint32_t o, const std::vector<Cuts>& choices) {
+    std::string key = std::to_string(model_.operators_[o].like);
+    const auto append_cuts = [&](const Cuts& cuts) {
+      for (const std::optional<std::uint8_t>& dim : cuts) key += dim ? static_cast<char>('a' + *dim) : '-';
+      key += ' ';
+    };
+    key += ' ';
+    append_cuts(before_[o]);
+    for (const Cuts& cuts : choices) append_cuts(cuts);
+    const auto [place, fresh] = alike_.try_emplace(std::move(key), o);
+    like_.push_back(place->second);
+    made_.edges_of.emplace_back();
+    if (!fresh) return made_.nodes.push_back(made_.nodes[place->second]);
+    auto made = std::make_shared<std::vector<SplitTable::Choice>>();
+    for (const Cuts& cuts : choices) {
+      if (divides(o, cuts)) made->push_back(choice(o, cuts));
+    }
+    made_.nodes.push_back(std::move(made));
+    add_inner(o);
+  }
+
+  std::vector<Cuts> all_cuts(std::uint32_t o) const {
+    std::vector<Cuts> all;
+    Cuts cuts(new_axes_.size());
+    const std::size_t dims = model_.operators_[o].dims.size();
+    for (bool more = true; more;) {
+      all.push_back(cuts);
+      more = false;
+      for (std::size_t a = cuts.size(); a-- > 0 && !more;) {  // counts: none, the first dimension, ...
+        const std::size_t next = cuts[a] ? std::size_t{*cuts[a]} + 1 : 0;
+        more = next < dims;
+        if (more) cuts[a] = static_cast<std::uint8_t>(next);
+        if (!more) cuts[a].reset();
+      }
+    }
+    return all;
+  }
+
+  bool divides(std::uint32_t o, const Cuts& cuts) const {
+    const std::vector<LoopDim>& dims = model_.operators_[o].dims;
+    for (std::size_t a = 0; a < cuts.size(); ++a) {
+      if (!cuts[a]) continue;
+      if (!dims[*cuts[a]].cuttable) return false;
+      std::int64_t ranks = 1;
+      for (std::size_t other = 0; other < first_; ++other) {
+        if (before_[o][other] == cuts[a]) ranks *= axes_[other].ranks;
+      }
+      for (std::size_t other = 0; other < cuts.size(); ++other) {
+        if (cuts[other] == cuts[a]) ranks *= new_axes_[other].ranks;
+      }
+      if (dims[*cuts[a]].size % ranks != 0) return false;
+    }
+    return true;
+  }
+
+  /// Ranks of the axes before among which the operand is cut.
+  double share_before(const Member& member, std::uint32_t o, std::span<const std::uint8_t> operand) const {
+    double ranks = 1;
+    for (std::size_t a = 0; a < first_; ++a) {
+      const std::optional<std::uint8_t>& dim = before_[o][a];
+      if (dim && std::ranges::find(operand, member.of_loop[*dim]) != operand.end()) ranks *= axes_[a].ranks;
+    }
+    return ranks;
+  }
+
+  double share_of_work(const Member& member, std::uint32_t o, const Cuts& cuts) const {
+    double ranks = 1;
+    for (std::size_t a = 0; a < first_; ++a) {
+      if (before_[o][a] && member.of_loop[*before_[o][a]] != no_dim) ranks *= axes_[a].ranks;
+    }
+    for (std::size_t a = 0; a < cuts.size(); ++a) {
+      if (cuts[a] && member.of_loop[*cuts[a]] != no_dim) ranks *= new_axes_[a].ranks;
+    }
+    return ranks;
+  }
+
+  double share_of_cut(const Layout& layout) const {
+    double ranks = 1;
+    for (std::size_t a = 0; a < layout.size(); ++a) {
+      if (layout[a].kind == cut) ranks *= new_axes_[a].ranks;
+    }
+    return ranks;
+  }
+
+  SplitTable::Choice choice(std::uint32_t o, const Cuts& cuts) const {
+    SplitTable::Choice made{cuts, {}, {}};
+    for (const std::uint32_t m : model_.operators_[o].members) {
+      const Member& member = model_.members_[m];
+      const Cuts own = model_.cuts_of(member, cuts);
+      made.seconds += work_seconds(member, o, cuts, own) + reductions_inside(member, o, own);
+      made.sums += gradient_sums(member, o, own);
+    }
+    return made;
+  }
+
+  Seconds work_seconds(const Member& member, std::uint32_t o, const Cuts& cuts, const Cuts& own) const {
+    const Op& op = graph_[member.op];
+    const Device& device = model_.problem_->platform.devices.front();
+    const double share = share_of_work(member, o, cuts);
+    if (times_hold(graph_.source, device)) return (1 / share) * op.duration.value_or(Seconds{0});
+    double moved = 0, whole = 0;
+    const auto add = [&](const std::vector<TensorId>& tensors, const std::vector<std::vector<std::uint8_t>>& operands) {
+      for (std::size_t k = 0; k < tensors.size(); ++k) {
+        const auto bytes = static_cast<double>(graph_[tensors[k]].bytes.count);
+        whole += bytes;
+        moved += bytes / share_before(member, o, operands[k]) / share_of_cut(layout_of(operands[k], own, false));
+      }
+    };
+    add(op.inputs, member.loop.inputs);
+    add(op.outputs, member.loop.outputs);
+    if (op.bytes_moved && whole > 0) moved *= static_cast<double>(op.bytes_moved->count) / whole;
+    const auto peak = device.peak.find(graph_.source.dtype);
+    double seconds = device.memory_bandwidth ? moved / device.memory_bandwidth->value : 0;
+    if (op.flops && peak != device.peak.end())
+      seconds = std::max(seconds, op.flops->count / share / peak->second.value);
+    if (model_.work_ == WorkModel::simulated) seconds += device.launch_overhead.value;
+    return Seconds{seconds};
+  }
+
+  /// Of the result that a member makes, on a rank.
+  Bytes local_bytes(const Member& member, std::uint32_t o, std::size_t output, const Layout& layout) const {
+    const double local = static_cast<double>(graph_[graph_[member.op].outputs[output]].bytes.count) /
+                         share_before(member, o, member.loop.outputs[output]) / share_of_cut(layout);
+    return Bytes{static_cast<std::int64_t>(local)};
+  }
+
+  /// Maxima and sums of a softmax.
+  Seconds reductions_inside(const Member& member, std::uint32_t o, const Cuts& own) const {
+    Seconds sum;
+    for (const LoopReduction& each : member.loop.reductions) {
+      std::vector<std::uint32_t> axes;
+      for (std::uint32_t a = 0; a < own.size(); ++a) {
+        if (own[a] == each.dim) axes.push_back(a);
+      }
+      if (axes.empty()) continue;
+      const Layout layout = layout_of(member.loop.outputs.front(), own, true);
+      sum += each.count *
+             times_.seconds(CollectiveKind::all_reduce, local_bytes(member, o, 0, layout), behind(first_, axes));
+    }
+    return sum;
+  }
+
+  Seconds gradient_sums(const Member& member, std::uint32_t o, const Cuts& own) const {
+    const Op& op = graph_[member.op];
+    Seconds sum;
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      if (graph_[op.outputs[k]].kind != TensorKind::parameter_gradient) continue;
+      const Layout layout = layout_of(member.loop.outputs[k], own, true);
+      std::vector<std::uint32_t> axes;
+      for (std::uint32_t a = 0; a < layout.size(); ++a) {
+        if (layout[a].kind == partial) axes.push_back(a);
+      }
+      if (axes.empty()) continue;
+      sum += (1.0 / model_.problem_->micro_batches) *
+             times_.seconds(CollectiveKind::all_reduce, local_bytes(member, o, k, layout), behind(first_, axes));
+    }
+    return sum;
+  }
+
+  /// By choice of the operator: how a member lays one of its operands out.
+  std::vector<Layout> layouts(std::uint32_t m, std::span<const std::uint8_t> operand, bool is_output) const {
+    std::vector<Layout> made;
+    for (const SplitTable::Choice& choice : made_.choices(model_.operator_of_[m])) {
+      made.push_back(layout_of(operand, model_.cuts_of(model_.members_[m], choice.cuts), is_output));
+    }
+    return made;
+  }
+
+  /// What it takes to lay a value out anew, by the choices of the operators that make and read it.
+  class Laying {
+   public:
+    Laying(const Table& table, const Use& use) : table_(table), use_(use) {
+      const Member &maker = table.model_.members_[use.from], &reader = table.model_.members_[use.to];
+      const bool is_output = use.kind != Use::Kind::given, is_sum = use.kind == Use::Kind::summed;
+      const std::vector<std::uint8_t>& source = (is_output ? maker.loop.outputs : maker.loop.inputs)[use.from_operand];
+      const std::vector<std::uint8_t>& target = (is_sum ? reader.loop.outputs : reader.loop.inputs)[use.to_operand];
+      made_ = table.layouts(use.from, source, is_output);
+      needed_ = table.layouts(use.to, target, is_sum);
+      const std::uint32_t from = table.model_.operator_of_[use.from];
+      bytes_ = static_cast<double>(use.bytes.count) / table.share_before(maker, from, source);
+    }
+
+    Seconds seconds(std::size_t from, std::size_t to) const {
+      if (use_.kind == Use::Kind::summed) return made_[from] == needed_[to] ? Seconds{} : forbidden;
+      return relayout_seconds(made_[from], needed_[to], bytes_, table_.new_axes_, table_.first_, table_.times_);
+    }
+
+   private:
+    const Table& table_;
+    const Use& use_;
+    std::vector<Layout> made_, needed_;
+    double bytes_ = 0;
+  };
+
+  /// What an operator exchanges with itself.
+  void add_inner(std::uint32_t o) {
+    if (inner_.empty()) {
+      inner_.resize(model_.operators_.size(), nullptr);
+      for (const Between& each : model_.between_) {
+        if (each.from == each.to) inner_[each.from] = &each;
+      }
+    }
+    if (inner_[o] == nullptr) return;
+    std::vector<SplitTable::Choice> choices = made_.choices(o);
+    for (const std::uint32_t u : inner_[o]->uses) {
+      const Laying laying(*this, model_.uses_[u]);
+      for (std::size_t c = 0; c < choices.size(); ++c) choices[c].seconds += laying.seconds(c, c);
+    }
+    made_.nodes[o] = std::make_shared<const std::vector<SplitTable::Choice>>(std::move(choices));
+  }
+
+  void add_edges() {
+    std::map<std::array<std::uint32_t, 3>, std::uint32_t> known;  // edges that are alike
+    for (const Between& each : model_.between_) {
+      if (each.from == each.to) continue;
+      const auto number = static_cast<std::uint32_t>(made_.edges.size());
+      made_.edges.push_back({each.from, each.to, nullptr});
+      made_.edges_of[each.from].push_back(number);
+      made_.edges_of[each.to].push_back(number);
+      const auto [place, fresh] = known.try_emplace({like_[each.from], like_[each.to], each.like}, number);
+      made_.edges[number].seconds = fresh ? between(each) : made_.edges[place->second].seconds;
+    }
+  }
+
+  std::shared_ptr<const std::vector<Seconds>> between(const Between& each) const {
+    const std::size_t rows = made_.choices(each.from).size(), columns = made_.choices(each.to).size();
+    std::vector<Seconds> sums(rows * columns);
+    for (const std::uint32_t u : each.uses) {
+      const Laying laying(*this, model_.uses_[u]);
+      const bool is_along = model_.operator_of_[model_.uses_[u].from] == each.from;
+      for (std::size_t a = 0; a < rows; ++a) {
+        for (std::size_t b = 0; b < columns; ++b) {
+          sums[a * columns + b] += is_along ? laying.seconds(a, b) : laying.seconds(b, a);
+        }
+      }
+    }
+    return std::make_shared<const std::vector<Seconds>>(std::move(sums));
+  }
+
+  const BspModel& model_;
+  const Graph& graph_;
+  std::span<const Axis> axes_;
+  std::size_t first_;
+  std::span<const Axis> new_axes_;
+  const std::vector<Cuts>& before_;
+  CollectiveTimes& times_;
+  SplitTable made_;
+  std::map<std::string, std::uint32_t> alike_;  // the first node of its kind
+  std::vector<std::uint32_t> like_;             // by node: the first that is alike
+  std::vector<const Between*> inner_;           // by operator, once asked
+};
+
+SplitTable BspModel::table(const Mesh& mesh, std::size_t first, std::size_t last, const std::vector<Cuts>& before,
+                           CollectiveTimes& times) const {
+  return Table(*this, mesh, first, last, before, times).run();
+}
+
+SplitTable BspModel::table(const Mesh& mesh, const std::vector<std::vector<Cuts>>& choices,
+                           CollectiveTimes& times) const {
+  const std::vector<Cuts> none(operators_.size());
+  return Table(*this, mesh, 0, mesh.axes.size(), none, times).run(choices);
+}
+
+}  // namespace plimsoll
