@@ -20,7 +20,7 @@ root = pathlib.Path(__file__).resolve().parents[2]
 work = root / "build-mutate"
 tree = work / "tree"
 longest_s = 600
-programs = ["core", "io", "engine", "memory", "traces", "platforms", "placement", "validate", "experiments", "conformance",
+programs = ["core", "io", "engine", "memory", "traces", "platforms", "placement", "hybrid", "validate", "experiments", "conformance",
             "strategies"]
 enough = 0.95
 

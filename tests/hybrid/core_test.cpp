@@ -1,0 +1,161 @@
+// Times of collectives, folded platforms, graphs as chains and what runs beside: by hand.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "platforms/platform_file.h"
+#include "sim/core/collective_op.h"
+#include "sim/core/collective_times.h"
+#include "sim/core/folded.h"
+#include "sim/core/stage_chain.h"
+#include "sim/engine/event/event_engine.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+#include "traces/synthetic.h"
+
+using namespace plimsoll;
+
+namespace {
+
+/// Two nodes of two devices: 20 GB/s and 1 us within, one link of 8 GB/s and 5 us from each node to the fabric.
+Platform two_by_two() {
+  return parse_platform(
+      "format: plimsoll.platform.v1\nname: machine\nsource: made up\nnodes: 2\n"
+      "devices:\n  - {name: gpu, count: 2, memory: 1 GB, peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps}\n"
+      "memories:\n  - {name: host, size: 100 GB, bandwidth: 50 GBps}\n"
+      "switches:\n  - {name: inside}\n  - {name: fabric, scope: cluster}\n"
+      "links:\n  - {name: fast, between: [gpu, inside], bandwidth: 20 GBps, latency: 1 us}\n"
+      "  - {name: slow, between: [inside, fabric], bandwidth: 8 GBps, latency: 5 us}\n"
+      "  - {name: bus, between: [gpu, host], bandwidth: 10 GBps, latency: 2 us}\n",
+      "machine.yaml");
+}
+
+Problem transformer_problem(const char* spec, std::uint32_t micro_batches) {
+  auto made = make_problem(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32,"
+                                           "view=graph"),
+                           two_by_two(), {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
+  return transformed(std::get<Problem>(std::move(made)), parse_spec(spec, "test"));
+}
+
+}  // namespace
+
+TEST_CASE("collectives take what rings take, all groups at once", "[hybrid]") {
+  const Platform platform = two_by_two();
+  const Mesh mesh{{{"outer", 2}, {"inner", 2}}};
+  auto made = CollectiveTimes::on(platform, mesh);
+  CollectiveTimes& times = std::get<CollectiveTimes>(made);
+  const std::uint32_t outer[] = {0}, inner[] = {1}, both[] = {0, 1};
+  const Bytes bytes{8'000'000};
+  using enum CollectiveKind;
+  // Within a node a hop has 2 us and 20 GB/s for itself, each way.
+  CHECK(times.seconds(all_gather, bytes, inner).value == Approx(2e-6 + 4e6 / 20e9));
+  CHECK(times.seconds(reduce_scatter, bytes, inner).value == Approx(2e-6 + 4e6 / 20e9));
+  CHECK(times.seconds(all_reduce, bytes, inner).value == Approx(2 * (2e-6 + 4e6 / 20e9)));
+  // Between nodes both groups go over one link of 8 GB/s and 12 us.
+  CHECK(times.seconds(all_gather, bytes, outer).value == Approx(12e-6 + 4e6 / 4e9));
+  CHECK(times.seconds(all_to_all, bytes, outer).value == Approx(12e-6 + 4e6 / 4e9));
+  // Of all four, one hop of the ring leaves each node.
+  CHECK(times.seconds(all_reduce, bytes, both).value == Approx(2 * 3 * (12e-6 + 2e6 / 8e9)));
+  const Mesh alone{{{"one", 1}}};
+  auto single = CollectiveTimes::on(platform, alone);
+  CHECK(std::get<CollectiveTimes>(single).seconds(all_reduce, bytes, outer) == Seconds{});
+}
+
+TEST_CASE("a folded platform shares out what its ranks share", "[hybrid]") {
+  const auto made = folded(two_by_two(), {{{"tensor", 2}}});
+  const Platform& platform = std::get<Platform>(made);
+  REQUIRE(platform.devices.size() == 2);
+  CHECK(platform.devices[0].node == 0);
+  CHECK(platform.devices[1].node == 1);
+  for (std::uint32_t d = 0; d < 2; ++d) {
+    const Device& device = platform.devices[d];
+    CHECK(platform[device.memory].capacity == Bytes{1'000'000'000});
+    REQUIRE(device.host);
+    CHECK(platform[*device.host].capacity == Bytes{50'000'000'000});
+    CHECK(platform[*device.host].bandwidth->value == Approx(25e9));
+    const auto to_host = route_between(platform, device.memory, *device.host);
+    REQUIRE(to_host);
+    CHECK(to_host->bandwidth.value == Approx(10e9));  // each GPU has a bus of its own
+  }
+  const auto between = route_between(platform, platform.devices[0].memory, platform.devices[1].memory);
+  REQUIRE(between);
+  CHECK(between->bandwidth.value == Approx(4e9));  // two ranks go over a link of 8
+  CHECK(between->latency.value == Approx(12e-6));
+  CHECK(std::get<std::string>(folded(two_by_two(), {{{"tensor", 8}}})) ==
+        "a mesh of 8 ranks, but 'machine' has 4 devices");
+}
+
+// Two devices in two stages against one device a stage that stands for two: nothing shared, so the same to the last bit
+// but for rounding.
+TEST_CASE("a folded pipeline takes the time of its ranks side by side", "[hybrid]") {
+  const std::vector<Pass> passes = parse_spec("data_parallel(ranks=2)|1f1b", "test");
+  auto whole = make_problem(transformer_chain({.layers = 2, .width = 64, .heads = 4, .sequence = 16, .batch = 2}),
+                            two_by_two(), {.micro_batches = 8});
+  const Problem ranks = transformed(std::get<Problem>(whole), passes);
+  CHECK(ranks.platform.devices.size() == 2);
+  CHECK(ranks.micro_batches == 4);
+  const PlanOutcome made = plan(ranks, passes, std::nullopt);
+  CHECK(simulate_event(std::get<Plan>(made).schedule, ranks.platform).makespan.value ==
+        Approx(std::get<Plan>(made).makespan.value).epsilon(1e-9));
+}
+
+TEST_CASE("replicas share out the micro-batches", "[hybrid]") {
+  CHECK(transformer_problem("data_parallel", 8).micro_batches == 2);
+  CHECK(transformer_problem("megatron(tensor=2)|zero1", 8).micro_batches == 4);
+  CHECK(transformer_problem("megatron", 8).micro_batches == 8);
+}
+
+TEST_CASE("sums of gradients run beside the backward, and gathers no further ahead than asked", "[hybrid]") {
+  const auto streams = [](const char* spec) {
+    const Problem problem = transformer_problem(spec, 4);
+    const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
+    const Plan& made = std::get<Plan>(outcome);
+    const Timeline timeline = simulate_event(made.schedule, problem.platform);
+    double backward_ends = 0, first_sum = 1e9, on_links = 0;
+    for (std::size_t s = 0; s < made.schedule.steps.size(); ++s) {
+      const Step& step = made.schedule.steps[s];
+      const bool beside = made.schedule[step.stream].way == way::network;
+      on_links += beside ? 1 : 0;
+      if (step.kind == StepKind::backward && !beside) {
+        backward_ends = std::max(backward_ends, timeline.steps[s].finish.value);
+      }
+      if (beside && step.kind == StepKind::update) first_sum = std::min(first_sum, timeline.steps[s].start.value);
+    }
+    return std::tuple(on_links, backward_ends, first_sum, made.peak);
+  };
+  const auto [on_links, backward_ends, first_sum, peak] = streams("data_parallel(buckets=off)");
+  CHECK(on_links == 2 * 12 + 5);
+  CHECK(first_sum < backward_ends);
+  const Bytes none = std::get<3>(streams("zero3(prefetch=0)")), one = std::get<3>(streams("zero3")),
+              all = std::get<3>(streams("zero3(prefetch=9)"));
+  CHECK(none < one);
+  CHECK(one < all);
+}
+
+TEST_CASE("a graph of stages as a chain keeps, takes and sums what the graph does", "[hybrid]") {
+  const auto graph =
+      std::get<Graph>(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=16,batch=4,"
+                                      "vocabulary=32,view=graph"));
+  const Chain formula =
+      std::get<Chain>(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32"));
+  auto made = make_problem(graph, load_platform("ideal"), {.optimizer = Optimizer::adam});
+  const auto converted = as_chain(std::get<Problem>(made), Backward::whole);
+  REQUIRE(std::holds_alternative<Problem>(converted));
+  const Chain& chain = *std::get<Problem>(converted).chain;
+  REQUIRE(chain.stages.size() == formula.stages.size());
+  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
+    const Stage &of_graph = chain.stages[i], &of_formula = formula.stages[i];
+    CAPTURE(i);
+    CHECK(of_graph.output == of_formula.output);
+    CHECK(of_graph.saved == of_formula.saved);
+    CHECK(of_graph.forward.value == Approx(of_formula.forward.value));
+    CHECK(of_graph.backward.value == Approx(of_formula.backward.value));
+    CHECK(of_graph.input_gradient == of_formula.input_gradient);
+  }
+  CHECK(parameter_bytes(chain) == bytes_of_kind(graph, TensorKind::parameter));
+  // With gradients that are shares the chain's are, too.
+  const Problem shared = transformer_problem("zero2|1f1b(stages=1)", 4);
+  CHECK(bytes_of_kind(shared.graph, TensorKind::parameter_gradient).count * 4 ==
+        bytes_of_kind(shared.graph, TensorKind::parameter).count);
+}
