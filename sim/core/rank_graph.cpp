@@ -145,6 +145,7 @@ class SplitGraph {
     op.outputs = {to};
     if (!step.kind) {
       op.kind = "share";
+      op.attributes.emplace_back("axis", axis);
       op.flops = Flops{0};
       op.bytes_moved = 2 * tensor.bytes;
       if (graph_.ops.front().duration) op.duration = Seconds{0};
@@ -181,10 +182,20 @@ class SplitGraph {
         if (cuts[a]) ranks *= plan_.mesh.axes[a].ranks;
       }
       take_share(op, whole_op, ranks);
+      op.attributes.emplace_back("cuts", cuts_text(*loop, cuts));
     }
     new_id_[o] = id_at<OpId>(made_.ops.size());
     made_.ops.push_back(std::move(op));
     if (loop) exchange_inside(*loop, cuts, made_.ops.back());
+  }
+
+  /// `axis:dimension` for each axis that cuts one.
+  std::string cuts_text(const OpLoop& loop, const Cuts& cuts) const {
+    std::string text;
+    for (std::size_t a = 0; a < cuts.size(); ++a) {
+      if (cuts[a]) text += (text.empty() ? "" : " ") + plan_.mesh.axes[a].name + ":" + loop.dims[*cuts[a]].name;
+    }
+    return text;
   }
 
   void make(TensorId t, Layout layout, const Op& op, const Op& whole_op) {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
+#include "sim/core/check_split.h"
 #include "sim/core/collective_times.h"
 #include "sim/core/folded.h"
 #include "sim/core/rank_graph.h"
@@ -50,6 +52,8 @@ std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
   if (std::optional<std::string> why = too_many(plan.mesh, problem.platform)) return std::move(*why);
   std::variant<Graph, std::string> made = rank_graph(problem.graph, plan);
   if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
+  const std::vector<std::string> wrong = check_split(problem.graph, std::get<Graph>(made), plan.mesh);
+  if (!wrong.empty()) throw std::logic_error("a split that is none: " + wrong.front());
   problem.graph = std::get<Graph>(std::move(made));
   problem.mesh = std::move(plan.mesh);
   return problem;

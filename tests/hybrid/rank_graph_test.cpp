@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "sim/core/check_split.h"
 #include "sim/core/collective_op.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/rank_numbers.h"
@@ -112,6 +113,7 @@ TEST_CASE("what ranks compute on their shares is what one device computes", "[hy
     const auto made = rank_graph(graph, plan);
     REQUIRE(std::holds_alternative<Graph>(made));
     const Graph& rank = std::get<Graph>(made);
+    CHECK(check_split(graph, rank, plan.mesh) == std::vector<std::string>{});
     std::map<TensorId, NumberArray> given;
     for (std::uint32_t t = 0; t < 3; ++t) given[TensorId{t}] = random_numbers({6, 6}, seed * 10 + t);
     const auto whole = computed(graph, given);
