@@ -148,6 +148,8 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
+  object["exchange_s"] = of_metrics([](const Metrics& m) { return m.exchange.value; });
+  object["exposed_exchange_s"] = of_metrics([](const Metrics& m) { return m.exposed_exchange.value; });
   object["contention_s"] = answer.metrics ? Json(answer.contention.value) : Json(nullptr);
   object["gradient_error"] = answer.metrics ? errors_json(problem, answer.errors) : Json(nullptr);
   if (answer.schedule && !answer.schedule->codecs.empty()) {
@@ -188,8 +190,8 @@ Json unanswered_json(const Question& question, std::optional<Bytes> budget, cons
   Json object = question_json(question, false, budget, false);
   for (const char* key :
        {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap", "lower_bound_s",
-        "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s", "contention_s", "gradient_error",
-        "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
+        "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s", "exchange_s", "exposed_exchange_s",
+        "contention_s", "gradient_error", "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
     object[key] = nullptr;
   }
   object["devices"] = Json::array();

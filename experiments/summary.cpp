@@ -138,6 +138,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         format_seconds(m.exposed_transfer),
                         answer.contention > Seconds{0} ? ", contention " + format_seconds(answer.contention) : "");
   }
+  if (m.exchange > Seconds{0}) {
+    text += fmt::format("  collectives      {:>12}   exposed for {}\n", format_seconds(m.exchange),
+                        format_seconds(m.exposed_exchange));
+  }
   if (!answer.errors.of.empty()) {
     const auto gradients = std::ranges::count(problem.graph.tensors, TensorKind::parameter_gradient, &Tensor::kind);
     text +=

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -92,7 +93,9 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
   EXPECTS(timeline.steps.size() == schedule.steps.size() && timeline.peaks.size() == platform.memories.size());
   Metrics metrics;
   metrics.makespan = timeline.makespan;
-  std::vector<Spans> computing(platform.devices.size()), moving(platform.devices.size());
+  std::vector<Spans> computing(platform.devices.size()), moving(platform.devices.size()),
+      exchanging(platform.devices.size()),
+      waiting(platform.devices.size());  // in collectives; of these, nothing beside
   std::vector<MicroBatches> on_device(platform.devices.size(), MicroBatches(schedule.micro_batches));
   MicroBatches everywhere(schedule.micro_batches);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
@@ -102,6 +105,9 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     if (step.work.is_transfer()) {
       metrics.moved += step.work.bytes;
       moving[device].emplace_back(ran.start.value, ran.finish.value);
+    } else if (step.op != no_op && collective_of(problem.graph[step.op])) {
+      exchanging[device].emplace_back(ran.start.value, ran.finish.value);
+      if (schedule[step.stream].way == way::compute) waiting[device].push_back(exchanging[device].back());
     } else {
       computing[device].emplace_back(ran.start.value, ran.finish.value);
       if (step.op != no_op && step.kind != StepKind::update) {
@@ -115,6 +121,10 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
   }
   double busy = 0;
   for (std::size_t d = 0; d < platform.devices.size(); ++d) {
+    const Spans exchanges = merged(std::move(exchanging[d]));
+    metrics.exchange += Seconds{length(exchanges)};
+    metrics.exposed_exchange += Seconds{length_outside(exchanges, merged(computing[d]))};
+    computing[d].insert(computing[d].end(), waiting[d].begin(), waiting[d].end());  // takes the device, too
     const Spans computes = merged(std::move(computing[d]));
     const Spans moves = merged(std::move(moving[d]));
     const Bytes peak = timeline.peaks[platform.devices[d].memory.index].bytes;

@@ -8,6 +8,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/collective_times.h"
 #include "sim/core/folded.h"
+#include "sim/core/metrics.h"
 #include "sim/core/stage_chain.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
@@ -122,6 +123,9 @@ TEST_CASE("sums of gradients run beside the backward, and gathers no further ahe
       }
       if (beside && step.kind == StepKind::update) first_sum = std::min(first_sum, timeline.steps[s].start.value);
     }
+    const Metrics metrics = measure(problem, made.schedule, timeline);
+    CHECK(metrics.exposed_exchange <= metrics.exchange);
+    CHECK(metrics.exposed_exchange.value + metrics.ideal.value == Approx(metrics.makespan.value));
     return std::tuple(on_links, backward_ends, first_sum, made.peak);
   };
   const auto [on_links, backward_ends, first_sum, peak] = streams("data_parallel(buckets=off)");
