@@ -2,6 +2,7 @@
 // How long collectives over the axes of meshes take where nothing else is on their links, in closed form.
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,13 +16,18 @@
 
 namespace plimsoll {
 
-/// Collectives by rings of neighbours, along an axis or in the order of ranks over several: n ranks pass on parts of
-/// 1/n of the bytes, n-1 times (all_reduce: 2(n-1) times). All groups of these axes, of all meshes on the platform,
-/// exchange at the same time and share links; a step takes what its slowest hop does:
-///
-///     seconds = steps * (latency + bytes / n / bandwidth)
-///
-/// With all_to_all the parts for others go straight to them: n-1 steps of 1/n of what a rank has, at the same rate.
+/// The fastest of these ways, for n ranks, B bytes of the whole value, and what a step's slowest hop has of latency L
+/// and bandwidth W while all groups of these axes, of all meshes on the platform, exchange at the same time:
+///  - ring, of neighbours along an axis or in the order of ranks over several: (n-1) (L + B / n / W); an all_reduce and
+///  a
+///    broadcast take two such rounds. All kinds.
+///  - halving and doubling, where n is a power of two: partners at a distance of n/2, n/4, ... exchange half of what is
+///    left, sum over k of (L_k + B / 2^k / W_k); an all_reduce twice that. all_reduce, reduce_scatter, all_gather.
+///  - double binary tree: 2 (log2(n) L + B / W), pieces following each other. all_reduce and broadcast.
+///  - hierarchical, where each group has as many ranks in each of several nodes: within nodes, and on the shares of
+///    that between nodes, each by the first two. all_reduce, reduce_scatter, all_gather.
+/// Sources: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005;
+/// Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
 class CollectiveTimes {
  public:
   /// Meshes on devices [0, ranks), [ranks, 2 ranks), ...; or in one sentence why there is no ring.
@@ -36,20 +42,34 @@ class CollectiveTimes {
   std::vector<std::string> unequal_axes() const;
 
  private:
-  /// Of the slowest hop.
-  struct Ring {
-    std::uint32_t ranks = 1;
+  /// What the slowest of hops that are used at the same time has.
+  struct Hops {
     Seconds latency;
     BytesPerSecond bandwidth = unlimited_bandwidth;
     BytesPerSecond slowest = unlimited_bandwidth, fastest{0};  ///< of a hop that has its links for itself
   };
+  /// Equal groups that exchange at the same time.
+  struct Groups {
+    std::uint32_t ranks = 1;
+    Hops ring;
+    std::vector<Hops> halves;  ///< to partners at a distance of ranks / 2, ..., 1; empty unless a power of two
+    Seconds seconds(CollectiveKind, double bytes) const;
+  };
+  struct Ways {
+    Groups all;
+    std::optional<Groups> within, between;  ///< nodes
+  };
+  using Members = std::vector<std::vector<std::uint32_t>>;  // devices of each group, in the order of ranks
 
   CollectiveTimes(const Platform& platform, Mesh mesh) : platform_(&platform), mesh_(std::move(mesh)) {}
-  std::variant<Ring, std::string> ring_over(std::span<const std::uint32_t> axes) const;
+  Members members(std::span<const std::uint32_t> axes) const;
+  std::variant<Hops, std::string> hops(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& ends) const;
+  std::variant<Groups, std::string> groups(const Members&) const;
+  std::variant<Ways, std::string> ways(std::span<const std::uint32_t> axes) const;
 
   const Platform* platform_;
   Mesh mesh_;
-  std::map<std::vector<std::uint32_t>, Ring> rings_;
+  std::map<std::vector<std::uint32_t>, Ways> ways_;
 };
 
 /// Gives collectives of the graph that have none their durations.

@@ -41,7 +41,7 @@ Problem transformer_problem(const char* spec, std::uint32_t micro_batches) {
 
 }  // namespace
 
-TEST_CASE("collectives take what rings take, all groups at once", "[hybrid]") {
+TEST_CASE("collectives take what the fastest way takes, all groups at once", "[hybrid]") {
   const Platform platform = two_by_two();
   const Mesh mesh{{{"outer", 2}, {"inner", 2}}};
   auto made = CollectiveTimes::on(platform, mesh);
@@ -56,8 +56,15 @@ TEST_CASE("collectives take what rings take, all groups at once", "[hybrid]") {
   // Between nodes both groups go over one link of 8 GB/s and 12 us.
   CHECK(times.seconds(all_gather, bytes, outer).value == Approx(12e-6 + 4e6 / 4e9));
   CHECK(times.seconds(all_to_all, bytes, outer).value == Approx(12e-6 + 4e6 / 4e9));
-  // Of all four, one hop of the ring leaves each node.
-  CHECK(times.seconds(all_reduce, bytes, both).value == Approx(2 * 3 * (12e-6 + 2e6 / 8e9)));
+  // Of all four: sums within nodes, of their halves between nodes, gathers within nodes. One ring would take
+  // 2 * 3 * (12 us + 2 MB / 8 GB/s) = 1.57 ms, halving and doubling 2 * (12 us + 4 MB / 4 GB/s + 2 us + 2 MB / 20
+  // GB/s).
+  CHECK(times.seconds(all_reduce, bytes, both).value == Approx(2 * (2e-6 + 4e6 / 20e9) + 2 * (12e-6 + 2e6 / 4e9)));
+  CHECK(times.seconds(all_gather, bytes, both).value == Approx(2e-6 + 4e6 / 20e9 + 12e-6 + 2e6 / 4e9));
+  // Of few bytes latencies count: by a tree two levels up and down, by halves one step each to the other node and back.
+  const Bytes few{8};
+  CHECK(times.seconds(all_reduce, few, both).value == Approx(2 * (12e-6 + 2e-6)).epsilon(1e-3));
+  CHECK(times.seconds(broadcast, few, both).value == Approx(2 * 2 * 12e-6).epsilon(1e-3));
   const Mesh alone{{{"one", 1}}};
   auto single = CollectiveTimes::on(platform, alone);
   CHECK(std::get<CollectiveTimes>(single).seconds(all_reduce, bytes, outer) == Seconds{});
