@@ -67,11 +67,10 @@ CollectiveTimes::Members CollectiveTimes::members(std::span<const std::uint32_t>
 
 std::variant<CollectiveTimes::Hops, std::string> CollectiveTimes::hops(
     const std::vector<std::pair<std::uint32_t, std::uint32_t>>& ends) const {
-  RouteFinder finder(*platform_);
   LinkShares shares(*platform_);
   std::vector<Route> routes;
   for (const auto& [from, to] : ends) {
-    std::optional<Route> route = finder.between(platform_->devices[from].memory, platform_->devices[to].memory);
+    std::optional<Route> route = finder_->between(platform_->devices[from].memory, platform_->devices[to].memory);
     if (!route) {
       return "there is no way from '" + platform_->devices[from].name + "' to '" + platform_->devices[to].name + "'";
     }

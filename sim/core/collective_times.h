@@ -2,6 +2,7 @@
 // How long collectives over the axes of meshes take where nothing else is on their links, in closed form.
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,13 +62,15 @@ class CollectiveTimes {
   };
   using Members = std::vector<std::vector<std::uint32_t>>;  // devices of each group, in the order of ranks
 
-  CollectiveTimes(const Platform& platform, Mesh mesh) : platform_(&platform), mesh_(std::move(mesh)) {}
+  CollectiveTimes(const Platform& platform, Mesh mesh)
+      : platform_(&platform), finder_(std::make_unique<RouteFinder>(platform)), mesh_(std::move(mesh)) {}
   Members members(std::span<const std::uint32_t> axes) const;
   std::variant<Hops, std::string> hops(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& ends) const;
   std::variant<Groups, std::string> groups(const Members&) const;
   std::variant<Ways, std::string> ways(std::span<const std::uint32_t> axes) const;
 
   const Platform* platform_;
+  std::unique_ptr<RouteFinder> finder_;
   Mesh mesh_;
   std::map<std::vector<std::uint32_t>, Ways> ways_;
 };

@@ -23,6 +23,27 @@ RouteFinder::RouteFinder(const Platform& platform)
   }
 }
 
+namespace {
+
+/// One vertex, and the links that end there: whether a switch of thousands is next to it is asked of these.
+struct TheVertex {
+  const Platform& platform;
+  const std::vector<LinkUse>& links;  // as seen from it
+  std::uint32_t vertex;
+
+  bool operator()(std::uint32_t other) const { return other == vertex; }
+  /// The first of them that begins at the other vertex.
+  std::optional<LinkUse> link_from(std::uint32_t other) const {
+    for (const LinkUse use : links) {
+      const Link& link = platform[use.link];
+      if ((use.down ? link.from : link.to) == other) return LinkUse{use.link, !use.down};
+    }
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
 /// Visits vertices, nearest first, until one is what is looked for; links in the order of the file, so that ties go to
 /// those named first.
 template <class IsGoal>
@@ -34,6 +55,12 @@ std::optional<std::uint32_t> RouteFinder::search(std::uint32_t start, IsGoal is_
     const std::uint32_t at = order_[next];
     const bool passes_data_on = at == start || !platform_.vertices[at].memory;  // memories forward nothing
     if (!passes_data_on) continue;
+    if constexpr (requires { is_goal.link_from(at); }) {
+      if (const std::optional<LinkUse> last = is_goal.link_from(at)) {
+        by_[is_goal.vertex] = *last;
+        return is_goal.vertex;
+      }
+    }
     for (const LinkUse use : links_of_[at]) {
       const Link& link = platform_[use.link];
       const std::uint32_t to = use.down ? link.from : link.to;
@@ -55,7 +82,7 @@ std::optional<Route> RouteFinder::between(MemoryId from, MemoryId to) {
     route.bandwidth = BytesPerSecond{route.bandwidth.value / 2};  // reads and writes the same memory
     return route;
   }
-  if (!search(from.index, [to](std::uint32_t vertex) { return vertex == to.index; })) return std::nullopt;
+  if (!search(from.index, TheVertex{platform_, links_of_[to.index], to.index})) return std::nullopt;
   for (std::uint32_t at = to.index; at != from.index;) {
     const LinkUse use = by_[at];
     route.links.push_back(use);
