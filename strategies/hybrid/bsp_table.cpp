@@ -250,21 +250,45 @@ class BspModel::Table {
       const bool is_output = use.kind != Use::Kind::given, is_sum = use.kind == Use::Kind::summed;
       const std::vector<std::uint8_t>& source = (is_output ? maker.loop.outputs : maker.loop.inputs)[use.from_operand];
       const std::vector<std::uint8_t>& target = (is_sum ? reader.loop.outputs : reader.loop.inputs)[use.to_operand];
-      made_ = table.layouts(use.from, source, is_output);
-      needed_ = table.layouts(use.to, target, is_sum);
+      made_ = numbered(table.layouts(use.from, source, is_output));
+      needed_ = numbered(table.layouts(use.to, target, is_sum));
+      seconds_.assign(made_.different.size() * needed_.different.size(), unknown);
       const std::uint32_t from = table.model_.operator_of_[use.from];
       bytes_ = static_cast<double>(use.bytes.count) / table.share_before(maker, from, source);
     }
 
-    Seconds seconds(std::size_t from, std::size_t to) const {
-      if (use_.kind == Use::Kind::summed) return made_[from] == needed_[to] ? Seconds{} : forbidden;
-      return relayout_seconds(made_[from], needed_[to], bytes_, table_.new_axes_, table_.first_, table_.times_);
+    Seconds seconds(std::size_t from, std::size_t to) {
+      const std::uint32_t one = made_.of_choice[from], other = needed_.of_choice[to];
+      double& known = seconds_[one * needed_.different.size() + other];
+      if (known == unknown) known = between(made_.different[one], needed_.different[other]).value;
+      return Seconds{known};
     }
 
    private:
+    static constexpr double unknown = -1;
+    /// Choices that lay an operand out alike have one number.
+    struct Numbered {
+      std::vector<Layout> different;
+      std::vector<std::uint32_t> of_choice;
+    };
+    static Numbered numbered(const std::vector<Layout>& layouts) {
+      Numbered made;
+      for (const Layout& layout : layouts) {
+        const auto known = std::ranges::find(made.different, layout);
+        made.of_choice.push_back(static_cast<std::uint32_t>(known - made.different.begin()));
+        if (known == made.different.end()) made.different.push_back(layout);
+      }
+      return made;
+    }
+    Seconds between(const Layout& from, const Layout& to) const {
+      if (use_.kind == Use::Kind::summed) return from == to ? Seconds{} : forbidden;
+      return relayout_seconds(from, to, bytes_, table_.new_axes_, table_.first_, table_.times_);
+    }
+
     const Table& table_;
     const Use& use_;
-    std::vector<Layout> made_, needed_;
+    Numbered made_, needed_;
+    std::vector<double> seconds_;  // by different layouts
     double bytes_ = 0;
   };
 
@@ -279,7 +303,7 @@ class BspModel::Table {
     if (inner_[o] == nullptr) return;
     std::vector<SplitTable::Choice> choices = made_.choices(o);
     for (const std::uint32_t u : inner_[o]->uses) {
-      const Laying laying(*this, model_.uses_[u]);
+      Laying laying(*this, model_.uses_[u]);
       for (std::size_t c = 0; c < choices.size(); ++c) choices[c].seconds += laying.seconds(c, c);
     }
     made_.nodes[o] = std::make_shared<const std::vector<SplitTable::Choice>>(std::move(choices));
@@ -302,7 +326,7 @@ class BspModel::Table {
     const std::size_t rows = made_.choices(each.from).size(), columns = made_.choices(each.to).size();
     std::vector<Seconds> sums(rows * columns);
     for (const std::uint32_t u : each.uses) {
-      const Laying laying(*this, model_.uses_[u]);
+      Laying laying(*this, model_.uses_[u]);
       const bool is_along = model_.operator_of_[model_.uses_[u].from] == each.from;
       for (std::size_t a = 0; a < rows; ++a) {
         for (std::size_t b = 0; b < columns; ++b) {
