@@ -199,7 +199,7 @@ class ChainOfGraph {
   void add_stage(std::size_t i) {
     const StageOps& ops = stages_[i];
     Stage stage;
-    stage.name = "stage" + std::to_string(i);
+    stage.name = name_of(i);
     const std::optional<TensorId> input = i == 0 ? network_input() : stages_[i - 1].output;
     if (i == 0) chain_.input = input ? bytes(*input) : Bytes{0};
     stage.forward = seconds(ops.forward, Saving::keep);
@@ -225,6 +225,21 @@ class ChainOfGraph {
         beyond(most_made(ops.backward, [](TensorId) { return false; }), stage.input_gradient);
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
+  }
+
+  /// What the names of its ops begin with, up to a dot: `layer3.attention`; else its number.
+  std::string name_of(std::size_t i) const {
+    std::optional<std::string> common;
+    for (const std::size_t o : stages_[i].forward) {
+      const Op& op = graph_.ops[o];
+      if (collective_of(op) || op.kind == "share") continue;
+      if (!common) common = op.name;
+      while (!common->empty() && op.name != *common && !op.name.starts_with(*common + ".")) {
+        const std::size_t dot = common->rfind('.');
+        common->erase(dot == std::string::npos ? 0 : dot);
+      }
+    }
+    return common && !common->empty() ? *common : "stage" + std::to_string(i);
   }
 
   static Bytes beyond(Bytes most, Bytes counted) { return most > counted ? most - counted : Bytes{0}; }

@@ -158,6 +158,7 @@ TEST_CASE("a graph of stages as a chain keeps, takes and sums what the graph doe
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     const Stage &of_graph = chain.stages[i], &of_formula = formula.stages[i];
     CAPTURE(i);
+    CHECK(of_graph.name == of_formula.name);
     CHECK(of_graph.output == of_formula.output);
     CHECK(of_graph.saved == of_formula.saved);
     CHECK(of_graph.forward.value == Approx(of_formula.forward.value));
