@@ -120,11 +120,16 @@ TEST_CASE("sums of gradients run beside the backward, and gathers no further ahe
     const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
     const Plan& made = std::get<Plan>(outcome);
     const Timeline timeline = simulate_event(made.schedule, problem.platform);
-    double backward_ends = 0, first_sum = 1e9, on_links = 0;
+    double backward_ends = 0, first_sum = 1e9, on_links = 0, computed_until = 0;
     for (std::size_t s = 0; s < made.schedule.steps.size(); ++s) {
       const Step& step = made.schedule.steps[s];
       const bool beside = made.schedule[step.stream].way == way::network;
       on_links += beside ? 1 : 0;
+      if (beside && step.kind != StepKind::update) {  // not ahead of what was issued before it
+        CHECK(timeline.steps[s].start.value >= computed_until);
+      } else if (!beside) {
+        computed_until = timeline.steps[s].finish.value;
+      }
       if (step.kind == StepKind::backward && !beside) {
         backward_ends = std::max(backward_ends, timeline.steps[s].finish.value);
       }

@@ -191,6 +191,53 @@ TEST_CASE("sweeps never make choices dearer, and heed what an operator may have"
   }
 }
 
+TEST_CASE("what goes between operators is priced by how they use it", "[hybrid]") {
+  Graph graph;
+  graph.name = "two products of products";
+  const auto tensor = [&](TensorKind kind) {
+    Tensor made;
+    made.name = "t" + std::to_string(graph.tensors.size());
+    made.kind = kind;
+    made.bytes = Bytes{512 * 512 * 2};
+    made.shape = {512, 512};
+    made.storage = id_at<StorageId>(graph.storages++);
+    graph.tensors.push_back(std::move(made));
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const auto product = [&](TensorId one, TensorId other) {
+    Op op;
+    op.name = "product" + std::to_string(graph.ops.size());
+    op.flops = Flops{2.0 * 512 * 512 * 512};
+    op.bytes_moved = Bytes{3 * 512 * 512 * 2};
+    op.inputs = {one, other};
+    op.outputs = {tensor(TensorKind::activation)};
+    op.attributes = {{"loop", "i k, k j -> i j"}};
+    graph.ops.push_back(op);
+    return op.outputs.front();
+  };
+  using enum TensorKind;
+  const TensorId a = product(tensor(input), tensor(input)), b = product(tensor(input), tensor(input));
+  product(a, b);
+  graph.source.dtype = "bf16";
+  auto made = make_problem(graph, load_platform("h100_sxm_8"), {});
+  const Problem& problem = std::get<Problem>(made);
+  const auto model_or_why = BspModel::of(problem, WorkModel::symbolic);
+  const BspModel& model = std::get<BspModel>(model_or_why);
+  const Mesh mesh{{{"devices", 8}}};
+  auto times = CollectiveTimes::on(problem.platform, mesh);
+  const std::vector<std::vector<std::optional<std::uint8_t>>> none(3);
+  const SplitTable table = model.table(mesh, 0, 1, none, std::get<CollectiveTimes>(times));
+  REQUIRE(table.edges.size() == 2);
+  CHECK(table.nodes[0] == table.nodes[1]);  // alike
+  // Cut by rows, the first product gives what the third one cut by rows needs as its left operand; not as its right
+  // one.
+  const auto by_rows = static_cast<std::uint32_t>(
+      std::ranges::find_if(table.choices(0), [](const auto& choice) { return choice.cuts.front() == 0; }) -
+      table.choices(0).begin());
+  CHECK(table.of_edge(table.edges[0], by_rows, by_rows) == Seconds{});
+  CHECK(table.of_edge(table.edges[1], by_rows, by_rows) > Seconds{});
+}
+
 TEST_CASE("elimination gives up where its tables would be too large", "[hybrid]") {
   SplitTable table = random_table(3, 6);
   while (table.edges.size() < 4) table = random_table(table.edges.size() + 11, 6);
