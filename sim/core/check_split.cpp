@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "sim/core/collective_op.h"
-#include "sim/core/names.h"
+#include "sim/core/op_attribute.h"
 #include "sim/core/op_loop.h"
 
 namespace plimsoll {
@@ -16,13 +16,6 @@ namespace {
 
 /// How a value lies along one axis: the dimension that is cut, or one of these.
 constexpr int lies_whole = -1, lies_partial = -2;
-
-std::string_view said(const Op& op, std::string_view key) {
-  for (const auto& [name, value] : op.attributes) {
-    if (name == key) return value;
-  }
-  return {};
-}
 
 class SplitJudge {
  public:
@@ -84,7 +77,7 @@ class SplitJudge {
   /// By axis: which dimension of the loop the op says that it cuts.
   std::vector<std::optional<std::uint8_t>> cuts_of(const Op& op, const OpLoop* loop) {
     std::vector<std::optional<std::uint8_t>> cuts(mesh_.axes.size());
-    for (std::string_view text = said(op, "cuts"); !text.empty();) {
+    for (std::string_view text = attribute_of(op, "cuts").value_or(std::string_view()); !text.empty();) {
       const std::size_t end = std::min(text.find(' '), text.size()), middle = text.find(':');
       const auto axis = mesh_.axis(text.substr(0, middle));
       const auto dim =
@@ -242,7 +235,7 @@ class SplitJudge {
   }
 
   void judge_share(const Op& op) {
-    const std::vector<std::size_t> axes = mesh_.axes_named(said(op, "axis"));
+    const std::vector<std::size_t> axes = mesh_.axes_named(attribute_of(op, "axis").value_or(std::string_view()));
     const TensorId from = op.inputs.front(), to = op.outputs.front();
     lay_given(from);
     if (axes.empty() || !lies_[from.index]) return bad("'" + op.name + "' takes a share of nothing");

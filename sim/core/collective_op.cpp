@@ -1,30 +1,24 @@
 #include "sim/core/collective_op.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/op_attribute.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view axis_key = "axis", overlap_key = "overlaps";
 
-std::optional<std::string_view> attribute(const Op& op, std::string_view key) {
-  const auto found = std::ranges::find(op.attributes, key, [](const auto& a) { return std::string_view(a.first); });
-  if (found == op.attributes.end()) return std::nullopt;
-  return found->second;
-}
-
 }  // namespace
 
 std::optional<OpCollective> collective_of(const Op& op) {
   if (op.attributes.empty()) return std::nullopt;
   const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(op.kind);
-  const std::optional<std::string_view> axis = attribute(op, axis_key);
+  const std::optional<std::string_view> axis = attribute_of(op, axis_key);
   if (!kind || !axis) return std::nullopt;
-  return OpCollective{*kind, *axis, attribute(op, overlap_key) == "yes"};
+  return OpCollective{*kind, *axis, attribute_of(op, overlap_key) == "yes"};
 }
 
 bool runs_beside(const Op& op) {

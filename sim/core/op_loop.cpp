@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "sim/core/op_attribute.h"
+
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view loop_key = "loop", reduces_key = "loop_reduces";
-
-std::optional<std::string_view> text_of(const Op& op, std::string_view key) {
-  for (const auto& [name, value] : op.attributes) {
-    if (name == key) return value;
-  }
-  return std::nullopt;
-}
 
 std::vector<std::string_view> split_at(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -41,7 +36,7 @@ class LoopReader {
     if (middle == std::string_view::npos) return refusal("has no '->'");
     read_operands(text.substr(0, middle), op_.inputs, loop_.inputs, "inputs");
     read_operands(text.substr(middle + arrow.size()), op_.outputs, loop_.outputs, "outputs");
-    if (const auto reduces = text_of(op_, reduces_key)) read_reductions(*reduces);
+    if (const auto reduces = attribute_of(op_, reduces_key)) read_reductions(*reduces);
     if (!why_.empty()) return why_;
     return std::move(loop_);
   }
@@ -120,7 +115,7 @@ std::optional<std::uint8_t> OpLoop::dim(std::string_view name) const {
 
 std::variant<OpLoop, std::string> loop_of(const Graph& graph, OpId op) {
   LoopReader reader(graph, op);
-  const auto text = text_of(graph[op], loop_key);
+  const auto text = attribute_of(graph[op], loop_key);
   if (!text) {
     return "'" + graph[op].name + "' (" + graph[op].kind +
            ") has no rule by which it could be cut: the trace gives it no attribute 'loop'";

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "sim/core/op_attribute.h"
+
 namespace plimsoll {
 
 std::vector<Operator> operators_of(const Graph& graph) {
@@ -16,11 +18,9 @@ std::vector<Operator> operators_of(const Graph& graph) {
       operators.push_back({id_at<OpId>(o), {}});
       continue;
     }
-    for (const auto& [key, value] : op.attributes) {
-      if (key != of_key) continue;
-      const auto found = by_name.find(value);
-      if (found != by_name.end()) operators[found->second].backward.push_back(id_at<OpId>(o));
-    }
+    const std::optional<std::string_view> of = attribute_of(op, of_key);
+    const auto found = of ? by_name.find(*of) : by_name.end();
+    if (found != by_name.end()) operators[found->second].backward.push_back(id_at<OpId>(o));
   }
   return operators;
 }
