@@ -13,6 +13,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
+#include "tests/generate/problems.h"
 #include "traces/synthetic.h"
 
 using namespace plimsoll;
@@ -94,18 +95,37 @@ TEST_CASE("a folded platform shares out what its ranks share", "[hybrid]") {
         "a mesh of 8 ranks, but 'machine' has 4 devices");
 }
 
-// Two devices in two stages against one device a stage that stands for two: nothing shared, so the same to the last bit
-// but for rounding.
-TEST_CASE("a folded pipeline takes the time of its ranks side by side", "[hybrid]") {
-  const std::vector<Pass> passes = parse_spec("data_parallel(ranks=2)|1f1b", "test");
-  auto whole = make_problem(transformer_chain({.layers = 2, .width = 64, .heads = 4, .sequence = 16, .batch = 2}),
-                            two_by_two(), {.micro_batches = 8});
-  const Problem ranks = transformed(std::get<Problem>(whole), passes);
-  CHECK(ranks.platform.devices.size() == 2);
-  CHECK(ranks.micro_batches == 4);
-  const PlanOutcome made = plan(ranks, passes, std::nullopt);
-  CHECK(simulate_event(std::get<Plan>(made).schedule, ranks.platform).makespan.value ==
-        Approx(std::get<Plan>(made).makespan.value).epsilon(1e-9));
+// Ranks that share no link and no parameters do what a pipeline of as many stages does for its micro-batches alone,
+// which knows nothing of meshes: time to 1e-9, memory to the byte.
+TEST_CASE("a folded pipeline takes the time and memory of one replica by itself", "[hybrid]") {
+  for (const std::uint32_t stages : {1U, 2U, 4U}) {
+    for (const std::uint32_t replicas : {2U, 4U}) {
+      for (const std::string behind : {"", "|rotor", "|offload_greedy"}) {
+        CAPTURE(stages, replicas, behind);
+        const auto planned_on = [&](std::uint32_t devices, std::uint32_t micro_batches, const std::string& spec) {
+          const Platform platform = gpus(
+              {.count = devices, .to_host = {2e9}, .to_peers = BytesPerSecond{1e9}, .peer_latency = Seconds{1e-6}});
+          const std::vector<Pass> passes = parse_spec(spec, "test");
+          auto made = make_problem(uniform_chain({.stages = 8, .inner = Bytes{500'000}}), platform,
+                                   {.micro_batches = micro_batches});
+          const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
+          const PlanOutcome outcome = plan(problem, passes, std::nullopt);
+          const Timeline timeline = simulate_event(std::get<Plan>(outcome).schedule, problem.platform);
+          std::vector<std::int64_t> peaks;
+          for (const Device& device : problem.platform.devices) {
+            peaks.push_back(timeline.peaks[device.memory.index].bytes.count);
+          }
+          return std::pair(timeline.makespan.value, peaks);
+        };
+        const std::string pipeline = "1f1b(stages=" + std::to_string(stages) + ")" + behind;
+        const auto alone = planned_on(stages, 6, pipeline);
+        const auto folded_one = planned_on(stages * replicas, 6 * replicas,
+                                           "data_parallel(ranks=" + std::to_string(replicas) + ")|" + pipeline);
+        CHECK(folded_one.first == Approx(alone.first).epsilon(1e-9));
+        CHECK(folded_one.second == alone.second);
+      }
+    }
+  }
 }
 
 TEST_CASE("replicas share out the micro-batches", "[hybrid]") {

@@ -58,7 +58,6 @@ void run(const Graph& graph, OpId id, std::map<TensorId, NumberArray>& values) {
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       NumberArray& made = values.at(op.outputs[k]);
       std::uint64_t& number = made.numbers[place_in(made.shape, loop->outputs[k], at)];
-      // An output that lacks dimensions which no input has would count products several times.
       number = (number + product) % prime;
     }
   } while (advance(at, loop->dims));
