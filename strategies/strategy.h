@@ -146,8 +146,8 @@ struct StrategyInfo {
                              ///< there; else it is asked about the part alone
   bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
   std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
-  std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = {};  ///< of a hybrid: for so many devices to each
-                                                                       ///< rank so far; null: its own problem says
+  /// Of a hybrid: how many ranks its mesh has, where there are so many devices for each rank of the passes before.
+  std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = {};
   bool shares_micro_batches = false;  ///< of a hybrid: its ranks each have their own micro-batches
   Effort effort = {};
   bool packs_stages = false;  ///< of compression: also what the stages of chains list of what they save

@@ -244,8 +244,8 @@ TEST_CASE("elimination gives up where its tables would be too large", "[hybrid]"
   CHECK_FALSE(eliminated(table, 1));
 }
 
-// Of all ways to cut up to four operators over 2, 4 and 8 devices: none is cheaper in the model than alpa's, and
-// hsm2dl's simulated time is close to the best simulated one of the model's ten cheapest.
+// Of all ways to cut up to three products and a loss over 2, 4 and 8 devices none is cheaper in the model than what
+// elimination finds. The ten cheapest in the model are simulated: hsm2dl's plan is close to the best of these.
 TEST_CASE("plans of a few operators beside all of them", "[hybrid]") {
   double sum = 0;
   std::size_t cases = 0;
