@@ -5,6 +5,7 @@ option(PLIMSOLL_BENCH "Build the benchmarks" ON)
 option(PLIMSOLL_FUZZ "Build the fuzzers (clang only)" OFF)
 option(PLIMSOLL_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
 option(PLIMSOLL_UNITY "Compile several files at once where headers take longest" ON)
+set(PLIMSOLL_GROUPS 1 CACHE STRING "How many times larger groups of files are: more for who compiles all, 1 for who changes a file")
 option(PLIMSOLL_COVERAGE "Instrument for gcov" OFF)
 
 find_program(CCACHE ccache)
@@ -42,6 +43,7 @@ endfunction()
 # compile_together(target files): compiles the target's files in groups, since reading headers is half of compiling. The files'
 # anonymous namespaces become one: their names differ, within a library in all files, within a test program in groups.
 function(compile_together target files)
+  math(EXPR files "${PLIMSOLL_GROUPS} * ${files}")
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${PLIMSOLL_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
   if(PLIMSOLL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # False alarms: GCC takes what is in a group for headers, and names of its other files for those around a function.
@@ -53,14 +55,11 @@ endfunction()
 
 # plimsoll_library(name [RECURSE] folder... LINKS public... PRIVATE private... LATE file... GROUP files): library plimsoll_<name>
 # from the sources in the folders, RECURSE: and below them, but for the files that are late libraries, compiled by so many
-# files at once; what is not optimized in groups four times as large.
+# files at once.
 function(plimsoll_library name)
   cmake_parse_arguments(LIB "RECURSE" "GROUP" "LINKS;PRIVATE;LATE" ${ARGN})
   if(NOT LIB_GROUP)
     set(LIB_GROUP 4)
-  endif()
-  if(PLIMSOLL_SANITIZE)
-    math(EXPR LIB_GROUP "4 * ${LIB_GROUP}")
   endif()
   set(sources)
   set(glob GLOB)

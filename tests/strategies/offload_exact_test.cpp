@@ -21,7 +21,7 @@
 namespace plimsoll {
 namespace {
 
-Problem chain_at(std::uint64_t seed, std::size_t stages, double bytes_per_second) {
+Problem linked_chain(std::uint64_t seed, std::size_t stages, double bytes_per_second) {
   return problem_of(random_small_chain(seed, stages), gpus({.to_host = BytesPerSecond{bytes_per_second}}));
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("no tape that moves two values beats offload_exact by more than its ga
   for (const RandomCase seed : fewer_cases(1, 40)) {
     Random random(seed);
     const std::size_t stages = random.between(1, 4);
-    const Problem problem = chain_at(seed, stages, bandwidth_of(random));
+    const Problem problem = linked_chain(seed, stages, bandwidth_of(random));
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
     const PlannedTape plain = planned_ops(task, store_all_ops(task));
@@ -99,7 +99,7 @@ TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offloa
 // Stage 0 makes x_1 (10 bytes) in its second; stage 1 reads it from 1 s to 2 s, and again from 2 s to 4 s, after a loss
 // that takes no time. vdnn takes x_1 away beside stage 1's forward.
 TEST_CASE("offload_exact says what ended its search, or that there was none", "[offload][limits]") {
-  const Problem problem = chain_at(3, 12, 0.5);
+  const Problem problem = linked_chain(3, 12, 0.5);
   const Bytes all = planned(problem, "store_all").peak;
   const Bytes least = std::get<Infeasible>(plan_one(problem, "offload_exact(values=20)", Bytes{1})).smallest.value();
   const Bytes budget{(least.count + all.count) / 2};
@@ -108,7 +108,7 @@ TEST_CASE("offload_exact says what ended its search, or that there was none", "[
   CHECK(none.note.starts_with("no search: "));
   CHECK(none.note.ends_with(" values, more than values=1; the plan is that of offload_greedy"));
   CHECK(none.makespan == planned(problem, "offload_greedy(chunks=1)", budget).makespan);
-  CHECK(planned(chain_at(3, 4, 0.5), "offload_exact(values=20)").note.empty());
+  CHECK(planned(linked_chain(3, 4, 0.5), "offload_exact(values=20)").note.empty());
 }
 
 TEST_CASE("a layer's input leaves while the layer reads it", "[offload]") {
@@ -139,7 +139,7 @@ TEST_CASE("no offloading of whole values beats offload_exact, and nothing the fl
   int cases = 0, proven = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     Random random(seed);
-    const Problem problem = chain_at(seed, random.between(1, 6), bandwidth_of(random));
+    const Problem problem = linked_chain(seed, random.between(1, 6), bandwidth_of(random));
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
     const OffloadModel model = std::get<OffloadModel>(offload_model(task, nullptr));
@@ -189,7 +189,7 @@ TEST_CASE("offload_exact is never slower with more bandwidth or more memory", "[
     const std::size_t stages = random.between(2, 4);
     std::map<Bytes, Seconds> slower;  // by budget, over the link before
     for (const double bandwidth : {0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 9.0}) {
-      const Problem problem = chain_at(seed, stages, bandwidth);
+      const Problem problem = linked_chain(seed, stages, bandwidth);
       Seconds with_more;
       for (Bytes budget = planned(problem, "store_all").peak; budget > Bytes{0}; budget -= Bytes{3}) {
         const PlanOutcome made = plan_one(problem, "offload_exact", budget);

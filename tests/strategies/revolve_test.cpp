@@ -32,7 +32,7 @@ std::int64_t published_forwards(std::int64_t n, std::int64_t s) {
   return r == 0 ? 0 : r * n - binomial(s + r, r - 1);
 }
 
-ChainModel equal_stages(std::size_t stages) {
+ChainModel unit_stages(std::size_t stages) {
   ChainModel model;
   model.x.assign(stages + 1, Bytes{1});
   model.saved.assign(stages, Bytes{1});
@@ -65,7 +65,7 @@ TEST_CASE("revolve needs the published number of forwards", "[revolve]") {
 
 TEST_CASE("revolve's sequences are legal, have the promised forwards and keep to their slots", "[revolve]") {
   for (std::size_t n = 1; n <= 40; ++n) {
-    ChainModel model = equal_stages(n);
+    ChainModel model = unit_stages(n);
     const RevolveSchedule schedule(n, n);
     for (std::size_t s = 1; s <= n; ++s) {
       CAPTURE(n, s);
@@ -165,7 +165,7 @@ TEST_CASE("revolve_hetero equals its recursion as written at every budget, and r
 TEST_CASE("equal stages: revolve_hetero with memory for s checkpoints finds the published optimum", "[revolve]") {
   // Nothing but inputs has a size: m bytes are m inputs besides the first. A forward needs room for its result.
   const std::size_t n = GENERATE(std::size_t{5}, std::size_t{12}, std::size_t{31});
-  ChainModel model = equal_stages(n);
+  ChainModel model = unit_stages(n);
   model.saved.assign(n, Bytes{0});
   const BlockTable table(revolve_blocks(model), OptionUse::last_block, Bytes{static_cast<std::int64_t>(n) + 2}, 1000);
   for (std::int64_t s = 1; s <= static_cast<std::int64_t>(n); ++s) {

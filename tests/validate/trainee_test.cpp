@@ -88,7 +88,7 @@ std::vector<double> losses_of(Trainee& trainee, const LabelledRows& data, std::i
   return losses;
 }
 
-const std::string small_mlp = "mlp:layers=4,width=24,batch=16,classes=4",
+const std::string trained_mlp = "mlp:layers=4,width=24,batch=16,classes=4",
                   small_resnet = "resnet:blocks=2,channels=4,picture=8,batch=4,classes=4,colors=1";
 
 std::int64_t width_of(const std::string& reference) {
@@ -99,7 +99,7 @@ std::int64_t batch_of_network(const std::string& reference) {
 }
 
 TEST_CASE("exact schedules train as plain training does over many steps, bit for bit", "[training]") {
-  const std::string network = GENERATE(small_mlp, small_resnet);
+  const std::string network = GENERATE(trained_mlp, small_resnet);
   const LabelledRows data = directions(80, width_of(network), 4, 1);
   for (const bool graph : {false, true}) {
     const std::string reference = network + (graph ? ",view=graph" : "");
@@ -150,7 +150,7 @@ class StepLoop : public OneThreadLoop {
 };
 
 TEST_CASE("steps are those of a plain loop, bit for bit", "[training]") {
-  const std::string network = GENERATE(small_mlp, small_resnet);
+  const std::string network = GENERATE(trained_mlp, small_resnet);
   const std::string reference = network + ",view=graph";
   const LabelledRows data = directions(60, width_of(network), 4, 2);
   Trainee trainee = trainee_of(reference, "greedy_recompute", 2);
@@ -177,7 +177,7 @@ TEST_CASE("a network learns which direction rows are nearest to, plainly and wit
   std::map<std::string, std::vector<double>> losses;
   for (const std::string spec : {"store_all", "quantize(bits=8)", "quantize(bits=2,group=8)"}) {
     INFO(spec);
-    Trainee trainee = trainee_of(small_mlp + ",view=graph", spec);
+    Trainee trainee = trainee_of(trained_mlp + ",view=graph", spec);
     const Score before = trainee.infer(held_out);
     losses[spec] = losses_of(trainee, data, 16, 240);
     const Score after = trainee.infer(held_out), known = trainee.infer(data);
@@ -196,7 +196,7 @@ TEST_CASE("a network learns which direction rows are nearest to, plainly and wit
 TEST_CASE("the same seed trains to the same bits, another one to others", "[training]") {
   const LabelledRows data = directions(80, 24, 4, 5);
   const auto trained = [&](std::uint64_t draws, std::uint64_t first) {
-    Trainee trainee = trainee_of(small_mlp + ",view=graph", "quantize(bits=2)", 1, {}, first);
+    Trainee trainee = trainee_of(trained_mlp + ",view=graph", "quantize(bits=2)", 1, {}, first);
     losses_of(trainee, data, 16, 4, 1, draws);
     return trainee.values();
   };
@@ -249,11 +249,11 @@ TEST_CASE("what cannot be one of many steps is refused with the reason", "[train
     REQUIRE(std::holds_alternative<ReplayFailure>(made));
     return std::get<ReplayFailure>(made).what;
   };
-  CHECK(why(trainee_or_not(small_mlp, "seer(layers=1)")) ==
+  CHECK(why(trainee_or_not(trained_mlp, "seer(layers=1)")) ==
         "its first stages run once, on one batch, and their outputs are stored; each step here has another batch");
-  CHECK(why(trainee_or_not(small_mlp + ",view=graph", "adafactor")) ==
+  CHECK(why(trainee_or_not(trained_mlp + ",view=graph", "adafactor")) ==
         "the CPU has the first update of Adafactor only, whose means decay from step to step");
-  CHECK(why(trainee_or_not(small_mlp, "pipedream", 3, gpus({.count = 2, .to_peers = BytesPerSecond{20e9}}))) ==
+  CHECK(why(trainee_or_not(trained_mlp, "pipedream", 3, gpus({.count = 2, .to_peers = BytesPerSecond{20e9}}))) ==
         "it updates parameters within an iteration, micro-batch by micro-batch; each step here is one update");
 }
 
