@@ -1,0 +1,179 @@
+"""Where a recorded run can be cut into stages.
+
+Position p lies before operation p. What is alive there, made before and read after, stands on the boundary between two stages. No position
+is allowed between the making of a tensor and an operation that overwrites its storage: a boundary is what a stage can be run from again.
+"""
+
+import difflib
+
+from .errors import Refused
+from .recorder import constants_in
+
+ABOUT = 1.5     # times the fewest bytes alive at a position nearby
+MOST_ALIVE = 8  # tensors of floating point between blocks of one class in a row
+
+
+class Cuts:
+    def __init__(self, recorder, given, result):
+        """`given`: values of the inputs; `result`: those that the run is for, alive to its end."""
+        self.values, self.operations, self.calls = recorder.values, recorder.operations, recorder.calls
+        self.modules = dict(recorder.model.named_modules())
+        self.given, self.count = given, len(self.operations)
+        self.last_use = dict.fromkeys(range(len(self.values)), -1)
+        for number, operation in enumerate(self.operations):
+            self.last_use.update(dict.fromkeys(operation.reads, number))
+        self.last_use.update(dict.fromkeys(result, self.count))
+        self.refuse_overwritten_input()
+        self.overwritten = self.positions_before_writes()
+
+    def alive(self, position):
+        return [v for v, value in enumerate(self.values) if value.made_by < position <= self.last_use[v]]
+
+    # --- what is overwritten ---
+
+    def born(self, storage):
+        return min(value.made_by for value in self.values if value.storage == storage)
+
+    def refuse_overwritten_input(self):
+        for operation in self.operations:
+            for storage in operation.writes:
+                if self.born(storage) < 0:
+                    name = next(value.name for value in self.values if value.storage == storage)
+                    raise Refused(f"{described(operation)} overwrites the model's input '{name}' in place, so it cannot be run again")
+
+    def positions_before_writes(self):
+        """{position: the operation behind it that overwrites what was made before it}."""
+        found = {}
+        for number, operation in enumerate(self.operations):
+            for storage in operation.writes:
+                found.update((p, operation) for p in range(self.born(storage) + 1, number + 1))
+        return found
+
+    # --- by names of modules ---
+
+    def at_paths(self, paths):
+        found = set()
+        for path in paths:
+            name, _, number = path.partition("#")
+            begins = [call.begin for call in self.calls if call.path == name and call.end > call.begin]
+            begins += [p for p, operation in enumerate(self.operations) if operation.path == name and operation.function is self.modules.get(name)]
+            begins = sorted(set(begins))
+            if not begins or (number and not 0 < int(number if number.isdigit() else 0) <= len(begins)):
+                raise Refused(self.no_such(name, number))
+            for position in begins if not number else [begins[int(number) - 1]]:
+                if position in self.overwritten:
+                    raise Refused(f"a cut before '{name}' would lie before {described(self.overwritten[position])} overwrites in place what stands "
+                                  "on it: cut elsewhere or make that operation out of place")
+                found.add(position)
+        return sorted(found - {0})
+
+    def no_such(self, name, number):
+        if number:
+            return f"no call {number} of module '{name}'"
+        if name in self.modules:
+            return f"module '{name}' is not called by itself, so nothing can be cut before it"
+        near = difflib.get_close_matches(name, self.modules, 1)
+        return f"no module '{name}'" + (f"; did you mean '{near[0]}'?" if near else "")
+
+    # --- found ---
+
+    def found(self):
+        """Between two operations with weights the last of the positions where about as few bytes are alive as anywhere there."""
+        positions, last, begin = [], self.alive(0), 0
+        for end in [p for p, operation in enumerate(self.operations) if self.has_weight(operation)]:
+            window = [p for p in range(begin + 1, end + 1) if self.is_good(p)] if any(map(self.has_weight, self.operations[:begin + 1])) else []
+            alive = {p: self.alive(p) for p in window}
+            alive = {p: values for p, values in alive.items() if self.is_few(p, values) and not self.is_view_of(last, values)}
+            if alive:
+                least = min(map(self.bytes_of, alive.values()))
+                positions.append(max(p for p, values in alive.items() if self.bytes_of(values) <= ABOUT * least))
+                last = alive[positions[-1]]
+            begin = end
+        return positions
+
+    def is_good(self, p):
+        """Whether a module with parameters begins here that reads what has a gradient, and nothing made before is overwritten behind."""
+        return p not in self.overwritten and self.begins_module(p) and any(
+            self.values[v].needs_gradient and self.values[v].made_by < p for v in self.read_first(p))
+
+    def read_first(self, p):
+        """By the operations of the outermost module that begins here."""
+        return {v for operation in self.operations[p:self.beginning(p)[0][2]] for v in operation.reads}
+
+    def before_loss(self):
+        """Before the function that is the loss; of a model that computes its own, behind the last module with parameters. None where
+        nothing is left behind it."""
+        if not self.operations[-1].path and self.operations[-1].name == "loss":
+            return self.count - 1 or None
+        last = max((p for p in range(self.count) if self.parameters_of(self.operations[p])), default=self.count - 1) + 1
+        last = max([last, *(call.end for call in self.calls if call.parent is not None and call.begin < last < call.end)])
+        while last < self.count and last in self.overwritten:
+            last += 1
+        return last if last < self.count else None
+
+    def parameters_of(self, operation):
+        if hasattr(operation.function, "parameters"):
+            return list(operation.function.parameters())
+        return [tensor for tensor in constants_in(operation.arguments) if tensor.requires_grad]
+
+    def has_weight(self, operation):
+        return any(parameter.dim() > 1 for parameter in self.parameters_of(operation))
+
+    def beginning(self, p):
+        """Calls that begin here, from the outermost in; the last may be a module that is an operation itself: (path, module, end)."""
+        calls = [(call.path, call.module, call.end) for call in self.calls if call.begin == p < call.end and call.parent is not None]
+        operation = self.operations[p]
+        if operation.function is self.modules.get(operation.path):
+            calls.append((operation.path, operation.function, p + 1))
+        return calls
+
+    def begins_module(self, p):
+        return any(any(True for _ in module.parameters()) for _, module, _ in self.beginning(p))
+
+    def around(self, p):
+        """The innermost call that goes on from before the position to behind it."""
+        return next(call for call in reversed(self.calls) if call.begin < p < call.end)  # later calls are inside earlier ones
+
+    def is_few(self, p, alive):
+        large = [v for v in alive if self.values[v].needs_gradient or self.values[v].dtype.is_floating_point]
+        outer = self.around(p)
+        if len(large) <= 1 or self.bytes_of(alive) <= max(self.bytes_of(self.alive(end)) for end in (outer.begin, outer.end)):
+            return True
+        path, module, _ = self.beginning(p)[0]
+        siblings = {call.path: type(call.module) for call in self.calls if call.parent is not None and self.calls[call.parent] is outer}
+        alike = [other for other, kind in siblings.items() if kind is type(module)]
+        return len(alike) > 1 and path in alike and len(large) <= MOST_ALIVE
+
+    def bytes_of(self, values):
+        return sum({self.values[v].storage: self.values[v].bytes for v in values}.values())
+
+    def is_view_of(self, before, after):
+        """Whether a tensor of the later boundary is another view of a storage that the earlier one has."""
+        old = {self.values[v].storage for v in before}
+        return any(self.values[v].storage in old and v not in before for v in after)
+
+    # --- names ---
+
+    def name_of(self, begin, end):
+        """The outermost module that begins with the stage and ends in it; where it is called again, with the number of the call."""
+        calls = [(path, module) for path, module, until in self.beginning(begin) if until <= end]
+        if not calls:
+            return next((path for path in self.modules_of(begin, end) if path), "model")
+        path = calls[0][0]
+        begins = sorted({p for p in range(self.count) if any(path == one for one, _, _ in self.beginning(p))})
+        return path if len(begins) == 1 else f"{path}#{begins.index(begin) + 1}"
+
+    def modules_of(self, begin, end):
+        """Outermost modules that are called between the two positions, in order; "" for the model's own functions alone."""
+        found, p = [], begin
+        while p < end:
+            inside = [(path, until) for path, _, until in self.beginning(p) if until <= end]
+            if inside:
+                found.append(inside[0][0])
+            p = inside[0][1] if inside else p + 1
+        return found or [""]
+
+
+def described(operation):
+    is_module = hasattr(operation.function, "parameters") and operation.path
+    return f"module '{operation.path}'" if is_module else f"'{operation.name}'" + (f" in module '{operation.path}'" if operation.path else "")

@@ -1,0 +1,341 @@
+"""Runs a model once and writes down what it calls: leaf modules, and functions on tensors between them.
+
+The model really runs on the example, so its Python code may do what it likes with shapes, dicts and dataclasses; what it must not
+do is read numbers out of tensors, for the course it takes then holds for this example only. Nothing is kept for a backward while it runs,
+and buffers and random state are afterwards what they were.
+"""
+
+import contextlib
+import dataclasses
+import weakref
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+
+from .errors import Refused
+from .values import map_leaves, named_tensors_in, tensors_in
+
+READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
+                 "equal", "allclose", "is_nonzero"}
+
+
+class Ref:
+    """Stands for a value in the arguments of an operation. No dataclass: those are containers."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Targets:
+    """Stands for the targets in the arguments of the loss."""
+
+
+@dataclasses.dataclass
+class Value:
+    """A tensor of the run: an input of the model, or what an operation made."""
+
+    name: str
+    made_by: int  # number of the operation; -1: an input
+    bytes: int    # of its storage
+    storage: int  # equal for tensors that share one
+    shape: list
+    dtype: torch.dtype
+    needs_gradient: bool
+
+
+@dataclasses.dataclass
+class Call:
+    """One call of a module that has operations of its own: those from `begin` up to `end`."""
+
+    path: str
+    module: object
+    parent: int
+    begin: int
+    end: int = 0
+
+
+@dataclasses.dataclass
+class Operation:
+    function: object  # a module or a function
+    path: str         # of the module that is called, or in whose forward the function is
+    name: str
+    arguments: object  # (args, kwargs) with a Ref for each value
+    outputs: list      # values, in the order of the tensors of the result
+    writes: set        # storages of values that are overwritten
+    call: int          # the innermost Call
+    state: tuple       # whether gradients are followed, and autocast, where these differ from the caller's
+    reads: list        # values
+
+    def run(self, of, targets=None):
+        """`of`: {value: tensor}. The tensors of the result, in order."""
+        args, kwargs = map_leaves(self.arguments, lambda leaf: of[leaf.value] if isinstance(leaf, Ref)
+                                  else targets if leaf is Targets else leaf)
+        with entered(self.state):
+            return tensors_in(self.function(*args, **kwargs))
+
+
+# --- gradient and autocast ------------------------------------------------------------------------------------------------------
+
+def autocast_now():
+    """(device, dtype) of each autocast that is on."""
+    found = []
+    if torch.is_autocast_enabled():
+        found.append(("cuda", torch.get_autocast_gpu_dtype()))
+    if torch.is_autocast_cpu_enabled():
+        found.append(("cpu", torch.get_autocast_cpu_dtype()))
+    return tuple(found)
+
+
+def difference(outer):
+    """What the model's own code has changed since the call: (gradients off, autocast or None)."""
+    now = autocast_now()
+    return not torch.is_grad_enabled(), None if now == outer else now
+
+
+def entered(state):
+    without_gradients, autocast = state
+    if not without_gradients and autocast is None:
+        return contextlib.nullcontext()
+    stack = contextlib.ExitStack()
+    if without_gradients:
+        stack.enter_context(torch.no_grad())
+    if autocast is not None:
+        dtypes = dict(autocast)
+        for device in ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",):
+            stack.enter_context(torch.autocast(device, dtype=dtypes.get(device, torch.bfloat16), enabled=device in dtypes))
+    return stack
+
+
+@contextlib.contextmanager
+def undone(model):
+    """Buffers and random state are afterwards as before."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    devices = sorted({tensor.device.index for tensor in [*model.parameters(), *model.buffers()] if tensor.is_cuda})
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        with torch.no_grad():
+            for buffer, before in buffers:
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------------------
+
+def storage_of(tensor):
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
+
+
+class Recorder(TorchFunctionMode):
+    """`leaves`: paths of modules whose inside is not looked at, beside those without children and those with hooks."""
+
+    def __init__(self, model, leaves=()):
+        super().__init__()
+        self.model, self.leaves = model, set(leaves)
+        self.paths = {}
+        for path, module in model.named_modules():
+            self.paths.setdefault(id(module), path)
+        self.values, self.operations, self.calls = [], [], []
+        self.known = {}     # id of a tensor -> (weak reference, value)
+        self.storages = {}  # address of a storage's head -> (weak reference, number)
+        self.names = {}
+        self.call, self.stack, self.suspended = None, [], 0
+        self.can_be_whole = False  # after a refusal: whether the module can be taken as one call
+        self.constants = {id(tensor): tensor for module in model.modules() for tensor in tensors_in(vars(module))}
+
+    def record(self, inputs, loss, targets):
+        """`inputs`: (args, kwargs) with names. Returns (input values, output of the model or of the loss with Refs)."""
+        args, kwargs = inputs
+        self.outer = autocast_now()
+        for name, tensor in named_inputs(args, kwargs):
+            if id(tensor) not in self.known:
+                self.add_value(tensor, name, -1)
+        given = range(len(self.values))
+        with undone(self.model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, self.no_backward), \
+                watching(self), self:
+            output = self.model(*args.values(), **kwargs)
+            if loss is not None:
+                output = self.run(loss, "", "loss", (output, Targets), {}, (output, targets))
+            elif own_loss(output) is not None:
+                output = own_loss(output)
+            else:
+                output = self.run(mean_square, "", "loss", (last_of(output),), {})
+        self.result = tensors_in(output)
+        return list(given), map_leaves(output, self.reference)
+
+    @staticmethod
+    def no_backward(_):
+        raise Refused("the model's forward runs a backward, which cannot be recorded")
+
+    # --- what is called ---
+
+    def call_module(self, original, module, args, kwargs):
+        path = self.paths.get(id(module))
+        if self.suspended or path is None:
+            return self.within(path, lambda: original(module, *args, **kwargs))
+        if path and self.is_leaf(path, module):
+            return self.within(path, lambda: self.run(module, path, path, args, kwargs))
+        self.calls.append(Call(path, module, self.call, len(self.operations)))
+        outer, self.call = self.call, len(self.calls) - 1
+        call = self.calls[-1]
+        result = self.within(path, lambda: original(module, *args, **kwargs))
+        call.end, self.call = len(self.operations), outer
+        return result
+
+    def is_leaf(self, path, module):
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+        return path in self.leaves or not any(True for _ in module.children()) or any(hooks) or isinstance(module, torch.jit.ScriptModule)
+
+    def within(self, path, function):
+        self.stack.append(path if path is not None else self.path())
+        result = function()
+        self.stack.pop()
+        return result
+
+    def path(self):
+        return self.stack[-1] if self.stack else ""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, function_name(func)
+        if name in READS_NUMBERS and self.reads_of_run(args):
+            raise Refused(f"{self.here()}: its forward reads numbers out of a tensor ({name}), so its course depends on the data")
+        if self.suspended:
+            return func(*args, **kwargs)
+        return self.run(func, self.path(), name, args, kwargs)
+
+    def reads_of_run(self, args):
+        """Whether it is the model's own code that reads, not that of torch's modules (a running mean's count)."""
+        inner = dict(self.model.named_modules()).get(self.path())
+        return not type(inner).__module__.startswith("torch.nn.") and any(id(tensor) not in self.constants for tensor in tensors_in(args))
+
+    def here(self):
+        return f"module '{self.path()}'" if self.path() else "the model itself"
+
+    # --- what is written down ---
+
+    def run(self, function, path, name, args, kwargs, real_args=None):
+        """Calls and writes it down; `real_args` are handed over in place of `args`, which may have stand-ins."""
+        self.suspended += 1  # not undone where something is raised: the recorder is of no use then
+        given = tensors_in((args, kwargs))
+        versions = [tensor._version for tensor in given]
+        is_module = isinstance(function, torch.nn.Module) and bool(path)
+        called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
+        result = called(*(args if real_args is None else real_args), **kwargs)
+        written = [tensor for tensor, version in zip(given, versions) if tensor._version != version]
+        if tensors_in(result) or written:
+            self.write_down(function, path, name, (args, kwargs), result, written, is_module)
+        self.suspended -= 1
+        return result
+
+    def write_down(self, function, path, name, arguments, result, written, is_module):
+        arguments = map_leaves(arguments, self.reference)
+        writes = {self.storage(tensor) for tensor in written if self.value_of(tensor) is not None}
+        operation = Operation(function, path, name, arguments, [], writes, self.call or 0, difference(self.outer), refs_in(arguments))
+        self.operations.append(operation)
+        for inner, tensor in named_tensors_in(result):
+            value = self.value_of(tensor)
+            if value is None and id(tensor) not in self.constants:
+                own = path if is_module else ".".join(filter(None, [path, name]))
+                value = self.add_value(tensor, f"{own}.{inner}" if inner else own, len(self.operations) - 1)
+            operation.outputs.append(value)
+
+    def reference(self, leaf):
+        """A Ref to a tensor of the run; a tensor that was there before stands for itself."""
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        value = self.value_of(leaf)
+        if value is not None:
+            return Ref(value)
+        if id(leaf) in self.constants:
+            return leaf
+        self.can_be_whole = True
+        raise Refused(f"{self.here()}: uses a tensor of shape {list(leaf.shape)} that no recorded call has made")
+
+    def value_of(self, tensor):
+        entry = self.known.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def add_value(self, tensor, name, operation):
+        self.names[name] = self.names.get(name, 0) + 1
+        name = name if self.names[name] == 1 else f"{name}#{self.names[name]}"
+        self.values.append(Value(name, operation, storage_of(tensor).nbytes(), self.storage(tensor), list(tensor.shape), tensor.dtype,
+                                 tensor.requires_grad))
+        self.known[id(tensor)] = (weakref.ref(tensor), len(self.values) - 1)
+        return len(self.values) - 1
+
+    def storage(self, tensor):
+        reference = StorageWeakRef(storage_of(tensor))
+        return self.storages.setdefault(reference.cdata, (reference, len(self.storages)))[1]
+
+
+def own_loss(output):
+    """Of a model that computes its loss itself."""
+    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    candidate = own if isinstance(own, torch.Tensor) else output
+    return candidate if isinstance(candidate, torch.Tensor) and candidate.numel() == 1 else None
+
+
+def last_of(output):
+    tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
+    if not tensors:
+        raise Refused("the model's output has no tensor of floating point, so it has no loss")
+    return tensors[-1]
+
+
+def mean_square(output):
+    return output.pow(2).mean()
+
+
+def named_inputs(args, kwargs):
+    return [pair for name, value in [*args.items(), *kwargs.items()] for pair in named_tensors_in(value, name)]
+
+
+def refs_in(arguments):
+    found = set()
+    map_leaves(arguments, lambda leaf: found.add(leaf.value) if isinstance(leaf, Ref) else None)
+    return sorted(found)
+
+
+def constants_in(arguments):
+    """Tensors that stand for themselves: parameters, buffers, attributes."""
+    found = []
+    map_leaves(arguments, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
+    return found
+
+
+def function_name(function):
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == "__get__":  # of a property such as x.T
+        return getattr(getattr(function, "__self__", None), "__name__", name)
+    return name
+
+
+@contextlib.contextmanager
+def watching(recorder):
+    """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, and in torch 1.13 most of
+    x[i] and x[i] = y."""
+    call, own = torch.nn.Module.__call__, torch.autograd.Function.__dict__.get("apply")
+    places = {name: getattr(torch.Tensor, name) for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__}  # inherited
+
+    def apply_seen(cls, *args, **kwargs):
+        plain = own.__get__(None, cls) if own is not None else super(torch.autograd.Function, cls).apply
+        return plain(*args, **kwargs) if recorder.suspended else recorder.run(plain, recorder.path(), cls.__name__, args, kwargs)
+
+    recorder.original = call
+    torch.nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call_module(call, module, args, kwargs)
+    for name, function in places.items():
+        setattr(torch.Tensor, name, lambda *args, name=name, function=function:
+                function(*args) if recorder.suspended else recorder.run(function, recorder.path(), name, args, {}))
+    torch.autograd.Function.apply = classmethod(apply_seen)
+    try:
+        yield
+    finally:
+        torch.nn.Module.__call__ = call
+        for name in places:
+            delattr(torch.Tensor, name)
+        if own is not None:
+            torch.autograd.Function.apply = own
+        else:
+            del torch.autograd.Function.apply

@@ -1,0 +1,218 @@
+"""Cuts a model into stages in a row, each of which can be run by itself on the tensors that stand on the boundary before it.
+
+    staged = split(model, example_inputs, how="auto")
+
+    staged.boundaries[j]      names of the values alive between stages j-1 and j; 0: the model's inputs
+    staged.stages[i].reads    those of boundary i that the stage reads
+    staged.stages[i].makes    those of boundary i+1 that it makes; what it does not make passes it by
+    staged.stages[i](values)  runs it: a tuple in the order of `reads` in, one in the order of `makes` out
+
+The computation is the model's own, with its own modules and parameters, in its own order. The last stage is the loss, which makes one
+number and alone may read the targets. A stage never overwrites what stands on its boundaries.
+"""
+
+import inspect
+
+import torch
+
+from .cuts import Cuts
+from .errors import Refused
+from .recorder import Recorder, Ref, constants_in, named_inputs, refs_in, undone
+from .values import map_leaves, tensors_in
+
+
+def split(model, example_inputs, how="auto", loss=None, targets=None, check=True):
+    """A Staged. `model`: an nn.Module, or a list of modules or (name, module) in a row.
+
+    example_inputs: a tensor, a tuple (arguments in order) or a dict (arguments by name); of a list or nn.Sequential the one argument
+    how: "auto" where few tensors are alive; [paths...] before these modules (before their second call: "path#2"); None: a stage for each
+        module of a list or nn.Sequential, "auto" for other models
+    loss: function of (outputs, targets); default: the output if it is one number, its `.loss` or ["loss"], else the mean square of
+        the last output
+    check: whether the stages are run once, to see that they make what the model makes
+    """
+    in_a_row = not isinstance(model, torch.nn.Module) or isinstance(model, torch.nn.Sequential)
+    whole = model if isinstance(model, torch.nn.Module) else InARow(model)
+    inputs = named_arguments(whole, example_inputs, in_a_row)
+    children = [name for name, _ in whole.named_children()] if in_a_row else []
+    if how is None:
+        how = children if in_a_row else "auto"
+    with undone(whole):
+        recorder, given, output = recorded(whole, inputs, children if how == children else [], loss, targets)
+    return Staged(whole, how, recorder, given, output, inputs, targets, check)
+
+
+class InARow(torch.nn.Module):
+    """Modules one behind the other; pairs (name, module) give names."""
+
+    def __init__(self, modules):
+        super().__init__()
+        for number, item in enumerate(modules):
+            name, module = item if isinstance(item, tuple) else (f"stage{number}", item)
+            if not isinstance(module, torch.nn.Module):
+                raise Refused(f"stage '{name}' is no nn.Module but {type(module).__name__}")
+            self._modules[name] = module  # names may have dots, which add_module refuses
+
+    def forward(self, x):
+        for module in self._modules.values():
+            x = module(x)
+        return x
+
+
+def named_arguments(model, example, in_a_row):
+    """({name: value}, {name: value}) of arguments by place and by name."""
+    if isinstance(example, dict) and not in_a_row:
+        return {}, dict(example)
+    args = example if isinstance(example, tuple) and not in_a_row else (example,)
+    if isinstance(model, torch.nn.Sequential):
+        return {"input": args[0]}, {}
+    try:
+        names = list(inspect.signature(model.forward).bind(*args).arguments)
+    except TypeError as error:
+        raise Refused(f"the model cannot be called with {len(args)} arguments: {error}") from error
+    return {names[i] if i < len(names) else f"argument{i}": value for i, value in enumerate(args)}, {}
+
+
+# --- recording ----------------------------------------------------------------------------------------------------------------
+
+def recorded(model, inputs, leaves, loss, targets):
+    """Modules in which something is not to be seen are taken as a whole."""
+    while True:
+        recorder = Recorder(model, leaves)
+        try:
+            return (recorder, *recorder.record(inputs, loss, targets))
+        except Refused:
+            path = recorder.path()
+            if not recorder.can_be_whole or not path or path in leaves:
+                raise
+            leaves = [*leaves, path]
+        except Exception as error:  # whatever the model's own code raises is the user's
+            raise Refused(f"{recorder.here()} does not run on the example: {type(error).__name__}: {first_line(error)}") from error
+
+
+def first_line(error):
+    return (str(error).splitlines() or [""])[0]
+
+
+# --- what comes of it -----------------------------------------------------------------------------------------------------------
+
+class Stage:
+    """Operations in a row. `reads`, `makes`: names; see the top of this file."""
+
+    def __init__(self, name, modules, operations, reads, makes, values, is_last):
+        self.name, self.modules, self.is_last = name, modules, is_last
+        self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
+        self.operations, self._reads, self._makes = operations, reads, makes
+        self.dies = last_reads(operations, makes)
+
+    def __call__(self, values, targets=None):
+        at_hand = dict(zip(self._reads, values))
+        for operation, dying in zip(self.operations, self.dies):
+            results = operation.run(at_hand, targets)
+            at_hand.update((v, tensor) for v, tensor in zip(operation.outputs, results) if v is not None)
+            for v in dying:
+                del at_hand[v]
+            del results
+        return tuple(at_hand[v] for v in self._makes)
+
+    def parameters(self):
+        """Each once, in the order of first use; frozen ones too."""
+        found = {}
+        for operation in self.operations:
+            own = operation.function.parameters() if isinstance(operation.function, torch.nn.Module) else ()
+            for tensor in [*own, *constants_in(operation.arguments)]:
+                if isinstance(tensor, torch.nn.Parameter):
+                    found.setdefault(id(tensor), tensor)
+        return list(found.values())
+
+
+def last_reads(operations, makes):
+    """For each operation the values that nobody needs behind it."""
+    dies, seen = [[] for _ in operations], set(makes)
+    for number in reversed(range(len(operations))):
+        touched = {v for v in [*operations[number].reads, *operations[number].outputs] if v is not None}
+        dies[number] = sorted(touched - seen)
+        seen |= touched
+    return dies
+
+
+class Staged:
+    def __init__(self, model, how, recorder, given, output, inputs, targets, check):
+        self.model, self.how = model, how
+        self._names = (list(inputs[0]), list(inputs[1]))
+        self._form = map_leaves(inputs, lambda leaf: Ref(recorder.value_of(leaf)) if isinstance(leaf, torch.Tensor) else leaf)
+        self.values = recorder.values
+        loss = refs_in(output)
+        if len(loss) != 1 or not isinstance(output, Ref) or numbers_of(self.values[loss[0]]) != 1:
+            raise Refused(f"the loss must be one number, found {described(self.values, output)}")
+        if not self.values[loss[0]].needs_gradient:
+            raise Refused("the loss must be one number that some parameter's gradient flows to, found one that needs no gradient")
+        self.values[loss[0]].name = "loss"
+        self._cut(Cuts(recorder, given, loss), loss)
+        if check:
+            self._check(recorder, inputs, targets)
+
+    def _cut(self, cuts, loss):
+        positions = set(cuts.found() if self.how == "auto" else cuts.at_paths(self.how))
+        if cuts.before_loss() is not None:
+            positions = {p for p in positions if p <= cuts.before_loss()} | {cuts.before_loss()}
+        ends = [0, *sorted(positions), cuts.count]
+        alive = [cuts.given, *(cuts.alive(p) for p in ends[1:-1]), loss]
+        self.stages = []
+        for i, (begin, end) in enumerate(zip(ends, ends[1:])):
+            operations = cuts.operations[begin:end]
+            read = {v for operation in operations for v in operation.reads}
+            last = i == len(ends) - 2
+            makes = [v for v in alive[i + 1] if v not in alive[i]]
+            self.stages.append(Stage("loss" if last else cuts.name_of(begin, end), cuts.modules_of(begin, end), operations,
+                                     [v for v in alive[i] if v in read], makes, self.values, last))
+        self.boundaries = [[self.values[v].name for v in of] for of in alive]
+
+    def _check(self, recorder, inputs, targets):
+        with undone(self.model), torch.no_grad():
+            again = self.run(self.values_of(inputs), targets)
+        if not torch.equal(torch.nan_to_num(again), torch.nan_to_num(recorder.result[0].detach())):
+            raise Refused("run a second time on the same input, the recorded calls give another loss: the model's forward takes another "
+                          "course from run to run")
+
+    def values_of(self, inputs):
+        """The tensors of boundary 0 of other inputs of the same form."""
+        if not (isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(part, dict) for part in inputs)):
+            inputs = named_arguments(self.model, inputs, isinstance(self.model, (InARow, torch.nn.Sequential)))
+        found = dict(named_inputs(*inputs))
+        expected = [value for value in self.values if value.made_by < 0]
+        for value in expected:
+            if value.name not in found:
+                raise Refused(f"input '{value.name}' is missing")
+            tensor = found[value.name]
+            if list(tensor.shape) != value.shape or tensor.dtype != value.dtype:
+                raise Refused(f"input '{value.name}': expected {value.dtype} {value.shape}, found {tensor.dtype} {list(tensor.shape)}")
+        return tuple(found[value.name] for value in expected)
+
+    def run(self, values, targets=None):
+        """The loss: all stages one after the other, each boundary let go when it is past."""
+        at_hand = dict(zip(self.boundaries[0], values))
+        for i, stage in enumerate(self.stages):
+            made = stage(tuple(at_hand[name] for name in stage.reads), targets)
+            at_hand = {name: tensor for name, tensor in [*at_hand.items(), *zip(stage.makes, made)] if name in self.boundaries[i + 1]}
+        return at_hand["loss"]
+
+    def fingerprint(self):
+        """(path, class, shapes of its own parameters) of each module: by this a plan knows its model."""
+        return [(path, type(module).__name__, [list(parameter.shape) for parameter in module.parameters(recurse=False)])
+                for path, module in self.model.named_modules()]
+
+    def input_shapes(self):
+        return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
+                for value in self.values if value.made_by < 0}
+
+
+def numbers_of(value):
+    count = 1
+    for side in value.shape:
+        count *= side
+    return count
+
+
+def described(values, output):
+    return f"a tensor of shape {values[output.value].shape}" if isinstance(output, Ref) else f"a {type(output).__name__}"

@@ -1,0 +1,53 @@
+"""Nested values with tensors in them: tuples, lists, dicts, named tuples and dataclasses, as modules take and return them."""
+
+import dataclasses
+
+import torch
+
+
+def is_dataclass(value):
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def children_of(value):
+    """What a container holds, in order; None of what is no container."""
+    if is_dataclass(value):  # before dict: outputs in the style of Hugging Face are both
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (tuple, list)):
+        return list(value)
+    return None
+
+
+def named_tensors_in(value, name=""):
+    """Pairs of a dotted name and a tensor, in order; a tensor that stands there twice is there twice."""
+    if isinstance(value, torch.Tensor):
+        return [(name, value)]
+    children = children_of(value)
+    if children is None:
+        return []
+    if is_dataclass(value):
+        keys = [field.name for field in dataclasses.fields(value)]
+    else:
+        keys = list(value) if isinstance(value, dict) else range(len(children))
+    return [pair for key, child in zip(keys, children)
+            for pair in named_tensors_in(child, f"{name}.{key}" if name else str(key))]
+
+
+def tensors_in(value):
+    return [tensor for _, tensor in named_tensors_in(value)]
+
+
+def map_leaves(value, function):
+    """The same form with each leaf (whatever is no container) replaced."""
+    if is_dataclass(value):
+        return type(value)(**{field.name: map_leaves(getattr(value, field.name), function)
+                              for field in dataclasses.fields(value) if field.init})
+    if isinstance(value, dict):
+        return type(value)((key, map_leaves(item, function)) for key, item in value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_leaves(item, function) for item in value))
+    if type(value) in (tuple, list) or (isinstance(value, (tuple, list)) and tensors_in(value)):
+        return (list if isinstance(value, list) else tuple)(map_leaves(item, function) for item in value)
+    return function(value)

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Tests of plimsoll_torch/stages.py. Skipped where this Python has no torch; seconds.
+
+  /usr/bin/python3 validate/pytorch/test_stages.py
+"""
+
+import copy
+import os
+import random
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+try:
+    import torch
+    from torch import nn
+
+    import models
+    from plimsoll_torch.errors import Refused
+    from plimsoll_torch.stages import split
+except ModuleNotFoundError as error:
+    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
+                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+
+
+def call(model, inputs):
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+
+
+def plain_loss(model, loss, inputs, targets):
+    outputs = call(model, inputs)
+    return outputs.loss if loss is None else loss(outputs, targets)
+
+
+def trained(model, run):
+    """All that one iteration leaves: loss, gradients, buffers."""
+    torch.manual_seed(7)
+    loss = run()
+    loss.backward()
+    return [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None), *model.buffers()]
+
+
+class Layer(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x))
+
+
+class Model(nn.Module):
+    """Layers "a" and "b" with something between that a test gives."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.a, self.b, self.between = Layer(), Layer(), between
+
+    def forward(self, x):
+        return self.b(self.between(self.a(x)))
+
+
+class Eight(unittest.TestCase):
+    def test_stages_one_after_the_other_train_as_the_model_does_to_the_bit(self):
+        for name, made in models.MODELS.items():
+            model, loss, inputs, targets = made()
+            twin = copy.deepcopy(model)
+            staged = split(model, inputs, "auto", loss, targets)
+            with self.subTest(name):
+                self.assertGreater(len(staged.stages), 5)
+                found = trained(model, lambda: staged.run(staged.values_of(inputs), targets))
+                expected = trained(twin, lambda: plain_loss(twin, loss, inputs, targets))
+                self.assertEqual(len(found), len(expected))
+                self.assertTrue(all(torch.equal(a, b) for a, b in zip(found, expected)))
+
+    def test_names_of_stages_cut_the_model_at_the_same_places(self):
+        for name, made in models.MODELS.items():
+            model, loss, inputs, targets = made()
+            staged = split(model, inputs, "auto", loss, targets)
+            again = split(model, inputs, [stage.name for stage in staged.stages[1:-1]], loss, targets)
+            with self.subTest(name):
+                self.assertEqual([(s.name, s.modules, s.reads, s.makes) for s in staged.stages],
+                                 [(s.name, s.modules, s.reads, s.makes) for s in again.stages])
+
+    def test_a_resnet_is_cut_between_its_blocks(self):
+        model, loss, inputs, targets = models.resnet18()
+        staged = split(model, inputs, "auto", loss, targets)
+        blocks = [f"layer{i}.{j}" for i in range(1, 5) for j in range(2)]
+        self.assertEqual([stage.name for stage in staged.stages], ["conv1", *blocks, "fc", "loss"])
+        self.assertEqual(staged.stages[0].modules, ["conv1", "bn1", "relu", "maxpool"])
+        self.assertEqual([len(boundary) for boundary in staged.boundaries], [1] * 12)
+
+    def test_every_boundary_has_what_its_stage_reads_and_what_passes_by(self):
+        for name, made in models.MODELS.items():
+            model, loss, inputs, targets = made()
+            staged = split(model, inputs, "auto", loss, targets)
+            with self.subTest(name):
+                self.assertEqual(staged.stages[-1].makes, ["loss"])
+                for i, stage in enumerate(staged.stages):
+                    self.assertLessEqual(set(stage.reads), set(staged.boundaries[i]))
+                    self.assertEqual(set(staged.boundaries[i + 1]) - set(staged.boundaries[i]), set(stage.makes))
+                    later = {name for other in staged.stages[i + 1:] for name in other.reads}
+                    self.assertEqual(set(staged.boundaries[i + 1]) - {"loss"}, later & set(staged.boundaries[i + 1]))
+
+    def test_a_skip_of_a_unet_passes_the_stages_between_by(self):
+        model, loss, inputs, targets = models.unet()
+        staged = split(model, inputs, "auto", loss, targets)
+        skip = "down.0.layers.4"
+        first = next(i for i, stage in enumerate(staged.stages) if skip in stage.makes)
+        last = next(i for i, stage in enumerate(staged.stages) if skip in stage.reads)
+        self.assertGreater(last - first, 5)
+        self.assertTrue(all(skip in staged.boundaries[j] for j in range(first + 1, last + 1)))
+
+
+class Recording(unittest.TestCase):
+    x = torch.linspace(-1, 1, 8).view(2, 4)
+
+    def same(self, between, how=("b",)):
+        torch.manual_seed(0)
+        model = Model(between)
+        twin = copy.deepcopy(model)
+        staged = split(model, self.x, list(how))
+        found = trained(model, lambda: staged.run(staged.values_of(self.x)))
+        expected = trained(twin, lambda: twin(self.x).pow(2).mean())
+        self.assertEqual(len(found), len(expected))
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(found, expected)))
+        return staged
+
+    def test_views_writes_dropout_and_constants_are_as_in_the_model(self):
+        class Between(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale, self.table = nn.Parameter(torch.ones(4)), torch.arange(4.0)
+                self.register_buffer("seen", torch.zeros(()))
+                self.inner = nn.Identity()  # of a module with a child the inside is looked at
+
+            def forward(self, x):
+                self.seen += 1
+                y = x.clone()
+                y[0] = y[1] * 2
+                y[:, 1:3].mul_(3)
+                left, right = nn.functional.dropout(y * self.scale.exp() + self.table, 0.5).chunk(2, -1)
+                return torch.cat([right, left], -1)
+        staged = self.same(Between())
+        self.assertEqual([len(boundary) for boundary in staged.boundaries], [1, 1, 1, 1])
+
+    def test_gradients_that_the_model_stops_are_stopped(self):
+        class Between(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Identity()
+
+            def forward(self, x):
+                with torch.no_grad():
+                    mean = x.mean()
+                return x - mean
+        self.same(Between())
+
+    def test_the_models_own_autocast_is_entered_again(self):
+        class Between(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+                self.inner = Layer()
+
+            def forward(self, x):
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    return self.inner(self.linear(x)).float()
+        staged = self.same(Between(), ("between.inner", "b"))
+        self.assertIn(torch.bfloat16, [value.dtype for value in staged.values])
+
+    def test_an_autograd_function_is_one_call(self):
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return 2 * ctx.saved_tensors[0] * gradient
+
+        class Between(nn.Sequential):
+            def forward(self, x):
+                return Square.apply(x) + torch.utils.checkpoint.checkpoint(torch.sin, x)
+        staged = self.same(Between(nn.Identity()))
+        names = [operation.name for stage in staged.stages for operation in stage.operations]
+        self.assertEqual(names, ["a.linear", "tanh", "Square", "CheckpointFunction", "add", "b.linear", "tanh", "loss"])
+
+    def test_a_module_whose_inside_is_not_seen_is_one_call(self):
+        class Between(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Identity()
+
+            def forward(self, x):
+                return self.inner(x) * torch.Tensor([1.0, 2.0, 3.0, 4.0])  # a constructor that torch lets nobody see
+        staged = self.same(Between())
+        self.assertIn("between", [operation.name for operation in staged.stages[0].operations])
+
+    def test_modules_in_a_row_are_a_stage_each_whatever_they_hand_on(self):
+        class Fork(nn.Module):
+            def forward(self, x):
+                return {"main": torch.tanh(x), "more": [torch.sigmoid(x)]}
+
+        class Pass(nn.Module):
+            def forward(self, boundary):
+                return {**boundary, "main": -boundary["main"]}
+
+        class Meet(nn.Module):
+            def forward(self, boundary):
+                return boundary["main"] * boundary["more"][0]
+        staged = split([("linear.first", nn.Linear(4, 4)), Fork(), Pass(), Meet()], self.x, None)
+        self.assertEqual([stage.name for stage in staged.stages], ["linear.first", "stage1", "stage2", "stage3", "loss"])
+        self.assertEqual(staged.boundaries[2], ["stage1.main", "stage1.more.0"])
+        self.assertEqual((staged.stages[2].reads, staged.stages[2].makes), (["stage1.main", "stage1.more.0"], ["stage2.main"]))
+
+    def test_a_module_that_runs_twice_is_cut_before_both_calls_or_one(self):
+        layer = Layer()
+
+        class Again(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = layer
+
+            def forward(self, x):
+                return self.layer(self.layer(self.layer(x)))
+        self.assertEqual([s.name for s in split(Again(), self.x, ["layer"]).stages], ["layer#1", "layer#2", "layer#3", "loss"])
+        self.assertEqual([s.name for s in split(Again(), self.x, ["layer#3"]).stages], ["layer#1", "layer#3", "loss"])
+
+    def test_nothing_of_the_model_is_changed_by_cutting_it(self):
+        model, loss, inputs, targets = models.resnet18()
+        buffers, state = [buffer.clone() for buffer in model.buffers()], torch.get_rng_state()
+        split(model, inputs, "auto", loss, targets)
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(buffers, model.buffers())))
+        self.assertTrue(torch.equal(state, torch.get_rng_state()))
+        self.assertTrue(all(parameter.grad is None for parameter in model.parameters()))
+        self.assertNotIn("__getitem__", torch.Tensor.__dict__)
+
+    def test_a_stage_lets_go_of_what_it_needs_no_more(self):
+        staged = split(nn.Sequential(*[Layer(64) for _ in range(6)]), torch.randn(4, 64), ["5"])
+        alive, most = set(), [0]
+        for operation in staged.stages[0].operations:
+            inner = operation.function
+
+            def counted(*args, inner=inner, **kwargs):
+                made = inner(*args, **kwargs)
+                reference = torch.multiprocessing.reductions.StorageWeakRef(made.storage())
+                alive.add(reference)
+                most[0] = max(most[0], sum(not one.expired() for one in alive))
+                return made
+            operation.function = counted
+        with torch.no_grad():
+            staged.stages[0]((torch.randn(4, 64),))
+        self.assertEqual(most[0], 2)  # what is read and what is made
+
+
+class Refusals(unittest.TestCase):
+    x = torch.linspace(-1, 1, 8).view(2, 4)
+
+    def refused(self, expected, model, how="auto", x=None, **options):
+        with self.assertRaises(Refused) as raised:
+            split(model, self.x if x is None else x, how, **options)
+        self.assertIn(expected, str(raised.exception))
+        self.assertEqual(len(str(raised.exception).splitlines()), 1)
+
+    def test_a_course_that_depends_on_the_data(self):
+        class Branches(nn.Module):
+            def forward(self, x):
+                return x if x.sum() > 0 else -x
+
+        class Leaf(nn.Module):
+            def forward(self, x):
+                return x * x.max().item()
+        self.refused("module 'between': its forward reads numbers out of a tensor (__bool__), so its course depends on the data", Model(Branches()))
+        self.refused("module 'between': its forward reads numbers out of a tensor (item)", Model(Leaf()))
+
+    def test_a_course_that_differs_from_run_to_run(self):
+        class Drops(nn.Module):
+            def forward(self, x):
+                return x * random.random()
+        self.refused("the model's forward takes another course from run to run", Model(Drops()))
+
+    def test_paths_that_are_not_there(self):
+        self.refused("no module 'betwen'; did you mean 'between'?", Model(nn.ReLU()), ["betwen"])
+        self.refused("module 'between' is not called by itself", NeverCalled(), ["between"])
+        self.refused("no call 2 of module 'b'", Model(nn.ReLU()), ["b#2"])
+
+    def test_cuts_before_what_is_overwritten(self):
+        self.refused("a cut before 'between' would lie before module 'between' overwrites in place what stands on it", Model(nn.ReLU(inplace=True)),
+                     ["between"])
+        self.refused("module '0' overwrites the model's input 'input' in place", nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)))
+
+    def test_a_loss_that_is_no_number(self):
+        self.refused("the loss must be one number, found a tensor of shape [2, 4]", Layer(), loss=lambda y, _: y)
+        frozen = Layer().requires_grad_(False)
+        self.refused("found one that needs no gradient", frozen)
+
+    def test_a_model_that_does_not_run_on_the_example(self):
+        self.refused("module 'a.linear' does not run on the example: RuntimeError: mat1 and mat2", Model(nn.ReLU()), x=torch.randn(2, 3))
+        self.refused("the model cannot be called with 2 arguments", Model(nn.ReLU()), x=(self.x, self.x))
+
+    def test_inputs_of_another_shape(self):
+        staged = split(Model(nn.ReLU()), self.x)
+        for inputs, expected in ((torch.randn(3, 4), "input 'x': expected torch.float32 [2, 4], found torch.float32 [3, 4]"),
+                                 ({"y": self.x}, "input 'x' is missing")):
+            with self.assertRaises(Refused) as raised:
+                staged.values_of(inputs)
+            self.assertEqual(str(raised.exception), expected)
+
+
+class NeverCalled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.between = Layer(), nn.ReLU()
+
+    def forward(self, x):
+        return self.a(x)
+
+
+if __name__ == "__main__":
+    unittest.main()
