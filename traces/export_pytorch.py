@@ -43,6 +43,10 @@ def positive(text):
     return value
 
 
+def stage_names(text):
+    return "auto" if text == "auto" else [part for part in text.split(",") if part]
+
+
 def shape(text):
     return [positive(part) for part in text.split(",")]
 
@@ -65,8 +69,12 @@ def command_line():
                            "or your own: file.py:name or module:name")
     what.add_argument("--graph", action="store_true",
                       help="write the operations of a whole iteration (kind graph) instead of the chain of stages")
+    what.add_argument("--stages", type=stage_names, metavar="auto|PATH,PATH...",
+                      help="where the model is cut: where few tensors are alive, or before these modules (before the second call of one: "
+                           "PATH#2). Default: each module of an nn.Sequential or list, of other models auto")
     what.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
+    what.add_argument("--amp", choices=("bf16", "fp16"), help="autocast around each forward; parameters stay as --dtype says")
     what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")
     what.add_argument("--input-shape", type=shape, metavar="N,N,...",
                       help="of a normal random input, where your model gives none")
@@ -229,7 +237,7 @@ def origin(options, clock, counter, load):
         **device_names(options.device),
         "framework": "PyTorch",
         "versions": versions(),
-        "dtype": options.dtype,
+        "dtype": options.amp or options.dtype,
         **when_and_how(),
         "repetitions": options.repetitions,
         "warm_up": options.warm_up,

@@ -98,7 +98,7 @@ def iteration(chain, way, options):
     for parameter in chain.parameters():
         parameter.grad = None
     value = chain.input
-    with context_of(way, options):
+    with chain.precision(), context_of(way, options):
         for stage in chain.stages[:-1]:
             value = way(stage.module, value)
         value = chain.stages[-1].module(value)

@@ -566,8 +566,8 @@ class WrongUsage(WithFolder):
         from pytorch_export.models import chain_for
         for name, expected in (("missing.py:build", "no file missing.py"),
                                (f"{self.model}:build", "has no 'build'"),
-                               (f"{self.model}:no_model", "expected an nn.Sequential or a list of modules, found int"),
-                               (f"{self.model}:two", "expected (stages, loss, input), found a tuple of 2"),
+                               (f"{self.model}:no_model", "expected an nn.Module or a list of modules, found int"),
+                               (f"{self.model}:two", "expected (model, loss, input) or (model, loss, input, targets), found a tuple of 2"),
                                (f"{self.model}:sequential", "--input-shape is needed")):
             with self.subTest(model=name), self.assertRaises(UsageError) as raised:
                 chain_for(export_pytorch.command_line().parse_args(["--model", name, "-o", "none.json"]))

@@ -1,6 +1,8 @@
 """The chain that is measured: named stages, the last of which is the loss, and the input of the first."""
 
+import contextlib
 import dataclasses
+import typing
 
 import torch
 
@@ -17,6 +19,10 @@ class Chain:
     stages: list
     input: object
     description: str = ""
+    precision: typing.Callable = contextlib.nullcontext  # entered around each stage's forward: autocast
+    whole: typing.Callable = None   # runs the model as it is, up to the loss; None: the stages in a row are the model
+    names: dict = None              # of parameters, by id; None: "stage.name"
+    pytorch: dict = None            # how plans name stages and boundaries: `pytorch` of the trace's source
 
     def modules(self):
         return torch.nn.ModuleList([stage.module for stage in self.stages])
@@ -27,29 +33,20 @@ class Chain:
     def buffers(self):
         return list(self.modules().buffers())
 
+    def parameter_names(self):
+        """By id; a tied parameter has the name of its first stage."""
+        if self.names is not None:
+            return self.names
+        return {id(parameter): f"{stage.name}.{name}" for stage in reversed(self.stages)
+                for name, parameter in stage.module.named_parameters()}
+
 
 class Loss(torch.nn.Module):
-    """The loss stage: a function of the prediction alone; what else it needs it holds."""
+    """The loss stage: a function of the outputs and of targets, which are there before and count as no activation."""
 
-    def __init__(self, function):
+    def __init__(self, function, targets):
         super().__init__()
-        self.function = function
+        self.function, self.targets = function, targets
 
-    def forward(self, prediction):
-        return self.function(prediction)
-
-
-class CrossEntropy(torch.nn.Module):
-    """Over the last dimension of the prediction; the target counts as input data, not as an activation."""
-
-    def __init__(self, target):
-        super().__init__()
-        self.register_buffer("target", target)
-
-    def forward(self, prediction):
-        return torch.nn.functional.cross_entropy(prediction.flatten(0, -2), self.target.flatten())
-
-
-class MeanSquare(torch.nn.Module):
-    def forward(self, prediction):
-        return prediction.pow(2).mean()
+    def forward(self, outputs):
+        return self.function(outputs, self.targets)

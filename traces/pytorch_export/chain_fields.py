@@ -1,12 +1,13 @@
 """Puts what was measured of a chain together as a plimsoll.trace.v1 chain."""
 
+import contextlib
 import dataclasses
 import statistics
 
 from .errors import UsageError
 from .memory import SavedProbe
 from .part_workspaces import PartWorkspacesProbe
-from .storages import storage_bytes, tensors_in
+from .storages import dtype_name, storage_bytes, tensors_in
 
 
 WEIGHT_PART = ("weight_saved_bytes", "weight_made_bytes", "weight_keeps_gradient", "weight_keeps_input", "weight_keeps_output")
@@ -35,7 +36,7 @@ def assemble(chain, facts, work, times):
         "format": "plimsoll.trace.v1",
         "kind": "chain",
         "name": chain.name,
-        "source": evidence(chain, times, byte_evidence(chain, facts)),
+        "source": evidence(chain, times, byte_evidence(chain, facts)) | pytorch_source(chain, facts.saved),
         **chain_bytes(chain, facts),
         **shared_groups(stages, facts.in_place),
         "stages": stages,
@@ -53,7 +54,8 @@ def with_bytes(trace, chain, facts):
         stages.append({key: value for key, value in (before | unstated | bytes_).items() if value is not None})
     evidence_now = byte_evidence(chain, facts)
     check = trace["source"].get("check", {}) | evidence_now.pop("check")
-    made = trace | {"source": trace["source"] | {"check": check} | evidence_now, **chain_bytes(chain, facts)}
+    source = trace["source"] | {"check": check} | evidence_now | pytorch_source(chain, facts.saved)
+    made = trace | {"source": source, **chain_bytes(chain, facts)}
     made.pop("shared", None)
     del made["stages"]
     return made | shared_groups(stages, facts.in_place) | {"stages": stages}
@@ -156,12 +158,14 @@ def live_before_backwards(chain, saved, live, new_gradients):
 
 
 def parameter_list(chain):
-    """In the order of chain.parameters(); a tied parameter has the name of its first stage."""
-    names = {}
-    for stage in chain.stages:
-        for name, parameter in stage.module.named_parameters():
-            names.setdefault(id(parameter), f"{stage.name}.{name}")
-    return [{"name": names[id(p)], "bytes": p.numel() * p.element_size()} for p in chain.parameters()]
+    """In the order of chain.parameters()."""
+    names = chain.parameter_names()
+    return [{"name": names[id(p)], "bytes": p.numel() * p.element_size(), **own_dtype(chain, p)} for p in chain.parameters()]
+
+
+def own_dtype(chain, parameter):
+    """Named where autocast computes in another."""
+    return {} if chain.precision is contextlib.nullcontext else {"dtype": dtype_name(parameter)}
 
 
 def time_fields(k, times, part):
@@ -275,6 +279,11 @@ def evidence(chain, times, bytes_):
             **bytes_["check"],
         },
     }
+
+
+def pytorch_source(chain, saved):
+    """With which of the trace's `tensors` each value of a boundary is."""
+    return {} if chain.pytorch is None else {"pytorch": chain.pytorch | {"tensors": saved.positions[:-1] + [[]]}}
 
 
 def byte_evidence(chain, facts):

@@ -158,7 +158,8 @@ class StageRun:
     them each tensor until the last step that reads it before it is made anew."""
 
     def __init__(self, chain, probe, facts=None, inputs_only=False):
-        self.stages, self.probe, self.facts, self.inputs_only = chain.stages, probe, facts, inputs_only
+        self.stages, self.precision = chain.stages, chain.precision
+        self.probe, self.facts, self.inputs_only = probe, facts, inputs_only
         self.last = len(self.stages) - 1
         self.token = torch.zeros(0, requires_grad=True)  # makes autograd follow the stages' inputs
         self.x = {0: Boundary(chain.input)}
@@ -186,7 +187,8 @@ class StageRun:
         versions = [tensor._version for tensor in source.tensors]
         self.probe.begin("forward", k, source.of(given))
         try:
-            out = self.stages[k].module(source.of(given))
+            with self.precision():
+                out = self.stages[k].module(source.of(given))
         except RuntimeError as error:
             if "in-place" in str(error) or "inplace" in str(error):
                 raise UsageError(begins_in_place(self.stages[k])) from error
@@ -299,21 +301,37 @@ def run_without_gradients(chain, probe):
 
 
 def run_plain(chain, probe, at_stages=False):
-    """One ordinary training iteration: nothing is held, the engine frees what it can. With `at_stages` the probe is told
-    when the backward reaches each stage: when the gradient of one of the tensors that it makes is complete."""
+    """One ordinary training iteration: nothing is held, the engine frees what it can. With `at_stages` the stages run one after the
+    other, and the probe is told when the backward reaches each: when the gradient of one of the tensors that it makes is complete."""
     probe.begin("iteration", 0, chain.input)
+    loss = run_forwards_with_hooks(chain, probe) if at_stages else run_forward(chain)
+    if at_stages:
+        probe.reached(len(chain.stages) - 1)
+    loss.backward()
+    probe.end("iteration", 0, loss)
+
+
+def run_forward(chain):
+    if chain.whole is not None:
+        with chain.precision():
+            return chain.whole()
+    x = chain.input
+    for stage in chain.stages:
+        with chain.precision():
+            x = stage.module(x)
+    return x
+
+
+def run_forwards_with_hooks(chain, probe):
     x = chain.input
     for k, stage in enumerate(chain.stages):
-        given = {id(tensor) for tensor in tensors_in(x)} if at_stages else ()
-        x = stage.module(x)
-        for tensor in tensors_in(x) if at_stages and k + 1 < len(chain.stages) else ():
+        given = {id(tensor) for tensor in tensors_in(x)}
+        with chain.precision():
+            x = stage.module(x)
+        for tensor in tensors_in(x) if k + 1 < len(chain.stages) else ():
             if tensor.requires_grad and id(tensor) not in given:
                 tensor.register_hook(lambda _, k=k: probe.reached(k))
-    if at_stages:
-        del tensor, given
-        probe.reached(len(chain.stages) - 1)
-    x.backward()
-    probe.end("iteration", 0, x)
+    return x
 
 
 def clear_gradients(chain):

@@ -16,7 +16,7 @@ from . import executor
 from .errors import MeasurementError
 from .live_bytes import SweepCounter
 from .memory import LiveProbe
-from .storages import storage_bytes, storage_of, tensors_in
+from .storages import dtype_name, storage_bytes, storage_of, tensors_in
 from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
 
 
@@ -98,7 +98,7 @@ class Recorder(TorchDispatchMode):
 
     def add_tensor(self, tensor, kind, name, storage):
         self.tensors.append({"name": name, "kind": kind, "bytes": storage_of(tensor).nbytes(), "shape": list(tensor.shape),
-                             "dtype": str(tensor.dtype).replace("torch.", ""), "storage": storage})
+                             "dtype": dtype_name(tensor), "storage": storage})
         self.values[storage_of(tensor).data_ptr()] = (StorageWeakRef(storage_of(tensor)), len(self.tensors) - 1)
         return len(self.tensors) - 1
 

@@ -6,7 +6,7 @@ import torch
 
 from .executor import Facts, Probe
 from .saved_uses import shape_and_dtype, uses_of_saved
-from .storages import addresses_seen_by_python, distinct_tensors_in, storage_bytes, storage_of, tensors_in
+from .storages import addresses_seen_by_python, distinct_tensors_in, dtype_name, storage_bytes, storage_of, tensors_in
 
 
 class SavedProbe(Probe):
@@ -81,7 +81,7 @@ class SavedProbe(Probe):
                 if address not in self.ids:
                     self.ids[address] = len(self.tensors)
                     self.tensors.append({"boundary": j, "bytes": bytes_, "shape": list(tensor.shape),
-                                         "dtype": str(tensor.dtype).replace("torch.", "")})
+                                         "dtype": dtype_name(tensor)})
                 positions[-1] = self.ids[address]
             if positions[-1] is not None and positions[-1] not in boundary:
                 boundary.append(positions[-1])

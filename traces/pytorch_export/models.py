@@ -1,5 +1,6 @@
-"""Chains to measure: built-in models, cut into stages by hand, and models from a user's file."""
+"""Models to measure: built-in ones, which are cut into stages by hand where no other cuts are asked for, and those of a user's file."""
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -9,44 +10,62 @@ import sys
 import torch
 from torch import nn
 
-from .chain import Chain, CrossEntropy, Loss, MeanSquare, Stage
+from .cuts import chain_of_cuts, chain_of_modules
 from .errors import UsageError
 from .gpt import gpt_stages
 from .storages import map_tensors
+from .torch_versions import autocast_for
 
 CLASSES = 1000
 IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vgg16", "densenet121")
 BUILT_IN = ("mlp", "gpt") + IMAGE_MODELS
 
 
+@dataclasses.dataclass
+class Subject:
+    """What is to be measured, before it is cut. `pairs`: stages by hand, (name, module), where there are such."""
+
+    name: str
+    description: str
+    model: object  # an nn.Module, or a list of (name, module) in a row
+    loss: object   # function of (outputs, targets), or None: plimsoll_torch finds one
+    input: object  # what the model is called with
+    targets: object = None
+    pairs: list = None
+
+
 def chain_for(options):
     if options.model in IMAGE_MODELS:
-        chain = image_chain(options)
+        subject = image_subject(options)
     elif options.model == "gpt":
-        chain = gpt_chain(options)
+        subject = gpt_subject(options)
     elif options.model == "mlp":
-        chain = mlp_chain(options)
+        subject = mlp_subject(options)
     else:
-        chain = user_chain(options)
-    return placed(chain, options)
+        subject = user_subject(options)
+    place(subject, options)
+    precision = autocast_for(options.device, options.amp)
+    if subject.pairs is not None and options.stages is None:
+        return chain_of_modules(subject, precision)
+    return chain_of_cuts(subject, options.stages or "auto", precision)
 
 
-def placed(chain, options):
+def place(subject, options):
     """On the device, in the precision, in training mode."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[options.dtype]
-    chain.modules().to(device=options.device, dtype=dtype).train()
-    to_input = lambda t: t.to(device=options.device, dtype=dtype if t.is_floating_point() else t.dtype)
-    chain.input = map_tensors(chain.input, to_input)
-    return chain
+    for module in [subject.model] if isinstance(subject.model, nn.Module) else [module for _, module in subject.model]:
+        module.to(device=options.device, dtype=dtype).train()
+    on_device = lambda t: t.to(device=options.device, dtype=dtype if t.is_floating_point() else t.dtype)
+    subject.input, subject.targets = map_tensors(subject.input, on_device), map_tensors(subject.targets, on_device)
 
 
-def stages_of(pairs):
-    return [Stage(name, module) for name, module in pairs]
+def cross_entropy(outputs, targets):
+    return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
 # --- images ---------------------------------------------------------------------------------------------------------
 
-def image_chain(options):
+def image_subject(options):
     try:
         import torchvision
     except ImportError as error:
@@ -57,8 +76,8 @@ def image_chain(options):
     pairs = split[options.model.rstrip("0123456789")](network)
     target = torch.randint(CLASSES, (options.batch,))
     shape = (options.batch, 3, options.image_size, options.image_size)
-    return Chain(f"{options.model}_b{options.batch}", stages_of(pairs + [("loss", CrossEntropy(target))]),
-                 torch.randn(shape), f"torchvision {options.model}, input {list(shape)}, {CLASSES} classes")
+    return Subject(f"{options.model}_b{options.batch}", f"torchvision {options.model}, input {list(shape)}, {CLASSES} classes", network,
+                   cross_entropy, torch.randn(shape), target, pairs)
 
 
 def resnet_stages(network):
@@ -110,7 +129,7 @@ def densenet_stages(network):
 
 # --- language, and a network small enough for sums by hand ---------------------------------------------------------------
 
-def gpt_chain(options):
+def gpt_subject(options):
     if options.width % options.heads:
         raise UsageError(f"--width {options.width} is no multiple of --heads {options.heads}")
     if options.attention == "fused" and not hasattr(nn.functional, "scaled_dot_product_attention"):
@@ -123,37 +142,39 @@ def gpt_chain(options):
     description = (f"GPT, {options.layers} layers, width {options.width}, {options.heads} heads, vocabulary {options.vocabulary}, "
                    f"{options.sequence} tokens, batch {options.batch}, dropout {options.dropout}, {options.attention} attention, "
                    f"{'untied' if options.untied else 'tied'} embedding")
-    return Chain(f"gpt{options.layers}_w{options.width}_t{options.sequence}_b{options.batch}",
-                 stages_of(pairs + [("loss", CrossEntropy(target))]), tokens, description)
+    return Subject(f"gpt{options.layers}_w{options.width}_t{options.sequence}_b{options.batch}", description, pairs, cross_entropy,
+                   tokens, target, pairs)
 
 
-def mlp_chain(options):
+def mlp_subject(options):
     torch.manual_seed(options.seed)
     pairs = [(f"layer{i}", nn.Sequential(nn.Linear(options.width, options.width), nn.ReLU())) for i in range(options.layers)]
-    return Chain(f"mlp{options.layers}_w{options.width}_b{options.batch}", stages_of(pairs + [("loss", MeanSquare())]),
-                 torch.randn(options.batch, options.width),
-                 f"{options.layers} linear layers with ReLU, width {options.width}, batch {options.batch}")
+    return Subject(f"mlp{options.layers}_w{options.width}_b{options.batch}",
+                   f"{options.layers} linear layers with ReLU, width {options.width}, batch {options.batch}", pairs, None,
+                   torch.randn(options.batch, options.width), None, pairs)
 
 
 # --- a user's own -----------------------------------------------------------------------------------------------------
 
-def user_chain(options):
-    """`file.py:name` or `module:name` names an nn.Sequential, or a function that returns one or a tuple
-    (stages, loss, input); stages is an nn.Sequential or a list of modules or of (name, module)."""
+def user_subject(options):
+    """`file.py:name` or `module:name` names an nn.Module, or a function that returns one or a tuple (model, loss, input) or
+    (model, loss, input, targets); model may be a list of modules or of (name, module)."""
     thing = named_thing(options.model)
     torch.manual_seed(options.seed)
     if not isinstance(thing, nn.Module) and callable(thing):
         wants_batch = "batch" in inspect.signature(thing).parameters
         thing = thing(batch=options.batch) if wants_batch else thing()
-    if isinstance(thing, tuple) and len(thing) != 3:
-        raise UsageError(f"--model {options.model}: expected (stages, loss, input), found a tuple of {len(thing)}")
-    stages, loss, example = thing if isinstance(thing, tuple) else (thing, None, None)
-    pairs = named_modules_of(stages, options.model)
+    if isinstance(thing, tuple) and len(thing) not in (3, 4):
+        raise UsageError(f"--model {options.model}: expected (model, loss, input) or (model, loss, input, targets), found a tuple of "
+                         f"{len(thing)}")
+    model, loss, example, targets = thing + (None,) * (4 - len(thing)) if isinstance(thing, tuple) else (thing, None, None, None)
+    has_targets = isinstance(thing, tuple) and len(thing) == 4
+    pairs = None if isinstance(model, nn.Module) and not isinstance(model, nn.Sequential) else named_modules_of(model, options.model)
     example = example if example is not None else input_of_shape(options)
-    loss = loss if loss is not None else MeanSquare()
-    loss = loss if isinstance(loss, nn.Module) else Loss(loss)
+    if loss is not None and not has_targets:
+        own, loss = loss, lambda outputs, _: own(outputs)
     name = options.model.split(":")[-1]
-    return Chain(name, stages_of(pairs + [("loss", loss)]), example, f"user's {options.model}")
+    return Subject(name, f"user's {options.model}", model if isinstance(model, nn.Module) else pairs, loss, example, targets, pairs)
 
 
 def named_thing(where):
@@ -188,7 +209,7 @@ def named_modules_of(stages, where):
     if isinstance(stages, nn.Sequential):
         return list(stages.named_children())
     if not isinstance(stages, (list, tuple)):
-        raise UsageError(f"--model {where}: expected an nn.Sequential or a list of modules, found {type(stages).__name__}")
+        raise UsageError(f"--model {where}: expected an nn.Module or a list of modules, found {type(stages).__name__}")
     pairs = [item if isinstance(item, tuple) else (f"stage{i}", item) for i, item in enumerate(stages)]
     for name, module in pairs:
         if not isinstance(module, nn.Module):

@@ -4,7 +4,7 @@ pooling PyTorch's read the shape alone, `pool.shape`.
 Names are those of traces/README.md. Nodes of autograd's graph show what they have saved as attributes, `_saved_result` and the like.
 """
 
-from .storages import storage_bytes, storage_of, tensors_in
+from .storages import dtype_name, storage_bytes, storage_of, tensors_in
 
 
 KINDS = (  # the first that a node's name begins with counts
@@ -64,4 +64,4 @@ def shape_and_dtype(tensors):
     if not filling:
         return {}
     of = next((tensor for tensor in filling if tensor.is_contiguous()), filling[0])
-    return {"shape": list(of.shape), "dtype": str(of.dtype).replace("torch.", "")}
+    return {"shape": list(of.shape), "dtype": dtype_name(of)}

@@ -11,6 +11,10 @@ def storage_of(tensor):
     return tensor.storage().untyped()
 
 
+def dtype_name(tensor):
+    return str(tensor.dtype).replace("torch.", "")
+
+
 def tensors_in(value):
     """The tensors of a boundary: a tensor, or a tuple, list or dict of such, nested as they like."""
     if isinstance(value, torch.Tensor):

@@ -43,6 +43,8 @@ cp -r "$source/platforms" "$root/platforms"
 cp -r "$source/traces/data" "$source/traces/export_pytorch.py" "$source/traces/measure_training.py" "$root/traces/"
 mkdir "$root/traces/pytorch_export"
 cp "$source"/traces/pytorch_export/*.{py,c} "$root/traces/pytorch_export/"
+mkdir -p "$root/validate/pytorch/plimsoll_torch" # which cuts models into stages
+cp "$source"/validate/pytorch/plimsoll_torch/*.py "$root/validate/pytorch/plimsoll_torch/"
 find "$root/platforms" -name '*.cpp' -delete -o -name '*.h' -delete
 
 mkdir -p "$(dirname "$archive")"

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
+    import torch.utils.checkpoint
     from torch import nn
 
     import models
@@ -288,12 +289,12 @@ class Refusals(unittest.TestCase):
         self.refused("no call 2 of module 'b'", Model(nn.ReLU()), ["b#2"])
 
     def test_cuts_before_what_is_overwritten(self):
-        self.refused("a cut before 'between' would lie before module 'between' overwrites in place what stands on it", Model(nn.ReLU(inplace=True)),
-                     ["between"])
+        self.refused("module 'between' overwrites its input in place, so the model cannot be cut before 'between'",
+                     Model(nn.ReLU(inplace=True)), ["between"])
         self.refused("module '0' overwrites the model's input 'input' in place", nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)))
 
     def test_a_loss_that_is_no_number(self):
-        self.refused("the loss must be one number, found a tensor of shape [2, 4]", Layer(), loss=lambda y, _: y)
+        self.refused("the loss must be one number that some parameter's gradient flows to, found a tensor of shape [2, 4]", Layer(), loss=lambda y, _: y)
         frozen = Layer().requires_grad_(False)
         self.refused("found one that needs no gradient", frozen)
 

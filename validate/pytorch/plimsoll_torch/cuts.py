@@ -62,8 +62,8 @@ class Cuts:
                 raise Refused(self.no_such(name, number))
             for position in begins if not number else [begins[int(number) - 1]]:
                 if position in self.overwritten:
-                    raise Refused(f"a cut before '{name}' would lie before {described(self.overwritten[position])} overwrites in place what stands "
-                                  "on it: cut elsewhere or make that operation out of place")
+                    raise Refused(f"{described(self.overwritten[position])} overwrites its input in place, so the model cannot be cut before "
+                                  f"'{name}': cut elsewhere or make that operation out of place")
                 found.add(position)
         return sorted(found - {0})
 

@@ -17,8 +17,10 @@ import torch
 
 from .cuts import Cuts
 from .errors import Refused
-from .recorder import Recorder, Ref, constants_in, named_inputs, refs_in, undone
-from .values import map_leaves, tensors_in
+from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, refs_in, undone
+from .values import tensors_in
+
+WANTED = "the loss must be one number that some parameter's gradient flows to"
 
 
 def split(model, example_inputs, how="auto", loss=None, targets=None, check=True):
@@ -39,7 +41,7 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
         how = children if in_a_row else "auto"
     with undone(whole):
         recorder, given, output = recorded(whole, inputs, children if how == children else [], loss, targets)
-    return Staged(whole, how, recorder, given, output, inputs, targets, check)
+    return Staged(whole, how, recorder, given, output, inputs, loss, targets, check)
 
 
 class InARow(torch.nn.Module):
@@ -137,16 +139,14 @@ def last_reads(operations, makes):
 
 
 class Staged:
-    def __init__(self, model, how, recorder, given, output, inputs, targets, check):
-        self.model, self.how = model, how
-        self._names = (list(inputs[0]), list(inputs[1]))
-        self._form = map_leaves(inputs, lambda leaf: Ref(recorder.value_of(leaf)) if isinstance(leaf, torch.Tensor) else leaf)
+    def __init__(self, model, how, recorder, given, output, inputs, loss, targets, check):
+        self.model, self.how, self.loss = model, how, loss
         self.values = recorder.values
         loss = refs_in(output)
         if len(loss) != 1 or not isinstance(output, Ref) or numbers_of(self.values[loss[0]]) != 1:
-            raise Refused(f"the loss must be one number, found {described(self.values, output)}")
+            raise Refused(f"{WANTED}, found {described(self.values, output)}")
         if not self.values[loss[0]].needs_gradient:
-            raise Refused("the loss must be one number that some parameter's gradient flows to, found one that needs no gradient")
+            raise Refused(f"{WANTED}, found one that needs no gradient")
         self.values[loss[0]].name = "loss"
         self._cut(Cuts(recorder, given, loss), loss)
         if check:
@@ -178,7 +178,7 @@ class Staged:
     def values_of(self, inputs):
         """The tensors of boundary 0 of other inputs of the same form."""
         if not (isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(part, dict) for part in inputs)):
-            inputs = named_arguments(self.model, inputs, isinstance(self.model, (InARow, torch.nn.Sequential)))
+            inputs = named_arguments(self.model, inputs, self.in_a_row())
         found = dict(named_inputs(*inputs))
         expected = [value for value in self.values if value.made_by < 0]
         for value in expected:
@@ -196,6 +196,14 @@ class Staged:
             made = stage(tuple(at_hand[name] for name in stage.reads), targets)
             at_hand = {name: tensor for name, tensor in [*at_hand.items(), *zip(stage.makes, made)] if name in self.boundaries[i + 1]}
         return at_hand["loss"]
+
+    def whole(self, inputs, targets=None):
+        """The loss, by the model as it is."""
+        args, kwargs = named_arguments(self.model, inputs, self.in_a_row())
+        return loss_of(self.model(*args.values(), **kwargs), self.loss, targets)
+
+    def in_a_row(self):
+        return isinstance(self.model, (InARow, torch.nn.Sequential))
 
     def fingerprint(self):
         """(path, class, shapes of its own parameters) of each module: by this a plan knows its model."""

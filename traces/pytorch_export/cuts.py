@@ -1,0 +1,85 @@
+"""Chains of a user's model: its modules in a row, or the stages into which plimsoll_torch cuts it."""
+
+import os
+import sys
+
+import torch
+
+from .chain import Chain, Loss, Stage
+from .errors import UsageError
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "..", "validate", "pytorch"))
+
+from plimsoll_torch.errors import Refused  # noqa: E402
+from plimsoll_torch.recorder import constants_in, mean_square  # noqa: E402
+from plimsoll_torch.stages import split  # noqa: E402
+
+
+def chain_of_modules(subject, precision):
+    """A stage for each of the pairs, and the loss: called as they are."""
+    loss = Loss(subject.loss or (lambda outputs, _: mean_square(outputs)), subject.targets)
+    stages = [Stage(name, module) for name, module in [*subject.pairs, ("loss", loss)]]
+    model = subject.model if isinstance(subject.model, torch.nn.Sequential) else subject.pairs
+    staged = staged_of(subject, model, None, precision, check=False)
+    return Chain(subject.name, stages, subject.input, subject.description, precision, pytorch=described(staged))
+
+
+def chain_of_cuts(subject, how, precision):
+    staged = staged_of(subject, subject.model, how, precision, check=True)
+    last = len(staged.stages) - 1
+    stages = [Stage(stage.name, StageModule(staged, i, subject.targets if i == last else None)) for i, stage in enumerate(staged.stages)]
+    return Chain(subject.name, stages, staged.values_of(subject.input), subject.description, precision,
+                 whole=lambda: staged.whole(subject.input, subject.targets),
+                 names={id(parameter): name for name, parameter in named_parameters(staged, subject.loss)}, pytorch=described(staged))
+
+
+def staged_of(subject, model, how, precision, check):
+    try:
+        with precision():
+            return split(model, subject.input, how, subject.loss, subject.targets, check)
+    except Refused as error:
+        raise UsageError(str(error)) from error
+
+
+def named_parameters(staged, loss):
+    own = loss.named_parameters() if isinstance(loss, torch.nn.Module) else ()
+    return [*((f"loss.{name}", parameter) for name, parameter in own), *staged.model.named_parameters()]
+
+
+class StageModule(torch.nn.Module):
+    """Takes the tensors of the boundary before the stage and returns those of the one behind; what passes by is handed on as it is."""
+
+    def __init__(self, staged, i, targets):
+        super().__init__()
+        self.stage, self.targets = staged.stages[i], targets
+        self.before, self.behind = staged.boundaries[i], staged.boundaries[i + 1]
+        modules = {id(operation.function): operation.function for operation in self.stage.operations
+                   if isinstance(operation.function, torch.nn.Module)}
+        self.modules_called = torch.nn.ModuleList(modules.values())
+        for number, tensor in enumerate(self.loose_tensors()):
+            if isinstance(tensor, torch.nn.Parameter):
+                self.register_parameter(f"parameter{number}", tensor)
+            else:
+                self.register_buffer(f"buffer{number}", tensor)
+
+    def loose_tensors(self):
+        """Parameters and buffers that the stage's functions read."""
+        found = [tensor for operation in self.stage.operations for tensor in constants_in(operation.arguments)]
+        return list({id(tensor): tensor for tensor in found}.values())
+
+    def forward(self, boundary):
+        at_hand = dict(zip(self.before, boundary))
+        made = self.stage(tuple(at_hand[name] for name in self.stage.reads), self.targets)
+        if self.stage.is_last:
+            return made[0]
+        at_hand.update(zip(self.stage.makes, made))
+        return tuple(at_hand[name] for name in self.behind)
+
+
+def described(staged):
+    """What a plan needs to name the stages and to know the model."""
+    return {"how": staged.how, "input_shapes": staged.input_shapes(),
+            "stages": [{"name": stage.name, "modules": stage.modules, "reads": stage.reads, "makes": stage.makes}
+                       for stage in staged.stages],
+            "boundaries": staged.boundaries, "fingerprint": [list(entry) for entry in staged.fingerprint()]}
