@@ -75,6 +75,8 @@ def command_line():
     what.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     what.add_argument("--amp", choices=("bf16", "fp16"), help="autocast around each forward; parameters stay as --dtype says")
+    what.add_argument("--optimizer", choices=("sgd", "momentum", "adam", "adamw"),
+                      help="measure its step too: written into the source, and with --graph an op for each parameter")
     what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")
     what.add_argument("--input-shape", type=shape, metavar="N,N,...",
                       help="of a normal random input, where your model gives none")
@@ -110,6 +112,8 @@ def main(arguments):
         options = command_line().parse_args(arguments)
         if options.graph and options.bytes_of:
             raise UsageError("--bytes-of is for chains; leave --graph out")
+        if options.bytes_of and options.optimizer:
+            raise UsageError("--bytes-of measures no times; leave --optimizer out")
         folder = os.path.dirname(os.path.abspath(options.output))
         if not os.path.isdir(folder):
             raise UsageError(f"--output {options.output}: no folder {folder}")
@@ -194,9 +198,10 @@ def export(options):
     if options.bytes_of:
         return export_bytes(options, chain, counter, say)
     if options.graph:
-        trace = measure_graph(chain, clock, counter, options.repetitions, options.warm_up, say)
+        trace = measure_graph(chain, clock, counter, options.repetitions, options.warm_up, say, options.optimizer)
     else:
-        trace = measure_chain(chain, clock, counter, options.repetitions, options.warm_up, say, not options.no_identity_check)
+        trace = measure_chain(chain, clock, counter, options.repetitions, options.warm_up, say, not options.no_identity_check,
+                              options.optimizer)
     trace["source"] = origin(options, clock, counter, load) | trace["source"]
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(json_text(trace))

@@ -276,6 +276,7 @@ def evidence(chain, times, bytes_):
             "sum_of_stage_times_s": sum(times["training"].median(*key) for key in times["training"].samples),
             "plain_iteration_s": plain_median,
             "plain_iteration_spread": round((max(plain) - min(plain)) / plain_median, 4),
+            "plain_accumulate_s": times["accumulate"].median("iteration", 0),
             **bytes_["check"],
         },
     }

@@ -13,18 +13,22 @@ from .executor import Probe
 from .memory import LiveProbe, PlainProbe, SavedProbe
 from .part_workspaces import PartWorkspacesProbe
 from .storages import storage_of
+from .update import measure_update
 from .weight_part import WeightPartProbe
 from .work import WorkProbe
 
 
-def measure_chain(chain, clock, counter, repetitions, warm_up, say, check_identity=True):
+def measure_chain(chain, clock, counter, repetitions, warm_up, say, check_identity=True, optimizer=None):
     """Returns the trace without its command-line part of `source`."""
     run_warm(chain, warm_up)
     facts = measure_bytes(chain, counter, say, check_identity)
     say("work")
     work = measure_work(chain)
     say(f"times, {repetitions} repetitions")
-    return assemble(chain, facts, work, measure_times(chain, clock, repetitions))
+    trace = assemble(chain, facts, work, measure_times(chain, clock, repetitions))
+    if optimizer is not None:
+        trace["source"]["update"], _ = measure_update(chain, optimizer, clock, counter, repetitions, say)
+    return trace
 
 
 def measure_chain_again(chain, trace, counter, warm_up, say, check_identity=True):
@@ -141,7 +145,7 @@ def sum_is_in_place(chain, counter):
 
 def measure_times(chain, clock, repetitions):
     """Interleaved passes, so that a slow spell of the machine falls on all of them."""
-    times = {kind: TimeProbe(clock) for kind in ("training", "no_grad", "inputs_only", "plain")}
+    times = {kind: TimeProbe(clock) for kind in ("training", "no_grad", "inputs_only", "plain", "accumulate")}
     gc.collect()
     gc.disable()
     try:
@@ -152,6 +156,7 @@ def measure_times(chain, clock, repetitions):
             executor.run_stagewise(chain, times["inputs_only"], inputs_only=True)
             executor.clear_gradients(chain)
             executor.run_plain(chain, times["plain"])
+            executor.run_plain(chain, times["accumulate"])
             executor.clear_gradients(chain)
             for probe in times.values():
                 probe.settle()

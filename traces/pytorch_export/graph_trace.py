@@ -17,12 +17,13 @@ from .errors import MeasurementError
 from .live_bytes import SweepCounter
 from .memory import LiveProbe
 from .storages import dtype_name, storage_bytes, storage_of, tensors_in
+from .update import add_update_ops, measure_update
 from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
 
 
-def measure_graph(chain, clock, counter, repetitions, warm_up, say):
+def measure_graph(chain, clock, counter, repetitions, warm_up, say, optimizer=None):
     """Returns the trace without its command-line part of `source`; the portable counter cannot see workspaces."""
-    counter = None if isinstance(counter, SweepCounter) else counter
+    every_counter, counter = counter, None if isinstance(counter, SweepCounter) else counter
     for _ in range(warm_up):
         executor.run_plain(chain, executor.Probe())
         executor.clear_gradients(chain)
@@ -37,7 +38,11 @@ def measure_graph(chain, clock, counter, repetitions, warm_up, say):
     finally:
         gc.enable()
     medians = [statistics.median(samples) for samples in zip(*times)]
-    return assemble(chain, graph, medians, times, live)
+    trace = assemble(chain, graph, medians, times, live)
+    if optimizer is not None:
+        trace["source"]["update"], parts = measure_update(chain, optimizer, clock, every_counter, repetitions, say)
+        add_update_ops(trace, trace["source"]["update"], parts, graph.numbers)
+    return trace
 
 
 def plain_peak(chain, counter):
@@ -55,11 +60,13 @@ def recorded(chain, clock, counter):
     x = chain.input
     with recorder:
         for k, stage in enumerate(chain.stages):
-            recorder.stage = k
-            x = stage.module(x)
+            recorder.stage, given = k, {id(tensor) for tensor in tensors_in(x)}
+            with chain.precision():
+                x = stage.module(x)
             for tensor in tensors_in(x):
-                if tensor.requires_grad:
+                if tensor.requires_grad and id(tensor) not in given:
                     tensor.register_hook(recorder.enters_backward_of(k))
+        del tensor
         recorder.phase = "backward"
         x.backward()
     recorder.close(chain, x)
@@ -84,10 +91,8 @@ class Recorder(TorchDispatchMode):
         self.storages = 0
         for tensor in tensors_in(chain.input):
             self.add_storage(tensor, "input", "input")
-        names = {id(p): n for stage in reversed(chain.stages) for n, p in
-                 ((f"{stage.name}.{n}", p) for n, p in stage.module.named_parameters())}
-        for parameter in chain.parameters():
-            self.add_storage(parameter, "parameter", names[id(parameter)])
+        names = chain.parameter_names()
+        self.numbers = {id(p): self.add_storage(p, "parameter", names[id(p)]) for p in chain.parameters()}
 
     def enters_backward_of(self, stage):
         def set_stage(_):
@@ -161,6 +166,8 @@ class Recorder(TorchDispatchMode):
             op["flops"] = flops
         op["bytes"] = bytes_moved_by(func, name, arguments, tensors_in([result]))
         op["workspace_bytes"] = max(0, peak - fresh_bytes)
+        if draws_numbers(func):
+            op["attributes"] = {"random": "yes"}
         self.ops.append(op | {"inputs": inputs, "outputs": outputs, "saved": [], "mutates": mutates})
 
     # --- afterwards ------------------------------------------------------------------------------------------------
@@ -179,6 +186,11 @@ class Recorder(TorchDispatchMode):
             if op["phase"] == "forward":
                 op["saved"] = [i for i in op["outputs"]
                                if i in read_in["backward"] and i not in read_in["forward"] and i != of_loss]
+
+
+def draws_numbers(func):
+    """Whether the op reads and moves on the state of the random numbers: who runs it again restores that state first."""
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def written_arguments(func, args, kwargs):
@@ -209,6 +221,7 @@ def assemble(chain, graph, medians, times, plain_peak_bytes):
                                                               "peaks_are_above": "parameters, buffers and input"})},
             "workspaces": "measured" if graph.counter else "unknown, written as 0: the portable counter does not see them",
             "buffers_left_out_bytes": sum(storage_bytes(chain.buffers()).values()),
+            **({} if chain.pytorch is None else {"pytorch": chain.pytorch}),
         },
         "tensors": graph.tensors,
         "ops": ops,

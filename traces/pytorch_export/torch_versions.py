@@ -4,6 +4,7 @@ Each entry names the fact as PyTorch documents it. Tested here with 1.13 on a CP
 """
 
 import contextlib
+import inspect
 
 import torch
 
@@ -30,3 +31,20 @@ def autocast_for(device, amp):
     if device == "cuda" and dtype == torch.bfloat16 and not torch.cuda.is_bf16_supported():
         raise UsageError("--amp bf16: torch.cuda.is_bf16_supported() is false on this GPU; fp16 works")
     return lambda: torch.autocast(device, dtype=dtype)
+
+
+# --- optimizers ---------------------------------------------------------------------------------------------------------------
+# docs, torch.optim: "foreach" (a loop over lists of tensors; None, the default, chooses it on CUDA from 2.0 on) is a parameter of SGD, Adam
+# and AdamW in 1.13 already. "fused": of Adam in 1.13 and AdamW from 2.0 on, CUDA alone; SGD from 2.3 on; on a CPU from 2.4 on. What a version has
+# but not for these tensors, it refuses when it is called, and its reason is written into the trace.
+
+def has_implementation(optimizer, way):
+    """Whether the optimizer's class knows the parameter."""
+    if way == "default":
+        return True
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer, torch.optim.SGD)
+    return ("fused" if way == "fused" else "foreach") in inspect.signature(kind).parameters
+
+
+def first_line(error):
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
