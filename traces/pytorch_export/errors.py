@@ -11,3 +11,7 @@ class MeasurementError(Exception):
     """The measurement contradicts itself, so no trace is written; exit code 1."""
 
     exit_code = 1
+
+
+def first_line(error):
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -4,9 +4,11 @@ Stage by stage, the caller holds every boundary tensor that the sequence still n
 that reads it is over: the executor that `saved_bytes` and the workspaces describe (traces/README.md).
 """
 
+import contextlib
+
 import torch
 
-from .errors import UsageError
+from .errors import UsageError, first_line
 from .storages import distinct_tensors_in, map_tensors, storage_of, tensors_in
 
 
@@ -186,13 +188,8 @@ class StageRun:
                  for tensor, box, needs in zip(source.tensors, boxes, source.needs)]
         versions = [tensor._version for tensor in source.tensors]
         self.probe.begin("forward", k, source.of(given))
-        try:
-            with self.precision():
-                out = self.stages[k].module(source.of(given))
-        except RuntimeError as error:
-            if "in-place" in str(error) or "inplace" in str(error):
-                raise UsageError(begins_in_place(self.stages[k])) from error
-            raise
+        with refusals_of("forward", self.stages[k]), self.precision():
+            out = self.stages[k].module(source.of(given))
         self.probe.end("forward", k, out)
         if versions != [tensor._version for tensor in source.tensors]:
             raise UsageError(begins_in_place(self.stages[k]))
@@ -222,10 +219,11 @@ class StageRun:
                 run.held.add(storage_of(gradient).data_ptr())
         begins = run.root is not None and (k == self.last or any(g is not None for g in run.outgoing.values()))
         self.probe.begin("backward", k, None)
-        if begins and self.inputs_only:
-            self.gradients_of_inputs(k, run)
-        elif begins:
-            torch.autograd.backward(run.root, self.first_gradient(run))
+        with refusals_of("backward", self.stages[k]):
+            if begins and self.inputs_only:
+                self.gradients_of_inputs(k, run)
+            elif begins:
+                torch.autograd.backward(run.root, self.first_gradient(run))
         self.probe.end("backward", k, None)
         self.probe.made_gradients(k, {p: box.gradient for p, box in enumerate(run.incoming) if box.contributed})
         self.gradients[k] = {p: box.gradient for p, box in enumerate(run.incoming) if box.gradient is not None}
@@ -270,6 +268,17 @@ class StageRun:
         if kind != "B":
             return self.names(k)
         return self.facts.kept[k] if self.facts else self.names(k) | self.names(k + 1)
+
+
+@contextlib.contextmanager
+def refusals_of(phase, stage):
+    """What the model's own code raises is the user's."""
+    try:
+        yield
+    except (RuntimeError, TypeError, ValueError) as error:
+        if phase == "forward" and ("in-place" in str(error) or "inplace" in str(error)):
+            raise UsageError(begins_in_place(stage)) from error
+        raise UsageError(f"{phase} of stage '{stage.name}': {first_line(error)}") from error
 
 
 def refuse_unless_loss(out, saves):

@@ -58,7 +58,7 @@ def recorded(chain, clock, counter):
     """One plain iteration under a recorder: with a clock for times, with a counter for workspaces."""
     recorder = Recorder(chain, clock, counter)
     x = chain.input
-    with recorder:
+    with recorder, torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, recorder.takes_back):
         for k, stage in enumerate(chain.stages):
             recorder.stage, given = k, {id(tensor) for tensor in tensors_in(x)}
             with chain.precision():
@@ -72,6 +72,11 @@ def recorded(chain, clock, counter):
     recorder.close(chain, x)
     executor.clear_gradients(chain)
     return recorder
+
+
+def is_detached_number(func, args):
+    """The 3 of x / 3 is saved as a tensor, which a dispatch mode is shown as a number."""
+    return operation_name(func) == "detach" and not isinstance(args[0], torch.Tensor)
 
 
 def operation_times(recorder, reference, clock):
@@ -89,6 +94,7 @@ class Recorder(TorchDispatchMode):
         self.tensors, self.ops, self.marks = [], [], []
         self.values = {}  # address -> (weak reference to the storage, index of its present tensor)
         self.storages = 0
+        self.held = []    # values that autograd has saved for what runs next in the backward
         for tensor in tensors_in(chain.input):
             self.add_storage(tensor, "input", "input")
         names = chain.parameter_names()
@@ -98,6 +104,14 @@ class Recorder(TorchDispatchMode):
         def set_stage(_):
             self.stage = stage
         return set_stage
+
+    def takes_back(self, tensor):
+        """Autograd lets go of what it has saved when the ops of the backward that it was saved for have run, whether they read it or, as in
+        the backward of a mean in torch 1.13, its shape alone."""
+        value = self.present_value(tensor)
+        if value is not None and self.tensors[value]["kind"] == "activation":
+            self.held.append(value)
+        return tensor
 
     # --- tensors ---------------------------------------------------------------------------------------------------
 
@@ -124,6 +138,8 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if is_detached_number(func, args):
+            return torch.tensor(args[0])
         arguments = tensors_in(list(args) + list(kwargs.values()))
         inputs = [] if reads_only_the_shape(operation_name(func)) else self.present_values(arguments)
         mutates = self.present_values(written_arguments(func, args, kwargs))
@@ -146,6 +162,7 @@ class Recorder(TorchDispatchMode):
 
     def add_operation(self, func, args, result, arguments, addresses, inputs, mutates, peak):
         name = operation_name(func)
+        inputs, self.held = list(dict.fromkeys(inputs + self.held)), []
         label = f"{self.chain.stages[self.stage].name}.{name}.{len(self.ops)}"
         kind = "activation" if self.phase == "forward" else "gradient"
         outputs, fresh_bytes = [], 0

@@ -14,6 +14,7 @@ class SavedProbe(Probe):
     boundary tensor is known by an id for its storage."""
 
     def __init__(self, chain):
+        self.device = chain.parameters()[0].device.type
         self.always = storage_bytes(chain.parameters()) | storage_bytes(chain.buffers())
         self.stages = []
         self.tensors = []      # by id
@@ -37,7 +38,8 @@ class SavedProbe(Probe):
     def pack(self, tensor):
         # A detached alias: to return the tensor itself would tie a saved output to its own graph in a cycle.
         alias = tensor.detach()
-        self.packed.append(weakref.ref(alias))
+        if tensor.device.type == self.device:  # numbers such as the 3 of x / 3 are saved too, in the host's memory
+            self.packed.append(weakref.ref(alias))
         return alias
 
     def end(self, phase, stage, outputs):
@@ -54,6 +56,8 @@ class SavedProbe(Probe):
         self.stages.append({
             "inner": sum(inner.values()),
             "inner_storages": inner,
+            "numbers": sum({storage_of(view).data_ptr(): 8 for view in views if view.dim() == 0 and storage_of(view).nbytes() == 8
+                            and storage_of(view).data_ptr() in inner}.values()),
             "input_storages": set(self.inputs),
             "output_storages": own,
             "output": sum(out.values()),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .cuts import chain_of_cuts, chain_of_modules
-from .errors import UsageError
+from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors
 from .torch_versions import autocast_for
@@ -162,8 +162,9 @@ def user_subject(options):
     thing = named_thing(options.model)
     torch.manual_seed(options.seed)
     if not isinstance(thing, nn.Module) and callable(thing):
-        wants_batch = "batch" in inspect.signature(thing).parameters
-        thing = thing(batch=options.batch) if wants_batch else thing()
+        thing_of, wants_batch = thing, "batch" in inspect.signature(thing).parameters
+        arguments = {"batch": options.batch} if wants_batch else {}
+        thing = load(options.model, lambda: thing_of(**arguments))
     if isinstance(thing, tuple) and len(thing) not in (3, 4):
         raise UsageError(f"--model {options.model}: expected (model, loss, input) or (model, loss, input, targets), found a tuple of "
                          f"{len(thing)}")
@@ -187,16 +188,21 @@ def named_thing(where):
         sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
         spec = importlib.util.spec_from_file_location("plimsoll_user_model", place)
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        load(where, lambda: spec.loader.exec_module(module))
     else:
         sys.path.insert(0, os.getcwd())
-        try:
-            module = importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            raise UsageError(f"--model {where}: {error}") from error
+        module = load(where, lambda: importlib.import_module(place))
     if not hasattr(module, name):
         raise UsageError(f"--model {where}: {place} has no '{name}'")
     return getattr(module, name)
+
+
+def load(where, action):
+    """What the user's own code raises is the user's."""
+    try:
+        return action()
+    except Exception as error:
+        raise UsageError(f"--model {where}: {first_line(error)}") from error
 
 
 def input_of_shape(options):

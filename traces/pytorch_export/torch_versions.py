@@ -44,7 +44,3 @@ def has_implementation(optimizer, way):
         return True
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer, torch.optim.SGD)
     return ("fused" if way == "fused" else "foreach") in inspect.signature(kind).parameters
-
-
-def first_line(error):
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

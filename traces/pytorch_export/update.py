@@ -9,9 +9,10 @@ import statistics
 import torch
 
 from . import executor
+from .errors import first_line
 from .executor import Probe
 from .storages import dtype_name, storage_bytes, tensors_in
-from .torch_versions import first_line, has_implementation
+from .torch_versions import has_implementation
 
 NAMES = ("sgd", "momentum", "adam", "adamw")
 IMPLEMENTATIONS = {"default": {}, "for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}

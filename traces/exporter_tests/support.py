@@ -1,0 +1,70 @@
+"""What the tests of the exporter share: traces of a user's models, measured once each."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = os.path.join(HERE, "export_pytorch.py")
+MODELS = os.path.join(HERE, "..", "validate", "pytorch", "models.py")  # eight models, shared with the executor's tests
+sys.path.insert(0, HERE)
+
+import export_pytorch  # noqa: E402
+
+from .user_models import USER_MODEL  # noqa: E402
+
+try:
+    import torch
+except ImportError:
+    torch = None
+NO_TORCH = f"{sys.executable} has no torch: apt-get install python3-torch, then run this with /usr/bin/python3"
+
+SMALL_GPT = ("--layers", "2", "--width", "16", "--heads", "2", "--sequence", "8", "--vocabulary", "50", "--batch", "2")
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False)
+
+
+class WithFolder(unittest.TestCase):
+    traces = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = os.path.join(cls.folder.name, "user_model.py")
+        with open(cls.model, "w", encoding="utf-8") as file:
+            file.write(USER_MODEL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def trace(self, name, *options, counter="sweep"):
+        """The trace of one of USER_MODEL's functions, or of the built-in gpt; measured once for each set of options."""
+        key = (name, counter, *options)
+        if key not in self.traces:
+            output = os.path.join(self.folder.name, "trace.json")
+            model = name if name == "gpt" else f"{self.model}:{name}"
+            self.measure("--model", model, "--repetitions", "2", "--memory-counter", counter, "-o", output, *options)
+            self.traces[key] = self.read(output)
+        return self.traces[key]
+
+    @staticmethod
+    def read(path):
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def measure(self, *arguments):
+        """The exact counter must be loaded when a process begins; the portable one works here, which is quicker."""
+        if "malloc" in arguments:
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        else:
+            with contextlib.redirect_stderr(io.StringIO()):
+                export_pytorch.export(export_pytorch.command_line().parse_args(arguments))

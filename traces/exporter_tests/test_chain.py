@@ -1,0 +1,162 @@
+"""Bytes, flags and checks of a chain."""
+
+import os
+import unittest
+
+from pytorch_export.errors import MeasurementError
+
+from .peaks import plain_peak, store_all_peak
+from .support import NO_TORCH, SMALL_GPT, WithFolder, torch
+from .user_models import USER_MODEL
+
+
+@unittest.skipIf(torch is None, NO_TORCH)
+class ChainTrace(WithFolder):
+    def check_small_network(self, trace):
+        """x (3, 10) -> linear, ReLU (3, 20) -> linear, sigmoid, tanh (3, 5) -> exp, sum; 4 bytes an element."""
+        first, second, loss = trace["stages"]
+        self.assertEqual(trace["input_bytes"], 3 * 10 * 4)
+        # The ReLU keeps its result, which is the output; the sum before it dies.
+        self.assertEqual((first["output_bytes"], first["saved_bytes"]), (3 * 20 * 4, 3 * 20 * 4))
+        self.assertEqual(first["forward_workspace_bytes"], 3 * 20 * 4)
+        self.assertEqual(first["input_gradient_bytes"], 0)
+        # Tanh keeps the output, sigmoid its result.
+        self.assertEqual((second["output_bytes"], second["saved_bytes"]), (3 * 5 * 4, 2 * 3 * 5 * 4))
+        self.assertEqual(second["input_gradient_bytes"], 3 * 20 * 4)
+        # exp keeps its result; the loss itself is 4 bytes.
+        self.assertEqual((loss["output_bytes"], loss["saved_bytes"]), (0, 3 * 5 * 4 + 4))
+        self.assertEqual(loss["input_gradient_bytes"], 3 * 5 * 4)
+        self.assertEqual([p["bytes"] for p in trace["parameters"]], [10 * 20 * 4, 20 * 4, 20 * 5 * 4, 5 * 4])
+        self.assertEqual([s["parameters"] for s in trace["stages"]], [[0, 1], [2, 3], []])
+        self.assertEqual([s["keeps_input"] for s in trace["stages"]], [True, True, False])
+        self.assertEqual([s["keeps_output"] for s in trace["stages"]], [True, True, False])
+        self.assertEqual([s["forward_flops"] for s in trace["stages"]], [2 * 3 * 10 * 20, 2 * 3 * 20 * 5, 0])
+        self.assertEqual([s["backward_flops"] for s in trace["stages"]], [2 * 3 * 10 * 20, 2 * 2 * 3 * 20 * 5, 0])
+        # The first linear reads x, weight, bias and writes the sum; the ReLU reads and writes 240 bytes.
+        self.assertEqual(first["forward_bytes_moved"], 120 + 800 + 80 + 240 + 2 * 240)
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+
+    def test_bytes_of_a_small_network_are_those_computed_by_hand(self):
+        self.check_small_network(self.trace("small", counter="malloc"))
+
+    def test_the_portable_counter_finds_the_same_bytes(self):
+        self.check_small_network(self.trace("small", counter="sweep"))
+
+    def test_a_last_stage_is_the_loss_and_every_required_field_is_there(self):
+        trace = self.trace("small")
+        self.assertEqual((trace["format"], trace["kind"], trace["source"]["kind"]), ("plimsoll.trace.v1", "chain", "measured"))
+        for stage in trace["stages"]:
+            self.assertGreaterEqual(stage["saved_bytes"], stage["output_bytes"])
+            self.assertTrue(all(stage[key] >= 0 for key in stage if key.endswith(("_s", "_bytes", "_flops", "_moved"))
+                                and "_released_" not in key))
+        self.assertEqual(trace["stages"][-1]["output_bytes"], 0)
+        self.assertEqual(trace["boundaries"], [[0], [1], [2], []])
+        self.assertEqual([t["bytes"] for t in trace["tensors"]], [120, 240, 60])
+
+    def test_tied_parameters_are_one_id_in_several_stages(self):
+        trace = self.trace("tied")
+        self.assertEqual(trace["parameters"], [{"name": "stage0.weight", "bytes": 8 * 8 * 4}])
+        self.assertEqual([s["parameters"] for s in trace["stages"]], [[0], [], [0], []])
+
+    def test_a_frozen_layer_has_no_parameter_gradient_and_does_not_keep_its_input(self):
+        trace = self.trace("frozen")
+        _, frozen, residual, _ = trace["stages"]
+        self.assertEqual(frozen["parameter_gradient_bytes"], 0)
+        self.assertFalse(frozen["keeps_input"])
+        self.assertEqual(residual["saved_bytes"], residual["output_bytes"])
+        self.assertFalse(residual["keeps_input"] or residual["keeps_output"])
+
+    def test_a_tuple_boundary_lists_each_tensor(self):
+        trace = self.trace("pair")
+        self.assertEqual(trace["boundaries"], [[0], [1], [2, 3], [4], []])
+        self.assertEqual(trace["stages"][1]["output_bytes"], 2 * 4 * 8 * 4)
+        self.assertEqual(trace["stages"][2]["input_gradient_bytes"], 2 * 4 * 8 * 4)
+
+    def test_what_passes_a_stage_by_is_one_tensor_with_one_gradient(self):
+        """x (4, 8) -> linear -> tanh, sigmoid -> minus the tanh -> product; every tensor has 128 bytes."""
+        trace = self.trace("skip", counter="malloc")
+        self.assertEqual(trace["boundaries"], [[0], [1], [2, 3], [4, 3], [5], []])
+        self.assertEqual([s["kept_tensors"] for s in trace["stages"]], [[0], [2, 3], [], [3, 4], [5]])
+        self.assertEqual([s["gradient_tensors"] for s in trace["stages"]], [[], [1], [2], [3, 4], [5]])
+        self.assertEqual([s["output_bytes"] for s in trace["stages"]], [128, 256, 256, 128, 0])
+        self.assertEqual([s["saved_bytes"] for s in trace["stages"]], [128, 256, 256, 128, 4])
+        self.assertEqual([s["input_gradient_bytes"] for s in trace["stages"]], [0, 128, 256, 256, 128])
+        self.assertEqual([t.get("gradient_bytes", t["bytes"]) for t in trace["tensors"]], [0, 128, 128, 128, 128, 128])
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+
+    def test_shared_parameters_say_which_stages_contribute_in_which_order(self):
+        shared, = self.trace("tied")["shared"]
+        self.assertEqual((shared["parameter"], shared["stages"]), (0, [2, 0]))
+        if torch.__version__.startswith("1.13"):
+            self.assertEqual(shared["sum"], "out_of_place")
+
+    def test_released_workspaces_give_back_the_peak_of_plain_training(self):
+        trace = self.trace("gpt", *SMALL_GPT, counter="malloc")
+        check = trace["source"]["check"]
+        for key, gradients in (("plain_iteration_peak_bytes", True), ("plain_accumulate_peak_bytes", False)):
+            promised = plain_peak(trace, gradients)
+            self.assertGreaterEqual(promised, check[key])
+            if not trace["source"]["workspaces_clamped_to_zero"]:
+                self.assertEqual(promised, check[key])
+
+    def test_the_fields_give_back_the_measured_peak_of_a_small_gpt(self):
+        trace = self.trace("gpt", *SMALL_GPT, counter="malloc")
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+        self.assertEqual(trace["stages"][-2]["forward_flops"], 2 * (2 * 8) * 16 * 50)
+        promised, measured = store_all_peak(trace), trace["source"]["check"]["stagewise_peak_bytes"]
+        self.assertGreaterEqual(promised, measured)
+        if not trace["source"]["workspaces_clamped_to_zero"]:
+            self.assertEqual(promised, measured)
+
+    def test_uses_of_saved_tensors_are_those_of_the_layers(self):
+        trace = self.trace("pictures")
+        picture = 2 * 8 * 8 * 4  # bytes of a channel of both pictures
+        lists = [[(tensor["bytes"], sorted(tensor["uses"])) for tensor in stage["saved_tensors"]] for stage in trace["stages"]]
+        self.assertEqual(lists[0], [(4 * picture, ["bn.input"]), (16, ["bn.output"]), (16, ["bn.output"]),
+                                    (4 * picture, ["conv1x1.input", "relu.output"])])
+        self.assertEqual(lists[1], [(5 * picture, ["pool.shape", "relu.output"]), (2 * 5 * 4 * 4 * 8, ["pool.output"]),
+                                    (2 * 5 * 4 * 4 * 4, ["linear.input"])])
+        self.assertEqual([use for _, uses in lists[2] for use in uses], ["loss.input", "loss.output", "loss.output"])  # log-probabilities, weight
+        self.assertEqual([stage.get("boundary_uses") for stage in trace["stages"]],
+                         [[{"tensor": 0, "uses": ["conv3x3.input"]}], None, None])
+        self.assertEqual([tensor["shape"] for tensor in trace["stages"][1]["saved_tensors"]],
+                         [[2, 5, 8, 8], [2, 5, 4, 4], [2, 80]])
+
+    def test_listed_tensors_add_up_to_what_hooks_count_in_plain_training(self):
+        for name in ("small", "pictures", "twice", "pair", "skip"):
+            trace, names = self.trace(name), {}
+            exec(USER_MODEL, names)  # the models of this file
+            stages, loss, x = names[name]()
+            modules = [stage[1] if isinstance(stage, tuple) else stage for stage in stages]
+            apart = {p.data_ptr() for module in modules for p in [*module.parameters(), *module.buffers()]}
+            saved = {}
+
+            def count(tensor):
+                storage = tensor.storage()
+                if storage.data_ptr() not in apart:
+                    saved[storage.data_ptr()] = len(storage) * tensor.element_size()
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+                value = x
+                for module in modules:
+                    value = module(value)
+                value = loss(value)
+            inner = sum(tensor["bytes"] for stage in trace["stages"] for tensor in stage.get("saved_tensors", []))
+            used = {use["tensor"] for stage in trace["stages"] for use in stage.get("boundary_uses", [])}
+            total = inner + sum(trace["tensors"][tensor]["bytes"] for tensor in used)
+            # The targets of a loss were there before.
+            elsewhere = sum(trace["source"].get("saved_but_alive_before_and_not_counted_bytes", {}).values())
+            with self.subTest(name):
+                self.assertEqual(total + elsewhere, sum(saved.values()))
+
+    def test_tensors_hidden_from_autograd_break_the_identity_and_no_trace_is_written(self):
+        output = os.path.join(self.folder.name, "hidden.json")
+        arguments = ("--model", f"{self.model}:hidden", "--repetitions", "2", "-o", output)
+        with self.assertRaises(MeasurementError) as raised:
+            self.measure(*arguments)
+        self.assertIn("forward of 'stage1' changes live bytes by 256, expected 128", str(raised.exception))
+        self.assertEqual(raised.exception.exit_code, 1)
+        self.assertFalse(os.path.exists(output))
+        self.measure(*arguments, "--no-identity-check")
+        self.assertTrue(os.path.exists(output))

@@ -1,0 +1,106 @@
+"""A user's file of models: shapes are small enough for sums by hand."""
+USER_MODEL = """
+import torch
+from torch import nn
+
+class Residual(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+class Frozen(nn.Linear):
+    def __init__(self, n):
+        super().__init__(n, n)
+        for parameter in self.parameters():
+            parameter.requires_grad_(False)
+
+def small():
+    torch.manual_seed(0)
+    stages = [("first", nn.Sequential(nn.Linear(10, 20), nn.ReLU())),
+              ("second", nn.Sequential(nn.Linear(20, 5), nn.Sigmoid(), nn.Tanh()))]
+    return stages, lambda y: y.exp().sum(), torch.randn(3, 10)
+
+def tied():
+    first, last = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+    last.weight = first.weight
+    return [first, nn.Tanh(), last], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+def frozen():
+    return [nn.Linear(8, 8), Frozen(8), Residual()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(torch.tanh(self.layer(x)))
+
+def twice():
+    return [nn.Linear(8, 8), Twice()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Split(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x), torch.sigmoid(x)
+
+class Join(nn.Module):
+    def forward(self, pair):
+        return pair[0] * pair[1]
+
+def pair():
+    return [nn.Linear(8, 8), Split(), Join()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Fork(nn.Module):
+    def forward(self, x):
+        return {"main": torch.tanh(x), "more": [torch.sigmoid(x)]}
+
+class Pass(nn.Module):
+    def forward(self, boundary):
+        return {**boundary, "main": -boundary["main"]}
+
+class Meet(nn.Module):
+    def forward(self, boundary):
+        return boundary["main"] * boundary["more"][0]
+
+def skip():
+    return [nn.Linear(8, 8), Fork(), Pass(), Meet()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Hidden(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.hidden = x.clone()  # autograd does not know of it
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * ctx.hidden * gradient
+
+class Secret(nn.Module):
+    def forward(self, x):
+        return Hidden.apply(x)
+
+def hidden():
+    return [nn.Linear(8, 8), Secret()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+class Aside(nn.Module):
+    def forward(self, x):
+        self.aside = torch.tanh(x)  # saved by a node that no gradient reaches
+        return 2 * x
+
+def unseen():
+    return [nn.Linear(8, 8), Aside()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
+def pictures():
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Conv2d(4, 5, 1))
+    head = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5 * 4 * 4, 6))
+    targets = torch.tensor([1, 2])
+    return [body, head], lambda y: nn.functional.cross_entropy(y, targets), torch.randn(2, 3, 8, 8)
+
+def no_loss():
+    return [nn.Linear(8, 8)], lambda y: y, torch.randn(4, 8)
+
+in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
+sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+two = (sequential, None)
+no_model = 3
+"""
