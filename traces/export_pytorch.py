@@ -187,9 +187,9 @@ def export(options):
     from pytorch_export.json_text import json_text
     from pytorch_export.live_bytes import counter_for
     from pytorch_export.models import chain_for
+    from pytorch_export.torch_versions import refuse_missing
 
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch sees no CUDA device")
+    refuse_missing(options.device)
     torch.set_num_threads(options.threads)
     chain = chain_for(options)
     clock, counter = clock_for(options.device, options.threads), counter_for(options.device)

@@ -47,9 +47,9 @@ def measure(options):
         raise UsageError(f"{sys.executable} has no torch") from error
     from pytorch_export.clocks import clock_for
     from pytorch_export.models import chain_for
+    from pytorch_export.torch_versions import refuse_missing
 
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch sees no CUDA device")
+    refuse_missing(options.device)
     torch.set_num_threads(options.threads)
     chain = chain_for(options)
     clock = clock_for(options.device, options.threads)
@@ -57,7 +57,7 @@ def measure(options):
     for name, way in (("plain", plain), ("checkpointed", checkpointed), ("offloaded", offloaded)):
         try:
             ways[name] = measured_way(chain, way, clock, options)
-        except torch.cuda.OutOfMemoryError if hasattr(torch.cuda, "OutOfMemoryError") else MemoryError as error:
+        except torch.cuda.OutOfMemoryError as error:
             ways[name] = {"out_of_memory": str(error).splitlines()[0]}
         print(f"{chain.name}, {options.dtype}, {name}: {summary(ways[name])}", file=sys.stderr)
     return {

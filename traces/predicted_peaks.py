@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicted against measured peaks of plain training, for plain chains: each network is measured by export_pytorch.py,
+"""Predicted against measured peaks of plain training, for plain chains and for modules that the exporter cuts: each network is measured by export_pytorch.py,
 and `plimsoll simulate --strategy store_all` predicts the peak from the trace, with new and with existing gradients.
 
   /usr/bin/python3 traces/predicted_peaks.py build/plimsoll                  # all networks below, a Markdown table
@@ -33,6 +33,10 @@ CHAINS = {
      for name in ("alexnet", "vgg11_bn", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0",
                   "convnext_tiny", "mnasnet1_0", "regnet_y_400mf", "shufflenet_v2_x1_0", "googlenet", "inception_v3",
                   "wide_resnet50_2")}
+# Modules that are no chain, cut by the exporter.
+MODELS = os.path.join(HERE, "..", "validate", "pytorch", "models.py")
+CHAINS |= {f"{name}, cut": ("--model", f"{MODELS}:{name}", "--stages", "auto", "--batch", "2")
+           for name in ("resnet18", "vgg11", "densenet", "gpt", "encoder_decoder", "lstm", "unet", "tagger")}
 WORST = 0.01
 
 
@@ -53,8 +57,18 @@ def predicted(program, path, trace, gradients):
     if done.returncode != 0:
         sys.exit(f"predicted_peaks.py: {' '.join(command)}: {done.stderr.strip()}")
     parameters = sum(parameter["bytes"] for parameter in trace["parameters"])
-    apart = parameters + trace["input_bytes"] + (parameters if gradients == "existing" else 0)
+    apart = parameters + trace["input_bytes"] + (gradient_bytes(trace) if gradients == "existing" else 0)
     return json.loads(done.stdout)["peak_bytes"] - apart
+
+
+def gradient_bytes(trace):
+    """Of all parameters that are trained."""
+    total, seen = 0, set()
+    for stage in trace["stages"]:
+        new = [trace["parameters"][i]["bytes"] for i in stage["parameters"] if i not in seen]
+        seen |= set(stage["parameters"])
+        total += min(sum(new), stage.get("parameter_gradient_bytes", sum(new)))
+    return total
 
 
 def row(program, name, path):

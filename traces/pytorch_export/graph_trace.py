@@ -17,6 +17,7 @@ from .errors import MeasurementError
 from .live_bytes import SweepCounter
 from .memory import LiveProbe
 from .storages import dtype_name, storage_bytes, storage_of, tensors_in
+from .torch_versions import draws_numbers
 from .update import add_update_ops, measure_update
 from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
 
@@ -203,11 +204,6 @@ class Recorder(TorchDispatchMode):
             if op["phase"] == "forward":
                 op["saved"] = [i for i in op["outputs"]
                                if i in read_in["backward"] and i not in read_in["forward"] and i != of_loss]
-
-
-def draws_numbers(func):
-    """Whether the op reads and moves on the state of the random numbers: who runs it again restores that state first."""
-    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def written_arguments(func, args, kwargs):

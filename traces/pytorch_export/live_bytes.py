@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .storages import storage_of, tensors_in
+from .torch_versions import byte_counter_of_cuda
 
 
 class MallocCounter:
@@ -79,11 +80,10 @@ class SweepCounter(TorchDispatchMode):
 
 
 class CudaCounter:
-    """Bytes as asked for where torch reports them (2.x), else block sizes, which are rounded up."""
+    """Bytes as asked for where torch reports them, else block sizes, which are rounded up."""
 
     def __init__(self):
-        self.key = "requested_bytes" if "requested_bytes.all.current" in torch.cuda.memory_stats() else "allocated_bytes"
-        self.exact = self.key == "requested_bytes"
+        self.key, self.exact = byte_counter_of_cuda()
         self.name = f"cuda: {self.key} of the caching allocator"
 
     def live(self):

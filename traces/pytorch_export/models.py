@@ -14,7 +14,7 @@ from .cuts import chain_of_cuts, chain_of_modules
 from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors
-from .torch_versions import autocast_for
+from .torch_versions import autocast_for, refuse_missing_attention
 
 CLASSES = 1000
 IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vgg16", "densenet121")
@@ -132,8 +132,7 @@ def densenet_stages(network):
 def gpt_subject(options):
     if options.width % options.heads:
         raise UsageError(f"--width {options.width} is no multiple of --heads {options.heads}")
-    if options.attention == "fused" and not hasattr(nn.functional, "scaled_dot_product_attention"):
-        raise UsageError(f"--attention fused needs torch 2, this is {torch.__version__}")
+    refuse_missing_attention(options.attention)
     torch.manual_seed(options.seed)
     pairs = gpt_stages(options.layers, options.width, options.heads, options.sequence, options.vocabulary,
                        options.dropout, options.attention == "fused", not options.untied)

@@ -1,14 +1,10 @@
-"""Tensors and the storages behind them, with one spelling for torch 1.13 to 2.x."""
+"""Tensors and the storages behind them."""
 
 import gc
 
 import torch
 
-
-def storage_of(tensor):
-    if hasattr(tensor, "untyped_storage"):  # torch 2
-        return tensor.untyped_storage()
-    return tensor.storage().untyped()
+from .torch_versions import storage_of
 
 
 def dtype_name(tensor):

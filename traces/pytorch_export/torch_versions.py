@@ -1,6 +1,6 @@
 """All that differs between torch 1.13 and 2.x (up to 2.11), and between a CPU and CUDA: what is there, what is not, and the message.
 
-Each entry names the fact as PyTorch documents it. Tested here with 1.13 on a CPU; what needs another version or a GPU says so in one line.
+Each part names the fact as PyTorch documents it. Run here with 1.13 on a CPU; the rest follows the documentation and has not been run.
 """
 
 import contextlib
@@ -16,10 +16,43 @@ def version():
     return tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 
 
+# --- storages -----------------------------------------------------------------------------------------------------------------
+# docs, Tensor.storage: TypedStorage is deprecated, Tensor.untyped_storage() is the way; 1.13 has not the latter.
+
+def storage_of(tensor):
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    return tensor.storage().untyped()
+
+
+# --- devices ------------------------------------------------------------------------------------------------------------------
+# docs, torch.cuda.is_available. torch.cuda.OutOfMemoryError is there from 1.13 on, a RuntimeError.
+
+def refuse_missing(device):
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("--device cuda: torch sees no CUDA device")
+
+
+# docs, torch.cuda.memory_stats: "allocated_bytes" are blocks, rounded up; "requested_bytes" (pull request 88575, in 2.x) as asked for.
+
+def byte_counter_of_cuda():
+    """(name of the counter, whether it is exact)."""
+    exact = "requested_bytes.all.current" in torch.cuda.memory_stats()
+    return ("requested_bytes" if exact else "allocated_bytes"), exact
+
+
+# --- attention ----------------------------------------------------------------------------------------------------------------
+# docs, torch.nn.functional.scaled_dot_product_attention: from 2.0 on.
+
+def refuse_missing_attention(attention):
+    if attention == "fused" and not hasattr(torch.nn.functional, "scaled_dot_product_attention"):
+        raise UsageError(f"--attention fused needs torch 2, this is {torch.__version__}")
+
+
 # --- autocast -----------------------------------------------------------------------------------------------------------------
-# docs, torch.autocast(device_type, dtype): from 1.10 on, for "cpu" and "cuda". On a CPU bfloat16 alone up to 2.1; float16 too from 2.2 on
-# (pull request 112484, "Add Half support for CPU autocast on eager mode"). Another dtype is disabled there with a warning, not refused.
-# On CUDA bfloat16 needs a card and library for which torch.cuda.is_bf16_supported() is true.
+# docs, torch.autocast(device_type, dtype): for "cpu" and "cuda" in 1.13 and later. On a CPU bfloat16 alone; float16 too from 2.2 on (pull
+# request 112484). Another dtype is not refused there but switched off with a warning. On CUDA bfloat16 needs a card for which
+# torch.cuda.is_bf16_supported() is true.
 
 def autocast_for(device, amp):
     """The context that is entered around a forward; nullcontext itself where none is asked for."""
@@ -34,13 +67,20 @@ def autocast_for(device, amp):
 
 
 # --- optimizers ---------------------------------------------------------------------------------------------------------------
-# docs, torch.optim: "foreach" (a loop over lists of tensors; None, the default, chooses it on CUDA from 2.0 on) is a parameter of SGD, Adam
-# and AdamW in 1.13 already. "fused": of Adam in 1.13 and AdamW from 2.0 on, CUDA alone; SGD from 2.3 on; on a CPU from 2.4 on. What a version has
-# but not for these tensors, it refuses when it is called, and its reason is written into the trace.
+# docs, torch.optim, "for-loop, foreach, fused": which a class has, its signature says; for which tensors, it says when it is called (fused
+# Adam of 1.13 takes CUDA tensors only), and that sentence is written into the trace. Where neither is asked for, 1.13 loops over the
+# parameters, and 2.x takes foreach on CUDA (pull request 93184).
 
 def has_implementation(optimizer, way):
-    """Whether the optimizer's class knows the parameter."""
     if way == "default":
         return True
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer, torch.optim.SGD)
     return ("fused" if way == "fused" else "foreach") in inspect.signature(kind).parameters
+
+
+# --- random numbers -----------------------------------------------------------------------------------------------------------
+# docs, torch.Tag.nondeterministic_seeded (torch.tags): ops that draw from a generator; in 1.13 and later.
+
+def draws_numbers(op):
+    """Whether the op moves on the state of the random numbers: who runs it again restores that state first."""
+    return torch.Tag.nondeterministic_seeded in op.tags
