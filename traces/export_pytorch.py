@@ -3,12 +3,12 @@
 
   python3 traces/export_pytorch.py --model resnet50 --batch 8 -o resnet50.json
   python3 traces/export_pytorch.py --model gpt --layers 12 --width 768 --sequence 256 --batch 4 -o gpt.json
-  python3 traces/export_pytorch.py --model my_model.py:build --device cuda -o mine.json
+  python3 traces/export_pytorch.py --model my_model.py:build --stages auto --device cuda -o mine.json
 
-The chain is an nn.Sequential, or a list of modules, with a loss behind it. my_model.py:build may be an nn.Sequential,
-or a function that returns one, or (stages, loss, input): stages a list of modules or of (name, module), loss a function
-of the last output that returns a scalar (default: mean square), input a tensor or a tuple.
-A stage is called with the previous stage's output as its one argument and must not overwrite it in place.
+my_model.py:build is an nn.Module, or a function that returns one, or (model, loss, input), or (model, loss, input, targets): model an
+nn.Module, or a list of modules or of (name, module) in a row; loss a function of the outputs, or of outputs and targets, that returns
+one number (default: the model's own loss, else the mean square of the last output); input a tensor, a tuple of arguments, or a dict of
+arguments by name. The model is cut into stages where --stages says; a stage never overwrites the input that it is run from.
 Times are medians, memory is exact storage bytes; traces/README.md says how each is measured.
 """
 

@@ -30,6 +30,9 @@ def main(arguments):
     parser.prog, parser.description = "measure_training.py", __doc__
     try:
         options = parser.parse_args(arguments)
+        for name in ("graph", "optimizer", "bytes_of"):
+            if getattr(options, name):
+                raise UsageError(f"--{name.replace('_', '-')} is for export_pytorch.py")
         measured = measure(options)
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(measured, file, indent=1)
@@ -59,13 +62,13 @@ def measure(options):
             ways[name] = measured_way(chain, way, clock, options)
         except torch.cuda.OutOfMemoryError as error:
             ways[name] = {"out_of_memory": str(error).splitlines()[0]}
-        print(f"{chain.name}, {options.dtype}, {name}: {summary(ways[name])}", file=sys.stderr)
+        print(f"{chain.name}, {options.amp or options.dtype}, {name}: {summary(ways[name])}", file=sys.stderr)
     return {
         "format": "plimsoll.training.v1",
         "name": chain.name,
         "description": chain.description,
         **device_names(options.device),
-        "dtype": options.dtype,
+        "dtype": options.amp or options.dtype,
         "versions": versions(),
         "date": datetime.date.today().isoformat(),
         "command": "python3 traces/measure_training.py " + shlex.join(sys.argv[1:]),

@@ -24,6 +24,8 @@ class WrongUsage(WithFolder):
         self.refused("expected a positive integer, found '-1'", "--model", "mlp", "--batch", "-1", "-o", output)
         self.refused("invalid choice: 'tpu'", "--model", "mlp", "--device", "tpu", "-o", output)
         self.refused("--bytes-of is for chains", "--model", "mlp", "--graph", "--bytes-of", output, "-o", output)
+        self.refused("--bytes-of measures no times; leave --optimizer out", "--model", "mlp", "--optimizer", "adam", "--bytes-of", output,
+                     "-o", output)
         self.refused("no folder", "--model", "mlp", "-o", "/no/such/folder/trace.json")
         self.assertFalse(os.path.exists(output))
 
@@ -51,6 +53,17 @@ class WrongUsage(WithFolder):
             with self.subTest(model=name), self.assertRaises(UsageError) as raised:
                 chain_for(export_pytorch.command_line().parse_args(["--model", name, "-o", "none.json"]))
             self.assertIn(expected, str(raised.exception))
+
+    @unittest.skipIf(torch is None, NO_TORCH)
+    def test_trouble_in_the_models_own_code_is_told_in_one_line(self):
+        for name, expected in (("broken", "user_model.py:broken: KeyError: 'weights'"),
+                               ("branching", "module 'stage1': its forward reads numbers out of a tensor (__bool__), so its course depends on the data"),
+                               ("two_arguments", "module 'stage1' does not run on the example: TypeError: "),
+                               ("late", "backward of stage 'stage1': RuntimeError: no such")):
+            with self.subTest(name), self.assertRaises(UsageError) as raised:
+                self.measure("--model", f"{self.model}:{name}", "-o", os.path.join(self.folder.name, "none.json"))
+            self.assertIn(expected, str(raised.exception))
+            self.assertEqual(len(str(raised.exception).splitlines()), 1)
 
     def test_help_names_the_built_in_models_and_the_options(self):
         done = run("--help")

@@ -99,6 +99,35 @@ def pictures():
 def no_loss():
     return [nn.Linear(8, 8)], lambda y: y, torch.randn(4, 8)
 
+def broken():
+    raise KeyError("weights")
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+def branching():
+    return [nn.Linear(8, 8), Branches()], None, torch.randn(4, 8)
+
+def two_arguments():
+    return [nn.Linear(8, 8), nn.Bilinear(8, 8, 8)], None, torch.randn(4, 8)
+
+class LateTrouble(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError("no such\\ngradient")
+
+class Late(nn.Module):
+    def forward(self, x):
+        return LateTrouble.apply(x)
+
+def late():
+    return [nn.Linear(8, 8), Late()], None, torch.randn(4, 8)
+
 in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
