@@ -7,7 +7,7 @@
 
 A bug is noticed where a test fails, crashes, or takes more than ten minutes. First the tests that it names are run;
 one that they do not notice is held against all test programs. Exit code 1: fewer than 95 % are noticed, or one has no
-place in the sources any more or does not compile. Needs build-mutate/ to itself; the sources are never touched.
+place in the sources any more or does not compile. Bugs in Python are held against the scripts that they name alone. Needs build-mutate/ to itself; the sources are never touched.
 """
 import os
 import pathlib
@@ -103,17 +103,21 @@ def build(targets):
     return None if made.returncode == 0 else made.stdout[-1500:]
 
 
-def target_of(test):
-    return "test_" + test.split()[0]
+def targets_of(test):
+    """What the test needs built."""
+    program = test.split()[0]
+    return [] if program.endswith(".py") else [f"test_{program}"] + (["plimsoll"] if program == "experiments" else [])
 
 
 def notices(test):
     """Whether the test program, or those of its cases that have the tag or name, fails."""
     program, _, cases = test.partition(" ")
     command = [f"build/tests/test_{program}", "--abort"] + ([cases] if cases else [])
+    if program.endswith(".py"):
+        command = ["/usr/bin/python3", program, "--failfast", *cases.split()]
     try:
         ran = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=longest_s,
-                             env={**os.environ, "PLIMSOLL_TESTS": "all"})
+                             env={**os.environ, "PLIMSOLL_TESTS": "all", "PYTHONDONTWRITEBYTECODE": "1"})
     except subprocess.TimeoutExpired:
         return True
     return ran.returncode != 0
@@ -121,8 +125,8 @@ def notices(test):
 
 def who_notices(bug, quick):
     """The first test that notices, None where none does."""
-    for test in bug.tests + ([] if quick else [p for p in programs if p not in bug.tests]):
-        failed = build([target_of(test)] + (["plimsoll"] if test.startswith("experiments") else []))
+    for test in bug.tests + ([] if quick or bug.file.endswith(".py") else [p for p in programs if p not in bug.tests]):
+        failed = build(targets_of(test)) if targets_of(test) else None
         if failed:
             raise ValueError(f"bugs.txt:{bug.line}: {bug.name} does not compile:\n{failed}")
         if notices(test):

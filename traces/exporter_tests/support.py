@@ -49,11 +49,20 @@ class WithFolder(unittest.TestCase):
         """The trace of one of USER_MODEL's functions, or of the built-in gpt; measured once for each set of options."""
         key = (name, counter, *options)
         if key not in self.traces:
-            output = os.path.join(self.folder.name, "trace.json")
-            model = name if name == "gpt" else f"{self.model}:{name}"
-            self.measure("--model", model, "--repetitions", "2", "--memory-counter", counter, "-o", output, *options)
-            self.traces[key] = self.read(output)
+            self.traces[key] = self.measured(name if name == "gpt" else f"{self.model}:{name}", "2", counter, options)
         return self.traces[key]
+
+    def trace_of(self, model, *options, counter="sweep"):
+        """The same of one of the eight models; of a batch of 2."""
+        key = (model, counter, *options)
+        if key not in self.traces:
+            self.traces[key] = self.measured(model, "1", counter, ("--batch", "2", "--warm-up", "1", *options))
+        return self.traces[key]
+
+    def measured(self, model, repetitions, counter, options):
+        output = os.path.join(self.folder.name, "trace.json")
+        self.measure("--model", model, "--repetitions", repetitions, "--memory-counter", counter, "-o", output, *options)
+        return self.read(output)
 
     @staticmethod
     def read(path):

@@ -130,13 +130,7 @@ class AnyModule(WithFolder):
 
     def of_model(self, name, *options, counter="sweep"):
         counter = "malloc" if options == ("--stages", "auto") else counter  # measured once for all tests
-        key = ("of_model", name, counter, *options)
-        if key not in self.traces:
-            output = os.path.join(self.folder.name, "model.json")
-            self.measure("--model", f"{MODELS}:{name}", "--batch", "2", "--repetitions", "1", "--warm-up", "1", "--memory-counter", counter,
-                         "-o", output, *options)
-            self.traces[key] = self.read(output)
-        return self.traces[key]
+        return self.trace_of(f"{MODELS}:{name}", *options, counter=counter)
 
     @staticmethod
     def arguments_of(name):
@@ -154,6 +148,12 @@ class Precision(WithFolder):
         self.assertEqual([p["bytes"] for p in trace["parameters"]], [10 * 20 * 4, 20 * 4, 20 * 5 * 4, 5 * 4])
         self.assertEqual({p["dtype"] for p in trace["parameters"]}, {"float32"})
         self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+
+    @unittest.skipIf(torch is None, NO_TORCH)
+    def test_peaks_under_autocast_are_those_of_the_model_as_it_is(self):
+        trace = self.trace_of(f"{MODELS}:gpt", "--amp", "bf16", counter="malloc")
+        measured = trace["source"]["check"]["plain_iteration_peak_bytes"]
+        self.assertLess(abs(plain_peak_of_tensors(trace, True) / measured - 1), 0.005)
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_casts_are_ops_with_bytes(self):
