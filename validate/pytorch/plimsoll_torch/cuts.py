@@ -23,6 +23,7 @@ class Cuts:
         for number, operation in enumerate(self.operations):
             self.last_use.update(dict.fromkeys(operation.reads, number))
         self.last_use.update(dict.fromkeys(result, self.count))
+        self.begins = self.modules_by_beginning()
         self.refuse_overwritten_input()
         self.overwritten = self.positions_before_writes()
 
@@ -55,9 +56,7 @@ class Cuts:
         found = set()
         for path in paths:
             name, _, number = path.partition("#")
-            begins = [call.begin for call in self.calls if call.path == name and call.end > call.begin]
-            begins += [p for p, operation in enumerate(self.operations) if operation.path == name and operation.function is self.modules.get(name)]
-            begins = sorted(set(begins))
+            begins = self.calls_of(name)
             if not begins or (number and not 0 < int(number if number.isdigit() else 0) <= len(begins)):
                 raise Refused(self.no_such(name, number))
             for position in begins if not number else [begins[int(number) - 1]]:
@@ -66,6 +65,10 @@ class Cuts:
                                   f"'{name}': cut elsewhere or make that operation out of place")
                 found.add(position)
         return sorted(found - {0})
+
+    def calls_of(self, path):
+        """Where the module's calls begin."""
+        return sorted(p for p, calls in self.begins.items() if any(path == one for one, _, _ in calls))
 
     def no_such(self, name, number):
         if number:
@@ -81,7 +84,8 @@ class Cuts:
         """Between two operations with weights the last of the positions where about as few bytes are alive as anywhere there."""
         positions, last, begin = [], self.alive(0), 0
         for end in [p for p, operation in enumerate(self.operations) if self.has_weight(operation)]:
-            window = [p for p in range(begin + 1, end + 1) if self.is_good(p)] if any(map(self.has_weight, self.operations[:begin + 1])) else []
+            has_weight_before = begin > 0 or self.has_weight(self.operations[0])
+            window = [p for p in range(begin + 1, end + 1) if has_weight_before and self.is_good(p)]
             alive = {p: self.alive(p) for p in window}
             alive = {p: values for p, values in alive.items() if self.is_few(p, values) and not self.is_view_of(last, values)}
             if alive:
@@ -119,13 +123,19 @@ class Cuts:
     def has_weight(self, operation):
         return any(parameter.dim() > 1 for parameter in self.parameters_of(operation))
 
+    def modules_by_beginning(self):
+        found = {}
+        for call in self.calls:
+            if call.begin < call.end and call.parent is not None:
+                found.setdefault(call.begin, []).append((call.path, call.module, call.end))
+        for p, operation in enumerate(self.operations):
+            if operation.function is self.modules.get(operation.path):
+                found.setdefault(p, []).append((operation.path, operation.function, p + 1))
+        return found
+
     def beginning(self, p):
         """Calls that begin here, from the outermost in; the last may be a module that is an operation itself: (path, module, end)."""
-        calls = [(call.path, call.module, call.end) for call in self.calls if call.begin == p < call.end and call.parent is not None]
-        operation = self.operations[p]
-        if operation.function is self.modules.get(operation.path):
-            calls.append((operation.path, operation.function, p + 1))
-        return calls
+        return self.begins.get(p, [])
 
     def begins_module(self, p):
         return any(any(True for _ in module.parameters()) for _, module, _ in self.beginning(p))
@@ -160,7 +170,7 @@ class Cuts:
         if not calls:
             return next((path for path in self.modules_of(begin, end) if path), "model")
         path = calls[0][0]
-        begins = sorted({p for p in range(self.count) if any(path == one for one, _, _ in self.beginning(p))})
+        begins = self.calls_of(path)
         return path if len(begins) == 1 else f"{path}#{begins.index(begin) + 1}"
 
     def modules_of(self, begin, end):

@@ -14,6 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
+from .modes import autocast_now, difference, entered
 from .values import map_leaves, named_tensors_in, tensors_in
 
 READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
@@ -73,38 +74,6 @@ class Operation:
                                   else targets if leaf is Targets else leaf)
         with entered(self.state):
             return tensors_in(self.function(*args, **kwargs))
-
-
-# --- gradient and autocast ------------------------------------------------------------------------------------------------------
-
-def autocast_now():
-    """(device, dtype) of each autocast that is on."""
-    found = []
-    if torch.is_autocast_enabled():
-        found.append(("cuda", torch.get_autocast_gpu_dtype()))
-    if torch.is_autocast_cpu_enabled():
-        found.append(("cpu", torch.get_autocast_cpu_dtype()))
-    return tuple(found)
-
-
-def difference(outer):
-    """What the model's own code has changed since the call: (gradients off, autocast or None)."""
-    now = autocast_now()
-    return not torch.is_grad_enabled(), None if now == outer else now
-
-
-def entered(state):
-    without_gradients, autocast = state
-    if not without_gradients and autocast is None:
-        return contextlib.nullcontext()
-    stack = contextlib.ExitStack()
-    if without_gradients:
-        stack.enter_context(torch.no_grad())
-    if autocast is not None:
-        dtypes = dict(autocast)
-        for device in ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",):
-            stack.enter_context(torch.autocast(device, dtype=dtypes.get(device, torch.bfloat16), enabled=device in dtypes))
-    return stack
 
 
 @contextlib.contextmanager
@@ -185,7 +154,8 @@ class Recorder(TorchFunctionMode):
         return result
 
     def is_leaf(self, path, module):
-        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+        hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks,
+                 getattr(module, "_backward_pre_hooks", ())]  # the last from torch 2 on
         return path in self.leaves or not any(True for _ in module.children()) or any(hooks) or isinstance(module, torch.jit.ScriptModule)
 
     def within(self, path, function):
@@ -323,7 +293,8 @@ def watching(recorder):
     """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, and in torch 1.13 most of
     x[i] and x[i] = y."""
     call, own = torch.nn.Module.__call__, torch.autograd.Function.__dict__.get("apply")
-    places = {name: getattr(torch.Tensor, name) for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__}  # inherited
+    inherited = [name for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__]
+    places = {name: getattr(torch.Tensor, name) for name in inherited}
 
     def apply_seen(cls, *args, **kwargs):
         plain = own.__get__(None, cls) if own is not None else super(torch.autograd.Function, cls).apply
