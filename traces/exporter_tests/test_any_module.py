@@ -5,6 +5,7 @@ Three of them by default; all where PLIMSOLL_TESTS=all (./dev traces).
 
 import importlib.util
 import os
+import time
 import unittest
 
 from pytorch_export.errors import UsageError
@@ -135,6 +136,20 @@ class AnyModule(WithFolder):
     @staticmethod
     def arguments_of(name):
         return models()[name](batch=2)
+
+
+@unittest.skipIf(torch is None or os.environ.get("PLIMSOLL_TESTS") != "all", "takes long: PLIMSOLL_TESTS=all")
+class ManyModules(WithFolder):
+    def test_two_hundred_modules_are_exported_in_a_minute_beside_their_own_run_time(self):
+        output = os.path.join(self.folder.name, "many.json")
+        begin = time.process_time()
+        self.measure("--model", f"{self.model}:many", "--repetitions", "3", "-o", output)
+        seconds, trace = time.process_time() - begin, self.read(output)
+        self.assertEqual(len(trace["stages"]), 101)
+        self.assertGreater(len(trace["source"]["pytorch"]["fingerprint"]), 200)
+        # Plain iterations, and stages run by themselves, which take as long together.
+        own = (3 * 5 + 20) * trace["source"]["check"]["plain_iteration_s"]
+        self.assertLess(seconds - own, 60)
 
 
 class Precision(WithFolder):

@@ -128,6 +128,19 @@ class Late(nn.Module):
 def late():
     return [nn.Linear(8, 8), Late()], None, torch.randn(4, 8)
 
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(100)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def many():
+    return Deep(), None, torch.randn(4, 16)
+
 in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
