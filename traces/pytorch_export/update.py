@@ -9,7 +9,7 @@ import statistics
 import torch
 
 from . import executor
-from .errors import first_line
+from .errors import UsageError, first_line
 from .executor import Probe
 from .storages import dtype_name, storage_bytes, tensors_in
 from .torch_versions import has_implementation
@@ -31,13 +31,13 @@ def measure_update(chain, name, clock, counter, repetitions, say):
     executor.run_plain(chain, Probe())
     trained = [parameter for parameter in chain.parameters() if parameter.grad is not None]
     ways = {way: measured_way(name, way, trained, clock, counter, repetitions) for way in IMPLEMENTATIONS}
-    state_bytes = ways["default"]["state_bytes"]
+    if "not_measured" in ways["default"]:
+        raise UsageError(f"--optimizer {name}: {ways['default']['not_measured']}")
     parts = [measured_part(name, parameter, clock, counter, repetitions) for parameter in trained]
     zero_s = measured_zero(trained, clock, repetitions)
     executor.clear_gradients(chain)
-    source = {"optimizer": name, "state_bytes": state_bytes, "steps": ways,
-              "meaning": "step_s: median of a step for all parameters; zero_s: gradients set to 0 instead of to None",
-              "zero_s": zero_s}
+    source = {"optimizer": name, "state_bytes": ways["default"]["state_bytes"], "steps": ways, "zero_s": zero_s,
+              "meaning": "step_s: median of a step for all parameters; zero_s: gradients set to 0 instead of to None"}
     return source, parts
 
 

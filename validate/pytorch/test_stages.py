@@ -302,6 +302,10 @@ class Refusals(unittest.TestCase):
         self.refused("module 'a.linear' does not run on the example: RuntimeError: mat1 and mat2", Model(nn.ReLU()), x=torch.randn(2, 3))
         self.refused("the model cannot be called with 2 arguments", Model(nn.ReLU()), x=(self.x, self.x))
 
+    def test_wrappers_and_sparse_gradients(self):
+        self.refused("the model is a DataParallel, inside which nothing can be cut: hand over the module in it", nn.DataParallel(Layer()))
+        self.refused("module 'between' makes sparse gradients", Model(nn.Embedding(3, 4, sparse=True)))
+
     def test_inputs_of_another_shape(self):
         staged = split(Model(nn.ReLU()), self.x)
         for inputs, expected in ((torch.randn(3, 4), "input 'x': expected torch.float32 [2, 4], found torch.float32 [3, 4]"),

@@ -35,6 +35,7 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
     """
     in_a_row = not isinstance(model, torch.nn.Module) or isinstance(model, torch.nn.Sequential)
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
+    refuse_unseen(whole)
     inputs = named_arguments(whole, example_inputs, in_a_row)
     children = [name for name, _ in whole.named_children()] if in_a_row else []
     if how is None:
@@ -42,6 +43,18 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
     with undone(whole):
         recorder, given, output = recorded(whole, inputs, children if how == children else [], loss, targets)
     return Staged(whole, how, recorder, given, output, inputs, loss, targets, check)
+
+
+HIDING = ("OptimizedModule", "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")  # of torch; some need a build with it
+
+
+def refuse_unseen(model):
+    for path, module in model.named_modules():
+        where = f"module '{path}'" if path else "the model"
+        if type(module).__name__ in HIDING:
+            raise Refused(f"{where} is a {type(module).__name__}, inside which nothing can be cut: hand over the module in it")
+        if getattr(module, "sparse", False) is True:
+            raise Refused(f"{where} makes sparse gradients, whose bytes nobody knows before: build it with sparse=False")
 
 
 class InARow(torch.nn.Module):
