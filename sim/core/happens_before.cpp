@@ -6,18 +6,19 @@
 
 namespace plimsoll {
 
-HappensBefore::HappensBefore(const Schedule& schedule, std::size_t most_entries)
+HappensBefore::HappensBefore(const Schedule& schedule, std::size_t most_entries, std::size_t copy_entries)
     : schedule_(schedule), most_entries_(most_entries) {
-  find_waited_for();
+  find_waited_for(copy_entries);
   clocks_.emplace_back(columns_, 0U);
   clock_of_stream_.assign(schedule.streams.size(), Clock{0});
   holders_.push_back(static_cast<std::uint32_t>(schedule.streams.size()) + 1);  // the first clock is never given back
   clock_of_step_.resize(schedule.steps.size());
 }
 
-void HappensBefore::find_waited_for() {
+void HappensBefore::find_waited_for(std::size_t copy_entries) {
   std::vector<std::uint32_t> issued(schedule_.streams.size(), 0);
   std::vector<bool> needs_column(schedule_.streams.size(), false);
+  std::size_t computing = 0, copying = 0;
   column_.assign(schedule_.streams.size(), no_column);
   gates_.resize(schedule_.streams.size());
   waiters_.assign(schedule_.steps.size(), 0);
@@ -28,12 +29,17 @@ void HappensBefore::find_waited_for() {
       const StreamId on = schedule_[wait].stream;
       if (on == step.stream) continue;
       ++waiters_[wait.index];
-      if (schedule_[on].way.computes() || !schedule_[step.stream].way.computes()) needs_column[on.index] = true;
+      const bool computes = schedule_[on].way.computes();
+      if (needs_column[on.index] || (!computes && schedule_[step.stream].way.computes())) continue;
+      needs_column[on.index] = true;
+      ++(computes ? computing : copying);
     }
     position_.push_back(++issued[step.stream.index]);
   }
+  const bool copies_have = copying <= copy_entries * computing;
   for (std::size_t s = 0; s < column_.size(); ++s) {
-    if (needs_column[s]) column_[s] = static_cast<std::uint32_t>(columns_++);
+    if (needs_column[s] && (copies_have || schedule_.streams[s].way.computes()))
+      column_[s] = static_cast<std::uint32_t>(columns_++);
   }
 }
 
@@ -97,19 +103,43 @@ bool HappensBefore::finished(StepId earlier) const {
 
 /// Of a step on another stream.
 bool HappensBefore::is_known(StepId earlier) const {
-  const StreamId here = schedule_[current_].stream, on = schedule_[earlier].stream;
+  std::vector<Reached> asked;
+  return is_known({schedule_[earlier].stream, position_[earlier.index]}, asked);
+}
+
+/// `asked` are steps of streams without a column that the search has come to; none of them is looked at twice.
+bool HappensBefore::is_known(Reached of, std::vector<Reached>& asked) const {
+  const StreamId here = schedule_[current_].stream;
   const std::vector<std::uint32_t>& mine = clocks_[clock_of_stream_[here.index]];
-  const std::uint32_t column = column_[on.index], position = position_[earlier.index];
-  if (column != no_column) return mine[column] >= position;
-  return std::ranges::any_of(gates_[on.index], [&](const Gate& gate) {
+  if (column_[of.on.index] != no_column) return mine[column_[of.on.index]] >= of.steps;
+  const std::vector<Gate>& gates = gates_[of.on.index];
+  /// The first step of the gate's stream that has waited for them; none: one that is never reached.
+  const auto waiting = [&](const Gate& gate) {
+    const auto first = std::ranges::lower_bound(gate.waits, of.steps, {}, &Gate::Wait::reached);
+    return first == gate.waits.end() ? UINT32_MAX : first->step;
+  };
+  for (const Gate& gate : gates) {
     const std::uint32_t its_column = column_[gate.by.index];
     const std::uint32_t steps = gate.by == here           ? position_[current_.index]
                                 : its_column == no_column ? 0
                                                           : mine[its_column];
-    const auto later = std::upper_bound(gate.waits.begin(), gate.waits.end(), steps,
-                                        [](std::uint32_t step, const Gate::Wait& wait) { return step < wait.step; });
-    return later != gate.waits.begin() && std::prev(later)->reached >= position;
-  });
+    if (waiting(gate) <= steps) return true;
+  }
+  for (const Gate& gate : gates) {
+    if (gate.by == here || column_[gate.by.index] != no_column) continue;
+    const Reached next{gate.by, waiting(gate)};
+    if (next.steps == UINT32_MAX) continue;
+    const auto before = std::ranges::find(asked, next.on, &Reached::on);
+    if (before == asked.end()) {
+      asked.push_back(next);
+    } else if (next.steps < before->steps) {
+      before->steps = next.steps;
+    } else {
+      continue;
+    }
+    if (is_known(next, asked)) return true;
+  }
+  return false;
 }
 
 /// The current step waits for the stream's first `reached` steps.

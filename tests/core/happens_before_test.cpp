@@ -50,12 +50,15 @@ TEST_CASE("what must have finished is what streams and waits lead back to, over 
   for (const RandomCase seed : random_cases(1, 500)) {
     const Schedule schedule = random_order(seed);
     const std::vector<std::vector<bool>> expected = reachable(schedule);
-    HappensBefore before(schedule);
-    for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-      REQUIRE(before.next());
-      for (std::size_t earlier = 0; earlier < schedule.steps.size(); ++earlier) {
-        INFO("seed " << seed << ": step " << earlier << " before step " << s);
-        REQUIRE(before.finished(id_at<StepId>(earlier)) == expected[s][earlier]);
+    for (const std::size_t copy_entries : {std::size_t{0}, most_copy_entries}) {
+      HappensBefore before(schedule, most_clock_entries, copy_entries);
+      for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+        REQUIRE(before.next());
+        for (std::size_t earlier = 0; earlier < schedule.steps.size(); ++earlier) {
+          INFO("seed " << seed << ": step " << earlier << " before step " << s << ", entries of copies "
+                       << copy_entries);
+          REQUIRE(before.finished(id_at<StepId>(earlier)) == expected[s][earlier]);
+        }
       }
     }
   }
