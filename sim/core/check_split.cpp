@@ -20,7 +20,15 @@ constexpr int lies_whole = -1, lies_partial = -2;
 class SplitJudge {
  public:
   SplitJudge(const Graph& whole, const Graph& rank, const Mesh& mesh) : whole_(whole), rank_(rank), mesh_(mesh) {
-    for (std::size_t o = 0; o < whole.ops.size(); ++o) number_.emplace(whole.ops[o].name, o);
+    std::unordered_map<std::string_view, std::vector<std::size_t>> named;  // in their order: names may repeat
+    for (std::size_t o = 0; o < whole.ops.size(); ++o) named[whole.ops[o].name].push_back(o);
+    std::unordered_map<std::string_view, std::size_t> seen;
+    for (const Op& op : rank.ops) {
+      const auto found = named.find(op.name);
+      if (found == named.end()) continue;
+      const std::size_t before = seen[op.name]++;
+      number_[&op] = found->second[std::min(before, found->second.size() - 1)];
+    }
     lies_.resize(rank.tensors.size());
     ran_.resize(whole.ops.size(), 0);
   }
@@ -105,12 +113,18 @@ class SplitJudge {
     return lies;
   }
 
+  static Lies lies_of_output(const OpLoop& loop, std::size_t output, DimsCut cuts) {
+    for (const std::uint8_t dim : loop.whole[output])
+      std::ranges::replace(cuts, DimsCut::value_type(dim), std::nullopt);
+    return lies_of(loop.outputs[output], cuts, true);
+  }
+
   /// What is there from the start lies as the first op needs it that reads it as it is.
   void lay_given(TensorId t) {
     if (lies_[t.index] || !is_given(rank_[t].kind)) return;
     for (const Op& op : rank_.ops) {
       const auto operand = std::ranges::find(op.inputs, t);
-      const auto found = number_.find(op.name);
+      const auto found = number_.find(&op);
       if (operand == op.inputs.end() || found == number_.end() || op.phase == Phase::update) continue;
       const std::variant<OpLoop, std::string> read = loop_of(whole_, id_at<OpId>(found->second));
       const OpLoop* loop = std::get_if<OpLoop>(&read);
@@ -124,7 +138,7 @@ class SplitJudge {
   }
 
   void judge_op(const Op& op) {
-    const auto found = number_.find(op.name);
+    const auto found = number_.find(&op);
     if (found == number_.end()) return bad("'" + op.name + "' is no op of the whole graph");
     ++ran_[found->second];
     const Op& all = whole_.ops[found->second];
@@ -148,7 +162,7 @@ class SplitJudge {
       judge_read(op, op.inputs[k], loop == nullptr ? all_whole : lies_of(loop->inputs[k], cuts, false));
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      const Lies lies = loop == nullptr ? all_whole : lies_of(loop->outputs[k], cuts, true);
+      const Lies lies = loop == nullptr ? all_whole : lies_of_output(*loop, k, cuts);
       std::optional<Lies>& before = lies_[op.outputs[k].index];
       if (before && *before != lies)
         bad("'" + op.name + "' adds to '" + rank_[op.outputs[k]].name + "' what lies otherwise");
@@ -161,7 +175,7 @@ class SplitJudge {
       for (std::uint32_t a = 0; a < cuts.size(); ++a) {
         if (cuts[a] == each.dim) axes.push_back(a);
       }
-      if (!axes.empty()) owed_[{op.outputs.front(), mesh_.names_of(axes)}] += static_cast<int>(each.count);
+      if (!axes.empty()) owed_[{reduced_tensor(op, each), mesh_.names_of(axes)}] += static_cast<int>(each.count);
     }
   }
 
@@ -268,10 +282,10 @@ class SplitJudge {
 
   const Graph &whole_, &rank_;
   const Mesh& mesh_;
-  std::unordered_map<std::string_view, std::size_t> number_;  // of the whole graph's ops
-  std::vector<std::optional<Lies>> lies_;                     // by tensor of the rank's graph
-  std::vector<int> ran_;                                      // by op of the whole graph
-  std::map<std::pair<TensorId, std::string>, int> owed_;      // exchanges within ops that are still to come
+  std::unordered_map<const Op*, std::size_t> number_;     // by op of the rank's graph: the whole graph's
+  std::vector<std::optional<Lies>> lies_;                 // by tensor of the rank's graph
+  std::vector<int> ran_;                                  // by op of the whole graph
+  std::map<std::pair<TensorId, std::string>, int> owed_;  // exchanges within ops that are still to come
   std::vector<std::string> found_;
 };
 

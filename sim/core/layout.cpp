@@ -102,6 +102,13 @@ Layout layout_of(std::span<const std::uint8_t> operand, std::span<const std::opt
   return layout;
 }
 
+Layout layout_of_output(const OpLoop& loop, std::size_t output, std::vector<std::optional<std::uint8_t>> cuts) {
+  for (std::optional<std::uint8_t>& dim : cuts) {
+    if (dim && std::ranges::find(loop.whole[output], *dim) != loop.whole[output].end()) dim.reset();
+  }
+  return layout_of(loop.outputs[output], cuts, true);
+}
+
 std::vector<std::int64_t> local_shape(std::vector<std::int64_t> shape, const Layout& layout, const Mesh& mesh) {
   for (std::size_t a = 0; a < layout.size(); ++a) {
     if (layout[a].kind != cut) continue;

@@ -40,6 +40,9 @@ struct SplitPlan {
 Layout layout_of(std::span<const std::uint8_t> operand, std::span<const std::optional<std::uint8_t>> cuts,
                  bool is_output);
 
+/// Of an output, which some cuts leave whole.
+Layout layout_of_output(const OpLoop&, std::size_t output, std::vector<std::optional<std::uint8_t>> cuts);
+
 /// The shape that a rank has of the tensor. Every dimension must be divisible by the ranks that it is cut for.
 std::vector<std::int64_t> local_shape(std::vector<std::int64_t>, const Layout&, const Mesh&);
 

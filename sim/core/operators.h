@@ -14,8 +14,9 @@ struct Operator {
   std::vector<OpId> backward;  ///< in the order in which they run; empty without gradients
 };
 
-/// In the order of their forwards. A backward op says whose it is by the attribute `of` (the name of its forward). Ops
-/// that say nothing, such as sums of gradients, are in no operator; their cuts follow from what they read.
+/// In the order of their forwards. A backward op says whose it is by the attribute `of` (the name of its forward), or
+/// its kind says of which kinds' forwards, and the values that it has in common with one of these (split_rules.h).
+/// Other ops, such as sums of gradients, are in no operator; their cuts follow from what they read.
 std::vector<Operator> operators_of(const Graph&);
 
 }  // namespace plimsoll

@@ -174,7 +174,7 @@ class SplitGraph {
       }
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      make(op.outputs[k], loop ? layout_of(loop->outputs[k], cuts, true) : whole(), op, whole_op);
+      make(op.outputs[k], loop ? layout_of_output(*loop, k, cuts) : whole(), op, whole_op);
     }
     if (loop) {
       std::int64_t ranks = 1;
@@ -267,7 +267,7 @@ class SplitGraph {
         Op made = collective_op("all_reduce " + std::to_string(k) + " of " + op.name + " over " + axis,
                                 {CollectiveKind::all_reduce, axis}, op.phase);
         made.stage = op.stage;
-        made.inputs = {op.outputs.front()};
+        made.inputs = {reduced_tensor(op, each)};
         made_.ops.push_back(std::move(made));
       }
     }
@@ -370,7 +370,7 @@ void cut_followers(const Graph& graph, SplitPlan& plan) {
       }
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      layouts[op.outputs[k].index] = layout_of(loop->outputs[k], cuts, true);
+      layouts[op.outputs[k].index] = layout_of_output(*loop, k, cuts);
     }
   }
 }

@@ -103,8 +103,11 @@ void BspModel::find_alike() {
     std::string key;
     for (const std::uint32_t m : operators_[o].members) {
       const Op& op = graph[members_[m].op];
+      append(key, std::string_view(op.kind));
       for (const auto& [name, value] : op.attributes) {
-        if (name.starts_with("loop")) append(key, std::string_view(value));
+        if (name == "of") continue;
+        append(key, std::string_view(name));
+        append(key, std::string_view(value));
       }
       append(key, op.flops ? op.flops->count : -1);
       append(key, op.duration ? op.duration->value : -1);

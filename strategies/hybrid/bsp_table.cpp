@@ -193,10 +193,11 @@ class BspModel::Table {
     return Seconds{seconds};
   }
 
-  /// Of the result that a member makes, on a rank.
-  Bytes local_bytes(const Member& member, std::uint32_t o, std::size_t output, const Layout& layout) const {
-    const double local = static_cast<double>(graph_[graph_[member.op].outputs[output]].bytes.count) /
-                         share_before(member, o, member.loop.outputs[output]) / share_of_cut(layout);
+  /// Of an operand of a member, on a rank.
+  Bytes local_bytes(const Member& member, std::uint32_t o, TensorId t, std::span<const std::uint8_t> operand,
+                    const Layout& layout) const {
+    const double local =
+        static_cast<double>(graph_[t].bytes.count) / share_before(member, o, operand) / share_of_cut(layout);
     return Bytes{static_cast<std::int64_t>(local)};
   }
 
@@ -209,9 +210,12 @@ class BspModel::Table {
         if (own[a] == each.dim) axes.push_back(a);
       }
       if (axes.empty()) continue;
-      const Layout layout = layout_of(member.loop.outputs.front(), own, true);
-      sum += each.count *
-             times_.seconds(CollectiveKind::all_reduce, local_bytes(member, o, 0, layout), behind(first_, axes));
+      const std::size_t inputs = member.loop.inputs.size(), k = each.operand.value_or(inputs);
+      const bool is_input = k < inputs;
+      const std::vector<std::uint8_t>& operand = is_input ? member.loop.inputs[k] : member.loop.outputs[k - inputs];
+      const Layout layout = is_input ? layout_of(operand, own, false) : layout_of_output(member.loop, k - inputs, own);
+      const Bytes bytes = local_bytes(member, o, reduced_tensor(graph_[member.op], each), operand, layout);
+      sum += each.count * times_.seconds(CollectiveKind::all_reduce, bytes, behind(first_, axes));
     }
     return sum;
   }
@@ -221,23 +225,28 @@ class BspModel::Table {
     Seconds sum;
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       if (graph_[op.outputs[k]].kind != TensorKind::parameter_gradient) continue;
-      const Layout layout = layout_of(member.loop.outputs[k], own, true);
+      const Layout layout = layout_of_output(member.loop, k, own);
       std::vector<std::uint32_t> axes;
       for (std::uint32_t a = 0; a < layout.size(); ++a) {
         if (layout[a].kind == partial) axes.push_back(a);
       }
       if (axes.empty()) continue;
-      sum += (1.0 / model_.problem_->micro_batches) *
-             times_.seconds(CollectiveKind::all_reduce, local_bytes(member, o, k, layout), behind(first_, axes));
+      sum +=
+          (1.0 / model_.problem_->micro_batches) *
+          times_.seconds(CollectiveKind::all_reduce,
+                         local_bytes(member, o, op.outputs[k], member.loop.outputs[k], layout), behind(first_, axes));
     }
     return sum;
   }
 
   /// By choice of the operator: how a member lays one of its operands out.
-  std::vector<Layout> layouts(std::uint32_t m, std::span<const std::uint8_t> operand, bool is_output) const {
+  std::vector<Layout> layouts(std::uint32_t m, std::size_t operand, bool is_output) const {
+    const Member& member = model_.members_[m];
     std::vector<Layout> made;
     for (const SplitTable::Choice& choice : made_.choices(model_.operator_of_[m])) {
-      made.push_back(layout_of(operand, model_.cuts_of(model_.members_[m], choice.cuts), is_output));
+      const Cuts own = model_.cuts_of(member, choice.cuts);
+      made.push_back(is_output ? layout_of_output(member.loop, operand, own)
+                               : layout_of(member.loop.inputs[operand], own, false));
     }
     return made;
   }
@@ -246,12 +255,11 @@ class BspModel::Table {
   class Laying {
    public:
     Laying(const Table& table, const Use& use) : table_(table), use_(use) {
-      const Member &maker = table.model_.members_[use.from], &reader = table.model_.members_[use.to];
+      const Member& maker = table.model_.members_[use.from];
       const bool is_output = use.kind != Use::Kind::given, is_sum = use.kind == Use::Kind::summed;
       const std::vector<std::uint8_t>& source = (is_output ? maker.loop.outputs : maker.loop.inputs)[use.from_operand];
-      const std::vector<std::uint8_t>& target = (is_sum ? reader.loop.outputs : reader.loop.inputs)[use.to_operand];
-      made_ = numbered(table.layouts(use.from, source, is_output));
-      needed_ = numbered(table.layouts(use.to, target, is_sum));
+      made_ = numbered(table.layouts(use.from, use.from_operand, is_output));
+      needed_ = numbered(table.layouts(use.to, use.to_operand, is_sum));
       seconds_.assign(made_.different.size() * needed_.different.size(), unknown);
       const std::uint32_t from = table.model_.operator_of_[use.from];
       bytes_ = static_cast<double>(use.bytes.count) / table.share_before(maker, from, source);

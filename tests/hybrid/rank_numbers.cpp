@@ -19,15 +19,51 @@ std::size_t size_of(const std::vector<std::int64_t>& shape) {
   return size;
 }
 
-/// Where a place of the loop is in an operand.
-std::size_t place_in(const std::vector<std::int64_t>& shape, const std::vector<std::uint8_t>& operand,
-                     const std::vector<std::int64_t>& at) {
-  std::size_t place = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    place = place * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[operand[d]]);
+/// Visits the numbers of an operand: place in its shape, and place among the dimensions that others share, where those
+/// of its own and rows of several count as one.
+template <class Visit>
+void visit(const std::vector<std::int64_t>& shape, const std::vector<std::uint8_t>& operand,
+           const std::vector<LoopDim>& dims, const std::vector<bool>& is_shared, Visit visit_one) {
+  std::vector<std::int64_t> at(shape.size(), 0);
+  for (std::size_t place = 0; place < size_of(shape); ++place) {
+    std::size_t shared = 0;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      if (!is_shared[operand[d]]) continue;
+      const std::int64_t size = dims[operand[d]].size;
+      shared = shared * static_cast<std::size_t>(size) + static_cast<std::size_t>(at[d] / (shape[d] / size));
+    }
+    visit_one(place, shared);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      if (++at[d] < shape[d]) break;
+      at[d] = 0;
+    }
   }
-  return place;
 }
+
+/// An operand's numbers by the dimensions that others share.
+struct Shared {
+  std::vector<std::uint8_t> dims;
+  std::vector<std::uint64_t> numbers;
+
+  Shared(const std::vector<std::uint8_t>& operand, const std::vector<LoopDim>& all,
+         const std::vector<bool>& is_shared) {
+    std::size_t size = 1;
+    for (const std::uint8_t d : operand) {
+      if (!is_shared[d]) continue;
+      dims.push_back(d);
+      size *= static_cast<std::size_t>(all[d].size);
+    }
+    numbers.assign(size, 0);
+  }
+
+  std::uint64_t& at(const std::vector<std::int64_t>& place, const std::vector<LoopDim>& all) {
+    std::size_t index = 0;
+    for (const std::uint8_t d : dims) {
+      index = index * static_cast<std::size_t>(all[d].size) + static_cast<std::size_t>(place[d]);
+    }
+    return numbers[index];
+  }
+};
 
 bool advance(std::vector<std::int64_t>& at, const std::vector<LoopDim>& dims) {
   for (std::size_t d = at.size(); d-- > 0;) {
@@ -35,6 +71,47 @@ bool advance(std::vector<std::int64_t>& at, const std::vector<LoopDim>& dims) {
     at[d] = 0;
   }
   return false;
+}
+
+/// What an op makes of one of its outputs.
+void add(const Op& op, const OpLoop& loop, std::size_t output, std::map<TensorId, NumberArray>& values) {
+  std::vector<std::uint32_t> operands(loop.dims.size(), 0);  // by dimension: that have it
+  std::vector<std::size_t> counted;                          // inputs
+  for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+    const bool counts = std::ranges::none_of(loop.whole[output], [&](std::uint8_t d) {
+      return std::ranges::find(loop.inputs[k], d) != loop.inputs[k].end();
+    });
+    if (!counts) continue;
+    counted.push_back(k);
+    for (const std::uint8_t d : loop.inputs[k]) ++operands[d];
+  }
+  for (const std::uint8_t d : loop.outputs[output]) ++operands[d];
+  std::vector<bool> is_shared;
+  std::vector<LoopDim> dims = loop.dims;
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    is_shared.push_back(operands[d] > 1);
+    if (operands[d] <= 1) dims[d].size = 1;
+  }
+  std::vector<Shared> factors;
+  for (const std::size_t k : counted) {
+    const NumberArray& read = values.at(op.inputs[k]);
+    Shared& factor = factors.emplace_back(loop.inputs[k], dims, is_shared);
+    visit(read.shape, loop.inputs[k], dims, is_shared, [&](std::size_t place, std::size_t shared) {
+      factor.numbers[shared] = (factor.numbers[shared] + read.numbers[place]) % prime;
+    });
+  }
+  Shared sums(loop.outputs[output], dims, is_shared);
+  std::vector<std::int64_t> at(dims.size(), 0);
+  do {
+    std::uint64_t product = 1;
+    for (Shared& factor : factors) product = product * factor.at(at, dims) % prime;
+    std::uint64_t& sum = sums.at(at, dims);
+    sum = (sum + product) % prime;
+  } while (advance(at, dims));
+  NumberArray& made = values.at(op.outputs[output]);
+  visit(made.shape, loop.outputs[output], dims, is_shared, [&](std::size_t place, std::size_t shared) {
+    made.numbers[place] = (made.numbers[place] + sums.numbers[shared]) % prime;
+  });
 }
 
 void run(const Graph& graph, OpId id, std::map<TensorId, NumberArray>& values) {
@@ -48,19 +125,7 @@ void run(const Graph& graph, OpId id, std::map<TensorId, NumberArray>& values) {
       made = {graph[t].shape, std::vector<std::uint64_t>(size_of(graph[t].shape), 0)};
     }
   }
-  std::vector<std::int64_t> at(loop->dims.size(), 0);
-  do {
-    std::uint64_t product = 1;
-    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-      const NumberArray& read = values.at(op.inputs[k]);
-      product = product * read.numbers[place_in(read.shape, loop->inputs[k], at)] % prime;
-    }
-    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      NumberArray& made = values.at(op.outputs[k]);
-      std::uint64_t& number = made.numbers[place_in(made.shape, loop->outputs[k], at)];
-      number = (number + product) % prime;
-    }
-  } while (advance(at, loop->dims));
+  for (std::size_t k = 0; k < op.outputs.size(); ++k) add(op, *loop, k, values);
 }
 
 /// Part `index` of `count` along a dimension.
@@ -203,6 +268,7 @@ std::vector<std::map<TensorId, NumberArray>> computed_on_ranks(const Graph& grap
       for (auto& own : values) run(graph, id_at<OpId>(o), own);
       continue;
     }
+    if (what && op.outputs.empty() && op.mutates.empty()) continue;  // part of another op's work
     std::string_view names =
         what ? what->axis : std::string_view(op.name).substr(std::string_view("share over ").size());
     names = names.substr(0, names.find(' '));

@@ -1,6 +1,8 @@
 #pragma once
 // What graphs compute, by numbers: an op with a loop is the sum over the dimensions that its output lacks of the
-// products of its inputs. Whole, and on every rank of a mesh with collectives between them.
+// products of its inputs. Of a dimension that one operand alone has, and of several numbers in a row for one place, the
+// sum counts, or all are the same. An output that is whole where a dimension is cut has nothing of the inputs with that
+// dimension. Whole, and on every rank of a mesh with collectives between them.
 
 #include <cstdint>
 #include <map>

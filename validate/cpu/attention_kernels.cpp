@@ -14,12 +14,13 @@ using dnnl::memory;
 struct Attention : AttentionSizes {
   using AttentionSizes::AttentionSizes;
 
-  /// Query, key or value as (batch, heads, sequence, size), where they lie in a tensor of `columns` columns.
+  /// Query, key or value as (batch, heads, sequence, size), where they lie in a tensor of `columns` columns, of which
+  /// each head has as many.
   memory::desc rows(std::int64_t columns) const {
-    return strided({batch, heads, sequence, size}, {sequence * columns, size, columns, 1});
+    return strided({batch, heads, sequence, size}, {sequence * columns, columns / heads, columns, 1});
   }
   memory::desc columns(std::int64_t columns) const {
-    return strided({batch, heads, size, sequence}, {sequence * columns, size, 1, columns});
+    return strided({batch, heads, size, sequence}, {sequence * columns, columns / heads, 1, columns});
   }
   memory::desc square() const { return dense({batch, heads, sequence, sequence}); }
   memory::desc transposed() const {
@@ -66,7 +67,7 @@ Part part(const memory::desc& a, std::size_t from, std::int64_t from_offset, con
 Kernel attention_scores(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[0]], op);
   Kernel kernel =
-      products({part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.width, s.square(), 0, s.scale())});
+      products({part(s.rows(3 * s.width), 0, 0, s.columns(3 * s.width), 0, s.size, s.square(), 0, s.scale())});
   kernel.run = [all = kernel.run, s](const KernelArguments& a) {
     all(a);
     plain::mask_scores(a.out(), s.batch * s.heads * s.sequence, s.sequence);
@@ -77,22 +78,22 @@ Kernel attention_scores(const Graph& graph, const Op& op) {
 /// mixed = weights v, heads side by side.
 Kernel attention_values(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[1]], op);
-  return products({part(s.square(), 0, 0, s.rows(3 * s.width), 1, 2 * s.width, s.rows(s.width), 0, 1)});
+  return products({part(s.square(), 0, 0, s.rows(3 * s.width), 1, 2 * s.size, s.rows(s.width), 0, 1)});
 }
 
 /// Of the weights: dmixed v^T.
 Kernel attention_values_gradient(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[1]], op);
-  return products({part(s.rows(s.width), 0, 0, s.columns(3 * s.width), 1, 2 * s.width, s.square(), 0, 1)});
+  return products({part(s.rows(s.width), 0, 0, s.columns(3 * s.width), 1, 2 * s.size, s.square(), 0, 1)});
 }
 
 /// dq = dscores k / sqrt(size), dk = dscores^T q / sqrt(size), dv = weights^T dmixed.
 Kernel attention_qkv_gradient(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[3]], op);
   const memory::desc third = s.rows(3 * s.width);
-  return products({part(s.square(), 0, 0, third, 3, s.width, third, 0, s.scale()),
-                   part(s.transposed(), 0, 0, third, 3, 0, third, s.width, s.scale()),
-                   part(s.transposed(), 1, 0, s.rows(s.width), 2, 0, third, 2 * s.width, 1)});
+  return products({part(s.square(), 0, 0, third, 3, s.size, third, 0, s.scale()),
+                   part(s.transposed(), 0, 0, third, 3, 0, third, s.size, s.scale()),
+                   part(s.transposed(), 1, 0, s.rows(s.width), 2, 0, third, 2 * s.size, 1)});
 }
 
 }  // namespace plimsoll::cpu_kernels

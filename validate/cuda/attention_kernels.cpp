@@ -1,4 +1,4 @@
-// Attention, forward and backward: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence,
+// Attention, forward and backward: qkv is (batch, sequence, heads x 3 x size), everything else (batch, heads, sequence,
 // ...).
 
 #include <algorithm>
@@ -94,7 +94,7 @@ CudaKernel products(const std::vector<HeadProduct>& all) {
 /// scores = q k^T / sqrt(size), minus infinity for keys behind the query.
 CudaKernel attention_scores(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[0]], op);
-  const HeadMatrices query = rows_in(s, 0, 3 * s.width), key = rows_in(s, 0, 3 * s.width, s.width);
+  const HeadMatrices query = rows_in(s, 0, 3 * s.width), key = rows_in(s, 0, 3 * s.width, s.size);
   CudaKernel kernel = products({{s, query, transposed(key), squares_in(0), s.scale(), libraries}});
   kernel.run = [all = kernel.run, s](const KernelArguments& a, const Queue& queue) {
     all(a, queue);
@@ -106,14 +106,14 @@ CudaKernel attention_scores(const Graph& graph, const Op& op, const Libraries& l
 /// mixed = weights v, heads side by side.
 CudaKernel attention_values(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[1]], op);
-  const HeadMatrices value = rows_in(s, 1, 3 * s.width, 2 * s.width);
+  const HeadMatrices value = rows_in(s, 1, 3 * s.width, 2 * s.size);
   return products({{s, squares_in(0), value, rows_in(s, 0, s.width), 1, libraries}});
 }
 
 /// Of the weights: dmixed v^T.
 CudaKernel attention_values_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[1]], op);
-  const HeadMatrices value = rows_in(s, 1, 3 * s.width, 2 * s.width);
+  const HeadMatrices value = rows_in(s, 1, 3 * s.width, 2 * s.size);
   return products({{s, rows_in(s, 0, s.width), transposed(value), squares_in(0), 1, libraries}});
 }
 
@@ -122,9 +122,9 @@ CudaKernel attention_qkv_gradient(const Graph& graph, const Op& op, const Librar
   const Attention s(graph[op.inputs[3]], op);
   const std::int64_t wide = 3 * s.width;
   const HeadMatrices dscores = squares_in(0), weights = squares_in(1);
-  return products({{s, dscores, rows_in(s, 3, wide, s.width), rows_in(s, 0, wide), s.scale(), libraries},
-                   {s, transposed(dscores), rows_in(s, 3, wide), rows_in(s, 0, wide, s.width), s.scale(), libraries},
-                   {s, transposed(weights), rows_in(s, 2, s.width), rows_in(s, 0, wide, 2 * s.width), 1, libraries}});
+  return products({{s, dscores, rows_in(s, 3, wide, s.size), rows_in(s, 0, wide), s.scale(), libraries},
+                   {s, transposed(dscores), rows_in(s, 3, wide), rows_in(s, 0, wide, s.size), s.scale(), libraries},
+                   {s, transposed(weights), rows_in(s, 2, s.width), rows_in(s, 0, wide, 2 * s.size), 1, libraries}});
 }
 
 }  // namespace plimsoll::cuda_kernels

@@ -6,11 +6,11 @@
 namespace plimsoll::launch {
 namespace {
 
-/// Where number i of (batch, heads, sequence, size) lies among the rows.
+/// Where number i of (batch, heads, sequence, size) lies among the rows, of which each head has an equal part.
 __device__ std::int64_t place_in_rows(const HeadRows& r, std::int64_t i) {
   const std::int64_t d = i % r.size, t = i / r.size % r.sequence;
   const std::int64_t h = i / (r.size * r.sequence) % r.heads, b = i / (r.size * r.sequence * r.heads);
-  return (b * r.sequence + t) * r.leading + r.offset + h * r.size + d;
+  return (b * r.sequence + t) * r.leading + r.offset + h * (r.leading / r.heads) + d;
 }
 
 }  // namespace

@@ -7,6 +7,16 @@
 #include "validate/networks/graph_writing.h"
 
 namespace plimsoll {
+namespace {
+
+/// Those of the forward, and whose gradient it is (traces/README.md, "Loops").
+Attributes attributes_of(const Op& forward) {
+  Attributes attributes = forward.attributes;
+  attributes.emplace_back("of", forward.name);
+  return attributes;
+}
+
+}  // namespace
 
 void BackwardWriter::write() {
   const std::vector<Op> forwards = graph_.ops;
@@ -50,7 +60,7 @@ void BackwardWriter::input_gradient(OpKind kind, const Op& forward, std::vector<
                   stage_,
                   std::move(inputs),
                   {made},
-                  forward.attributes});
+                  attributes_of(forward)});
   settle(of, made);
 }
 
@@ -68,7 +78,7 @@ void BackwardWriter::weight_gradient(OpKind kind, const Op& forward, std::vector
   std::vector<TensorId> made;
   for (const TensorId parameter : parameters) made.push_back(parameter_gradient(parameter));
   add_op(graph_, {kind, forward.name + " weight gradient", Phase::backward_weight, stage_, std::move(inputs),
-                  std::move(made), forward.attributes});
+                  std::move(made), attributes_of(forward)});
 }
 
 const Op& BackwardWriter::reader(TensorId t, OpKind kind) const {

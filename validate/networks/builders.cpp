@@ -26,8 +26,10 @@ Network mlp(const MlpSizes& sizes, const TrainingOptions& options) {
     const std::string name = "layer" + std::to_string(i);
     const bool is_last = i + 1 == sizes.layers;
     net.begin_stage(name, x);
-    x = net.linear(name, x, is_last ? sizes.classes : sizes.width);
-    if (!is_last) x = net.relu(name + ".relu", x);
+    // Two layers are a block: the first makes its inner numbers, the second reads them.
+    const std::string from = i % 2 == 0 ? "w" : "f", to = i % 2 == 0 ? "f" : "w";
+    x = net.linear(name, x, is_last ? sizes.classes : sizes.width, from + (is_last ? " v" : " " + to));
+    if (!is_last) x = net.relu(name + ".relu", x, to);
   }
   net.cross_entropy(x);
   return std::move(net).finish(options.updates);
@@ -66,11 +68,11 @@ Network gpt(const GptSizes& sizes, const TrainingOptions& options) {
     net.begin_stage(attention, x);
     x = net.add(attention + ".add", net.attention(attention, net.layer_norm(attention + ".norm", x), sizes.heads), x);
     net.begin_stage(mlp, x);
-    const TensorId wide = net.linear(mlp + ".expand", net.layer_norm(mlp + ".norm", x), 4 * width);
-    x = net.add(mlp + ".add", net.linear(mlp + ".contract", net.gelu(mlp + ".gelu", wide), width), x);
+    const TensorId wide = net.linear(mlp + ".expand", net.layer_norm(mlp + ".norm", x), 4 * width, "w f");
+    x = net.add(mlp + ".add", net.linear(mlp + ".contract", net.gelu(mlp + ".gelu", wide, "f"), width, "f w"), x);
   }
   net.begin_stage("head", x);
-  x = net.linear("head.linear", net.layer_norm("head.norm", x), sizes.vocabulary);
+  x = net.linear("head.linear", net.layer_norm("head.norm", x), sizes.vocabulary, "w v");
   net.cross_entropy(x);
   return std::move(net).finish(options.updates);
 }

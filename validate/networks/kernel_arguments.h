@@ -38,7 +38,8 @@ struct RowSizes {
 };
 RowSizes row_sizes(const Tensor&);
 
-/// Of attention: qkv is (batch, sequence, 3 x heads x size), everything else (batch, heads, sequence, ...).
+/// Of attention: qkv is (batch, sequence, heads x 3 x size), a head's query, key and value one after the other;
+/// everything else is (batch, heads, sequence, ...).
 struct AttentionSizes {
   std::int64_t batch, sequence, width, heads, size;
 

@@ -35,13 +35,10 @@ TensorId NetworkBuilder::parameter(const std::string& name, Shape shape) {
   return add_tensor(network_.graph, name, TensorKind::parameter, std::move(shape));
 }
 
-TensorId NetworkBuilder::linear(const std::string& name, TensorId x, TensorId weight, TensorId bias) {
-  return forward(OpKind::linear, name, {x, weight, bias});
-}
-
-TensorId NetworkBuilder::linear(const std::string& name, TensorId x, std::int64_t outputs) {
+TensorId NetworkBuilder::linear(const std::string& name, TensorId x, std::int64_t outputs,
+                                const std::string& features) {
   const TensorId weight = parameter(name + ".weight", {shape(x).back(), outputs});
-  return linear(name, x, weight, parameter(name + ".bias", {outputs}));
+  return forward(OpKind::linear, name, {x, weight, parameter(name + ".bias", {outputs})}, {{"features", features}});
 }
 
 TensorId NetworkBuilder::convolution(const std::string& name, TensorId x, std::int64_t channels, std::int64_t kernel,
@@ -64,12 +61,12 @@ TensorId NetworkBuilder::layer_norm(const std::string& name, TensorId x) {
   return forward(OpKind::layer_norm, name, {x, scale, shift});
 }
 
-TensorId NetworkBuilder::relu(const std::string& name, TensorId x) {
-  return forward(OpKind::relu, name, {x});
+TensorId NetworkBuilder::relu(const std::string& name, TensorId x, const std::string& features) {
+  return forward(OpKind::relu, name, {x}, {{"features", features}});
 }
 
-TensorId NetworkBuilder::gelu(const std::string& name, TensorId x) {
-  return forward(OpKind::gelu, name, {x});
+TensorId NetworkBuilder::gelu(const std::string& name, TensorId x, const std::string& features) {
+  return forward(OpKind::gelu, name, {x}, {{"features", features}});
 }
 
 TensorId NetworkBuilder::max_pool(const std::string& name, TensorId x) {
@@ -94,11 +91,11 @@ TensorId NetworkBuilder::embedding(const std::string& name, TensorId tokens, std
 TensorId NetworkBuilder::attention(const std::string& name, TensorId x, std::int64_t heads) {
   const std::int64_t width = shape(x)[2];
   const Attributes split{{"heads", std::to_string(heads)}};
-  const TensorId qkv = linear(name + ".qkv", x, 3 * width);
+  const TensorId qkv = linear(name + ".qkv", x, 3 * width, "w a");
   const TensorId scores = forward(OpKind::attention_scores, name + ".scores", {qkv}, split);
   const TensorId weights = forward(OpKind::softmax, name + ".softmax", {scores});
   const TensorId mixed = forward(OpKind::attention_values, name + ".values", {weights, qkv}, split);
-  return linear(name + ".projection", mixed, width);
+  return linear(name + ".projection", mixed, width, "a w");
 }
 
 TensorId NetworkBuilder::lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias) {

@@ -28,16 +28,17 @@ class NetworkBuilder {
   void begin_stage(std::string name, TensorId boundary);
   TensorId parameter(const std::string& name, Shape shape);
 
-  /// x is (..., k), weight (k, n), bias (n): (..., n).
-  TensorId linear(const std::string& name, TensorId x, TensorId weight, TensorId bias);
-  TensorId linear(const std::string& name, TensorId x, std::int64_t outputs);
+  /// x is (..., k), weight (k, n), bias (n): (..., n). `features` names k and n, for those who share them out among
+  /// devices (sim/core/split_rules.h): `w` what lies between blocks, `f` and `a` what lies within an MLP or its heads
+  /// within an attention, `v` classes or words.
+  TensorId linear(const std::string& name, TensorId x, std::int64_t outputs, const std::string& features = "w n");
   /// x is (batch, height, width, channels); kernels are odd squares, padded so that stride 1 keeps the size.
   TensorId convolution(const std::string& name, TensorId x, std::int64_t channels, std::int64_t kernel,
                        std::int64_t stride);
   TensorId batch_norm(const std::string& name, TensorId x);
   TensorId layer_norm(const std::string& name, TensorId x);
-  TensorId relu(const std::string& name, TensorId x);
-  TensorId gelu(const std::string& name, TensorId x);
+  TensorId relu(const std::string& name, TensorId x, const std::string& features = "w");
+  TensorId gelu(const std::string& name, TensorId x, const std::string& features = "w");
   TensorId max_pool(const std::string& name, TensorId x);      ///< windows of 3 x 3, stride 2
   TensorId average_pool(const std::string& name, TensorId x);  ///< of each channel's whole picture: (batch, channels)
   TensorId add(const std::string& name, TensorId a, TensorId b);
