@@ -79,6 +79,7 @@ Json answer_json(const Problem& problem, const Schedule& schedule, const std::ve
               {"library", backend.library()},
               {"device", backend.device()},
               {"strategy", schedule.strategy}};
+  if (problem.mesh) object["ranks"] = problem.mesh->ranks();
   object["makespan_s"] = median.timeline.makespan.value;
   object["makespans_s"] = Json::array();
   for (const Replayed& run : runs) object["makespans_s"].push_back(run.timeline.makespan.value);
@@ -106,6 +107,7 @@ std::string answer_text(const Problem& problem, const Schedule& schedule, const 
       fmt::format("{} on {} ({}): {} steps, {} (median of {}, {} to {})\n", schedule.strategy, backend.device(),
                   backend.library(), schedule.steps.size(), format_seconds(median.timeline.makespan), runs.size(),
                   format_seconds(runs.front().timeline.makespan), format_seconds(runs.back().timeline.makespan));
+  if (problem.mesh) text += fmt::format("  {} ranks, of which the first was measured\n", problem.mesh->ranks());
   const Metrics metrics = measure(problem, schedule, median.timeline);
   for (std::size_t d = 0; d < metrics.devices.size(); ++d) {
     const DeviceMetrics& device = metrics.devices[d];
@@ -118,6 +120,15 @@ std::string answer_text(const Problem& problem, const Schedule& schedule, const 
   }
   return text + fmt::format("  trained    {:016x}: equal where parameters, gradients and states are, to the bit\n",
                             digest_of(median));
+}
+
+std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_network(const Problem& problem,
+                                                                               const Schedule& schedule,
+                                                                               const std::string& reference,
+                                                                               Backend& backend) {
+  Network network = replayed_network(problem, schedule, reference);
+  if (problem.mesh) return backend.prepared_on_ranks(std::move(network), problem);
+  return backend.prepared(std::move(network));
 }
 
 std::uint32_t number_of(std::string_view option, const std::string& word, std::int64_t most) {
@@ -139,7 +150,6 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
   const Schedule schedule = read_schedule(arguments.schedule);
   const Question question = question_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
   Problem problem = problem_of(schedule, arguments.schedule, question);
-  refuse_ranks(problem);
   if (!arguments.memory.empty()) {
     const Parsed<Bytes> capacity = parse_bytes(arguments.memory);
     if (!capacity.fine()) throw InputError("--memory: " + capacity.complaint);
@@ -153,7 +163,12 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
   ReplayOptions options = options_of(arguments, problem, schedule);
   options.chance.rounding = errors_asked.rounding;
   const std::unique_ptr<Backend> backend = make_backend(reference, arguments.backend);
-  const std::unique_ptr<RunnableNetwork> network = backend->prepared(replayed_network(problem, schedule, reference));
+  const auto prepared = prepared_network(problem, schedule, reference, *backend);
+  if (const auto* failure = std::get_if<ReplayFailure>(&prepared)) {
+    std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);
+    return exit_no_result;
+  }
+  const auto& network = std::get<std::unique_ptr<RunnableNetwork>>(prepared);
   std::vector<Replayed> runs;
   for (std::uint32_t r = 0; r <= repetitions; ++r) {  // the first one warms up
     std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, *network, options);

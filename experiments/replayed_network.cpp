@@ -10,6 +10,7 @@ Network replayed_network(const Problem& problem, const Schedule& schedule, const
   std::optional<Optimizer> updates;
   if (problem.index) updates = schedule.optimizer;
   Network network = named_network(reference, updates).network;
+  if (problem.mesh) return network;  // the whole one, of which ranks have shares
   const std::size_t first = first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0);
   network = without_first_stages(network, first);
   take_shapes(network.graph, problem.graph);

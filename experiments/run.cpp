@@ -329,7 +329,7 @@ void refuse_ranks(const Problem& problem) {
   if (!problem.mesh) return;
   throw InputError(
       fmt::format("'{}' is shared out among {} ranks, each device standing for all of them: such plans are "
-                  "simulated, and cannot be run",
+                  "simulated, and run by 'plimsoll replay' only",
                   problem.graph.name, problem.mesh->ranks()));
 }
 

@@ -49,6 +49,10 @@ class Backend {
 
   virtual std::unique_ptr<RunnableNetwork> prepared(Network) = 0;
 
+  /// As all ranks of the problem's mesh run it, each on its shares; the problem's graph is one rank's of the network's.
+  /// Or why they cannot.
+  virtual std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_on_ranks(Network, const Problem&) = 0;
+
   /// Nothing where `proceed` said no. The paces are those that copies are held to, where the backend does so.
   virtual std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
                                               const Proceed&) = 0;

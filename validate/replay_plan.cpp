@@ -34,6 +34,15 @@ class Planner {
     forms_.resize(schedule.buffers.size(), value_itself);
   }
 
+  std::variant<ReplayPlan, ReplayFailure> planned_or_why() {
+    try {
+      return run();
+    } catch (const Unsupported& unsupported) {
+      return ReplayFailure{unsupported.what};
+    }
+  }
+
+ private:
   ReplayPlan run() {
     for (const BufferId b : schedule_.resident) allocate(b, nobody);
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
@@ -49,7 +58,6 @@ class Planner {
     return std::move(made_);
   }
 
- private:
   using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId, std::uint32_t, std::uint32_t>;
   /// Forms of a value that are there beside each other.
   static constexpr std::uint32_t value_itself = 0;
@@ -200,7 +208,8 @@ class Planner {
     for (const BufferId b : schedule_.buffers_in(step.writes)) changed.insert(graph_[schedule_[b].tensor].storage);
 
     const StepProgram program = program_of(step, filled, regions);
-    if (program.workspace > step.workspace && !is_on_host) {
+    made.workspace = program.workspace;
+    if (program.workspace > step.workspace && !is_on_host && !problem_.mesh) {
       throw Unsupported{text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B and needs " +
                         std::to_string(program.workspace.count) + " B"};
     }
@@ -285,7 +294,7 @@ class Planner {
   StepProgram program_of(const Step& step, const std::set<StorageId>& filled,
                          const std::map<StorageId, RegionId>& regions) const {
     const Op& op = graph_[step.op];
-    if (op.phase == Phase::update) return update_program(op);
+    if (op.phase == Phase::update) return update_program(step.op);
     Variant variant = saving_of(graph_, schedule_, step) == Saving::keep ? Variant::keep : Variant::nothing;
     if (op.phase != Phase::forward) {
       const auto adds = [&](TensorId t) {
@@ -293,7 +302,10 @@ class Planner {
       };
       variant = std::ranges::any_of(op.outputs, adds) ? Variant::accumulate : Variant::fresh_gradients;
     }
-    if (!problem_.index) return problem_.transformed ? program_of(op, variant) : op_program(network_, step.op, variant);
+    if (!problem_.index) {
+      const bool is_as_here = !problem_.transformed || problem_.mesh;
+      return is_as_here ? op_program(network_, step.op, variant) : program_of(op, variant);
+    }
     Op made = op;
     if (op.phase == Phase::forward) {
       std::erase_if(made.outputs, [&](TensorId t) { return !regions.contains(graph_[t].storage); });
@@ -320,10 +332,11 @@ class Planner {
   }
 
   /// The network's update of the same name, on the scheduled graph's tensors.
-  StepProgram update_program(const Op& op) const {
-    const auto found = ops_.find(op.name);
-    EXPECTS(found != ops_.end() && network_.graph[found->second].inputs.size() == op.inputs.size());
-    KernelCall call{found->second, {}, {}, {}};
+  StepProgram update_program(OpId id) const {
+    const Op& op = graph_[id];
+    const auto found = problem_.mesh ? id : ops_.at(op.name);
+    EXPECTS(network_.graph[found].inputs.size() == op.inputs.size());
+    KernelCall call{found, {}, {}, {}};
     for (const TensorId t : op.inputs) call.inputs.push_back({t, {}});
     return {{std::move(call)}, Bytes{0}};
   }
@@ -422,6 +435,10 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
+  if (problem.mesh) {
+    EXPECTS(!problem.index && network.graph.ops.size() == problem.graph.ops.size());
+    return Planner(problem, schedule, network).planned_or_why();
+  }
   const bool says_uses = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return !op.uses.empty(); });
   Graph here = problem.index
                    ? chain_graph(with_loss(chain_of(network)), schedule.optimizer, backward_of(*problem.index),
@@ -431,11 +448,7 @@ std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, cons
   take_updates(here, network.graph);
   const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
-  try {
-    return Planner(problem, schedule, network).run();
-  } catch (const Unsupported& unsupported) {
-    return ReplayFailure{unsupported.what};
-  }
+  return Planner(problem, schedule, network).planned_or_why();
 }
 
 }  // namespace plimsoll

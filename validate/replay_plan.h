@@ -88,6 +88,7 @@ struct PlannedStep {
   std::optional<PlannedCopy> copy;
   std::optional<PlannedConversion> conversion;
   std::optional<PlannedAddition> addition;
+  Bytes workspace = {};  ///< that its kernels take: of a rank's, more than the schedule says may be needed
 };
 
 struct ReplayPlan {
@@ -105,7 +106,8 @@ struct ReplayFailure {
 /// Buffers that are there when everything has run, by index.
 std::vector<BufferId> left_at_end(const Schedule&);
 
-/// The plan of a schedule that check() has passed. The problem's graph is that of the network, or of its chain.
+/// The plan of a schedule that check() has passed. The problem's graph is that of the network, or of its chain; that of
+/// a rank of a mesh is the network's own, op by op.
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem&, const Schedule&, const Network&);
 
 }  // namespace plimsoll

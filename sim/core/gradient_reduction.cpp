@@ -159,7 +159,7 @@ class Sharing {
 
   void keep_share(TensorId t) {
     Tensor& tensor = graph_.tensors[t.index];
-    tensor.bytes = share_of(tensor.bytes, axis_.ranks);
+    tensor.bytes = shared_bytes(tensor, axis_.ranks);
     tensor.shape.clear();
   }
 
@@ -311,6 +311,13 @@ Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Byte
   }
   order_ends(graph);
   return graph;
+}
+
+Bytes shared_bytes(const Tensor& tensor, std::uint32_t ranks) {
+  std::int64_t numbers = 1;
+  for (const std::int64_t extent : tensor.shape) numbers *= extent;
+  if (numbers <= 1 || tensor.bytes.count % numbers != 0) return share_of(tensor.bytes, ranks);
+  return tensor.bytes.count / numbers * share_of(Bytes{numbers}, ranks);
 }
 
 std::variant<Graph, std::string> trained_together(Graph graph, const Axis& axis, const Together& how) {

@@ -28,6 +28,9 @@ Graph with_gradient_sums(Graph, const std::vector<GradientSum>&, Bytes bucket = 
 /// What of a parameter each rank of the axis has a share of only (ZeRO 1 to 3).
 enum class Sharded : std::uint8_t { nothing, states, gradients, parameters };
 
+/// What each of so many ranks has of a tensor that they share out: equal shares, rounded up to whole numbers.
+Bytes shared_bytes(const Tensor&, std::uint32_t ranks);
+
 struct Together {
   Sharded sharded = Sharded::nothing;
   bool are_summed = false;     ///< gradients are shares, summed already
@@ -35,7 +38,8 @@ struct Together {
   Bytes bucket = {};           ///< of gradients that are summed at the end
 };
 
-/// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded up.
+/// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded
+/// up (shared_bytes).
 ///  - nothing: gradients are summed (all_reduce), everyone updates all.
 ///  - states: gradients are summed, each rank those of its share (reduce_scatter), updates it and hands it out
 ///    (all_gather). Gradient and parameter are whole.

@@ -2,6 +2,7 @@
 
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/machine_rates.h"
+#include "validate/cpu/rank_replay.h"
 
 namespace plimsoll {
 namespace {
@@ -10,6 +11,10 @@ class CpuBackend : public Backend {
  public:
   std::unique_ptr<RunnableNetwork> prepared(Network network) override {
     return std::make_unique<RunnableCpuNetwork>(with_kernels(std::move(network)), pool_);
+  }
+  std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_on_ranks(Network network,
+                                                                                  const Problem& problem) override {
+    return network_on_ranks(std::move(network), problem, pool_);
   }
   std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
                                       const Proceed& proceed) override {

@@ -1,6 +1,7 @@
 #pragma once
 // A network with the CPU's kernels, and with the workspaces that they take to the byte.
 
+#include <functional>
 #include <vector>
 
 #include "validate/cpu/kernel.h"
@@ -10,7 +11,8 @@ namespace plimsoll {
 
 struct CpuNetwork {
   Network network;
-  std::vector<Kernel> kernels;  ///< by op; an op whose kind the CPU lacks has none to run
+  std::vector<Kernel> kernels;         ///< by op; an op whose kind the CPU lacks has none to run
+  std::function<void()> give_up = {};  ///< called where a run fails, so that others who wait for it end; unset: nobody
 };
 
 /// Makes the kernels and states their workspaces in the network's ops. An op that adds to parameter gradients makes its

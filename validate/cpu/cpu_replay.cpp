@@ -178,7 +178,10 @@ class CpuReplay {
   void fail(const std::string& why) {
     if (!failure_) failure_ = why;
     streams_.wake_all();
+    if (cpu_.give_up) cpu_.give_up();
   }
+
+  Bytes workspace_of(StepId s) const { return std::max(schedule_[s].workspace, plan_.steps[s.index].workspace); }
 
   // --- the life of a step
 
@@ -211,12 +214,12 @@ class CpuReplay {
     for (std::size_t m = 0; m < sums.size(); ++m) ledgers_[m].take(sums[m], s);
     try {
       for (const BufferId b : schedule_.buffers_in(step.allocates)) open(b);
-      if (step.workspace > Bytes{0}) ready.workspace = pool_.take(step.workspace);
+      if (workspace_of(s) > Bytes{0}) ready.workspace = pool_.take(workspace_of(s));
     } catch (const std::bad_alloc&) {
       fail(fmt::format("out of memory: {}: the machine gives no more", text(s)));
       return false;
     }
-    poison(ready.workspace, step.workspace);
+    poison(ready.workspace, workspace_of(s));
     ready.began = began_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(ran.start.value));
     resolve(s, ready);
     return true;
@@ -257,7 +260,7 @@ class CpuReplay {
     const Step& step = schedule_[s];
     Interval& ran = measured_.timeline.steps[s.index];
     std::tie(ran.finish, ran.finish_round) = now();
-    if (workspace != nullptr) pool_.give_back(workspace, step.workspace);
+    if (workspace != nullptr) pool_.give_back(workspace, workspace_of(s));
     ledgers_[platform_[schedule_[step.stream].device].memory.index].give_back(step.workspace);
     for (const BufferId b : schedule_.buffers_in(step.frees)) {
       close(b);

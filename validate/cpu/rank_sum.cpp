@@ -11,9 +11,13 @@ float* numbers(std::byte* address) {
   return static_cast<float*>(static_cast<void*>(address));
 }
 
+const float* numbers(const std::byte* address) {
+  return static_cast<const float*>(static_cast<const void*>(address));
+}
+
 }  // namespace
 
-void add_numbers(std::byte* to, std::byte* from, Bytes bytes) {
+void add_numbers(std::byte* to, const std::byte* from, Bytes bytes) {
   plain::accumulate(numbers(to), numbers(from), bytes.count / 4);
 }
 

@@ -12,6 +12,6 @@ namespace plimsoll {
 void sum_ranks(const std::vector<std::byte*>& ranks, Bytes);
 
 /// To one's fp32 numbers the other's are added.
-void add_numbers(std::byte* to, std::byte* from, Bytes);
+void add_numbers(std::byte* to, const std::byte* from, Bytes);
 
 }  // namespace plimsoll

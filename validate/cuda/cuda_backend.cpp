@@ -50,6 +50,9 @@ class CudaBackend : public Backend {
     if (network.before != nullptr) throw BackendError("the CUDA backend does not train on stored outputs yet");
     return told([&] { return std::make_unique<RunnableCudaNetwork>(std::move(network), machine_, options_); });
   }
+  std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_on_ranks(Network, const Problem&) override {
+    return ReplayFailure{"the CUDA backend runs no ranks that share out ops; the CPU's does (--backend cpu)"};
+  }
   /// Copies take what they take: the paces are not kept to.
   std::optional<MachineRates> measure(LinkPace, LinkPace, std::size_t repetitions, const Proceed& proceed) override {
     return told([&] { return measure_gpu(machine_, libraries_of(machine_, options_), {}, repetitions, proceed); });

@@ -8,12 +8,12 @@ namespace plimsoll {
 namespace {
 
 /// Sign, exponent and mantissa side by side, as all three formats have them.
-struct Layout {
+struct NumberBits {
   std::uint32_t bytes, mantissa_bits, exponent_bits;
   std::uint32_t sixteenth;  ///< the exponent of 1/16
 };
 
-constexpr Layout layout_of(NumberFormat format) {
+constexpr NumberBits bits_of(NumberFormat format) {
   switch (format) {
     case NumberFormat::bf16:
       return {2, 7, 8, 123};
@@ -29,7 +29,7 @@ constexpr Layout layout_of(NumberFormat format) {
 
 std::vector<std::byte> probe_values(Bytes bytes, NumberFormat format, Signs signs) {
   constexpr std::size_t period = std::size_t{1} << 20U;
-  const Layout layout = layout_of(format);
+  const NumberBits layout = bits_of(format);
   std::mt19937 random(20261122);
   std::vector<std::byte> values(static_cast<std::size_t>(bytes.count));
   const std::size_t tile = std::min(values.size(), period);

@@ -1,0 +1,269 @@
+#include "validate/networks/rank_layouts.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "sim/core/collective_op.h"
+#include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
+
+namespace plimsoll {
+namespace {
+
+using enum AxisLayout::Kind;
+
+struct Unknown {
+  std::string why;
+};
+
+class LayoutFinder {
+ public:
+  LayoutFinder(const Graph& whole, const Graph& rank, const Mesh& mesh)
+      : whole_(whole), rank_(rank), mesh_(mesh), found_(rank.tensors.size()) {
+    for (std::size_t o = 0; o < whole.ops.size(); ++o) {
+      if (!number_.emplace(whole.ops[o].name, id_at<OpId>(o)).second) repeated_ = whole.ops[o].name;
+    }
+  }
+
+  std::vector<RankLayout> run() {
+    if (!repeated_.empty()) throw Unknown{"the network has several ops '" + repeated_ + "'"};
+    for (const Op& op : rank_.ops) {
+      if (op.phase == Phase::update && !collective_of(op)) continue;
+      if (is_of_replicas(op)) continue;
+      if (collective_of(op) || op.kind == "share") {
+        lay_out_anew(op);
+      } else {
+        lie_as_cut(op);
+      }
+    }
+    for (const Op& op : rank_.ops) {
+      if (is_of_replicas(op)) share_out(op);
+    }
+    for (const Op& op : rank_.ops) {
+      if (op.phase == Phase::update && !collective_of(op)) lie_as_parameters(op);
+    }
+    std::vector<RankLayout> made;
+    for (std::size_t t = 0; t < found_.size(); ++t) {
+      made.push_back(found_[t].value_or(lies_so(id_at<TensorId>(t), Layout(mesh_.axes.size()))));
+    }
+    return made;
+  }
+
+ private:
+  /// Among ranks that each have their own micro-batches, and all of a tensor or a range of it.
+  bool is_of_replicas(const Op& op) const {
+    const std::optional<OpCollective> exchange = collective_of(op);
+    if (!exchange) return false;
+    const std::vector<std::size_t> axes = mesh_.axes_named(exchange->axis);
+    return std::ranges::any_of(axes, [&](std::size_t a) { return mesh_.axes[a].shares_micro_batches; });
+  }
+
+  RankLayout lies_so(TensorId t, Layout layout) const {
+    const Tensor& own = rank_[t];
+    RankLayout made{std::move(layout), own.shape, own.bytes};
+    for (std::size_t a = 0; a < made.layout.size(); ++a) {
+      if (made.layout[a].kind == cut) made.shape[made.layout[a].dim] *= mesh_.axes[a].ranks;
+    }
+    std::int64_t numbers = 1;
+    for (const std::int64_t extent : own.shape) numbers *= extent;
+    made.each_number = Bytes{own.bytes.count / std::max<std::int64_t>(numbers, 1)};
+    return made;
+  }
+
+  void lie(TensorId t, Layout layout) {
+    if (!found_[t.index]) found_[t.index] = lies_so(t, std::move(layout));
+  }
+
+  void lie_as_cut(const Op& op) {
+    const auto place = number_.find(op.name);
+    if (place == number_.end()) throw Unknown{"the network has no op '" + op.name + "'"};
+    const std::string_view text = attribute_of(op, "cuts").value_or(std::string_view());
+    std::vector<std::optional<std::uint8_t>> cuts(mesh_.axes.size());
+    std::optional<OpLoop> loop;
+    if (!text.empty()) {
+      std::variant<OpLoop, std::string> read = loop_of(whole_, place->second);
+      if (std::string* why = std::get_if<std::string>(&read)) throw Unknown{std::move(*why)};
+      loop = std::get<OpLoop>(std::move(read));
+      read_cuts(text, *loop, cuts);
+    }
+    const Layout all_whole(mesh_.axes.size());
+    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+      lie(op.inputs[k], loop ? layout_of(loop->inputs[k], cuts, false) : all_whole);
+    }
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      lie(op.outputs[k], loop ? layout_of_output(*loop, k, cuts) : all_whole);
+    }
+  }
+
+  void read_cuts(std::string_view text, const OpLoop& loop, std::vector<std::optional<std::uint8_t>>& cuts) const {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find(' '), text.size()), middle = text.find(':');
+      const std::optional<std::size_t> axis = mesh_.axis(text.substr(0, middle));
+      EXPECTS(axis && middle < end);
+      cuts[*axis] = loop.dim(text.substr(middle + 1, end - middle - 1));
+      EXPECTS(cuts[*axis]);
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+
+  /// What is laid out anew, and sums in place, whose bytes stay where they are.
+  void lay_out_anew(const Op& op) {
+    if (op.outputs.empty() && op.mutates.empty()) {
+      throw Unknown{"'" + op.name + "' is within another op, where the replay exchanges nothing"};
+    }
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      const TensorId from = op.inputs[k], to = op.outputs[k];
+      if (!found_[from.index]) lie(from, Layout(mesh_.axes.size()));
+      Layout layout = found_[from.index]->layout;
+      const std::string_view names = attribute_of(op, "axis").value_or(std::string_view());
+      for (const std::size_t a : mesh_.axes_named(names)) layout[a] = after(from, to);
+      lie(to, std::move(layout));
+    }
+  }
+
+  /// Along the axes of what lays a tensor out anew: cut where it has become smaller.
+  AxisLayout after(TensorId from, TensorId to) const {
+    const auto &before = rank_[from].shape, &made = rank_[to].shape;
+    for (std::size_t d = 0; d < made.size(); ++d) {
+      if (made[d] < before[d]) return {cut, static_cast<std::uint8_t>(d)};
+    }
+    return {};
+  }
+
+  /// Between a value and the range of it that a replica keeps. In place both are one.
+  void share_out(const Op& op) {
+    const std::vector<std::size_t> axes = mesh_.axes_named(collective_of(op)->axis);
+    EXPECTS(axes.size() == 1);
+    const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      const TensorId all = gathers ? op.outputs[k] : op.inputs[k], part = gathers ? op.inputs[k] : op.outputs[k];
+      if (!found_[all.index]) throw Unknown{"no op reads '" + rank_[all].name + "'"};
+      found_[part.index] = found_[all.index];
+      found_[part.index]->range = SharedRange{axes.front(), rank_[part].bytes};
+    }
+  }
+
+  /// States lie as their parameter, or a replica has a range of them.
+  void lie_as_parameters(const Op& op) {
+    const TensorId parameter = op.inputs.front();
+    lie(parameter, Layout(mesh_.axes.size()));
+    for (const TensorId t : op.inputs) {
+      if (rank_[t].kind != TensorKind::optimizer_state || found_[t.index]) continue;
+      found_[t.index] = found_[parameter.index];
+      if (rank_[t].bytes == rank_[parameter].bytes) continue;
+      const auto replicas = std::ranges::find(mesh_.axes, true, &Axis::shares_micro_batches);
+      if (replicas == mesh_.axes.end()) throw Unknown{"'" + rank_[t].name + "' has not the bytes of its parameter"};
+      found_[t.index]->range = SharedRange{static_cast<std::size_t>(replicas - mesh_.axes.begin()), rank_[t].bytes};
+    }
+  }
+
+  const Graph &whole_, &rank_;
+  const Mesh& mesh_;
+  std::unordered_map<std::string_view, OpId> number_;
+  std::string repeated_;                          // a name that does not tell which op
+  std::vector<std::optional<RankLayout>> found_;  // by tensor of the rank's graph
+};
+
+/// Of what a layout leaves.
+std::vector<RankPiece> cut_pieces(const RankLayout& of, const Mesh& mesh, std::uint32_t rank) {
+  const std::size_t dims = of.shape.size();
+  std::vector<std::int64_t> first(dims, 0), count = of.shape;
+  for (std::size_t a = 0; a < of.layout.size(); ++a) {
+    if (of.layout[a].kind != cut) continue;
+    const std::uint8_t d = of.layout[a].dim;
+    EXPECTS(count[d] % mesh.axes[a].ranks == 0);
+    count[d] /= mesh.axes[a].ranks;
+    first[d] += count[d] * place_along(mesh, a, rank);
+  }
+  // Rows are as long as the innermost dimensions of which the rank has all, and its part of the next one.
+  std::size_t outer = dims;
+  std::int64_t row = of.each_number.count, stride = 0;
+  while (outer > 0 && count[outer - 1] == of.shape[outer - 1]) row *= count[--outer];
+  std::int64_t start = 0;
+  if (outer > 0) {
+    --outer;
+    start = first[outer] * row;
+    stride = row * of.shape[outer];
+    row *= count[outer];
+  }
+  std::int64_t rows = 1;
+  for (std::size_t d = 0; d < outer; ++d) rows *= count[d];
+  std::vector<RankPiece> pieces;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::int64_t left = r, place = 0, step = 1;
+    for (std::size_t d = outer; d-- > 0;) {
+      place += (first[d] + left % count[d]) * step;
+      left /= count[d];
+      step *= of.shape[d];
+    }
+    pieces.push_back({place * stride + start, r * row, row});
+  }
+  return pieces;
+}
+
+}  // namespace
+
+Bytes RankLayout::whole_bytes() const {
+  Bytes bytes = each_number;
+  for (const std::int64_t extent : shape) bytes = extent * bytes;
+  return bytes;
+}
+
+Bytes RankLayout::local_bytes(const Mesh& mesh) const {
+  std::int64_t ranks = 1;
+  for (std::size_t a = 0; a < layout.size(); ++a) {
+    if (layout[a].kind == cut) ranks *= mesh.axes[a].ranks;
+  }
+  return Bytes{whole_bytes().count / ranks};
+}
+
+std::uint32_t place_along(const Mesh& mesh, std::size_t axis, std::uint32_t rank) {
+  return rank / mesh.stride(axis) % mesh.axes[axis].ranks;
+}
+
+std::vector<std::uint32_t> group_of(const Mesh& mesh, const std::vector<std::size_t>& axes, std::uint32_t rank) {
+  std::vector<std::uint32_t> group;
+  for (std::uint32_t other = 0; other < mesh.ranks(); ++other) {
+    bool is_of_it = true;
+    for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
+      const bool may_differ = std::ranges::find(axes, a) != axes.end();
+      is_of_it = is_of_it && (may_differ || place_along(mesh, a, other) == place_along(mesh, a, rank));
+    }
+    if (is_of_it) group.push_back(other);
+  }
+  return group;
+}
+
+std::vector<RankPiece> range_of(Bytes whole, const SharedRange& range, const Mesh& mesh, std::uint32_t rank) {
+  const std::int64_t begin = range.each.count * place_along(mesh, range.axis, rank);
+  const std::int64_t bytes = std::min(range.each.count, whole.count - begin);
+  if (bytes <= 0) return {};
+  return {{begin, begin, bytes}};
+}
+
+std::vector<RankPiece> pieces_of(const RankLayout& of, const Mesh& mesh, std::uint32_t rank) {
+  const std::vector<RankPiece> all = cut_pieces(of, mesh, rank);
+  if (!of.range) return all;
+  std::vector<RankPiece> pieces;
+  for (const RankPiece& range : range_of(of.local_bytes(mesh), *of.range, mesh, rank)) {
+    for (const RankPiece& piece : all) {
+      const std::int64_t begin = std::max(piece.own, range.own);
+      const std::int64_t end = std::min(piece.own + piece.bytes, range.own + range.bytes);
+      if (begin < end) pieces.push_back({piece.whole + begin - piece.own, begin - range.own, end - begin});
+    }
+  }
+  return pieces;
+}
+
+std::variant<std::vector<RankLayout>, std::string> rank_layouts(const Graph& whole, const Graph& rank,
+                                                                const Mesh& mesh) {
+  try {
+    return LayoutFinder(whole, rank, mesh).run();
+  } catch (Unknown& unknown) {
+    return std::move(unknown.why);
+  }
+}
+
+}  // namespace plimsoll
