@@ -5,6 +5,7 @@
 
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/planners/sapp.h"
+#include "strategies/pipelining/planners/sapp_costs.h"
 #include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
@@ -46,6 +47,10 @@ class SappCut {
     sapp_.limits.seconds = 30;
     std::vector<SappLayer> layers;
     for (std::size_t i = 0; i < stages; ++i) layers.push_back(layer_of(problem, i));
+    body_until_.assign(2, 0);
+    for (std::size_t i = 1; i + 1 < stages; ++i) {
+      body_until_.push_back(body_until_.back() + layers[i].forward + layers[i].backward);
+    }
     const auto end_of = [&](const SappLayer& layer, std::uint32_t chunk, std::uint32_t device) {
       return SappProblem::End{layer.forward, layer.backward,
                               layer.fixed + sapp_in_flight(sapp_, chunk, device) * layer.kept};
@@ -68,6 +73,7 @@ class SappCut {
       return without_copies(std::move(first));
     }
     if (sapp_.bodies.empty()) return without_copies({0, 1});
+    if (const std::optional<StageCut> cut = close_to_the_least(budget)) return *cut;
     sapp_.memory_bytes = budget ? static_cast<double>(budget->count) : no_memory_limit;
     // What single stages keep is not all that a device needs: what is missing is taken off, and the program asked
     // again.
@@ -87,24 +93,72 @@ class SappCut {
   }
 
  private:
-  /// The longest part is as short as can be: by the parts from some one on, the least for each stage that it may begin
-  /// with. Nothing where no cut fits.
+  /// Where the stages are so many and unlike that the program would take long: parts of which the longest is as short
+  /// as can be. No device's longest forwards and longest backwards are less together, so that this bounds the program
+  /// from below; nothing where the cut is not within 1 % of it, or does not fit.
+  std::optional<StageCut> close_to_the_least(const std::optional<Bytes>& budget) const {
+    constexpr std::size_t many = 20;
+    constexpr double close = 1.01;
+    if (sapp_.bodies.size() <= many || sapp_is_short(sapp_)) return std::nullopt;
+    const std::size_t n = problem_.chain->stages.size();
+    const auto seconds = [&](std::size_t g, std::size_t first, std::size_t last) {
+      const double body = body_until_[std::min(last, n - 1)] - body_until_[std::max<std::size_t>(first, 1)];
+      return body + sapp_end_seconds(sapp_, static_cast<std::uint32_t>(g % sapp_.devices));
+    };
+    std::vector<std::size_t> first = shortest_parts(seconds, [](auto...) { return true; });
+    double bound = 0;
+    for (std::size_t g = 0; g < first.size(); ++g) {
+      bound = std::max(bound, seconds(g, first[g], g + 1 < first.size() ? first[g + 1] : n));
+    }
+    const StageCut cut = without_copies(std::move(first));
+    if (longest_of(cut) > close * bound) return std::nullopt;
+    if (budget && fullest(cut) > static_cast<double>(budget->count)) return std::nullopt;
+    return cut;
+  }
+
+  /// As SAPP counts it.
+  double longest_of(const StageCut& cut) const {
+    SappPlan plan;
+    for (std::size_t b = 0; b < sapp_.bodies.size(); ++b) {
+      plan.layers.push_back({std::vector(sapp_.chunks, std::vector<std::uint32_t>(sapp_.devices, 0))});
+    }
+    std::size_t stage = 1;
+    for (std::size_t b = 0; b < sapp_.bodies.size(); ++b) {
+      for (std::uint32_t k = 0; k < sapp_.bodies[b].count; ++k, ++stage) {
+        const auto behind = std::ranges::upper_bound(cut.first, stage);
+        const auto g = static_cast<std::uint32_t>(behind - cut.first.begin() - 1);
+        ++plan.layers[b][0][g / sapp_.devices][g % sapp_.devices];
+      }
+    }
+    return sapp_counted(sapp_, std::move(plan)).seconds;
+  }
+
   std::vector<std::size_t> one_part_a_device(const std::optional<Bytes>& budget) const {
-    const std::size_t n = problem_.chain->stages.size(), p = waiting_.size();
     std::vector<double> until{0};
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < problem_.chain->stages.size(); ++i) {
       const SappLayer layer = layer_of(problem_, i);
       until.push_back(until.back() + layer.forward + layer.backward);
     }
+    return shortest_parts([&](std::size_t, std::size_t i, std::size_t j) { return until[j] - until[i]; },
+                          [&](std::size_t g, std::size_t i, std::size_t j) {
+                            return !budget || bytes_of(g, i, j) <= static_cast<double>(budget->count);
+                          });
+  }
+
+  /// The longest part is as short as can be: by the parts from some one on, the least for each stage that it may begin
+  /// with. Nothing where no cut fits. `seconds` and `fits` are of a part, its first stage and the one behind it.
+  template <class PartSeconds, class Fits>
+  std::vector<std::size_t> shortest_parts(PartSeconds&& seconds, Fits&& fits) const {
+    const std::size_t n = problem_.chain->stages.size(), parts = waiting_.size();
     constexpr double impossible = std::numeric_limits<double>::infinity();
-    std::vector<std::vector<double>> least(p + 1, std::vector<double>(n + 1, impossible));  // by part and first stage
-    std::vector<std::vector<std::size_t>> end(p, std::vector<std::size_t>(n, 0));
-    least[p][n] = 0;
-    for (std::size_t g = p; g-- > 0;) {
+    std::vector<std::vector<double>> least(parts + 1, std::vector<double>(n + 1, impossible));  // by part, first stage
+    std::vector<std::vector<std::size_t>> end(parts, std::vector<std::size_t>(n, 0));
+    least[parts][n] = 0;
+    for (std::size_t g = parts; g-- > 0;) {
       for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = i + 1; j <= n; ++j) {
-          const double longest = std::max(until[j] - until[i], least[g + 1][j]);
-          if (longest >= least[g][i] || (budget && bytes_of(g, i, j) > static_cast<double>(budget->count))) continue;
+          const double longest = std::max(seconds(g, i, j), least[g + 1][j]);
+          if (longest >= least[g][i] || !fits(g, i, j)) continue;
           least[g][i] = longest;
           end[g][i] = j;
         }
@@ -112,7 +166,7 @@ class SappCut {
     }
     std::vector<std::size_t> first;
     if (least[0][0] == impossible) return first;
-    for (std::size_t g = 0, i = 0; g < p; i = end[g++][i]) first.push_back(i);
+    for (std::size_t g = 0, i = 0; g < parts; i = end[g++][i]) first.push_back(i);
     return first;
   }
 
@@ -151,6 +205,7 @@ class SappCut {
   std::span<const Waiting> waiting_;
   bool weights_apart_;
   SappProblem sapp_;
+  std::vector<double> body_until_;  ///< of the stages between head and tail, those before each
 };
 
 }  // namespace

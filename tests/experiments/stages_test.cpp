@@ -268,13 +268,12 @@ TEST_CASE("sapp gives the published longest stages that are proved least, and le
     std::string memory;
     double milliseconds, simulated, published;
   };
-  // The longest stage; the end of an iteration, as it is here and as it is published. That of 162630 is not reached: of
-  // plans with the same longest stage the one with least work is taken, and it fills and drains in another time.
-  const Row rows[] = {{"test", {16, 16}, "53000MB", 3780, 110610, 110610},
-                      {"test", {16, 32}, "53000MB", 3780, 171090, 171090},
-                      {"test", {16, 32}, "45000MB", 3780, 172890, 173610},
+  // The longest stage; the end of an iteration, as it is here and as it is published.
+  const Row rows[] = {{"test", {16, 16}, "53000MB", 3780, 109170, 110610},
+                      {"test", {16, 32}, "53000MB", 3780, 169650, 171090},
+                      {"test", {16, 32}, "45000MB", 3780, 172710, 173610},
                       {"test", {16, 32}, "40000MB", 3960, 173790, 176310},
-                      {"test", {8, 16}, "60000MB", 7290, 164430, 162630},
+                      {"test", {8, 16}, "60000MB", 7290, 161910, 162630},
                       {"test", {8, 32}, "58000MB", 7290, 281610, 282150},
                       {"test", {4, 16}, "80000MB", 14310, 270450, 270810},
                       {"test", {8, 16, 2}, "60000MB", 3960, 146700, 149310},
@@ -282,7 +281,6 @@ TEST_CASE("sapp gives the published longest stages that are proved least, and le
                       {"sim", {16, 32}, "53000MB", 7540.2, 346375.8, 351766.8},
                       {"sim", {16, 16, 3}, "60000MB", 4107.6, 169878.6, 172378.8}};
   const TemporaryFolder folder;
-  std::size_t reached = 0;
   for (const Row& row : rows) {
     const std::string table = imported("sapp", "sapp/" + row.layers + ".json", folder);
     const auto& [devices, micro_batches, chunks] = row.machine;
@@ -296,9 +294,8 @@ TEST_CASE("sapp gives the published longest stages that are proved least, and le
     CHECK(milliseconds == Approx(row.milliseconds).epsilon(1e-9));
     const double end = 1000 * simulated_end(table, json, row.machine);
     CHECK(end == Approx(row.simulated).epsilon(1e-9));
-    reached += end <= row.published * (1 + 1e-9) ? 1 : 0;
+    CHECK(end < row.published);
   }
-  CHECK(reached == 9);
 }
 
 }  // namespace

@@ -119,6 +119,29 @@ TEST_CASE("cut=sapp is the best of all cuts, by the longest stage as SAPP counts
   if (all_cases()) CHECK(squeezed >= cases_of(std::size_t{10}));
 }
 
+// More than twenty unlike stages: the parts that a dynamic program balances, or the integer program's.
+TEST_CASE("cut=sapp of many unlike stages is within 1 % of the best of all cuts", "[pipelining][sapp]") {
+  for (const RandomCase seed : random_cases(1, 6)) {
+    Random random(seed);
+    const std::uint32_t n = random.between(24, 26), m = random.between(3, 6);
+    const bool in_proportion = random.chance(0.5);
+    Chain chain = equal_stages(n, {});
+    for (Stage& stage : chain.stages) {
+      stage.forward = stage.forward_nograd = Seconds{1.0 * random.between(10, 90)};
+      stage.backward = in_proportion ? 2 * stage.forward : Seconds{1.0 * random.between(10, 180)};
+    }
+    const Problem problem = problem_of(chain, gpus({.count = 2}), {.micro_batches = m});
+    const Plan made = std::get<Plan>(plan(problem, parse_spec("interleaved(cut=sapp)", "test"), std::nullopt));
+    double best = std::numeric_limits<double>::infinity();
+    for (std::size_t a = 1; a < n; ++a) {
+      for (std::size_t b = a + 1; b < n; ++b) {
+        for (std::size_t c = b + 1; c < n; ++c) best = std::min(best, longest_of({chain, 2, 2, m}, {0, a, b, c}));
+      }
+    }
+    CHECK(longest_of({chain, 2, 2, m}, cut_in(made, problem)) <= 1.01 * best);
+  }
+}
+
 TEST_CASE("cut=sapp is for parts on the devices in turn", "[pipelining][sapp]") {
   const Problem problem =
       problem_of(equal_stages(8, {}), gpus({.count = 2}), {.micro_batches = 4, .backward = Backward::split});

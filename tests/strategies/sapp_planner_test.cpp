@@ -59,16 +59,44 @@ double longest_of(const SappProblem& p, const Distribution& counts) {
   return is_short ? longest + std::max(longest, last) : longest;
 }
 
-/// All backwards of layers.
-double work_of(const SappProblem& p, const Distribution& counts) {
-  double work = 0;
-  for (const std::vector<std::uint32_t>& part : counts) {
-    for (std::size_t w = 0; w < part.size(); ++w) work += part[w] * p.bodies.front().ways[w].backward_seconds;
+/// When 1F1B ends: each device takes p - s - 1 forwards, then a forward and a backward by turns, as soon as its
+/// neighbour has made what it reads.
+double end_of(const SappProblem& p, const Distribution& counts) {
+  const std::uint32_t d = p.devices, m = p.micro_batches;
+  std::vector<double> f(d, 0), b(d, 0), now(d, 0);
+  for (std::uint32_t s = 0; s < d; ++s) {
+    const SappProblem::Body& body = p.bodies.front();
+    for (std::size_t w = 0; w < body.ways.size(); ++w) {
+      f[s] += counts[s][w] * body.forward_seconds;
+      b[s] += counts[s][w] * body.ways[w].backward_seconds;
+    }
   }
-  return work;
+  f.front() += p.head.forward_seconds, b.front() += p.head.backward_seconds;
+  f.back() += p.tail.forward_seconds, b.back() += p.tail.backward_seconds;
+  std::vector<std::vector<double>> forward(d), backward(d);  // ends, by micro-batch
+  for (bool any = true; any;) {
+    any = false;
+    for (std::uint32_t s = 0; s < d; ++s) {
+      const std::size_t i = forward[s].size(), k = backward[s].size();
+      const bool goes_forward = i < m && i < k + d - s;
+      if (!goes_forward && k == m) continue;
+      double ready = 0;
+      if (goes_forward && s > 0) {
+        if (forward[s - 1].size() <= i) continue;
+        ready = forward[s - 1][i];
+      } else if (!goes_forward && s + 1 < d) {
+        if (backward[s + 1].size() <= k) continue;
+        ready = backward[s + 1][k];
+      }
+      now[s] = std::max(now[s], ready) + (goes_forward ? f : b)[s];
+      (goes_forward ? forward : backward)[s].push_back(now[s]);
+      any = true;
+    }
+  }
+  return *std::ranges::max_element(now);
 }
 
-/// The longest stage and, where that is least, the least work.
+/// The longest stage and, where that is least, the earliest end of an iteration with one part a device.
 using SappBest = std::pair<double, double>;
 
 SappBest best_distribution(const SappProblem& p, Distribution& counts, std::size_t cell, std::uint32_t left) {
@@ -79,7 +107,7 @@ SappBest best_distribution(const SappProblem& p, Distribution& counts, std::size
     for (std::size_t part = 1; part + 1 < parts; ++part) {
       if (std::ranges::count(counts[part], 0U) == static_cast<std::ptrdiff_t>(ways)) return none;
     }
-    return {longest_of(p, counts), work_of(p, counts)};
+    return {longest_of(p, counts), p.chunks == 1 ? end_of(p, counts) : 0};
   }
   SappBest best = none;
   for (std::uint32_t n = 0; n <= left; ++n) {
@@ -104,18 +132,21 @@ SappProblem random_layers_of_one_kind(Random& random) {
   const double kept = random.between(1, 10);
   body.ways = {{2 * body.forward_seconds, kept}, {3 * body.forward_seconds, kept / 4}};
   p.head = {1.0 * random.below(4), 1.0 * random.below(8), 1.0 * random.below(20)};
-  p.tail = {1.0 * random.below(9), 1.0 * random.below(9), 1.0 * random.below(20)};
+  const double heavy = random.chance(0.4) ? 6 : 1;  // then stages before the last are not the longest
+  p.tail = {heavy * random.below(9), heavy * random.below(9), 1.0 * random.below(20)};
   p.memory_bytes = random.between(20, 120);
   p.limits.seconds = 20;
   return p;
 }
 
-TEST_CASE("sapp finds the shortest longest stage of all distributions of few layers", "[planners][sapp]") {
-  for (const RandomCase seed : fewer_cases(1, 60)) {
+TEST_CASE("sapp finds the shortest longest stage of all distributions of few layers and, of those, ends first",
+          "[planners][sapp]") {
+  std::size_t compared = 0, first = 0;
+  for (const RandomCase seed : fewer_cases(1, 150)) {
     Random random(seed);
     const SappProblem problem = random_layers_of_one_kind(random);
     Distribution counts(problem.devices * problem.chunks, std::vector<std::uint32_t>(problem.bodies[0].ways.size(), 0));
-    const auto [best, least_work] = best_distribution(problem, counts, 0, problem.bodies[0].count);
+    const auto [best, soonest] = best_distribution(problem, counts, 0, problem.bodies[0].count);
     const SappOutcome outcome = plan_sapp(problem);
     REQUIRE(outcome.plan.has_value() == (best < no_distribution));
     if (!outcome.plan) continue;
@@ -132,8 +163,13 @@ TEST_CASE("sapp finds the shortest longest stage of all distributions of few lay
     }
     CHECK(placed == problem.bodies[0].count);
     CHECK(longest_of(problem, counts) == Approx(outcome.plan->seconds).epsilon(1e-7));
-    if (problem.chunks == 1) CHECK(work_of(problem, counts) == Approx(least_work).epsilon(1e-7));
+    if (problem.chunks > 1) continue;
+    ++compared;
+    first += end_of(problem, counts) <= soonest * (1 + 1e-9) ? 1 : 0;
   }
+  // Layers move one by one, which may not find the best distribution.
+  if (all_cases()) CHECK(compared >= cases_of(std::size_t{60}));
+  if (all_cases()) CHECK(static_cast<double>(first) >= 0.97 * static_cast<double>(compared));
 }
 
 TEST_CASE("sapp proves less than what its authors' program finds for 192 layers", "[planners][sapp]") {

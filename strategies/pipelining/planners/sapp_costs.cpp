@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "sim/core/expects.h"
+#include "strategies/pipelining/order_times.h"
+
 namespace plimsoll {
 namespace {
 
@@ -91,6 +94,30 @@ double sapp_share_of_forward(const SappProblem& problem, std::uint32_t device) {
   const auto distance = static_cast<double>(p - 1 > 2 * s ? p - 1 - 2 * s : 2 * s + 1 - p);
   if (problem.micro_batches < 2 * p && 2 * s < p) return 0;
   return distance / problem.micro_batches;
+}
+
+double sapp_end(const SappProblem& p, const SappPlan& plan) {
+  PartCosts costs;
+  for (std::uint32_t v = 0; v < p.chunks; ++v) {
+    for (std::uint32_t s = 0; s < p.devices; ++s) {
+      ChunkTimes times = times_of(p, plan, v, s);
+      if (v == 0 && s == 0) times.forward += p.head.forward_seconds, times.backward += p.head.backward_seconds;
+      if (v + 1 == p.chunks && s + 1 == p.devices) {
+        times.forward += p.tail.forward_seconds;
+        times.backward += p.tail.backward_seconds;
+      }
+      costs.f.push_back(times.forward);
+      costs.b.push_back(times.backward);
+    }
+  }
+  costs.w.assign(costs.parts(), 0);
+  costs.sent.assign(costs.parts(), 0);
+  costs.returned = costs.sent;
+  const PipelineOrder order = p.chunks == 1 ? one_forward_one_backward_order(p.micro_batches, p.devices)
+                                            : interleaved_order(p.devices, p.chunks, p.micro_batches, WarmUp::megatron);
+  const OrderTimes times = time_order(costs, p.micro_batches, order);
+  EXPECTS(times.stuck.empty());
+  return times.makespan();
 }
 
 SappPlan sapp_counted(const SappProblem& problem, SappPlan plan) {

@@ -54,12 +54,18 @@ class OneBody {
   std::optional<SappPlan> plan() const {
     const double all = 1e3 * (total_seconds() + 1);
     std::optional<SappPlan> best = within({all, all});
-    if (best) best = sapp_is_short(p_) ? short_plan(*std::move(best)) : with_least_work(long_plan(*std::move(best)));
+    if (best) best = sapp_is_short(p_) ? short_plan(*std::move(best)) : long_plan(*std::move(best));
     if (best) best->proved = true, best->bound = best->seconds;
     return best;
   }
 
  private:
+  /// The fewest bytes of a device with so many layers, and how many each of its chunks then has, and in which mix.
+  struct Filled {
+    double bytes = too_much;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks;  // layers, mix
+  };
+
   double total_seconds() const {
     double slowest = 0;
     for (const SappProblem::Way& way : body_.ways) slowest = std::max(slowest, way.backward_seconds);
@@ -79,42 +85,50 @@ class OneBody {
         below = middle;
       }
     }
-    return best;
+    return ending_soonest(best, {best.seconds, 0});
   }
 
-  /// As short, with less recomputed: a pipeline takes all stages' times once to fill and to drain.
-  SappPlan with_least_work(SappPlan plan) const { return with_least_work(plan, {plan.seconds, 0}); }
-
-  SappPlan with_least_work(SappPlan plan, const Bounds& bounds) const {
-    if (body_.ways.size() == 1) return plan;
-    struct Share {
-      double work = too_much;
-      std::uint32_t layers = 0;  ///< of the last device
-    };
+  /// As short, but soonest at the end of an iteration: as little recomputed as the memory allows, and layers move from
+  /// device to device, one at a time, as long as that helps.
+  SappPlan ending_soonest(const SappPlan& plan, const Bounds& bounds) const {
     std::vector<std::vector<Filled>> devices;
-    std::vector<std::vector<Share>> shares{std::vector<Share>(body_.count + 1)};  // by devices and their layers
-    shares[0][0].work = 0;
+    std::vector<std::uint32_t> taken(p_.devices, 0);
     for (std::uint32_t s = 0; s < p_.devices; ++s) {
-      std::vector<Filled>& device = devices.emplace_back(device_within(s, bounds));
-      std::vector<Share>& made = shares.emplace_back(body_.count + 1);
-      for (std::uint32_t n = 0; n <= body_.count; ++n) {
-        if (device[n].bytes > p_.memory_bytes) continue;
-        device[n] = relaxed(std::move(device[n]), s);
-        for (std::uint32_t c = 0; c + n <= body_.count; ++c) {
-          const double work = shares[s][c].work + work_of(device[n]);
-          if (work < made[c + n].work) made[c + n] = {work, n};
+      for (Filled& each : devices.emplace_back(device_within(s, bounds))) {
+        if (each.bytes <= p_.memory_bytes) each = relaxed(std::move(each), s);
+      }
+      for (const auto& of_way : plan.layers.front()) {
+        for (std::uint32_t v = 0; v < p_.chunks; ++v) taken[s] += of_way[v][s];
+      }
+    }
+    SappPlan best = plan;
+    double end = sapp_end(p_, best);
+    const auto take_if_sooner = [&](const std::vector<std::uint32_t>& shares) {
+      for (std::uint32_t s = 0; s < p_.devices; ++s) {
+        if (shares[s] > body_.count || devices[s][shares[s]].bytes > p_.memory_bytes) return false;
+      }
+      SappPlan made = counted(devices, shares);
+      const double sooner = sapp_end(p_, made);
+      if (!(sooner * rounding < end) || made.seconds > plan.seconds * rounding) return false;
+      end = sooner;
+      best = std::move(made);
+      taken = shares;
+      return true;
+    };
+    take_if_sooner(std::vector(taken));
+    for (bool any = true; any;) {
+      any = false;
+      const std::vector<std::uint32_t> before = taken;
+      for (std::uint32_t from = 0; from < p_.devices; ++from) {
+        for (std::uint32_t to = 0; to < p_.devices; ++to) {
+          if (from == to || before[from] == 0) continue;
+          std::vector<std::uint32_t> moved = before;
+          --moved[from], ++moved[to];
+          any |= take_if_sooner(moved);
         }
       }
     }
-    if (shares.back()[body_.count].work == too_much) return plan;
-    std::vector<std::uint32_t> taken(p_.devices);
-    std::uint32_t left = body_.count;
-    for (std::uint32_t s = p_.devices; s-- > 0;) {
-      taken[s] = shares[s + 1][left].layers;
-      left -= taken[s];
-    }
-    SappPlan made = counted(devices, taken);
-    return made.seconds <= plan.seconds * rounding ? made : plan;
+    return best;
   }
 
   /// The sum is least with the first bound at one of the times that chunks can take.
@@ -142,14 +156,8 @@ class OneBody {
         if (!sooner(middle)) below = middle;
       }
     }
-    return with_least_work(best, bounds);
+    return ending_soonest(best, bounds);
   }
-
-  /// The fewest bytes of a device with so many layers, and how many each of its chunks then has, and in which mix.
-  struct Filled {
-    double bytes = too_much;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks;  // layers, mix
-  };
 
   double work_of(const Filled& filled) const {
     double work = 0;
