@@ -66,7 +66,10 @@ class StarSearch {
     table_.special = true;
     const std::optional<MadpipePlan> special = plan_madpipe(table_);
     if (special && !(plain && plain->seconds <= special->seconds)) {
-      add_special(*special, plain ? std::optional(plain->seconds) : std::nullopt);
+      const std::optional<double> period_in_line = plain ? std::optional(plain->seconds) : std::nullopt;
+      add_special(*special, period_in_line, most_in_flight(*special));
+      // Stages of one device are seldom full at the same time: what does not fit by their sum may by simulation.
+      add_special(*special, period_in_line, {most_alone(*special)});
     }
     return std::move(best_);
   }
@@ -85,7 +88,8 @@ class StarSearch {
   }
 
   /// The period goes up from what the planner says until there is an order, below that of one stage a device.
-  void add_special(const MadpipePlan& plan, std::optional<double> period_in_line) {
+  void add_special(const MadpipePlan& plan, std::optional<double> period_in_line,
+                   const std::vector<std::vector<std::uint32_t>>& most) {
     const std::vector<std::uint32_t> rank_of = ranks_of(plan);
     const PartCosts costs = part_costs(problem_, partition_of(problem_, cut_of(plan), strategy_, {rank_of, {}}));
     double fine = 0;
@@ -94,7 +98,6 @@ class StarSearch {
       if (g > 0) fine += costs.sent[g - 1] + costs.returned[g - 1];
     }
     if (period_in_line) fine = std::min(fine, *period_in_line);
-    const std::vector<std::vector<std::uint32_t>> most = most_in_flight(plan);
     std::optional<PeriodicTimes> found;
     std::vector<std::uint32_t> kept;
     const auto try_out = [&](double period) {
@@ -152,19 +155,29 @@ class StarSearch {
   }
   bool fits(double bytes) const { return !table_.memory_bytes || bytes <= *table_.memory_bytes; }
 
+  std::uint32_t enough(const MadpipePlan& plan) const {
+    return std::min(m_, static_cast<std::uint32_t>(2 * plan.stages.size()));
+  }
+
+  /// By stage, what fits of each for itself.
+  std::vector<std::uint32_t> most_alone(const MadpipePlan& plan) const {
+    std::vector<std::uint32_t> counts;
+    for (const MadpipePlan::Stage& stage : plan.stages) {
+      counts.push_back(std::min(stage.in_flight, m_));
+      while (counts.back() < enough(plan) && fits(bytes_of(stage, counts.back() + 1))) ++counts.back();
+    }
+    return counts;
+  }
+
   /// By stage, what fits. The special device's stages share its memory: more for one is less for another, so that there
   /// are several answers.
   std::vector<std::vector<std::uint32_t>> most_in_flight(const MadpipePlan& plan) const {
-    const auto enough = std::min(m_, static_cast<std::uint32_t>(2 * plan.stages.size()));
-    std::vector<std::uint32_t> counts;
+    std::vector<std::uint32_t> counts = most_alone(plan);
     std::vector<std::size_t> special;
     for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-      counts.push_back(std::min(plan.stages[s].in_flight, m_));
-      if (plan.stages[s].special) {
-        special.push_back(s);
-        continue;
-      }
-      while (counts[s] < enough && fits(bytes_of(plan.stages[s], counts[s] + 1))) ++counts[s];
+      if (!plan.stages[s].special) continue;
+      special.push_back(s);
+      counts[s] = std::min(plan.stages[s].in_flight, m_);
     }
     std::vector<std::vector<std::uint32_t>> answers;
     for (std::size_t favoured = 0; favoured < special.size(); ++favoured) {
@@ -172,7 +185,7 @@ class StarSearch {
       const auto fits_with_one_more = [&](std::size_t s) {
         double bytes = 0;
         for (const std::size_t each : special) bytes += bytes_of(plan.stages[each], answer[each] + (each == s ? 1 : 0));
-        return answer[s] < enough && fits(bytes);
+        return answer[s] < enough(plan) && fits(bytes);
       };
       for (bool any = true; any;) {
         any = false;

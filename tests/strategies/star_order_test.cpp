@@ -216,6 +216,55 @@ TEST_CASE("cut=madpipe gives one device stages that do not follow each other, wh
   CHECK(period_of(chain, two, "1f1b(cut=madpipe)", Bytes{3}) > 8);
 }
 
+struct LayerOf {
+  double forward, backward;
+  std::int64_t saved;
+};
+Chain chain_of(const std::vector<LayerOf>& layers) {
+  Chain chain = equal_stages(static_cast<std::uint32_t>(layers.size()), {});
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    Stage& stage = chain.stages[i];
+    stage.forward = stage.forward_nograd = Seconds{layers[i].forward};
+    stage.backward = Seconds{layers[i].backward};
+    stage.saved = Bytes{layers[i].saved};
+  }
+  return chain;
+}
+
+// The first device has the first layer and the last two, which take 2 and 11 s and keep 3 and 5 bytes a micro-batch;
+// the second one 7 s and 5 bytes. One stage a device: 18 s.
+TEST_CASE("cut=madpipe shares a device's memory among its stages", "[pipelining][madpipe]") {
+  const Chain chain = chain_of({{1, 1, 3}, {2, 5, 5}, {1, 3, 3}, {3, 4, 2}});
+  constexpr std::int64_t budget = 12;
+  int least = 100;
+  PeriodicCase of{.costs = {.f = {1, 2, 4}, .b = {1, 5, 7}, .w = {0, 0, 0}, .sent = {0, 0}, .returned = {0, 0}},
+                  .rank_of = {0, 1, 0},
+                  .in_flight = {}};
+  for (std::uint32_t first = 1; first <= 4; ++first) {
+    for (std::uint32_t last = 1; 3 * first + 5 * last <= budget; ++last) {
+      of.in_flight = {first, budget / 5, last};
+      for (int period = 13; period < least; ++period) {
+        if (EveryStart(of, period).any()) least = period;
+      }
+    }
+  }
+  CHECK(least == 14);
+  const Platform two = gpus({.count = 2});
+  CHECK(period_of(chain, two, "1f1b(cut=0:1)", Bytes{budget}) == 18);
+  CHECK(period_of(chain, two, "1f1b(cut=madpipe)", Bytes{budget}) == 14);
+}
+
+// Three micro-batches of the first layer and one of the last are 17 bytes together, but are never there together.
+TEST_CASE("cut=madpipe tries by simulation what a device's stages do not fit by their sum", "[pipelining][madpipe]") {
+  const Chain chain = chain_of({{1, 1, 4}, {1, 1, 4}, {1, 5, 4}, {2, 5, 5}});
+  const Platform two = gpus({.count = 2});
+  CHECK(period_of(chain, two, "1f1b(cut=madpipe)", Bytes{16}) == 10);
+  const Problem problem = problem_of(chain, two, {.micro_batches = 8});
+  const Plan made = std::get<Plan>(plan(problem, parse_spec("1f1b(cut=madpipe)", "test"), Bytes{16}));
+  CHECK(made.note == "cut=0:1:3 on devices 0:1:0, 3:2:1 in flight, a period of 10 s");
+  CHECK(made.peak == Bytes{16});
+}
+
 TEST_CASE("cut=madpipe keeps within the budget and is not slower than one stage a device in 1F1B's order",
           "[pipelining][madpipe]") {
   std::size_t several = 0, squeezed = 0, promised = 0;
