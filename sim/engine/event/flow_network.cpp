@@ -7,6 +7,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double no_rate = -1;
+constexpr double nothing = std::numeric_limits<double>::infinity();  // offered by a link without open flows
 
 std::uint32_t longest_route(const Program& program) {
   std::size_t hops = 1;
@@ -114,13 +115,17 @@ void FlowNetwork::collect(std::uint32_t start) {
 
 /// Gives the least share of any link to all flows of all links that offer no more, until every flow has its rate.
 void FlowNetwork::fill() {
+  offers_.clear();
+  for (const std::uint32_t link : component_) {
+    links_[link].place = static_cast<std::uint32_t>(offers_.size());
+    offers_.push_back(links_[link].left / links_[link].open);
+  }
   while (true) {
-    std::erase_if(component_, [this](std::uint32_t link) { return links_[link].open == 0; });
-    if (component_.empty()) break;
-    double least = std::numeric_limits<double>::infinity();
-    for (const std::uint32_t link : component_) least = std::min(least, links_[link].left / links_[link].open);
-    for (const std::uint32_t link : component_) {
-      if (links_[link].open > 0 && links_[link].left / links_[link].open <= least) give(link, least);
+    double least = nothing;
+    for (const double offer : offers_) least = offer < least ? offer : least;
+    if (least == nothing) break;
+    for (std::size_t i = 0; i < offers_.size(); ++i) {
+      if (offers_[i] <= least) give(component_[i], least);
     }
   }
 }
@@ -132,8 +137,10 @@ void FlowNetwork::give(std::uint32_t link, double rate) {
     if (own != no_rate) continue;
     own = rate;
     for (const std::uint32_t crossed : program_.links_of(flow.route)) {
-      links_[crossed].left -= rate;
-      --links_[crossed].open;
+      LinkState& state = links_[crossed];
+      state.left -= rate;
+      --state.open;
+      offers_[state.place] = state.open > 0 ? state.left / state.open : nothing;
     }
   }
 }

@@ -37,8 +37,9 @@ class FlowNetwork {
     double left = 0;  ///< bandwidth not yet given away
     std::uint32_t first = none;
     std::uint32_t flows = 0;
-    std::uint32_t open = 0;  ///< flows without a rate
-    std::uint32_t seen = 0;  ///< the search that found it
+    std::uint32_t open = 0;   ///< flows without a rate
+    std::uint32_t seen = 0;   ///< the search that found it
+    std::uint32_t place = 0;  ///< in component_ and offers_
   };
 
   struct FlowState {
@@ -63,6 +64,7 @@ class FlowNetwork {
   std::vector<std::uint32_t> changed_;    ///< links
   std::vector<std::uint8_t> is_changed_;  ///< per link: is it among changed_
   std::vector<std::uint32_t> component_;  ///< links
+  std::vector<double> offers_;            ///< by place: what each has left for each of its open flows
   std::vector<Rate> rates_;
 };
 
