@@ -58,6 +58,14 @@ class ChainTrace(WithFolder):
         self.assertEqual(trace["parameters"], [{"name": "stage0.weight", "bytes": 8 * 8 * 4}])
         self.assertEqual([s["parameters"] for s in trace["stages"]], [[0], [], [0], []])
 
+    def test_a_module_that_stands_in_a_row_twice_runs_twice(self):
+        trace = self.trace("again")
+        self.assertEqual([stage["name"] for stage in trace["stages"]], ["0#1", "1", "0#2", "loss"])
+        self.assertEqual([stage["parameters"] for stage in trace["stages"]], [[0, 1], [], [0, 1], []])
+
+    def test_a_sequential_with_a_forward_of_its_own_runs_that(self):
+        self.assertEqual([stage["name"] for stage in self.trace("backwards")["stages"]], ["1", "0", "loss"])
+
     def test_a_frozen_layer_has_no_parameter_gradient_and_does_not_keep_its_input(self):
         trace = self.trace("frozen")
         _, frozen, residual, _ = trace["stages"]

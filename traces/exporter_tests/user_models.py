@@ -128,6 +128,17 @@ class Late(nn.Module):
 def late():
     return [nn.Linear(8, 8), Late()], None, torch.randn(4, 8)
 
+class Backwards(nn.Sequential):
+    def forward(self, x):
+        return self[0](self[1](x))
+
+def backwards():
+    return Backwards(nn.Linear(6, 4), nn.Linear(8, 6)), None, torch.randn(4, 8)
+
+def again():
+    layer = nn.Linear(8, 8)
+    return nn.Sequential(layer, nn.Tanh(), layer), None, torch.randn(4, 8)
+
 class Deep(nn.Module):
     def __init__(self):
         super().__init__()

@@ -13,15 +13,18 @@ sys.path.append(os.path.join(HERE, "..", "..", "validate", "pytorch"))
 
 from plimsoll_torch.errors import Refused  # noqa: E402
 from plimsoll_torch.recorder import constants_in, mean_square  # noqa: E402
-from plimsoll_torch.stages import split  # noqa: E402
+from plimsoll_torch.stages import is_in_a_row, split  # noqa: E402
 
 
 def chain_of_modules(subject, precision):
     """A stage for each of the pairs, and the loss: called as they are."""
     loss = Loss(subject.loss or (lambda outputs, _: mean_square(outputs)), subject.targets)
-    stages = [Stage(name, module) for name, module in [*subject.pairs, ("loss", loss)]]
     model = subject.model if isinstance(subject.model, torch.nn.Sequential) else subject.pairs
     staged = staged_of(subject, model, None, precision, check=False)
+    modules = [*(module for _, module in subject.pairs), loss]
+    if len(staged.stages) != len(modules):
+        raise UsageError(f"of {len(subject.pairs)} modules in a row {len(staged.stages) - 1} take and make tensors; leave the others out")
+    stages = [Stage(stage.name, module) for stage, module in zip(staged.stages, modules)]  # one that runs again has a name for each call
     return Chain(subject.name, stages, subject.input, subject.description, precision, pytorch=described(staged))
 
 

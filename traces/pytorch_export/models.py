@@ -10,7 +10,7 @@ import sys
 import torch
 from torch import nn
 
-from .cuts import chain_of_cuts, chain_of_modules
+from .cuts import chain_of_cuts, chain_of_modules, is_in_a_row
 from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors
@@ -169,7 +169,7 @@ def user_subject(options):
                          f"{len(thing)}")
     model, loss, example, targets = thing + (None,) * (4 - len(thing)) if isinstance(thing, tuple) else (thing, None, None, None)
     has_targets = isinstance(thing, tuple) and len(thing) == 4
-    pairs = None if isinstance(model, nn.Module) and not isinstance(model, nn.Sequential) else named_modules_of(model, options.model)
+    pairs = None if isinstance(model, nn.Module) and not is_in_a_row(model) else named_modules_of(model, options.model)
     example = example if example is not None else input_of_shape(options)
     if loss is not None and not has_targets:
         own, loss = loss, lambda outputs, _: own(outputs)
@@ -212,7 +212,7 @@ def input_of_shape(options):
 
 def named_modules_of(stages, where):
     if isinstance(stages, nn.Sequential):
-        return list(stages.named_children())
+        return list(stages._modules.items())  # named_children leaves out what stands there a second time
     if not isinstance(stages, (list, tuple)):
         raise UsageError(f"--model {where}: expected an nn.Module or a list of modules, found {type(stages).__name__}")
     pairs = [item if isinstance(item, tuple) else (f"stage{i}", item) for i, item in enumerate(stages)]

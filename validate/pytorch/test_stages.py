@@ -230,6 +230,19 @@ class Recording(unittest.TestCase):
         self.assertEqual([s.name for s in split(Again(), self.x, ["layer"]).stages], ["layer#1", "layer#2", "layer#3", "loss"])
         self.assertEqual([s.name for s in split(Again(), self.x, ["layer#3"]).stages], ["layer#1", "layer#3", "loss"])
 
+    def test_a_row_with_a_module_twice_and_one_with_a_forward_of_its_own(self):
+        layer, other = Layer(), Layer()
+        staged = split(nn.Sequential(layer, other, layer), self.x, None)
+        self.assertEqual([stage.name for stage in staged.stages], ["0#1", "1", "0#2", "loss"])
+
+        class Backwards(nn.Sequential):
+            def forward(self, x):
+                for module in reversed(list(self)):
+                    x = module(x)
+                return x
+        staged = split(Backwards(layer, other), self.x, None)
+        self.assertEqual([stage.name for stage in staged.stages], ["1", "0", "loss"])
+
     def test_nothing_of_the_model_is_changed_by_cutting_it(self):
         model, loss, inputs, targets = models.resnet18()
         buffers, state = [buffer.clone() for buffer in model.buffers()], torch.get_rng_state()

@@ -33,13 +33,12 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
         the last output
     check: whether the stages are run once, to see that they make what the model makes
     """
-    in_a_row = not isinstance(model, torch.nn.Module) or isinstance(model, torch.nn.Sequential)
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     refuse_unseen(whole)
-    inputs = named_arguments(whole, example_inputs, in_a_row)
-    children = [name for name, _ in whole.named_children()] if in_a_row else []
+    inputs = named_arguments(whole, example_inputs)
+    children = [name for name, _ in whole.named_children()] if is_in_a_row(whole) else []
     if how is None:
-        how = children if in_a_row else "auto"
+        how = children if is_in_a_row(whole) else "auto"
     with undone(whole):
         recorder, given, output = recorded(whole, inputs, children if how == children else [], loss, targets)
     return Staged(whole, how, recorder, given, output, inputs, loss, targets, check)
@@ -74,13 +73,18 @@ class InARow(torch.nn.Module):
         return x
 
 
-def named_arguments(model, example, in_a_row):
+def is_in_a_row(model):
+    """Whether the model is its children one behind the other; a class of its own may do something else with them."""
+    return isinstance(model, InARow) or isinstance(model, torch.nn.Sequential) and type(model).forward is torch.nn.Sequential.forward
+
+
+def named_arguments(model, example):
     """({name: value}, {name: value}) of arguments by place and by name."""
-    if isinstance(example, dict) and not in_a_row:
+    if is_in_a_row(model):
+        return {"input": example}, {}
+    if isinstance(example, dict):
         return {}, dict(example)
-    args = example if isinstance(example, tuple) and not in_a_row else (example,)
-    if isinstance(model, torch.nn.Sequential):
-        return {"input": args[0]}, {}
+    args = example if isinstance(example, tuple) else (example,)
     try:
         names = list(inspect.signature(model.forward).bind(*args).arguments)
     except TypeError as error:
@@ -191,7 +195,7 @@ class Staged:
     def values_of(self, inputs):
         """The tensors of boundary 0 of other inputs of the same form."""
         if not (isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(part, dict) for part in inputs)):
-            inputs = named_arguments(self.model, inputs, self.in_a_row())
+            inputs = named_arguments(self.model, inputs)
         found = dict(named_inputs(*inputs))
         expected = [value for value in self.values if value.made_by < 0]
         for value in expected:
@@ -212,11 +216,8 @@ class Staged:
 
     def whole(self, inputs, targets=None):
         """The loss, by the model as it is."""
-        args, kwargs = named_arguments(self.model, inputs, self.in_a_row())
+        args, kwargs = named_arguments(self.model, inputs)
         return loss_of(self.model(*args.values(), **kwargs), self.loss, targets)
-
-    def in_a_row(self):
-        return isinstance(self.model, (InARow, torch.nn.Sequential))
 
     def fingerprint(self):
         """(path, class, shapes of its own parameters) of each module: by this a plan knows its model."""
