@@ -243,6 +243,20 @@ class Recording(unittest.TestCase):
         staged = split(Backwards(layer, other), self.x, None)
         self.assertEqual([stage.name for stage in staged.stages], ["1", "0", "loss"])
 
+    def test_an_argument_that_is_handed_over_twice_may_differ_the_next_time(self):
+        class Both(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = Layer()
+
+            def forward(self, x, wanted):
+                return (self.layer(x) - wanted).pow(2).mean()
+        model = Both()
+        staged = split(model, {"x": self.x, "wanted": self.x}, ["layer"])
+        other = {"x": self.x, "wanted": self.x.flip(0)}
+        self.assertEqual(staged.boundaries[0], ["x", "wanted"])
+        self.assertTrue(torch.equal(staged.run(staged.values_of(other)), model(**other)))
+
     def test_nothing_of_the_model_is_changed_by_cutting_it(self):
         model, loss, inputs, targets = models.resnet18()
         buffers, state = [buffer.clone() for buffer in model.buffers()], torch.get_rng_state()

@@ -116,11 +116,10 @@ class Recorder(TorchFunctionMode):
 
     def record(self, inputs, loss, targets):
         """`inputs`: (args, kwargs) with names. Returns (input values, output of the model or of the loss with Refs)."""
-        args, kwargs = inputs
+        args, kwargs = apart(inputs)
         self.outer = autocast_now()
         for name, tensor in named_inputs(args, kwargs):
-            if id(tensor) not in self.known:
-                self.add_value(tensor, name, -1)
+            self.add_value(tensor, name, -1)
         given = range(len(self.values))
         with undone(self.model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, self.no_backward), \
                 watching(self), self:
@@ -262,6 +261,18 @@ def last_of(output):
 
 def mean_square(output):
     return output.pow(2).mean()
+
+
+def apart(inputs):
+    """A tensor that is handed over twice (labels that are the tokens) as two, for the next time they may differ."""
+    seen = set()
+
+    def own(leaf):
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.view_as(leaf)
+    return map_leaves(inputs, own)
 
 
 def named_inputs(args, kwargs):
