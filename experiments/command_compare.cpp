@@ -8,6 +8,7 @@
 
 #include "experiments/command_validate.h"
 #include "experiments/commands.h"
+#include "experiments/pytorch_measurement.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/quantity.h"
@@ -17,7 +18,7 @@ namespace plimsoll {
 namespace {
 
 struct CompareArguments {
-  std::string simulated, measured, within;
+  std::string simulated, measured, within, pytorch;
   bool json = false;
 };
 
@@ -111,7 +112,14 @@ std::string notes_text(const TimelineSummary& summary, std::string_view which) {
   return text;
 }
 
+int compare_pytorch(const CompareArguments& arguments) {
+  const PytorchMeasurement measurement = read_pytorch_measurement(arguments.pytorch);
+  std::cout << (arguments.json ? json_text(pytorch_json(measurement), 2) + "\n" : pytorch_table(measurement));
+  return exit_fine;
+}
+
 int run_compare(const CompareArguments& arguments) {
+  if (!arguments.pytorch.empty()) return compare_pytorch(arguments);
   std::optional<double> bar;
   if (!arguments.within.empty()) {
     const Parsed<double> percent = parse_number(arguments.within);
@@ -156,16 +164,26 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
       "devices' time belongs to no operator, the comparison is\nrefused with exit code 2. validate/README.md lists the "
       "names that are understood.");
   auto arguments = std::make_shared<CompareArguments>();
-  command->add_option("simulated", arguments->simulated, "timeline of a simulation")
-      ->required()
-      ->type_name("SIMULATED");
-  command->add_option("measured", arguments->measured, "timeline of a replay, or a trace of the PyTorch profiler")
-      ->required()
-      ->type_name("MEASURED");
+  CLI::Option* simulated = command->add_option("simulated", arguments->simulated, "timeline of a simulation");
+  simulated->required()->type_name("SIMULATED");
+  CLI::Option* measured =
+      command->add_option("measured", arguments->measured, "timeline of a replay, or a trace of the PyTorch profiler");
+  measured->required()->type_name("MEASURED");
+  command
+      ->add_option("--pytorch", arguments->pytorch,
+                   "instead of two timelines: plans that PyTorch has run, from validate/pytorch/measure.py")
+      ->type_name("FILE")
+      ->excludes(simulated)
+      ->excludes(measured)
+      ->each([simulated, measured](const std::string&) {
+        simulated->required(false);
+        measured->required(false);
+      });
   command
       ->add_option("--within", arguments->within,
                    "exit with code 1 if the times of the whole iteration differ by more than this percentage")
-      ->type_name("PERCENT");
+      ->type_name("PERCENT")
+      ->excludes(command->get_option("--pytorch"));
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code] { exit_code = run_compare(*arguments); });
 }

@@ -11,6 +11,7 @@
 #include "experiments/memory_profile_file.h"
 #include "experiments/perfetto.h"
 #include "experiments/planning_watch.h"
+#include "experiments/pytorch_plan.h"
 #include "experiments/summary.h"
 #include "sim/core/check.h"
 #include "sim/io/input_error.h"
@@ -25,7 +26,7 @@ namespace {
 
 struct SimulateArguments {
   QuestionArguments question;
-  std::string schedule, schedule_out, timeline, memory_profile;
+  std::string schedule, schedule_out, timeline, memory_profile, made_for;
   bool json = false;
 };
 
@@ -148,6 +149,14 @@ std::string verdict_on_plan(const Question& question, const Answer& made) {
   return text + fmt::format(" (by the {} engine)\n", written(question.engine));
 }
 
+void write_pytorch_plan(const std::string& file, const Json& plan) {
+  if (file.empty()) {
+    std::cout << json_text(plan, 1) << '\n';
+  } else {
+    write_json_file(file, plan);
+  }
+}
+
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question question = question_of(arguments.question, Asks::strategy);
   const auto [problem, budget] = budgeted_problem_of(question);
@@ -160,7 +169,9 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   for (const HostBound& bound : host_bounds_used(*made.schedule, problem.platform)) {
     std::cerr << "note: " << sentence(bound) << '\n';
   }
-  if (arguments.schedule_out.empty()) {
+  if (arguments.made_for == "pytorch") {
+    write_pytorch_plan(arguments.schedule_out, pytorch_plan(question, problem, made, made_by(command_line)));
+  } else if (arguments.schedule_out.empty()) {
     std::cout << schedule_text(*made.schedule, made_by(command_line));
   } else {
     write_schedule(arguments.schedule_out, *made.schedule, made_by(command_line));
@@ -225,6 +236,11 @@ void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_
   add_question_options(*command, arguments->question, Asks::strategy);
   command->add_option("-o,--schedule-out", arguments->schedule_out, "file for the schedule (default: standard output)")
       ->type_name("FILE");
+  command
+      ->add_option("--for", arguments->made_for,
+                   "pytorch: write a plan that plimsoll_torch runs instead of a schedule (validate/README.md)")
+      ->check(CLI::IsMember({"pytorch"}))
+      ->type_name("WHAT");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });
 }
 

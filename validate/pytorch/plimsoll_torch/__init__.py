@@ -1,0 +1,8 @@
+"""Training in PyTorch by a plan of Plimsoll's: `step = apply(model, "plan.json"); loss = step(inputs, targets)` (validate/README.md)."""
+
+from .errors import Refused
+from .plan import LimitExceeded, WrongPlan
+from .policies import policies
+from .step import apply
+
+__all__ = ["LimitExceeded", "Refused", "WrongPlan", "apply", "policies"]

@@ -1,0 +1,191 @@
+#include "experiments/pytorch_measurement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "sim/io/input_error.h"
+#include "sim/io/json_cursor.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+double positive(JsonCursor value) {
+  const double number = value.number();
+  if (!(number > 0)) value.complain("expected a number above 0, " + value.found());
+  return number;
+}
+
+Bytes positive_bytes(JsonCursor value) {
+  const Bytes bytes = value.bytes();
+  if (bytes <= Bytes{0}) value.complain("expected a number of bytes above 0");
+  return bytes;
+}
+
+PytorchRun read_run(JsonCursor cursor) {
+  PytorchRun run;
+  const std::vector<std::string_view> required{"model", "strategy", "predicted", "measured", "differences"};
+  std::vector<std::string_view> seen;
+  cursor.object([&](std::string_view key, JsonCursor value) {
+    if (const auto known = std::ranges::find(required, key); known != required.end()) seen.push_back(*known);
+    if (key == "model") {
+      run.model = value.string();
+    } else if (key == "strategy") {
+      run.strategy = value.string();
+    } else if (key == "differences") {
+      value.array([&](JsonCursor each) { run.differences.push_back(each.string()); });
+    } else if (key == "predicted") {
+      value.object([&](std::string_view inner, JsonCursor of) {
+        if (inner == "relative") run.predicted_relative = positive(of);
+        if (inner == "peak_bytes") run.predicted_peak = positive_bytes(of);
+      });
+      if (run.predicted_relative == 0) value.complain_missing_key("relative");
+      if (run.predicted_peak == Bytes{0}) value.complain_missing_key("peak_bytes");
+    } else if (key == "measured") {
+      value.object([&](std::string_view inner, JsonCursor of) {
+        if (inner == "relative") run.measured_relative.value = positive(of);
+        if (inner == "spread") run.measured_relative.spread = of.number();
+        if (inner == "peak_bytes") run.measured_peak = positive_bytes(of);
+      });
+      if (run.measured_relative.value == 0) value.complain_missing_key("relative");
+      if (run.measured_peak == Bytes{0}) value.complain_missing_key("peak_bytes");
+    }
+  });
+  for (const std::string_view key : required) {
+    if (std::ranges::find(seen, key) == seen.end()) cursor.complain_missing_key(key);
+  }
+  return run;
+}
+
+/// Runs by what a function says of them, in the order of first appearance.
+using RunGroup = std::pair<std::string, std::vector<PytorchRun>>;
+std::vector<RunGroup> grouped(const std::vector<PytorchRun>& runs, std::string PytorchRun::*by) {
+  std::vector<RunGroup> groups;
+  for (const PytorchRun& run : runs) {
+    auto found = std::ranges::find(groups, run.*by, &RunGroup::first);
+    if (found == groups.end()) found = groups.insert(groups.end(), {run.*by, {}});
+    found->second.push_back(run);
+  }
+  return groups;
+}
+
+struct RunScores {
+  ErrorSummary time, peak, guess;  ///< guess: of always saying that a plan takes the time of plain training
+  Ranking ranking;
+  double above = 0;  ///< the most by which a measured peak exceeds its promise, relative; below 0: none does
+};
+
+RunScores scores_of(const std::vector<PytorchRun>& runs) {
+  std::vector<double> time, peak, guess, predicted;
+  std::vector<WithSpread> measured;
+  double above = -1;
+  for (const PytorchRun& run : runs) {
+    time.push_back(run.time_error());
+    peak.push_back(run.peak_error());
+    guess.push_back(1 / run.measured_relative.value - 1);
+    predicted.push_back(run.predicted_relative);
+    measured.push_back(run.measured_relative);
+    above = std::max(above, 1 / (1 + run.peak_error()) - 1);
+  }
+  return {summary_of(time), summary_of(peak), summary_of(guess), ranking_of(predicted, measured), above};
+}
+
+std::string scores_text(const std::string& name, const RunScores& scores, std::size_t count) {
+  return fmt::format("{:<34}{:>4}{:>9.2f} %{:>8.2f} %{:>10.3f} %{:>8.3f} %{:>9.2f}{:>10.2f} %\n", name, count,
+                     100 * scores.time.mean, 100 * scores.time.worst, 100 * scores.peak.mean, 100 * scores.peak.worst,
+                     scores.ranking.tau_b, 100 * scores.guess.mean);
+}
+
+Json scores_json(const RunScores& scores, std::size_t count) {
+  return {{"plans", count},
+          {"time_error_mean", scores.time.mean},
+          {"time_error_worst", scores.time.worst},
+          {"peak_error_mean", scores.peak.mean},
+          {"peak_error_worst", scores.peak.worst},
+          {"most_above_promise", scores.above},
+          {"tau_b", scores.ranking.tau_b},
+          {"guessing_1_time_error_mean", scores.guess.mean}};
+}
+
+}  // namespace
+
+PytorchMeasurement read_pytorch_measurement(const std::filesystem::path& path) {
+  PytorchMeasurement measurement;
+  JsonDocument document(read_text_file(path), path.string());
+  constexpr std::string_view format = "plimsoll.pytorch_measurement.v1";
+  if (document.peek_string("format") != format) {
+    throw InputError(located(path.string(), {}, "format",
+                             fmt::format("expected \"{}\": this is no file of validate/pytorch/measure.py", format)));
+  }
+  document.read([&](JsonCursor root) {
+    root.object([&](std::string_view key, JsonCursor value) {
+      if (key == "device") measurement.device = value.string();
+      if (key == "date") measurement.date = value.string();
+      if (key == "versions") {
+        value.object([&](std::string_view of, JsonCursor version) {
+          if (of == "torch") measurement.torch = version.string();
+        });
+      }
+      if (key == "rows") value.array([&](JsonCursor row) { measurement.runs.push_back(read_run(row)); });
+    });
+    if (measurement.runs.empty()) root.complain_missing_key("rows");
+  });
+  return measurement;
+}
+
+std::string pytorch_table(const PytorchMeasurement& measurement) {
+  std::string text = fmt::format("{} plans run by PyTorch {} on {}, {}\n\n", measurement.runs.size(), measurement.torch,
+                                 measurement.device, measurement.date);
+  text += fmt::format("{:<18}{:<32}{:>20}{:>10}{:>26}{:>10}\n", "model", "strategy", "time / plain training", "error",
+                      "peak, predicted/measured", "error");
+  for (const PytorchRun& run : measurement.runs) {
+    text += fmt::format("{:<18}{:<32}{:>12.3f}{:>8.3f}{:>+9.1f} %{:>13}{:>13}{:>+8.2f} %{}\n", run.model, run.strategy,
+                        run.predicted_relative, run.measured_relative.value, 100 * run.time_error(),
+                        run.predicted_peak.count, run.measured_peak.count, 100 * run.peak_error(),
+                        run.differences.empty() ? "" : "  differs: " + run.differences.front());
+  }
+  text += fmt::format("\n{:<34}{:>4}{:>11}{:>10}{:>12}{:>10}{:>9}{:>12}\n", "error of", "", "time: mean", "worst",
+                      "peak: mean", "worst", "tau-b", "guessing 1");
+  for (const auto& by : {&PytorchRun::model, &PytorchRun::strategy}) {
+    for (const auto& [name, runs] : grouped(measurement.runs, by))
+      text += scores_text(name, scores_of(runs), runs.size());
+  }
+  const RunScores all = scores_of(measurement.runs);
+  text += scores_text("all", all, measurement.runs.size());
+  const auto differing =
+      std::ranges::count_if(measurement.runs, [](const auto& run) { return !run.differences.empty(); });
+  text += fmt::format("{} of {} plans train as plain training does, bit for bit; ",
+                      static_cast<std::ptrdiff_t>(measurement.runs.size()) - differing, measurement.runs.size());
+  return text + (all.above > 0 ? fmt::format("the most that one needs above its promise is {:.3f} %\n", 100 * all.above)
+                               : "none needs more than it promised\n");
+}
+
+Json pytorch_json(const PytorchMeasurement& measurement) {
+  Json object{{"device", measurement.device}, {"date", measurement.date}, {"torch", measurement.torch}};
+  const RunScores all = scores_of(measurement.runs);
+  object["all"] = scores_json(all, measurement.runs.size());
+  for (const auto& [key, by] :
+       {std::pair{"models", &PytorchRun::model}, std::pair{"strategies", &PytorchRun::strategy}}) {
+    Json& of = object[key] = Json::object();
+    for (const auto& [name, runs] : grouped(measurement.runs, by)) of[name] = scores_json(scores_of(runs), runs.size());
+  }
+  Json& rows = object["rows"] = Json::array();
+  for (const PytorchRun& run : measurement.runs) {
+    rows.push_back({{"model", run.model},
+                    {"strategy", run.strategy},
+                    {"predicted_relative", run.predicted_relative},
+                    {"measured_relative", run.measured_relative.value},
+                    {"time_error", run.time_error()},
+                    {"predicted_peak_bytes", run.predicted_peak.count},
+                    {"measured_peak_bytes", run.measured_peak.count},
+                    {"peak_error", run.peak_error()},
+                    {"differences", run.differences}});
+  }
+  return object;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Plans run in PyTorch and held against their predictions: each model is exported, planned at several budgets by several strategies, and each
+plan trains a few steps, in turn with plain training. One JSON file, of which `plimsoll compare --pytorch FILE` makes a table and a figure.
+
+  /usr/bin/python3 validate/pytorch/measure.py resnet18 gpt --plans 4 -o out/pytorch
+  /usr/bin/python3 validate/pytorch/measure.py my_model.py:build --batch 8 -o out/pytorch
+
+MODEL is a name in models.py, or file.py:function as traces/export_pytorch.py takes it. --plans N: rotor at N budgets between the least and that of
+plain training, and at the budget in the middle the other strategies. On a CPU times are process CPU time with one thread, copies are not
+beside the computation, and peaks are counted by the exporter's preloaded counter; on CUDA times are events and peaks the caching allocator's
+(allocated, and reserved beside it).
+"""
+
+import argparse
+import copy
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(ROOT, "traces")]
+
+import export_pytorch  # noqa: E402
+from plimsoll_torch.errors import Refused  # noqa: E402
+
+OTHERS = ("chen_sqrt", "selective", "dtr", "save_on_cpu", "rotor|offload_greedy(chunks=1)", "pofo(chunks=1)")
+
+
+def command_line():
+    parser = export_pytorch.OneLineParser(prog="measure.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    positive = export_pytorch.positive
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--plans", type=positive, default=4, metavar="N", help="budgets of rotor (default 4)")
+    parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
+    parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
+    parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="timed rounds of all plans (default 7)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--program", default=os.path.join(ROOT, "build", "plimsoll"), metavar="FILE", help="plimsoll (default build/plimsoll)")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER")
+    return parser
+
+
+def main(arguments):
+    try:
+        if export_pytorch.CHILD in os.environ:
+            return run_child(arguments)
+        options = command_line().parse_args(arguments)
+        if not os.access(options.program, os.X_OK):
+            raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
+        if options.device == "cuda":
+            from plimsoll_torch.refusals import device_of
+            device_of("cuda")
+        measure_all(options)
+    except (export_pytorch.UsageError, export_pytorch.MeasurementError, Refused) as error:
+        print(f"measure.py: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def measure_all(options):
+    os.makedirs(options.output, exist_ok=True)
+    rows, sources = [], {}
+    for model in options.models:
+        name = model.rpartition(":")[2]
+        folder = os.path.join(options.output, name)
+        os.makedirs(folder, exist_ok=True)
+        reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
+        trace = os.path.join(folder, "trace.json")
+        checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
+                 "--stages", "auto", "--device", options.device, "-o", trace])
+        sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
+        plans = planned(options, folder, trace, sources[name])
+        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "plans": plans,
+                "folder": folder}
+        done = in_child(options, task)
+        rows += [{"model": name} | row for row in done["rows"]]
+        say(f"{name}: {len(done['rows'])} plans, plain training {done['plain_s'] * 1e3:.1f} ms and {done['plain_peak_bytes']} B")
+    of = next(iter(sources.values()))
+    result = {"format": "plimsoll.pytorch_measurement.v1", "device": of["device"], "device_detail": of.get("device_detail", ""),
+              "versions": of["versions"], "date": datetime.date.today().isoformat(), "clock": of["clock"], "memory_counter": of["memory_counter"],
+              "command": "python3 validate/pytorch/measure.py " + " ".join(sys.argv[1:]), "rounds": options.rounds,
+              "load_average": list(os.getloadavg()), "rows": rows}
+    path = os.path.join(options.output, "measurement.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(result, file, indent=1)
+        file.write("\n")
+    say(f"wrote {path}; next: plimsoll compare --pytorch {path}")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def checked(command, environment=None):
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        error = export_pytorch.UsageError((done.stderr.strip().splitlines() or ["no word"])[-1])
+        error.exit_code = done.returncode
+        raise error
+    return done.stdout
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------------------
+
+def planned(options, folder, trace, source):
+    """[{strategy, budget_bytes, file}]; a strategy that refuses the model is left out, with a word."""
+    platform = os.path.join(folder, "platform.yaml")
+    with open(platform, "w", encoding="utf-8") as file:
+        file.write(platform_text(source, options.device))
+    question = ["-t", trace, "-p", platform]
+    plain = json.loads(checked([options.program, "simulate", *question, "-s", "store_all", "--json"]))["peak_bytes"]
+    plans = [plan_file(options, folder, question, "store_all", None, 0)]
+    least = smallest(options, question, "rotor")
+    if least is None:
+        raise export_pytorch.UsageError(f"{trace}: rotor cannot plan it")
+    budgets = [least + (plain - least) * k // options.plans for k in range(options.plans)]
+    plans += [plan_file(options, folder, question, "rotor", budget, len(plans) + k) for k, budget in enumerate(budgets)]
+    for strategy in filter(None, options.strategies.split(",")):
+        try:
+            own = smallest(options, question, strategy) or 0
+            plans.append(plan_file(options, folder, question, strategy, max(budgets[len(budgets) // 2], own), len(plans)))
+        except export_pytorch.UsageError as error:
+            say(f"left out: {strategy}: {error}")
+    return plans
+
+
+def smallest(options, question, strategy):
+    """The least budget that the strategy can plan for."""
+    done = subprocess.run([options.program, "simulate", *question, "-s", strategy, "-m", "1 kB", "--json"], capture_output=True, text=True,
+                          check=False)
+    return json.loads(done.stdout)["smallest_feasible_bytes"] if done.returncode == 1 else None
+
+
+def plan_file(options, folder, question, strategy, budget, number):
+    path = os.path.join(folder, f"plan{number}.json")
+    memory = ["-m", f"{budget} B"] if budget is not None else []
+    checked([options.program, "plan", *question, "-s", strategy, *memory, "--for", "pytorch", "-o", path])
+    return {"strategy": strategy, "budget_bytes": budget, "file": path}
+
+
+def platform_text(source, device):
+    """The device that the trace was measured on, so that its times hold, with a host behind a link as fast as copies are here."""
+    rate, latency = copy_rate(device)
+    return f"""format: plimsoll.platform.v1
+name: measured_here
+source: "measure.py: the device of the trace; the link is a copy of 32 MB and one of 64 bytes by torch"
+devices:
+  - name: {device}
+    model: {json.dumps(source["device"])}
+    memory: 1 TB
+memories:
+  - name: host
+    size: 1 TB
+links:
+  - name: copies
+    between: [{device}, host]
+    bandwidth: {rate / 1e9:.4g} GBps
+    latency: {latency * 1e6:.3g} us
+"""
+
+
+def copy_rate(device):
+    """Bytes a second of a large copy to the host, and seconds of a small one."""
+    import time
+
+    import torch
+    torch.set_num_threads(1)
+
+    def seconds(count):
+        source = torch.ones(count, dtype=torch.uint8, device=device)
+        to = torch.empty(count, dtype=torch.uint8, pin_memory=device == "cuda")
+        to.copy_(source)
+        times = []
+        for _ in range(9):
+            if device == "cuda":
+                torch.cuda.synchronize()
+            start = time.perf_counter() if device == "cuda" else time.process_time()
+            to.copy_(source)
+            times.append((time.perf_counter() if device == "cuda" else time.process_time()) - start)
+        return statistics.median(times)
+
+    return 32e6 / seconds(32_000_000), seconds(64)
+
+
+# --- the runs, in a process of their own with the counter loaded and threads fixed ---------------------------------------------------
+
+def in_child(options, task):
+    from types import SimpleNamespace
+    library = export_pytorch.built_counter(SimpleNamespace(device=options.device, memory_counter="auto"))
+    environment = dict(os.environ) | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456",
+                    export_pytorch.CHILD: library}
+    if library:
+        environment["LD_PRELOAD"] = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD", "")]))
+    given, taken = (os.path.join(task["folder"], name) for name in ("task.json", "result.json"))
+    with open(given, "w", encoding="utf-8") as file:
+        json.dump(task, file)
+    checked([sys.executable, os.path.abspath(__file__), given, taken], environment)
+    return json.load(open(taken, encoding="utf-8"))
+
+
+def run_child(arguments):
+    export_pytorch.leave_no_preload()
+    task = json.load(open(arguments[0], encoding="utf-8"))
+    result = Runs(task).result()
+    with open(arguments[1], "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    return 0
+
+
+class Runs:
+    def __init__(self, task):
+        import torch
+        from pytorch_export.clocks import clock_for
+        from pytorch_export.live_bytes import counter_for
+        from plimsoll_torch import apply
+        self.torch, self.task = torch, task
+        torch.set_num_threads(1)
+        self.model, self.loss, self.inputs, self.targets = load(task)
+        self.clock, self.counter = clock_for(task["device"], 1), counter_for(task["device"])
+        self.plans = [json.load(open(plan["file"], encoding="utf-8")) for plan in task["plans"]]
+        self.apply = lambda model, plan: apply(model, plan, loss=self.loss)
+        self.steps = [self.apply(self.model, plan) for plan in self.plans]
+
+    def plain_on(self, model):
+        from plimsoll_torch.recorder import loss_of
+        args, kwargs = ((), self.inputs) if isinstance(self.inputs, dict) else (
+            self.inputs if isinstance(self.inputs, tuple) else (self.inputs,), {})
+        loss = loss_of(model(*args, **kwargs), self.loss, self.targets)
+        loss.backward()
+        return loss.detach()
+
+    def result(self):
+        same = [self.differences(plan) for plan in self.plans]
+        runs = [lambda: self.plain_on(self.model), *(lambda step=step: step(self.inputs, self.targets) for step in self.steps)]
+        for run in runs:
+            self.clear()
+            run()
+        seconds = [[] for _ in runs]
+        for _ in range(self.task["rounds"]):
+            for own, run in zip(seconds, runs):
+                self.clear()
+                start = self.clock.mark()
+                run()
+                finish = self.clock.mark()
+                self.clock.settle()
+                own.append(self.clock.seconds(start, finish))
+        plain_peak = self.peak(runs[0])
+        rows = [self.row(*of) for of in zip(self.task["plans"], self.plans, self.steps, same, seconds[1:], runs[1:])]
+        for row in rows:
+            row["measured"] |= self.relative(row["measured"]["seconds"], seconds[0])
+            row["plain"] = {"seconds": seconds[0], "rise_bytes": plain_peak}
+        return {"rows": rows, "plain_s": statistics.median(seconds[0]), "plain_peak_bytes": plain_peak + self.resident(self.plans[0])}
+
+    def clear(self):
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    def resident(self, plan):
+        return plan["predicted"]["resident_bytes"] + plan["predicted"]["input_bytes"]
+
+    def peak(self, run):
+        self.clear()
+        with self.counter.counting():
+            self.counter.reset_peak()
+            start = self.counter.live()
+            run()
+            return self.counter.peak() - start
+
+    def row(self, of, plan, step, same, seconds, run):
+        predicted = plan["predicted"]
+        rise = self.peak(run)
+        profile = self.profile(step, plan) if plan["backward"] == "by_stage" else None
+        on_cpu = self.task["device"] == "cpu"
+        time = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
+        peak = predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"]
+        row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], "differences": same,
+               "predicted": {"seconds": time, "relative": time / predicted["plain_s"], "peak_bytes": peak},
+               "measured": {"seconds": seconds, "peak_bytes": rise + self.resident(plan)}}
+        if not on_cpu:
+            row["measured"]["reserved_bytes"] = self.torch.cuda.max_memory_reserved()
+        return row | ({"profile": profile} if profile else {})
+
+    def relative(self, seconds, plain):
+        """The median over rounds of the plan's time by plain training's in the same round, and half the distance of the quartiles."""
+        ratios = [own / other for own, other in zip(seconds, plain)]
+        spread = (lambda q: (q[2] - q[0]) / 2)(statistics.quantiles(ratios, n=4)) if len(ratios) > 2 else 0.0
+        return {"relative": statistics.median(ratios), "spread": spread}
+
+    def profile(self, step, plan):
+        """By action: predicted and measured peak while it runs, in bytes above parameters and input."""
+        peaks = []
+
+        def watch(number, _):
+            if number != 0:
+                peaks.append(self.counter.peak() - start)
+            self.counter.reset_peak()
+
+        self.clear()
+        with self.counter.counting():
+            start = self.counter.live()
+            step.watch = watch
+            step(self.inputs, self.targets)
+            step.watch = None
+        resident = self.resident(plan)
+        return {"predicted_bytes": [action["peak_bytes"] - resident for action in plan["actions"]], "measured_bytes": peaks,
+                "seconds": [action["seconds"] for action in plan["actions"]]}
+
+    def differences(self, plan):
+        """What is not, bit for bit, as after two steps of plain training with an optimizer."""
+        torch, found = self.torch, []
+        models = [copy.deepcopy(self.model) for _ in range(2)]
+        runs = [lambda: self.plain_on(models[0]), lambda step=self.apply(models[1], plan): step(self.inputs, self.targets)]
+        optimizers = [torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.01, momentum=0.9) for model in models]
+        for iteration in range(2):
+            losses = []
+            for run, optimizer in zip(runs, optimizers):
+                optimizer.zero_grad(set_to_none=True)
+                torch.manual_seed(iteration)
+                losses.append(run())
+            if not torch.equal(*losses):
+                found.append(f"loss of step {iteration}")
+            for (name, a), b in zip(models[0].named_parameters(), models[1].parameters()):
+                if (a.grad is None) != (b.grad is None) or (a.grad is not None and not torch.equal(a.grad, b.grad)):
+                    found.append(f"gradient of {name} in step {iteration}")
+            for optimizer in optimizers:
+                optimizer.step()
+        found += [name for (name, a), b in zip(models[0].state_dict().items(), models[1].state_dict().values()) if not torch.equal(a, b)]
+        return found
+
+
+def load(task):
+    """(model, loss, inputs, targets), of which the model is what the exporter measured."""
+    import importlib.util
+    path, _, name = task["model"].rpartition(":")
+    spec = importlib.util.spec_from_file_location("measured_model", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec.loader.exec_module(module)
+    made = getattr(module, name)(batch=task["batch"])
+    if not isinstance(made, tuple) or len(made) != 4:
+        raise Refused(f"{task['model']} must return (model, loss, inputs, targets)")
+    model, loss, inputs, targets = made
+    if task["device"] == "cuda":
+        from plimsoll_torch.values import map_leaves
+        move = lambda leaf: leaf.cuda() if hasattr(leaf, "cuda") else leaf
+        model, inputs, targets = model.cuda(), map_leaves(inputs, move), map_leaves(targets, move)
+    return model, loss, inputs, targets
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""A forward that runs again makes what it made before: the same random numbers, the same autocast, and running statistics that have moved
+once stay where they are.
+"""
+
+import contextlib
+
+import torch
+
+from .errors import Refused
+
+
+class RandomStates:
+    """States before forwards that run again, by micro-batch and stage; one that did not change in between is kept once. They are kept outside
+    of torch's memory: 5 kB a stage would be much of a small model on a CPU."""
+
+    def __init__(self, device):
+        self.device = device if device.type == "cuda" else None
+        self.states, self.last = {}, None
+
+    def now(self):
+        states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(self.device)] if self.device is not None else [])
+        return [bytearray(state.numpy()) for state in states]
+
+    def note(self, key):
+        state = self.now()
+        if state == self.last:
+            state = self.last
+        self.states[key] = self.last = state
+
+    @contextlib.contextmanager
+    def restored(self, key):
+        before = self.now()
+        self.set(self.states[key])
+        try:
+            yield
+        finally:
+            self.set(before)
+
+    def set(self, state):
+        torch.set_rng_state(torch.frombuffer(state[0], dtype=torch.uint8))
+        if self.device is not None:
+            torch.cuda.set_rng_state(torch.frombuffer(state[1], dtype=torch.uint8), self.device)
+
+    def clear(self):
+        self.states, self.last = {}, None
+
+
+@contextlib.contextmanager
+def statistics_stay(norms):
+    """Batch norms compute from the batch, as in the first run, and leave their running statistics alone."""
+    moved = [norm for norm in norms if norm.training and norm.track_running_stats]
+    for norm in moved:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in moved:
+            norm.track_running_stats = True
+
+
+def batch_norms(modules):
+    return [module for module in modules if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
+
+
+class BufferWatch:
+    """Whether a stage changes buffers other than running statistics of batch norms: then it cannot run again."""
+
+    def __init__(self, model):
+        known = {id(buffer) for norm in batch_norms(model.modules()) for buffer in norm.buffers(recurse=False)}
+        self.buffers = [(name, buffer) for name, buffer in model.named_buffers() if id(buffer) not in known]
+
+    @contextlib.contextmanager
+    def of(self, stage):
+        before = [buffer._version for _, buffer in self.buffers]
+        yield
+        for (name, buffer), version in zip(self.buffers, before):
+            if buffer._version != version:
+                raise Refused(f"stage '{stage}': its forward changes the buffer '{name}', so it cannot be run again as the plan asks")
+
+
+@contextlib.contextmanager
+def without_autocast():
+    """Backwards run outside of autocast, as PyTorch demands, also where the caller's whole step is inside."""
+    with contextlib.ExitStack() as stack:
+        if torch.is_autocast_cpu_enabled():
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+        if torch.is_autocast_enabled():
+            stack.enter_context(torch.autocast("cuda", enabled=False))
+        yield
+
+
+def forget_casts():
+    """Autocast keeps casts of parameters: those of a forward without gradients have none, and those of another stage belong to it."""
+    if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
+        torch.clear_autocast_cache()

@@ -1,0 +1,125 @@
+"""Copies between a device and its host. On a CPU both are the same memory, and a copy is a copy. On CUDA the host's side is pinned and
+copies run on two streams of their own, ordered by events; written by PyTorch's documentation (torch.cuda.Stream, Event, Tensor.record_stream,
+Tensor.pin_memory), it has not run on a GPU.
+"""
+
+import torch
+
+from .versions import bytes_view
+
+
+class CpuCopies:
+    """Everything is done when it is issued."""
+
+    def __init__(self):
+        self.free = {}  # buffers by their bytes, for the next step
+
+    def host_buffer(self, bytes_):
+        kept = self.free.get(bytes_)
+        return kept.pop() if kept else torch.frombuffer(bytearray(bytes_), dtype=torch.uint8) if bytes_ else torch.empty(0, dtype=torch.uint8)
+
+    def release(self, buffer):
+        self.free.setdefault(buffer.numel(), []).append(buffer)
+
+    def empty_storage(self, bytes_, device):
+        return torch.empty(bytes_, dtype=torch.uint8, device=device)
+
+    def begin(self, action):
+        """Before an action is issued: it waits for those that it names."""
+
+    def copy(self, to, source, outward):
+        to.copy_(source)
+
+    def end(self, number, action):
+        """After an action is issued."""
+
+    def finish(self):
+        """All copies are over."""
+
+
+class CudaCopies(CpuCopies):
+    """`awaited`: numbers of actions that others wait for."""
+
+    def __init__(self, device, awaited):
+        super().__init__()
+        self.device, self.awaited = device, awaited
+        self.outward, self.inward = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        self.events = {}
+
+    def host_buffer(self, bytes_):
+        kept = self.free.get(bytes_)
+        return kept.pop() if kept else torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
+
+    def stream_of(self, action):
+        if action.do != "copy":
+            return torch.cuda.current_stream(self.device)
+        return self.outward if action.to_host else self.inward
+
+    def empty_storage(self, bytes_, device):
+        """Of the stream that fills it; the kernels that read it are on the current one."""
+        with torch.cuda.stream(self.inward):
+            made = torch.empty(bytes_, dtype=torch.uint8, device=device)
+        made.record_stream(torch.cuda.current_stream(self.device))
+        return made
+
+    def begin(self, action):
+        stream = self.stream_of(action)
+        for number in action.waits:
+            if number in self.events:
+                stream.wait_event(self.events[number])
+
+    def copy(self, to, source, outward):
+        stream = self.outward if outward else self.inward
+        with torch.cuda.stream(stream):
+            to.copy_(source, non_blocking=True)
+        (source if outward else to).record_stream(stream)  # its memory is not given away before the copy is over
+
+    def end(self, number, action):
+        if number in self.awaited:
+            self.events[number] = self.stream_of(action).record_event()
+
+    def finish(self):
+        current = torch.cuda.current_stream(self.device)
+        current.wait_stream(self.outward)
+        current.wait_stream(self.inward)
+        self.events.clear()
+
+
+def copies_for(device, plan):
+    if device.type != "cuda":
+        return CpuCopies()
+    return CudaCopies(device, {wait for action in plan.actions for wait in action.waits})
+
+
+class OnHost:
+    """Some storages one after the other in one buffer of the host, filled and read back by ranges of bytes."""
+
+    def __init__(self, storages, device, copies):
+        self.sizes = [storage.nbytes() for storage in storages]
+        self.device, self.copies = device, copies
+        self.buffer = copies.host_buffer(sum(self.sizes))
+        self.returned = None
+
+    def fill(self, storages, part):
+        for number, first, begin, end in self.pieces(part):
+            self.copies.copy(self.buffer[first + begin:first + end], bytes_view(storages[number], self.device)[begin:end], True)
+
+    def read(self, part):
+        if self.returned is None:
+            self.returned = [self.copies.empty_storage(size, self.device) for size in self.sizes]
+        for number, first, begin, end in self.pieces(part):
+            self.copies.copy(self.returned[number][begin:end], self.buffer[first + begin:first + end], False)
+
+    def pieces(self, part):
+        """(storage, where it begins, first byte and end in it) of what lies in the range of bytes."""
+        low, length = part if part is not None else (0, sum(self.sizes))
+        first = 0
+        for number, size in enumerate(self.sizes):
+            begin, end = max(low - first, 0), min(low + length - first, size)
+            if begin < end:
+                yield number, first, begin, end
+            first += size
+
+    def release(self):
+        self.copies.release(self.buffer)
+        self.buffer = None

@@ -1,0 +1,61 @@
+"""What a model may not have, to be run by plans: each with the path at which it is and the reason."""
+
+import torch
+
+from .plan import WrongPlan
+from .errors import Refused
+
+WRAPPERS = {
+    "DistributedDataParallel": "exchanges gradients in hooks that expect one backward",
+    "FullyShardedDataParallel": "gathers and frees parameters around each forward and backward",
+    "FSDPModule": "gathers and frees parameters around each forward and backward",
+    "DataParallel": "runs copies on several devices",
+    "OptimizedModule": "is compiled as a whole",
+    "DeepSpeedEngine": "has an engine of its own",
+}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def refuse_what_cannot_run(model):
+    for path, module in model.named_modules():
+        where = f"module '{path}'" if path else "the model"
+        for kind in type(module).__mro__:
+            if kind.__name__ in WRAPPERS:
+                raise Refused(f"{where} is wrapped in {kind.__name__}, which {WRAPPERS[kind.__name__]}; give the module inside it")
+        for hooks in HOOKS:
+            if getattr(module, hooks, None):
+                raise Refused(f"{where} has {hooks.strip('_').replace('_', ' ')}, which would run again with each recomputation")
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks:
+            raise Refused(f"parameter '{name}' has a hook on its gradient, which would see parts of it")
+    devices = {str(parameter.device) for parameter in model.parameters()}
+    if len(devices) > 1:
+        raise Refused(f"the model is on several devices ({', '.join(sorted(devices))}), and a plan is for one")
+
+
+def fingerprint_of(model):
+    return [[path, type(module).__name__, [list(parameter.shape) for parameter in module.parameters(recurse=False)]]
+            for path, module in model.named_modules()]
+
+
+def refuse_other_model(model, plan):
+    """Names the first path that differs."""
+    expected, found = [list(of) for of in plan.fingerprint], fingerprint_of(model)
+    for here, there in zip(found, expected):
+        if here == there:
+            continue
+        if here[0] != there[0]:
+            raise WrongPlan(f"{plan.where}: is of another model: expected module '{there[0]}' ({there[1]}), found '{here[0]}' ({here[1]})")
+        raise WrongPlan(f"{plan.where}: is of another model: module '{here[0]}': expected {there[1]} with parameters {there[2]}, found {here[1]} "
+                        f"with {here[2]}")
+    if len(found) != len(expected):
+        more = (found if len(found) > len(expected) else expected)[min(len(found), len(expected))]
+        what = "is not in the plan" if len(found) > len(expected) else "is not in this model"
+        raise WrongPlan(f"{plan.where}: is of another model: module '{more[0]}' ({more[1]}) {what}")
+
+
+def device_of(name):
+    """The device of a command line; refused where torch does not see it."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise Refused("--device cuda: torch sees no CUDA device")
+    return torch.device(name)

@@ -1,0 +1,107 @@
+"""What autograd saves in the forward of a stage, in our own hands: dropped, moved to the host and brought back as a plan says.
+
+A node of autograd's graph holds a `Hold` instead of a tensor, and nobody else holds that for long: when the backward has run
+the node, the tensor in it is gone, as in plain training. A hold of a tensor that shares its storage with a value between
+stages has no tensor of its own, but takes that value's when it is asked.
+"""
+
+import weakref
+
+import torch
+
+from .errors import Refused
+from .versions import geometry, storage_of, view_of
+
+
+class Hold:
+    __slots__ = ("tensor", "of", "geometry", "values", "stage", "__weakref__")
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.of = self.geometry = self.values = self.stage = None
+
+    def refer_to(self, name, values, stage):
+        """From now on: the storage of the value of that name."""
+        self.of, self.values, self.stage = name, values, stage
+        self.geometry, self.tensor = geometry(self.tensor), None
+
+    def get(self):
+        if self.of is not None:
+            if self.of not in self.values:
+                raise Refused(f"stage '{self.stage}': its backward reads '{self.of}', which the plan has dropped: it saves other "
+                              "tensors now than when it was measured")
+            return view_of(storage_of(self.values[self.of]), self.geometry)
+        if self.tensor is None:
+            raise Refused(f"stage '{self.stage}': its backward reads what the plan has dropped or moved")
+        return self.tensor
+
+
+def unpack(held):
+    return held.get() if isinstance(held, Hold) else held
+
+
+class SavedByStage:
+    """Of one forward. `always`: addresses of parameters and buffers, which stay and are held as they are."""
+
+    def __init__(self, stage, always):
+        self.stage, self.always = stage, always
+        self.holds = []   # weak references
+        self.moved = []   # of what is on its way or on the host: [(weak reference to a hold, number of its storage, geometry)]
+        self.sizes = []   # of these storages
+
+    def hooks(self):
+        return torch.autograd.graph.saved_tensors_hooks(self.pack, unpack)
+
+    def pack(self, tensor):
+        if storage_of(tensor).data_ptr() in self.always:
+            return tensor
+        # A detached alias: the tensor itself would tie a saved output to its own graph in a cycle.
+        hold = Hold(tensor.detach())
+        self.holds.append(weakref.ref(hold))
+        return hold
+
+    def refer_to(self, named, values):
+        """`named`: {address of a storage: name} of the values between stages, in `values` when they are asked for."""
+        inner = []
+        for reference in self.holds:
+            hold = reference()
+            if hold is None:
+                continue
+            name = named.get(storage_of(hold.tensor).data_ptr())
+            if name is None:
+                hold.stage = self.stage
+                inner.append(reference)
+            else:
+                hold.refer_to(name, values, self.stage)
+        self.holds = inner
+
+    def storages(self):
+        """Distinct ones, in the order in which they were saved, and which holds view them."""
+        found = {}
+        for reference in self.holds:
+            hold = reference()
+            if hold is not None and hold.tensor is not None:
+                found.setdefault(storage_of(hold.tensor).data_ptr(), []).append(hold)
+        return list(found.values())
+
+    def bytes(self):
+        return sum(storage_of(holds[0].tensor).nbytes() for holds in self.storages())
+
+    def places(self):
+        """What a copy reads, and after `away` where what comes back goes: (storages, how each view lies on them)."""
+        storages = self.storages()
+        self.moved = [(weakref.ref(hold), number, geometry(hold.tensor)) for number, holds in enumerate(storages) for hold in holds]
+        return [storage_of(holds[0].tensor) for holds in storages]
+
+    def away(self):
+        """The tensors are not held any more; what reads them must wait for `back`."""
+        for reference in self.holds:
+            hold = reference()
+            if hold is not None:
+                hold.tensor = None
+
+    def back(self, storages):
+        for reference, number, like in self.moved:
+            hold = reference()
+            if hold is not None:
+                hold.tensor = view_of(storages[number], like)

@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+"""Tests of plimsoll_torch.apply, on plans made by hand. Skipped where this Python has no torch.
+
+  /usr/bin/python3 validate/pytorch/test_step.py
+"""
+
+import copy
+import gc
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+try:
+    import torch
+    from torch import nn
+
+    import hand_plans
+    import models
+    import torch.utils.checkpoint
+    from plimsoll_torch import LimitExceeded, Refused, WrongPlan, apply, policies
+    from plimsoll_torch.policies import SavesInOrder, read_policy
+    from plimsoll_torch.stages import split
+    from plimsoll_torch.versions import storage_of
+except ModuleNotFoundError as error:
+    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
+                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+
+torch.set_num_threads(1)
+
+
+def plain(model, loss, inputs, targets):
+    outputs = model(**inputs) if isinstance(inputs, dict) else model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+    value = outputs.loss if loss is None else loss(outputs, targets)
+    value.backward()
+    return value.detach()
+
+
+def planned(name, sequence, micro_batches=1):
+    """(model, plan, loss, inputs, targets)."""
+    model, loss, inputs, targets = models.MODELS[name]()
+    staged = split(copy.deepcopy(model), inputs, how="auto", loss=loss, targets=targets)
+    saved = hand_plans.saved_bytes(staged, inputs, targets)
+    return model, hand_plans.plan_of(staged, sequence(staged), saved, micro_batches), loss, inputs, targets
+
+
+SEQUENCES = {
+    "store all": lambda staged: hand_plans.store_all(len(staged.stages)),
+    "recompute all": lambda staged: hand_plans.recompute_all(len(staged.stages)),
+    "segments of 2": lambda staged: hand_plans.segments(len(staged.stages), 2),
+    "segments of 3": lambda staged: hand_plans.segments(len(staged.stages), 3),
+    **{f"by chance {seed}": lambda staged, seed=seed: hand_plans.by_chance(len(staged.stages), seed) for seed in range(4)},
+    "offload": lambda staged: hand_plans.offload(hand_plans.store_all(len(staged.stages)), staged),
+    "offload segments": lambda staged: hand_plans.offload(hand_plans.segments(len(staged.stages), 3), staged),
+}
+
+
+class TrainsAsPlainTraining(unittest.TestCase):
+    """Bit for bit: losses, gradients, running statistics, random state, and parameters after two optimizer steps."""
+
+    def compare(self, model, step, loss, inputs, targets):
+        other, watched = copy.deepcopy(model), step.model
+        optimizers = [torch.optim.SGD(m.parameters(), 0.01, momentum=0.9) for m in (other, watched)]
+        for iteration in range(2):
+            for optimizer in optimizers:
+                optimizer.zero_grad(set_to_none=True)
+            torch.manual_seed(iteration)
+            expected = plain(other, loss, inputs, targets)
+            after = torch.get_rng_state()
+            torch.manual_seed(iteration)
+            self.assertTrue(torch.equal(step(inputs, targets), expected))
+            self.assertTrue(torch.equal(torch.get_rng_state(), after), "random state")
+            for (name, p), q in zip(other.named_parameters(), watched.parameters()):
+                self.assertEqual(p.grad is None, q.grad is None, name)
+                self.assertTrue(p.grad is None or torch.equal(p.grad, q.grad), f"gradient of {name}, step {iteration}")
+            for optimizer in optimizers:
+                optimizer.step()
+        for (name, a), b in zip(other.state_dict().items(), watched.state_dict().values()):
+            self.assertTrue(torch.equal(a, b), name)
+
+    def test_every_model_by_every_sequence(self):
+        everything = os.environ.get("PLIMSOLL_TESTS") == "all"
+        for number, name in enumerate(models.MODELS):
+            for k, (what, sequence) in enumerate(SEQUENCES.items()):
+                if not everything and k % 5 != number % 5:
+                    continue
+                with self.subTest(model=name, sequence=what):
+                    model, plan, loss, inputs, targets = planned(name, sequence)
+                    self.compare(model, apply(copy.deepcopy(model), plan, loss=loss), loss, inputs, targets)
+
+    def test_micro_batches_add_up_as_in_a_loop(self):
+        model, loss, inputs, targets = models.MODELS["gpt"](batch=4)
+        staged = split(copy.deepcopy(model), inputs[:2], loss=loss, targets=targets[:2])
+        saved = hand_plans.saved_bytes(staged, inputs[:2], targets[:2])
+        plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), saved, micro_batches=2)
+        trained = copy.deepcopy(model)
+        step = apply(trained, plan, loss=loss)
+        torch.manual_seed(3)
+        got = step(inputs, targets)
+        torch.manual_seed(3)
+        parts = [loss(model(x), y) / 2 for x, y in zip(inputs.chunk(2), targets.chunk(2))]
+        for part in parts:
+            part.backward()
+        self.assertTrue(torch.equal(got, (parts[0] + parts[1]).detach()))
+        for (name, p), q in zip(model.named_parameters(), trained.parameters()):
+            self.assertTrue(torch.equal(p.grad, q.grad), name)
+
+    def test_scale_is_that_of_the_loss(self):
+        model, plan, loss, inputs, targets = planned("unet", SEQUENCES["segments of 2"])
+        other = copy.deepcopy(model)
+        got = apply(model, plan, loss=loss)(inputs, targets, scale=512.0)
+        value = loss(other(inputs), targets)
+        (value * 512.0).backward()
+        self.assertTrue(torch.equal(got, value.detach()))
+        self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(model.parameters(), other.parameters())))
+
+    def test_inputs_get_their_gradients(self):
+        model, plan, loss, inputs, targets = planned("unet", SEQUENCES["recompute all"])
+        one, two = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
+        loss(copy.deepcopy(model)(one), targets).backward()
+        apply(model, plan, loss=loss)(two, targets)
+        self.assertTrue(torch.equal(one.grad, two.grad))
+
+    def test_autocast_is_as_in_the_first_run(self):
+        for name in ("unet", "encoder_decoder"):
+            model, loss, inputs, targets = models.MODELS[name]()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                staged = split(copy.deepcopy(model), inputs, loss=loss, targets=targets)
+            plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 3), [0] * len(staged.stages))
+            trained = copy.deepcopy(model)
+            step = apply(trained, plan, loss=loss)
+            torch.manual_seed(3)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                got = step(inputs, targets)
+            torch.manual_seed(3)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                value = loss(model(*inputs) if isinstance(inputs, tuple) else model(inputs), targets)
+            value.backward()
+            self.assertTrue(torch.equal(got, value.detach()), name)
+            for (of, p), q in zip(model.named_parameters(), trained.parameters()):
+                self.assertTrue(torch.equal(p.grad, q.grad), f"{name}: {of}")
+
+
+    def test_casts_of_a_forward_without_gradients_are_not_kept(self):
+        torch.manual_seed(0)
+        model, x = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16)), torch.randn(4, 16)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            staged = split(copy.deepcopy(model), x, how=None)
+        steps = [("F", 0), ("S", 0), ("S", 1), ("S", 2), ("B", 2), ("B", 1), ("B", 0)]
+        step = apply(model, hand_plans.plan_of(staged, steps, [0] * 3))
+        for _ in range(2):  # the first records the model, with gradients
+            model.zero_grad(set_to_none=True)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                step(x)
+        self.assertTrue(all(p.grad is not None for p in model.parameters()))
+
+
+class Row(nn.Module):
+    """A value is read by two operations of a stage and by a later one: G + a + b, in that order, and not G + (a + b)."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(64, 64)
+        self.twice, self.also, self.last = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        shared = torch.tanh(self.first(x))
+        y = torch.tanh(self.twice(shared)) * self.also(shared) + shared
+        return self.last(y) * shared
+
+
+class Sum(nn.Module):
+    """One gradient goes to three values between stages: what is added to one of them must not be in the others."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.third, self.fourth = (nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x):
+        b = torch.tanh(self.first(x))
+        a = torch.tanh(self.second(b))
+        c = torch.tanh(self.third(a))
+        return self.fourth(c) + a + b
+
+
+class OrderOfSums(unittest.TestCase):
+    def test_values_that_are_handed_the_same_gradient(self):
+        model, x = Sum(), torch.randn(32, 64)
+        staged = split(copy.deepcopy(model), x, how=["second", "third", "fourth"], loss=lambda y, _: y.pow(3).mean())
+        plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages))
+        trained = copy.deepcopy(model)
+        apply(trained, plan, loss=lambda y, _: y.pow(3).mean())(x)
+        model(x).pow(3).mean().backward()
+        for p, q in zip(model.parameters(), trained.parameters()):
+            self.assertTrue(torch.equal(p.grad, q.grad))
+
+    def test_a_value_of_several_stages_and_operations(self):
+        model, x = Row(), torch.randn(32, 64)
+        staged = split(copy.deepcopy(model), x, how=["twice", "last"])
+        self.assertTrue(set(staged.stages[1].reads) & set(staged.boundaries[2]), "the value passes by")
+        plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages))
+        trained = copy.deepcopy(model)
+        apply(trained, plan)(x)
+        model(x).pow(2).mean().backward()
+        for (name, p), q in zip(model.named_parameters(), trained.named_parameters()):
+            self.assertTrue(torch.equal(p.grad, q[1].grad), name)
+
+
+    def test_a_parameter_of_several_stages_and_operations(self):
+        """A cell repeated: two steps a stage, so that a gradient is (((d + c) + b) + a), also on top of one that is there."""
+        class Steps(nn.Module):
+            def __init__(self, cell):
+                super().__init__()
+                self.cell = cell
+
+            def forward(self, x):
+                return torch.tanh(self.cell(torch.tanh(self.cell(x))))
+
+        torch.manual_seed(0)
+        cell, x = nn.Linear(64, 64), torch.randn(32, 64)
+        model = nn.Sequential(*[Steps(cell) for _ in range(3)])
+        staged = split(copy.deepcopy(model), x, how=None)
+        plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), [0] * len(staged.stages))
+        trained = copy.deepcopy(model)
+        step = apply(trained, plan)
+        for iteration in range(2):  # the second adds to what the first has left
+            step(x)
+            model(x).pow(2).mean().backward()
+            for p, q in zip(model.parameters(), trained.parameters()):
+                self.assertTrue(torch.equal(p.grad, q.grad), iteration)
+
+
+def live_bytes():
+    """Of all storages that Python reaches and of what autograd holds: counted by the collector, not by the executor. Bytes as such are copies on
+    the host, which is the same memory here."""
+    gc.collect()
+    sizes = {}
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.Tensor) and thing.dtype != torch.uint8:
+            sizes[storage_of(thing).data_ptr()] = storage_of(thing).nbytes()
+    return sum(sizes.values())
+
+
+class Memory(unittest.TestCase):
+    def test_nothing_is_left_but_gradients(self):
+        model, plan, loss, inputs, targets = planned("densenet", SEQUENCES["offload segments"])
+        step = apply(model, plan, loss=loss)
+        step(inputs, targets)
+        for p in model.parameters():
+            p.grad = None
+        before = live_bytes()
+        got = step(inputs, targets)
+        gradients = sum(p.grad.numel() * p.grad.element_size() for p in model.parameters())
+        self.assertEqual(live_bytes() - before, gradients + storage_of(got).nbytes())
+
+    def test_what_a_plan_drops_is_gone_at_once(self):
+        """A stage's input that no backward reads; what the stage saves; and what autograd saved, as the backward goes on."""
+        torch.manual_seed(0)
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh()) for _ in range(6)])
+        x = torch.randn(1000, 100)  # a value has 400 kB
+        staged = split(copy.deepcopy(model), x, how=None)
+        plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 3), [0] * len(staged.stages))
+        step, seen = apply(model, plan), []
+        step.watch = lambda number, action: seen.append((live_bytes() if number is not None else 0, action))
+        step(x)
+        value, base = 400_000, seen[0][0]
+        held = [round((live - base) / value) for live, action in seen[:4]]
+        self.assertEqual(held, [0, 1, 1, 1], "forwards that keep nothing: the last output alone")
+
+    def test_what_goes_to_the_host_is_gone_until_it_comes_back(self):
+        torch.manual_seed(0)
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(4)])
+        x = torch.randn(1000, 100)  # a stage saves its input and the result of its Tanh, 400 kB each
+        staged = split(copy.deepcopy(model), x, how=None)
+        steps = [("S", 0), ("S", 1), ("out", "saved by 0"), ("S", 2), ("S", 3), ("S", 4), ("B", 4), ("B", 3), ("B", 2), ("B", 1),
+                 ("in", "saved by 0"), ("B", 0)]
+        plan = hand_plans.plan_of(staged, steps, [400_000] * 4 + [0])
+        step, seen = apply(model, plan), []
+        step.watch = lambda number, action: seen.append(live_bytes())
+        step(x)
+        held = [round((live - seen[0]) / 400_000) for live in seen]
+        self.assertEqual(held[1:4], [2, 4, 3], "saved and output of stage 0; of 1; without what stage 0 has saved")
+        self.assertEqual(held[11] - held[10], 1, "it has come back")
+
+    def test_the_limit_stops_before_the_action(self):
+        model, plan, loss, inputs, targets = planned("unet", SEQUENCES["store all"])
+        plan["actions"][3]["peak_bytes"] = 5000
+        with self.assertRaisesRegex(LimitExceeded, r"^action 3 \(forward of .*\) needs 5000 B by the plan, above the limit of 4000 B$"):
+            apply(model, plan, loss=loss, limit="4 kB")
+        step = apply(copy.deepcopy(model), plan, loss=loss, limit=live_bytes_of(model) + 40_000)
+        with self.assertRaisesRegex(LimitExceeded, r"^action \d+ .* beside the \d+ B that are there"):
+            step(inputs, targets)
+        self.assertTrue(all(p.grad is None for p in step.model.parameters()))
+
+
+def live_bytes_of(model):
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+class Refusals(unittest.TestCase):
+    def setUp(self):
+        self.model, self.plan, self.loss, self.inputs, self.targets = planned("unet", SEQUENCES["segments of 2"])
+
+    def refused(self, text, kind=Refused, model=None, plan=None, **options):
+        with self.assertRaisesRegex(kind, text):
+            step = apply(model or self.model, plan or self.plan, loss=self.loss, **options)
+            step(self.inputs, self.targets)
+        self.assertTrue(all(p.grad is None for p in (model or self.model).parameters()), "nothing half done")
+
+    def test_another_model_names_the_first_path_that_differs(self):
+        other = models.UNet((8, 16, 24))
+        self.refused(r"of another model: module 'down.2.layers.0': expected Conv2d with parameters \[\[32, 16, 3, 3\], \[32\]\], found Conv2d "
+                     r"with \[\[24, 16, 3, 3\], \[24\]\]$", WrongPlan, other)
+        self.refused("of another model: module '': expected UNet", WrongPlan, models.MODELS["lstm"]()[0])
+        deeper = copy.deepcopy(self.model)
+        deeper.more = nn.Linear(2, 2)
+        self.refused(r"module 'more' \(Linear\) is not in the plan", WrongPlan, deeper)
+
+    def test_other_shapes(self):
+        step = apply(self.model, self.plan, loss=self.loss)
+        with self.assertRaisesRegex(Refused, r"input 'x': the plan is for float32 \[2, 3, 32, 32\], found float32 \[4, 3, 32, 32\]$"):
+            step(torch.randn(4, 3, 32, 32), torch.randint(2, (4, 32, 32)))
+        step(self.inputs, self.targets)
+        with self.assertRaisesRegex(Refused, r"input 'x': expected torch.float32 \[2, 3, 32, 32\], found torch.float32 \[1, 3, 32, 32\]$"):
+            step(self.inputs[:1], self.targets[:1])
+
+    def test_hooks_and_wrappers(self):
+        handle = self.model.down[1].register_forward_hook(lambda *_: None)
+        self.refused("^module 'down.1' has forward hooks, which would run again with each recomputation$")
+        handle.remove()
+        handle = self.model.classify.weight.register_hook(lambda g: g)
+        self.refused("^parameter 'classify.weight' has a hook on its gradient, which would see parts of it$")
+        handle.remove()
+        self.refused("^the model is wrapped in DataParallel, which runs copies on several devices; give the module inside it$",
+                     model=nn.DataParallel(self.model))
+
+    def test_a_buffer_that_a_forward_changes(self):
+        class Counts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+                self.register_buffer("calls", torch.zeros(()))
+
+            def forward(self, x):
+                self.calls.add_(1)
+                return self.linear(x)
+
+        model, x = nn.Sequential(Counts(), Counts(), Counts()), torch.randn(2, 4)
+        staged = split(copy.deepcopy(model), x, how=None)
+        plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
+        with self.assertRaisesRegex(Refused, "^stage '0': its forward changes the buffer '0.calls', so it cannot be run again as the plan asks$"):
+            apply(model, plan)(x)
+
+    def test_malformed_plans(self):
+        for change, text in (({"format": "plimsoll.plan.v0"}, "format: expected 'plimsoll.plan.v1', found 'plimsoll.plan.v0'"),
+                             ({"actions": 3}, "actions: expected a list, found 3"),
+                             ({"actions": [{"do": "jump"}]}, r"actions\[0\]: do: expected forward, backward, copy or wait, found 'jump'"),
+                             ({"values": [{"name": "x", "kind": "boundary"}]}, r"values\[0\]: tensor: expected a whole number, found nothing")):
+            self.refused(text, WrongPlan, plan=self.plan | change)
+        with self.assertRaisesRegex(WrongPlan, "^/nowhere/plan.json: "):
+            apply(self.model, "/nowhere/plan.json")
+        self.refused("^limit: expected a number of bytes or a size such as '12 GB', found '12 Gb'$", limit="12 Gb")
+
+    def test_a_dropped_value_that_a_backward_reads(self):
+        for action in self.plan["actions"]:
+            if action["do"] == "forward" and action["saves"] and action["makes"]:
+                action.setdefault("drops", []).append(f"saved by {action['stage']}")
+                break
+        self.refused("^plan: stage '.*': its backward reads what it saves, which is not there$", WrongPlan)
+
+
+class Policies(unittest.TestCase):
+    """Selective checkpointing itself is not in torch 1.13: the policies are asked as it would ask them."""
+
+    PLAN = {"format": "plimsoll.policy.v1", "stages": [{"name": "block", "ops": [{"op": "mm", "save": False}, {"op": "relu", "save": True},
+                                                                              {"op": "mm", "save": True}]}]}
+
+    def answers(self, names, again=False, policy=None):
+        from types import SimpleNamespace
+        policy = policy or SavesInOrder(read_policy(self.PLAN)["block"], "save", "again")
+        op = lambda name: SimpleNamespace(_schema=SimpleNamespace(name=f"aten::{name}"))
+        return [policy(SimpleNamespace(is_recompute=again), op(name)) for name in names], policy
+
+    def test_ops_are_told_apart_by_their_order(self):
+        names = ["t", "mm", "relu", "view", "mm"]
+        found, policy = self.answers(names)
+        self.assertEqual(found, ["again", "again", "save", "again", "save"])
+        self.assertEqual(self.answers(names, True, policy)[0], found, "the same when it runs again")
+
+    def test_another_course_is_refused(self):
+        with self.assertRaisesRegex(Refused, "^op 0 of the stage is 'relu' now, and 'mm' in the plan: the model takes another course$"):
+            self.answers(["relu"])
+
+    def test_older_torch_is_refused(self):
+        if not hasattr(torch.utils.checkpoint, "create_selective_checkpoint_contexts"):
+            with self.assertRaisesRegex(Refused, "^selective checkpointing needs torch 2.4 or later$"):
+                policies(self.PLAN)
+        with self.assertRaisesRegex(WrongPlan, "^policy: format: expected 'plimsoll.policy.v1'"):
+            read_policy({"format": "plimsoll.plan.v1"})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=0)
