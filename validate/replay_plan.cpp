@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "sim/core/expects.h"
-#include "validate/networks/changed_network.h"
 #include "validate/networks/op_kind.h"
 #include "validate/op_times.h"
+#include "validate/same_network.h"
 
 namespace plimsoll {
 namespace {
@@ -18,10 +18,6 @@ namespace {
 struct Unsupported {
   std::string what;
 };
-
-Backward backward_of(const ChainGraph& index) {
-  return index.weight.empty() ? Backward::whole : Backward::split;
-}
 
 class Planner {
  public:
@@ -188,12 +184,17 @@ class Planner {
       throw Unsupported{text(s) + " computes at a host, where the replay runs updates only"};
     }
     std::map<StorageId, RegionId> regions;
+    std::map<std::pair<StorageId, std::uint32_t>, RegionId> earlier;  // of slices so many before
     std::set<StorageId> filled, changed;
     std::map<StorageId, PackedForm> packed;
     for (const Slice slice : {step.reads, step.writes, step.allocates}) {
       for (const BufferId b : schedule_.buffers_in(slice)) {
         const Buffer& buffer = schedule_[b];
         const StorageId storage = graph_[buffer.tensor].storage;
+        if (per_micro_batch(graph_[buffer.tensor].kind) && buffer.micro_batch != step.micro_batch) {
+          earlier[{storage, step.micro_batch - buffer.micro_batch}] = made_.region_of[b.index];
+          continue;
+        }
         if (buffer.is_packed()) packed[storage] = {schedule_.codecs[buffer.codec.index], made_.region_of[b.index]};
         if (!buffer.is_packed() || !regions.contains(storage)) regions[storage] = made_.region_of[b.index];
       }
@@ -216,7 +217,9 @@ class Planner {
     const bool is_first = ran_.insert({step.op, step.micro_batch, step.replica}).second;
     const auto address = [&](const Place& place) {
       if (!place.tensor) return Address{std::nullopt, place.offset};
-      const auto found = regions.find(graph_[*place.tensor].storage);
+      const StorageId storage = graph_[*place.tensor].storage;
+      if (place.before > 0) return Address{earlier.at({storage, place.before}), place.offset};
+      const auto found = regions.find(storage);
       if (found == regions.end()) {
         throw Unsupported{text(s) + " makes '" + graph_[*place.tensor].name +
                           "' while it is there already, which the replay does not support"};
@@ -225,9 +228,12 @@ class Planner {
     };
     for (const KernelCall& call : program.calls) {
       PlannedCall planned{call.op, {}, {}, call.scratch, false, {}};
+      if (op.phase != Phase::update) planned.slice = slice_of(step);
       for (const Place& place : call.inputs) planned.inputs.push_back(address(place));
       for (const Place& place : call.outputs) planned.outputs.push_back(address(place));
-      const Op& kernel = network_.graph[call.op];
+      const Graph& kernels = network_on(planned.slice).graph;
+      const Op& kernel = kernels[call.op];
+      if (planned.slice) judge_rooms(s, kernels, kernel, planned);
       if (const std::optional<PackedForm> form = packed_input(s, call, packed, regions)) {
         planned.packed = form->codec;
         planned.inputs.front() = Address{form->region, Bytes{0}};
@@ -242,6 +248,32 @@ class Planner {
       if (is_first) planned.statistics = statistics_of(kernel, step);
       made.calls.push_back(std::move(planned));
     }
+  }
+
+  /// Of its sequence, where the network runs in slices.
+  std::optional<std::uint32_t> slice_of(const Step& step) const {
+    if (network_.slices.empty()) return std::nullopt;
+    return step.micro_batch % static_cast<std::uint32_t>(network_.slices.size());
+  }
+
+  const Network& network_on(std::optional<std::uint32_t> slice) const {
+    return slice ? *network_.slices[*slice] : network_;
+  }
+
+  /// A slice has the bytes that a whole sequence has, divided: what kernels lay out side by side may need more.
+  void judge_rooms(StepId s, const Graph& kernels, const Op& kernel, const PlannedCall& planned) const {
+    const auto judge = [&](const std::vector<TensorId>& tensors, const std::vector<Address>& addresses) {
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (!addresses[i].region) continue;
+        const Bytes there = made_.regions[addresses[i].region->index].bytes;
+        const Bytes needed = addresses[i].offset + kernels[tensors[i]].bytes;
+        if (needed <= there) continue;
+        throw Unsupported{text(s) + ": '" + kernels[tensors[i]].name + "' on a slice ends at byte " +
+                          std::to_string(needed.count) + " of a buffer of " + std::to_string(there.count)};
+      }
+    };
+    judge(kernel.inputs, planned.inputs);
+    judge(kernel.outputs, planned.outputs);
   }
 
   /// A packed form that a step reads.
@@ -261,7 +293,7 @@ class Planner {
   std::optional<PackedForm> packed_input(StepId s, const KernelCall& call,
                                          const std::map<StorageId, PackedForm>& packed,
                                          const std::map<StorageId, RegionId>& regions) const {
-    const Op& kernel = network_.graph[call.op];
+    const Op& kernel = network_on(slice_of(schedule_[s])).graph[call.op];
     std::optional<PackedForm> read;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       if (!call.inputs[i].tensor) continue;
@@ -310,7 +342,7 @@ class Planner {
     if (op.phase == Phase::forward) {
       std::erase_if(made.outputs, [&](TensorId t) { return !regions.contains(graph_[t].storage); });
     }
-    return stage_program(network_, graph_, made, variant, backward_of(*problem_.index));
+    return stage_program(network_on(slice_of(step)), graph_, made, variant, backward_of(*problem_.index));
   }
 
   /// The network's op of the same name, on the scheduled graph's tensors.
@@ -370,56 +402,6 @@ class Planner {
   ReplayPlan made_;
 };
 
-std::string says(const std::string& what, Bytes theirs, Bytes ours) {
-  return what + " has " + std::to_string(theirs.count) + " B in the trace and " + std::to_string(ours.count) +
-         " B here";
-}
-
-/// What of a transformed graph is not in the network as it is here, or nothing. Its ops' workspaces are looked at step
-/// by step.
-std::string stranger(const Graph& changed, const Graph& here) {
-  std::map<std::string, Bytes> tensors;
-  for (const Tensor& tensor : here.tensors) {
-    if (!tensors.emplace(tensor.name, tensor.bytes).second) return "two tensors are called '" + tensor.name + "'";
-  }
-  for (const Tensor& tensor : changed.tensors) {
-    const auto found = tensors.find(tensor.name);
-    if (found == tensors.end()) return "there is no '" + tensor.name + "' here";
-    if (found->second != tensor.bytes) return says("'" + tensor.name + "'", tensor.bytes, found->second);
-  }
-  std::set<std::string> ops;
-  for (const Op& op : here.ops) {
-    if (!ops.insert(op.name).second) return "two ops are called '" + op.name + "'";
-  }
-  for (const Op& op : changed.ops) {
-    if (!ops.contains(op.name)) return "there is no op '" + op.name + "' here";
-  }
-  return "";
-}
-
-/// What differs between the trace and the network as it is here, or nothing.
-std::string difference(const Graph& trace, const Graph& here) {
-  if (trace.tensors.size() != here.tensors.size() || trace.ops.size() != here.ops.size()) {
-    return "the trace has other tensors and ops";
-  }
-  for (std::size_t t = 0; t < trace.tensors.size(); ++t) {
-    const Tensor &theirs = trace.tensors[t], &ours = here.tensors[t];
-    if (theirs.name != ours.name) return "'" + ours.name + "' is called '" + theirs.name + "' in the trace";
-    if (theirs.bytes != ours.bytes) return says("'" + theirs.name + "'", theirs.bytes, ours.bytes);
-  }
-  for (std::size_t o = 0; o < trace.ops.size(); ++o) {
-    const Op &theirs = trace.ops[o], &ours = here.ops[o];
-    if (theirs.name != ours.name) return "op '" + ours.name + "' is called '" + theirs.name + "' in the trace";
-    for (const Saving saving : {Saving::keep, Saving::nothing}) {
-      const Bytes a = workspace(theirs, saving, false), b = workspace(ours, saving, false);
-      if (a != b) return says("the workspace of '" + theirs.name + "'", a, b);
-    }
-    const Bytes a = workspace(theirs, Saving::keep, true), b = workspace(ours, Saving::keep, true);
-    if (a != b) return says("the workspace of '" + theirs.name + "' that accumulates", a, b);
-  }
-  return "";
-}
-
 }  // namespace
 
 std::vector<BufferId> left_at_end(const Schedule& schedule) {
@@ -439,14 +421,7 @@ std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, cons
     EXPECTS(!problem.index && network.graph.ops.size() == problem.graph.ops.size());
     return Planner(problem, schedule, network).planned_or_why();
   }
-  const bool says_uses = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return !op.uses.empty(); });
-  Graph here = problem.index
-                   ? chain_graph(with_loss(chain_of(network)), schedule.optimizer, backward_of(*problem.index),
-                                 schedule.states, says_uses ? Inner::apart : Inner::together)
-                         .graph
-                   : network.graph;
-  take_updates(here, network.graph);
-  const std::string differs = problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
+  const std::string differs = difference_of(problem, schedule, network);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
   return Planner(problem, schedule, network).planned_or_why();
 }

@@ -29,12 +29,13 @@ struct Address {
 };
 
 struct PlannedCall {
-  OpId op;  ///< of the network's graph
+  OpId op;  ///< of the network's graph, or of that on a slice
   std::vector<Address> inputs, outputs;
-  Bytes scratch;                       ///< offset in the workspace
-  bool accumulates = false;            ///< adds to its outputs, which are parameter gradients that exist
-  std::optional<RegionId> statistics;  ///< running statistics that this call moves along
-  std::optional<Codec> packed = {};    ///< the first input is packed by it, and read as it is
+  Bytes scratch;                            ///< offset in the workspace
+  bool accumulates = false;                 ///< adds to its outputs, which are parameter gradients that exist
+  std::optional<RegionId> statistics;       ///< running statistics that this call moves along
+  std::optional<Codec> packed = {};         ///< the first input is packed by it, and read as it is
+  std::optional<std::uint32_t> slice = {};  ///< which of Network::slices it is of
 };
 
 /// Data that appears in a region when the step begins: an input of the network.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sim/core/judge.h"
+#include "sim/core/slices.h"
 
 namespace plimsoll {
 
@@ -50,6 +51,7 @@ std::vector<Violation> Judge::run() {
 /// Of a schedule whose indices all name something.
 void Judge::prepare() {
   before_.emplace(schedule_);
+  slices_ = sequence_slices(graph_);
   std::size_t runs = 0;
   for (const Op& op : graph_.ops) {
     first_run_.push_back(runs);

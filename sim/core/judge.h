@@ -140,7 +140,8 @@ class Judge {
     std::optional<MemoryId> from, to, host;
   };
   const Ends& ends_of(const Step& step) const { return ends_[step.stream.index]; }
-  bool belongs(const Buffer& buffer, const Step& step) const;
+  bool belongs(const Buffer& buffer, const Step& step) const { return belongs(buffer, step, step.micro_batch); }
+  bool belongs(const Buffer& buffer, const Step& step, std::uint32_t micro_batch) const;
   Place place_of(BufferId b) const;
   /// The first of a list of live buffers with plain values, among them all of the tensor's storage and micro-batch.
   BufferId& newest_live(TensorId, std::uint32_t micro_batch);
@@ -153,8 +154,10 @@ class Judge {
   void judge_compute(StepId s);
   /// The network's input appears where its first reader allocates it, once in every memory.
   void load_input(StepId s, const Op& op);
-  /// Of the buffers in `given_`.
-  void judge_input(StepId s, TensorId t);
+  /// Of the buffers in `given_`: all of the tensor, of that micro-batch.
+  void judge_input(StepId s, TensorId t, std::uint32_t micro_batch);
+  /// Of slices of sequences: what it reads of those before, and who must have been there before it.
+  void judge_slices(StepId s, const Op& op);
   bool step_is_update(StepId s) const;
   void judge_outputs(StepId s, const Op& op);
   void judge_filled(StepId s, const Op& op);
@@ -221,6 +224,7 @@ class Judge {
   std::deque<Held> held_;                              // of a buffer, one after the other
   std::vector<std::uint32_t> unused_;                  // of held_
   Held dead_;                                          // of every buffer that has none any more
+  std::uint32_t slices_ = 1;                           // of a sequence: consecutive micro-batches
   std::vector<bool> outlives_free_;                    // by buffer: its collective may end later
   std::vector<bool> was_approximate_;                  // by buffer: at any time
   std::uint32_t lists_a_storage_ = 1;                  // of live buffers; micro-batches take turns at them

@@ -20,7 +20,8 @@ void Judge::judge_compute(StepId s) {
     }
   }
   load_input(s, op);
-  for (const TensorId t : op.inputs) judge_input(s, t);
+  for (const TensorId t : op.inputs) judge_input(s, t, step.micro_batch);
+  if (slices_ > 1) judge_slices(s, op);
   judge_outputs(s, op);
   judge_approximations(s, op);
   const std::uint32_t times = ++ran_[run_of(step)];
@@ -49,10 +50,13 @@ void Judge::load_input(StepId s, const Op& op) {
   }
 }
 
-void Judge::judge_input(StepId s, TensorId t) {
+void Judge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
   const Step& step = schedule_[s];
   const std::size_t readable = step.reads.count + step.writes.count;
-  const auto name = [&] { return "'" + graph_[t].name + "'"; };
+  const auto name = [&] {
+    const std::string of = micro_batch == step.micro_batch ? "" : " of micro-batch " + std::to_string(micro_batch);
+    return "'" + graph_[t].name + "'" + of;
+  };
   ranges_.clear();
   std::optional<BufferId> wrong;
   std::string_view why;
@@ -65,7 +69,8 @@ void Judge::judge_input(StepId s, TensorId t) {
     if (g >= readable && graph_[t].kind != TensorKind::input) continue;
     const Held& held = held_in(b);
     if (held.life != Life::live) continue;  // reported as not resident
-    if (!belongs(buffer, step)) {
+    if (!belongs(buffer, step, micro_batch)) {
+      if (micro_batch != step.micro_batch) continue;  // its own slice's
       wrong = b;
       why = "of another micro-batch or replica";
     } else if (std::ranges::find(held.tensors, t) == held.tensors.end()) {

@@ -126,9 +126,9 @@ std::optional<MemoryId> Judge::own_memory(const Step& step) const {
   return stream.way.computes() ? ends_of(step).from : platform_[stream.device].memory;
 }
 
-bool Judge::belongs(const Buffer& buffer, const Step& step) const {
+bool Judge::belongs(const Buffer& buffer, const Step& step, std::uint32_t micro_batch) const {
   return buffer.replica == step.replica &&
-         (!per_micro_batch(graph_[buffer.tensor].kind) || buffer.micro_batch == step.micro_batch);
+         (!per_micro_batch(graph_[buffer.tensor].kind) || buffer.micro_batch == micro_batch);
 }
 
 bool Judge::is_live(TensorId t, const Step& step) {

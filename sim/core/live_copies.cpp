@@ -117,6 +117,12 @@ Copy& LiveCopies::read(TensorId t, const CopyKey& k, bool changes, NewStep& step
   return copy;
 }
 
+Seconds LiveCopies::duration_at(MemoryId host, OpId op) const {
+  if (const std::optional<Seconds> seconds = seconds_on_host(problem_, op, host)) return *seconds;
+  throw CannotLower{"platform '" + problem_.platform.name + "' does not state how fast '" +
+                    problem_.platform[host].name + "' computes '" + graph_[op].name + "'"};
+}
+
 // --- steps
 
 StepId LiveCopies::add(NewStep step) {

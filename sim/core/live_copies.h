@@ -61,8 +61,8 @@ struct Copy {
   }
 };
 
-/// Why there is no schedule: the platform lacks a route that a tape needs, or a partial gradient is not where it is
-/// summed.
+/// Why there is no schedule: the platform lacks a route that a tape needs, a partial gradient is not where it is
+/// summed, or what a later slice of a sequence reads is gone.
 struct CannotLower {
   std::string why;
 };
@@ -77,6 +77,8 @@ class LiveCopies {
   CopyKey key(TensorId, std::uint32_t micro_batch, MemoryId) const;
   /// Of the device's copy at a place.
   CopyKey key_at(TensorId, std::uint32_t micro_batch, DeviceId, MemoryId place);
+  /// By a host's processor; throws where the platform does not say how fast that is.
+  Seconds duration_at(MemoryId host, OpId) const;
   std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
 
   /// The number of a form that the tape names; 0 for the value itself.

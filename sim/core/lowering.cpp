@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/earlier_slices.h"
 #include "sim/core/expects.h"
 #include "sim/core/gradient_owners.h"
 #include "sim/core/live_copies.h"
@@ -31,6 +32,7 @@ class Lowering {
         copies_(problem, tapes),
         owners_(problem, partition, copies_),
         versions_(problem, partition, copies_),
+        earlier_(graph_),
         ran_(graph_.ops.size() * problem.micro_batches, false) {
     for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
     note_turns();
@@ -308,8 +310,8 @@ class Lowering {
     step.op = id;
     step.implementation = action.implementation;
     step.micro_batch = micro_batch;
-    step.work.seconds =
-        on_device ? duration_on(problem_, id, here.device, saving, action.implementation) : duration_at(memory, id);
+    step.work.seconds = on_device ? duration_on(problem_, id, here.device, saving, action.implementation)
+                                  : copies_.duration_at(memory, id);
     const bool goes_first = is_pinned_to_host(op) || (is_beside && op.phase == Phase::update);
     if (on_device && !is_beside) {
       step.waits = copies_.take_waits(here.device);
@@ -337,6 +339,7 @@ class Lowering {
       for (; also && also->chunk < copies_.chunks_of(t); ++also->chunk)
         used.emplace_back(t, &copies_.read(t, *also, false, step));
     }
+    earlier_.read(copies_, id, micro_batch, here.device, step, used);
     const std::size_t inputs = used.size();
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {
@@ -393,12 +396,6 @@ class Lowering {
     ++copy.holders;
   }
 
-  Seconds duration_at(MemoryId host, OpId op) {
-    if (const std::optional<Seconds> seconds = seconds_on_host(problem_, op, host)) return *seconds;
-    throw CannotLower{"platform '" + problem_.platform.name + "' does not state how fast '" +
-                      problem_.platform[host].name + "' computes '" + graph_[op].name + "'"};
-  }
-
   // --- after all micro-batches
 
   void issue_ends() {
@@ -432,6 +429,7 @@ class Lowering {
   LiveCopies copies_;
   GradientOwners owners_;
   WeightVersions versions_;
+  EarlierSlices earlier_;
   std::vector<bool> ran_;  // by op and micro-batch
   std::set<std::pair<PartId, OpId>> updates_run_;
   std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>

@@ -17,7 +17,7 @@ namespace plimsoll {
 /// so, each part its own during the turns, as soon as the gradients of an update are there. Or one sentence why there
 /// is no schedule:
 ///  - the platform lacks a route that a tape needs;
-///  - devices wait for each other in a circle: two parts are named;
+///  - devices wait for each other in a circle (two parts are named), or a slice of a sequence lacks what it attends to;
 ///  - a partial gradient of a parameter on several devices is not on its device;
 ///  - updates come during the turns, and parts share a parameter or a tape moves one.
 /// A tape that reads what it does not hold is a broken promise.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/slices.h"
 
 namespace plimsoll {
 namespace {
@@ -89,6 +90,7 @@ bool has_piece(const Tape& tape, PieceName name) {
 Tape with_drops(const Graph& graph, Tape tape) {
   std::erase_if(tape.actions, [](const Action& a) { return a.kind == ActionKind::drop && a.at == place::device; });
   std::vector<bool> read_later(graph.storages, false);
+  const bool has_slices = sequence_slices(graph) > 1;
   std::vector<Action> reversed;
   for (std::size_t a = tape.actions.size(); a-- > 0;) {
     const Touched touched = touched_by(graph, tape.actions[a]);
@@ -100,7 +102,11 @@ Tape with_drops(const Graph& graph, Tape tape) {
     std::ranges::for_each(touched.makes, note);
     std::ranges::for_each(touched.reads, note);
     for (std::size_t d = last_used.size(); d-- > 0;) reversed.push_back(on_tensor(ActionKind::drop, last_used[d]));
-    for (const TensorId t : touched.makes) read_later[graph[t].storage.index] = false;
+    const bool runs = tape.actions[a].kind == ActionKind::run;
+    const auto stays = has_slices && runs ? attended_by(graph, graph[tape.actions[a].op]) : std::nullopt;
+    for (const TensorId t : touched.makes) {
+      if (t != stays) read_later[graph[t].storage.index] = false;  // later slices read it until its last use
+    }
     for (const TensorId t : touched.reads) read_later[graph[t].storage.index] = true;
     reversed.push_back(tape.actions[a]);
   }

@@ -146,7 +146,7 @@ PieceName last_piece(const Tape&);
 /// Whether the tape is cut before a piece of that name.
 bool has_piece(const Tape&, PieceName);
 
-/// The tape with every value dropped right after its last use before it is made anew, and nothing dropped before.
+/// Every value dropped right after its last use before it is made anew; what later slices read, after its last use.
 Tape with_drops(const Graph&, Tape);
 
 }  // namespace plimsoll

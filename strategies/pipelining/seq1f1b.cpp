@@ -7,10 +7,23 @@
 #include <array>
 #include <utility>
 
+#include "sim/core/slices.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
 namespace {
+
+/// Bytes of what products of two activations read of what the stage saves, softmax's results aside: queries, keys and
+/// values of attention. 0 where the trace does not list what is saved.
+Bytes attended_bytes(const Stage& stage) {
+  const auto is_read = [](const LayerUse& use) { return use.by == SavedBy::matmul && !use.is_result; };
+  const auto is_weight = [](const LayerUse& use) { return use.by == SavedBy::softmax; };
+  Bytes sum;
+  for (const InnerTensor& each : stage.inner) {
+    if (std::ranges::any_of(each.uses, is_read) && std::ranges::none_of(each.uses, is_weight)) sum += each.bytes;
+  }
+  return sum;
+}
 
 class SequenceSlices {
  public:
@@ -30,6 +43,7 @@ class SequenceSlices {
     for (std::size_t o = 0; o < made_.graph.ops.size(); ++o) {
       if (made_.graph.ops[o].phase != Phase::update) cut_work(made_.graph.ops[o], whole_.graph.ops[o]);
     }
+    if (slices_ > 1) let_attend();
     for (std::size_t i = 0; i < made_.chain->stages.size(); ++i) cut_times(i);
     made_.micro_batches = whole_.micro_batches * slices_;
     return std::move(made_);
@@ -37,9 +51,6 @@ class SequenceSlices {
 
  private:
   Bytes part_of(Bytes bytes) const { return Bytes{(bytes.count + slices_ - 1) / slices_}; }
-  void cut(std::optional<Bytes>& bytes) const {
-    if (bytes) bytes = part_of(*bytes);
-  }
 
   /// Of the boundary before stage i.
   Bytes boundary(std::size_t i) const {
@@ -55,18 +66,34 @@ class SequenceSlices {
     stage.inner.clear();  // which dimension is the sequence, a shape does not say
     stage.boundary_uses.clear();
     stage.output = boundary(i + 1);
-    stage.saved = stage.output + part_of(whole.saved - whole.output);
-    for (Bytes* bytes : {&stage.input_gradient, &stage.forward_workspace, &stage.forward_nograd_workspace,
-                         &stage.backward_workspace, &stage.backward_accumulate_workspace}) {
-      *bytes = part_of(*bytes);
+    const Bytes attended = slices_ > 1 ? attended_bytes(whole) : Bytes{0};
+    stage.saved = stage.output + part_of(whole.saved - whole.output - attended);
+    stage.input_gradient = part_of(whole.input_gradient);
+    if (slices_ > 1) {  // no longer one call of autograd; workspaces stay, as a bound
+      stage.backward_released_workspace.reset();
+      stage.backward_accumulate_released_workspace.reset();
     }
-    cut(stage.backward_released_workspace);
-    cut(stage.backward_accumulate_released_workspace);
-    cut(stage.backward_input_workspace);
-    cut(stage.backward_weight_workspace);
-    cut(stage.backward_weight_accumulate_workspace);
     stage.weight_made = part_of(whole.weight_made);
     if (whole.weight_saved) stage.weight_saved = stage.weight_made + part_of(*whole.weight_saved - whole.weight_made);
+  }
+
+  /// A slice's keys and values stay until its backward, whatever is recomputed, with as much room for their gradients.
+  void let_attend() {
+    Graph& graph = made_.graph;
+    set_slices(graph, slices_);
+    for (std::size_t i = 0; i < made_.chain->stages.size(); ++i) {
+      const Bytes attended = attended_bytes(whole_.chain->stages[i]);
+      if (attended == Bytes{0}) continue;
+      const std::string name = "attended in " + whole_.chain->stages[i].name;
+      const auto id = id_at<TensorId>(graph.tensors.size());
+      graph.tensors.push_back(
+          {name, TensorKind::activation, 2 * part_of(attended), StorageId{graph.storages++}, {}, {}});
+      Op &forward = graph.ops[made_.index->forward[i].index], &backward = graph.ops[made_.index->backward[i].index];
+      forward.outputs.push_back(id);
+      backward.inputs.push_back(id);
+      set_attended(forward, graph[id]);
+      set_attended(backward, graph[id]);
+    }
   }
 
   void cut_work(Op& op, const Op& whole) const {

@@ -147,7 +147,7 @@ TEST_CASE("column sums, masks and transposes by hand", "[reference]") {
   plain::transpose(x.data(), 1, 2, 3, turned.data());
   CHECK(turned == std::vector<float>{1, 4, 2, 5, 3, 6});
   std::vector<float> scores(4, 1.0F);
-  plain::mask_scores(scores.data(), 2, 2);
+  plain::mask_scores(scores.data(), 2, 2, 2);
   CHECK(scores == std::vector<float>{1, -INFINITY, 1, 1});
 }
 

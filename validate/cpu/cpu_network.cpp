@@ -9,6 +9,10 @@ CpuNetwork with_kernels(Network network) {
     const Kernel& kernel = made.kernels.emplace_back(make_kernel(made.network.graph, op).value_or(Kernel{}));
     state_workspace(made.network.graph, op, kernel.scratch);
   }
+  for (std::shared_ptr<const Network>& slice : made.network.slices) {
+    made.slices.push_back(with_kernels(*slice));
+    slice = std::make_shared<const Network>(made.slices.back().network);  // with workspaces
+  }
   return made;
 }
 

@@ -11,8 +11,9 @@ namespace plimsoll {
 
 struct CpuNetwork {
   Network network;
-  std::vector<Kernel> kernels;         ///< by op; an op whose kind the CPU lacks has none to run
-  std::function<void()> give_up = {};  ///< called where a run fails, so that others who wait for it end; unset: nobody
+  std::vector<Kernel> kernels;          ///< by op; an op whose kind the CPU lacks has none to run
+  std::vector<CpuNetwork> slices = {};  ///< the same of those on slices of sequences
+  std::function<void()> give_up = {};   ///< called where a run fails, so that others who wait for it end; unset: nobody
 };
 
 /// Makes the kernels and states their workspaces in the network's ops. An op that adds to parameter gradients makes its

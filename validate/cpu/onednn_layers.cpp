@@ -12,15 +12,16 @@ const auto scale_and_shift = dnnl::normalization_flags::use_scale | dnnl::normal
 
 }  // namespace
 
-dnnl::primitive_attr scaled(float scale) {
+dnnl::primitive_attr scaled(float scale, bool adds) {
   dnnl::primitive_attr attributes = own_scratch();
-#if DNNL_VERSION_MAJOR >= 3
   dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR >= 3
   after.append_eltwise(algorithm::eltwise_linear, scale, 0.0F);
-  attributes.set_post_ops(after);
 #else
   attributes.set_output_scales(0, {scale});
 #endif
+  if (adds) after.append_sum(1.0F);
+  attributes.set_post_ops(after);
   return attributes;
 }
 

@@ -24,8 +24,8 @@ typename Primitive::primitive_desc gradient_layer(const Forward& forward, const 
 #endif
 }
 
-/// Results are multiplied by `scale`.
-dnnl::primitive_attr scaled(float scale);
+/// Results are multiplied by `scale` and, with `adds`, added to what is there.
+dnnl::primitive_attr scaled(float scale, bool adds = false);
 
 dnnl::eltwise_forward::primitive_desc eltwise_layer(const dnnl::memory::desc&, dnnl::algorithm);
 dnnl::eltwise_backward::primitive_desc eltwise_gradient_layer(const dnnl::memory::desc&, dnnl::algorithm);

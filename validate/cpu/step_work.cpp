@@ -21,13 +21,18 @@ std::optional<std::string> lacks_conversion(const Graph& graph, const PlannedCon
   return std::nullopt;
 }
 
+const CpuNetwork& network_of(const CpuNetwork& cpu, const PlannedCall& call) {
+  return call.slice ? cpu.slices[*call.slice] : cpu;
+}
+
 }  // namespace
 
 std::optional<ReplayFailure> lacks_kernel(const Problem& problem, const ReplayPlan& plan, const CpuNetwork& cpu) {
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     for (const PlannedCall& call : plan.steps[s].calls) {
-      if (cpu.kernels[call.op.index].run) continue;
-      const Op& op = cpu.network.graph[call.op];
+      const CpuNetwork& on = network_of(cpu, call);
+      if (on.kernels[call.op.index].run) continue;
+      const Op& op = on.network.graph[call.op];
       return ReplayFailure{
           fmt::format("step {} ('{}'): the CPU backend has no kernel of kind '{}'", s, op.name, op.kind)};
     }
@@ -40,7 +45,8 @@ std::optional<ReplayFailure> lacks_kernel(const Problem& problem, const ReplayPl
   return std::nullopt;
 }
 
-void run_call(const CpuNetwork& cpu, const PlannedCall& call, const KernelArguments& given) {
+void run_call(const CpuNetwork& whole, const PlannedCall& call, const KernelArguments& given) {
+  const CpuNetwork& cpu = network_of(whole, call);
   const Graph& graph = cpu.network.graph;
   const Op& op = graph[call.op];
   const auto run = [&](const KernelArguments& arguments) {

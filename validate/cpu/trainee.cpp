@@ -23,6 +23,7 @@ std::string cannot_repeat(const Problem& problem, const Schedule& schedule, cons
   if (network.before != nullptr) {
     return "its first stages run once, on one batch, and their outputs are stored; each step here has another batch";
   }
+  if (!network.slices.empty()) return "its micro-batches are slices of sequences, whose rows have no labels here";
   std::set<std::pair<OpId, std::uint32_t>> updates;
   std::set<OpId> updated;
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {

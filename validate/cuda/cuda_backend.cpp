@@ -48,6 +48,7 @@ class CudaBackend : public Backend {
 
   std::unique_ptr<RunnableNetwork> prepared(Network network) override {
     if (network.before != nullptr) throw BackendError("the CUDA backend does not train on stored outputs yet");
+    if (!network.slices.empty()) throw BackendError("the CUDA backend does not run slices of sequences yet");
     return told([&] { return std::make_unique<RunnableCudaNetwork>(std::move(network), machine_, options_); });
   }
   std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_on_ranks(Network, const Problem&) override {

@@ -56,10 +56,10 @@ Network resnet(const ResnetSizes& sizes, const TrainingOptions& options) {
   return std::move(net).finish(options.updates);
 }
 
-Network gpt(const GptSizes& sizes, const TrainingOptions& options) {
-  NetworkBuilder net("gpt", options.rates);
+Network gpt(const GptSizes& sizes, const TrainingOptions& options, SequenceSlice slice) {
+  NetworkBuilder net("gpt", options.rates, slice);
   const std::int64_t width = sizes.width;
-  TensorId x = net.input({sizes.batch, sizes.sequence}, "int32");
+  TensorId x = net.input({sizes.batch, sizes.sequence / slice.count}, "int32");
   net.begin_stage("embedding", x);
   x = net.embedding("embedding", x, sizes.vocabulary, width);
   for (std::uint32_t l = 0; l < sizes.layers; ++l) {

@@ -32,7 +32,8 @@ Network resnet(const ResnetSizes&, const TrainingOptions&);
 struct GptSizes {
   std::uint32_t layers = 4, width = 128, heads = 4, sequence = 64, batch = 4, vocabulary = 256;
 };
-Network gpt(const GptSizes&, const TrainingOptions&);
+/// Of a slice, whose count divides the sequence: what it runs on that slice.
+Network gpt(const GptSizes&, const TrainingOptions&, SequenceSlice = {});
 
 /// One LSTM cell run for many steps with the same parameters, from a state that is the input, and a linear head.
 struct LstmSizes {

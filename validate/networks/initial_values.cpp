@@ -43,6 +43,18 @@ std::vector<float> random_numbers(std::uint64_t seed, std::size_t n, float scale
   return numbers;
 }
 
+/// Slice j of every row of the batch.
+std::vector<std::byte> slice_of(const std::vector<std::byte>& whole, std::int64_t batch, std::size_t j,
+                                std::size_t slices) {
+  const std::size_t row = whole.size() / static_cast<std::size_t>(batch), part = row / slices;
+  std::vector<std::byte> slice;
+  for (std::size_t begin = j * part; begin < whole.size(); begin += row) {
+    const auto from = whole.begin() + static_cast<std::ptrdiff_t>(begin);
+    slice.insert(slice.end(), from, from + static_cast<std::ptrdiff_t>(part));
+  }
+  return slice;
+}
+
 }  // namespace
 
 std::vector<std::byte> initial_value(const Tensor& tensor, std::uint64_t seed) {
@@ -79,9 +91,17 @@ std::vector<std::vector<std::byte>> input_values(const Network& network, std::ui
   for (const Op& op : network.graph.ops) {
     if (op_kind(op.kind) == OpKind::embedding) vocabulary = network.graph[op.inputs[1]].shape[0];
   }
+  const Tensor& input = network.graph[network.boundaries[0]];
+  const std::size_t slices = std::max<std::size_t>(1, network.slices.size());
+  const auto wholes = static_cast<std::uint32_t>(micro_batches / slices);
   std::vector<std::vector<std::byte>> values;
-  for (std::uint32_t m = 0; m < micro_batches; ++m) {
-    values.push_back(input_value(network.graph[network.boundaries[0]], batch * micro_batches + m, vocabulary));
+  for (std::uint32_t m = 0; m < wholes; ++m) {
+    const std::vector<std::byte> whole = input_value(input, batch * wholes + m, vocabulary);
+    if (slices == 1) {
+      values.push_back(whole);
+      continue;
+    }
+    for (std::size_t j = 0; j < slices; ++j) values.push_back(slice_of(whole, input.shape[0], j, slices));
   }
   return values;
 }

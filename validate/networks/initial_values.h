@@ -16,7 +16,7 @@ std::vector<std::byte> initial_value(const Tensor&, std::uint64_t seed = 0);
 /// An input of one micro-batch: numbers around 0, or tokens below `vocabulary`.
 std::vector<std::byte> input_value(const Tensor&, std::uint32_t micro_batch, std::int64_t vocabulary);
 
-/// The network's input for every micro-batch of the batch of that number.
+/// The network's input for every micro-batch of the batch of that number; those of slices one after the other.
 std::vector<std::vector<std::byte>> input_values(const Network&, std::uint32_t micro_batches, std::uint32_t batch = 0);
 
 }  // namespace plimsoll

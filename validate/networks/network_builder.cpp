@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-NetworkBuilder::NetworkBuilder(std::string name, StatedRates rates) : rates_(rates) {
+NetworkBuilder::NetworkBuilder(std::string name, StatedRates rates, SequenceSlice slice)
+    : rates_(rates), slice_(slice) {
   network_.graph.name = std::move(name);
 }
 
@@ -83,18 +84,48 @@ TensorId NetworkBuilder::add(const std::string& name, TensorId a, TensorId b) {
 
 TensorId NetworkBuilder::embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary,
                                    std::int64_t width) {
-  const std::int64_t sequence = shape(tokens)[1];
+  const std::int64_t positions = shape(tokens)[1];
   const TensorId table = parameter(name + ".table", {vocabulary, width});
-  return forward(OpKind::embedding, name, {tokens, table, parameter(name + ".positions", {sequence, width})});
+  return forward(OpKind::embedding, name,
+                 {tokens, table, parameter(name + ".positions", {positions * slice_.count, width})},
+                 place_in_sequence(positions));
+}
+
+/// Where the slice's `positions` begin in the whole sequence; a whole one has no place.
+Attributes NetworkBuilder::place_in_sequence(std::int64_t positions) const {
+  if (slice_.count == 1) return {};
+  return {{first_position_attribute, std::to_string(slice_.index * positions)},
+          {sequence_attribute, std::to_string(slice_.count * positions)}};
+}
+
+Attended NetworkBuilder::attended_slice(const std::string& name, TensorId own, std::uint32_t before) {
+  const std::string of = before == 0 ? name : name + ", " + std::to_string(before) + " slices before";
+  const auto like_own = [&](const std::string& text) {
+    return add_tensor(network_.graph, text, TensorKind::activation, Shape(shape(own)));
+  };
+  const TensorId value = before == 0 ? own : like_own(of);
+  network_.attended.push_back({value, like_own("gradients by later slices of " + of), stage_, before});
+  return network_.attended.back();
 }
 
 TensorId NetworkBuilder::attention(const std::string& name, TensorId x, std::int64_t heads) {
   const std::int64_t width = shape(x)[2];
-  const Attributes split{{"heads", std::to_string(heads)}};
+  Attributes split{{"heads", std::to_string(heads)}};
   const TensorId qkv = linear(name + ".qkv", x, 3 * width, "w a");
-  const TensorId scores = forward(OpKind::attention_scores, name + ".scores", {qkv}, split);
+  std::vector<TensorId> values{qkv}, with_rooms{qkv};
+  if (slice_.count > 1) {
+    split.emplace_back(slices_attribute, std::to_string(slice_.count));
+    with_rooms.push_back(attended_slice(name + ".qkv", qkv, 0).room);
+    for (std::uint32_t before = slice_.index; before > 0; --before) {
+      const Attended earlier = attended_slice(name + ".qkv", qkv, before);
+      values.push_back(earlier.value);
+      with_rooms.insert(with_rooms.end(), {earlier.value, earlier.room});
+    }
+  }
+  const TensorId scores = forward(OpKind::attention_scores, name + ".scores", with_rooms, split);
   const TensorId weights = forward(OpKind::softmax, name + ".softmax", {scores});
-  const TensorId mixed = forward(OpKind::attention_values, name + ".values", {weights, qkv}, split);
+  values.insert(values.begin(), weights);
+  const TensorId mixed = forward(OpKind::attention_values, name + ".values", values, split);
   return linear(name + ".projection", mixed, width, "a w");
 }
 
@@ -105,7 +136,8 @@ TensorId NetworkBuilder::lstm_cell(const std::string& name, TensorId state, Tens
 
 void NetworkBuilder::cross_entropy(TensorId logits) {
   begin_stage("loss", logits);
-  forward(OpKind::cross_entropy, "probabilities", {logits});
+  forward(OpKind::cross_entropy, "probabilities", {logits},
+          slice_.count == 1 ? Attributes{} : place_in_sequence(shape(logits)[1]));
 }
 
 Network NetworkBuilder::finish(Optimizer optimizer) && {

@@ -18,9 +18,14 @@ struct StatedRates {
   BytesPerSecond bytes{5e9};
 };
 
+/// One of the equal slices that a sequence is cut into.
+struct SequenceSlice {
+  std::uint32_t index = 0, count = 1;
+};
+
 class NetworkBuilder {
  public:
-  NetworkBuilder(std::string name, StatedRates rates);
+  NetworkBuilder(std::string name, StatedRates rates, SequenceSlice = {});
 
   /// The network's input, which begins the first stage.
   TensorId input(Shape shape, std::string dtype);
@@ -42,9 +47,10 @@ class NetworkBuilder {
   TensorId max_pool(const std::string& name, TensorId x);      ///< windows of 3 x 3, stride 2
   TensorId average_pool(const std::string& name, TensorId x);  ///< of each channel's whole picture: (batch, channels)
   TensorId add(const std::string& name, TensorId a, TensorId b);
-  /// tokens are (batch, sequence) whole numbers: (batch, sequence, width).
+  /// tokens are (batch, sequence) whole numbers: (batch, sequence, width). A slice has the positions of its place.
   TensorId embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary, std::int64_t width);
   /// Causal self-attention of `heads` heads: x is (batch, sequence, width), projected to query, key and value and back.
+  /// A slice attends to those before it and to itself.
   TensorId attention(const std::string& name, TensorId x, std::int64_t heads);
   /// state is (batch, 2 width): hidden, then cell. weight is (width, 4 width), bias (4 width).
   TensorId lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias);
@@ -58,9 +64,13 @@ class NetworkBuilder {
   TensorId forward(OpKind, const std::string& name, std::vector<TensorId> inputs, Attributes = {});
   void add_update(TensorId parameter, TensorId gradient, Optimizer);
   void state_costs();
+  /// Of what a slice reads of one `before` slices before it, and the room for its gradients.
+  Attended attended_slice(const std::string& name, TensorId own, std::uint32_t before);
+  Attributes place_in_sequence(std::int64_t positions) const;
 
   Network network_;
   StatedRates rates_;
+  SequenceSlice slice_;
   std::uint32_t stage_ = 0;
 };
 

@@ -18,6 +18,9 @@ struct NamedBuilder {
   std::string_view name;
   std::vector<ReferenceOption> options;
   std::function<Network()> make;
+  std::string_view cannot_slice = {};                     ///< why there are no slices of its sequences; or:
+  std::function<Network(SequenceSlice)> make_slice = {};  ///< what it runs on one,
+  const std::uint32_t* sequence = nullptr;                ///< and how long they are
 };
 
 /// The defaults that a reference may change; builders refer to them.
@@ -57,26 +60,29 @@ std::vector<NamedBuilder> builders(Settings& s) {
            with_common({whole_option("layers", s.mlp.layers, 1, many), whole_option("width", s.mlp.width, 1, wide),
                         whole_option("batch", s.mlp.batch, 1, wide), whole_option("classes", s.mlp.classes, 1, wide)},
                        s),
-           [&s] { return mlp(s.mlp, s.training); }},
+           [&s] { return mlp(s.mlp, s.training); }, "its inputs are rows of numbers"},
           {"resnet",
            with_common(
                {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
                 whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
                 whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024)},
                s),
-           [&s] { return resnet(s.resnet, s.training); }},
+           [&s] { return resnet(s.resnet, s.training); }, "its inputs are pictures"},
           {"gpt",
            with_common(
                {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
                 whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
                 whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18)},
                s),
-           [&s] { return gpt(s.gpt, s.training); }},
+           [&s] { return gpt(s.gpt, s.training); },
+           {},
+           [&s](SequenceSlice slice) { return gpt(s.gpt, s.training, slice); },
+           &s.gpt.sequence},
           {"lstm",
            with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
                         whole_option("batch", s.lstm.batch, 1, wide), whole_option("classes", s.lstm.classes, 1, wide)},
                        s),
-           [&s] { return lstm(s.lstm, s.training); }}};
+           [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
 }
 
 void check_combination(std::string_view reference, const Settings& s) {
@@ -113,6 +119,30 @@ NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> 
     return named;
   }
   throw InputError(located(reference, {}, "", "no such network"));
+}
+
+std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view reference,
+                                                              std::optional<Optimizer> updates, std::uint32_t slices) {
+  Settings settings;
+  std::vector<std::shared_ptr<const Network>> made;
+  for (const NamedBuilder& builder : builders(settings)) {
+    if (builder.name != reference_name(reference)) continue;
+    if (!builder.make_slice) {
+      throw InputError(located(reference, {}, "", fmt::format("has no sequence to slice: {}", builder.cannot_slice)));
+    }
+    set_reference_options(reference, builder.options);
+    check_combination(reference, settings);
+    if (*builder.sequence % slices != 0) {
+      throw InputError(
+          located(reference, {}, "sequence",
+                  fmt::format("{} positions cannot be cut into {} equal slices", *builder.sequence, slices)));
+    }
+    if (updates) settings.training.updates = *updates;
+    for (std::uint32_t j = 0; j < slices; ++j) {
+      made.push_back(std::make_shared<const Network>(builder.make_slice({j, slices})));
+    }
+  }
+  return made;
 }
 
 KernelSet kernels_of(std::string_view reference) {

@@ -30,6 +30,11 @@ bool is_network(std::string_view reference);
 /// the reference's own. Throws where the reference is wrong.
 NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> updates = {});
 
+/// The network as it runs on each of so many equal slices of its sequences, by slice. Throws where it has no sequence
+/// in its tensors, or where that does not divide so.
+std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view reference,
+                                                              std::optional<Optimizer> updates, std::uint32_t slices);
+
 /// Whose kernels a reference asks for. Throws where it is wrong.
 KernelSet kernels_of(std::string_view reference);
 

@@ -1,5 +1,8 @@
 #include "validate/networks/op_gradients.h"
 
+#include <utility>
+#include <vector>
+
 namespace plimsoll {
 namespace {
 
@@ -78,9 +81,9 @@ void add(BackwardWriter& writer, const Op& forward) {
 }
 
 void attention_values(BackwardWriter& writer, const Op& forward) {
-  const TensorId weights = forward.inputs[0], qkv = forward.inputs[1];
-  const TensorId gradient = gradient_of_result(writer, forward);
-  writer.input_gradient(OpKind::attention_values_gradient, forward, {gradient, qkv}, weights);
+  std::vector<TensorId> inputs = forward.inputs;  // weights, then qkv of each slice
+  inputs.front() = gradient_of_result(writer, forward);
+  writer.input_gradient(OpKind::attention_values_gradient, forward, std::move(inputs), forward.inputs[0]);
 }
 
 /// Query, key and value are one tensor, so their gradients are made together, from both products.
@@ -88,8 +91,9 @@ void attention_scores(BackwardWriter& writer, const Op& forward) {
   const TensorId qkv = forward.inputs[0], scores = forward.outputs[0];
   const Op values = writer.reader(qkv, OpKind::attention_values);
   const TensorId weights = values.inputs[0], of_mixed = writer.gradient_of(values.outputs[0]);
-  writer.input_gradient(OpKind::attention_qkv_gradient, forward, {writer.gradient_of(scores), weights, of_mixed, qkv},
-                        qkv);
+  std::vector<TensorId> inputs{writer.gradient_of(scores), weights, of_mixed};
+  inputs.insert(inputs.end(), forward.inputs.begin(), forward.inputs.end());
+  writer.input_gradient(OpKind::attention_qkv_gradient, forward, std::move(inputs), qkv);
 }
 
 void embedding(BackwardWriter& writer, const Op& forward) {

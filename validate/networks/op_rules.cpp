@@ -59,7 +59,8 @@ Shape of_average_pool(const Graph& graph, const Op& op) {
 
 Shape of_attention_scores(const Graph& graph, const Op& op) {
   const AttentionSizes s(input_of(graph, op, 0), op);
-  return {s.batch, s.heads, s.sequence, s.sequence};
+  const auto slices = static_cast<std::int64_t>((op.inputs.size() + 1) / 2);  // each with room for its gradients
+  return {s.batch, s.heads, s.sequence, slices * s.sequence};
 }
 
 Shape of_attention_values(const Graph& graph, const Op& op) {

@@ -10,6 +10,10 @@ bool is_boundary(const Network& network, TensorId t) {
   return std::ranges::find(network.boundaries, t) != network.boundaries.end();
 }
 
+bool is_attended(const Network& network, TensorId t) {
+  return std::ranges::find(network.attended, t, &Attended::value) != network.attended.end();
+}
+
 std::set<TensorId> read_by(const Network& network, const std::vector<OpId>& ops) {
   std::set<TensorId> read;
   for (const OpId o : ops) read.insert(network.graph[o].inputs.begin(), network.graph[o].inputs.end());
@@ -31,7 +35,7 @@ StageOps ops_of(const Network& network, std::size_t stage) {
   const std::set<TensorId> read = read_by(network, ops.backward), for_weights = read_by(network, ops.weight_part);
   for (const OpId o : ops.forward) {
     const TensorId made = network.graph[o].outputs[0];
-    if (!read.contains(made) || is_boundary(network, made)) continue;
+    if (!read.contains(made) || is_boundary(network, made) || is_attended(network, made)) continue;
     ops.saved.push_back(made);
     (for_weights.contains(made) ? ops.saved_for_weights : ops.saved_otherwise).push_back(made);
   }

@@ -11,7 +11,7 @@ namespace plimsoll {
 struct StageOps {
   std::vector<OpId> forward, backward;
   std::vector<OpId> input_part, weight_part;  ///< of the backward: gradients of weights, and all else
-  std::vector<TensorId> saved;                ///< made by forward, read by backward, without the boundary tensors
+  std::vector<TensorId> saved;                ///< made by forward, read by backward, not of boundaries nor attended
   std::vector<TensorId> saved_for_weights;    ///< of these, what the weight part reads
   std::vector<TensorId> saved_otherwise;      ///< and the others
   std::vector<TensorId> made_for_weights;     ///< made by the input part, read by the weight part, the same

@@ -107,11 +107,11 @@ using Named = const std::map<std::string, TensorId>*;
 /// Where a step finds what is not its own. Names are those of chain_graph.
 Places outside_of(const Network& network, const StageOps& ops, const StageStep& step, Named named) {
   Places places;
-  const auto add = [&](TensorId t, const std::string& name, Bytes offset = {}) {
+  const auto add = [&](TensorId t, const std::string& name, Bytes offset = {}, std::uint32_t before = 0) {
     if (named == nullptr) {
-      places[t] = Place{TensorId{}, offset};
+      places[t] = Place{TensorId{}, offset, before};
     } else if (const auto found = named->find(name); found != named->end()) {
-      places[t] = Place{found->second, offset};
+      places[t] = Place{found->second, offset, before};
     }
   };
   const auto add_all = [&](const std::vector<TensorId>& tensors, const std::string& name) {
@@ -135,6 +135,11 @@ Places outside_of(const Network& network, const StageOps& ops, const StageStep& 
   if (step.keeps() && step.backward == Backward::split) {
     add_all(ops.saved_for_weights, saved);
     add_all(ops.saved_otherwise, saved + " (input gradient)");
+  }
+  for (const Attended& each : network.attended) {
+    if (each.stage != stage) continue;
+    add(each.value, "attended in " + name, {}, each.before);
+    add(each.room, "attended in " + name, network.graph[each.value].bytes, each.before);
   }
   for (const OpId o : candidates(ops, step.phase)) {
     for (const std::vector<TensorId>* list : {&network.graph[o].inputs, &network.graph[o].outputs}) {

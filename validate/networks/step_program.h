@@ -15,6 +15,7 @@ namespace plimsoll {
 struct Place {
   std::optional<TensorId> tensor;  ///< unset: in the workspace
   Bytes offset;
+  std::uint32_t before = 0;  ///< the buffer is that of so many slices of the sequence before the step's own
 };
 
 struct KernelCall {

@@ -31,10 +31,10 @@ void accumulate(float* sum, const float* part, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) sum[i] += part[i];
 }
 
-void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence) {
+void mask_scores(float* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    float* own = scores + row * sequence;
-    std::fill(own + row % sequence + 1, own + sequence, -INFINITY);
+    float* own = scores + row * keys;
+    std::fill(own + keys - queries + row % queries + 1, own + keys, -INFINITY);
   }
 }
 

@@ -15,8 +15,8 @@ void add(const float* a, const float* b, float* sum, std::int64_t n);
 /// sum += part.
 void accumulate(float* sum, const float* part, std::int64_t n);
 
-/// Minus infinity for keys behind the query: rows of `sequence` scores, of queries 0, 1, ... `sequence` - 1 in turn.
-void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence);
+/// Minus infinity for keys behind the query: rows of `keys` scores, of the last `queries` of as many positions in turn.
+void mask_scores(float* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys);
 
 /// x is (rows, columns): the sum of every column, in the order of the rows.
 void column_sums(const float* x, std::int64_t rows, std::int64_t columns, float* sums);

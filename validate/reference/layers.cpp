@@ -70,8 +70,8 @@ void softmax_gradient(const float* y, const float* dy, std::int64_t rows, std::i
 }
 
 void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
-                            const std::int32_t* labels, float* dlogits) {
-  const float share = 1.0F / static_cast<float>(rows);
+                            const std::int32_t* labels, std::int64_t mean_over, float* dlogits) {
+  const float share = 1.0F / static_cast<float>(mean_over);
   for (std::int64_t i = 0; i < rows * classes; ++i) dlogits[i] = probabilities[i] * share;
   for (std::int64_t row = 0; row < rows; ++row) {
     dlogits[row * classes + (labels == nullptr ? row % classes : labels[row])] -= share;

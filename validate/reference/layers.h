@@ -26,10 +26,10 @@ void embedding_weight_gradient(const std::int32_t* token, const float* dy, const
 void softmax(const float* x, std::int64_t rows, std::int64_t columns, float* y);
 void softmax_gradient(const float* y, const float* dy, std::int64_t rows, std::int64_t columns, float* dx);
 
-/// Of the logits: (probability - [column is the row's label]) / rows. `labels`: of the rows; null: row r has the label
-/// r modulo the classes.
+/// Of the logits: (probability - [column is the row's label]) / (rows that the mean is over). `labels`: of the rows;
+/// null: row r has the label r modulo the classes.
 void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
-                            const std::int32_t* labels, float* dlogits);
+                            const std::int32_t* labels, std::int64_t mean_over, float* dlogits);
 
 /// One step of a long short-term memory: state is (batch, hidden | cell), gates (batch, input | forget | candidate |
 /// output) before their sigmoid and tanh. cell' = f cell + i g, hidden' = o tanh(cell').
