@@ -111,7 +111,7 @@ PolicyCost cost_of(const Problem& problem, const Tape& tape) {
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   const std::variant<Schedule, std::string> lowered = lower(problem, partition, std::span(&tape, 1));
   if (const auto* why = std::get_if<std::string>(&lowered)) refuse_for_pytorch(*why);
-  const Schedule& schedule = std::get<Schedule>(lowered);
+  const auto& schedule = std::get<Schedule>(lowered);
   const std::vector<Violation> wrong = check(schedule, problem.graph, problem.platform, 1);
   if (!wrong.empty()) refuse_for_pytorch("no policy can do that: " + wrong.front().what);
   const Timeline timeline = simulate_event(schedule, problem.platform);

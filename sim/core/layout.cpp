@@ -36,7 +36,7 @@ class Relaying {
     for (std::uint32_t a = 0; a < now_.size(); ++a) {
       if (now_[a].kind == partial && to_[a].kind != partial) reduce(a);
     }
-    for (std::uint32_t a = static_cast<std::uint32_t>(now_.size()); a-- > 0;) {
+    for (auto a = static_cast<std::uint32_t>(now_.size()); a-- > 0;) {
       if (now_[a].kind == cut && must_go(a)) gather(a);
     }
     for (std::uint32_t a = 0; a < now_.size(); ++a) {
