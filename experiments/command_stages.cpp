@@ -20,12 +20,16 @@ namespace plimsoll {
 
 std::span<const StagePlanner> stage_planners() {
   static const std::array planners{
-      StagePlanner{"pipedream", {"--published", "--straight", "--compression"}, pipedream_stages},
-      StagePlanner{"piper", {"--straight", "--micro-batches", "--only", "--tensor"}, piper_stages},
-      StagePlanner{"ideals", {"--hosts"}, ideals_stages},
-      StagePlanner{"alpa", {"--micro-batches"}, alpa_stages},
-      StagePlanner{"madpipe", {"--special"}, madpipe_stages},
-      StagePlanner{"sapp", {"--micro-batches", "--chunks", "--seconds"}, sapp_stages},
+      StagePlanner{"pipedream", {"--published", "--straight", "--compression"}, {}, pipedream_stages},
+      StagePlanner{"piper", {"--straight", "--micro-batches", "--only", "--tensor"}, {}, piper_stages},
+      StagePlanner{"equal", {"--straight", "--micro-batches", "--only", "--tensor", "--counted"}, {}, equal_stages},
+      StagePlanner{"ideals", {"--hosts"}, {LayerTrait::shared_devices, LayerTrait::transfer_times}, ideals_stages},
+      StagePlanner{"alpa", {"--micro-batches"}, {}, alpa_stages},
+      StagePlanner{"madpipe", {"--special"}, {}, madpipe_stages},
+      StagePlanner{"sapp",
+                   {"--micro-batches", "--chunks", "--seconds"},
+                   {LayerTrait::rows_of_equals, LayerTrait::ends},
+                   sapp_stages},
   };
   return planners;
 }
@@ -47,7 +51,7 @@ std::uint32_t devices_of_one_level(const StageOptions& options, std::string_view
 namespace {
 
 struct StagesArguments {
-  std::string model, planner, devices, bandwidth, memory, hosts, micro_batches, only, tensor, chunks, seconds,
+  std::string model, planner, devices, bandwidth, memory, hosts, micro_batches, only, tensor, counted, chunks, seconds,
       compression, optimizer = "none", states = "by_dtype";
   bool straight = false, published = false, special = false, json = false;
 };
@@ -133,6 +137,7 @@ StageOptions stage_options(const StagesArguments& arguments, const StagePlanner&
   take("--micro-batches", !arguments.micro_batches.empty());
   take("--only", !arguments.only.empty());
   take("--tensor", !arguments.tensor.empty());
+  take("--counted", !arguments.counted.empty());
   take("--special", arguments.special);
   take("--chunks", !arguments.chunks.empty());
   take("--seconds", !arguments.seconds.empty());
@@ -152,6 +157,7 @@ StageOptions stage_options(const StagesArguments& arguments, const StagePlanner&
   options.special = arguments.special;
   options.most_devices = whole_option("--tensor", arguments.tensor, 1, 1'000'000);
   if (!arguments.only.empty()) options.only = arguments.only;
+  if (!arguments.counted.empty()) options.counted = arguments.counted;
   if (!arguments.compression.empty()) {
     const Parsed<double> ratio = parse_number(arguments.compression);
     if (!ratio.fine() || !(ratio.value >= 1e-6) || ratio.value > 1e6) {
@@ -161,6 +167,24 @@ StageOptions stage_options(const StagesArguments& arguments, const StagePlanner&
     options.compression = ratio.value;
   }
   return options;
+}
+
+void refuse_unheeded(const StagePlanner& planner, const LayerTable& table) {
+  const auto refuse_if = [&](bool has, LayerTrait trait, std::string_view layer, std::string_view what) {
+    if (!has || std::ranges::find(planner.heeds, trait) != planner.heeds.end()) return;
+    throw InputError(fmt::format("{}: layer '{}' of '{}' {}, which this planner does not heed", planner.name, layer,
+                                 table.name, what));
+  };
+  for (const Layer& layer : table.layers) {
+    refuse_if(layer.count != 1, LayerTrait::rows_of_equals, layer.name,
+              fmt::format("stands for {} layers in a row", layer.count));
+    refuse_if(layer.place != Layer::Place::anywhere, LayerTrait::ends, layer.name, "has its place at an end");
+    refuse_if(layer.together.has_value(), LayerTrait::shared_devices, layer.name, "shares a device with others");
+  }
+  for (const LayerEdge& edge : table.edges) {
+    refuse_if(edge.time > Seconds{0}, LayerTrait::transfer_times, table.layers[edge.from].name,
+              "sends in a stated time instead of bytes");
+  }
 }
 
 std::string place_of(const PlannedStage& stage) {
@@ -217,6 +241,7 @@ int run_stages(const StagesArguments& arguments) {
     throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", arguments.states));
   }
   const LayerTable table = load_layers(arguments.model, optimizer, states);
+  refuse_unheeded(planner, table);
   const StageOptions options = stage_options(arguments, planner, table);
   const PlanningWatch watch("planning with " + arguments.planner);
   const std::variant<StagePlan, std::string> made = planner.plan(table, options);
@@ -254,7 +279,7 @@ void add_stages_command(CLI::App& app, int& exit_code) {
       ->type_name("MODEL");
   command
       ->add_option("--planner", arguments->planner,
-                   "planner (strategies/README.md, \"Cuts\"): pipedream, piper, ideals, alpa,\nmadpipe or sapp")
+                   "planner (strategies/README.md, \"Cuts\"): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
       ->required()
       ->type_name("NAME");
   command
@@ -274,13 +299,18 @@ void add_stages_command(CLI::App& app, int& exit_code) {
       ->type_name("N");
   command
       ->add_option("--micro-batches", arguments->micro_batches,
-                   "piper, alpa, sapp: micro-batches in an iteration (default: what the table says, else 1)")
+                   "piper, equal, alpa, sapp: micro-batches in an iteration (default: what the table says, else 1)")
       ->type_name("M");
-  command->add_option("--only", arguments->only, "piper: of the ways to run a layer, only those of this name")
+  command->add_option("--only", arguments->only, "piper, equal: of the ways to run a layer, only those of this name")
       ->type_name("NAME");
-  command->add_option("--tensor", arguments->tensor, "piper: at most N devices that share a layer's tensors")
+  command->add_option("--tensor", arguments->tensor, "piper, equal: at most N devices that share a layer's tensors")
       ->type_name("N");
-  command->add_flag("--straight", arguments->straight, "pipedream, piper: no replicas");
+  command
+      ->add_option("--counted", arguments->counted,
+                   "equal: layers of this name are shared out in equal numbers; those before them go with the first "
+                   "ones,\nthose behind them with the last ones, or have stages of their own (default: all layers)")
+      ->type_name("NAME");
+  command->add_flag("--straight", arguments->straight, "pipedream, piper, equal: no replicas");
   command->add_flag(
       "--published", arguments->published,
       "pipedream: as its authors' program, which starts stages at fewer places and counts less in flight");

@@ -26,6 +26,7 @@ struct StageOptions {
   std::uint32_t hosts = 0, micro_batches = 1;
   std::optional<std::string> only;            ///< of the layers' options, those of this name
   std::optional<std::uint32_t> most_devices;  ///< that share a layer's tensors
+  std::optional<std::string> counted;         ///< layers of which stages have equal numbers; unset: all
   bool straight = false, published = false, special = false;
   std::uint32_t chunks = 1;  ///< parts of a device
   double seconds = 60;       ///< of a solver
@@ -52,9 +53,13 @@ struct StagePlan {
   std::vector<PlannedStage> stages;
 };
 
+/// What a table may say of its layers that only some planners heed.
+enum class LayerTrait : char { rows_of_equals, ends, shared_devices, transfer_times };
+
 struct StagePlanner {
   std::string_view name;
   std::vector<std::string_view> takes;  ///< options of the command line that not all planners take
+  std::vector<LayerTrait> heeds;
   /// Throws InputError where the table does not have what the planner needs; a text says why there is no plan.
   std::variant<StagePlan, std::string> (*plan)(const LayerTable&, const StageOptions&);
 };
@@ -70,6 +75,7 @@ std::uint32_t devices_of_one_level(const StageOptions&, std::string_view planner
 std::variant<StagePlan, std::string> pipedream_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> ideals_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> piper_stages(const LayerTable&, const StageOptions&);
+std::variant<StagePlan, std::string> equal_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> alpa_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> madpipe_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> sapp_stages(const LayerTable&, const StageOptions&);

@@ -122,7 +122,7 @@ TEST_CASE("cut=joint is faster than any other cut and recomputation", "[joint]")
     return std::get<Plan>(made).makespan;
   };
   const Seconds joint = makespan("joint");
-  for (const char* cut : {"uniform", "balanced", "pipedream", "ideals", "piper", "alpa", "madpipe"}) {
+  for (const char* cut : {"uniform", "balanced", "pipedream", "ideals", "piper", "alpa", "madpipe", "sapp"}) {
     INFO(cut);
     CHECK(joint < 0.95 * makespan(cut));
   }

@@ -38,7 +38,7 @@ TEST_CASE("stages refuses what does not go together", "[stages]") {
     CHECK(run.err == why + "\n");
   };
   refused("uniform:4 --planner pipdream",
-          "--planner: expected pipedream, piper, ideals, alpa, madpipe or sapp, found 'pipdream'; did you mean "
+          "--planner: expected pipedream, piper, equal, ideals, alpa, madpipe or sapp, found 'pipdream'; did you mean "
           "'pipedream'?");
   refused("uniform:4 --planner pipedream", "--devices: needed, 'uniform:4' does not say how many");
   refused("uniform:4 --planner pipedream --devices 2",
@@ -48,6 +48,10 @@ TEST_CASE("stages refuses what does not go together", "[stages]") {
           "--hosts: 'pipedream' does not take it");
   refused("uniform:4 --planner piper --devices 2 --bandwidth 1GB/s --only fast",
           "piper: layer 'stage0' of 'uniform:4' has no way to run that --only and --tensor allow");
+  refused("uniform:4 --planner equal --devices 2 --bandwidth 1GB/s --counted stage",
+          "--counted: expected a layer of 'uniform:4', found 'stage'; did you mean 'stage0'?");
+  refused("uniform:4 --planner piper --devices 2 --bandwidth 1GB/s --counted stage0",
+          "--counted: 'piper' does not take it");
   refused("uniform:4 --planner pipedream --devices 2x2 --bandwidth 1GB/s",
           "--bandwidth: expected 2 for the levels of --devices, with commas between, found 1");
   refused(
@@ -210,6 +214,85 @@ TEST_CASE("piper gives the published times of its authors' models, or better one
       CHECK(seconds == Approx(row.seconds).margin(row.digits).epsilon(0));
     }
   }
+}
+
+TEST_CASE("stages of equal numbers of layers take the times that Piper's authors publish beside theirs",
+          "[stages][published]") {
+  if (shared().empty()) return;
+  struct Row {
+    std::string machine;
+    double seconds, digits;
+  };
+  const Row rows[] = {
+      {"--devices 8 --memory 8GiB", 0.230978, 1e-6},         {"--devices 64 --memory 2GiB", 0.12333875, 1e-8},
+      {"--devices 64 --memory 8GiB", 0.0257245478, 1e-10},   {"--devices 64 --memory 80GiB", 0.0156501780, 1e-10},
+      {"--devices 512 --memory 2GiB", 0.0120755538, 1e-10},  {"--devices 512 --memory 8GiB", 0.0033013244, 1e-10},
+      {"--devices 1024 --memory 8GiB", 0.0016996655, 1e-10}, {"--devices 2048 --memory 8GiB", 0.0008988361, 1e-10},
+  };
+  const TemporaryFolder folder;
+  const std::string asked = imported("piper", "piper/bert32a100.json", folder) +
+                            " --planner equal --counted ParallelTransformerLayer --bandwidth 26843545600B/s ";
+  for (const Row& row : rows) {
+    INFO(row.machine);
+    const double seconds = stages(asked + row.machine)["time_s"];
+    CHECK(seconds == Approx(row.seconds).margin(row.digits).epsilon(0));
+  }
+  const ProgramRun none = plimsoll("stages " + asked + "--devices 128 --memory 1GiB");
+  CHECK(none.exit_code == 1);
+  CHECK(none.err == "equal: no stages: no stages of equal numbers of layers keep within the memory and the devices\n");
+}
+
+TEST_CASE("planners refuse what a table says of its layers and they do not heed", "[stages]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "table.json").string();
+  const auto refused = [&](const std::string& layer, const std::string& edge, const std::string& heeded_by,
+                           const std::string& what) {
+    const std::string options = R"("options":[{"name":"plain","forward_s":1}])";
+    std::ofstream(file)
+        << R"({"format":"plimsoll.layers.v1","name":"t","devices":2,"memory_bytes":9,"micro_batches":2,)"
+        << R"("bandwidth_bytes_per_s":1,"layers":[{"name":"a",)" << options << R"(},{"name":"b",)" << layer << options
+        << R"(}],"edges":[{"from":0,"to":1,"bytes":0)" << edge << "}]}";
+    for (const std::string planner : {"pipedream", "piper", "equal", "ideals", "alpa", "madpipe", "sapp"}) {
+      const ProgramRun run = plimsoll("stages " + file + " --planner " + planner);
+      INFO(planner << ": " << run.err);
+      const std::string complaint = planner + ": layer '" + (edge.empty() ? "b" : "a") + "' of 't' " + what +
+                                    ", which this planner does not heed\n";
+      CHECK((run.err == complaint) == (planner != heeded_by));
+      if (planner != heeded_by) CHECK(run.exit_code == 2);
+    }
+  };
+  refused(R"("count":3,)", "", "sapp", "stands for 3 layers in a row");
+  refused(R"("place":"last",)", "", "sapp", "has its place at an end");
+  refused(R"("together":1,)", "", "ideals", "shares a device with others");
+  refused("", R"(,"time_s":1)", "ideals", "sends in a stated time instead of bytes");
+}
+
+TEST_CASE("stages of equal numbers of layers count what is asked, and the others have stages of their own",
+          "[stages]") {
+  const TemporaryFolder folder;
+  const auto layer = [](const std::string& name, int seconds) {
+    return R"({"name":")" + name + R"(","options":[{"name":"plain","devices":1,"forward_s":)" +
+           std::to_string(seconds) + R"(,"backward_s":0,"parameter_bytes":0,"kept_bytes":0,"fixed_bytes":0}]})";
+  };
+  const auto table = [&](const std::vector<std::string>& layers) {
+    std::string text = R"({"format":"plimsoll.layers.v1","name":"row","devices":4,"micro_batches":1,)"
+                       R"("bandwidth_bytes_per_s":1,"layers":[)";
+    for (std::size_t l = 0; l < layers.size(); ++l) text += (l == 0 ? "" : ",") + layers[l];
+    text += R"(],"edges":[)";
+    for (std::size_t l = 1; l < layers.size(); ++l) {
+      text += std::string(l == 1 ? "" : ",") + R"({"from":)" + std::to_string(l - 1) + R"(,"to":)" + std::to_string(l) +
+              R"(,"bytes":0})";
+    }
+    std::ofstream(folder / "row.json") << text << "]}";
+    return (folder / "row.json").string();
+  };
+  const std::string ends = table({layer("in", 3), layer("block", 2), layer("block", 2), layer("out", 3)});
+  CHECK(stages(ends + " --planner equal --counted block")["time_s"] == 3);
+  CHECK(stages(ends + " --planner equal --devices 2 --counted block")["time_s"] == 5);
+  const std::string middle = table({layer("block", 2), layer("in", 3), layer("block", 2)});
+  const ProgramRun refused = plimsoll("stages " + middle + " --planner equal --counted block");
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err == "--counted: layer 'in' of 'row' is between layers called 'block' and not called so\n");
 }
 
 TEST_CASE("alpa and madpipe print stages of a chain, sapp only takes tables of its kind", "[stages]") {
