@@ -85,9 +85,9 @@ def measure_all(options):
               "command": "python3 validate/pytorch/measure.py " + " ".join(sys.argv[1:]), "rounds": options.rounds,
               "load_average": list(os.getloadavg()), "rows": rows}
     path = os.path.join(options.output, "measurement.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+    with open(path, "w", encoding="utf-8") as file:  # a line a run
+        head = json.dumps({key: value for key, value in result.items() if key != "rows"}, indent=1)
+        file.write(head[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n")
     say(f"wrote {path}; next: plimsoll compare --pytorch {path}")
 
 
