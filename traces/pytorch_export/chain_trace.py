@@ -4,6 +4,7 @@ import gc
 import math
 
 import torch
+from plimsoll_torch.versions import storage_of
 
 from . import executor
 from .chain_fields import ByteFacts, assemble, with_bytes
@@ -13,7 +14,6 @@ from .executor import Probe
 from .live_bytes import SweepCounter
 from .memory import LiveProbe, PlainProbe, SavedProbe
 from .part_workspaces import PartWorkspacesProbe
-from .storages import storage_of
 from .update import measure_update
 from .weight_part import WeightPartProbe
 from .work import WorkProbe

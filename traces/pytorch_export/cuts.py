@@ -1,19 +1,13 @@
 """Chains of a user's model: its modules in a row, or the stages into which plimsoll_torch cuts it."""
 
-import os
-import sys
-
 import torch
+from plimsoll_torch.errors import Refused
+from plimsoll_torch.recorder import constants_in, mean_square
+from plimsoll_torch.refusals import fingerprint_of
+from plimsoll_torch.stages import is_in_a_row, split
 
 from .chain import Chain, Loss, Stage
 from .errors import UsageError
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(HERE, "..", "..", "validate", "pytorch"))
-
-from plimsoll_torch.errors import Refused  # noqa: E402
-from plimsoll_torch.recorder import constants_in, mean_square  # noqa: E402
-from plimsoll_torch.stages import is_in_a_row, split  # noqa: E402
 
 
 def chain_of_modules(subject, precision):
@@ -85,4 +79,4 @@ def described(staged):
     return {"how": staged.how, "input_shapes": staged.input_shapes(),
             "stages": [{"name": stage.name, "modules": stage.modules, "reads": stage.reads, "makes": stage.makes}
                        for stage in staged.stages],
-            "boundaries": staged.boundaries, "fingerprint": [list(entry) for entry in staged.fingerprint()]}
+            "boundaries": staged.boundaries, "fingerprint": fingerprint_of(staged.model)}

@@ -7,9 +7,10 @@ that reads it is over: the executor that `saved_bytes` and the workspaces descri
 import contextlib
 
 import torch
+from plimsoll_torch.versions import storage_of
 
 from .errors import UsageError, first_line
-from .storages import distinct_tensors_in, map_tensors, storage_of, tensors_in
+from .storages import distinct_tensors_in, map_tensors, tensors_in
 
 
 class Probe:

@@ -3,10 +3,11 @@
 import weakref
 
 import torch
+from plimsoll_torch.versions import storage_of
 
 from .executor import Facts, Probe
 from .saved_uses import shape_and_dtype, uses_of_saved
-from .storages import addresses_seen_by_python, distinct_tensors_in, dtype_name, storage_bytes, storage_of, tensors_in
+from .storages import addresses_seen_by_python, distinct_tensors_in, dtype_name, storage_bytes, tensors_in
 
 
 class SavedProbe(Probe):

@@ -4,8 +4,9 @@ pooling PyTorch's read the shape alone, `pool.shape`.
 Names are those of traces/README.md. Nodes of autograd's graph show what they have saved as attributes, `_saved_result` and the like.
 """
 
-from .storages import dtype_name, storage_bytes, storage_of, tensors_in
+from plimsoll_torch.versions import storage_of
 
+from .storages import dtype_name, storage_bytes, tensors_in
 
 KINDS = (  # the first that a node's name begins with counts
     ("NativeBatchNorm", "bn"), ("CudnnBatchNorm", "bn"), ("MiopenBatchNorm", "bn"), ("NativeLayerNorm", "ln"), ("Relu", "relu"),

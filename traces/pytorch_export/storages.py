@@ -3,8 +3,7 @@
 import gc
 
 import torch
-
-from .torch_versions import storage_of
+from plimsoll_torch.versions import storage_of
 
 
 def dtype_name(tensor):

@@ -1,4 +1,5 @@
-"""All that differs between torch 1.13 and 2.x (up to 2.11), and between a CPU and CUDA: what is there, what is not, and the message.
+"""All that differs between torch 1.13 and 2.x (up to 2.11), and between a CPU and CUDA: what is there, what is not, and the message. What the
+executor of plans needs of it stands beside that (validate/pytorch/plimsoll_torch: versions.py, modes.py, device.py).
 
 Each part names the fact as PyTorch documents it. Run here with 1.13 on a CPU; the rest follows the documentation and has not been run.
 """
@@ -14,15 +15,6 @@ from .errors import UsageError
 def version():
     """(major, minor) of this torch."""
     return tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-
-
-# --- storages -----------------------------------------------------------------------------------------------------------------
-# docs, Tensor.storage: TypedStorage is deprecated, Tensor.untyped_storage() is the way; 1.13 has not the latter.
-
-def storage_of(tensor):
-    if hasattr(tensor, "untyped_storage"):
-        return tensor.untyped_storage()
-    return tensor.storage().untyped()
 
 
 # --- devices ------------------------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ tensors read and written, a tensor overwritten in place twice; a lookup reads on
 import math
 
 import torch
+from plimsoll_torch.versions import storage_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .executor import Probe
-from .storages import storage_of, tensors_in
+from .storages import tensors_in
 
 FLOPS_RULE = ("2 per multiply-add of convolutions and matrix products; a convolution's backward counts one forward for each "
               "gradient really computed; all else 0")

@@ -52,8 +52,8 @@ def main(arguments):
         if not os.access(options.program, os.X_OK):
             raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
         if options.device == "cuda":
-            from plimsoll_torch.refusals import device_of
-            device_of("cuda")
+            from pytorch_export.torch_versions import refuse_missing
+            refuse_missing(options.device)
         measure_all(options)
     except (export_pytorch.UsageError, export_pytorch.MeasurementError, Refused) as error:
         print(f"measure.py: {error}", file=sys.stderr)

@@ -284,6 +284,25 @@ class Recording(unittest.TestCase):
         self.assertEqual(most[0], 2)  # what is read and what is made
 
 
+class Packed(nn.Module):
+    """A named tuple whose class asks for tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.lstm, self.head = nn.Embedding(9, 8), nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, tokens, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(self.words(tokens), lengths, batch_first=True, enforce_sorted=False)
+        return self.head(nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0])
+
+
+class Sequences(unittest.TestCase):
+    def test_packed(self):
+        model, inputs = Packed(), (torch.arange(8).view(2, 4), torch.tensor([2, 4]))
+        staged = split(model, inputs, ["head"])
+        self.assertTrue(torch.equal(staged.run(staged.values_of(inputs)), model(*inputs).pow(2).mean()))
+
+
 class Refusals(unittest.TestCase):
     x = torch.linspace(-1, 1, 8).view(2, 4)
 
@@ -310,6 +329,34 @@ class Refusals(unittest.TestCase):
                 return x * random.random()
         self.refused("the model's forward takes another course from run to run", Model(Drops()))
 
+    def test_a_course_that_differs_in_code_between_modules(self):
+        class Counts(Model):
+            def forward(self, x):
+                self.calls = getattr(self, "calls", 0) + 1
+                return super().forward(x * self.calls)
+        self.refused("the model's forward takes another course from run to run", Counts(nn.ReLU()))
+
+    def test_a_module_that_checkpoints_another(self):
+        class Between(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = Layer()
+
+            def forward(self, x):
+                return torch.utils.checkpoint.checkpoint(self.inner, x)
+        self.refused("module 'between': recomputes a part of itself (torch.utils.checkpoint), whose parameters are not seen; switch that off",
+                     Model(Between()))
+
+    def test_a_buffer_that_is_replaced(self):
+        class Means(nn.BatchNorm1d):
+            def forward(self, x):
+                self.running_mean = 0.9 * self.running_mean + 0.1 * x.detach().mean(0)
+                return x - self.running_mean
+        model = Model(Means(4))
+        before = model.between.running_mean
+        self.refused("module 'between' puts another tensor in place of its buffer 'running_mean' in its forward", model)
+        self.assertIs(model.between.running_mean, before)
+
     def test_paths_that_are_not_there(self):
         self.refused("no module 'betwen'; did you mean 'between'?", Model(nn.ReLU()), ["betwen"])
         self.refused("module 'between' is not called by itself", NeverCalled(), ["between"])
@@ -330,7 +377,7 @@ class Refusals(unittest.TestCase):
         self.refused("the model cannot be called with 2 arguments", Model(nn.ReLU()), x=(self.x, self.x))
 
     def test_wrappers_and_sparse_gradients(self):
-        self.refused("the model is a DataParallel, inside which nothing can be cut: hand over the module in it", nn.DataParallel(Layer()))
+        self.refused("the model is wrapped in DataParallel, which runs copies on several devices; give the module inside it", nn.DataParallel(Layer()))
         self.refused("module 'between' makes sparse gradients", Model(nn.Embedding(3, 4, sparse=True)))
 
     def test_inputs_of_another_shape(self):

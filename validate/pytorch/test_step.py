@@ -156,6 +156,75 @@ class TrainsAsPlainTraining(unittest.TestCase):
         self.assertTrue(all(p.grad is not None for p in model.parameters()))
 
 
+class Course(nn.Module):
+    """What its Python code reads beside tensors: a number of its own, an argument, whether it trains."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.factor = 1.0
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+
+    def forward(self, x, times=1):
+        for layer in self.layers:
+            x = nn.functional.dropout(layer(x) * self.factor * times, 0.5, self.training)
+        return x.pow(2).mean()
+
+
+class Courses(unittest.TestCase):
+    """The model is recorded anew where its Python code would do something else than when it was recorded."""
+
+    def setUp(self):
+        self.model, self.x = Course(), torch.randn(4, 8)
+        staged = split(copy.deepcopy(self.model), self.x)
+        plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
+        self.other, self.step = copy.deepcopy(self.model), apply(self.model, plan)
+
+    def compare(self, *inputs):
+        for seed in range(2):
+            torch.manual_seed(seed)
+            got = self.step(inputs if len(inputs) > 1 else inputs[0])
+            torch.manual_seed(seed)
+            expected = self.other(*inputs)
+            expected.backward()
+            self.assertTrue(torch.equal(got, expected.detach()))
+        self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(self.model.parameters(), self.other.parameters())))
+
+    def test_a_number_of_the_model(self):
+        self.compare(self.x)
+        self.model.factor = self.other.factor = 0.5
+        self.compare(self.x)
+
+    def test_an_argument_that_is_no_tensor(self):
+        self.compare(self.x, 2)
+        self.compare(self.x, 3)
+
+    def test_calls_that_are_not_in_the_plan(self):
+        self.compare(self.x)
+        self.model.eval()  # without dropout
+        with self.assertRaisesRegex(WrongPlan, r"before stage 'layers.1' there are \['dropout'\] by the plan, and \['mul#2'\] in this model"):
+            self.step(self.x)
+
+    def test_a_tensor_that_asks_for_its_gradient(self):
+        self.compare(self.x)
+        one, two = self.x.clone().requires_grad_(), self.x.clone().requires_grad_()
+        torch.manual_seed(0)
+        self.step(one)
+        torch.manual_seed(0)
+        self.other(two).backward()
+        self.assertTrue(torch.equal(one.grad, two.grad))
+
+    def test_nothing_is_recorded_twice_without_need(self):
+        self.compare(self.x)
+        staged = self.step.staged
+        self.compare(torch.randn(4, 8))
+        self.assertIs(self.step.staged, staged)
+
+    def test_an_input_that_was_not_there(self):
+        with self.assertRaisesRegex(WrongPlan, "before stage '.*' there are .* by the plan, and .*'times'.* in this model"):
+            self.step((self.x, torch.ones(())))
+
+
 class Row(nn.Module):
     """A value is read by two operations of a stage and by a later one: G + a + b, in that order, and not G + (a + b)."""
 
@@ -353,6 +422,7 @@ class Refusals(unittest.TestCase):
         plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
         with self.assertRaisesRegex(Refused, "^stage '0': its forward changes the buffer '0.calls', so it cannot be run again as the plan asks$"):
             apply(model, plan)(x)
+        self.assertEqual([float(buffer) for buffer in model.buffers()], [0.0, 0.0, 0.0], "nothing half done")
 
     def test_malformed_plans(self):
         for change, text in (({"format": "plimsoll.plan.v0"}, "format: expected 'plimsoll.plan.v1', found 'plimsoll.plan.v0'"),

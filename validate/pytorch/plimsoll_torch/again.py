@@ -6,8 +6,6 @@ import contextlib
 
 import torch
 
-from .errors import Refused
-
 
 class RandomStates:
     """States before forwards that run again, by micro-batch and stage; one that did not change in between is kept once. They are kept outside
@@ -60,22 +58,6 @@ def statistics_stay(norms):
 
 def batch_norms(modules):
     return [module for module in modules if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
-
-
-class BufferWatch:
-    """Whether a stage changes buffers other than running statistics of batch norms: then it cannot run again."""
-
-    def __init__(self, model):
-        known = {id(buffer) for norm in batch_norms(model.modules()) for buffer in norm.buffers(recurse=False)}
-        self.buffers = [(name, buffer) for name, buffer in model.named_buffers() if id(buffer) not in known]
-
-    @contextlib.contextmanager
-    def of(self, stage):
-        before = [buffer._version for _, buffer in self.buffers]
-        yield
-        for (name, buffer), version in zip(self.buffers, before):
-            if buffer._version != version:
-                raise Refused(f"stage '{stage}': its forward changes the buffer '{name}', so it cannot be run again as the plan asks")
 
 
 @contextlib.contextmanager

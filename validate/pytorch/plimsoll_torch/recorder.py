@@ -7,6 +7,7 @@ and buffers and random state are afterwards what they were.
 
 import contextlib
 import dataclasses
+import types
 import weakref
 
 import torch
@@ -15,7 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
 from .modes import autocast_now, difference, entered
+from .refusals import place_of
 from .values import map_leaves, named_tensors_in, tensors_in
+from .versions import storage_of
 
 READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
                  "equal", "allclose", "is_nonzero"}
@@ -64,38 +67,56 @@ class Operation:
     arguments: object  # (args, kwargs) with a Ref for each value
     outputs: list      # values, in the order of the tensors of the result
     writes: set        # storages of values that are overwritten
+    changes: list      # names of buffers that it overwrites, beside running statistics of batch norms
     call: int          # the innermost Call
     state: tuple       # whether gradients are followed, and autocast, where these differ from the caller's
     reads: list        # values
 
+    def __post_init__(self):
+        args, kwargs = self.arguments
+        self.args, self.kwargs = [filler(value) for value in args], {name: filler(value) for name, value in kwargs.items()}
+
     def run(self, of, targets=None):
         """`of`: {value: tensor}. The tensors of the result, in order."""
-        args, kwargs = map_leaves(self.arguments, lambda leaf: of[leaf.value] if isinstance(leaf, Ref)
-                                  else targets if leaf is Targets else leaf)
+        args, kwargs = [fill(of, targets) for fill in self.args], {name: fill(of, targets) for name, fill in self.kwargs.items()}
         with entered(self.state):
             return tensors_in(self.function(*args, **kwargs))
+
+
+def filler(argument):
+    """A function of ({value: tensor}, targets) that gives the argument. What has no tensors of the run is handed over as it is."""
+    if isinstance(argument, Ref):
+        return lambda of, _: of[argument.value]
+    if argument is Targets:
+        return lambda _, targets: targets
+    if not refs_in(argument):
+        return lambda *_: argument
+    return lambda of, _: map_leaves(argument, lambda leaf: of[leaf.value] if isinstance(leaf, Ref) else leaf)
 
 
 @contextlib.contextmanager
 def undone(model):
     """Buffers and random state are afterwards as before."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    buffers = [(module, name, buffer, buffer.detach().clone()) for _, module, name, buffer in buffers_of(model)]
     devices = sorted({tensor.device.index for tensor in [*model.parameters(), *model.buffers()] if tensor.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices):
             yield
     finally:
         with torch.no_grad():
-            for buffer, before in buffers:
+            for module, name, buffer, before in buffers:
+                module._buffers[name] = buffer
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)
 
 
+def buffers_of(model):
+    """[(path, module, name, buffer)]"""
+    return [(path, module, name, buffer) for path, module in model.named_modules() for name, buffer in module._buffers.items()
+            if buffer is not None]
+
+
 # --- the run ----------------------------------------------------------------------------------------------------------------------
-
-def storage_of(tensor):
-    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
-
 
 class Recorder(TorchFunctionMode):
     """`leaves`: paths of modules whose inside is not looked at, beside those without children and those with hooks."""
@@ -112,6 +133,8 @@ class Recorder(TorchFunctionMode):
         self.names = {}
         self.call, self.stack, self.suspended = None, [], 0
         self.can_be_whole = False  # after a refusal: whether the module can be taken as one call
+        self.buffers = {id(buffer): f"{path}.{name}".lstrip(".") for path, module, name, buffer in buffers_of(model)
+                        if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm)}
         self.constants = {id(tensor): tensor for module in model.modules() for tensor in tensors_in(vars(module))}
 
     def record(self, inputs, loss, targets):
@@ -120,7 +143,7 @@ class Recorder(TorchFunctionMode):
         self.outer = autocast_now()
         for name, tensor in named_inputs(args, kwargs):
             self.add_value(tensor, name, -1)
-        given = range(len(self.values))
+        given, buffers = range(len(self.values)), buffers_of(self.model)
         with undone(self.model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, self.no_backward), \
                 watching(self), self:
             output = self.model(*args.values(), **kwargs)
@@ -130,6 +153,10 @@ class Recorder(TorchFunctionMode):
                 output = own_loss(output)
             else:
                 output = self.run(mean_square, "", "loss", (last_of(output),), {})
+            for path, module, name, buffer in buffers:
+                if module._buffers.get(name) is not buffer:
+                    raise Refused(f"{place_of(path)} puts another tensor in place of its buffer '{name}' in its forward; let it overwrite "
+                                  "the one that is there")
         self.result = tensors_in(output)
         return list(given), map_leaves(output, self.reference)
 
@@ -180,16 +207,16 @@ class Recorder(TorchFunctionMode):
         return not type(inner).__module__.startswith("torch.nn.") and any(id(tensor) not in self.constants for tensor in tensors_in(args))
 
     def here(self):
-        return f"module '{self.path()}'" if self.path() else "the model itself"
+        return place_of(self.path()) if self.path() else "the model itself"
 
     # --- what is written down ---
 
     def run(self, function, path, name, args, kwargs, real_args=None):
         """Calls and writes it down; `real_args` are handed over in place of `args`, which may have stand-ins."""
         self.suspended += 1  # not undone where something is raised: the recorder is of no use then
-        given = tensors_in((args, kwargs))
-        versions = [tensor._version for tensor in given]
         is_module = isinstance(function, torch.nn.Module) and bool(path)
+        given = [*tensors_in((args, kwargs)), *(function.buffers() if is_module else ())]
+        versions = [tensor._version for tensor in given]
         called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
         result = called(*(args if real_args is None else real_args), **kwargs)
         written = [tensor for tensor, version in zip(given, versions) if tensor._version != version]
@@ -201,7 +228,8 @@ class Recorder(TorchFunctionMode):
     def write_down(self, function, path, name, arguments, result, written, is_module):
         arguments = map_leaves(arguments, self.reference)
         writes = {self.storage(tensor) for tensor in written if self.value_of(tensor) is not None}
-        operation = Operation(function, path, name, arguments, [], writes, self.call or 0, difference(self.outer), refs_in(arguments))
+        changes = sorted(self.buffers[id(tensor)] for tensor in written if id(tensor) in self.buffers)
+        operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments))
         self.operations.append(operation)
         for inner, tensor in named_tensors_in(result):
             value = self.value_of(tensor)
@@ -308,6 +336,9 @@ def watching(recorder):
     places = {name: getattr(torch.Tensor, name) for name in inherited}
 
     def apply_seen(cls, *args, **kwargs):
+        if cls.__name__ == "CheckpointFunction" and not isinstance(args[0], types.BuiltinFunctionType):
+            raise Refused(f"{recorder.here()}: recomputes a part of itself (torch.utils.checkpoint), whose parameters are not seen; switch that off, "
+                          "for plans recompute")
         plain = own.__get__(None, cls) if own is not None else super(torch.autograd.Function, cls).apply
         return plain(*args, **kwargs) if recorder.suspended else recorder.run(plain, recorder.path(), cls.__name__, args, kwargs)
 

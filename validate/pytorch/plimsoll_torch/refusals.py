@@ -1,9 +1,7 @@
 """What a model may not have, to be run by plans: each with the path at which it is and the reason."""
 
-import torch
-
-from .plan import WrongPlan
 from .errors import Refused
+from .plan import WrongPlan
 
 WRAPPERS = {
     "DistributedDataParallel": "exchanges gradients in hooks that expect one backward",
@@ -16,15 +14,27 @@ WRAPPERS = {
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def refuse_what_cannot_run(model):
+def place_of(path):
+    return f"module '{path}'" if path else "the model"
+
+
+def refuse_what_cannot_be_cut(model):
+    """Exporter and executor alike."""
     for path, module in model.named_modules():
-        where = f"module '{path}'" if path else "the model"
         for kind in type(module).__mro__:
             if kind.__name__ in WRAPPERS:
-                raise Refused(f"{where} is wrapped in {kind.__name__}, which {WRAPPERS[kind.__name__]}; give the module inside it")
+                raise Refused(f"{place_of(path)} is wrapped in {kind.__name__}, which {WRAPPERS[kind.__name__]}; give the module inside it")
+        if getattr(module, "sparse", False) is True:
+            raise Refused(f"{place_of(path)} makes sparse gradients, whose bytes nobody knows before: build it with sparse=False")
+
+
+def refuse_what_cannot_run(model):
+    """By plans."""
+    refuse_what_cannot_be_cut(model)
+    for path, module in model.named_modules():
         for hooks in HOOKS:
             if getattr(module, hooks, None):
-                raise Refused(f"{where} has {hooks.strip('_').replace('_', ' ')}, which would run again with each recomputation")
+                raise Refused(f"{place_of(path)} has {hooks.strip('_').replace('_', ' ')}, which would run again with each recomputation")
     for name, parameter in model.named_parameters():
         if parameter._backward_hooks:
             raise Refused(f"parameter '{name}' has a hook on its gradient, which would see parts of it")
@@ -34,6 +44,7 @@ def refuse_what_cannot_run(model):
 
 
 def fingerprint_of(model):
+    """[path, class, shapes of its own parameters] of each module: by this a plan knows its model."""
     return [[path, type(module).__name__, [list(parameter.shape) for parameter in module.parameters(recurse=False)]]
             for path, module in model.named_modules()]
 
@@ -52,10 +63,3 @@ def refuse_other_model(model, plan):
         more = (found if len(found) > len(expected) else expected)[min(len(found), len(expected))]
         what = "is not in the plan" if len(found) > len(expected) else "is not in this model"
         raise WrongPlan(f"{plan.where}: is of another model: module '{more[0]}' ({more[1]}) {what}")
-
-
-def device_of(name):
-    """The device of a command line; refused where torch does not see it."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise Refused("--device cuda: torch sees no CUDA device")
-    return torch.device(name)

@@ -30,7 +30,8 @@ class Hold:
             if self.of not in self.values:
                 raise Refused(f"stage '{self.stage}': its backward reads '{self.of}', which the plan has dropped: it saves other "
                               "tensors now than when it was measured")
-            return view_of(storage_of(self.values[self.of]), self.geometry)
+            value = self.values[self.of]
+            return value if geometry(value) == self.geometry else view_of(storage_of(value), self.geometry)
         if self.tensor is None:
             raise Refused(f"stage '{self.stage}': its backward reads what the plan has dropped or moved")
         return self.tensor

@@ -18,7 +18,8 @@ import torch
 from .cuts import Cuts
 from .errors import Refused
 from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, refs_in, undone
-from .values import tensors_in
+from .refusals import refuse_what_cannot_be_cut
+from .values import children_of, tensors_in
 
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
@@ -34,26 +35,14 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
     check: whether the stages are run once, to see that they make what the model makes
     """
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
-    refuse_unseen(whole)
+    refuse_what_cannot_be_cut(whole)
     inputs = named_arguments(whole, example_inputs)
     children = [name for name, _ in whole.named_children()] if is_in_a_row(whole) else []
     if how is None:
         how = children if is_in_a_row(whole) else "auto"
     with undone(whole):
         recorder, given, output = recorded(whole, inputs, children if how == children else [], loss, targets)
-    return Staged(whole, how, recorder, given, output, inputs, loss, targets, check)
-
-
-HIDING = ("OptimizedModule", "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")  # of torch; some need a build with it
-
-
-def refuse_unseen(model):
-    for path, module in model.named_modules():
-        where = f"module '{path}'" if path else "the model"
-        if type(module).__name__ in HIDING:
-            raise Refused(f"{where} is a {type(module).__name__}, inside which nothing can be cut: hand over the module in it")
-        if getattr(module, "sparse", False) is True:
-            raise Refused(f"{where} makes sparse gradients, whose bytes nobody knows before: build it with sparse=False")
+    return Staged(whole, how, recorder, given, output, example_inputs, loss, targets, check)
 
 
 class InARow(torch.nn.Module):
@@ -168,6 +157,8 @@ class Staged:
         self._cut(Cuts(recorder, given, loss), loss)
         if check:
             self._check(recorder, inputs, targets)
+        self.code = list({id(call.module): call.module for call in recorder.calls}.values())
+        self.course = self.course_of(inputs)
 
     def _cut(self, cuts, loss):
         positions = set(cuts.found() if self.how == "auto" else cuts.at_paths(self.how))
@@ -186,17 +177,27 @@ class Staged:
         self.boundaries = [[self.values[v].name for v in of] for of in alive]
 
     def _check(self, recorder, inputs, targets):
-        with undone(self.model), torch.no_grad():
-            again = self.run(self.values_of(inputs), targets)
-        if not is_same(again, recorder.result[0].detach()):
-            raise Refused("run a second time on the same input, the recorded calls give another loss: the model's forward takes another "
-                          "course from run to run")
+        """The recorded calls give the loss that the model gave, and so does the model once more."""
+        first = recorder.result[0].detach()
+        for run in (lambda: self.run(self.values_of(inputs), targets), lambda: self.whole(inputs, targets)):
+            with undone(self.model), torch.no_grad():
+                if not is_same(run(), first):
+                    raise Refused("run a second time on the same input, it gives another loss: the model's forward takes another course from run "
+                                  "to run")
+
+    def course_of(self, inputs):
+        """All that decides which calls the model makes beside numbers in tensors: what is no tensor in its inputs, and attributes of modules
+        whose code has been recorded."""
+        own = [[(name, form_of(value, id)) for name, value in vars(module).items() if name not in OF_TORCH]
+               + [list(map(id, vars(module)[places].values())) for places in ("_modules", "_parameters", "_buffers")] for module in self.code]
+        return form_of(inputs, lambda tensor: tensor.requires_grad), own
+
+    def is_course_of(self, inputs):
+        return self.course == self.course_of(inputs)
 
     def values_of(self, inputs):
         """The tensors of boundary 0 of other inputs of the same form."""
-        if not (isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(part, dict) for part in inputs)):
-            inputs = named_arguments(self.model, inputs)
-        found = dict(named_inputs(*inputs))
+        found = dict(named_inputs(*named_arguments(self.model, inputs)))
         expected = [value for value in self.values if value.made_by < 0]
         for value in expected:
             if value.name not in found:
@@ -219,14 +220,23 @@ class Staged:
         args, kwargs = named_arguments(self.model, inputs)
         return loss_of(self.model(*args.values(), **kwargs), self.loss, targets)
 
-    def fingerprint(self):
-        """(path, class, shapes of its own parameters) of each module: by this a plan knows its model."""
-        return [(path, type(module).__name__, [list(parameter.shape) for parameter in module.parameters(recurse=False)])
-                for path, module in self.model.named_modules()]
-
     def input_shapes(self):
         return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
                 for value in self.values if value.made_by < 0}
+
+
+OF_TORCH = set(vars(torch.nn.Module())) - {"training"}
+
+
+def form_of(value, of_tensor, depth=4):
+    """Of nested values: their types, and of leaves numbers, words, what `of_tensor` says of tensors, and which other object it is. Tables
+    (a vocabulary) are objects."""
+    children = children_of(value)
+    if children is not None and depth > 0 and len(children) < 100:
+        return type(value), list(value) if isinstance(value, dict) else None, [form_of(child, of_tensor, depth - 1) for child in children]
+    if isinstance(value, torch.Tensor):
+        return of_tensor(value)
+    return type(value), value if isinstance(value, (bool, int, float, str, type(None), torch.dtype)) else id(value)
 
 
 def is_same(again, first):

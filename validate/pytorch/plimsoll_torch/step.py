@@ -71,12 +71,11 @@ class Step:
     def __init__(self, model, plan, loss, limit):
         self.model, self.plan, self.loss, self.limit = model, plan, loss, limit
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self.staged = None  # from the first step on, which has inputs
+        self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
         self.random = again.RandomStates(self.device)
         self.token = torch.zeros(0, requires_grad=True)  # makes autograd follow the stages' inputs
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
-        self.first_run = True
         self.batches = ()
         self.several = {}   # {stage: names of inputs and ids of parameters that several of its operations read}
 
@@ -86,7 +85,7 @@ class Step:
         """The loss (the mean over micro-batches), a tensor without a graph. With several micro-batches `inputs` and `targets` are cut along
         their first dimension. `scale`: gradients are those of (loss * scale), as a GradScaler asks."""
         batches = micro_batches(inputs, targets, self.plan.micro_batches)
-        if self.staged is None:
+        if self.staged is None or not self.staged.is_course_of(batches[0][0]):
             self.prepare(*batches[0])
             again.forget_casts()
         given = [self.staged.values_of(of) for of, _ in batches]  # refuses other shapes
@@ -101,7 +100,6 @@ class Step:
         finally:
             self.random.clear()
             self.batches = ()
-        self.first_run = False
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def prepare(self, inputs, targets):
@@ -116,7 +114,11 @@ class Step:
         for name, found in staged.input_shapes().items():
             if name in shapes and shapes[name] != found:
                 raise WrongPlan(f"input '{name}': the plan is for {shapes[name]['dtype']} {shapes[name]['shape']}, found {found['dtype']} {found['shape']}")
-        self.staged = staged
+        for k in sorted(self.plan.run_again):
+            for changed in (name for operation in staged.stages[k].operations for name in operation.changes):
+                raise Refused(f"stage '{self.plan.stages[k]}': its forward changes the buffer '{changed}', so it cannot be run again as the plan "
+                              "asks")
+        self.staged, self.several = staged, {}
         self.needs = {value.name: value.needs_gradient for value in staged.values}
         self.users = users_of(staged)
         self.norms = [again.batch_norms(one for operation in stage.operations if isinstance(operation.function, torch.nn.Module)
@@ -185,8 +187,6 @@ class Step:
                 stack.enter_context(again.statistics_stay(self.norms[k]))
             elif k in self.plan.run_again:
                 self.random.note(key)
-                if self.first_run:
-                    stack.enter_context(again.BufferWatch(self.model).of(stage.name))
             if action.saves:
                 batch.runs[k], made = self.saving(batch, k, stage)
             else:

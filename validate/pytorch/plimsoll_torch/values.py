@@ -36,6 +36,8 @@ def named_tensors_in(value, name=""):
 
 
 def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
     return [tensor for _, tensor in named_tensors_in(value)]
 
 
@@ -47,7 +49,7 @@ def map_leaves(value, function):
     if isinstance(value, dict):
         return type(value)((key, map_leaves(item, function)) for key, item in value.items())
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_leaves(item, function) for item in value))
+        return type(value)._make(map_leaves(item, function) for item in value)  # a __new__ of its own may ask for tensors
     if type(value) in (tuple, list) or (isinstance(value, (tuple, list)) and tensors_in(value)):
         return (list if isinstance(value, list) else tuple)(map_leaves(item, function) for item in value)
     return function(value)

@@ -3,10 +3,7 @@
 import torch
 
 
-def storage_of(tensor):
-    if hasattr(tensor, "untyped_storage"):  # torch 2
-        return tensor.untyped_storage()
-    return tensor.storage().untyped()
+storage_of = torch.Tensor.untyped_storage if hasattr(torch.Tensor, "untyped_storage") else torch.Tensor._storage  # torch 2, 1.13
 
 
 def bytes_view(storage, device):
