@@ -8,6 +8,7 @@ targets), or None where the model computes its own. All have their weights from 
 
 import dataclasses
 import math
+from functools import partial
 from typing import Optional
 
 import torch
@@ -124,9 +125,9 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-def gpt(batch=2, length=24):
+def gpt(batch=2, length=24, width=32):
     torch.manual_seed(0)
-    return Gpt(length=length), cross_entropy, torch.randint(WORDS, (batch, length)), torch.randint(WORDS, (batch, length))
+    return Gpt(length=length, width=width), cross_entropy, torch.randint(WORDS, (batch, length)), torch.randint(WORDS, (batch, length))
 
 
 class EncoderDecoder(nn.Module):
@@ -148,10 +149,10 @@ class EncoderDecoder(nn.Module):
         return self.head(y)
 
 
-def encoder_decoder(batch=2, source=28, target=20):
+def encoder_decoder(batch=2, source=28, target=20, width=32):
     torch.manual_seed(0)
     tokens = [torch.randint(WORDS, (batch, length)) for length in (source, target, target)]
-    return EncoderDecoder(), cross_entropy, (tokens[0], tokens[1]), tokens[2]
+    return EncoderDecoder(width=width), cross_entropy, (tokens[0], tokens[1]), tokens[2]
 
 
 class Lstm(nn.Module):
@@ -171,9 +172,9 @@ class Lstm(nn.Module):
         return self.head(x)
 
 
-def lstm(batch=2, length=20):
+def lstm(batch=2, length=20, width=32):
     torch.manual_seed(0)
-    return Lstm(), cross_entropy, torch.randint(WORDS, (batch, length)), torch.randint(WORDS, (batch, length))
+    return Lstm(width=width), cross_entropy, torch.randint(WORDS, (batch, length)), torch.randint(WORDS, (batch, length))
 
 
 # --- in the style of Hugging Face: arguments by name, a dataclass out, the loss the model's own ---------------------------------------
@@ -210,12 +211,18 @@ class Tagger(nn.Module):
         return Output(loss=loss, logits=logits, hidden=hidden if return_hidden else None)
 
 
-def tagger(batch=2, length=24):
+def tagger(batch=2, length=24, width=32):
     torch.manual_seed(0)
     mask = torch.ones(batch, length, dtype=torch.long)
     mask[0, length // 2:] = 0
-    return Tagger(length=length), None, {"input_ids": torch.randint(WORDS, (batch, length)), "attention_mask": mask,
+    return Tagger(length=length, width=width), None, {"input_ids": torch.randint(WORDS, (batch, length)), "attention_mask": mask,
                                          "labels": torch.randint(CLASSES, (batch, length))}, None
 
 
 MODELS = {made.__name__: made for made in (resnet18, vgg11, densenet, gpt, encoder_decoder, lstm, unet, tagger)}
+
+# The same with more to compute, for times: a stage's own cost in Python is then little of it.
+large_resnet18, large_vgg11, large_densenet = partial(resnet18, side=96), partial(vgg11, side=64), partial(densenet, side=224)
+large_gpt, large_lstm = partial(gpt, length=128, width=128), partial(lstm, length=64, width=192)
+large_encoder_decoder = partial(encoder_decoder, source=160, target=128, width=128)
+large_unet, large_tagger = partial(unet, side=96), partial(tagger, length=128, width=128)

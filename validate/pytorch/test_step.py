@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import unittest
+import weakref
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -338,6 +339,37 @@ class Memory(unittest.TestCase):
         value, base = 400_000, seen[0][0]
         held = [round((live - base) / value) for live, action in seen[:4]]
         self.assertEqual(held, [0, 1, 1, 1], "forwards that keep nothing: the last output alone")
+
+    def test_in_one_call_holds_nothing_for_names_in_the_forward(self):
+        class First(nn.Linear):
+            def forward(self, x):
+                made = super().forward(x)
+                self.made = weakref.ref(made)
+                return made
+
+        class Last(nn.Linear):
+            def forward(self, x):
+                self.is_gone = self.first[0].made() is None
+                return super().forward(x)
+
+        class Holds(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = First(4, 4), Last(4, 4)
+                self.last.first = [self.first]
+
+            def forward(self, x):
+                x = self.first(x)
+                y = x + 1
+                return self.last(y)
+
+        model, x = Holds(), torch.randn(2, 4)
+        staged = split(copy.deepcopy(model), x)
+        plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages)) | {"backward": "in_one_call"}
+        apply(model, plan)(x)
+        self.assertTrue(model.last.is_gone)
+        model(x)
+        self.assertFalse(model.last.is_gone)
 
     def test_what_goes_to_the_host_is_gone_until_it_comes_back(self):
         torch.manual_seed(0)

@@ -92,7 +92,7 @@ class Step:
         without = [p for p in self.model.parameters() if p.grad is None]
         try:
             with torch.enable_grad():
-                losses = self.plainly(batches, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
+                losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
         except BaseException:
             for parameter in without:
                 parameter.grad = None
@@ -127,10 +127,11 @@ class Step:
         kept += [tensor for stage in staged.stages for operation in stage.operations for tensor in constants_in(operation.arguments)]
         self.always = {storage_of(tensor).data_ptr() for tensor in kept}
 
-    def plainly(self, batches, scale):
+    def plainly(self, batches, given, scale):
+        """One graph of all stages. The calls that were recorded, and not the model's forward, whose local names may hold tensors to its end."""
         losses = []
-        for inputs, targets in batches:
-            loss = self.staged.whole(inputs, targets)
+        for values, (_, targets) in zip(given, batches):
+            loss = self.staged.run(values, targets)
             loss = loss / len(batches) if len(batches) > 1 else loss
             with again.without_autocast():
                 (loss * scale if scale != 1.0 else loss).backward()
