@@ -68,3 +68,14 @@ class WeightParts(WithFolder):
         for key in ("weight_saved_bytes", "backward_input_workspace_bytes"):
             self.assertEqual([key in stage for stage in trace["stages"]], [True, False, True])
         self.assertEqual(trace["source"]["weight_saved_bytes_not_known_of"], ["stage1"])
+
+    def test_what_would_be_below_zero_is_written_as_zero_and_said(self):
+        """The input's part needs less above its start than what it makes, where what it reads dies before."""
+        from types import SimpleNamespace
+
+        from pytorch_export.chain_fields import part_workspaces
+        measured = SimpleNamespace(input_peaks={3: 100}, weights={3: (8, 16)})
+        facts = SimpleNamespace(part_workspaces=measured, saved=SimpleNamespace(stages={3: {"new_gradient": 64}}), weight_parts={3: {"made": 60}})
+        fields, said = part_workspaces(3, facts, {})
+        self.assertEqual(list(fields.values()), [0, 8, 16])
+        self.assertEqual(said, ["backward input: -24"])

@@ -205,21 +205,22 @@ def stage_bytes(chain, k, facts, numbers):
     part = facts.weight_parts[k]
     if part is not None:
         values = (part["saved"] + part["made"], part["made"], part["keeps_gradient"], part["keeps_input"], part["keeps_output"])
-        fields |= dict(zip(WEIGHT_PART, values)) | part_workspaces(k, facts, workspaces)
+        fields |= dict(zip(WEIGHT_PART, values)) | part_workspaces(k, facts, workspaces)[0]
     if any(not p.requires_grad for p in own):
         fields["parameter_gradient_bytes"] = sum(p.numel() * p.element_size() for p in own if p.requires_grad)
     return fields
 
 
 def part_workspaces(k, facts, whole):
-    """Those of the weights' part are left out where they cannot be measured."""
+    """(fields, those that would be below 0). Those of the weights' part are left out where they cannot be measured."""
     measured = facts.part_workspaces
     if k not in measured.input_peaks:  # the whole backward is for the weights
         values = (0, whole["backward_workspace_bytes"], whole["backward_accumulate_workspace_bytes"])
     else:
         made = facts.saved.stages[k]["new_gradient"] + facts.weight_parts[k]["made"]
         values = (measured.input_peaks[k] - made, *(measured.weights[k] or ()))
-    return dict(zip(PART_WORKSPACES, values))
+    return ({key: max(0, value) for key, value in zip(PART_WORKSPACES, values)},
+            [f"{key.removesuffix('_workspace_bytes').replace('_', ' ')}: {value}" for key, value in zip(PART_WORKSPACES, values) if value < 0])
 
 
 def stage_workspaces(chain, k, facts):
@@ -237,6 +238,12 @@ def stage_workspaces(chain, k, facts):
     }
     return ({key: max(0, value) for key, (_, value) in measured.items()},
             [f"{chain.stages[k].name} {what}: {value}" for what, value in measured.values() if value < 0])
+
+
+def clamped_workspaces(chain, k, facts):
+    whole, clamped = stage_workspaces(chain, k, facts)
+    of_parts = part_workspaces(k, facts, whole)[1] if facts.weight_parts[k] is not None else []
+    return clamped + [f"{chain.stages[k].name} {text}" for text in of_parts]
 
 
 def work_fields(k, work):
@@ -300,7 +307,7 @@ def byte_evidence(chain, facts):
             "peaks_are_above": "parameters, buffers and input",
             "identity": "exact on all stages" if not facts.deviations else facts.deviations,
         },
-        "workspaces_clamped_to_zero": [text for k in range(len(chain.stages)) for text in stage_workspaces(chain, k, facts)[1]],
+        "workspaces_clamped_to_zero": [text for k in range(len(chain.stages)) for text in clamped_workspaces(chain, k, facts)],
         "buffer_bytes": sum(storage_bytes(chain.buffers()).values()),
     }
     unseen = [stage.name for k, stage in enumerate(chain.stages) if facts.weight_parts[k] is None]

@@ -98,7 +98,8 @@ def say(text):
 def checked(command, environment=None):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
-        error = export_pytorch.UsageError((done.stderr.strip().splitlines() or ["no word"])[-1])
+        said = [line for line in done.stderr.splitlines() if line and not line.startswith(" ")]  # excerpts of files are indented
+        error = export_pytorch.UsageError((said or ["no word"])[-1])
         error.exit_code = done.returncode
         raise error
     return done.stdout

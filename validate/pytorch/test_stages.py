@@ -296,7 +296,25 @@ class Packed(nn.Module):
         return self.head(nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0])
 
 
+class Halves(nn.Module):
+    """As in a ShuffleNet: one half passes by, so that between the modules two views of one storage are alive."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.inner, self.deeper, self.last = nn.Linear(8, 8), Layer(), Layer(), nn.Linear(8, 2)
+
+    def forward(self, x):
+        left, right = self.first(x).chunk(2, -1)
+        return self.last(torch.cat([left, self.deeper(self.inner(right))], -1))
+
+
 class Sequences(unittest.TestCase):
+    def test_no_cut_lies_between_halves_of_one_tensor(self):
+        model, x = Halves(), torch.linspace(-1, 1, 16).view(2, 8)
+        staged = split(model, x)
+        self.assertEqual([stage.name for stage in staged.stages], ["first", "deeper", "last", "loss"])
+        self.assertTrue(torch.equal(staged.run(staged.values_of(x)), model(x).pow(2).mean()))
+
     def test_packed(self):
         model, inputs = Packed(), (torch.arange(8).view(2, 4), torch.tensor([2, 4]))
         staged = split(model, inputs, ["head"])

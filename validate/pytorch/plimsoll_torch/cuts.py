@@ -87,7 +87,8 @@ class Cuts:
             has_weight_before = begin > 0 or self.has_weight(self.operations[0])
             window = [p for p in range(begin + 1, end + 1) if has_weight_before and self.is_good(p)]
             alive = {p: self.alive(p) for p in window}
-            alive = {p: values for p, values in alive.items() if self.is_few(p, values) and not self.is_view_of(last, values)}
+            alive = {p: values for p, values in alive.items()
+                     if self.is_few(p, values) and not self.is_view_of(last, values) and not self.has_two_views(values)}
             if alive:
                 least = min(map(self.bytes_of, alive.values()))
                 positions.append(max(p for p, values in alive.items() if self.bytes_of(values) <= ABOUT * least))
@@ -161,6 +162,11 @@ class Cuts:
         """Whether a tensor of the later boundary is another view of a storage that the earlier one has."""
         old = {self.values[v].storage for v in before}
         return any(self.values[v].storage in old and v not in before for v in after)
+
+    def has_two_views(self, alive):
+        """Whether two tensors share a storage (halves of one): their gradients do not."""
+        storages = [self.values[v].storage for v in alive if self.values[v].needs_gradient]
+        return len(set(storages)) < len(storages)
 
     # --- names ---
 
