@@ -119,6 +119,25 @@ TEST_CASE("cut=sapp is the best of all cuts, by the longest stage as SAPP counts
   if (all_cases()) CHECK(squeezed >= cases_of(std::size_t{10}));
 }
 
+TEST_CASE("cut=sapp within a budget leaves room for what devices need beside what their layers keep",
+          "[pipelining][sapp]") {
+  Chain chain = equal_stages(6, {});
+  const int forward[] = {1, 3, 3, 3, 3, 1}, backward[] = {3, 3, 1, 4, 4, 3}, saved[] = {3, 5, 3, 9, 9, 8};
+  for (std::size_t i = 0; i < chain.stages.size(); ++i) {
+    Stage& stage = chain.stages[i];
+    stage.forward = stage.forward_nograd = Seconds{1.0 * forward[i]};
+    stage.backward = Seconds{1.0 * backward[i]};
+    stage.saved = Bytes{saved[i]};
+  }
+  chain.stages[4].backward_workspace = chain.stages[4].backward_accumulate_workspace = Bytes{3};
+  const Problem problem = problem_of(chain, gpus({.count = 2}), {.micro_batches = 2});
+  for (const Bytes budget : {Bytes{41}, Bytes{43}}) {
+    const PlanOutcome made = plan(problem, parse_spec("interleaved(cut=sapp)", "test"), budget);
+    REQUIRE(std::holds_alternative<Plan>(made));
+    CHECK(std::get<Plan>(made).peak <= budget);
+  }
+}
+
 // More than twenty unlike stages: the parts that a dynamic program balances, or the integer program's.
 TEST_CASE("cut=sapp of many unlike stages is within 1 % of the best of all cuts", "[pipelining][sapp]") {
   for (const RandomCase seed : random_cases(1, 6)) {
