@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Three parts, each ended after eight minutes at the latest; everything that they find goes to one folder, which
+# Parts, each ended after eight minutes at the latest; everything that they find goes to one folder, which
 # `plimsoll` reads wherever it was built.
 #
-#   ./run.sh [a] [b] [c] [-o DIR]     all three where none is named; DIR is plimsoll-gpu-results where not given
+#   ./run.sh [a] [b] [c] [d] [e] [-o DIR]     all where none is named; DIR is plimsoll-gpu-results where not given
 #
 #   a  tests of the CUDA backend, compute-sanitizer where it is installed, calibration
 #   b  validation with few rounds: one network first, then all
 #   c  the trace exporter on GPT-2 small (fp32, bf16) and ResNet-50, and their training: plain, checkpointed, offloaded
+#   d  plans run by PyTorch against their predictions: GPT-2 small and medium by bf16 autocast, ResNet-50
+#   e  the same: a Llama-like stack by bf16 autocast, an LSTM, a U-Net
 #
-# PYTHON names a python3 that has PyTorch (part c); PART_SECONDS another limit.
+# PYTHON names a python3 that has PyTorch (parts c to e); PART_SECONDS another limit.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${PYTHON:-python3}
@@ -17,13 +19,13 @@ out=plimsoll-gpu-results
 parts=()
 while [ $# -gt 0 ]; do
   case $1 in
-    a | b | c) parts+=("$1") ;;
+    a | b | c | d | e) parts+=("$1") ;;
     -o) out=${2:?run.sh: -o needs a folder} && shift ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    *) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
   esac
   shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(a b c)
+[ ${#parts[@]} -gt 0 ] || parts=(a b c d e)
 
 # PyTorch's packages may be the only ones here that have CUDA's libraries.
 if command -v "$python" >/dev/null; then
@@ -106,6 +108,26 @@ part_c() {
   step train_resnet50 60 "${train[@]}" --model resnet50 --batch 64 -o "$folder/resnet50.training.json"
   step export_gpt2_bf16 100 "${export[@]}" "${gpt[@]}" --dtype bf16 -o "$folder/gpt2_bf16.json"
   step train_gpt2_bf16 60 "${train[@]}" "${gpt[@]}" --dtype bf16 -o "$folder/gpt2_bf16.training.json"
+}
+
+# plans MODEL SECONDS OPTION...: predictions against PyTorch; `plimsoll compare --pytorch` reads plans_MODEL/measurement.json
+plans() {
+  local model=$1 most=$2
+  shift 2
+  step "plans_$model" "$most" "$python" "$here/validate/pytorch/measure.py" "$here/validate/pytorch/gpu_models.py:$model" --device cuda --program "$here/plimsoll" \
+    --plans 3 --strategies "save_on_cpu,rotor|offload_greedy(chunks=1),pofo(chunks=1)" --rounds 5 -o "$folder/plans_$model" "$@"
+}
+
+part_d() {
+  plans gpt2_small 170 --batch 8 --amp bf16
+  plans resnet50 150 --batch 64
+  plans gpt2_medium 170 --batch 8 --amp bf16
+}
+
+part_e() {
+  plans llama 170 --batch 4 --amp bf16
+  plans unet 150 --batch 16
+  plans lstm 150 --batch 64
 }
 
 for part in "${parts[@]}"; do

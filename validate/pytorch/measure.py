@@ -25,7 +25,12 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "traces")]
 
 import export_pytorch  # noqa: E402
-from plimsoll_torch.errors import Refused  # noqa: E402
+
+try:
+    from plimsoll_torch import Refused, apply
+except ModuleNotFoundError as missing:
+    print(f"measure.py: {sys.executable} has no {missing.name} (Debian: apt-get install python3-torch, then /usr/bin/python3)", file=sys.stderr)
+    sys.exit(2)
 
 OTHERS = ("chen_sqrt", "selective", "dtr", "save_on_cpu", "rotor|offload_greedy(chunks=1)", "pofo(chunks=1)")
 
@@ -38,6 +43,7 @@ def command_line():
     parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="timed rounds of all plans (default 7)")
+    parser.add_argument("--amp", choices=("bf16", "fp16"), help="autocast")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "plimsoll"), metavar="FILE", help="plimsoll (default build/plimsoll)")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER")
@@ -71,11 +77,11 @@ def measure_all(options):
         reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
         trace = os.path.join(folder, "trace.json")
         checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
-                 "--stages", "auto", "--device", options.device, "-o", trace])
+                 "--stages", "auto", "--device", options.device, *(["--amp", options.amp] if options.amp else []), "-o", trace])
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
         plans = planned(options, folder, trace, sources[name])
-        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "plans": plans,
-                "folder": folder}
+        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "amp": options.amp,
+                "plans": plans, "folder": folder}
         done = in_child(options, task)
         rows += [{"model": name} | row for row in done["rows"]]
         say(f"{name}: {len(done['rows'])} plans, plain training {done['plain_s'] * 1e3:.1f} ms and {done['plain_peak_bytes']} B")
@@ -194,7 +200,7 @@ def in_child(options, task):
     library = export_pytorch.built_counter(SimpleNamespace(device=options.device, memory_counter="auto"))
     environment = dict(os.environ) | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456",
-                    export_pytorch.CHILD: library}
+                    export_pytorch.CHILD: library, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # the last for `differences`
     if library:
         environment["LD_PRELOAD"] = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD", "")]))
     given, taken = (os.path.join(task["folder"], name) for name in ("task.json", "result.json"))
@@ -218,26 +224,36 @@ class Runs:
         import torch
         from pytorch_export.clocks import clock_for
         from pytorch_export.live_bytes import counter_for
-        from plimsoll_torch import apply
+        from pytorch_export.torch_versions import autocast_for
         self.torch, self.task = torch, task
         torch.set_num_threads(1)
         self.model, self.loss, self.inputs, self.targets = load(task)
         self.clock, self.counter = clock_for(task["device"], 1), counter_for(task["device"])
         self.plans = [json.load(open(plan["file"], encoding="utf-8")) for plan in task["plans"]]
-        self.apply = lambda model, plan: apply(model, plan, loss=self.loss)
-        self.steps = [self.apply(self.model, plan) for plan in self.plans]
+        self.precision = autocast_for(task["device"], task["amp"])
+        self.steps = [self.step_of(self.model, plan) for plan in self.plans]
+
+    def step_of(self, model, plan):
+        step = apply(model, plan, loss=self.loss)
+
+        def run(watch=None):
+            step.watch = watch
+            with self.precision():
+                return step(self.inputs, self.targets)
+        return run
 
     def plain_on(self, model):
         from plimsoll_torch.recorder import loss_of
         args, kwargs = ((), self.inputs) if isinstance(self.inputs, dict) else (
             self.inputs if isinstance(self.inputs, tuple) else (self.inputs,), {})
-        loss = loss_of(model(*args, **kwargs), self.loss, self.targets)
+        with self.precision():
+            loss = loss_of(model(*args, **kwargs), self.loss, self.targets)
         loss.backward()
         return loss.detach()
 
     def result(self):
         same = [self.differences(plan) for plan in self.plans]
-        runs = [lambda: self.plain_on(self.model), *(lambda step=step: step(self.inputs, self.targets) for step in self.steps)]
+        runs = [lambda: self.plain_on(self.model), *self.steps]
         for run in runs:
             self.clear()
             run()
@@ -266,6 +282,8 @@ class Runs:
 
     def peak(self, run):
         self.clear()
+        if self.task["device"] == "cuda":
+            self.torch.cuda.empty_cache()  # what is reserved counts from here
         with self.counter.counting():
             self.counter.reset_peak()
             start = self.counter.live()
@@ -275,6 +293,7 @@ class Runs:
     def row(self, of, plan, step, same, seconds, run):
         predicted = plan["predicted"]
         rise = self.peak(run)
+        reserved = self.torch.cuda.max_memory_reserved() if self.task["device"] == "cuda" else None
         profile = self.profile(step, plan) if plan["backward"] == "by_stage" else None
         on_cpu = self.task["device"] == "cpu"
         time = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
@@ -283,7 +302,7 @@ class Runs:
                "predicted": {"seconds": time, "relative": time / predicted["plain_s"], "peak_bytes": peak},
                "measured": {"seconds": seconds, "peak_bytes": rise + self.resident(plan)}}
         if not on_cpu:
-            row["measured"]["reserved_bytes"] = self.torch.cuda.max_memory_reserved()
+            row["measured"]["reserved_bytes"] = reserved
         return row | ({"profile": profile} if profile else {})
 
     def relative(self, seconds, plain):
@@ -304,9 +323,7 @@ class Runs:
         self.clear()
         with self.counter.counting():
             start = self.counter.live()
-            step.watch = watch
-            step(self.inputs, self.targets)
-            step.watch = None
+            step(watch)
         resident = self.resident(plan)
         return {"predicted_bytes": [action["peak_bytes"] - resident for action in plan["actions"]], "measured_bytes": peaks,
                 "seconds": [action["seconds"] for action in plan["actions"]]}
@@ -314,8 +331,10 @@ class Runs:
     def differences(self, plan):
         """What is not, bit for bit, as after two steps of plain training with an optimizer."""
         torch, found = self.torch, []
+        on_cuda = self.task["device"] == "cuda"
+        torch.use_deterministic_algorithms(on_cuda, warn_only=True)  # not while times are taken
         models = [copy.deepcopy(self.model) for _ in range(2)]
-        runs = [lambda: self.plain_on(models[0]), lambda step=self.apply(models[1], plan): step(self.inputs, self.targets)]
+        runs = [lambda: self.plain_on(models[0]), self.step_of(models[1], plan)]
         optimizers = [torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.01, momentum=0.9) for model in models]
         for iteration in range(2):
             losses = []
@@ -331,6 +350,7 @@ class Runs:
             for optimizer in optimizers:
                 optimizer.step()
         found += [name for (name, a), b in zip(models[0].state_dict().items(), models[1].state_dict().values()) if not torch.equal(a, b)]
+        torch.use_deterministic_algorithms(False)
         return found
 
 

@@ -17,6 +17,7 @@ try:
     import torch
     from torch import nn
 
+    import gpu_models
     import hand_plans
     import models
     import torch.utils.checkpoint
@@ -155,6 +156,21 @@ class TrainsAsPlainTraining(unittest.TestCase):
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 step(x)
         self.assertTrue(all(p.grad is not None for p in model.parameters()))
+
+
+class OfGpuSize(unittest.TestCase):
+    """The models that are for a GPU, made small."""
+
+    def test_each_by_a_plan(self):
+        for name, made in gpu_models.MODELS.items():
+            if name == "resnet50" and os.environ.get("PLIMSOLL_TESTS") != "all":
+                continue  # seconds
+            with self.subTest(name):
+                model, loss, inputs, targets = made(batch=2, small=True)
+                staged = split(copy.deepcopy(model), inputs, loss=loss, targets=targets)
+                saved = hand_plans.saved_bytes(staged, inputs, targets)
+                plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), saved)
+                TrainsAsPlainTraining.compare(self, model, apply(copy.deepcopy(model), plan, loss=loss), loss, inputs, targets)
 
 
 class Course(nn.Module):
