@@ -1,6 +1,10 @@
 """Copies between a device and its host. On a CPU both are the same memory, and a copy is a copy. On CUDA the host's side is pinned and
 copies run on two streams of their own, ordered by events; written by PyTorch's documentation (torch.cuda.Stream, Event, Tensor.record_stream,
 Tensor.pin_memory), it has not run on a GPU.
+
+What goes out is held until the kernels' stream waits for the copy, and then let go: from there on the allocator gives its memory to
+kernels that run behind that wait. (With record_stream alone it would look whether the copy is over at the moment it is asked, when a
+host that runs ahead has only just issued it, and take more memory.)
 """
 
 import torch
@@ -24,7 +28,7 @@ class CpuCopies:
     def empty_storage(self, bytes_, device):
         return torch.empty(bytes_, dtype=torch.uint8, device=device)
 
-    def begin(self, action):
+    def begin(self, number, action):
         """Before an action is issued: it waits for those that it names."""
 
     def copy(self, to, source, outward):
@@ -44,16 +48,32 @@ class CudaCopies(CpuCopies):
         super().__init__()
         self.device, self.awaited = device, awaited
         self.outward, self.inward = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        self.events = {}
+        self.forget()
+
+    def forget(self):
+        self.events = {}       # of awaited actions
+        self.kept = {}         # {number of a copy to the host: what it reads}
+        self.over = {}         # {awaited action: the last copy to the host that is over when it is}
+        self.known = {"kernels": -1, "outward": -1, "inward": -1}  # of each stream: the last copy to the host that it has waited for
 
     def host_buffer(self, bytes_):
+        """One that was read back is written again behind that copy."""
         kept = self.free.get(bytes_)
-        return kept.pop() if kept else torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
+        if not kept:
+            return torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
+        buffer, read = kept.pop()
+        self.outward.wait_event(read)
+        return buffer
+
+    def release(self, buffer):
+        self.free.setdefault(buffer.numel(), []).append((buffer, self.inward.record_event()))
+
+    @staticmethod
+    def name_of_stream(action):
+        return "kernels" if action.do != "copy" else "outward" if action.to_host else "inward"
 
     def stream_of(self, action):
-        if action.do != "copy":
-            return torch.cuda.current_stream(self.device)
-        return self.outward if action.to_host else self.inward
+        return {"kernels": torch.cuda.current_stream(self.device), "outward": self.outward, "inward": self.inward}[self.name_of_stream(action)]
 
     def empty_storage(self, bytes_, device):
         """Of the stream that fills it; the kernels that read it are on the current one."""
@@ -62,27 +82,34 @@ class CudaCopies(CpuCopies):
         made.record_stream(torch.cuda.current_stream(self.device))
         return made
 
-    def begin(self, action):
-        stream = self.stream_of(action)
-        for number in action.waits:
-            if number in self.events:
-                stream.wait_event(self.events[number])
+    def begin(self, number, action):
+        stream, name = self.stream_of(action), self.name_of_stream(action)
+        for wait in action.waits:
+            stream.wait_event(self.events[wait])
+            self.known[name] = max(self.known[name], self.over[wait])
+        self.number = number
+        for copy in [copy for copy in self.kept if copy <= self.known["kernels"]]:
+            del self.kept[copy]
 
     def copy(self, to, source, outward):
         stream = self.outward if outward else self.inward
         with torch.cuda.stream(stream):
             to.copy_(source, non_blocking=True)
-        (source if outward else to).record_stream(stream)  # its memory is not given away before the copy is over
+        if outward:
+            self.kept.setdefault(self.number, []).append(source)
 
     def end(self, number, action):
+        name = self.name_of_stream(action)
+        if name == "outward":
+            self.known[name] = number
         if number in self.awaited:
-            self.events[number] = self.stream_of(action).record_event()
+            self.events[number], self.over[number] = self.stream_of(action).record_event(), self.known[name]
 
     def finish(self):
         current = torch.cuda.current_stream(self.device)
         current.wait_stream(self.outward)
         current.wait_stream(self.inward)
-        self.events.clear()
+        self.forget()
 
 
 def copies_for(device, plan):

@@ -94,6 +94,7 @@ class Step:
             with torch.enable_grad():
                 losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
         except BaseException:
+            self.copies.finish()
             for parameter in without:
                 parameter.grad = None
             raise
@@ -151,7 +152,7 @@ class Step:
             if self.limit is not None:
                 self.refuse_above_limit(number)
             batch = batches[action.micro_batch]
-            self.copies.begin(action)
+            self.copies.begin(number, action)
             do[action.do](batch, action)
             self.copies.end(number, action)
             for name in action.drops:
