@@ -271,6 +271,22 @@ std::optional<Bytes> in_bytes(const StatedBudget& budget, const Problem& problem
   return of(std::get<Share>(*budget), *peak);
 }
 
+/// The budget where none is given. Where parts lie on devices of unequal memories, planners keep to each one's own.
+std::optional<Bytes> capacity_for(const Problem& problem, std::span<const Pass> passes) {
+  const Platform& platform = problem.platform;
+  if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
+    return capacity_of(platform);
+  }
+  const auto of_device = [&](const Device& device) { return platform[device.memory].capacity; };
+  if (!problem.mesh) return of_device(platform.devices.front());
+  std::optional<Bytes> least;
+  for (const Device& device : platform.devices) {
+    const std::optional<Bytes> own = of_device(device);
+    if (own) least = std::min(least.value_or(*own), *own);
+  }
+  return least;
+}
+
 }  // namespace
 
 ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
@@ -334,7 +350,9 @@ void refuse_ranks(const Problem& problem) {
 }
 
 std::optional<Bytes> capacity_of(const Platform& platform) {
-  return platform[platform.devices.front().memory].capacity;
+  const auto of_device = [&](const Device& device) { return platform[device.memory].capacity; };
+  const auto unequal = std::ranges::adjacent_find(platform.devices, std::ranges::not_equal_to{}, of_device);
+  return unequal == platform.devices.end() ? of_device(platform.devices.front()) : std::nullopt;
 }
 
 Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {
@@ -345,7 +363,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
             const TakeAnswer& take) {
   std::vector<std::optional<Bytes>> limits(budgets.begin(), budgets.end());
   for (std::optional<Bytes>& limit : limits) {
-    if (!limit) limit = capacity_of(problem.platform);
+    if (!limit) limit = capacity_for(problem, question.strategy.passes);
   }
   const double started = now_s();
   const std::vector<PartsOutcome> plans = plan_parts(problem, question.strategy.passes, limits);

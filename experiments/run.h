@@ -95,7 +95,7 @@ Question question_of(const Schedule&, const std::string& file, const std::string
 /// The problem that a schedule, read from `file`, was made for; throws InputError where trace or platform are others.
 Problem problem_of(const Schedule&, const std::string& file, const Question&);
 
-/// Of the first device: its budget where none is given; unset: unlimited.
+/// What every device has, the budget where none is given; unset: unlimited, or not the same for all.
 std::optional<Bytes> capacity_of(const Platform&);
 
 /// The engine's timeline of a schedule.

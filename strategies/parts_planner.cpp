@@ -30,6 +30,11 @@ void ask_compression_about_all(const Problem& problem, std::span<const Pass> mem
   }
 }
 
+/// By device.
+bool fit(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
+  return std::ranges::equal(peaks, limits, std::ranges::less_equal{});
+}
+
 }  // namespace
 
 PartsPlanners::PartsPlanners(const Problem& problem, std::span<const Pass> memory)
@@ -49,35 +54,57 @@ PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partiti
 
 PartsOutcome PartsPlanner::within(std::optional<Bytes> budget) {
   fill_menus();
+  const std::optional<std::vector<Bytes>> most = limits(budget);
   const PlannedParts* best = nullptr;
   Bytes smallest = same_levels_.front().peak;
-  for (const PlannedParts& made : same_levels_) {
+  for (std::size_t l = 0; l < same_levels_.size(); ++l) {
+    const PlannedParts& made = same_levels_[l];
     smallest = std::min(smallest, made.peak);
-    if (budget && made.peak > *budget) continue;
+    if (most && !fit(peaks_of_same_levels_[l], *most)) continue;
     if (best == nullptr || made.makespan < best->makespan) best = &made;
   }
-  if (best == nullptr) return Infeasible{"no level of memory that was tried fits every device", smallest, false};
-  if (!budget || same_levels_.back().peak <= *budget) return *best;
-  const std::vector<std::size_t> level = highest_levels(*budget);
-  PlannedParts mixed = refined(simulated(level), level, *budget);
-  return mixed.peak <= *budget && mixed.makespan < best->makespan ? mixed : *best;
+  if (best == nullptr && budget) {
+    return Infeasible{"no level of memory that was tried fits every device", smallest, false};
+  }
+  if (!most || fit(peaks_of_same_levels_.back(), *most)) return *best;
+  const std::vector<std::size_t> level = highest_levels(*most);
+  PlannedParts mixed = refined(simulated(level), level, *most);
+  if (fit(peaks_, *most) && (best == nullptr || mixed.makespan < best->makespan)) return mixed;
+  if (best == nullptr) return Infeasible{"no level of memory that was tried fits the memory of each device", {}};
+  return *best;
+}
+
+/// By device; nothing where there is none.
+std::optional<std::vector<Bytes>> PartsPlanner::limits(std::optional<Bytes> budget) const {
+  const Platform& platform = problem_.platform;
+  if (budget) return std::vector(platform.devices.size(), *budget);
+  const auto capacity_of = [&](const Device& device) { return platform[device.memory].capacity; };
+  if (std::ranges::adjacent_find(platform.devices, std::ranges::not_equal_to{}, capacity_of) ==
+      platform.devices.end()) {
+    return std::nullopt;
+  }
+  std::vector<Bytes> own;
+  for (const Device& device : platform.devices) own.push_back(capacity_of(device).value_or(largest_bytes));
+  return own;
 }
 
 std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) {
+  const std::optional<std::vector<Bytes>> most = limits(budget);
   std::vector<Bytes> beside(partition_->parts.size());
   constexpr int tries = 3;
   for (int k = 0; k < tries; ++k) {
     std::vector<Tape> tapes;
     std::vector<Bytes> own;
     for (std::size_t p = 0; p < beside.size(); ++p) {
-      const TapeOutcome outcome = tape_within(p, budget ? std::optional(*budget - beside[p]) : std::nullopt);
+      const std::size_t d = partition_->parts[p].device.index;
+      const TapeOutcome outcome = tape_within(p, most ? std::optional((*most)[d] - beside[p]) : std::nullopt);
       const PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
       if (tape == nullptr) return std::nullopt;
       tapes.push_back(tape->tape);
       own.push_back(tape->peak);
     }
     PlannedParts made = simulated(std::move(tapes));
-    if (!budget || made.peak <= *budget) return made;
+    if (!most || fit(peaks_, *most)) return made;
     for (std::size_t p = 0; p < beside.size(); ++p) {
       beside[p] = std::max(beside[p], peaks_[partition_->parts[p].device.index] - own[p]);
     }
@@ -136,6 +163,7 @@ void PartsPlanner::fill_menus() {
     };
     if (std::ranges::all_of(menus_, is_as_before)) continue;
     same_levels_.push_back(simulated(std::vector(partition_->order.size(), level)));
+    peaks_of_same_levels_.push_back(peaks_);
   }
 }
 
@@ -211,19 +239,20 @@ PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
 }
 
 /// By halving, on all devices at once: what one of them keeps hardly changes what another one needs.
-std::vector<std::size_t> PartsPlanner::highest_levels(Bytes budget) {
+std::vector<std::size_t> PartsPlanner::highest_levels(const std::vector<Bytes>& limits) {
   std::vector<std::size_t> fits(partition_->order.size(), 0), too_high(fits.size(), levels), tried(fits.size());
   for (std::size_t step = levels; step > 1; step = (step + 1) / 2) {
     for (std::size_t d = 0; d < fits.size(); ++d) tried[d] = std::midpoint(fits[d], too_high[d]);
     simulated(tried);
-    for (std::size_t d = 0; d < fits.size(); ++d) (peaks_[d] <= budget ? fits[d] : too_high[d]) = tried[d];
+    for (std::size_t d = 0; d < fits.size(); ++d) (peaks_[d] <= limits[d] ? fits[d] : too_high[d]) = tried[d];
   }
   return fits;
 }
 
 /// Where a device has one part, a tape for the very budget, less what is on its way to it, may be faster than a
 /// level's.
-PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::size_t>& level, Bytes budget) {
+PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::size_t>& level,
+                                   const std::vector<Bytes>& limits) {
   const std::vector<Bytes> peaks = peaks_;
   std::vector<std::size_t> parts_on(partition_->order.size());
   for (const Part& part : partition_->parts) ++parts_on[part.device.index];
@@ -232,12 +261,14 @@ PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::siz
     const std::size_t d = partition_->parts[p].device.index;
     if (parts_on[d] > 1) continue;
     const Bytes beside = peaks[d] - menus_[p][level[d]].peak;
-    const TapeOutcome outcome = tape_within(p, budget - beside);
+    const TapeOutcome outcome = tape_within(p, limits[d] - beside);
     if (const PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes[p] = tape->tape;
   }
   PlannedParts closer = simulated(std::move(tapes));
-  const bool is_better = closer.peak <= budget && (made.peak > budget || closer.makespan <= made.makespan);
-  return is_better ? closer : made;
+  const bool is_better = fit(peaks_, limits) && (!fit(peaks, limits) || closer.makespan <= made.makespan);
+  if (is_better) return closer;
+  peaks_ = peaks;
+  return made;
 }
 
 TapeOutcome PartsPlanners::tape_of(const PartTask& task, const std::optional<Bytes>& budget) {

@@ -19,7 +19,7 @@ class PartsPlanner {
   PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory, KeptPlans&);
 
   /// Of levels of memory, from the least that the strategies can do with to all they want, each device has the highest
-  /// that fits.
+  /// that fits: the budget, or without one, where devices have unequal memories, its own memory.
   PartsOutcome within(std::optional<Bytes> budget);
 
   /// Sooner known: tapes for the very budget, less what is beside them on a device of one part. Nothing where that does
@@ -42,8 +42,9 @@ class PartsPlanner {
   Bytes least_budget(std::size_t p, Bytes most);
   PlannedParts simulated(const std::vector<std::size_t>& level);
   PlannedParts simulated(std::vector<Tape> tapes);
-  std::vector<std::size_t> highest_levels(Bytes budget);
-  PlannedParts refined(PlannedParts made, const std::vector<std::size_t>& level, Bytes budget);
+  std::optional<std::vector<Bytes>> limits(std::optional<Bytes> budget) const;
+  std::vector<std::size_t> highest_levels(const std::vector<Bytes>& limits);
+  PlannedParts refined(PlannedParts made, const std::vector<std::size_t>& level, const std::vector<Bytes>& limits);
 
   const Problem& problem_;
   std::shared_ptr<const Partition> partition_;
@@ -53,7 +54,8 @@ class PartsPlanner {
   std::vector<const PartPlans*> plans_;    // by part, where a pass does not plan parts itself
   std::vector<Menu> menus_;                // by part
   std::vector<PlannedParts> same_levels_;  // plans with one level on all devices, ascending
-  std::vector<Bytes> peaks_;               // by device, of what was simulated last
+  std::vector<std::vector<Bytes>> peaks_of_same_levels_;
+  std::vector<Bytes> peaks_;  // by device, of what was simulated last
 };
 
 /// One for each partition.

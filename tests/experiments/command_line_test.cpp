@@ -84,6 +84,18 @@ TEST_CASE("where values are packed, an infeasible budget names the op that needs
   CHECK_FALSE(exact.contains("smallest_feasible_op"));
 }
 
+TEST_CASE("a budget that is not given is the memory of the devices that are planned for", "[program]") {
+  const std::string large = "simulate -t gpt:layers=64,width=2048,batch=4 -p v100_h100_pair -s ";
+  const nlohmann::json of_first = json_of(large + "store_all --json", 1);  // 25.8 GB
+  CHECK(of_first["memory_budget_bytes"] == 16384LL << 20);
+  const nlohmann::json of_ranks = json_of(
+      "simulate -t transformer:layers=2,dtype=fp16,view=graph -p v100_h100_pair -s zero1 --micro-batches 2 --optimizer "
+      "adam "
+      "--json");
+  CHECK(of_ranks["memory_budget_bytes"] == 16384LL << 20);
+  CHECK(json_of("simulate -t gpt -p v100_h100_pair -s gpipe --json")["memory_budget_bytes"].is_null());
+}
+
 TEST_CASE("an infeasible budget exits with 1 and names the smallest feasible one", "[program]") {
   const ProgramRun run = plimsoll(std::string("simulate --strategy rotor --memory 19B ") + example);
   CHECK(run.exit_code == 1);

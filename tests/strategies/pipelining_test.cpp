@@ -247,6 +247,42 @@ TEST_CASE("zb_v looks at how long ranks were idle in the run before", "[pipelini
   CHECK(run_of("zb_v", 5, 10, 14, {9, 10, 14, 1}).longest_stage == Seconds{945});  // 952 in one run
 }
 
+// The first of two parts keeps more micro-batches: it needs the larger memory.
+TEST_CASE("devices of unequal memories without a budget have each their own", "[pipelining]") {
+  Problem problem = problem_of(even_chain(8), gpus({.count = 2}), {.micro_batches = 4});
+  const auto planned = [&](std::optional<Bytes> budget) {
+    return std::get<Plan>(plimsoll::plan(problem, parse_spec("gpipe|rotor", "test"), budget));
+  };
+  const auto peaks = [&](const Plan& plan) {
+    const Timeline timeline = simulate_event(plan.schedule, problem.platform);
+    return std::pair{timeline.peaks[0].bytes, timeline.peaks[1].bytes};
+  };
+  const auto [first, second] = peaks(planned(std::nullopt));
+  const auto capacity = [&](std::size_t d) -> std::optional<Bytes>& { return problem.platform.memories[d].capacity; };
+  capacity(0) = first + Bytes{1};
+  capacity(1) = second;
+  CHECK(peaks(planned(std::nullopt)) == std::pair{first, second});  // nothing is short
+  for (const std::size_t small : {0U, 1U}) {
+    const Bytes least{(small == 0 ? first : second).count * 9 / 10};
+    capacity(small) = least;
+    capacity(1 - small) = Bytes{std::max(first, second).count * 2};
+    INFO("device " << small);
+    const Plan own = planned(std::nullopt);
+    const auto [a, b] = peaks(own);
+    CHECK(a <= *capacity(0));
+    CHECK(b <= *capacity(1));
+    const Seconds as_small = planned(least).makespan;
+    CHECK(own.makespan <= as_small);
+    if (small == 0) {  // the other one, whose recomputation all would wait for, need not save
+      CHECK(b == second);
+      CHECK(own.makespan < as_small);
+    }
+  }
+  capacity(0) = Bytes{0};
+  const PlanOutcome none = plimsoll::plan(problem, parse_spec("gpipe|rotor", "test"), std::nullopt);
+  CHECK(std::get<Infeasible>(none).reason == "no level of memory that was tried fits the memory of each device");
+}
+
 TEST_CASE("a balanced cut has the shortest longest part, a uniform one parts of equal numbers", "[pipelining]") {
   for (const RandomCase seed : random_cases(1, 60)) {
     Random random(seed);
