@@ -194,6 +194,11 @@ Stays stays_in(const Schedule& schedule, const Graph& graph, const Platform& pla
     if (tensor.kind == TensorKind::parameter && !on_device[s]) return Stays::nothing;
     stays = Stays::parameters;
   }
+  for (const Step& step : schedule.steps) {  // an update within the backward leaves no gradient
+    for (const BufferId b : schedule.buffers_in(step.frees)) {
+      if (graph[schedule[b].tensor].kind == TensorKind::parameter_gradient) stays = Stays::parameters;
+    }
+  }
   for (const Buffer& buffer : schedule.buffers) {
     if (!buffer.is_packed() || per_micro_batch(graph[buffer.tensor].kind)) continue;
     if (graph[buffer.tensor].kind == TensorKind::parameter) return Stays::nothing;

@@ -98,7 +98,7 @@ class ProjectedStates {
     return fmt::format(
         "galore projects {} matrices to rank {}; one step in {} decomposes them, with up to {} beside, other steps "
         "with up "
-        "to {}: this is {}; updates within the backward would do without {} of gradients",
+        "to {}: this is {}; galore|backward_updates does without {} of gradients",
         count_, rank_, every_, format_bytes(spike_), format_bytes(usual_),
         refreshes_ ? "such a step" : "a step of mean time and of the others' memory",
         format_bytes(gradients_ - largest_gradient_));

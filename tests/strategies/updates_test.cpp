@@ -139,10 +139,51 @@ TEST_CASE("the best stride lies where the states' way to the device hides behind
   CHECK(seconds(problem, "deep_optimizer_states(turns=off)") <= best);
 }
 
+// Of each of four stages 8 bytes of parameters, 16 of states and 8 of gradients. Within the backward one gradient is
+// there at a time; existing ones stay, and so do those of earlier micro-batches.
+TEST_CASE("backward_updates by hand: a gradient at a time, in the time of plain training", "[updates]") {
+  Chain chain = stages_alike(4);
+  for (Stage& stage : chain.stages) stage.output = stage.input_gradient = stage.saved = Bytes{0};
+  chain.input = Bytes{0};
+  const auto peak = [&](const std::string& spec, const ProblemOptions& options) {
+    const Problem problem = problem_of(chain, gpus({}), options);
+    if (spec == "backward_updates") CHECK(seconds(problem, spec) == seconds(problem, "store_all"));
+    return planned(problem, spec).peak;
+  };
+  CHECK(peak("store_all", {.optimizer = Optimizer::adam}) == Bytes{4 * 32});
+  CHECK(peak("backward_updates", {.optimizer = Optimizer::adam}) == Bytes{4 * 24 + 8});
+  CHECK(peak("full_recompute|backward_updates", {.optimizer = Optimizer::adam}) == Bytes{4 * 24 + 8});
+  CHECK(peak("backward_updates", {.micro_batches = 2, .optimizer = Optimizer::adam}) == Bytes{4 * 32});
+  CHECK(peak("backward_updates", {.optimizer = Optimizer::adam, .gradients = Gradients::existing}) == Bytes{4 * 32});
+}
+
+TEST_CASE("backward_updates waits for the last op that reads the parameter", "[updates]") {
+  Chain chain = stages_alike(3);
+  chain.stages[0].parameters = {0};
+  chain.stages[2].parameters = {0};  // of the last stage's gradient, and read until the first one's backward
+  chain.stages[1].parameters = {1};
+  chain.parameters.pop_back();
+  const Problem problem = problem_of(chain, gpus({}), {.optimizer = Optimizer::adam});
+  const Plan plan = judged(problem, "backward_updates");
+  std::vector<StepKind> kinds;
+  for (const Step& step : plan.schedule.steps) kinds.push_back(step.kind);
+  using enum StepKind;
+  const std::vector<StepKind> expected{forward,  forward,  forward, forward,  backward,
+                                       backward, backward, update,  backward, update};
+  CHECK(kinds == expected);
+}
+
 TEST_CASE("strategies that move updates are legal and as promised on random problems", "[updates]") {
-  const std::vector<std::string> specs{"zero_offload",  "zero_offload(overlap=on)", "zero_infinity",
-                                       "twinflow",      "deep_optimizer_states",    "deep_optimizer_states(stride=2)",
-                                       "rotor|twinflow"};
+  const std::vector<std::string> specs{"zero_offload",
+                                       "zero_offload(overlap=on)",
+                                       "zero_infinity",
+                                       "twinflow",
+                                       "deep_optimizer_states",
+                                       "deep_optimizer_states(stride=2)",
+                                       "rotor|twinflow",
+                                       "backward_updates",
+                                       "offload_greedy|backward_updates",
+                                       "rotor|backward_updates"};
   for (const std::string& spec : specs) {
     for (const RandomCase seed : random_cases(1, 60)) {
       Random random(seed);

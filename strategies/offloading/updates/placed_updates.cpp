@@ -241,6 +241,37 @@ Tape with_updates(const Problem& problem, Tape tape, std::span<const UpdateGroup
   return UpdateTape(problem, std::move(tape), copies).made(groups);
 }
 
+Tape with_updates_in_backward(const Problem& problem, Tape tape) {
+  const Graph& graph = problem.graph;
+  const std::map<TensorId, std::size_t> completed = completions(graph, tape);
+  std::map<StorageId, std::size_t> last_read;  // of parameters
+  for (std::size_t a = 0; a < tape.actions.size(); ++a) {
+    if (tape.actions[a].kind != ActionKind::run) continue;
+    for (const TensorId t : graph[tape.actions[a].op].inputs) {
+      if (graph[t].kind == TensorKind::parameter) last_read[graph[t].storage] = a;
+    }
+  }
+  std::vector<std::vector<Action>> after(tape.actions.size());
+  for (const OpId op : updates_by_gradient(problem, tape)) {
+    const Values values(graph, op);
+    std::size_t ready = 0;
+    for (const TensorId t : values.gradients) ready = std::max(ready, completed.at(t));
+    for (const TensorId t : values.parameters) {
+      const auto read = last_read.find(graph[t].storage);
+      if (read != last_read.end()) ready = std::max(ready, read->second);
+    }
+    after[ready].push_back(run(op));
+    after[ready].back().last_only = true;
+    if (problem.gradients == Gradients::existing) continue;
+    for (const TensorId t : values.gradients) {
+      after[ready].push_back(on_tensor(ActionKind::drop, t));
+      after[ready].back().last_only = true;
+    }
+  }
+  tape.actions = with_actions_after(tape.actions, after);
+  return tape;
+}
+
 Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view strategy, bool disk) {
   const Platform& platform = task.problem.platform;
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {

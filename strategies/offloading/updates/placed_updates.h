@@ -37,6 +37,10 @@ std::vector<OpId> updates_by_gradient(const Problem&, const Tape&);
 /// Parameters that the tape streams (their home is not the device) do not come back after an update at their home.
 Tape with_updates(const Problem&, Tape, std::span<const UpdateGroup>, const UpdateCopies&);
 
+/// The tape with each update in the last micro-batch, right after the last op that adds to its gradient or reads its
+/// parameter; a new gradient dies then.
+Tape with_updates_in_backward(const Problem&, Tape);
+
 /// The tape of the pass before or of plain training. Throws InputError where parameters and updates cannot leave the
 /// device: no host memory, no update rate of the host, no disk (asked for with `disk`), several parts.
 Tape tape_to_update(const PartTask&, const Tape* before, std::string_view strategy, bool disk);
