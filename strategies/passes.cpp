@@ -8,6 +8,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/common/better_outcome.h"
 #include "strategies/common/op_sequence.h"
+#include "strategies/common/same_tape.h"
 #include "strategies/list.h"
 #include "strategies/part_plans.h"
 
@@ -31,9 +32,25 @@ std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const 
     budgets.emplace_back(*why->smallest + range_of(tapes[0].peak - *why->smallest, {level, levels}).offset);
   }
   for (TapeOutcome& outcome : tapes_of_passes(task, passes, budgets)) {
-    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+    PlannedTape* made = std::get_if<PlannedTape>(&outcome);
+    if (made == nullptr) continue;
+    const auto is_same = [&](const PlannedTape& tape) { return same(tape.tape, made->tape); };
+    if (std::ranges::none_of(tapes, is_same)) tapes.push_back(std::move(*made));
   }
   return tapes;
+}
+
+/// What a pass would move to the host by itself, if it were the last, is left to the offloading pass behind it: what
+/// one has moved, no second one does.
+std::vector<Pass> leaving_moves_to(const Pass& offloading, std::span<const Pass> before) {
+  std::vector<Pass> passes(before.begin(), before.end());
+  if (offloading.strategy->moves_parameters) return passes;
+  for (Pass& pass : passes) {
+    const auto known = std::ranges::find(pass.strategy->options, "offload", &OptionInfo::name);
+    if (known == pass.strategy->options.end() || pass.options.text("offload") != "auto") continue;
+    pass.options = pass.options.with("offload", "no");
+  }
+  return passes;
 }
 
 /// The same, and where the last of the passes moves activations, those without it: what moves parameters may make
@@ -51,8 +68,9 @@ std::vector<PlannedTape> tapes_with_and_without(const PartTask& task, std::span<
 /// The passes before the offloading one make tapes for several budgets; all are offloaded from, and the fastest within
 /// the asked budget is taken. What they make for the asked budget itself counts where it is left as fast as it is, so
 /// that less memory is never faster.
-std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> before, const Pass& offloading,
+std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> passes, const Pass& offloading,
                                    std::span<const std::optional<Bytes>> budgets) {
+  const std::vector<Pass> before = leaving_moves_to(offloading, passes);
   // A strategy with many plans chooses again for each tape; of one with a single plan the tapes' levels are all there
   // are.
   const bool has_many_plans = offloading.strategy->candidates != nullptr || !offloading.strategy->moves_parameters;

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "sim/io/excerpt.h"
 #include "sim/io/input_error.h"
@@ -11,6 +14,38 @@
 
 namespace plimsoll {
 namespace {
+
+bool in_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+}
+
+/// The words of a text that begin with a letter.
+std::vector<std::string_view> names_in(std::string_view text) {
+  std::vector<std::string_view> names;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && in_name(text[end])) ++end;
+    if (std::isalpha(static_cast<unsigned char>(text[at]))) names.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
+/// `; did you mean 'conv.input'?`: the value with one of its words as the option's texts have it, where that is
+/// allowed.
+std::string meant(const OptionInfo& option, std::string_view value) {
+  std::vector<std::string_view> known = names_in(option.values);
+  std::ranges::copy(names_in(option.help), std::back_inserter(known));
+  std::vector<std::string> allowed;
+  for (const std::string_view word : names_in(value)) {
+    const auto at = static_cast<std::size_t>(word.data() - value.data());
+    for (const std::string_view name : known) {
+      const std::string repaired = std::string(value).replace(at, word.size(), name);
+      if (option.allowed(repaired)) allowed.push_back(repaired);
+    }
+  }
+  return suggestion(value, allowed);
+}
 
 class SpecReader {
  public:
@@ -46,8 +81,7 @@ class SpecReader {
   std::string_view word(std::string_view expected, std::string_view key) {
     skip_spaces();
     const std::size_t first = at_;
-    const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-    while (at_ < spec_.size() && in_word(spec_[at_])) ++at_;
+    while (at_ < spec_.size() && in_name(spec_[at_])) ++at_;
     if (at_ == first) {
       fail(first, key,
            fmt::format("expected {}, found {}", expected,
@@ -99,7 +133,7 @@ class SpecReader {
     while (end > value_at && std::isspace(static_cast<unsigned char>(spec_[end - 1]))) --end;
     const std::string_view value = spec_.substr(value_at, end - value_at);
     if (!known->allowed(value)) {
-      fail(value_at, key, fmt::format("expected {}, found '{}'", known->values, value));
+      fail(value_at, key, fmt::format("expected {}, found '{}'{}", known->values, value, meant(*known, value)));
     }
     if (!given.try_emplace(std::string(name), value).second) fail(first, key, "given twice");
   }
@@ -154,6 +188,27 @@ bool changes_problem(const StrategyInfo& strategy) {
   return strategy.transform != nullptr || strategy.splits_backward != nullptr;
 }
 
+constexpr std::string_view spaces = " \t\n\v\f\r";
+
+/// The strategy that the text begins with; null where it is none.
+const StrategyInfo* strategy_at(std::string_view text) {
+  text.remove_prefix(std::min(text.size(), text.find_first_not_of(spaces)));
+  const std::string_view name = text.substr(0, text.find_first_of("(|"));
+  return find_strategy(name.substr(0, name.find_first_of(spaces)));
+}
+
+/// Of what stages of chains save it sees every tensor.
+bool packs(const StrategyInfo* strategy) {
+  return strategy != nullptr && strategy->family == Family::compression;
+}
+
+bool has_pass_that_packs(std::string_view spec) {
+  for (std::size_t from = 0; from < spec.size(); from = std::min(spec.size(), spec.find('|', from)) + 1) {
+    if (packs(strategy_at(spec.substr(from)))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {
@@ -166,15 +221,12 @@ Pipeline parse_pipeline(std::string text, std::string_view where) {
 }
 
 std::vector<Pass> changes_of(std::string_view spec, std::string_view where) {
-  constexpr std::string_view spaces = " \t\n\v\f\r";
-  const std::string_view text = spec.substr(std::min(spec.size(), spec.find_first_not_of(spaces)));
-  const std::string_view name = text.substr(0, text.find_first_of("(|"));
-  const StrategyInfo* first = find_strategy(name.substr(0, name.find_first_of(spaces)));
-  if (first == nullptr || !changes_problem(*first)) return {};
+  const StrategyInfo* first = strategy_at(spec);
+  if (first == nullptr || (!changes_problem(*first) && !has_pass_that_packs(spec))) return {};
   std::vector<Pass> passes = parse_spec(spec, where);
   const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
   if (std::ranges::any_of(passes, is_hybrid)) return passes;  // whether the problem is a chain depends on the others
-  std::erase_if(passes, [](const Pass& pass) { return !changes_problem(*pass.strategy); });
+  std::erase_if(passes, [](const Pass& pass) { return !changes_problem(*pass.strategy) && !packs(pass.strategy); });
   return passes;
 }
 

@@ -20,8 +20,8 @@ struct Pipeline {
   friend auto operator<=>(const Pipeline& a, const Pipeline& b) { return a.text <=> b.text; }
 };
 
-/// The passes at the head of a pipeline that change the problem: transforms, and what has its backwards split; none
-/// where the text does not begin with one, whatever it says.
+/// The passes of a pipeline that change the problem: transforms at its head, what has its backwards split, and what
+/// packs saved values, which chains then list one by one; none where the text does not begin with a strategy.
 std::vector<Pass> changes_of(std::string_view spec, std::string_view where);
 
 /// Throws InputError, located as `where:1:column`, for what is malformed, unknown or out of range, and for passes that

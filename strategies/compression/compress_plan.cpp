@@ -56,7 +56,7 @@ class CompressPlanner {
         model_(model),
         before_(before),
         recomputes_(yes(options, "recompute") && before == nullptr && !not_one_part(task)),
-        offloads_(yes(options, "offload") && model.has_host),
+        offloads_(options.text("offload") != "no" && model.has_host),
         largest_error_(options.number("error")),
         saved_(saved_tensors(task.problem.graph, model)),
         packed_(task.problem.graph, saved_, codecs_of_plan, task.problem.platform[task.part().device]),
@@ -226,9 +226,10 @@ constexpr std::array compress_plan_options{
     OptionInfo{"recompute", "yes", "yes or no",
                "whether values may be made again for the backward; not where the pass before has chosen which",
                is_yes_or_no},
-    OptionInfo{"offload", "yes", "yes or no",
-               "whether values may go to the host, packed or as they are; no one does where the device has none",
-               is_yes_or_no}};
+    OptionInfo{"offload", "auto", "auto, yes or no",
+               "whether values may go to the host, packed or as they are; no one does where the device has none; auto: "
+               "unless an offloading pass behind this one moves them",
+               [](std::string_view text) { return text == "auto" || is_yes_or_no(text); }}};
 
 std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {

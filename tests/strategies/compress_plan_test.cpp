@@ -324,6 +324,22 @@ TEST_CASE("compress_plan is never slower than a part of its ways, nor with less 
   if (all_cases()) CHECK(faster > cases_of(100U));
 }
 
+TEST_CASE("compress_plan leaves moves to an offloading pass behind it, unless it is told otherwise",
+          "[compression][compress_plan]") {
+  std::size_t differ = 0;
+  for (const RandomCase seed : fewer_cases(1, 20)) {
+    const Problem problem = small_pictures(seed, BytesPerSecond{1000});
+    INFO("seed " << seed);
+    const Bytes most = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::nullopt)).peak;
+    std::vector<std::optional<Bytes>> budgets;
+    for (std::int64_t share = 40; share <= 90; share += 10) budgets.emplace_back(Bytes{most.count * share / 100});
+    const auto left = makespans(problem, "compress_plan(offload=no)|offload_greedy", budgets);
+    CHECK(makespans(problem, "compress_plan|offload_greedy", budgets) == left);
+    differ += makespans(problem, "compress_plan(offload=yes)|offload_greedy", budgets) != left ? 1 : 0;
+  }
+  if (all_cases()) CHECK(differ > 0);
+}
+
 TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan]") {
   for (const char* model : {"resnet18:batch=8", "deit_ti:batch=4"}) {
     const Problem problem = problem_of(framework_graph(model), load_platform("h200"));

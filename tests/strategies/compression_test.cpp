@@ -249,6 +249,11 @@ TEST_CASE("compression refuses what it cannot do, and says why", "[compression]"
   CHECK_THAT(complaint("pool(k=200)"), Catch::Contains("larger than every map") && Catch::Contains("56"));
   CHECK(complaint("pool(k=56)").empty());
   CHECK_THAT(complaint("pool(tensors=linear.input)"), Catch::Contains("larger than every map"));
+  CHECK_THAT(complaint("pool(tensors=conv.inptu)"), Catch::EndsWith("found 'conv.inptu'; did you mean 'conv.input'?"));
+  CHECK_THAT(complaint("pool(tensors=bn+cnov.input)"),
+             Catch::EndsWith("found 'bn+cnov.input'; did you mean 'bn+conv.input'?"));
+  CHECK_THAT(complaint("pool(relu=bits)"), Catch::EndsWith("found 'bits'; did you mean 'bit'?"));
+  CHECK_THAT(complaint("pool(tensors=layer)"), Catch::EndsWith("found 'layer'"));
 }
 
 }  // namespace

@@ -228,6 +228,10 @@ TEST_CASE("the transforms of a pipeline are those at its head, whatever else the
   CHECK(changes_of("sparse_update(train=last:3)|rotor", "test").size() == 1);
   CHECK(changes_of(" sparse_update | rotor", "test").size() == 1);
   CHECK(changes_of("rotor", "test").empty());
+  // What packs has a chain's tensors apart; 1f1b may split backwards.
+  CHECK(changes_of("rotor|quantize(tensors=conv.input+linear)", "test").size() == 1);
+  CHECK(changes_of("sparse_update|1f1b | rotor | pool|offload_greedy", "test").size() == 3);
+  CHECK(changes_of("by hand|quantize", "test").empty());
   CHECK(changes_of("by hand, not sparse_update", "test").empty());
   CHECK(changes_of("", "test").empty());
 }
