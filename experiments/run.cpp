@@ -180,7 +180,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.feasible = true;
-  if (!problem.chain) answer.errors = predicted_errors(schedule, problem.graph);  // a stage's layers are not known
+  answer.errors = predicted_errors(schedule, problem.graph);
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.bounds = bounds.of(schedule);
   answer.schedule = std::move(schedule);

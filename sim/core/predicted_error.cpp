@@ -5,6 +5,7 @@
 #include <boost/math/special_functions/erf.hpp>
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -126,14 +127,68 @@ double passed_on(const Graph& graph, const Op& op, TensorId output, double squar
   return square;
 }
 
+/// This project's own networks find statistics anew in the backward; PyTorch's norms keep the forward's.
+bool finds_statistics_anew(const Graph& graph) {
+  return std::ranges::any_of(graph.source.notes, [](const auto& note) { return note.first == "network"; });
+}
+
+/// What an error of a value that a layer of a stage uses becomes in the gradient of the layer's input.
+double passed_by_layer(const Graph& graph, const InputUse& input, double square) {
+  const LayerUse& use = input.use;
+  const std::vector<std::int64_t>& shape = graph[input.tensor].shape;
+  if ((use.by == SavedBy::bn || use.by == SavedBy::ln) && !use.is_result && !shape.empty()) {
+    if (finds_statistics_anew(graph)) return square;
+    const auto last = static_cast<double>(shape.back());
+    const auto channels = shape.size() == 4 ? static_cast<double>(std::max(shape[1], shape[3])) : last;
+    const double sharing = use.by == SavedBy::ln ? last : numbers_of(graph[input.tensor]) / channels;
+    return std::min(1.0, 2 / sharing) * square;
+  }
+  if (use.by == SavedBy::gelu) return of_gelu * square;
+  if (use.by == SavedBy::relu) return std::min(1.0, 0.69 * std::sqrt(square));
+  return square;
+}
+
+/// Of a stage it is not known which gradient is whose layer's. Each of its products (convolutions, linear layers)
+/// counts as one share of the gradients of parameters, and an error that other layers pass on reaches those of half of
+/// them.
+double reaching_of_stage(const Graph& graph, const Op& op, TensorId value, TensorId output, double square,
+                         const std::optional<Codec>& beside) {
+  double products = 0, own = 0, passed = 0;
+  bool is_known = false;
+  for (const InputUse& each : op.uses) {
+    const bool is_product = (each.use.by == SavedBy::conv || each.use.by == SavedBy::linear) && !each.use.is_result;
+    products += is_product ? 1 : 0;
+    if (each.tensor != value) continue;
+    is_known = true;
+    if (each.use.shape_only || (beside && serves(*beside, each.use))) continue;
+    (is_product ? own : passed) += is_product ? square : passed_by_layer(graph, each, square);
+  }
+  if (!is_known) return square;
+  if (graph[output].kind != TensorKind::parameter_gradient) return passed;
+  return products > 0 ? own / products + passed / 2 : passed;
+}
+
+/// What an error of a value that an op of the backward reads adds to that of what it makes. `beside`: the packed form
+/// that the op reads beside it.
+double reaching(const Graph& graph, const Op& op, TensorId value, TensorId output, double square,
+                const std::optional<Codec>& beside = std::nullopt) {
+  if (!op.uses.empty()) return reaching_of_stage(graph, op, value, output, square, beside);
+  return depends_on(graph, op, value, output) ? passed_on(graph, op, output, square) : 0;
+}
+
 class ErrorWalk {
  public:
   ErrorWalk(const Schedule& schedule, const Graph& graph)
       : schedule_(schedule), graph_(graph), square_(schedule.buffers.size(), 0), sums_(square_.size(), 0) {
     rectified_.assign(graph.storages, false);
     for (const Op& op : graph.ops) {
-      if (op.phase != Phase::forward || !op.kind.starts_with("relu")) continue;
-      for (const TensorId t : op.outputs) rectified_[graph[t].storage.index] = true;
+      const bool is_relu = op.phase == Phase::forward && op.kind.starts_with("relu");
+      for (const TensorId t : op.outputs) {
+        if (is_relu) rectified_[graph[t].storage.index] = true;
+      }
+      for (const InputUse& each : op.uses) {  // of a stage
+        if (each.use.by == SavedBy::relu && each.use.is_result) rectified_[graph[each.tensor].storage.index] = true;
+      }
     }
   }
 
@@ -201,8 +256,11 @@ class ErrorWalk {
         const bool is_exact = schedule_[b].is_packed() && reads_exactly(op, schedule_.codecs[schedule_[b].codec.index]);
         const double square = is_exact ? 0 : square_[b.index];
         if (is_backward(op.phase) && is_value(held)) {
-          if (!depends_on(graph_, op, *input, output)) continue;
-          of_values += schedule_[b].is_packed() ? square : passed_on(graph_, op, output, square);
+          if (!schedule_[b].is_packed()) {
+            of_values += reaching(graph_, op, *input, output, square, packed_beside(step, held.storage));
+          } else if (depends_on(graph_, op, *input, output)) {
+            of_values += square;
+          }
         } else {
           const double size = static_cast<double>(schedule_[b].range_length.count);
           of_gradients += square * size;
@@ -211,6 +269,14 @@ class ErrorWalk {
       }
     }
     return of_values + (gradients > 0 ? of_gradients / gradients : 0);
+  }
+
+  std::optional<Codec> packed_beside(const Step& step, StorageId storage) const {
+    for (const BufferId b : schedule_.buffers_in(step.reads)) {
+      if (!schedule_[b].is_packed() || graph_[schedule_[b].tensor].storage != storage) continue;
+      return schedule_.codecs[schedule_[b].codec.index];
+    }
+    return std::nullopt;
   }
 
   const Schedule& schedule_;
@@ -277,9 +343,7 @@ ErrorShares::ErrorShares(const Graph& graph) : graph_(graph), share_(graph.tenso
 double ErrorShares::of(OpId op, TensorId value, double square) const {
   double sum = 0;
   for (const TensorId made : graph_[op].outputs) {
-    if (depends_on(graph_, graph_[op], value, made)) {
-      sum += share_[made.index] * passed_on(graph_, graph_[op], made, square);
-    }
+    sum += share_[made.index] * reaching(graph_, graph_[op], value, made, square);
   }
   return sum;
 }

@@ -29,6 +29,8 @@ struct PredictedErrors {
 /// of its weight alone; that of a normalization's input the gradient of its scale and, by 2 / n where n values share
 /// their mean, the gradient of its input; by 0.605 of the square that of a GELU's input the gradient of it (mean of
 /// gelu''^2 over that of gelu'^2); that of a ReLU's output the signs of its smallest values, 0.69 of it; others wholly.
+/// Of a chain's stage, whose gradients are not known layer by layer, each convolution or linear layer counts as an
+/// equal share of the gradients of parameters, and what other layers pass on as reaching half of these.
 PredictedErrors predicted_errors(const Schedule&, const Graph&);
 
 /// What an error of one value that the backward of an op reads adds to the square of PredictedErrors::whole, in a

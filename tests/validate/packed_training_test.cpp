@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sim/core/check.h"
+#include "sim/core/predicted_error.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 #include "tests/validate/packed_loop.h"
@@ -278,6 +279,22 @@ TEST_CASE("what chains and pipelines with packed forms train is what that loop g
     }
     const std::vector<Bytes> counted = recount(schedule, run.timeline, training.problem.platform);
     for (std::size_t m = 0; m < counted.size(); ++m) CHECK(counted[m] == run.timeline.peaks[m].bytes);
+  }
+}
+
+TEST_CASE("the error that is predicted of a chain is near that of its graph", "[validate][packed]") {
+  for (const std::string& graph : {mlp_graph, resnet_graph, gpt_graph}) {
+    for (const std::string spec :
+         {"quantize(bits=8)", "quantize(bits=4)", "quantize(tensors=linear.input+conv.input)"}) {
+      INFO(graph << ", " << spec);
+      const std::string network = graph.substr(0, graph.find(",view="));
+      const auto predicted = [&](const Training& training) {
+        return predicted_errors(planned_schedule(training, spec), training.problem.graph).whole;
+      };
+      const double of_graph = predicted(training_of(graph, one_gpu(), {}));
+      const double of_chain = predicted(training_of(network, one_gpu(), {.inner = Inner::apart}));
+      CHECK(of_chain == Approx(of_graph).epsilon(0.3));
+    }
   }
 }
 
