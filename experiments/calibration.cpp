@@ -76,9 +76,11 @@ std::string codecs(const MachineRates& r) {
   for (const MeasuredCodec& each : r.codecs) {
     const CodecKind kind = each.codec.kind;
     const char* by = kind == CodecKind::pool ? "window" : kind == CodecKind::block_sparse ? "block" : "bits";
-    const std::uint32_t variant = variant_of(each.codec);
+    const bool has_ranges = kind == CodecKind::quantize;
+    const std::uint32_t variant = has_ranges ? each.codec.bits : variant_of(each.codec);
     text += fmt::format("      - {{codec: {}", written(kind));
     if (variant > 0) text += fmt::format(", {}: {}", by, variant);
+    if (has_ranges) text += fmt::format(", ranges: {}", written(quantized_by(each.codec)));
     text += fmt::format(", pack: {:.4g} GBps", each.pack.median / 1e9);
     if (each.unpack) text += fmt::format(", unpack: {:.4g} GBps", each.unpack->median / 1e9);
     text += "}\n";

@@ -54,7 +54,7 @@ struct CodecRateDraft {
   CodecRate rate;
   bool is_known = false;  ///< its codec
   bool says_unpack = false;
-  std::optional<YamlCursor> bits, window, block;
+  std::optional<YamlCursor> bits, window, block, ranges;
 };
 
 const Field<CodecRateDraft, const YamlCursor&> codec_fields[] = {
@@ -66,6 +66,7 @@ const Field<CodecRateDraft, const YamlCursor&> codec_fields[] = {
     {"bits", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.bits = c; }},
     {"window", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.window = c; }},
     {"block", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.block = c; }},
+    {"ranges", optional, [](CodecRateDraft& d, const YamlCursor& c) { d.ranges = c; }},
     {"pack", required, [](CodecRateDraft& d, const YamlCursor& c) { d.rate.pack = c.bandwidth(); }},
     {"unpack", optional,
      [](CodecRateDraft& d, const YamlCursor& c) {
@@ -83,8 +84,8 @@ std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
     if (!draft.is_known) continue;
     const CodecKind kind = draft.rate.kind;
     const bool by_window = kind == CodecKind::pool, by_block = kind == CodecKind::block_sparse;
-    const bool by_nothing =
-        kind == CodecKind::zero_run || kind == CodecKind::compressed_rows || kind == CodecKind::rows;
+    const bool by_nothing = kind == CodecKind::zero_run || kind == CodecKind::compressed_rows ||
+                            kind == CodecKind::rows || kind == CodecKind::projection;
     const auto take = [&](const std::optional<YamlCursor>& variant, bool is_its_own, const char* name) {
       if (is_its_own && !variant) element.complain(fmt::format("'{}' needs {}", written(kind), name));
       if (!is_its_own && variant) variant->complain(fmt::format("'{}' has no {}", written(kind), name));
@@ -93,8 +94,12 @@ std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
     take(draft.window, by_window, "window");
     take(draft.block, by_block, "block");
     take(draft.bits, !by_window && !by_block && !by_nothing, "bits");
-    const bool restores =
-        kind != CodecKind::mask && kind != CodecKind::index && kind != CodecKind::step && kind != CodecKind::rows;
+    const bool has_ranges = kind == CodecKind::quantize;
+    if (draft.ranges && !has_ranges) draft.ranges->complain(fmt::format("'{}' has no ranges", written(kind)));
+    if (has_ranges && draft.rate.variant > 32) draft.bits->complain("expected 32 bits at most, " + draft.bits->found());
+    if (draft.ranges) draft.rate.variant += 256 * static_cast<std::uint32_t>(one_of<QuantizedBy>(*draft.ranges));
+    const bool restores = kind != CodecKind::mask && kind != CodecKind::index && kind != CodecKind::step &&
+                          kind != CodecKind::rows && kind != CodecKind::projection;
     if (restores && !draft.says_unpack) element.complain(fmt::format("'{}' needs unpack", written(kind)));
     const auto same = [&](const CodecRate& rate) { return rate.kind == kind && rate.variant == draft.rate.variant; };
     if (std::ranges::any_of(rates, same)) element.complain(fmt::format("a second rate of '{}'", written(kind)));

@@ -282,10 +282,13 @@ class Planner {
     RegionId region;
   };
 
-  static bool reads_as_it_is(std::optional<OpKind> kernel, CodecKind form) {
-    return (form == CodecKind::mask && kernel == OpKind::relu_gradient) ||
-           (form == CodecKind::step && kernel == OpKind::gelu_gradient) ||
-           (form == CodecKind::rows && kernel == OpKind::linear_weight_gradient);
+  static bool reads_as_it_is(std::optional<OpKind> kernel, const Codec& form) {
+    const bool has_signs = form.kind == CodecKind::mask || (form.kind == CodecKind::quantize && form.keeps_signs);
+    const bool multiplies = form.kind == CodecKind::rows || form.kind == CodecKind::projection ||
+                            (form.kind == CodecKind::block_sparse && form.product > 0);
+    return (has_signs && kernel == OpKind::relu_gradient) ||
+           (form.kind == CodecKind::step && kernel == OpKind::gelu_gradient) ||
+           (multiplies && kernel == OpKind::linear_weight_gradient);
   }
 
   /// What of the call's inputs is packed: nothing, or the first one, by what its kernel reads as it is. Others of a
@@ -300,7 +303,7 @@ class Planner {
       const auto found = packed.find(graph_[*call.inputs[i].tensor].storage);
       if (found == packed.end()) continue;
       const auto& [codec, region] = found->second;
-      if (i != 0 || !reads_as_it_is(op_kind(kernel.kind), codec.kind)) {
+      if (i != 0 || !reads_as_it_is(op_kind(kernel.kind), codec)) {
         const auto there = regions.find(found->first);
         if (there != regions.end() && there->second != region) continue;
         throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " + text_of(codec) +

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t bytes_of_index = 4;       // of a block, and of where a row begins
 constexpr std::int64_t values_of_row = 256;      // of compressed rows: a place in one takes a byte
 constexpr std::int64_t bytes_of_row_number = 8;  // as PyTorch's indices
+constexpr std::int64_t bytes_of_seed = 8;
 
 std::int64_t whole_parts(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -121,6 +122,8 @@ std::int64_t packed_count(const Codec& codec, const Values& values) {
              bytes_of_index * (whole_parts(values.count, values_of_row) + 1);
     case CodecKind::rows:
       return rows_kept(codec, values) * (values.columns * values.bytes + bytes_of_row_number);
+    case CodecKind::projection:
+      return rows_kept(codec, values) * values.columns * values.bytes + bytes_of_seed;
   }
   EXPECTS(false && "a codec of no kind");
 }
@@ -227,6 +230,7 @@ double share_of_products(const Codec& codec, const Graph& graph, const Tensor& t
   const Values values = values_of(codec, graph, tensor);
   switch (codec.kind) {
     case CodecKind::rows:
+    case CodecKind::projection:
       return static_cast<double>(rows_kept(codec, values)) / static_cast<double>(values.rows);
     case CodecKind::block_sparse: {
       const Blocks blocks = blocks_of(codec, values);
@@ -283,6 +287,10 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       const Bytes norms{4 * values.rows};
       return {3, plain + 2 * norms + 2 * packed, norms};
     }
+    case CodecKind::projection: {  // a product with signs that are made on the way
+      const double products = static_cast<double>(rows_kept(codec, values)) * static_cast<double>(values.count);
+      return {1, plain + packed, Bytes{0}, Flops{2 * products}, graph.source.dtype};
+    }
   }
   EXPECTS(false && "a codec of no kind");
 }
@@ -294,6 +302,7 @@ CodecCost unpack_cost(const Codec& codec, const Graph& graph, const Tensor& tens
     case CodecKind::index:
     case CodecKind::step:
     case CodecKind::rows:
+    case CodecKind::projection:
       return {};  // they restore nothing
     case CodecKind::zero_run:
     case CodecKind::compressed_rows:
@@ -331,6 +340,7 @@ std::string text_of(const Codec& codec) {
     case CodecKind::zero_run:
     case CodecKind::compressed_rows:
     case CodecKind::rows:
+    case CodecKind::projection:
       return text + "(keep=" + written_number(codec.keep) + ")";
   }
   return text;
@@ -368,6 +378,7 @@ bool reads_packed(const Op& op, const Codec& codec) {
     case CodecKind::step:
       return is_gradient_of_activation(op);
     case CodecKind::rows:
+    case CodecKind::projection:
       return of_weight;
     case CodecKind::block_sparse:
       return of_weight && codec.product > 0;

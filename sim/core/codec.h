@@ -23,6 +23,7 @@ enum class CodecKind : std::uint8_t {
   compressed_rows,  ///< the values that are not 0, each with its place in a row of 256 in a byte; `keep` as of zero_run
   step,             ///< in which of 2^`bits` steps of a derivative that is constant in each the value lies
   rows,             ///< of the tensor as a matrix, `keep` of its rows, chosen at random, each with its number
+  projection,       ///< likewise, `keep` as many sums of all rows, with random signs that a seed in it tells
 };
 
 enum class PoolType : std::uint8_t { average, max, soft };
@@ -75,11 +76,16 @@ Bytes packed_bytes(const Codec&, const Graph&, const Tensor&);
 /// What bytes [offset, offset + length) of the tensor take of its packed form: a share that adds up to all of it.
 Bytes packed_share(Bytes packed, Bytes tensor, Bytes offset, Bytes length);
 
-/// What tells the speeds of codecs of one kind apart: the bits of a number, the side of a window or block; else 0.
+/// What tells the speeds of codecs of one kind apart: the bits of a number, the side of a window or block; else 0. Of
+/// quantizations beside 256 times what their ranges are of, in the order of QuantizedBy.
 std::uint32_t variant_of(const Codec&);
 
 /// The device's rate for the codec's kind and the nearest variant; null where none was measured.
 const CodecRate* rate_of(const Codec&, const Device&);
+
+/// What the numbers of a quantization have their range in common with, which tells kernels apart.
+enum class QuantizedBy : std::uint8_t { groups, whole_groups, means, parts, channels, above_zero, fixed_range };
+QuantizedBy quantized_by(const Codec&);
 
 /// Of a tensor's products with a gradient, those that are computed on its packed form.
 double share_of_products(const Codec&, const Graph&, const Tensor&);
@@ -89,13 +95,15 @@ struct CodecCost {
   std::uint32_t kernels = 0;
   Bytes moved;      ///< read and written
   Bytes workspace;  ///< beside the tensor and its packed form
+  Flops flops = {};
+  std::string dtype = {};  ///< in which they are computed
 };
 CodecCost pack_cost(const Codec&, const Graph&, const Tensor&);
 CodecCost unpack_cost(const Codec&, const Graph&, const Tensor&);
 
 /// Of packing or unpacking so many bytes of a tensor, without the codec's overhead: at the device's rate where one was
-/// measured, else what its share of the cost moves at the memory's bandwidth; and a launch for each kernel. No time
-/// where the platform says neither.
+/// measured, else what its share of the cost moves at the memory's bandwidth, or its flops at the dtype's peak if that
+/// is longer; and a launch for each kernel. No time where the platform says neither.
 Seconds pack_time(const Codec&, const CodecCost& whole, Bytes moved, Bytes plain, const Device&);
 Seconds unpack_time(const Codec&, const CodecCost& whole, Bytes moved, Bytes plain, const Device&);
 

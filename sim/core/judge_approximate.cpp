@@ -31,8 +31,8 @@ bool has_signs(const Codec& codec) {
 
 /// Whether it stands for the values themselves, or for what is computed of each.
 bool has_values(const Codec& codec) {
-  return codec.kind == CodecKind::step || codec.kind == CodecKind::rows || codec.kind == CodecKind::pool ||
-         codec.kind == CodecKind::block_sparse;
+  return codec.kind == CodecKind::step || codec.kind == CodecKind::rows || codec.kind == CodecKind::projection ||
+         codec.kind == CodecKind::pool || codec.kind == CodecKind::block_sparse;
 }
 
 /// Signs are all that a ReLU's gradient reads of what the ReLU has made, places all that a pooling's does.
@@ -50,8 +50,9 @@ bool Judge::may_read_packed(const Op& op, BufferId b) const {
   if (codec.kind == CodecKind::step) return is_backward(op.phase) && needs_derivative(op.kind);
   if (codec.kind == CodecKind::pool) return codec.product > 0 && multiplies_pixels(op, schedule_[b].tensor);
   if (codec.kind == CodecKind::block_sparse && codec.product == 0) return false;
-  const bool leaves_out = codec.kind == CodecKind::rows || codec.kind == CodecKind::block_sparse;
-  if (leaves_out) {  // a product summed over rows; what is left out of the form is taken for 0
+  const bool is_of_rows =
+      codec.kind == CodecKind::rows || codec.kind == CodecKind::projection || codec.kind == CodecKind::block_sparse;
+  if (is_of_rows) {  // a product summed over rows, or over sums of rows; what is left out is taken for 0
     const bool multiplies = op.kind == "mm" || op.kind == "linear_weight_gradient";
     const auto of_weight = [&](TensorId t) { return graph_[t].kind == TensorKind::parameter_gradient; };
     return multiplies && is_backward(op.phase) && std::ranges::any_of(op.outputs, of_weight);

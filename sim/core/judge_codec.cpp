@@ -50,6 +50,7 @@ bool is_sane(const Codec& codec) {
     case CodecKind::zero_run:
     case CodecKind::compressed_rows:
     case CodecKind::rows:
+    case CodecKind::projection:
       return share;
     case CodecKind::cast:  // a sign, an exponent, and a fraction
       return (codec.bits == 8 || codec.bits == 16 || codec.bits == 32) && codec.exponent >= 2 && codec.exponent <= 8 &&
@@ -70,12 +71,13 @@ bool is_approximate(const Codec& codec) {
 /// A packed form that only says enough for some ops.
 bool restores_nothing(const Codec& codec) {
   return codec.kind == CodecKind::mask || codec.kind == CodecKind::index || codec.kind == CodecKind::step ||
-         codec.kind == CodecKind::rows;
+         codec.kind == CodecKind::rows || codec.kind == CodecKind::projection;
 }
 
 /// What packing or unpacking moves and needs beside the two forms, in bytes, and how many kernels it is.
 struct Conversion {
   std::int64_t packed = 0, kernels = 0, moved = 0, workspace = 0;
+  double flops = 0;
 };
 
 /// A walk over the samples of the tensor, which adds up what each one takes.
@@ -104,6 +106,11 @@ class CodecCount {
         made.kernels = 3;
         made.workspace = 4 * rows();
         made.moved = plain + made.workspace + made.workspace + made.packed + made.packed;
+        break;
+      case CodecKind::projection:  // each row is added to each sum, or taken from it
+        made.kernels = 1;
+        made.moved = plain + made.packed;
+        made.flops = 2.0 * static_cast<double>(kept_rows()) * static_cast<double>(values_);
         break;
       case CodecKind::zero_run:  // counts what is not 0, then writes it
       case CodecKind::compressed_rows:
@@ -193,11 +200,12 @@ class CodecCount {
       case CodecKind::compressed_rows:
         made.packed = reserved() * each_ + reserved() + (rounded_up(values_, 256) / 256 + 1) * 4;
         break;
-      case CodecKind::rows: {
-        const auto kept = std::llround(codec_.keep * static_cast<double>(rows()));
-        made.packed = kept * shape_.back() * each_ + kept * 8;
+      case CodecKind::rows:
+        made.packed = kept_rows() * shape_.back() * each_ + kept_rows() * 8;
         break;
-      }
+      case CodecKind::projection:
+        made.packed = kept_rows() * shape_.back() * each_ + 8;
+        break;
       case CodecKind::block_sparse: {
         const auto kept = std::llround(codec_.keep * static_cast<double>(blocks()));
         made.packed = kept * codec_.block * codec_.block * each_ + kept * 4 + (block_rows() + 1) * 4;
@@ -227,6 +235,7 @@ class CodecCount {
     return static_cast<std::int64_t>(std::ceil(codec_.keep * static_cast<double>(values_)));
   }
   std::int64_t rows() const { return shape_.back() == 0 ? 0 : values_ / shape_.back(); }
+  std::int64_t kept_rows() const { return std::llround(codec_.keep * static_cast<double>(rows())); }
   std::int64_t block_rows() const { return rounded_up(rows(), codec_.block) / codec_.block; }
   std::int64_t blocks() const { return block_rows() * (rounded_up(shape_.back(), codec_.block) / codec_.block); }
 
@@ -337,7 +346,13 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
     const double rate = (packs ? measured->pack : measured->unpack).value;
     seconds = static_cast<double>(packed.range_length.count) / rate + launches;
   } else if (device.memory_bandwidth) {
-    seconds = share(whole.moved) / device.memory_bandwidth->value + launches;
+    const auto peak = device.peak.find(graph_.source.dtype);
+    seconds = share(whole.moved) / device.memory_bandwidth->value;
+    if (whole.flops > 0 && peak != device.peak.end()) {
+      const double flops = whole.flops * share(whole.moved) / static_cast<double>(whole.moved);
+      seconds = std::max(seconds, flops / peak->second.value);
+    }
+    seconds += launches;
   }
   if (packs) {
     seconds +=

@@ -30,9 +30,12 @@ Taken taken_by(const Codec& codec, const std::vector<std::int64_t>& shape) {
   }
   std::int64_t rows = 1;
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
-  if (codec.kind == CodecKind::rows) {
+  if (codec.kind == CodecKind::rows || codec.kind == CodecKind::projection) {
     const std::int64_t kept = std::llround(codec.keep * static_cast<double>(rows));
-    return {static_cast<double>(kept) / static_cast<double>(rows), kept, rows};
+    const double projecting = codec.kind == CodecKind::projection  // the gradient's rows, by as many signs a sum
+                                  ? static_cast<double>(kept) / static_cast<double>(shape.back())
+                                  : 0;
+    return {static_cast<double>(kept) / static_cast<double>(rows) + projecting, kept, rows};
   }
   const std::int64_t all = blocks_along(rows, codec.block) * blocks_along(shape.back(), codec.block);
   const std::int64_t kept = std::llround(codec.keep * static_cast<double>(all));
@@ -67,7 +70,7 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
   const auto gives = [&](BufferId b) {
     if (!schedule_[b].is_packed() || !may_read_packed(op, b)) return false;
     const Codec& codec = schedule_.codecs[schedule_[b].codec.index];
-    return codec.kind == CodecKind::rows || codec.product > 0;
+    return codec.kind == CodecKind::rows || codec.kind == CodecKind::projection || codec.product > 0;
   };
   const auto reads = schedule_.buffers_in(step.reads);
   const auto form = std::ranges::find_if(reads, gives);
@@ -79,14 +82,15 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
   const Tensor &value = graph_[schedule_[*form].tensor], &gradient = graph_[*of_result];
   const Taken taken = taken_by(codec, value.shape);
   const bool makes_both = std::ranges::any_of(op.outputs, is_gradient);
-  const double product = codec.kind == CodecKind::rows ? taken.share : taken.share / codec.product;
+  const double product = codec.product > 0 ? taken.share / codec.product : taken.share;
   const double all = makes_both ? (1 + product) / 2 : product;
 
   ProductCost cost;
   cost.workspace = gradient.bytes.count / taken.of_rows * taken.rows;
   const Device& device = platform_[schedule_[step.stream].device];
   // By a kernel of its own: all pixels of the gradient, or the rows that count, are read and a share is written.
-  const std::int64_t read = codec.kind == CodecKind::pool ? gradient.bytes.count : cost.workspace;
+  const bool reads_all = codec.kind == CodecKind::pool || codec.kind == CodecKind::projection;
+  const std::int64_t read = reads_all ? gradient.bytes.count : cost.workspace;
   const double launch = cost.workspace > 0 ? device.launch_overhead.value : 0;
   const bool as_measured =
       device.takes_trace_times || (!graph_.source.device.empty() && graph_.source.device == device.model);

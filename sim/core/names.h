@@ -44,12 +44,28 @@ struct Names<StepKind> {
 
 template <>
 struct Names<CodecKind> {
-  static constexpr std::array all{
-      std::pair{CodecKind::pool, "pool"},         std::pair{CodecKind::quantize, "quantize"},
-      std::pair{CodecKind::mask, "mask"},         std::pair{CodecKind::block_sparse, "block_sparse"},
-      std::pair{CodecKind::zero_run, "zero_run"}, std::pair{CodecKind::cast, "cast"},
-      std::pair{CodecKind::index, "index"},       std::pair{CodecKind::compressed_rows, "compressed_rows"},
-      std::pair{CodecKind::step, "step"},         std::pair{CodecKind::rows, "rows"}};
+  static constexpr std::array all{std::pair{CodecKind::pool, "pool"},
+                                  std::pair{CodecKind::quantize, "quantize"},
+                                  std::pair{CodecKind::mask, "mask"},
+                                  std::pair{CodecKind::block_sparse, "block_sparse"},
+                                  std::pair{CodecKind::zero_run, "zero_run"},
+                                  std::pair{CodecKind::cast, "cast"},
+                                  std::pair{CodecKind::index, "index"},
+                                  std::pair{CodecKind::compressed_rows, "compressed_rows"},
+                                  std::pair{CodecKind::step, "step"},
+                                  std::pair{CodecKind::rows, "rows"},
+                                  std::pair{CodecKind::projection, "projection"}};
+};
+
+template <>
+struct Names<QuantizedBy> {
+  static constexpr std::array all{std::pair{QuantizedBy::groups, "groups"},
+                                  std::pair{QuantizedBy::whole_groups, "whole_groups"},
+                                  std::pair{QuantizedBy::means, "means"},
+                                  std::pair{QuantizedBy::parts, "parts"},
+                                  std::pair{QuantizedBy::channels, "channels"},
+                                  std::pair{QuantizedBy::above_zero, "above_zero"},
+                                  std::pair{QuantizedBy::fixed_range, "fixed_range"}};
 };
 
 template <>

@@ -14,10 +14,17 @@ std::int64_t rows_of_matrix(const Tensor& tensor) {
   return rows;
 }
 
+/// Of a product, what it takes to add up the rows of the gradient with signs: a number of each sum for every number.
+double projecting(const Codec& codec, const Graph& graph, const Tensor& value) {
+  if (codec.kind != CodecKind::projection) return 0;
+  const double kept = share_of_products(codec, graph, value) * static_cast<double>(rows_of_matrix(value));
+  return kept / static_cast<double>(value.shape.back());
+}
+
 /// Of the gradient of the op's result, what the product takes: nothing where that is all of it, in its place.
 Bytes taken_of_gradient(const Graph& graph, const Tensor& gradient, const Tensor& value, const Codec& codec) {
   if (codec.kind == CodecKind::pool) return packed_bytes(codec, graph, gradient);
-  if (codec.kind != CodecKind::rows) return Bytes{0};
+  if (codec.kind != CodecKind::rows && codec.kind != CodecKind::projection) return Bytes{0};
   const std::int64_t rows = rows_of_matrix(value);
   const std::int64_t kept =
       static_cast<std::int64_t>(share_of_products(codec, graph, value) * static_cast<double>(rows) + 0.5);
@@ -30,7 +37,8 @@ std::optional<OnPacked> on_packed(const Problem& problem, OpId id, DeviceId devi
                                   const Codec& codec) {
   const Graph& graph = problem.graph;
   const Op& op = graph[id];
-  const bool is_product = codec.kind == CodecKind::rows || codec.product > 0;
+  const bool is_projected = codec.kind == CodecKind::projection;
+  const bool is_product = codec.kind == CodecKind::rows || is_projected || codec.product > 0;
   if (!is_product || !op.uses.empty() || !reads_packed(op, codec)) return std::nullopt;
   const auto is_gradient = [&](TensorId t) { return graph[t].kind == TensorKind::gradient; };
   const auto gradient = std::ranges::find_if(op.inputs, is_gradient);
@@ -38,11 +46,12 @@ std::optional<OnPacked> on_packed(const Problem& problem, OpId id, DeviceId devi
   const Tensor &value = graph[input], &of_result = graph[*gradient];
   const double part = std::ranges::any_of(op.outputs, is_gradient) ? 0.5 : 1;
   const double rate = codec.product > 0 ? codec.product : 1;
-  const double share = 1 - part + part * share_of_products(codec, graph, value) / rate;
+  const double products = share_of_products(codec, graph, value) / rate + projecting(codec, graph, value);
+  const double share = 1 - part + part * products;
   const Bytes taken = taken_of_gradient(graph, of_result, value, codec);
-  const bool gathers = taken > Bytes{0}, pools = codec.kind == CodecKind::pool;
-  const Bytes gathered = gathers ? (pools ? of_result.bytes : taken) + taken : Bytes{0};  // read and written
-  const Bytes replaced = gathers && part == 1 ? of_result.bytes : Bytes{0};               // nobody else reads all of it
+  const bool gathers = taken > Bytes{0}, reads_all = codec.kind == CodecKind::pool || is_projected;
+  const Bytes gathered = gathers ? (reads_all ? of_result.bytes : taken) + taken : Bytes{0};  // read and written
+  const Bytes replaced = gathers && part == 1 ? of_result.bytes : Bytes{0};  // nobody else reads all of it
   const Bytes moved = packed_bytes(codec, graph, value) - value.bytes + gathered + taken - replaced;
 
   const Device& where = problem.platform[device];

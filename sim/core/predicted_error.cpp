@@ -47,14 +47,35 @@ double square_of_rows(double keep) {
   return keep >= 1 ? 0 : (1 - drawn) * (1 - drawn) / drawn;
 }
 
+/// Middles of 2^bits intervals stand for values within three deviations, the outermost for those beyond. After a ReLU
+/// half of the error goes with half of the mean square.
+double square_of_fixed_range(const Codec& codec) {
+  constexpr double beyond = 0.0026998, mean_beyond = 0.00076431, square_beyond = 0.00040687;
+  const double step = std::ldexp(6.0, -static_cast<int>(codec.bits)), half = step / 2;
+  return (1 - beyond) * step * step / 12 + square_beyond + 2 * half * mean_beyond + half * half * beyond;
+}
+
+/// From one number to the next, in deviations. Where parts keep their largest value without a minimum, a bit is the
+/// sign's, unless all values have the same.
+double step_of(const Codec& codec, bool is_rectified) {
+  const bool has_largest_only = codec.parts > 0 && codec.group_bytes == 4;
+  const bool has_sign = has_largest_only && !codec.zero_mask;
+  const double levels = std::ldexp(1.0, static_cast<int>(codec.bits) - (has_sign ? 1 : 0)) - 1;
+  if (is_rectified) return expected_largest(codec.group) / levels;
+  if (has_sign) return expected_largest(2.0 * codec.group) / levels;
+  return 2 * expected_largest(codec.group) / levels;
+}
+
+/// Of a product of two matrices over rows of which both are projected: by d sums of n rows, n / d.
+double square_of_projection(double keep) {
+  return 1 / keep;
+}
+
 double square_of_quantization(const Codec& codec, Noise noise) {
+  if (codec.group == 0) return square_of_fixed_range(codec);
   const double means = codec.averaged;  // of so many values
-  const double levels = std::ldexp(1.0, static_cast<int>(codec.bits)) - 1;
   const bool is_rectified = noise == Noise::rectified;
-  constexpr double fixed_range = 6;  // deviations
-  const double largest = expected_largest(codec.group);
-  const double range = codec.group == 0 ? fixed_range : is_rectified ? largest : 2 * largest;
-  const double step = range / levels, mean_square = is_rectified ? 0.5 : 1;
+  const double step = step_of(codec, is_rectified), mean_square = is_rectified ? 0.5 : 1;
   const double lost = (1 - 1 / means) * (is_rectified ? rectified_variance : 1);  // by the means
   const double rounded = is_rectified ? 1 - std::exp2(-means) : 1;                // 0 is a number itself
   return lost + (1 - lost) * rounded * step * step / 6 / mean_square;
@@ -83,6 +104,8 @@ double square_of(const Codec& codec, Noise noise) {
       return square_of_steps(codec.bits);
     case CodecKind::rows:
       return square_of_rows(codec.keep);
+    case CodecKind::projection:
+      return square_of_projection(codec.keep);
     case CodecKind::mask:  // read as they are, by what needs no more
     case CodecKind::index:
     case CodecKind::zero_run:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/core/predicted_error.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/packing.h"
 
@@ -12,23 +13,40 @@ namespace {
 
 constexpr std::uint32_t bytes_of_scale = 4;  // the largest absolute value of a channel, in fp32
 
+constexpr std::uint32_t fewest_bits = 2, most_bits = 16;
+
 struct AcgcRule {
-  std::uint32_t bits = 8;
-  double nonzero = 1;  ///< below 1: what ReLUs make has a mask of its zeros
+  std::uint32_t bits = 8;  ///< 0: as few as keep to the error
+  double error = 0.1;      ///< of a layer's gradient, relative, by what white noise loses
+  double nonzero = 1;      ///< below 1: what ReLUs make has a mask of its zeros
   std::optional<Codec> relu;
 };
+
+/// The fewest for which what is lost of white noise, which the gradient of a layer's weight loses likewise, is at most
+/// the error; as many as there are, where it is more.
+std::uint32_t bits_within(double error, Codec codec, std::int64_t values, bool has_zeros) {
+  codec.group = static_cast<std::uint32_t>(std::max<std::int64_t>(1, values / codec.parts));
+  codec.bits = fewest_bits;
+  const Noise noise = has_zeros ? Noise::rectified : Noise::normal;
+  while (codec.bits < most_bits && codec_error(codec, noise) > error) ++codec.bits;
+  return codec.bits;
+}
 
 Codec acgc_codec(const AcgcRule& rule, const Tensor& tensor, bool channels_last, bool has_zeros) {
   const std::vector<std::int64_t>& shape = tensor.shape;
   const bool are_second = shape.size() == 4 && !channels_last;
   const std::int64_t channels = shape.empty() ? 1 : are_second ? shape[1] : shape.back();
   Codec codec{.kind = CodecKind::quantize,
+              .channels_last = shape.size() == 4 && channels_last,
               .bits = rule.bits,
               .parts = static_cast<std::uint32_t>(channels),
               .group_bytes = bytes_of_scale};
   if (has_zeros && rule.nonzero < 1) {
     codec.keeps_signs = codec.zero_mask = true;
     codec.keep = rule.nonzero;
+  }
+  if (rule.bits == 0 && !shape.empty()) {
+    codec.bits = bits_within(rule.error, codec, rows_of(tensor) * shape.back(), has_zeros);
   }
   return codec;
 }
@@ -53,7 +71,14 @@ std::optional<Codec> acgc_choice(const AcgcRule& rule, const Graph& graph, bool 
 }
 
 constexpr std::array acgc_options{
-    OptionInfo{"bits", "8", "a whole number from 2 to 16", "bits of a number", integer_between<2, 16>},
+    OptionInfo{"bits", "8", "auto or a whole number from 2 to 16",
+               "bits of a number; auto: of each value as few as keep to the error",
+               [](std::string_view text) { return text == "auto" || integer_between<fewest_bits, most_bits>(text); }},
+    OptionInfo{
+        "error", "0.1", "a number from 0.0001 to 1",
+        "with bits=auto: the largest relative error of a value, as white noise has it, and so of the gradient of "
+        "its layer's weight",
+        number_between<1, 10'000, 10'000>},
     OptionInfo{"nonzero", "1", "a number from 0.01 to 1",
                "below 1: what a ReLU has made waits as a bit for each value and numbers for those that are not 0, so "
                "many of all at most (measure it on your data)",
@@ -63,8 +88,10 @@ constexpr std::array acgc_options{
 
 std::vector<TapeOutcome> acgc_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const AcgcRule rule{static_cast<std::uint32_t>(options.integer("bits")), options.number("nonzero"),
-                      relu_codec(options)};
+  const AcgcRule rule{.bits = options.text("bits") == "auto" ? 0 : static_cast<std::uint32_t>(options.integer("bits")),
+                      .error = options.number("error"),
+                      .nonzero = options.number("nonzero"),
+                      .relu = relu_codec(options)};
   return packed_tapes(
       task, "acgc", budgets, before, [&rule](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
         refuse_if_unfit("acgc", graph, saved, "all", Codec{.kind = CodecKind::quantize});

@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "sim/io/input_error.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/packing.h"
 #include "strategies/list.h"
@@ -54,19 +53,26 @@ Seconds time_to_choose(const Graph& graph, const Op& backward, const Device& dev
   return time;
 }
 
-constexpr std::array actnn_options{OptionInfo{"level", "3", "1, 2, 3 or 4",
+constexpr std::array actnn_options{OptionInfo{"level", "3", "1, 2, 3, 4 or 5",
                                               "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
                                               "batch norms, too; 3: 2 bits in the mean; 4: and "
-                                              "what is kept is copied to the host, on the stream that computes",
+                                              "what is kept is copied to the host, on the stream that computes; 5: the "
+                                              "same in defragmented memory, which is the allocator's part",
                                               integer_between<1, defragments>}};
 
 std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::int64_t level = options.integer("level");
   if (level == defragments) {
-    throw InputError(
-        "actnn: level=5 defragments memory, which is the allocator's part: take level=4 and --allocator "
-        "cuda-expandable");
+    std::vector<TapeOutcome> made = actnn_tapes(task, options.with("level", "4"), budgets, before);
+    for (TapeOutcome& outcome : made) {
+      if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
+        tape->note =
+            "level 5 keeps what level 4 does and defragments memory: that is --allocator static; what moving memory "
+            "takes is not modelled";
+      }
+    }
+    return made;
   }
   if (level == moves_to_host) {
     const std::array<std::optional<Bytes>, 1> unlimited{};

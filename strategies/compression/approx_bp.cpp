@@ -9,8 +9,7 @@ namespace {
 
 std::vector<TapeOutcome> approx_bp_tapes(const PartTask& task, const Options&,
                                          std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  constexpr std::uint32_t bits = 2;
-  return stepped_tapes(task, "approx_bp", bits, false, budgets, before);
+  return stepped_tapes(task, {.strategy = "approx_bp", .bits = 2}, budgets, before);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // range, so that nothing is read for it first. Source: Chakrabarti and Moseley, Backprop with Approximate Activations
 // for Memory-efficient Network Training (NeurIPS 2019), and its program.
 
+#include <algorithm>
 #include <array>
 
 #include "strategies/compression/packing.h"
@@ -9,21 +10,23 @@
 namespace plimsoll {
 namespace {
 
-/// The range is that of normalized values, three standard deviations to each side; the number of 0 is for what a ReLU
-/// has cut off, so that its signs are exact.
-Codec blpa_codec(std::uint32_t bits) {
-  return {.kind = CodecKind::quantize, .bits = bits, .keeps_signs = true};
+/// The range is that of normalized values, three standard deviations to each side. Half of the numbers are for values
+/// above 0, so that the signs of what a ReLU has made are exact.
+Codec blpa_codec(std::uint32_t bits, bool is_rectified) {
+  return {.kind = CodecKind::quantize, .bits = bits, .keeps_signs = is_rectified};
 }
 
-std::optional<Codec> blpa_choice(std::uint32_t bits, const SavedUse& use) {
+std::optional<Codec> blpa_choice(std::uint32_t bits, const SavedTensor& tensor, const SavedUse& use) {
+  const bool is_rectified =
+      std::ranges::any_of(tensor.uses, [](const SavedUse& each) { return each.by == SavedBy::relu && each.is_result; });
   switch (use.by) {
     case SavedBy::conv:
     case SavedBy::linear:
     case SavedBy::relu:
     case SavedBy::pool:
-      return blpa_codec(bits);
+      return blpa_codec(bits, is_rectified);
     case SavedBy::bn:
-      return use.is_result ? std::nullopt : std::optional(blpa_codec(bits));
+      return use.is_result ? std::nullopt : std::optional(blpa_codec(bits, is_rectified));
     default:
       return std::nullopt;
   }
@@ -35,11 +38,11 @@ constexpr std::array blpa_options{OptionInfo{"bits", "4", "4 or 8", "bits of a n
 std::vector<TapeOutcome> blpa_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
-  return packed_tapes(task, "blpa", budgets, before,
-                      [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
-                        refuse_if_unfit("blpa", graph, saved, "all", blpa_codec(bits));
-                        return [bits](const SavedTensor&, const SavedUse& use) { return blpa_choice(bits, use); };
-                      });
+  return packed_tapes(
+      task, "blpa", budgets, before, [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
+        refuse_if_unfit("blpa", graph, saved, "all", blpa_codec(bits, false));
+        return [bits](const SavedTensor& tensor, const SavedUse& use) { return blpa_choice(bits, tensor, use); };
+      });
 }
 
 }  // namespace

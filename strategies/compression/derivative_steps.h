@@ -11,9 +11,15 @@
 
 namespace plimsoll {
 
-/// One plan whatever the budget: for each activation a step of 2^bits of its derivative; ReLUs, exactly, from a bit for
-/// each value, if they are taken. Throws InputError where there is none of either.
-std::vector<TapeOutcome> stepped_tapes(const PartTask&, std::string_view strategy, std::uint32_t bits, bool takes_relus,
+struct SteppedRule {
+  std::string_view strategy;
+  std::uint32_t bits = 3;    ///< of an activation's value: its step of 2^bits of the derivative
+  bool takes_relus = false;  ///< from a bit for each value, exactly
+  double projected = 0;      ///< above 0: of the rows that a linear layer reads, the share of random sums of them
+};
+
+/// One plan whatever the budget. Throws InputError where no value is taken by the rule.
+std::vector<TapeOutcome> stepped_tapes(const PartTask&, const SteppedRule&,
                                        std::span<const std::optional<Bytes>> budgets, const Tape* before);
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // The strategy `fewbit`: of what an activation reads in its backward, only which step of a derivative that is constant
-// in each waits for it. Source: Novikov et al., Few-bit Backward: Quantized Gradients of Activation Functions for
-// Memory Footprint Reduction (ICML 2023), and its program.
+// in each waits for it. Sources: Novikov et al., Few-bit Backward: Quantized Gradients of Activation Functions for
+// Memory Footprint Reduction (ICML 2023), and its program; of linear layers Bershatsky et al., Memory-efficient
+// Backpropagation through Large Linear Layers (arXiv 2201.13195, 2022).
 
 #include <array>
 
@@ -10,12 +11,21 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array fewbit_options{OptionInfo{
-    "bits", "3", "1, 2, 3 or 4", "bits of a value: its step of 2^bits of the derivative", integer_between<1, 4>}};
+constexpr std::array fewbit_options{
+    OptionInfo{"bits", "3", "1, 2, 3 or 4", "bits of a value: its step of 2^bits of the derivative",
+               integer_between<1, 4>},
+    OptionInfo{"linear", "0", "0 or a number from 0.01 to 0.99",
+               "of the rows that a linear layer reads, how large a share of random sums of them waits for the gradient "
+               "of its weight; 0: the rows themselves",
+               [](std::string_view text) { return text == "0" || number_between<1, 99, 100>(text); }}};
 
 std::vector<TapeOutcome> fewbit_tapes(const PartTask& task, const Options& options,
                                       std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return stepped_tapes(task, "fewbit", static_cast<std::uint32_t>(options.integer("bits")), true, budgets, before);
+  const SteppedRule rule{.strategy = "fewbit",
+                         .bits = static_cast<std::uint32_t>(options.integer("bits")),
+                         .takes_relus = true,
+                         .projected = options.number("linear")};
+  return stepped_tapes(task, rule, budgets, before);
 }
 
 }  // namespace

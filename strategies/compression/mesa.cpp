@@ -12,38 +12,50 @@
 namespace plimsoll {
 namespace {
 
-/// The heads of an attention whose operands are samples x heads, rows and depth; 1 where there is none.
+/// The heads of an attention whose operands are samples x heads, rows and depth, or whose maps are samples x heads x
+/// rows x rows; 1 where there is none.
 std::uint32_t heads_of(const Graph& graph) {
   const auto input = std::ranges::find(graph.tensors, TensorKind::input, &Tensor::kind);
   if (input == graph.tensors.end() || input->shape.empty()) return 1;
   const std::int64_t samples = input->shape[0];
   for (const Op& op : graph.ops) {
-    if (op.phase != Phase::forward || layer_of(op) != SavedBy::matmul || op.inputs.empty()) continue;
+    if (op.phase != Phase::forward || layer_of(op) != SavedBy::matmul || op.inputs.empty() || op.outputs.empty())
+      continue;
     const std::vector<std::int64_t>& shape = graph[op.inputs[0]].shape;
     const bool is_batched = shape.size() == 3 && samples > 0 && shape[0] % samples == 0 && shape[0] > samples;
     if (is_batched) return static_cast<std::uint32_t>(shape[0] / samples);
+    const std::vector<std::int64_t>& made = graph[op.outputs[0]].shape;
+    if (made.size() == 4) return static_cast<std::uint32_t>(made[1]);
   }
   return 1;
 }
 
 /// Range and minimum of each group in fp32. The values of several groups are put in order by a copy.
-Codec mesa_codec(std::uint32_t groups, std::uint32_t copy) {
-  return {
-      .kind = CodecKind::quantize, .bits = 8, .parts = groups, .regrouped = groups > 1, .group_bytes = 8, .copy = copy};
+Codec mesa_codec(std::uint32_t groups, std::uint32_t copy, bool channels_last = false) {
+  return {.kind = CodecKind::quantize,
+          .channels_last = channels_last,
+          .bits = 8,
+          .parts = groups,
+          .regrouped = groups > 1,
+          .group_bytes = 8,
+          .copy = copy};
 }
 
-std::optional<Codec> mesa_choice(std::uint32_t groups, const SavedTensor& tensor, const SavedUse& use) {
+std::optional<Codec> mesa_choice(std::uint32_t groups, const Graph& graph, bool channels_last,
+                                 const SavedTensor& tensor, const SavedUse& use) {
   const auto copy = static_cast<std::uint32_t>(1 + (&use - tensor.uses.data()));  // each layer keeps its own
+  const bool is_picture = graph[tensor.tensor].shape.size() == 4 && channels_last;
   switch (use.by) {
     case SavedBy::bn:
     case SavedBy::ln:
-      return use.is_result ? std::nullopt : std::optional(mesa_codec(groups, copy));
+      return use.is_result ? std::nullopt : std::optional(mesa_codec(groups, copy, is_picture));
     case SavedBy::conv:
     case SavedBy::linear:
-    case SavedBy::matmul:
     case SavedBy::relu:
     case SavedBy::gelu:
-    case SavedBy::softmax:
+      return mesa_codec(groups, copy, is_picture);
+    case SavedBy::matmul:
+    case SavedBy::softmax:  // maps: heads are the second of four dimensions
       return mesa_codec(groups, copy);
     default:
       return std::nullopt;
@@ -87,7 +99,9 @@ std::vector<TapeOutcome> mesa_tapes(const PartTask& task, const Options& options
                                    : static_cast<std::uint32_t>(options.integer("groups"));
   const ChoiceOf choice = [groups](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
     refuse_if_unfit("mesa", graph, saved, "all", mesa_codec(groups, 0));
-    return [groups](const SavedTensor& tensor, const SavedUse& use) { return mesa_choice(groups, tensor, use); };
+    return [groups, &graph, last = has_channels_last(graph)](const SavedTensor& tensor, const SavedUse& use) {
+      return mesa_choice(groups, graph, last, tensor, use);
+    };
   };
   return packed_tapes(task, "mesa", budgets, before, choice, [groups](const Graph& graph, const OffloadModel& model) {
     return softmax_inputs(graph, model, mesa_codec(groups, 0));

@@ -25,7 +25,7 @@ constexpr std::uint32_t right_after = 2;
 /// Whether the value, or an approximation, comes back from the packed form.
 bool restores(const Codec& codec) {
   return codec.kind != CodecKind::mask && codec.kind != CodecKind::index && codec.kind != CodecKind::step &&
-         codec.kind != CodecKind::rows;
+         codec.kind != CodecKind::rows && codec.kind != CodecKind::projection;
 }
 
 class PackedTape {
@@ -97,7 +97,12 @@ class PackedTape {
     const TensorId t = unread.tensor;
     if (cannot_pack(unread.codec, graph_, graph_[t]) || !saves(unread.codec, t)) return;
     const std::uint32_t codec = number_of(unread.codec);
+    const auto is_its = [&](const Action& drop) {
+      return drop.form == Form{} && graph_[drop.tensor].storage == graph_[t].storage;
+    };
+    const bool dies = std::erase_if(drops_[unread.from], is_its) > 0;
     pack_after(unread.from, t, codec);
+    if (dies) after_[unread.from].push_back(on_tensor(ActionKind::drop, t));
     before_[unread.until].push_back(by_codec(ActionKind::unpack, t, codec));
     before_[unread.until].push_back(drop_of(t, {Form::Kind::packed, codec}));
     after_[unread.until].push_back(drop_of(t, {Form::Kind::restored, codec}));
@@ -107,7 +112,7 @@ class PackedTape {
     for (std::size_t p = 0; p < model_.positions(); ++p) {
       tape_.actions.insert(tape_.actions.end(), before_[p].begin(), before_[p].end());
       tape_.actions.push_back(model_.computes[p]);
-      for (const auto* actions : {&after_[p], &drops_[p]}) {
+      for (const auto* actions : {&drops_[p], &after_[p]}) {  // what is dead makes room for packed forms
         tape_.actions.insert(tape_.actions.end(), actions->begin(), actions->end());
       }
     }

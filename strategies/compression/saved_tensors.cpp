@@ -87,6 +87,21 @@ std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& m
   return saved;
 }
 
+std::int64_t rows_of(const Tensor& tensor) {
+  std::int64_t values = 1;
+  for (const std::int64_t d : tensor.shape) values *= d;
+  return tensor.shape.empty() || tensor.shape.back() == 0 ? 0 : values / tensor.shape.back();
+}
+
+bool sums_over_rows(const Graph& graph, const Op& op, const Tensor& value) {
+  if (!reads_packed(op, {.kind = CodecKind::rows})) return false;
+  const auto of_weight = [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; };
+  const auto has_as_many = [&](TensorId t) {
+    return graph[t].kind == TensorKind::gradient && rows_of(graph[t]) == rows_of(value);
+  };
+  return std::ranges::any_of(op.outputs, of_weight) && std::ranges::any_of(op.inputs, has_as_many);
+}
+
 std::string UsePattern::refusal(std::string_view text) {
   for (const std::string_view term : terms_of(text)) {
     const auto [name, which] = split(term);

@@ -34,6 +34,12 @@ struct SavedTensor {
 
 std::vector<SavedTensor> saved_tensors(const Graph&, const OffloadModel&);
 
+/// Of the tensor as a matrix whose columns are its last dimension.
+std::int64_t rows_of(const Tensor&);
+
+/// Whether the op sums over the rows of the value and of a gradient with as many rows, to the gradient of a weight.
+bool sums_over_rows(const Graph&, const Op&, const Tensor& value);
+
 /// A choice of uses: `conv.input+bn.input`, `conv3x3.input`, `relu.output`, `softmax`, `all`.
 class UsePattern {
  public:

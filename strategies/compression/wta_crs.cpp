@@ -16,22 +16,6 @@ namespace {
 
 constexpr std::int64_t least_rows = 10;
 
-std::int64_t rows_of(const Tensor& tensor) {
-  std::int64_t values = 1;
-  for (const std::int64_t d : tensor.shape) values *= d;
-  return tensor.shape.empty() || tensor.shape.back() == 0 ? 0 : values / tensor.shape.back();
-}
-
-/// Whether the op sums over the rows of the value and of a gradient with as many rows, to the gradient of a weight.
-bool sums_over_rows(const Graph& graph, const Op& op, const Tensor& value) {
-  if (!reads_packed(op, {.kind = CodecKind::rows})) return false;
-  const auto of_weight = [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; };
-  const auto has_as_many = [&](TensorId t) {
-    return graph[t].kind == TensorKind::gradient && rows_of(graph[t]) == rows_of(value);
-  };
-  return std::ranges::any_of(op.outputs, of_weight) && std::ranges::any_of(op.inputs, has_as_many);
-}
-
 std::optional<Codec> wta_crs_choice(double ratio, const std::optional<Codec>& relu, const Graph& graph,
                                     const SavedTensor& tensor, const SavedUse& use) {
   const Tensor& value = graph[tensor.tensor];

@@ -99,7 +99,8 @@ TEST_CASE("steps of derivatives and sampled rows are read as they are, where the
           "[conformance][compression]") {
   std::size_t answered = 0, approximate = 0;
   for (const char* spec :
-       {"fewbit", "fewbit(bits=1)|offload_greedy", "greedy_recompute|approx_bp", "wta_crs(ratio=0.2)",
+       {"fewbit", "fewbit(linear=0.3)", "greedy_recompute|fewbit(linear=0.5)|offload_greedy",
+        "fewbit(bits=1)|offload_greedy", "greedy_recompute|approx_bp", "wta_crs(ratio=0.2)",
         "greedy_recompute|wta_crs|save_on_cpu", "mesa|offload_greedy", "greedy_recompute|gist(precision=8)",
         "acgc(nonzero=0.3)|vdnn(mode=all)", "blpa|save_on_cpu", "greedy_recompute|mesa(groups=3)"}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");

@@ -59,6 +59,7 @@ TEST_CASE("packed sizes of parts, of zeros left out, of steps and of rows are th
   CHECK(packed({.kind = CodecKind::step, .bits = 3}, map) == 79);  // of 630 bits
   CHECK(packed({.kind = CodecKind::step, .bits = 1}, map) == 27);
   CHECK(packed({.kind = CodecKind::rows, .keep = 0.3}, map) == 13 * (5 * 4 + 8));  // of 12.6 rows
+  CHECK(packed({.kind = CodecKind::projection, .keep = 0.3}, map) == 13 * 5 * 4 + 8);
   const Graph places = graph_with(map, 8, "int64");
   const auto of_places = [&](std::uint32_t bits) {
     return packed_bytes({.kind = CodecKind::index, .bits = bits}, places, places.tensors[0]);
@@ -122,6 +123,53 @@ TEST_CASE("packing moves what its kernels read and write", "[codec]") {
   const Codec mask{.kind = CodecKind::mask, .bits = 1};
   CHECK(packing(mask).kernels == 0);
   CHECK(packing(mask).moved == Bytes{n / 8});
+}
+
+TEST_CASE("a projection takes its bytes or its operations, whichever is longer", "[codec]") {
+  Graph graph = graph_with({4, 256, 8});  // 1024 rows of 8, to 512 sums of rows
+  graph.source.dtype = "fp32";
+  const Tensor& tensor = graph.tensors[0];
+  const Codec half{.kind = CodecKind::projection, .keep = 0.5};
+  const CodecCost cost = pack_cost(half, graph, tensor);
+  CHECK(cost.kernels == 1);
+  CHECK(cost.moved == Bytes{1024 * 8 * 4 + 512 * 8 * 4 + 8});
+  CHECK(cost.flops.count == 2.0 * 512 * 1024 * 8);
+  CHECK(unpack_cost(half, graph, tensor).kernels == 0);
+  Device device;
+  device.memory_bandwidth = BytesPerSecond{49160};
+  device.launch_overhead = Seconds{0.5};
+  CHECK(pack_time(half, graph, tensor, device).value == Approx(1.5));  // of no peak nothing is known
+  device.peak["fp32"] = FlopsPerSecond{8388608.0 / 3};
+  CHECK(pack_time(half, graph, tensor, device).value == Approx(3.5));
+  CHECK(pack_time(half, cost, Bytes{49160 / 2}, Bytes{1024 * 8 * 2}, device).value == Approx(2));  // a half of it
+}
+
+TEST_CASE("codecs of one kind are told apart by their ranges first, then by their bits", "[codec]") {
+  const auto rate = [](QuantizedBy by, std::uint32_t bits, double pack) {
+    return CodecRate{CodecKind::quantize, bits + 256 * static_cast<std::uint32_t>(by), BytesPerSecond{pack},
+                     BytesPerSecond{1}};
+  };
+  Device device;
+  device.codec_rates = {rate(QuantizedBy::groups, 2, 1), rate(QuantizedBy::groups, 8, 2),
+                        rate(QuantizedBy::whole_groups, 2, 3), rate(QuantizedBy::fixed_range, 8, 4)};
+  const auto found = [&](Codec codec) { return rate_of(codec, device)->pack.value; };
+  const Codec groups{.kind = CodecKind::quantize, .bits = 7, .group = 256, .group_bytes = 8};
+  CHECK(found(groups) == 2);
+  Codec whole = groups;
+  whole.padding = Padding::tensor;
+  CHECK(found(whole) == 3);
+  Codec narrow = groups;  // scales in bf16
+  narrow.group_bytes = 4;
+  CHECK(found(narrow) == 3);
+  Codec means = groups;
+  means.averaged = 4;
+  CHECK(quantized_by(means) == QuantizedBy::means);
+  CHECK(found(means) == 3);
+  CHECK(quantized_by({.kind = CodecKind::quantize, .parts = 2, .group_bytes = 8}) == QuantizedBy::parts);
+  CHECK(quantized_by({.kind = CodecKind::quantize, .parts = 2, .group_bytes = 4}) == QuantizedBy::channels);
+  CHECK(quantized_by({.kind = CodecKind::quantize, .parts = 2, .zero_mask = true, .group_bytes = 4}) ==
+        QuantizedBy::above_zero);
+  CHECK(found({.kind = CodecKind::quantize, .bits = 2}) == 4);
 }
 
 TEST_CASE("parts are put in order by a copy, zeros are counted first, steps are written where the value is made",

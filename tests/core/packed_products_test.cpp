@@ -74,6 +74,22 @@ TEST_CASE("a product over sampled rows takes their share, and a kernel that gath
   CHECK_FALSE(on(product, {.kind = CodecKind::quantize, .bits = 8}));
 }
 
+// x is 8 x 4, g 8 x 6, sums of rows 4 x 4 and 4 x 6: 2 * 4 * 8 * 6 = 384 flops to add up g, half of 384 the product.
+TEST_CASE("a product over sums of rows also adds up the gradient's", "[codec]") {
+  Product product = product_of("mm", {8, 4}, {8, 6}, {4, 6}, 384, false);
+  const Codec half{.kind = CodecKind::projection, .keep = 0.5};
+  const std::optional<OnPacked> found = on(product, half);
+  REQUIRE(found);
+  CHECK(found->workspace == Bytes{4 * 6 * 4});
+  // packed 4 x 16 + 8 B; of the gradient 192 B read, 96 B written and read; 96 B made: 552 B in 55.2 s
+  CHECK(found->duration.value == Approx(55.2 + 2));
+  product.problem.graph.ops[0].flops = Flops{384'000};
+  CHECK(on(product, half)->duration.value == Approx(1.5 * 3840 + 2));
+  product.problem.graph.ops[0].duration = Seconds{10};
+  product.problem.platform.devices[0].takes_trace_times = true;
+  CHECK(on(product, half)->duration.value == Approx(15 + 28.8 + 1));
+}
+
 TEST_CASE("a product of blocks takes their share at its rate, and all of the gradient", "[codec]") {
   Product product = product_of("mm", {8, 4}, {8, 6}, {4, 6}, 384'000, false);
   const auto blocks = [](double rate) {  // of 4 x 2 blocks of 2 x 2 values 4 stay

@@ -88,7 +88,8 @@ devices:
   - {name: gpu, model: M, memory: 80 GiB, peak: {fp32: 67 TFLOPS, bf16: 989TFLOPS}, memory_bandwidth: 3.35 TBps,
      launch_overhead: 3 us, overlap_slowdown: [1.0, 1.05], streams: 2,
      codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps, unpack: 9 GBps},
-              {codec: zero_run, pack: 1 GBps, unpack: 4 GBps}]}
+              {codec: zero_run, pack: 1 GBps, unpack: 4 GBps},
+              {codec: quantize, bits: 4, ranges: channels, pack: 5 GBps, unpack: 6 GBps}, {codec: projection, pack: 7 GBps}]}
 memories: [{name: host, size: unlimited, bandwidth: 200 GB/s, adam: 4 GBps, bounds: [bandwidth]}]
 links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, duplex: half}]
 )",
@@ -101,13 +102,16 @@ links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, dup
   CHECK(device.launch_overhead == Seconds{3e-6});
   CHECK(device.overlap_slowdown == std::vector<double>{1.0, 1.05});
   CHECK(device.compute_streams == 2);
-  REQUIRE(device.codec_rates.size() == 3);
+  REQUIRE(device.codec_rates.size() == 5);
   CHECK(device.codec_rates[0].kind == CodecKind::quantize);
   CHECK(device.codec_rates[0].variant == 4);
   CHECK(device.codec_rates[0].pack == BytesPerSecond{1.5e9});
   CHECK(device.codec_rates[0].unpack == BytesPerSecond{3e9});
   CHECK(device.codec_rates[1].variant == 2);
   CHECK(device.codec_rates[2].variant == 0);
+  CHECK(device.codec_rates[3].variant ==
+        variant_of({.kind = CodecKind::quantize, .bits = 4, .parts = 3, .group_bytes = 4}));
+  CHECK(device.codec_rates[4].kind == CodecKind::projection);
   CHECK(read.memories[0].capacity == Bytes{80LL << 30});
   CHECK(read.memories[1].adam == BytesPerSecond{4e9});
   CHECK(read.memories[1].bandwidth_is_bound);

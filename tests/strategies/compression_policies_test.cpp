@@ -1,9 +1,12 @@
 // Policies that choose a codec by the kind of layer: what waits when the forward ends, by hand, and published memory.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
+#include "sim/core/predicted_error.h"
 #include "sim/io/input_error.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
@@ -92,6 +95,14 @@ TEST_CASE("of the inputs of linear layers only sampled rows stay, each with its 
         layers * (rows * 4 * 7 * width - 10 * (4 * 7 * width + 4 * 8)));
 }
 
+TEST_CASE("of the inputs of linear layers only random sums stay, with the seed of each", "[compression]") {
+  const Problem problem = model_on_h200("deit_s:batch=2");
+  const std::int64_t rows = 2 * 197, kept = 79, width = 384, layers = 12;  // 0.2 x 394 = 78.8
+  const std::int64_t of_gelus = 2 * 197 * 4 * width * 4 - 2 * 197 * 4 * width * 3 / 8;
+  const std::int64_t of_products = rows * 4 * (3 * width + 4 * width) - kept * 4 * 7 * width - 4 * 8;
+  CHECK(saved_by(problem, "fewbit(linear=0.2)") == layers * (of_gelus + of_products));
+}
+
 TEST_CASE("of the inputs of ResMLP's linear layers only blocks wait, with their places and where rows begin",
           "[compression]") {
   const Problem problem = model_on_h200("resmlp_s12:batch=2");
@@ -151,6 +162,42 @@ TEST_CASE("one copy in a fixed range serves all who read a value; scales of chan
   CHECK(scaled.packed < eight.packed);  // what only ReLUs read stays as it is
   const std::string text = "acgc(nonzero=0.4)";
   CHECK(saved_by(problem, text) > saved_by(problem, "acgc"));
+}
+
+TEST_CASE("AC-GC's own bits are the fewest that keep each value to the error", "[compression]") {
+  const Problem problem = model_on_h200("resnet18:batch=2");
+  for (const double error : {0.2, 0.02, 0.002}) {
+    const Schedule made = plan_by(problem, "acgc(bits=auto,error=" + std::to_string(error) + ")").schedule;
+    std::set<std::uint32_t> bits;
+    for (const Buffer& buffer : made.buffers) {
+      if (!buffer.is_packed() || made.codecs[buffer.codec.index].kind != CodecKind::quantize) continue;
+      Codec codec = made.codecs[buffer.codec.index];
+      bits.insert(codec.bits);
+      codec.group = static_cast<std::uint32_t>(problem.graph[buffer.tensor].bytes.count / 4 / codec.parts);
+      const auto least = [&] {
+        return std::min(codec_error(codec, Noise::normal), codec_error(codec, Noise::rectified));
+      };
+      CHECK(least() <= error);  // of what a ReLU has made the one, of the rest the other
+      --codec.bits;
+      CHECK(std::max(codec_error(codec, Noise::normal), codec_error(codec, Noise::rectified)) > error);
+    }
+    // The linear layer reads 2 values a channel, the larger of which is 1.05 deviations from 0: sizes up to 1.05 /
+    // sqrt(6) / 0.2 = 2.1 and a sign. The largest of 98 values after a ReLU (2 x 7^2) is 2.5 deviations: up to 5.1; of
+    // 2 x 56^2 with either sign 3.9: up to 8. A tenth of the error takes ten times as many sizes.
+    const std::set<std::uint32_t> expected = error == 0.2    ? std::set{3U, 4U, 5U}
+                                             : error == 0.02 ? std::set{6U, 7U, 8U}
+                                                             : std::set{9U, 10U, 11U};
+    CHECK(bits == expected);
+  }
+}
+
+TEST_CASE("ActNN's fifth level is the fourth one, and says what the allocator does", "[compression]") {
+  const Problem problem = model_on_h200("resnet18:batch=2");
+  const Plan four = plan_by(problem, "actnn(level=4)"), five = plan_by(problem, "actnn(level=5)");
+  CHECK(five.peak == four.peak);
+  CHECK(five.makespan == four.makespan);
+  CHECK(four.note.empty());
+  CHECK(five.note.starts_with("level 5 keeps what level 4 does and defragments memory"));
 }
 
 TEST_CASE("policies refuse networks that have nothing for them", "[compression]") {

@@ -76,6 +76,11 @@ class PackedLoop : public OneThreadLoop {
     const Tensor& tensor = graph()[t];
     const std::optional<Codec> codec = codec_of(reader, t);
     if (!codec || codec->kind == CodecKind::step || codec->kind == CodecKind::rows) return value;
+    if (codec->kind == CodecKind::projection) return value;
+    if (codec->keeps_signs && reader.kind == "relu_gradient") {  // all that it needs
+      ++replaced_;
+      return value;
+    }
     std::vector<std::byte> packed(static_cast<std::size_t>(layout_bytes(*codec, tensor).count)), restored(value.size());
     std::vector<std::byte> workspace(static_cast<std::size_t>(pack_cost(*codec, graph(), tensor).workspace.count));
     pack(*codec, tensor, chance_, value.data(), packed.data(), workspace.data());
@@ -121,6 +126,62 @@ class PackedLoop : public OneThreadLoop {
     ++replaced_;
   }
 
+  /// The same by random sums of all rows, each of a matrix of signs, which is not kept.
+  void run_projected(const Op& op, double keep, const KernelArguments& arguments) {
+    const Tensor &x = graph()[op.inputs[0]], &weight = graph()[op.outputs[0]];
+    const std::int64_t columns = x.shape.back(), rows = x.bytes.count / 4 / columns, n = weight.shape[1];
+    const std::int64_t kept = std::llround(keep * static_cast<double>(rows));
+    const std::uint64_t seed = seed_for(chance_.seed, arguments.in(0), rows * columns);
+    const float scale = 1 / std::sqrt(static_cast<float>(kept));
+    const auto sum_of = [&](const float* matrix, std::int64_t width, std::int64_t k, std::int64_t c) {
+      float sum = 0;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const bool is_negative = unit_of(seed, static_cast<std::uint64_t>(k * rows + r)) >= 0.5F;
+        sum += is_negative ? -matrix[r * width + c] : matrix[r * width + c];
+      }
+      return sum * scale;
+    };
+    for (std::int64_t o = 0; o < n; ++o) {
+      std::vector<float> of_gradient;
+      for (std::int64_t k = 0; k < kept; ++k) of_gradient.push_back(sum_of(arguments.in(1), n, k, o));
+      for (std::int64_t i = 0; i < weight.shape[0]; ++i) {
+        float sum = 0;
+        for (std::int64_t k = 0; k < kept; ++k) {
+          sum += sum_of(arguments.in(0), columns, k, i) * of_gradient[static_cast<std::size_t>(k)];
+        }
+        arguments.out(0)[i * n + o] = sum;
+      }
+      arguments.out(1)[o] = arguments.in(1)[o];
+      for (std::int64_t r = 1; r < rows; ++r) arguments.out(1)[o] += arguments.in(1)[r * n + o];
+    }
+    ++replaced_;
+  }
+
+  /// The gradients of a linear layer's weight, from what its input is restored to, and of its bias: in plain loops, as
+  /// a product of blocks has them.
+  void run_restored(const Op& op, const KernelArguments& arguments) const {
+    const Tensor &x = graph()[op.inputs[0]], &weight = graph()[op.outputs[0]];
+    const std::int64_t columns = x.shape.back(), rows = x.bytes.count / 4 / columns, n = weight.shape[1];
+    for (std::int64_t o = 0; o < n; ++o) {
+      for (std::int64_t i = 0; i < weight.shape[0]; ++i) {
+        float sum = 0;
+        for (std::int64_t r = 0; r < rows; ++r) sum += arguments.in(0)[r * columns + i] * arguments.in(1)[r * n + o];
+        arguments.out(0)[i * n + o] = sum;
+      }
+      arguments.out(1)[o] = arguments.in(1)[o];
+      for (std::int64_t r = 1; r < rows; ++r) arguments.out(1)[o] += arguments.in(1)[r * n + o];
+    }
+  }
+
+  /// `form`: of the first input; any that is restored is there as its values.
+  void run_on(const Op& op, const Codec& form, const Run& run) {
+    if (form.kind == CodecKind::step) return run_stepped(op, form.bits, run.arguments);
+    if (form.kind == CodecKind::rows) return run_sampled(op, form.keep, run.arguments);
+    if (form.kind == CodecKind::projection) return run_projected(op, form.keep, run.arguments);
+    const bool by_blocks = form.product > 0 && op.kind == "linear_weight_gradient";
+    by_blocks ? run_restored(op, run.arguments) : run_kernel(op, run);
+  }
+
   void run(const Op& op) {
     std::vector<std::vector<std::byte>> read;
     for (const TensorId t : op.inputs) read.push_back(as_read(op, t));
@@ -128,14 +189,7 @@ class PackedLoop : public OneThreadLoop {
     for (std::size_t i = 0; i < read.size(); ++i) {
       run.arguments.inputs.push_back(op.phase == Phase::update ? values_[op.inputs[i].index].data() : read[i].data());
     }
-    const std::optional<Codec> form = op.inputs.empty() ? std::nullopt : codec_of(op, op.inputs[0]);
-    if (form && form->kind == CodecKind::step) {
-      run_stepped(op, form->bits, run.arguments);
-    } else if (form && form->kind == CodecKind::rows) {
-      run_sampled(op, form->keep, run.arguments);
-    } else {
-      run_kernel(op, run);
-    }
+    run_on(op, op.inputs.empty() ? Codec{} : codec_of(op, op.inputs[0]).value_or(Codec{}), run);
     add_parts(op, run);
   }
 

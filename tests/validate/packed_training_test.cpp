@@ -139,6 +139,62 @@ PackedLoop::Rule for_gelus(std::uint32_t bits) {
   };
 }
 
+/// As `fewbit(linear=...)`, of networks whose activations are GELUs or ReLUs.
+PackedLoop::Rule for_projected(std::uint32_t bits, double keep) {
+  return [=, steps = for_gelus(bits)](const Op& reader, const Op& maker, const Tensor& x) -> std::optional<Codec> {
+    if (reader.kind != "linear_weight_gradient") return steps(reader, maker, x);
+    const double rows = static_cast<double>(x.bytes.count / 4 / x.shape.back());
+    return Codec{.kind = CodecKind::projection, .keep = std::max(keep, 1 / rows)};
+  };
+}
+
+/// As `mesa`: pictures by channels, maps of attention by heads, all by so many parts.
+PackedLoop::Rule for_mesa(std::uint32_t parts) {
+  return [=](const Op& reader, const Op& maker, const Tensor& tensor) -> std::optional<Codec> {
+    const bool is_norm = reader.kind.find("_norm_") != std::string::npos,
+               is_map = maker.kind.starts_with("attention_scores") || maker.kind == "softmax";
+    if (begins_with(reader, "cross_entropy") || reader.kind.find("pool") != std::string::npos ||
+        begins_with(reader, "add"))
+      return std::nullopt;
+    if (is_norm && begins_with(reader, maker.kind)) return std::nullopt;
+    return Codec{.kind = CodecKind::quantize,
+                 .channels_last = tensor.shape.size() == 4 && !is_map,
+                 .bits = 8,
+                 .parts = parts,
+                 .regrouped = parts > 1,
+                 .group_bytes = 8};
+  };
+}
+
+/// As `blpa`: convolutions, linear layers, batch norms, ReLUs and poolings.
+PackedLoop::Rule for_blpa(std::uint32_t bits) {
+  return [=](const Op& reader, const Op& maker, const Tensor&) -> std::optional<Codec> {
+    for (const std::string layer : {"convolution", "linear", "batch_norm", "relu", "max_pool", "average_pool"}) {
+      if (!begins_with(reader, layer)) continue;
+      return Codec{.kind = CodecKind::quantize, .bits = bits, .keeps_signs = maker.kind == "relu"};
+    }
+    return std::nullopt;
+  };
+}
+
+/// As `acgc(relu=keep)`: by the largest value of each channel, the last dimension; below 1 without zeros of ReLUs.
+PackedLoop::Rule for_acgc(std::uint32_t bits, double nonzero) {
+  return [=](const Op& reader, const Op& maker, const Tensor& tensor) -> std::optional<Codec> {
+    Codec codec{.kind = CodecKind::quantize,
+                .channels_last = tensor.shape.size() == 4,
+                .bits = bits,
+                .parts = static_cast<std::uint32_t>(tensor.shape.back()),
+                .group_bytes = 4};
+    const bool has_zeros = maker.kind == "relu" && nonzero < 1;
+    if (has_zeros) codec.zero_mask = codec.keeps_signs = true, codec.keep = nonzero;
+    for (const std::string layer : {"convolution", "linear", "batch_norm"}) {
+      if (begins_with(reader, layer)) return codec;
+    }
+    const bool by_signs = begins_with(reader, "relu") || reader.kind.find("_pool") != std::string::npos;
+    return has_zeros && by_signs ? std::optional(codec) : std::nullopt;
+  };
+}
+
 /// As `wta_crs`: ten rows at least.
 PackedLoop::Rule for_sampled(double ratio) {
   return [=](const Op& reader, const Op&, const Tensor& x) -> std::optional<Codec> {
@@ -189,6 +245,19 @@ TEST_CASE(
   if (network != mlp_graph)
     cases.push_back({network, "actnn", for_inputs(actnn, {"linear", "convolution", "batch_norm"})});
   cases.push_back({network, "gact", for_tensors(gact)});
+  cases.push_back({network, "mesa", for_mesa(network == gpt_graph ? 2 : 1)});
+  cases.push_back({network, "mesa(groups=3)|offload_greedy", for_mesa(3)});
+  cases.push_back({network, "blpa", for_blpa(4)});
+  cases.push_back({network, "blpa(bits=8)|offload_greedy", for_blpa(8)});
+  for (const std::uint32_t bits : {2U, 7U, 16U}) {
+    cases.push_back({network, "acgc(relu=keep,bits=" + std::to_string(bits) + ")", for_acgc(bits, 1)});
+  }
+  cases.push_back({network, "acgc(relu=keep,bits=5,nonzero=0.9)|offload_greedy", for_acgc(5, 0.9)});
+  if (network != resnet_graph) {
+    Codec by_blocks = pruned(8, 0.25);
+    by_blocks.product = 0.5;
+    cases.push_back({network, "prune_bsr(product=0.5)", for_inputs(by_blocks, products)});
+  }
   cases.push_back({network, "alam", for_tensors(alam)});
   if (network == gpt_graph) {  // in the others ReLUs make all that is saved, or maps too small to pay
     cases.push_back({network, "gist(precision=16)", for_gist(half)});
@@ -198,7 +267,11 @@ TEST_CASE(
     }
     cases.push_back({network, "approx_bp|offload_greedy", for_gelus(2)});
   }
-  if (network != resnet_graph) cases.push_back({network, "wta_crs(ratio=0.7)", for_sampled(0.7)});
+  if (network != resnet_graph) {
+    cases.push_back({network, "wta_crs(ratio=0.7)", for_sampled(0.7)});
+    cases.push_back({network, "fewbit(linear=0.5)", for_projected(3, 0.5)});
+    cases.push_back({network, "fewbit(bits=1,linear=0.01)|offload_greedy", for_projected(1, 0.01)});
+  }
   for (const auto& [reference, spec, rule] : cases) {
     INFO(reference << ", " << spec);
     const std::string updated = reference + ",updates=adam";
@@ -219,7 +292,8 @@ TEST_CASE(
 TEST_CASE("however numbers are rounded and drawn, the replay is that loop with the same seed", "[validate][packed]") {
   const auto network = GENERATE(mlp_graph, gpt_graph);
   const std::vector<LossyCase> cases{{network, "quantize(bits=2,group=8)", for_all(quantized(2, 8))},
-                                     {network, "wta_crs(ratio=0.7)", for_sampled(0.7)}};
+                                     {network, "wta_crs(ratio=0.7)", for_sampled(0.7)},
+                                     {network, "fewbit(linear=0.4)", for_projected(3, 0.4)}};
   for (const auto& [reference, spec, rule] : cases) {
     const std::string updated = reference + ",updates=adam";
     const Training training = training_of(updated, one_gpu(), {.micro_batches = 2});
@@ -323,12 +397,22 @@ TEST_CASE("packed forms without a kernel are refused by name before anything run
   graph.source.dtype = "fp32";
   const Tensor tensor = picture({2, 6, 6, 3});
   CHECK(lacks_codec(quantized(4, 256), graph, tensor) == std::nullopt);
-  CHECK(lacks_codec({.kind = CodecKind::quantize, .bits = 8}, graph, tensor) == "rounds to a fixed range");
+  CHECK(lacks_codec({.kind = CodecKind::quantize, .bits = 17}, graph, tensor) ==
+        "has numbers of 17 bits, of 16 at most");
+  CHECK(lacks_codec({.kind = CodecKind::quantize, .zero_mask = true}, graph, tensor) ==
+        "leaves out zeros in a fixed range");
   Codec other = quantized(3, 8);
   CHECK(lacks_codec(other, graph, tensor) == "has numbers of 3 bits, of which no whole number fills a byte");
   other = quantized(8, 0);
   other.parts = 3;
-  CHECK(lacks_codec(other, graph, tensor) == "has 3 groups of values that are not in a row");
+  CHECK(lacks_codec(other, graph, tensor) == std::nullopt);
+  other.zero_mask = true;
+  CHECK(lacks_codec(other, graph, tensor) == "leaves out zeros and keeps minima");
+  other.group_bytes = 2;
+  CHECK(lacks_codec(other, graph, tensor) ==
+        "gives 2 B to a part; its largest value takes 4 B, a scale and a minimum 8 B");
+  other = {.kind = CodecKind::quantize, .bits = 1, .parts = 3, .group_bytes = 4};
+  CHECK(lacks_codec(other, graph, tensor) == "has no bit for a size beside the sign");
   other = quantized(4, 256);
   other.sample_bytes = 8;
   CHECK(lacks_codec(other, graph, tensor) == "gives 8 B to each sample");
@@ -367,8 +451,19 @@ TEST_CASE("the layout of a packed form takes what the codec says, to the byte", 
       codecs.push_back({.kind = CodecKind::zero_run, .keep = 0.17 * n});
       codecs.push_back({.kind = CodecKind::compressed_rows, .keep = 0.17 * n});
       codecs.push_back({.kind = CodecKind::rows, .keep = 0.17 * n});
+      codecs.push_back({.kind = CodecKind::projection, .keep = 0.17 * n});
       codecs.push_back({.kind = CodecKind::step, .bits = n});
       codecs.push_back({.kind = CodecKind::cast, .bits = n == 1 ? 8U : 16U});
+      codecs.push_back({.kind = CodecKind::quantize, .bits = 3 * n});
+      codecs.push_back({.kind = CodecKind::quantize, .bits = 3 * n, .parts = n, .group_bytes = n == 1 ? 4U : 8U});
+      codecs.push_back({.kind = CodecKind::quantize,
+                        .channels_last = true,
+                        .bits = 2 * n + 1,
+                        .parts = 2 * n,
+                        .keeps_signs = true,
+                        .zero_mask = true,
+                        .group_bytes = 4,
+                        .keep = 0.17 * n});
       for (const std::uint32_t bits : {1U, 2U, 4U, 8U}) {
         codecs.push_back(quantized(bits, 8 * n));
         for (const Padding padding : {Padding::tensor, Padding::sample}) {

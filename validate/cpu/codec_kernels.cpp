@@ -8,17 +8,17 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/optimizer.h"
+#include "validate/cpu/quantized_forms.h"
 #include "validate/reference/compression.h"
 #include "validate/reference/elementwise.h"
 #include "validate/reference/few_bits.h"
-#include "validate/reference/padded_groups.h"
 #include "validate/reference/sampled_rows.h"
 #include "validate/reference/sparse_forms.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_number = 4, bytes_of_row_number = 8;
+constexpr std::int64_t bytes_of_number = 4, bytes_of_row_number = 8, bytes_of_seed = 8;
 
 std::int64_t numbers_of(const Tensor& tensor) {
   return tensor.bytes.count / bytes_of_number;
@@ -26,10 +26,6 @@ std::int64_t numbers_of(const Tensor& tensor) {
 
 BlockSizes picture_blocks(const Codec& codec, const Tensor& tensor) {
   return {tensor.shape[0], tensor.shape[1], tensor.shape[2], tensor.shape[3], codec.window};
-}
-
-QuantizeSizes quantize_sizes(const Codec& codec, const Tensor& tensor) {
-  return {numbers_of(tensor), codec.group, static_cast<int>(codec.bits)};
 }
 
 SparseSizes sparse_sizes(const Codec& codec, const Tensor& tensor) {
@@ -53,38 +49,12 @@ const T* as(const std::byte* bytes) {
 
 // Numbers of four bytes come first, so that they are aligned; bits and bytes follow.
 
-/// Scale of every group, then the numbers.
-std::int64_t bytes_of_scales(const QuantizeSizes& sizes) {
-  return sizes.groups() * 2 * bytes_of_number;
-}
-
 /// Where the blocks' columns and values begin, after the rows.
 std::int64_t offset_of_columns(const SparseSizes& sizes) {
   return (sizes.block_rows() + 1) * bytes_of_number;
 }
 std::int64_t offset_of_values(const SparseSizes& sizes) {
   return offset_of_columns(sizes) + sizes.kept * bytes_of_number;
-}
-
-/// Whether groups are whole ones, of means, or with scales of fewer bits.
-bool is_padded(const Codec& codec) {
-  return codec.padding != Padding::none || codec.averaged != 1 || codec.group_bytes == bytes_of_number;
-}
-
-PaddedSizes padded_sizes(const Codec& codec, const Tensor& tensor) {
-  const std::int64_t samples = codec.padding == Padding::sample ? tensor.shape[0] : 1;
-  return {samples,
-          numbers_of(tensor) / samples,
-          codec.group,
-          static_cast<int>(codec.averaged),
-          static_cast<int>(codec.bits),
-          codec.padding != Padding::none,
-          codec.group_bytes == bytes_of_number};
-}
-
-/// Between the scales and the numbers: how many bits the numbers of each sample have.
-std::int64_t bytes_of_samples(const Codec& codec, const Tensor& tensor) {
-  return std::int64_t{codec.sample_bytes} * tensor.shape[0];
 }
 
 FloatFormat float_format(const Codec& codec) {
@@ -96,61 +66,16 @@ std::int64_t bytes_of_row_begins(const Tensor& tensor) {
   return ((numbers_of(tensor) + 255) / 256 + 1) * bytes_of_number;
 }
 
-std::optional<std::string> lacks_quantization(const Codec& codec) {
-  if (codec.parts > 0) return fmt::format("has {} groups of values that are not in a row", codec.parts);
-  if (codec.group == 0) return "rounds to a fixed range";
-  if (codec.group_bytes != 2 * bytes_of_number && codec.group_bytes != bytes_of_number) {
-    return fmt::format("gives {} B to a group; it takes a scale and a minimum, in fp32 8 B, in bf16 4 B",
-                       codec.group_bytes);
-  }
-  if (codec.sample_bytes != 0 && codec.sample_bytes != bytes_of_number) {
-    return fmt::format("gives {} B to each sample", codec.sample_bytes);
-  }
-  if (codec.bits != 1 && codec.bits != 2 && codec.bits != 4 && codec.bits != 8) {
-    return fmt::format("has numbers of {} bits, of which no whole number fills a byte", codec.bits);
-  }
-  if (std::int64_t{codec.group} * codec.bits % 8 != 0) return "has groups that begin within a byte";
-  return std::nullopt;
-}
-
 SampleSizes sample_sizes_of(const Codec& codec, const Tensor& tensor) {
   const std::int64_t columns = tensor.shape.back(), rows = numbers_of(tensor) / columns;
   return {rows, columns, std::llround(codec.keep * static_cast<double>(rows))};
 }
 
-/// Scales, how many bits each sample has, numbers.
-void pack_quantized(const Codec& codec, const Tensor& tensor, Rounding rounding, std::uint64_t seed, const float* x,
-                    std::byte* packed) {
-  const std::int64_t samples = bytes_of_samples(codec, tensor);
-  const auto write_bits = [&](std::byte* to) {
-    if (samples > 0) std::fill_n(as<std::int32_t>(to), tensor.shape[0], static_cast<std::int32_t>(codec.bits));
-    return as<std::uint8_t>(to + samples);
-  };
-  if (is_padded(codec)) {
-    const PaddedSizes sizes = padded_sizes(codec, tensor);
-    return plain::quantize_padded(x, sizes, rounding, seed, as<std::uint8_t>(packed),
-                                  write_bits(packed + sizes.bytes_of_scales()));
-  }
-  const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-  plain::quantize(x, sizes, rounding, seed, as<float>(packed), write_bits(packed + bytes_of_scales(sizes)));
-}
-
-void unpack_quantized(const Codec& codec, const Tensor& tensor, const std::byte* packed, float* x) {
-  const std::int64_t samples = bytes_of_samples(codec, tensor);
-  if (is_padded(codec)) {
-    const PaddedSizes sizes = padded_sizes(codec, tensor);
-    const auto* numbers = as<std::uint8_t>(packed + sizes.bytes_of_scales() + samples);
-    return plain::dequantize_padded(numbers, as<std::uint8_t>(packed), sizes, x);
-  }
-  const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-  plain::dequantize(as<std::uint8_t>(packed + bytes_of_scales(sizes) + samples), as<float>(packed), sizes, x);
-}
-
 /// Where the values need more room than is reserved.
-void refuse_more(const Codec& codec, const Tensor& tensor, std::int64_t count) {
+void refuse_more(const Codec& codec, const Tensor& tensor, std::optional<std::int64_t> count) {
   const std::int64_t reserved = reserved_values(codec, tensor);
-  if (count <= reserved) return;
-  throw std::runtime_error(fmt::format("{} of the {} values of '{}' are not 0; {} reserves room for {}", count,
+  if (!count || *count <= reserved) return;
+  throw std::runtime_error(fmt::format("{} of the {} values of '{}' are not 0; {} reserves room for {}", *count,
                                        numbers_of(tensor), tensor.name, text_of(codec), reserved));
 }
 
@@ -176,6 +101,7 @@ std::optional<std::string> lacks_codec(const Codec& codec, const Graph& graph, c
     case CodecKind::cast:
     case CodecKind::step:
     case CodecKind::rows:
+    case CodecKind::projection:
       return std::nullopt;
     case CodecKind::index:
       return "packs places in the windows of a pooling, which networks here do not keep";
@@ -190,14 +116,8 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
       const BlockSizes sizes = picture_blocks(codec, tensor);
       return Bytes{sizes.batch * sizes.rows() * sizes.columns() * sizes.channels * bytes_of_number};
     }
-    case CodecKind::quantize: {
-      if (is_padded(codec)) {
-        const PaddedSizes padded = padded_sizes(codec, tensor);
-        return Bytes{padded.bytes_of_scales() + bytes_of_samples(codec, tensor) + padded.packed_bytes()};
-      }
-      const QuantizeSizes sizes = quantize_sizes(codec, tensor);
-      return Bytes{bytes_of_scales(sizes) + bytes_of_samples(codec, tensor) + sizes.packed_bytes()};
-    }
+    case CodecKind::quantize:
+      return layout_of_quantized(codec, tensor);
     case CodecKind::mask:
       return Bytes{codec.bits == 8 ? numbers : (numbers + 7) / 8};
     case CodecKind::block_sparse: {
@@ -215,6 +135,10 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
       const SampleSizes sizes = sample_sizes_of(codec, tensor);
       return Bytes{sizes.kept * (bytes_of_row_number + sizes.columns * bytes_of_number)};
     }
+    case CodecKind::projection: {
+      const SampleSizes sizes = sample_sizes_of(codec, tensor);
+      return Bytes{bytes_of_seed + sizes.kept * sizes.columns * bytes_of_number};
+    }
     case CodecKind::index:
       break;
   }
@@ -222,7 +146,8 @@ Bytes layout_bytes(const Codec& codec, const Tensor& tensor) {
 }
 
 bool is_drawn(const Codec& codec, Rounding rounding) {
-  return codec.kind == CodecKind::rows || (codec.kind == CodecKind::quantize && rounding == Rounding::stochastic);
+  const bool is_rounded = codec.kind == CodecKind::quantize && rounds(codec) && rounding == Rounding::stochastic;
+  return codec.kind == CodecKind::rows || codec.kind == CodecKind::projection || is_rounded;
 }
 
 void pack(const Codec& codec, const Tensor& tensor, const Chance& chance, const std::byte* value, std::byte* packed,
@@ -237,7 +162,7 @@ void pack(const Codec& codec, const Tensor& tensor, const Chance& chance, const 
       return reduce(x, picture_blocks(codec, tensor), as<float>(packed));
     }
     case CodecKind::quantize:
-      return pack_quantized(codec, tensor, chance.rounding, seed, x, packed);
+      return refuse_more(codec, tensor, pack_quantized(codec, tensor, chance.rounding, seed, x, packed));
     case CodecKind::mask:
       return plain::sign_mask(x, numbers_of(tensor), static_cast<int>(codec.bits), as<std::uint8_t>(packed));
     case CodecKind::block_sparse: {
@@ -271,6 +196,9 @@ void pack(const Codec& codec, const Tensor& tensor, const Chance& chance, const 
       return plain::sample_rows(x, sizes, seed, as<float>(workspace), as<std::int64_t>(packed),
                                 as<float>(packed + sizes.kept * bytes_of_row_number));
     }
+    case CodecKind::projection:
+      *as<std::uint64_t>(packed) = seed;
+      return plain::project_rows(x, sample_sizes_of(codec, tensor), seed, as<float>(packed + bytes_of_seed));
     case CodecKind::index:
       break;
   }
@@ -304,6 +232,7 @@ void unpack(const Codec& codec, const Tensor& tensor, const std::byte* packed, s
     case CodecKind::index:
     case CodecKind::step:
     case CodecKind::rows:
+    case CodecKind::projection:
       break;
   }
   EXPECTS(false && "a codec that the CPU lacks");
@@ -320,12 +249,27 @@ void run_on_packed(const Codec& codec, const Graph& graph, const Op& op, const K
     return plain::stepped_gradient(as<std::uint8_t>(packed), bits, plain::gelu_steps(bits), given.in(1), results,
                                    given.out());
   }
-  EXPECTS(codec.kind == CodecKind::rows);
-  const SampleSizes sizes = sample_sizes_of(codec, graph[op.inputs[0]]);
-  const Tensor& weight = graph[op.outputs[0]];
-  plain::sampled_product(as<std::int64_t>(packed), as<float>(packed + sizes.kept * bytes_of_row_number), sizes,
-                         given.in(1), weight.shape[0], weight.shape[1], given.out(0));
-  plain::column_sums(given.in(1), sizes.rows, weight.shape[1], given.out(1));
+  if (codec.kind == CodecKind::quantize) {
+    return relu_gradient_of_quantized(codec, graph[op.inputs[0]], packed, given);
+  }
+  const Tensor &value = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
+  const RowSizes rows = row_sizes(value);
+  if (codec.kind == CodecKind::block_sparse) {
+    const SparseSizes sizes = sparse_sizes(codec, value);
+    plain::block_product(as<std::int32_t>(packed), as<std::int32_t>(packed + offset_of_columns(sizes)),
+                         as<float>(packed + offset_of_values(sizes)), sizes, given.in(1), weight.shape[0],
+                         weight.shape[1], given.out(0));
+  } else if (codec.kind == CodecKind::projection) {
+    plain::projected_product(*as<std::uint64_t>(packed), as<float>(packed + bytes_of_seed),
+                             sample_sizes_of(codec, value), given.in(1), weight.shape[0], weight.shape[1],
+                             given.out(0));
+  } else {
+    EXPECTS(codec.kind == CodecKind::rows);
+    const SampleSizes sizes = sample_sizes_of(codec, value);
+    plain::sampled_product(as<std::int64_t>(packed), as<float>(packed + sizes.kept * bytes_of_row_number), sizes,
+                           given.in(1), weight.shape[0], weight.shape[1], given.out(0));
+  }
+  plain::column_sums(given.in(1), rows.rows, weight.shape[1], given.out(1));
 }
 
 }  // namespace plimsoll

@@ -92,6 +92,21 @@ std::vector<Codec> codecs_to_measure() {
   for (const std::uint32_t bits : {1U, 2U, 4U, 8U}) {
     codecs.push_back({.kind = CodecKind::quantize, .bits = bits, .group = 256, .group_bytes = 8});
   }
+  for (const std::uint32_t bits : {2U, 4U}) {  // as actnn, gact and alam have them
+    const Codec whole{.kind = CodecKind::quantize, .bits = bits, .group = 256, .group_bytes = 8};
+    codecs.push_back(whole);
+    codecs.back().padding = Padding::tensor;
+    codecs.push_back(codecs.back());
+    codecs.back().averaged = 4;
+  }
+  for (const std::uint32_t bits : {4U, 8U}) {  // as mesa, acgc and blpa
+    codecs.push_back({.kind = CodecKind::quantize, .channels_last = true, .bits = bits, .parts = 4, .group_bytes = 8});
+    codecs.push_back(codecs.back());
+    codecs.back().group_bytes = 4;
+    codecs.push_back(codecs.back());
+    codecs.back().zero_mask = codecs.back().keeps_signs = true;
+    codecs.push_back({.kind = CodecKind::quantize, .bits = bits});
+  }
   for (const std::uint32_t window : {2U, 4U, 8U, 16U}) {
     codecs.push_back({.kind = CodecKind::pool, .window = window, .channels_last = true});
   }

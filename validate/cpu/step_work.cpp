@@ -13,7 +13,8 @@ namespace {
 std::optional<std::string> lacks_conversion(const Graph& graph, const PlannedConversion& conversion) {
   const auto& [codec, t, from, to, packs] = conversion;
   std::optional<std::string> why = lacks_codec(codec, graph, graph[t]);
-  const bool restores = codec.kind != CodecKind::mask && codec.kind != CodecKind::step && codec.kind != CodecKind::rows;
+  const bool restores = codec.kind != CodecKind::mask && codec.kind != CodecKind::step &&
+                        codec.kind != CodecKind::rows && codec.kind != CodecKind::projection;
   if (!why && !packs && !restores) why = "restores nothing";
   if (why)
     return fmt::format("the CPU backend has no kernel for '{}' of '{}': it {}", text_of(codec), graph[t].name, *why);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "validate/reference/bit_stream.h"
 #include "validate/reference/formulas.h"
 
 namespace plimsoll {
@@ -20,13 +21,6 @@ constexpr std::int64_t row_length = 256;
 
 bool is_plus_zero(float x) {
   return std::bit_cast<std::uint32_t>(x) == 0;
-}
-
-std::uint32_t bits_at(const std::uint8_t* packed, std::int64_t bit, int bits) {
-  const std::uint32_t low = packed[bit / 8] >> (bit % 8);
-  const int taken = 8 - static_cast<int>(bit % 8);
-  const std::uint32_t high = taken < bits ? static_cast<std::uint32_t>(packed[bit / 8 + 1]) << taken : 0;
-  return (low | high) & ((1U << bits) - 1U);
 }
 
 /// The squared distance of the values of a grid, from one to before another, from their mean.
@@ -143,11 +137,7 @@ void steps_of(const float* x, std::int64_t numbers, int bits, const DerivativeSt
   std::fill_n(packed, (numbers * bits + 7) / 8, std::uint8_t{0});
   for (std::int64_t i = 0; i < numbers; ++i) {
     const auto step = static_cast<std::uint32_t>(std::ranges::upper_bound(steps.bounds, x[i]) - steps.bounds.begin());
-    const std::int64_t bit = i * bits;
-    for (std::uint32_t left = step << (bit % 8), byte = 0; left != 0; left >>= 8U, ++byte) {
-      std::uint8_t& to = packed[bit / 8 + byte];
-      to = static_cast<std::uint8_t>(to | (left & 255U));
-    }
+    put_bits(packed, i * bits, step);
   }
 }
 

@@ -8,6 +8,21 @@
 #include "validate/reference/chance.h"
 
 namespace plimsoll::plain {
+namespace {
+
+/// Sum number k of the rows of a matrix, each of which has a sign of its own in it.
+void add_up(const float* x, std::int64_t columns, const SampleSizes& s, std::uint64_t seed, std::int64_t k,
+            float* sum) {
+  std::fill_n(sum, columns, 0.0F);
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    const bool adds = unit_of(seed, static_cast<std::uint64_t>(k * s.rows + r)) < 0.5F;
+    for (std::int64_t c = 0; c < columns; ++c) sum[c] += adds ? x[r * columns + c] : -x[r * columns + c];
+  }
+  const float scale = 1 / std::sqrt(static_cast<float>(s.kept));
+  for (std::int64_t c = 0; c < columns; ++c) sum[c] *= scale;
+}
+
+}  // namespace
 
 void sample_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float* norms, std::int64_t* numbers,
                  float* values) {
@@ -45,6 +60,23 @@ void sampled_product(const std::int64_t* numbers, const float* values, const Sam
       for (std::int64_t o = 0; o < outputs; ++o) {
         product[i * outputs + o] += values[k * s.columns + i] * dy[numbers[k] * outputs + o];
       }
+    }
+  }
+}
+
+void project_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float* values) {
+  for (std::int64_t k = 0; k < s.kept; ++k) add_up(x, s.columns, s, seed, k, values + k * s.columns);
+}
+
+void projected_product(std::uint64_t seed, const float* values, const SampleSizes& s, const float* dy,
+                       std::int64_t inputs, std::int64_t outputs, float* product) {
+  std::fill_n(product, inputs * outputs, 0.0F);
+  std::vector<float> sum(static_cast<std::size_t>(outputs));
+  for (std::int64_t k = 0; k < s.kept; ++k) {
+    add_up(dy, outputs, s, seed, k, sum.data());
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      const float value = values[k * s.columns + i];
+      for (std::int64_t o = 0; o < outputs; ++o) product[i * outputs + o] += value * sum[static_cast<std::size_t>(o)];
     }
   }
 }

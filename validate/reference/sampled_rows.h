@@ -1,5 +1,6 @@
 #pragma once
-// A product summed over rows, taken over some of them: winner-take-all column-row sampling, in plain loops.
+// A product summed over rows, taken over some of them (winner-take-all column-row sampling) or over random sums of
+// them, in plain loops.
 
 #include <cstdint>
 
@@ -22,6 +23,14 @@ void sample_rows(const float* x, const SampleSizes&, std::uint64_t seed, float* 
 /// values.
 void sampled_product(const std::int64_t* numbers, const float* values, const SampleSizes&, const float* dy,
                      std::int64_t inputs, std::int64_t outputs, float* product);
+
+/// `kept` sums of all rows, each with a random sign, over the root of `kept`: the mean over seeds of values^T values is
+/// x^T x.
+void project_rows(const float* x, const SampleSizes&, std::uint64_t seed, float* values);
+
+/// values^T (the same sums of the rows of dy).
+void projected_product(std::uint64_t seed, const float* values, const SampleSizes&, const float* dy,
+                       std::int64_t inputs, std::int64_t outputs, float* product);
 
 }  // namespace plain
 }  // namespace plimsoll

@@ -115,4 +115,21 @@ void with_zero_blocks(const std::int32_t* first, const std::int32_t* column, con
   }
 }
 
+void block_product(const std::int32_t* first, const std::int32_t* column, const float* values, const SparseSizes& s,
+                   const float* dy, std::int64_t inputs, std::int64_t outputs, float* product) {
+  std::fill_n(product, inputs * outputs, 0.0F);
+  for (std::int64_t i = 0; i < s.block_rows(); ++i) {
+    for (std::int64_t k = first[i]; k < first[i + 1]; ++k) {
+      const Corner corner = corner_of(s, i, column[k]);
+      const float* block = values + k * s.block * s.block;
+      for (std::int64_t r = corner.top; r < corner.bottom; ++r) {
+        for (std::int64_t c = corner.left; c < std::min(corner.right, inputs); ++c) {
+          const float value = block[(r - corner.top) * s.block + c - corner.left];
+          for (std::int64_t o = 0; o < outputs; ++o) product[c * outputs + o] += value * dy[r * outputs + o];
+        }
+      }
+    }
+  }
+}
+
 }  // namespace plimsoll::plain

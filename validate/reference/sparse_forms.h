@@ -40,6 +40,9 @@ void with_zeros(const float* values, const std::uint8_t* mask, std::int64_t numb
 void largest_blocks(const float* x, const SparseSizes&, float* norms, const BlockRows&);
 void with_zero_blocks(const std::int32_t* first, const std::int32_t* column, const float* values, const SparseSizes&,
                       float* x);
+/// blocks^T dy, of a dy with all rows and `outputs` columns; the first `inputs` columns of the blocks' matrix.
+void block_product(const std::int32_t* first, const std::int32_t* column, const float* values, const SparseSizes&,
+                   const float* dy, std::int64_t inputs, std::int64_t outputs, float* product);
 
 }  // namespace plain
 }  // namespace plimsoll
