@@ -19,6 +19,7 @@
 #include "experiments/command_replay_log.h"
 #include "experiments/command_report.h"
 #include "experiments/command_shell.h"
+#include "experiments/command_splits.h"
 #include "experiments/command_stages.h"
 #include "experiments/command_sweep.h"
 #include "experiments/command_train.h"
@@ -155,6 +156,7 @@ int run_command(int argc, char** argv) {
   add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
   add_export_command(app, exit_code);
+  add_splits_command(app, exit_code);
   add_stages_command(app, exit_code);
   add_replay_log_command(app, exit_code);
   add_completion_command(app, exit_code);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_search.h"
 
@@ -9,13 +10,16 @@ namespace {
 constexpr OptionInfo alpa_options[] = {
     split_devices_option,
     work_model_option,
+    split_memory_option,
     {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>}};
 
 std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
   const auto seconds = static_cast<double>(options.integer("seconds"));
   return split_at_once(problem, options, [seconds](const BspModel& model, const SplitTable& table) {
-    const SplitChoices start =
-        swept(table, model.uniform_starts(table, table.choices(0).front().cuts.size() - 1, 1), 10);
+    SplitChoices start = swept(table, model.uniform_starts(table, table.choices(0).front().cuts.size() - 1, 1), 10);
+    ImprovedSplit better = improved(table, start, {.rounds = 100});
+    if (!better.fits) return SplitSearch{std::move(better.choices), {}};
+    start = std::move(better.choices);
     const ProgrammedSplit made = solve_split_program(table, start, {.seconds = seconds});
     std::string note;
     if (!made.stopped.empty()) {

@@ -63,21 +63,16 @@ std::variant<BspModel, std::string> BspModel::of(const Problem& problem, WorkMod
 
 void BspModel::find_uses(const std::vector<std::uint32_t>& member_of) {
   const Graph& graph = problem_->graph;
-  /// By tensor: the member and operand that its layout comes from.
-  struct Source {
-    std::uint32_t member = nobody, operand = 0;
-    bool is_made = false;
-  };
-  std::vector<Source> source(graph.tensors.size());
+  sources_.resize(graph.tensors.size());
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const std::uint32_t here = member_of[o];
     if (here == nobody) continue;
     const Op& op = graph.ops[o];
     for (std::uint32_t k = 0; k < op.inputs.size(); ++k) {
       const TensorId t = op.inputs[k];
-      const Source& from = source[t.index];
+      const Source& from = sources_[t.index];
       if (from.member == nobody) {
-        source[t.index] = {here, k, false};
+        sources_[t.index] = {here, k, false};
       } else {
         uses_.push_back(
             {from.is_made ? Use::Kind::made : Use::Kind::given, from.member, here, from.operand, k, graph[t].bytes});
@@ -85,9 +80,9 @@ void BspModel::find_uses(const std::vector<std::uint32_t>& member_of) {
     }
     for (std::uint32_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId t = op.outputs[k];
-      const Source& from = source[t.index];
+      const Source& from = sources_[t.index];
       if (from.member == nobody) {
-        source[t.index] = {here, k, true};
+        sources_[t.index] = {here, k, true};
       } else {
         uses_.push_back({Use::Kind::summed, from.member, here, from.operand, k, graph[t].bytes});
       }
@@ -151,6 +146,78 @@ BspModel::Cuts BspModel::cuts_of(const Member& member, const Cuts& of_operator) 
     if (of_operator[a] && member.of_loop[*of_operator[a]] != no_dim) cuts[a] = member.of_loop[*of_operator[a]];
   }
   return cuts;
+}
+
+void BspModel::add_memory(SplitTable& table, const Mesh& mesh, std::size_t first, const SplitCuts& before) const {
+  constexpr std::uint32_t after_forward = 0, after_backward = 1, end = 2;
+  const Graph& graph = problem_->graph;
+  const bool gradients_stay = problem_->micro_batches > 1 || problem_->gradients == Gradients::existing;
+  /// Of a tensor: for how many bytes its layout stands at each moment.
+  std::vector<std::array<Bytes, end>> bytes(graph.tensors.size());
+  for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
+    const Tensor& tensor = graph.tensors[t];
+    if (tensor.kind == TensorKind::parameter) bytes[t] = {tensor.bytes, tensor.bytes};
+    if (tensor.kind == TensorKind::parameter_gradient && tensor.gradient_of) {
+      std::array<Bytes, end>& both = bytes[tensor.gradient_of->index];
+      both[after_backward] += tensor.bytes;
+      if (gradients_stay) both[after_forward] += tensor.bytes;
+    }
+  }
+  std::vector<bool> is_made(graph.tensors.size(), false);
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) {
+      const auto parameter =
+          std::ranges::find_if(op.inputs, [&](TensorId t) { return graph[t].kind == TensorKind::parameter; });
+      for (const TensorId t : op.inputs) {
+        if (graph[t].kind != TensorKind::optimizer_state || parameter == op.inputs.end()) continue;
+        for (Bytes& each : bytes[parameter->index]) each += graph[t].bytes;
+      }
+    }
+    const bool is_forward = op.phase == Phase::forward;
+    for (const TensorId t : op.outputs) is_made[t.index] = is_forward;
+    if (is_forward || op.phase == Phase::update) continue;
+    for (const TensorId t : op.inputs) {
+      const bool is_kept = is_made[t.index] || graph[t].kind == TensorKind::input;
+      if (is_kept && graph[t].kind != TensorKind::parameter) bytes[t.index][after_forward] = graph[t].bytes;
+    }
+  }
+  table.moments = end;
+  table.held.assign(operators_.size(), {});
+  std::vector<std::vector<std::uint32_t>> tensors(operators_.size());
+  for (std::uint32_t t = 0; t < bytes.size(); ++t) {
+    if (sources_[t].member != nobody && bytes[t] != std::array<Bytes, end>{}) {
+      tensors[operator_of_[sources_[t].member]].push_back(t);
+    }
+  }
+  for (std::uint32_t o = 0; o < operators_.size(); ++o) {
+    std::array<std::vector<Bytes>, end> kept;
+    for (const SplitTable::Choice& choice : table.choices(o)) {
+      std::array<Bytes, end> sums;
+      for (const std::uint32_t t : tensors[o]) {
+        const std::int64_t ranks = ranks_that_share(sources_[t], mesh, first, before[o], choice.cuts);
+        for (std::uint32_t m = 0; m < end; ++m) sums[m] += Bytes{bytes[t][m].count / ranks};
+      }
+      for (std::uint32_t m = 0; m < end; ++m) kept[m].push_back(sums[m]);
+    }
+    for (std::uint32_t m = 0; m < end; ++m) {
+      table.held[o].push_back({m, m + 1, std::make_shared<const std::vector<Bytes>>(std::move(kept[m]))});
+    }
+  }
+}
+
+std::int64_t BspModel::ranks_that_share(const Source& source, const Mesh& mesh, std::size_t first, const Cuts& before,
+                                        const Cuts& now) const {
+  const Member& member = members_[source.member];
+  const std::vector<std::uint8_t>& operand =
+      (source.is_made ? member.loop.outputs : member.loop.inputs)[source.operand];
+  std::int64_t ranks = 1;
+  const auto count = [&](const std::optional<std::uint8_t>& dim, std::size_t axis) {
+    if (!dim || member.of_loop[*dim] == no_dim) return;
+    if (std::ranges::find(operand, member.of_loop[*dim]) != operand.end()) ranks *= mesh.axes[axis].ranks;
+  };
+  for (std::size_t a = 0; a < first; ++a) count(before[a], a);
+  for (std::size_t a = 0; a < now.size(); ++a) count(now[a], first + a);
+  return ranks;
 }
 
 std::vector<std::vector<BspModel::Cuts>> BspModel::choices_around(const std::vector<Cuts>& cuts,

@@ -23,6 +23,9 @@ enum class WorkModel : std::uint8_t {
   simulated,  ///< as the simulator takes it: a launch more for each op
 };
 
+/// By operator and axis: the dimension that is cut.
+using SplitCuts = std::vector<std::vector<std::optional<std::uint8_t>>>;
+
 /// The operators of a problem's graph, prepared once. Linear in the graph.
 class BspModel {
  public:
@@ -34,12 +37,16 @@ class BspModel {
 
   /// The table for the axes of the mesh from `first` to before `last`, where operators have been cut along those before
   /// `first`: by operator and axis. The first choice is to cut nothing.
-  SplitTable table(const Mesh&, std::size_t first, std::size_t last,
-                   const std::vector<std::vector<std::optional<std::uint8_t>>>& before, CollectiveTimes&) const;
+  SplitTable table(const Mesh&, std::size_t first, std::size_t last, const SplitCuts& before, CollectiveTimes&) const;
 
   /// The table for all axes of the mesh, with these choices of each operator as far as its dimensions can be cut so.
   SplitTable table(const Mesh&, const std::vector<std::vector<std::vector<std::optional<std::uint8_t>>>>& choices,
                    CollectiveTimes&) const;
+
+  /// Adds what a rank keeps to a table for these axes: parameters, states and what the backward reads when the forward
+  /// is over; parameters, states and gradients when the backward is. Copies in other layouts and workspaces are not
+  /// counted, so that no plan that stores all needs less.
+  void add_memory(SplitTable&, const Mesh&, std::size_t first, const SplitCuts& before) const;
 
   /// Choices for a search with all axes in view: of each operator its own cuts, those of the operators beside it (by
   /// the names of dimensions), and one dimension along the first `outer` axes with one along the others.
@@ -87,10 +94,20 @@ class BspModel {
   };
   class Table;
 
+  /// A value as the member that makes it, or reads it first, lays it out.
+  struct Source {
+    std::uint32_t member = UINT32_MAX, operand = 0;
+    bool is_made = false;
+  };
+
   void find_uses(const std::vector<std::uint32_t>& member_of);
   void find_alike();
 
   static constexpr std::uint8_t no_dim = UINT8_MAX;
+
+  /// Of the axes before `first` and of those from there on.
+  std::int64_t ranks_that_share(const Source&, const Mesh&, std::size_t first, const Cuts& before,
+                                const Cuts& now) const;
 
   Cuts cuts_of(const Member&, const Cuts& of_operator) const;
 
@@ -99,6 +116,7 @@ class BspModel {
   std::vector<OperatorDims> operators_;
   std::vector<Member> members_;
   std::vector<std::uint32_t> operator_of_;  ///< by member
+  std::vector<Source> sources_;             ///< by tensor
   std::vector<Use> uses_;
   std::vector<Between> between_;
 };

@@ -8,6 +8,7 @@ namespace {
 constexpr OptionInfo hsm2dl_options[] = {
     split_devices_option,
     work_model_option,
+    split_memory_option,
     {"sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
      integer_between<1, 100>}};
 

@@ -1,13 +1,22 @@
+#include "strategies/hybrid/elimination.h"
+#include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option};
+constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option, split_memory_option};
 
 std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Options& options) {
   return split_at_once(problem, options, [](const BspModel&, const SplitTable& table) {
-    return SplitSearch{eliminated(table), {}};
+    std::optional<EliminatedSplit> made = eliminated(table);
+    if (!made) return SplitSearch{};
+    if (made->is_proven && made->fits) return SplitSearch{std::move(made->choices), {}};
+    if (made->is_proven) return SplitSearch{least_kept(table, made->choices), {}};
+    ImprovedSplit other = improved(table, made->choices, {.rounds = 300});
+    const bool is_better = other.fits && (!made->fits || table.priced(other.choices) < table.priced(made->choices));
+    return SplitSearch{is_better || !made->fits ? std::move(other.choices) : std::move(made->choices),
+                       "optcnn: within this memory the splits are not proven to be the cheapest"};
   });
 }
 

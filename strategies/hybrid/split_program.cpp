@@ -15,6 +15,7 @@ class SplitProgram {
     scale_ = whole > 0 ? 1 / whole : 1;
     for (std::size_t n = 0; n < table.nodes.size(); ++n) add_node(n);
     for (const SplitTable::Edge& edge : table.edges) add_edge(edge);
+    if (table.limit) add_memory();
   }
 
   ProgrammedSplit solve(const MilpLimits& limits) {
@@ -28,7 +29,8 @@ class SplitProgram {
         if (found.values[first_[n] + c] > 0.5) choices[n] = c;
       }
     }
-    if (table_.priced(choices) < table_.priced(start_)) made.choices = std::move(choices);
+    if (table_.keeps_limit(choices) && table_.priced(choices) < table_.priced(start_))
+      made.choices = std::move(choices);
     return made;
   }
 
@@ -69,6 +71,27 @@ class SplitProgram {
     for (std::size_t b = 0; b < columns; ++b) {
       by_column[b].emplace_back(first_[edge.to] + b, -1);
       program_.row(std::move(by_column[b]), 0, 0);
+    }
+  }
+
+  /// A row a moment, in shares of the limit.
+  void add_memory() {
+    const double whole = std::max(1.0, static_cast<double>(table_.limit->count));
+    std::vector<LinearProgram::Terms> held(table_.moments);
+    for (std::size_t n = 0; n < table_.nodes.size(); ++n) {
+      for (std::uint32_t c = 0; c < table_.choices(n).size(); ++c) {
+        std::vector<Bytes> bytes(table_.moments);
+        for (const SplitTable::Held& each : table_.held[n]) {
+          for (std::uint32_t m = each.from; m < each.to; ++m) bytes[m] += (*each.bytes)[c];
+        }
+        for (std::uint32_t m = 0; m < table_.moments; ++m) {
+          if (bytes[m] > Bytes{0}) held[m].emplace_back(first_[n] + c, static_cast<double>(bytes[m].count) / whole);
+        }
+      }
+    }
+    const double limit = static_cast<double>(table_.limit->count) / whole;
+    for (LinearProgram::Terms& terms : held) {
+      if (!terms.empty()) program_.row(std::move(terms), -unbounded, limit);
     }
   }
 

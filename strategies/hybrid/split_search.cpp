@@ -7,10 +7,12 @@
 #include <map>
 #include <utility>
 
+#include "strategies/hybrid/split_improvement.h"
+#include "strategies/list.h"
+#include "strategies/plan_on_devices.h"
+
 namespace plimsoll {
 namespace {
-
-using SplitCuts = std::vector<std::vector<std::optional<std::uint8_t>>>;  // by operator and axis
 
 constexpr std::string_view too_large =
     "its tables would have more than 4 million entries: operators have too many others beside them";
@@ -72,10 +74,15 @@ std::variant<Halving, std::string> begin_halving(const Problem& problem, const O
   return Halving{std::move(mesh), std::get<Searched>(std::move(begun))};
 }
 
-/// Whether the search found cuts.
-bool cut_in_halves(const Mesh& mesh, Searched& searched, const LevelSearch& search, double weight) {
+/// Whether the search found cuts. What is kept may be halved once more at each level that is left.
+bool cut_in_halves(const Mesh& mesh, Searched& searched, const LevelSearch& search, double weight,
+                   std::optional<Bytes> row) {
   for (std::size_t level = 0; level < mesh.axes.size(); ++level) {
-    const SplitTable table = searched.model.table(mesh, level, level + 1, searched.cuts, searched.times);
+    SplitTable table = searched.model.table(mesh, level, level + 1, searched.cuts, searched.times);
+    if (row) {
+      searched.model.add_memory(table, mesh, level, searched.cuts);
+      table.limit = (std::int64_t{1} << (mesh.axes.size() - 1 - level)) * *row;
+    }
     const std::optional<SplitChoices> choices = search(searched.model, table, weight);
     if (!choices) return false;
     take(table, *choices, searched.cuts);
@@ -92,6 +99,65 @@ std::uint32_t devices_of_a_node(const Platform& platform, std::uint32_t devices)
   return std::ranges::any_of(counts, is_other) ? devices : first;
 }
 
+/// Whether what a rank keeps is in the row.
+bool keeps(const Mesh& mesh, const Searched& searched, std::optional<Bytes> row) {
+  if (!row) return true;
+  SplitTable table;
+  for (const auto& cuts : searched.cuts) {
+    table.nodes.push_back(std::make_shared<const std::vector<SplitTable::Choice>>(1, SplitTable::Choice{cuts, {}, {}}));
+  }
+  searched.model.add_memory(table, mesh, 0, SplitCuts(searched.cuts.size()));
+  table.limit = row;
+  return table.keeps_limit(SplitChoices(table.nodes.size(), 0));
+}
+
+/// A problem of a rank, and whether what its splits keep is in the row.
+struct SplitInRow {
+  std::variant<Problem, std::string> made;
+  bool fits = true;
+};
+
+/// What it takes to store all, as it is simulated.
+Bytes plain_peak(const Problem& split) {
+  const Problem folded = for_planners(split, false, Backward::whole, "store_all");
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> unlimited;
+  const PartsOutcome outcome = plan_by_simulation(folded, std::span(&store_all, 1), std::span(&unlimited, 1)).front();
+  return std::get<PlannedParts>(outcome).peak;
+}
+
+/// Splits that keep what the options allow. What the row of the table leaves out makes it smaller and smaller, until
+/// what is simulated fits.
+std::variant<Problem, std::string> within_memory(const Problem& problem, const Options& options,
+                                                 const std::function<SplitInRow(std::optional<Bytes>)>& search) {
+  constexpr int most = 12;
+  const std::string_view asked = options.text("memory");
+  std::optional<Bytes> limit;
+  if (asked == "capacity") limit = problem.platform[problem.platform.devices.front().memory].capacity;
+  if (asked != "capacity" && asked != "none") limit = parse_bytes(asked).value;
+  if (!limit) return search(std::nullopt).made;
+  std::optional<Problem> least;
+  Bytes least_peak, row = *limit;
+  for (int k = 0; k < most; ++k) {
+    SplitInRow found = search(row);
+    Problem* made = std::get_if<Problem>(&found.made);
+    if (made == nullptr) return std::move(found.made);
+    const Bytes peak = plain_peak(*made);
+    if (!least || peak < least_peak) {
+      least = std::move(*made);
+      least_peak = peak;
+    }
+    if (least_peak <= *limit || !found.fits) break;
+    const double more = static_cast<double>(limit->count) / static_cast<double>(peak.count);
+    row = Bytes{static_cast<std::int64_t>(0.99 * more * static_cast<double>(row.count))};
+  }
+  if (least_peak > *limit) {
+    least->notes.push_back(
+        fmt::format("no splits were found that keep {} B; these keep {} B", limit->count, least_peak.count));
+  }
+  return std::move(*least);
+}
+
 }  // namespace
 
 std::variant<Problem, std::string> split_in_halves(const Problem& problem, const Options& options,
@@ -99,9 +165,11 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, const
   std::variant<Halving, std::string> begun = begin_halving(problem, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [mesh, searched] = std::get<Halving>(begun);
-  if (!cut_in_halves(mesh, searched, search, 1)) return std::string(too_large);
-  const SplitPlan plan = searched.model.plan(mesh, searched.cuts);
-  return on_mesh(problem, plan);
+  return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
+    searched.cuts.assign(searched.cuts.size(), {});
+    if (!cut_in_halves(mesh, searched, search, 1, row)) return {std::string(too_large)};
+    return {on_mesh(problem, searched.model.plan(mesh, searched.cuts)), keeps(mesh, searched, row)};
+  });
 }
 
 std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, const Options& options,
@@ -111,22 +179,28 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
   auto& [mesh, searched] = std::get<Halving>(begun);
   const std::uint32_t inner = devices_of_a_node(problem.platform, mesh.ranks());
   const auto outer = static_cast<std::size_t>(std::bit_width(mesh.ranks() / inner) - 1);
-  std::optional<Seconds> least;
-  SplitCuts best;
-  for (const double weight : {1.0, 0.5, 0.0}) {
-    searched.cuts.assign(searched.cuts.size(), {});
-    if (!cut_in_halves(mesh, searched, search, weight)) return std::string(too_large);
-    const SplitTable table =
-        searched.model.table(mesh, searched.model.choices_around(searched.cuts, outer), searched.times);
-    const SplitChoices choices = swept(table, searched.model.uniform_starts(table, outer, weight), sweeps, weight);
-    const Seconds cost = table.priced_with_overlap(choices);
-    if (least && !(cost < *least)) continue;
-    least = cost;
-    best.assign(searched.cuts.size(), {});
-    take(table, choices, best);
-  }
-  const SplitPlan plan = searched.model.plan(mesh, best);
-  return on_mesh(problem, plan);
+  return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
+    std::optional<std::pair<bool, Seconds>> least;  // what does not fit comes after what does
+    SplitCuts best;
+    for (const double weight : {1.0, 0.5, 0.0}) {
+      searched.cuts.assign(searched.cuts.size(), {});
+      if (!cut_in_halves(mesh, searched, search, weight, row)) return {std::string(too_large)};
+      SplitTable table =
+          searched.model.table(mesh, searched.model.choices_around(searched.cuts, outer), searched.times);
+      SplitChoices choices = swept(table, searched.model.uniform_starts(table, outer, weight), sweeps, weight);
+      if (row) {
+        searched.model.add_memory(table, mesh, 0, SplitCuts(searched.cuts.size()));
+        table.limit = row;
+        if (!table.keeps_limit(choices)) choices = improved(table, choices, {.rounds = 300}, weight).choices;
+      }
+      const std::pair cost(!table.keeps_limit(choices), table.priced_with_overlap(choices));
+      if (least && !(cost < *least)) continue;
+      least = cost;
+      best.assign(searched.cuts.size(), {});
+      take(table, choices, best);
+    }
+    return {on_mesh(problem, searched.model.plan(mesh, best)), !least->first};
+  });
 }
 
 std::variant<Problem, std::string> split_at_once(
@@ -143,16 +217,21 @@ std::variant<Problem, std::string> split_at_once(
   mesh.axes.push_back({"devices", inner});
   std::variant<Searched, std::string> begun = begin(problem, options, mesh);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
-  auto& [model, times, cuts] = std::get<Searched>(begun);
-  const SplitTable table = model.table(mesh, 0, mesh.axes.size(), cuts, times);
-  SplitSearch found = search(model, table);
-  if (!found.choices) return std::string(too_large);
-  take(table, *found.choices, cuts);
-  std::variant<Problem, std::string> made = on_mesh(problem, model.plan(std::move(mesh), cuts));
-  if (Problem* split = std::get_if<Problem>(&made); split != nullptr && !found.note.empty()) {
-    split->notes.push_back(std::move(found.note));
-  }
-  return made;
+  auto& [model, times, none] = std::get<Searched>(begun);
+  SplitTable table = model.table(mesh, 0, mesh.axes.size(), none, times);
+  return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
+    if (row && table.held.empty()) model.add_memory(table, mesh, 0, none);
+    table.limit = row;
+    SplitSearch found = search(model, table);
+    if (!found.choices) return {std::string(too_large)};
+    SplitCuts cuts(model.operators());
+    take(table, *found.choices, cuts);
+    SplitInRow in_row{on_mesh(problem, model.plan(mesh, cuts)), table.keeps_limit(*found.choices)};
+    if (Problem* split = std::get_if<Problem>(&in_row.made); split != nullptr && !found.note.empty()) {
+      split->notes.push_back(std::move(found.note));
+    }
+    return in_row;
+  });
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "sim/io/quantity.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/on_mesh.h"
 
@@ -27,11 +28,20 @@ inline constexpr OptionInfo work_model_option{
     .allowed = [](std::string_view text) { return text == "symbolic" || text == "simulated"; },
 };
 
+inline constexpr OptionInfo split_memory_option{
+    .name = "memory",
+    .default_value = "none",
+    .values = "none, capacity or a size, such as 40GB",
+    .help = "what a device may keep: splits are chosen that fit without a memory strategy; capacity: the device's",
+    .allowed = [](std::string_view text) { return text == "none" || text == "capacity" || parse_bytes(text).fine(); },
+};
+
 inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) {
   return asked_devices(options, "devices", devices);
 }
 
-/// With sums of gradients counted by a weight. Nothing where the search would take too much memory.
+/// With sums of gradients counted by a weight, and within the table's limit, or as close to it as was found. Nothing
+/// where the search would take too much memory.
 using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, const SplitTable&, double weight)>;
 
 /// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
-#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -42,119 +40,6 @@ bool sweep(const SplitTable& table, SplitChoices& taken, double weight) {
   return changed;
 }
 
-/// What is left of eliminated operators: costs by the choices of some nodes.
-struct Factor {
-  std::vector<std::uint32_t> nodes;  ///< ascending
-  std::vector<double> seconds;       ///< the last node's choice runs fastest
-};
-
-class Elimination {
- public:
-  Elimination(const SplitTable& table, std::size_t largest) : table_(table), largest_(largest) {
-    for (std::uint32_t n = 0; n < table.nodes.size(); ++n) {
-      Factor own{{n}, {}};
-      for (const SplitTable::Choice& choice : table.choices(n))
-        own.seconds.push_back((choice.seconds + choice.sums).value);
-      add(std::move(own));
-    }
-    for (const SplitTable::Edge& edge : table.edges) {
-      Factor both{{edge.from, edge.to}, {}};
-      for (const Seconds seconds : *edge.seconds) both.seconds.push_back(seconds.value);
-      add(std::move(both));
-    }
-  }
-
-  std::optional<SplitChoices> run() {
-    std::set<std::pair<std::size_t, std::uint32_t>> queue;
-    std::vector<std::size_t> degree(table_.nodes.size());
-    for (std::uint32_t n = 0; n < degree.size(); ++n) queue.emplace(degree[n] = neighbours(n).size(), n);
-    while (!queue.empty()) {
-      const std::uint32_t node = queue.begin()->second;
-      queue.erase(queue.begin());
-      const std::vector<std::uint32_t> others = neighbours(node);
-      if (!eliminate(node, others)) return std::nullopt;
-      for (const std::uint32_t other : others) {
-        queue.erase({degree[other], other});
-        queue.emplace(degree[other] = neighbours(other).size(), other);
-      }
-    }
-    SplitChoices choices(table_.nodes.size(), 0);
-    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-      std::size_t at = 0;
-      for (const std::uint32_t other : step->others) at = at * table_.choices(other).size() + choices[other];
-      choices[step->node] = step->best[at];
-    }
-    return choices;
-  }
-
- private:
-  struct Step {
-    std::uint32_t node;
-    std::vector<std::uint32_t> others, best;
-  };
-
-  void add(Factor factor) {
-    if (of_node_.empty()) of_node_.resize(table_.nodes.size());
-    for (const std::uint32_t n : factor.nodes) of_node_[n].insert(factors_.size());
-    factors_.push_back(std::move(factor));
-  }
-
-  std::vector<std::uint32_t> neighbours(std::uint32_t node) const {
-    std::set<std::uint32_t> others;
-    for (const std::size_t f : of_node_[node]) others.insert(factors_[f].nodes.begin(), factors_[f].nodes.end());
-    others.erase(node);
-    return {others.begin(), others.end()};
-  }
-
-  bool eliminate(std::uint32_t node, const std::vector<std::uint32_t>& others) {
-    std::size_t size = 1;
-    for (const std::uint32_t other : others) {
-      size *= table_.choices(other).size();
-      if (size * table_.choices(node).size() > largest_) return false;
-    }
-    Step step{node, others, std::vector<std::uint32_t>(size)};
-    Factor left{others, std::vector<double>(size)};
-    std::vector<std::uint32_t> choice(table_.nodes.size(), 0);
-    const std::vector<std::size_t> factors(of_node_[node].begin(), of_node_[node].end());
-    for (std::size_t at = 0; at < size; ++at) {
-      std::size_t rest = at;
-      for (std::size_t k = others.size(); k-- > 0;) {
-        choice[others[k]] = static_cast<std::uint32_t>(rest % table_.choices(others[k]).size());
-        rest /= table_.choices(others[k]).size();
-      }
-      double least = std::numeric_limits<double>::infinity();
-      for (std::uint32_t c = 0; c < table_.choices(node).size(); ++c) {
-        choice[node] = c;
-        double sum = 0;
-        for (const std::size_t f : factors) sum += entry(factors_[f], choice);
-        if (c > 0 && !(sum < least)) continue;
-        least = sum;
-        step.best[at] = c;
-      }
-      left.seconds[at] = least;
-    }
-    for (const std::size_t f : factors) {
-      for (const std::uint32_t n : factors_[f].nodes) of_node_[n].erase(f);
-      factors_[f] = {};
-    }
-    if (!others.empty()) add(std::move(left));
-    steps_.push_back(std::move(step));
-    return true;
-  }
-
-  double entry(const Factor& factor, const std::vector<std::uint32_t>& choice) const {
-    std::size_t at = 0;
-    for (const std::uint32_t n : factor.nodes) at = at * table_.choices(n).size() + choice[n];
-    return factor.seconds[at];
-  }
-
-  const SplitTable& table_;
-  std::size_t largest_;
-  std::vector<Factor> factors_;
-  std::vector<std::set<std::size_t>> of_node_;
-  std::vector<Step> steps_;
-};
-
 }  // namespace
 
 Seconds SplitTable::priced(const std::vector<std::uint32_t>& choices) const {
@@ -174,6 +59,20 @@ Seconds SplitTable::priced_with_overlap(const std::vector<std::uint32_t>& choice
   constexpr double backward = 2.0 / 3;
   const Seconds others = priced(choices, 0), sums = priced(choices, 1) - others;
   return others + std::max(Seconds{0}, sums - backward * others);
+}
+
+std::vector<Bytes> SplitTable::kept(const std::vector<std::uint32_t>& choices) const {
+  std::vector<Bytes> sums(moments);
+  for (std::size_t n = 0; n < held.size(); ++n) {
+    for (const Held& each : held[n]) {
+      for (std::uint32_t m = each.from; m < each.to; ++m) sums[m] += (*each.bytes)[choices[n]];
+    }
+  }
+  return sums;
+}
+
+bool SplitTable::keeps_limit(const std::vector<std::uint32_t>& choices) const {
+  return !limit || std::ranges::all_of(kept(choices), [&](Bytes bytes) { return bytes <= *limit; });
 }
 
 SplitChoices swept(const SplitTable& table, const std::vector<SplitChoices>& starts, std::uint32_t sweeps,
@@ -206,10 +105,6 @@ SplitChoices chosen_in_order(const SplitTable& table, const std::vector<std::vec
     }
   }
   return taken;
-}
-
-std::optional<SplitChoices> eliminated(const SplitTable& table, std::size_t largest) {
-  return Elimination(table, largest).run();
 }
 
 }  // namespace plimsoll

@@ -25,10 +25,19 @@ struct SplitTable {
     std::uint32_t from = 0, to = 0;                       ///< nodes, from < to
     std::shared_ptr<const std::vector<Seconds>> seconds;  ///< [choice of from][choice of to], row by row
   };
+  /// What a node keeps from one moment to before another, by its choice.
+  struct Held {
+    std::uint32_t from = 0, to = 0;
+    std::shared_ptr<const std::vector<Bytes>> bytes;
+  };
   /// By operator. Those that are alike, and edges that are, share what they cost.
   std::vector<std::shared_ptr<const std::vector<Choice>>> nodes;
   std::vector<Edge> edges;  ///< at most one between two nodes
   std::vector<std::vector<std::uint32_t>> edges_of;
+  std::vector<std::vector<Held>> held;  ///< by node; empty: nobody asks
+  std::uint32_t moments = 0;            ///< from the first to the last of what is held
+  std::optional<Bytes> limit;           ///< of all that is held at a moment
+  Seconds forbidden{1e9};               ///< what costs at least so much cannot be
 
   const std::vector<Choice>& choices(std::size_t node) const { return *nodes[node]; }
   Seconds of_edge(const Edge& edge, std::uint32_t from, std::uint32_t to) const {
@@ -39,6 +48,9 @@ struct SplitTable {
   Seconds priced(const std::vector<std::uint32_t>& choices, double weight_of_sums) const;
   /// The same where sums of gradients hide beside the backward, two thirds of all that is not a sum.
   Seconds priced_with_overlap(const std::vector<std::uint32_t>& choices) const;
+  /// What is held at each moment.
+  std::vector<Bytes> kept(const std::vector<std::uint32_t>& choices) const;
+  bool keeps_limit(const std::vector<std::uint32_t>& choices) const;
 };
 
 /// By operator: which of its choices.
@@ -52,10 +64,5 @@ SplitChoices swept(const SplitTable&, const std::vector<SplitChoices>& starts, s
 /// Operators in their order, each with the cheapest choice beside those before it, among those that it may have: at
 /// least one each.
 SplitChoices chosen_in_order(const SplitTable&, const std::vector<std::vector<bool>>& may_have, double weight);
-
-/// The cheapest choices, by eliminating one operator after the other, each with the fewest neighbours left, from tables
-/// of what it costs at best beside each of their choices (OptCNN's node and edge elimination, and beyond it). Nothing
-/// where such a table would have more than `largest` entries.
-std::optional<SplitChoices> eliminated(const SplitTable&, std::size_t largest = std::size_t{1} << 22U);
 
 }  // namespace plimsoll

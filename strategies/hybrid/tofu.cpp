@@ -1,13 +1,19 @@
+#include "strategies/hybrid/elimination.h"
+#include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option};
+constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, split_memory_option};
 
 std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
   return split_in_halves(problem, options,
-                         [](const BspModel&, const SplitTable& table, double) { return eliminated(table); });
+                         [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
+                           std::optional<EliminatedSplit> made = eliminated(table);
+                           if (!made) return std::nullopt;
+                           return made->fits ? std::move(made->choices) : least_kept(table, made->choices);
+                         });
 }
 
 }  // namespace

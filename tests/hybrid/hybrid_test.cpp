@@ -9,6 +9,7 @@
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
 #include "sim/core/collective_op.h"
+#include "sim/core/collective_times.h"
 #include "sim/core/names.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
@@ -230,6 +231,43 @@ TEST_CASE("chains train in replicas, too", "[hybrid]") {
     const Problem problem =
         problem_on("transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100", "h100_sxm_8", 8, spec);
     judged_plan(problem, spec);
+  }
+}
+
+// Where stages are planned, what ZeRO exchanges is part of them: gathers of the stage's own parameters, sums of their
+// gradients, each by the closed form, and as much room.
+TEST_CASE("stages of chains take ZeRO's exchanges in their time and workspace", "[hybrid]") {
+  const std::string trace = "transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100";
+  const Problem before = problem_on(trace, "h100_sxm_8", 8, "store_all");
+  const Mesh mesh{{{"data", 4}}};
+  auto times_or_why = CollectiveTimes::on(before.platform, mesh);
+  CollectiveTimes& times = std::get<CollectiveTimes>(times_or_why);
+  constexpr std::uint32_t axis = 0;
+  for (const bool gathers : {false, true}) {
+    const Problem after = problem_on(trace, "h100_sxm_8", 8, gathers ? "zero3(ranks=4)" : "zero2(ranks=4)");
+    REQUIRE(after.chain->stages.size() == before.chain->stages.size());
+    std::size_t exchanging = 0;
+    for (std::size_t s = 0; s < before.chain->stages.size(); ++s) {
+      const Stage &plain = before.chain->stages[s], &shared = after.chain->stages[s];
+      Bytes parameters;
+      for (const std::uint32_t p : std::set<std::uint32_t>(plain.parameters.begin(), plain.parameters.end())) {
+        parameters += before.chain->parameters[p].bytes;
+      }
+      const Bytes gradients = plain.parameter_gradient.value_or(parameters);
+      const auto seconds = [&](CollectiveKind kind, Bytes bytes) {
+        return bytes > Bytes{0} ? times.seconds(kind, bytes, std::span(&axis, 1)).value : 0;
+      };
+      const double gather = gathers ? seconds(CollectiveKind::all_gather, parameters) : 0,
+                   sum = seconds(CollectiveKind::reduce_scatter, gradients);
+      CHECK(shared.forward.value == Approx(plain.forward.value + gather).epsilon(1e-12));
+      CHECK(shared.forward_nograd.value == Approx(plain.forward_nograd.value + gather).epsilon(1e-12));
+      CHECK(shared.backward.value == Approx(plain.backward.value + gather + sum).epsilon(1e-12));
+      const Bytes room = gathers ? parameters : Bytes{0};
+      CHECK(shared.forward_workspace == plain.forward_workspace + room);
+      CHECK(shared.backward_workspace == plain.backward_workspace + gradients + room);
+      exchanging += sum > 0 ? 1 : 0;
+    }
+    CHECK(exchanging >= 3);
   }
 }
 

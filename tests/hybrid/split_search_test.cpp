@@ -10,6 +10,7 @@
 #include "sim/core/rank_graph.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/hybrid/bsp_model.h"
+#include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_table.h"
@@ -159,9 +160,10 @@ TEST_CASE("elimination and the integer program find the cheapest of all choices"
   for (const RandomCase seed : random_cases(1, 200)) {
     const SplitTable table = random_table(seed, 6);
     const Seconds least = cheapest(table);
-    const std::optional<SplitChoices> made = eliminated(table);
+    const std::optional<EliminatedSplit> made = eliminated(table);
     REQUIRE(made);
-    CHECK(table.priced(*made).value == Approx(least.value).epsilon(1e-9));
+    CHECK(made->is_proven);
+    CHECK(table.priced(made->choices).value == Approx(least.value).epsilon(1e-9));
     const SplitChoices start = swept(table, {}, 10);
     CHECK(table.priced(start).value >= least.value * (1 - 1e-9));
     if (seed % 10 != 0) continue;  // the solver is a process of its own
@@ -229,6 +231,18 @@ TEST_CASE("what goes between operators is priced by how they use it", "[hybrid]"
   const SplitTable table = model.table(mesh, 0, 1, none, std::get<CollectiveTimes>(times));
   REQUIRE(table.edges.size() == 2);
   CHECK(table.nodes[0] == table.nodes[1]);  // alike
+  // Whole, a product computes 2 x 512^3 operations and moves three matrices; cut by rows among eight, an eighth of the
+  // operations, of one factor and of the product, and all of the other factor.
+  const Device& device = problem.platform.devices.front();
+  const auto longer = [&](double flops, double bytes) {
+    return std::max(flops / device.peak.at("bf16").value, bytes / device.memory_bandwidth->value);
+  };
+  const double matrix = 512 * 512 * 2, operations = 2.0 * 512 * 512 * 512;
+  CHECK(table.choices(0).front().seconds.value == Approx(longer(operations, 3 * matrix)).epsilon(1e-12));
+  for (const SplitTable::Choice& choice : table.choices(0)) {
+    if (choice.cuts.front() != 0) continue;
+    CHECK(choice.seconds.value == Approx(longer(operations / 8, matrix * (1 + 2.0 / 8))).epsilon(1e-12));
+  }
   // Cut by rows, the first product gives what the third one cut by rows needs as its left operand; not as its right
   // one.
   const auto by_rows = static_cast<std::uint32_t>(
@@ -262,7 +276,7 @@ TEST_CASE("plans of a few operators beside all of them", "[hybrid]") {
     std::vector<std::pair<Seconds, SplitChoices>> all;
     for_all_choices(table, [&](const SplitChoices& choices) { all.emplace_back(table.priced(choices), choices); });
     std::ranges::sort(all);
-    CHECK(table.priced(*eliminated(table)) == all.front().first);
+    CHECK(table.priced(eliminated(table)->choices) == all.front().first);
     Seconds best{std::numeric_limits<double>::infinity()};
     for (std::size_t k = 0; k < std::min<std::size_t>(all.size(), 10); ++k) {
       std::vector<std::vector<std::optional<std::uint8_t>>> cuts;
@@ -282,6 +296,107 @@ TEST_CASE("plans of a few operators beside all of them", "[hybrid]") {
     ++cases;
   }
   if (all_cases()) CHECK(sum / static_cast<double>(cases) <= 0.10);
+}
+
+// Uncut, the moments are sums over the graph's tensors, and no more than what is simulated. With all batches cut in
+// two, values are halved and parameters are whole.
+TEST_CASE("what ranks keep is counted", "[hybrid]") {
+  for (const std::uint32_t micro_batches : {1U, 4U}) {
+    auto made =
+        make_problem(synthetic_model("transformer:layers=2,width=256,heads=4,sequence=128,batch=4,"
+                                     "vocabulary=512,view=graph"),
+                     load_platform("a100_sxm_8"), {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
+    const Problem& problem = std::get<Problem>(made);
+    const auto model_or_why = BspModel::of(problem, WorkModel::symbolic);
+    const BspModel& model = std::get<BspModel>(model_or_why);
+    const Mesh mesh{{{"devices", 2}}};
+    auto times_or_why = CollectiveTimes::on(problem.platform, mesh);
+    const std::vector<std::vector<std::optional<std::uint8_t>>> none(model.operators());
+    SplitTable table = model.table(mesh, 0, 1, none, std::get<CollectiveTimes>(times_or_why));
+    model.add_memory(table, mesh, 0, none);
+    Bytes fixed, gradients;
+    for (const Tensor& tensor : problem.graph.tensors) {
+      if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::optimizer_state) fixed += tensor.bytes;
+      if (tensor.kind == TensorKind::parameter_gradient) gradients += tensor.bytes;
+    }
+    const std::vector<Bytes> whole = table.kept(SplitChoices(table.nodes.size(), 0));
+    REQUIRE(whole.size() == 2);
+    CHECK(whole[1] == fixed + gradients);
+    const Bytes always = micro_batches > 1 ? fixed + gradients : fixed, values = whole[0] - always;
+    CHECK(values > Bytes{0});
+    PlanOutcome outcome = plan(problem, parse_spec("store_all", "test"), std::nullopt);
+    const Bytes peak = std::get<Plan>(outcome).peak;
+    CHECK(std::max(whole[0], whole[1]) <= peak);
+    CHECK(5 * std::max(whole[0], whole[1]) >= 4 * peak);
+    SplitChoices by_batch;
+    for (std::size_t n = 0; n < table.nodes.size(); ++n) {
+      const auto& choices = table.choices(n);
+      const auto found = std::ranges::find_if(choices, [](const auto& choice) { return choice.cuts.front() == 0; });
+      by_batch.push_back(static_cast<std::uint32_t>(found == choices.end() ? 0 : found - choices.begin()));
+    }
+    const std::vector<Bytes> halved = table.kept(by_batch);
+    CHECK(halved[1] == whole[1]);
+    CHECK((halved[0] - always).count == Approx(static_cast<double>(values.count) / 2).epsilon(0.02));
+  }
+}
+
+// All splits are simulated; the limit is the peak of one of them. Whatever a search finds within it is no faster than
+// the best that fits, and what it finds where none fits is the smallest.
+TEST_CASE("searches keep a limit of memory where a split does", "[hybrid]") {
+  std::size_t kept = 0, cases = 0;
+  double slower = 0;
+  for (const RandomCase seed : fewer_cases(1, 30)) {
+    const std::uint32_t devices = 2U << (seed % 3);
+    const Problem problem = random_products(seed, devices);
+    const auto model_or_why = BspModel::of(problem, WorkModel::symbolic);
+    const BspModel& model = std::get<BspModel>(model_or_why);
+    const std::vector<std::vector<std::optional<std::uint8_t>>> none(model.operators());
+    const Mesh whole{{{"devices", devices}}};
+    auto whole_times = CollectiveTimes::on(problem.platform, whole);
+    const SplitTable table = model.table(whole, 0, 1, none, std::get<CollectiveTimes>(whole_times));
+    std::vector<std::pair<Bytes, Seconds>> all;
+    for_all_choices(table, [&](const SplitChoices& choices) {
+      std::vector<std::vector<std::optional<std::uint8_t>>> cuts;
+      for (std::size_t o = 0; o < model.operators(); ++o) cuts.push_back(table.choices(o)[choices[o]].cuts);
+      auto made = on_mesh(problem, model.plan(whole, cuts));
+      REQUIRE(std::holds_alternative<Problem>(made));
+      Problem split = for_planners(std::get<Problem>(std::move(made)), false, Backward::whole, "test");
+      split.transformed = true;
+      PlanOutcome outcome = plan(split, parse_spec("store_all", "test"), std::nullopt);
+      all.emplace_back(std::get<Plan>(outcome).peak, std::get<Plan>(outcome).makespan);
+    });
+    std::ranges::sort(all);
+    Random random(seed);
+    const Bytes limit = all[random.below(static_cast<std::uint32_t>(all.size()))].first;
+    Seconds best{std::numeric_limits<double>::infinity()};
+    for (const auto& [peak, makespan] : all) best = peak <= limit ? std::min(best, makespan) : best;
+    for (const std::string search : {"alpa", "optcnn", "hsm2dl", "tofu"}) {
+      const std::vector<Pass> passes = parse_spec(search + "(memory=" + std::to_string(limit.count) + "B)", "test");
+      const Problem split = transformed(problem, passes);
+      PlanOutcome outcome = plan(split, passes, limit);
+      ++cases;
+      const Plan* made = std::get_if<Plan>(&outcome);
+      if (made == nullptr) {
+        CHECK_FALSE(split.notes.empty());
+        CHECK(std::get<Infeasible>(outcome).smallest);
+        continue;
+      }
+      ++kept;
+      CHECK(made->peak <= limit);
+      if (search != "hsm2dl" && search != "tofu") CHECK(made->makespan.value >= best.value * (1 - 1e-9));
+      slower += made->makespan / best - 1;
+    }
+    // Less than any split keeps.
+    const Bytes nothing{1};
+    const std::vector<Pass> passes = parse_spec("alpa(memory=1B)", "test");
+    const Problem split = transformed(problem, passes);
+    const PlanOutcome outcome = plan(split, passes, nothing);
+    REQUIRE(std::holds_alternative<Infeasible>(outcome));
+    CHECK(std::get<Infeasible>(outcome).smallest >= all.front().first);
+  }
+  CAPTURE(kept, cases, slower / static_cast<double>(kept));
+  CHECK(static_cast<double>(kept) >= 0.9 * static_cast<double>(cases));
+  if (all_cases()) CHECK(slower / static_cast<double>(kept) <= 0.15);
 }
 
 TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid]") {

@@ -128,6 +128,11 @@ PLACEMENT = """{"maxSizePerFPGA": 1000.0, "maxFPGAs": 2, "maxCPUs": 1, "nodes": 
  "edges": [{"sourceId": 7, "destId": 8, "cost": 0.5, "size": 64}, {"sourceId": 8, "destId": 1, "cost": 0.25, "size": 64}]}
 """
 
+SPLITS = """{"problem": {"name": "small", "usage_limit": 10, "nodes": {"intervals": [[0, 5], [3, 9], [9, 12]],
+  "costs": [[1, 9], [2, 8], [0, 0]], "usages": [[7, 2], [6, 1], [4, 5]]},
+  "edges": {"nodes": [[1, 0], [1, 2]], "costs": [[0, 1, 5, 0], [0, 3, 4, 1000000000000000000]]}}}
+"""
+
 PIPER = """{"maxDevices": 8, "maxMemoryPerDevice": 8e9, "bandwidth": 25e9, "mbsInBatch": 16, "nodes": [
   {"id": 5, "name": "a", "TMPCs": {
    "1": [{"id": "vanilla", "timePerSample": 0.5, "parameterSize": 10.0, "memoryUsageA": 20.4, "memoryUsageB": 30.0,
@@ -261,6 +266,7 @@ READERS = [
     Reader("SAPP layers", ["{made}/sapp.json"], mutations.mutated_json, ["import sapp {file} -o {folder}/layers.json"]),
     Reader("layers", ["{made}/layers.json", "{made}/ways.json"], mutations.mutated_json, [
         f"stages {{file}} --json --devices 4 --bandwidth 1GB/s --planner {planner}" for planner in ("pipedream", "ideals", "piper", "alpa", "madpipe", "sapp --memory 8GB --seconds 5")]),
+    Reader("table of splits", ["{made}/splits.json"], mutations.mutated_json, ["splits {file} --json --rounds 20"]),
     Reader("labelled rows", ["{made}/rows.csv"], mutations.mutated_lines,
            [f"train {NETWORK} --data {{file}} --strategy chen_sqrt --steps 2 --json"]),
     Reader("validation", ["{made}/validation.yaml"], mutations.mutated_lines, ["validate {file} --backend cpu -o {folder}/out"]),
@@ -305,7 +311,7 @@ def command_line(random):
 def prepare(program, made):
     """Files to start from, those that the program itself makes included."""
     for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
-                       ("pardnn.dag", PARDNN_DAG), ("net.dot", DOT), ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP),
+                       ("pardnn.dag", PARDNN_DAG), ("net.dot", DOT), ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP), ("splits.json", SPLITS),
                        ("kineto.json", KINETO), ("rows.csv", ROWS)):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(text)

@@ -79,6 +79,7 @@ class Smoke:
         self.run("stages {}/layers.json --planner piper --json")
         self.run("import sapp {}/sapp.json -o {}/layers.json")
         self.run("stages {}/layers.json --planner sapp --devices 2 --memory 100MB --micro-batches 4")
+        self.run("splits {}/splits.json --rounds 100")
         self.run("replay-log {}/dtr.log --json")
         self.run("completion bash")
         self.run("man")

@@ -31,7 +31,7 @@ PRINTING = {
     "calibrate": "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {folder}/mine.yaml",
     "compare": "compare {made}/timeline.json {made}/timeline.json", "help": "help plan",
     "import": "import checkmate-graph {made}/checkmate.json -o {folder}/t.json", "man": "man", "completion": "completion bash",
-    "replay-log": "replay-log {made}/dtr.log",
+    "replay-log": "replay-log {made}/dtr.log", "splits": "splits {made}/splits.json",
     "export": "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)'",
     "stages": "stages {made}/layers.json --planner pipedream --devices 2 --bandwidth 1GB/s",
 }
@@ -58,7 +58,7 @@ READING = [
     "check --schedule {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
     "import checkmate-graph {file} -o {folder}/t.json",
     "import pardnn-dag {file} -o {folder}/t.json", "import dot {file} -o {folder}/t.json",
-    "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "import pipedream {file} -o {folder}/t.json",
+    "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "splits {file}", "import pipedream {file} -o {folder}/t.json",
     "import piper {file} -o {folder}/t.json", "import sapp {file} -o {folder}/t.json", "import dnn-partitioning {file} -o {folder}/t.json",
     "stages {file} --planner pipedream --devices 2 --bandwidth 1GB/s", "sweep {file} -o {folder}/out", "validate {file} --backend cpu -o {folder}/out",
     "calibrate {file} --backend cpu -o {folder}/mine.yaml", f"train {readers.NETWORK} --data {{file}} --strategy store_all --steps 1",
