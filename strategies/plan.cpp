@@ -84,7 +84,8 @@ bool is_for(const Problem& problem, std::span<const Pass> passes) {
 }
 
 bool plans_stages(const Pass& pass) {
-  return pass.strategy->chains_only || pass.strategy->family == Family::pipelining;
+  return pass.strategy->chains_only || pass.strategy->family == Family::pipelining ||
+         (pass.strategy->family == Family::hybrid && pass.strategy->partition != nullptr);
 }
 
 /// A gap that is nothing but the rounding of sums is none.

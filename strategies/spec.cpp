@@ -155,7 +155,8 @@ class SpecReader {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both say which device works on what", second.name, first.name));
     }
-    if (first.family == second.family && first.family == Family::hybrid && &first != &second) return;
+    const bool both_hybrid = first.family == Family::hybrid && second.family == Family::hybrid && &first != &second;
+    if (both_hybrid && first.partition == nullptr && second.partition == nullptr) return;
     if (first.family == second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,

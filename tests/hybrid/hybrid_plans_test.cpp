@@ -46,7 +46,8 @@ void judge_all(const Problem& problem, std::span<const Pass> passes) {
     CHECK(event.makespan.value ==
           Approx(simulate_simgrid(made.schedule, problem.platform).makespan.value).epsilon(1e-9));
     CHECK(event.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
-    const Bytes peak = event.peaks[problem.platform.devices.front().memory.index].bytes;
+    Bytes peak;
+    for (const Device& device : problem.platform.devices) peak = std::max(peak, event.peaks[device.memory.index].bytes);
     CHECK(peak == made.peak);
     if (budget) CHECK(peak <= *budget);
     CHECK(event.makespan.value >= bounds.time().value * (1 - 1e-9));
@@ -55,12 +56,26 @@ void judge_all(const Problem& problem, std::span<const Pass> passes) {
   judge_one(free, std::nullopt);
   const PlanOutcome again = plan(problem, passes, std::nullopt);
   CHECK(schedule_text(free.schedule, "") == schedule_text(std::get<Plan>(again).schedule, ""));
+  // A pipeline that is cut by what fits may be faster by chance where it is asked by itself; never where asked
+  // together.
+  const auto is_pipeline = [](const Pass& pass) {
+    return pass.strategy->family == Family::hybrid && pass.strategy->partition != nullptr;
+  };
+  const bool cuts_by_budget = std::ranges::any_of(passes, is_pipeline);
+  const std::vector<std::optional<Bytes>> budgets{std::nullopt, Bytes{free.peak.count * 9 / 10},
+                                                  Bytes{free.peak.count * 7 / 10}};
+  const std::vector<PlanOutcome> together = plan(problem, passes, budgets);
+  for (const PlanOutcome& each : together) {
+    const Plan* made = std::get_if<Plan>(&each);
+    if (made == nullptr) continue;
+    CHECK(made->makespan.value >= std::get<Plan>(together.front()).makespan.value * (1 - 1e-9));
+  }
   for (const std::int64_t percent : {90, 70, 1}) {
     const Bytes budget{free.peak.count * percent / 100};
     const PlanOutcome outcome = plan(problem, passes, budget);
     if (const Plan* made = std::get_if<Plan>(&outcome)) {
       judge_one(*made, budget);
-      CHECK(made->makespan.value >= free.makespan.value * (1 - 1e-9));
+      if (!cuts_by_budget) CHECK(made->makespan.value >= free.makespan.value * (1 - 1e-9));
       continue;
     }
     const Infeasible& none = std::get<Infeasible>(outcome);
@@ -84,6 +99,8 @@ TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 dev
     for (const StrategyInfo* strategy : strategies()) {
       if (strategy->family != Family::hybrid) continue;
       for (const char* behind : {"", "|greedy_recompute", "|1f1b(stages=1)|rotor"}) {
+        const bool is_pipeline = strategy->partition != nullptr;  // which stands for all devices, not for one
+        if (is_pipeline && behind != std::string_view()) behind = "|rotor";
         const std::string spec = std::string(strategy->name) + behind;
         CAPTURE(spec, shape.nodes, shape.devices);
         const std::vector<Pass> passes = parse_spec(spec, "test");
@@ -92,7 +109,7 @@ TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 dev
                                  platform, {.micro_batches = 8, .optimizer = Optimizer::momentum});
         REQUIRE(std::holds_alternative<Problem>(made));
         const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
-        CHECK(problem.platform.devices.size() == 1);
+        if (!is_pipeline) CHECK(problem.platform.devices.size() == 1);
         judge_all(problem, passes);
       }
     }

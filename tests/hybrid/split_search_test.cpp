@@ -412,6 +412,39 @@ TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid]")
   }
 }
 
+// Every number of ranks by itself, and within it stages and replicas of Piper's planner; none is faster than what it
+// takes, and it stands alone.
+TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]") {
+  for (const char* platform : {"h100_sxm_8", "pcie_4x_rtx4090"}) {
+    auto made = make_problem(synthetic_model("transformer:layers=4,width=1024,heads=8,sequence=512,batch=4,"
+                                             "vocabulary=4096,view=graph"),
+                             load_platform(platform), {.micro_batches = 8, .optimizer = Optimizer::adam});
+    const Problem& problem = std::get<Problem>(made);
+    const Seconds taken = simulated(problem, "piper");
+    Seconds best{std::numeric_limits<double>::infinity()};
+    for (std::uint32_t t = 1; t <= problem.platform.devices.size(); t *= 2) {
+      const std::string tensor = std::to_string(t);
+      const Seconds one = simulated(problem, "piper(tensor=" + tensor + ")");
+      CHECK(one.value ==
+            Approx(simulated(problem, "optcnn(devices=" + tensor + ")|1f1b(cut=piper)").value).epsilon(1e-9));
+      best = std::min(best, one);
+    }
+    CHECK(taken == best);
+    CHECK(taken < simulated(problem, "store_all"));
+    simulated(problem, "piper|rotor");
+  }
+  CHECK(complaint_of([] { parse_spec("piper|1f1b", "test"); }) ==
+        "test:1:7: '1f1b' cannot follow 'piper': both say which device works on what");
+  CHECK(complaint_of([] { parse_spec("piper|zero1", "test"); }) ==
+        "test:1:7: 'zero1' cannot follow 'piper': both are hybrid strategies, and one part has one");
+  auto chain = make_problem(synthetic_model("uniform:6"), load_platform("h100_sxm_8"), {.micro_batches = 4});
+  if (const Problem* problem = std::get_if<Problem>(&chain)) {
+    CHECK(complaint_of([&] { transformed(*problem, parse_spec("piper(tensor=2)", "test")); }) ==
+          "piper: 'uniform:6' is a chain of stages, whose operators are not known: give a graph, such as "
+          "transformer:view=graph");
+  }
+}
+
 TEST_CASE("searches over splits are never slower than no split, and refuse what cannot be halved", "[hybrid]") {
   auto made = make_problem(synthetic_model("transformer:layers=2,width=1024,heads=8,sequence=1024,batch=8,"
                                            "vocabulary=4096,view=graph"),

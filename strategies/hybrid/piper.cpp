@@ -1,0 +1,124 @@
+// The strategy `piper`: for each number of devices that may share out tensors, operators are cut among them, and a
+// 1F1B pipeline of the stages and replicas that Piper's planner gives is simulated; the fastest is taken.
+
+#include <algorithm>
+#include <limits>
+
+#include "strategies/hybrid/elimination.h"
+#include "strategies/hybrid/split_search.h"
+#include "strategies/list.h"
+#include "strategies/pipelining/buckets.h"
+#include "strategies/pipelining/planner_cuts.h"
+#include "strategies/plan_on_devices.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr OptionInfo piper_options[] = {
+    {"tensor", "auto", "auto or a whole number from 1 to 65536",
+     "devices that share out the operators of a stage; auto: 1, 2, 4, ..., whichever gives the fastest pipeline",
+     [](std::string_view text) { return text == "auto" || integer_between<1, 65'536>(text); }},
+    work_model_option,
+    buckets_option};
+
+/// Of the search for splits.
+constexpr OptionInfo tensor_options[] = {split_devices_option, work_model_option, split_memory_option};
+
+Options as_1f1b(const Options& options) {
+  return Options(one_forward_one_backward_strategy.options,
+                 {{"cut", "piper"}, {"buckets", std::string(options.text("buckets"))}});
+}
+
+/// The problem of one of so many ranks.
+std::variant<Problem, std::string> shared_out(const Problem& problem, const Options& options, std::uint32_t ranks) {
+  if (ranks == 1 && problem.chain) {
+    Problem alone = problem;
+    alone.mesh = Mesh{{{"tensor", 1}}};
+    return alone;
+  }
+  const Options asked(tensor_options, {{"devices", std::to_string(ranks)},
+                                       {"model", std::string(options.text("model"))}});
+  return split_at_once(problem, asked, [](const BspModel&, const SplitTable& table) {
+    std::optional<EliminatedSplit> made = eliminated(table);
+    return made ? SplitSearch{std::move(made->choices), {}} : SplitSearch{};
+  });
+}
+
+/// How good the pipeline of a problem of a rank is within the device's capacity: what fits comes before what does not.
+struct Merit {
+  bool is_too_large = false;
+  double seconds_or_bytes = 0;
+
+  friend auto operator<=>(const Merit&, const Merit&) = default;
+};
+
+std::variant<Merit, std::string> merit(const Problem& of_rank, const Options& options) {
+  Problem folded = for_planners(of_rank, true, Backward::whole, "piper");
+  folded.transformed = true;
+  if (std::optional<std::string> why = too_long_for(folded, "piper")) return std::move(*why);
+  const auto devices =
+      static_cast<std::uint32_t>(std::min(folded.platform.devices.size(), folded.chain->stages.size()));
+  const std::variant<StageCut, std::string> cut =
+      planner_cut(folded, {.planner = "piper", .devices = devices, .copies = true});
+  if (const std::string* why = std::get_if<std::string>(&cut)) return *why;
+  const Pass pipeline{&one_forward_one_backward_strategy, as_1f1b(options)};
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> capacity = folded.platform[folded.platform.devices.front().memory].capacity;
+  const PartsOutcome outcome =
+      plan_on_devices(folded, pipeline, std::span(&store_all, 1), std::span(&capacity, 1)).front();
+  if (const PlannedParts* made = std::get_if<PlannedParts>(&outcome)) return Merit{false, made->makespan.value};
+  const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest;
+  return Merit{true, smallest ? static_cast<double>(smallest->count) : std::numeric_limits<double>::infinity()};
+}
+
+std::variant<Problem, std::string> piper_ranks(const Problem& problem, const Options& options) {
+  if (problem.mesh) return "it chooses itself who shares out operators and micro-batches, and stands alone";
+  std::vector<std::uint32_t> numbers;
+  const bool asks_all = options.text("tensor") == "auto";
+  if (!asks_all) numbers.push_back(static_cast<std::uint32_t>(options.integer("tensor")));
+  for (std::uint32_t t = 1; asks_all && t <= problem.platform.devices.size(); t *= 2) {
+    if (t == 1 || !problem.chain) numbers.push_back(t);
+  }
+  std::optional<std::pair<Merit, Problem>> best;
+  std::string reason;
+  for (const std::uint32_t t : numbers) {
+    std::variant<Problem, std::string> of_rank = shared_out(problem, options, t);
+    if (std::string* why = std::get_if<std::string>(&of_rank)) {
+      reason = std::move(*why);
+      continue;
+    }
+    Problem& made = std::get<Problem>(of_rank);
+    std::variant<Merit, std::string> found = merit(made, options);
+    if (std::string* why = std::get_if<std::string>(&found)) {
+      reason = std::move(*why);
+      continue;
+    }
+    const Merit& one = std::get<Merit>(found);
+    if (!best || one < best->first) best.emplace(one, std::move(made));
+  }
+  if (!best) return reason;
+  return std::move(best->second);
+}
+
+std::vector<PartitionOutcome> piper_partition(const Problem& problem, const Options& options,
+                                              std::span<const std::optional<Bytes>> budgets) {
+  return one_forward_one_backward_strategy.partition(problem, as_1f1b(options), budgets);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo piper_strategy{
+    .name = "piper",
+    .family = Family::hybrid,
+    .summary = "a 1F1B pipeline of stages with replicas, whose operators are shared out among devices, by Piper",
+    .source =
+        "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN Parallelization, NeurIPS 2021",
+    .chains_only = false,
+    .options = piper_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .transform = piper_ranks,
+    .partition = piper_partition,
+};
+
+}  // namespace plimsoll
