@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "sim/core/collective_op.h"
@@ -49,7 +50,37 @@ std::variant<CollectiveTimes, std::string> CollectiveTimes::on(const Platform& p
     }
     made.ways_[{a}] = std::get<Ways>(std::move(ways));
   }
+  if (std::optional<std::string> why = made.cannot_go()) return std::move(*why);
   return made;
+}
+
+std::optional<std::string> CollectiveTimes::cannot_go() {
+  for (const CollectiveWay way : {CollectiveWay::halving, CollectiveWay::levels}) {
+    std::vector<std::uint32_t> axes;
+    std::uint32_t ranks = 1;
+    for (std::uint32_t a = 0; a < mesh_.axes.size(); ++a) {
+      if (mesh_.axes[a].way != way) continue;
+      axes.push_back(a);
+      ranks *= mesh_.axes[a].ranks;
+    }
+    if (ranks == 1) continue;
+    const std::string axis = "axis '" + mesh_.names_of(axes) + "': ";
+    if (way == CollectiveWay::halving && !std::has_single_bit(ranks)) {
+      return axis + std::to_string(ranks) + " ranks cannot be halved again and again; " +
+             std::to_string(std::bit_floor(ranks)) + " or " + std::to_string(std::bit_ceil(ranks)) + " can";
+    }
+    if (way == CollectiveWay::levels && !std::get<Ways>(ways(axes)).within) {
+      return axis + "collectives have no levels, as each group would need several ranks in each of several nodes";
+    }
+  }
+  return std::nullopt;
+}
+
+/// What all of the axes ask for.
+CollectiveWay CollectiveTimes::asked_way(std::span<const std::uint32_t> axes) const {
+  const CollectiveWay first = mesh_.axes[axes.front()].way;
+  const auto agrees = [&](std::uint32_t axis) { return mesh_.axes[axis].way == first; };
+  return std::ranges::all_of(axes, agrees) ? first : CollectiveWay::fastest;
 }
 
 CollectiveTimes::Members CollectiveTimes::members(std::span<const std::uint32_t> axes) const {
@@ -65,8 +96,9 @@ CollectiveTimes::Members CollectiveTimes::members(std::span<const std::uint32_t>
   return groups;
 }
 
-std::variant<CollectiveTimes::Hops, std::string> CollectiveTimes::hops(
-    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& ends) const {
+std::variant<CollectiveTimes::Hops, std::string> CollectiveTimes::hops(Ends ends) {
+  std::ranges::sort(ends);
+  if (const auto known = hops_.find(ends); known != hops_.end()) return known->second;
   LinkShares shares(*platform_);
   std::vector<Route> routes;
   for (const auto& [from, to] : ends) {
@@ -79,24 +111,23 @@ std::variant<CollectiveTimes::Hops, std::string> CollectiveTimes::hops(
   }
   Hops made;
   for (const Route& route : routes) {
-    made.latency = std::max(made.latency, route.latency);
-    made.bandwidth = std::min(made.bandwidth, shares.bandwidth(route));
+    const Hop hop{route.latency, shares.bandwidth(route)};
+    if (std::ranges::find(made.different, hop) == made.different.end()) made.different.push_back(hop);
     made.slowest = std::min(made.slowest, route.bandwidth);
     made.fastest = std::max(made.fastest, route.bandwidth);
   }
-  return made;
+  return hops_.try_emplace(std::move(ends), made).first->second;
 }
 
-std::variant<CollectiveTimes::Groups, std::string> CollectiveTimes::groups(const Members& members) const {
+std::variant<CollectiveTimes::Groups, std::string> CollectiveTimes::groups(const Members& members) {
   Groups made;
   made.ranks = static_cast<std::uint32_t>(members.front().size());
   if (made.ranks == 1) return made;
-  using Ends = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
   Ends around;
   for (const auto& group : members) {
     for (std::size_t r = 0; r < group.size(); ++r) around.emplace_back(group[r], group[(r + 1) % group.size()]);
   }
-  std::variant<Hops, std::string> ring = hops(around);
+  std::variant<Hops, std::string> ring = hops(std::move(around));
   if (std::string* why = std::get_if<std::string>(&ring)) return std::move(*why);
   made.ring = std::get<Hops>(ring);
   if (!std::has_single_bit(made.ranks)) return made;
@@ -105,14 +136,14 @@ std::variant<CollectiveTimes::Groups, std::string> CollectiveTimes::groups(const
     for (const auto& group : members) {
       for (std::size_t r = 0; r < group.size(); ++r) partners.emplace_back(group[r], group[r ^ distance]);
     }
-    std::variant<Hops, std::string> half = hops(partners);
+    std::variant<Hops, std::string> half = hops(std::move(partners));
     if (std::string* why = std::get_if<std::string>(&half)) return std::move(*why);
     made.halves.push_back(std::get<Hops>(half));
   }
   return made;
 }
 
-std::variant<CollectiveTimes::Ways, std::string> CollectiveTimes::ways(std::span<const std::uint32_t> axes) const {
+std::variant<CollectiveTimes::Ways, std::string> CollectiveTimes::ways(std::span<const std::uint32_t> axes) {
   const Members all = members(axes);
   Members within, between;
   bool is_even = true;
@@ -160,23 +191,85 @@ std::vector<std::string> CollectiveTimes::unequal_axes() const {
   return found;
 }
 
-/// By ring, halving and doubling, or trees.
-Seconds CollectiveTimes::Groups::seconds(CollectiveKind kind, double bytes) const {
+double CollectiveTimes::Hops::seconds(double bytes, double latencies) const {
+  double longest = 0;
+  for (const Hop& hop : different) {
+    longest = std::max(longest, latencies * hop.latency.value + bytes / hop.bandwidth.value);
+  }
+  return longest;
+}
+
+double CollectiveTimes::Groups::ring_seconds(CollectiveKind kind, double bytes) const {
+  const double n = ranks, share = bytes / n;
+  const auto all_seconds = [&](const std::vector<Hops>& rounds) {
+    double sum = 0;
+    for (const Hops& each : rounds) sum += each.seconds(share);
+    return sum;
+  };
+  const double around = (n - 1) * ring.seconds(share);
+  if (kind == CollectiveKind::all_reduce) return 2 * around;
+  if (kind == CollectiveKind::broadcast) return all_seconds(from_first) + around;
+  if (kind != CollectiveKind::all_to_all) return around;
+  if (!further_on.empty()) return all_seconds(further_on);
+  double slowest = ring.seconds(share);
+  for (const Hops& half : halves) slowest = std::max(slowest, half.seconds(share));
+  return (n - 1) * slowest;
+}
+
+/// By ring, halving or trees; without end where the way is none for this.
+Seconds CollectiveTimes::Groups::seconds(CollectiveKind kind, double bytes, CollectiveWay way) const {
   if (ranks == 1) return {};
+  const auto may = [&](CollectiveWay one) { return way == CollectiveWay::fastest || way == one; };
   const bool twice = kind == CollectiveKind::all_reduce || kind == CollectiveKind::broadcast;
   const double rounds = twice ? 2.0 : 1.0, n = ranks;
-  double least = rounds * (n - 1) * (ring.latency.value + bytes / n / ring.bandwidth.value);
-  if (twice) least = std::min(least, 2 * (std::ceil(std::log2(n)) * ring.latency.value + bytes / ring.bandwidth.value));
+  double least = std::numeric_limits<double>::infinity();
+  if (may(CollectiveWay::ring)) least = ring_seconds(kind, bytes);
+  if (twice && may(CollectiveWay::trees)) {
+    least = std::min(least, 2 * ring.seconds(bytes, std::ceil(std::log2(n))));
+  }
   const bool halves_it = kind != CollectiveKind::all_to_all && kind != CollectiveKind::broadcast;
-  if (halves_it && !halves.empty()) {
+  if (halves_it && !halves.empty() && may(CollectiveWay::halving)) {
     double sum = 0, part = bytes;
     for (const Hops& half : halves) {
       part /= 2;
-      sum += half.latency.value + part / half.bandwidth.value;
+      sum += half.seconds(part);
     }
     least = std::min(least, rounds * sum);
   }
   return Seconds{least};
+}
+
+/// The same, or by levels.
+Seconds CollectiveTimes::Ways::seconds(CollectiveKind kind, double bytes, CollectiveWay way) const {
+  using enum CollectiveKind;
+  const Seconds flat = all.seconds(kind, bytes, way);
+  const bool is_asked = way == CollectiveWay::fastest || way == CollectiveWay::levels;
+  if (!within || !is_asked || kind == all_to_all || kind == broadcast) return flat;
+  Seconds levels = between->seconds(kind, bytes / within->ranks);
+  levels += kind == all_reduce ? within->seconds(reduce_scatter, bytes) + within->seconds(all_gather, bytes)
+                               : within->seconds(kind, bytes);
+  return std::min(flat, levels);
+}
+
+/// What few collectives ask for is found when the first of them does.
+void CollectiveTimes::add_hops_for(CollectiveKind kind, std::span<const std::uint32_t> axes, Groups& groups) {
+  constexpr std::uint32_t most_rounds = 64;
+  const bool asks_first = kind == CollectiveKind::broadcast && groups.from_first.empty();
+  const bool asks_further =
+      kind == CollectiveKind::all_to_all && groups.further_on.empty() && groups.ranks <= most_rounds;
+  if (groups.ranks == 1 || (!asks_first && !asks_further)) return;
+  const Members members = this->members(axes);
+  for (std::size_t k = 1; k < groups.ranks; ++k) {
+    Ends ends;
+    for (const auto& group : members) {
+      for (std::size_t r = 0; r < (asks_first ? 1 : group.size()); ++r) {
+        ends.emplace_back(group[r], group[(r + k) % group.size()]);
+      }
+    }
+    const std::variant<Hops, std::string> found = hops(std::move(ends));
+    EXPECTS(std::holds_alternative<Hops>(found));  // there are ways along each of the axes
+    (asks_first ? groups.from_first : groups.further_on).push_back(std::get<Hops>(found));
+  }
 }
 
 Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::span<const std::uint32_t> axes) {
@@ -187,17 +280,10 @@ Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::span<con
     EXPECTS(std::holds_alternative<Ways>(made));  // there are ways along each of the axes
     found = ways_.try_emplace(group, std::get<Ways>(std::move(made))).first;
   }
-  const Ways& by = found->second;
+  add_hops_for(kind, axes, found->second.all);
   const auto whole = static_cast<double>(bytes.count);
-  const Seconds flat = by.all.seconds(kind, whole);
-  const bool is_exchange = kind == CollectiveKind::all_to_all || kind == CollectiveKind::broadcast;
-  if (!by.within || is_exchange) return flat;
-  using enum CollectiveKind;
-  const double share = whole / by.within->ranks;
-  Seconds levels = by.between->seconds(kind, share);
-  levels += kind == all_reduce ? by.within->seconds(reduce_scatter, whole) + by.within->seconds(all_gather, whole)
-                               : by.within->seconds(kind, whole);
-  return std::min(flat, levels);
+  const Seconds asked = found->second.seconds(kind, whole, asked_way(axes));
+  return std::isfinite(asked.value) ? asked : found->second.seconds(kind, whole, CollectiveWay::fastest);
 }
 
 void set_collective_seconds(Graph& graph, const Mesh& mesh, CollectiveTimes& times) {

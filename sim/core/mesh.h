@@ -11,10 +11,14 @@
 
 namespace plimsoll {
 
+/// How ranks exchange values (core/collective_times.h).
+enum class CollectiveWay : std::uint8_t { fastest, ring, halving, trees, levels };
+
 struct Axis {
   std::string name;  ///< `data`, `tensor`, ...
   std::uint32_t ranks = 1;
   bool shares_micro_batches = false;  ///< each rank has its own micro-batches; else all work on the same ones
+  CollectiveWay way = CollectiveWay::fastest;
 
   friend bool operator==(const Axis&, const Axis&) = default;
 };

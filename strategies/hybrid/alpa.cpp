@@ -11,7 +11,8 @@ constexpr OptionInfo alpa_options[] = {
     split_devices_option,
     work_model_option,
     split_memory_option,
-    {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>}};
+    {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>},
+    collectives_option};
 
 std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
   const auto seconds = static_cast<double>(options.integer("seconds"));

@@ -114,7 +114,7 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
 
 std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Together how) {
   const Sharded sharded = how.sharded;
-  const Axis axis{"data", replicas(options, devices_left(of)), true};
+  const Axis axis{"data", replicas(options, devices_left(of)), true, way_of(options)};
   if (axis.ranks == 1 && of.mesh && options.text("ranks") == "all") {
     return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
                        of.mesh->ranks(), of.platform.name, of.platform.devices.size());

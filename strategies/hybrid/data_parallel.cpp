@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option};
+constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option, collectives_option};
 
 std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const Options& options) {
   return on_data_axis(problem, options, {.sharded = Sharded::nothing, .bucket = bucket_of(options)});

@@ -10,7 +10,8 @@ constexpr OptionInfo hsm2dl_options[] = {
     work_model_option,
     split_memory_option,
     {"sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
-     integer_between<1, 100>}};
+     integer_between<1, 100>},
+    collectives_option};
 
 std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Options& options) {
   const auto sweeps = static_cast<std::uint32_t>(options.integer("sweeps"));

@@ -14,7 +14,8 @@ namespace {
 constexpr OptionInfo megatron_options[] = {
     {"tensor", "all", "all or a whole number from 1 to 65536", "devices that share out each block", is_all_or_count},
     {"sequence", "no", "yes or no", "also share out the positions of what lies between blocks",
-     [](std::string_view text) { return text == "yes" || text == "no"; }}};
+     [](std::string_view text) { return text == "yes" || text == "no"; }},
+    collectives_option};
 
 /// Heads of an attention, inner numbers of an MLP, words of the vocabulary; as the synthetic transformer names them.
 constexpr std::string_view within_blocks[] = {"a", "f", "v"};
@@ -25,7 +26,7 @@ std::uint32_t tensor_ranks(const Options& options, std::uint32_t devices) {
 }
 
 std::variant<Problem, std::string> megatron_ranks(const Problem& problem, const Options& options) {
-  SplitPlan plan{{{{"tensor", tensor_ranks(options, devices_left(problem))}}}, {}};
+  SplitPlan plan{{{{"tensor", tensor_ranks(options, devices_left(problem)), false, way_of(options)}}}, {}};
   plan.cuts.assign(problem.graph.ops.size(), {std::nullopt});
   const bool cuts_positions = options.text("sequence") == "yes";
   bool cuts_blocks = false;

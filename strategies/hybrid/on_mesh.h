@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "sim/core/layout.h"
+#include "sim/core/names.h"
 #include "sim/core/problem.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/strategy.h"
@@ -22,6 +23,25 @@ std::variant<Problem, std::string> on_mesh(Problem, SplitPlan);
 /// Of options that say how many devices do something.
 inline bool is_all_or_count(std::string_view text) {
   return text == "all" || integer_between<1, 65'536>(text);
+}
+
+template <>
+struct Names<CollectiveWay> {
+  static constexpr std::array all{std::pair{CollectiveWay::fastest, "fastest"}, std::pair{CollectiveWay::ring, "ring"},
+                                  std::pair{CollectiveWay::halving, "halving"},
+                                  std::pair{CollectiveWay::trees, "trees"}, std::pair{CollectiveWay::levels, "levels"}};
+};
+
+inline constexpr OptionInfo collectives_option{
+    .name = "collectives",
+    .default_value = "fastest",
+    .values = "fastest, ring, halving, trees or levels",
+    .help = "the way in which these ranks exchange, where it can do that",
+    .allowed = [](std::string_view text) { return from_name<CollectiveWay>(text).has_value(); },
+};
+
+inline CollectiveWay way_of(const Options& options) {
+  return *from_name<CollectiveWay>(options.text("collectives"));
 }
 
 /// What such an option means where there are so many.

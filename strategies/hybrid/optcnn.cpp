@@ -5,7 +5,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option, split_memory_option};
+constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option, split_memory_option,
+                                         collectives_option};
 
 std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Options& options) {
   return split_at_once(problem, options, [](const BspModel&, const SplitTable& table) {

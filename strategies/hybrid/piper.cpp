@@ -19,10 +19,12 @@ constexpr OptionInfo piper_options[] = {
      "devices that share out the operators of a stage; auto: 1, 2, 4, ..., whichever gives the fastest pipeline",
      [](std::string_view text) { return text == "auto" || integer_between<1, 65'536>(text); }},
     work_model_option,
-    buckets_option};
+    buckets_option,
+    collectives_option};
 
 /// Of the search for splits.
-constexpr OptionInfo tensor_options[] = {split_devices_option, work_model_option, split_memory_option};
+constexpr OptionInfo tensor_options[] = {split_devices_option, work_model_option, split_memory_option,
+                                         collectives_option};
 
 Options as_1f1b(const Options& options) {
   return Options(one_forward_one_backward_strategy.options,
@@ -37,7 +39,8 @@ std::variant<Problem, std::string> shared_out(const Problem& problem, const Opti
     return alone;
   }
   const Options asked(tensor_options, {{"devices", std::to_string(ranks)},
-                                       {"model", std::string(options.text("model"))}});
+                                       {"model", std::string(options.text("model"))},
+                                       {"collectives", std::string(options.text("collectives"))}});
   return split_at_once(problem, asked, [](const BspModel&, const SplitTable& table) {
     std::optional<EliminatedSplit> made = eliminated(table);
     return made ? SplitSearch{std::move(made->choices), {}} : SplitSearch{};

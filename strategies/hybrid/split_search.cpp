@@ -67,7 +67,7 @@ std::variant<Halving, std::string> begin_halving(const Problem& problem, const O
   }
   Mesh mesh;
   for (std::uint32_t ranks = 1; ranks < devices; ranks *= 2) {
-    mesh.axes.push_back({"half" + std::to_string(mesh.axes.size()), 2});
+    mesh.axes.push_back({"half" + std::to_string(mesh.axes.size()), 2, false, way_of(options)});
   }
   std::variant<Searched, std::string> begun = begin(problem, options, mesh);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
@@ -213,8 +213,8 @@ std::variant<Problem, std::string> split_at_once(
   }
   const std::uint32_t inner = devices_of_a_node(problem.platform, devices);
   Mesh mesh;
-  if (devices > inner) mesh.axes.push_back({"nodes", devices / inner});
-  mesh.axes.push_back({"devices", inner});
+  if (devices > inner) mesh.axes.push_back({"nodes", devices / inner, false, way_of(options)});
+  mesh.axes.push_back({"devices", inner, false, way_of(options)});
   std::variant<Searched, std::string> begun = begin(problem, options, mesh);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [model, times, none] = std::get<Searched>(begun);

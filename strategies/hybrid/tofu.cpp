@@ -5,7 +5,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, split_memory_option};
+constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, split_memory_option,
+                                       collectives_option};
 
 std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
   return split_in_halves(problem, options,

@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero2_options[] = {replicas_option};
+constexpr OptionInfo zero2_options[] = {replicas_option, collectives_option};
 
 std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const Options& options) {
   return on_data_axis(problem, options, {.sharded = Sharded::gradients});

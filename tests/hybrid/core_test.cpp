@@ -13,6 +13,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
+#include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "traces/synthetic.h"
 
@@ -69,6 +70,44 @@ TEST_CASE("collectives take what the fastest way takes, all groups at once", "[h
   const Mesh alone{{{"one", 1}}};
   auto single = CollectiveTimes::on(platform, alone);
   CHECK(std::get<CollectiveTimes>(single).seconds(all_reduce, bytes, outer) == Seconds{});
+}
+
+TEST_CASE("collectives go the way that is asked for, where it can do them", "[hybrid]") {
+  using enum CollectiveKind;
+  const Bytes bytes{8'000'000};
+  const std::uint32_t both[] = {0, 1};
+  const auto seconds = [&](CollectiveWay outer, CollectiveWay inner, CollectiveKind kind) {
+    const Mesh mesh{{{"outer", 2, false, outer}, {"inner", 2, false, inner}}};
+    auto made = CollectiveTimes::on(two_by_two(), mesh);
+    return std::get<CollectiveTimes>(made).seconds(kind, bytes, both).value;
+  };
+  const auto all = [&](CollectiveWay way, CollectiveKind kind) { return seconds(way, way, kind); };
+  // Hops as in the case above; along a ring of all four one of two hops goes over the link of 8 GB/s, alone.
+  CHECK(all(CollectiveWay::ring, all_reduce) == Approx(2 * 3 * (12e-6 + 2e6 / 8e9)));
+  CHECK(all(CollectiveWay::halving, all_reduce) == Approx(2 * (12e-6 + 4e6 / 4e9 + 2e-6 + 2e6 / 20e9)));
+  CHECK(all(CollectiveWay::trees, all_reduce) == Approx(2 * (2 * 12e-6 + 8e6 / 8e9)));
+  CHECK(all(CollectiveWay::levels, all_reduce) == Approx(2 * (2e-6 + 4e6 / 20e9) + 2 * (12e-6 + 2e6 / 4e9)));
+  CHECK(all(CollectiveWay::ring, all_gather) == Approx(3 * (12e-6 + 2e6 / 8e9)));
+  // The first rank hands out a share within its node and two to the other one, alone on its links; they go around. From
+  // all to all: at a distance of 1 and 3 one rank of each node goes to the other one, of 2 both do.
+  CHECK(all(CollectiveWay::ring, broadcast) ==
+        Approx(2e-6 + 2e6 / 20e9 + 2 * (12e-6 + 2e6 / 8e9) + 3 * (12e-6 + 2e6 / 8e9)));
+  CHECK(all(CollectiveWay::ring, all_to_all) == Approx(2 * (12e-6 + 2e6 / 8e9) + 12e-6 + 2e6 / 4e9));
+  // No trees gather, nothing but rings goes from all to all; and axes that disagree take the fastest.
+  for (const CollectiveKind kind : {all_gather, all_to_all}) {
+    CHECK(all(CollectiveWay::trees, kind) == all(CollectiveWay::fastest, kind));
+  }
+  CHECK(seconds(CollectiveWay::ring, CollectiveWay::halving, all_reduce) == all(CollectiveWay::fastest, all_reduce));
+  const auto refused = [](const char* spec, std::uint32_t micro_batches) {
+    return complaint_of([&] { transformer_problem(spec, micro_batches); });
+  };
+  CHECK(refused("data_parallel(ranks=3,collectives=halving)", 6) ==
+        "data_parallel: axis 'data': 3 ranks cannot be halved again and again; 2 or 4 can");
+  CHECK(
+      refused("megatron(tensor=2,collectives=levels)", 1) ==
+      "megatron: axis 'tensor': collectives have no levels, as each group would need several ranks in each of several "
+      "nodes");
+  CHECK(transformer_problem("data_parallel(collectives=levels)", 4).micro_batches == 1);
 }
 
 TEST_CASE("a folded platform shares out what its ranks share", "[hybrid]") {
