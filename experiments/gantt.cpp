@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/svg_text.h"
 #include "sim/core/units.h"
 #include "sim/io/quantity.h"
 
@@ -40,28 +41,9 @@ const Fill& fill_of(std::string_view what) {
   return found == fills.end() ? fills.back() : *found;
 }
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '<')
-      safe += "&lt;";
-    else if (c == '&')
-      safe += "&amp;";
-    else if (c == '"')
-      safe += "&quot;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
-/// To a tenth of a pixel.
-std::string pixels(double x) {
-  return fmt::format("{:.7g}", std::round(10 * x) / 10);
-}
-
 std::string box(double x, double y, double width, double height) {
-  return fmt::format("M{} {}h{}v{}h-{}z", pixels(x), pixels(y), pixels(width), pixels(height), pixels(width));
+  return fmt::format("M{} {}h{}v{}h-{}z", svg_pixels(x), svg_pixels(y), svg_pixels(width), svg_pixels(height),
+                     svg_pixels(width));
 }
 
 constexpr std::int64_t most_lines = 3;
@@ -82,16 +64,7 @@ class Chart {
     legend();
     for (const Json& device : timeline_["devices"]) draw(device);
     axis();
-    const std::string look = title_.empty() ? "fill=\"currentColor\"" : "fill=\"#222\" style=\"background:#fff\"";
-    std::string text = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-        "font-family=\"DejaVu Sans,Arial,sans-serif\" font-size=\"10\" {2}>\n",
-        pixels(left + width_ + right), pixels(y_), look);
-    if (!title_.empty()) {
-      text += "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
-      text += fmt::format("<text x=\"{}\" y=\"16\" font-size=\"12\">{}</text>\n", left, escaped(title_));
-    }
-    return text + body_ + "</svg>\n";
+    return svg_page({left + width_ + right, y_}, left, title_, body_);
   }
 
  private:
@@ -111,8 +84,8 @@ class Chart {
   }
 
   void text(double x, double y, std::string_view anchor, std::string_view words) {
-    body_ += fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", pixels(x), pixels(y),
-                         anchor.empty() ? "" : fmt::format(" text-anchor=\"{}\"", anchor), escaped(words));
+    body_ += fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", svg_pixels(x), svg_pixels(y),
+                         anchor.empty() ? "" : fmt::format(" text-anchor=\"{}\"", anchor), svg_escaped(words));
   }
 
   /// What there is, in the order of `fills`.
@@ -161,8 +134,8 @@ class Chart {
       }
       const std::string number = std::to_string(span[3].get<std::int64_t>() + 1);
       if (length < 6.2 * static_cast<double>(number.size()) + 1.5) continue;
-      numbers[fill.is_dark] +=
-          fmt::format("<text x=\"{}\" y=\"{}\">{}</text>", pixels(from + seen / 2), pixels(y_ + height - 5.6), number);
+      numbers[fill.is_dark] += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>", svg_pixels(from + seen / 2),
+                                           svg_pixels(y_ + height - 5.6), number);
     }
     for (const auto& [what, outline] : outlines) {
       body_ += fmt::format("<path fill=\"{}\" d=\"{}\"><title>{}</title></path>\n", fill_of(what).colour, outline,
@@ -178,14 +151,15 @@ class Chart {
   void draw_memory(const Json& rows) {
     const double floor = y_ + memory_height;
     const double scale = fullest_ > 0 ? (memory_height - 2) / fullest_ : 0;
-    std::string outline = fmt::format("M{} {}", pixels(left), pixels(floor));
+    std::string outline = fmt::format("M{} {}", svg_pixels(left), svg_pixels(floor));
     double most = 0;
     for (const Json& row : rows) {
       const double bytes = std::max(0.0, row[1].get<double>());
       most = std::max(most, bytes);
-      outline += fmt::format("H{}V{}", pixels(at(row[0].get<double>())), pixels(floor - bytes * scale));
+      outline += fmt::format("H{}V{}", svg_pixels(at(row[0].get<double>())), svg_pixels(floor - bytes * scale));
     }
-    body_ += fmt::format("<path fill=\"#9ca3af\" d=\"{}H{}V{}z\"/>\n", outline, pixels(left + width_), pixels(floor));
+    body_ += fmt::format("<path fill=\"#9ca3af\" d=\"{}H{}V{}z\"/>\n", outline, svg_pixels(left + width_),
+                         svg_pixels(floor));
     text(left + width_ + 5, floor - 2, "", format_bytes(Bytes{static_cast<std::int64_t>(most)}));
     y_ = floor + space;
   }

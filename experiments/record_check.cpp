@@ -113,6 +113,39 @@ bool is_record_timeline(const Json& timeline) {
   });
 }
 
+bool is_text_in(const Json& object, const char* name) {
+  return object.contains(name) && object[name].is_string();
+}
+bool is_amount_in(const Json& object, const char* name) {
+  return object.contains(name) && is_record_amount(object[name]);
+}
+bool is_flag_in(const Json& object, const char* name) {
+  return object.contains(name) && object[name].is_boolean();
+}
+
+bool is_mesh_axis(const Json& axis) {
+  return axis.is_object() && is_text_in(axis, "name") && axis.contains("ranks") && a_count.fits(axis["ranks"]) &&
+         is_flag_in(axis, "own_micro_batches");
+}
+bool is_mesh_exchange(const Json& each) {
+  return each.is_object() && is_text_in(each, "kind") && is_text_in(each, "axes") && is_text_in(each, "phase") &&
+         is_flag_in(each, "beside") && each.contains("count") && is_record_count(each["count"]) &&
+         each.contains("bytes") && is_record_count(each["bytes"]) && is_amount_in(each, "seconds");
+}
+bool is_record_mesh(const Json& mesh) {
+  if (!mesh.is_object() || !is_record_list(mesh, "axes", is_mesh_axis)) return false;
+  const std::size_t axes = mesh["axes"].size();
+  const auto is_operator = [axes](const Json& op) {
+    return op.is_object() && is_text_in(op, "name") && is_text_in(op, "kind") && op.contains("count") &&
+           is_record_count(op["count"]) &&
+           is_record_list(op, "cuts", [](const Json& cut) { return cut.is_null() || cut.is_string(); }) &&
+           is_record_list(op, "results", [](const Json& result) { return result.is_null() || result.is_string(); }) &&
+           op["cuts"].size() == axes && op["results"].size() == axes;
+  };
+  return axes > 0 && is_record_list(mesh, "operators", is_operator) &&
+         is_record_list(mesh, "exchanges", is_mesh_exchange);
+}
+
 }  // namespace
 
 std::optional<std::string> wrong_type_in_record(const Json& record) {
@@ -121,6 +154,10 @@ std::optional<std::string> wrong_type_in_record(const Json& record) {
       if (!record.contains(key.name)) continue;
       if (const auto wrong = wrong_in_key(record[key.name], key)) return wrong;
     }
+  }
+  if (record.contains("mesh") && !is_record_mesh(record["mesh"])) {
+    return "mesh: expected axes with names and ranks, operators with a cut and a result for each of them, and "
+           "exchanges";
   }
   if (!record.contains("timeline") || is_record_timeline(record["timeline"])) return std::nullopt;
   return "timeline: expected lanes with spans, the kinds of memory, and a row of as many numbers a date; or such "

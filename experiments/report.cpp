@@ -12,6 +12,7 @@
 
 #include "experiments/csv.h"
 #include "experiments/gantt.h"
+#include "experiments/mesh_picture.h"
 #include "experiments/record_check.h"
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
@@ -105,7 +106,8 @@ std::string file_stem(const Json& figure, std::set<std::string>& taken) {
 }
 
 /// For each strategy the timeline within the least budget for which there is one, in the order of the strategies: of
-/// one device as `timelines`; of several as `gantts`, each drawn in a file of its own.
+/// one device as `timelines`; of several as `gantts`, each drawn in a file of its own. Of ranks of a mesh also
+/// `meshes`.
 void add_timelines(Json& figure, const std::vector<Json>& records, const Json& strategies,
                    std::set<std::string>& taken) {
   for (const Json& strategy : strategies) {
@@ -117,6 +119,11 @@ void add_timelines(Json& figure, const std::vector<Json>& records, const Json& s
     if (least == nullptr) continue;
     Json timeline = point_of(*least);
     timeline["strategy"] = strategy;
+    if (least->contains("mesh")) {
+      const std::string stem = figure["file"].get<std::string>() + "-" + in_file_names(strategy.get<std::string>());
+      figure["meshes"].push_back(timeline);
+      figure["meshes"].back()["file"] = taking(stem + "-mesh", taken);
+    }
     if ((*least)["timeline"].contains("devices")) {
       const std::string stem = figure["file"].get<std::string>() + "-" + in_file_names(strategy.get<std::string>());
       timeline["file"] = taking(stem, taken);
@@ -282,6 +289,18 @@ void draw_gantts(const Json& figure, const SweepContents& contents, const fs::pa
   }
 }
 
+void draw_meshes(const Json& figure, const SweepContents& contents, const fs::path& folder,
+                 std::vector<fs::path>& files) {
+  if (!figure.contains("meshes")) return;
+  for (const Json& each : figure["meshes"]) {
+    const Json record = Json::parse(contents.records.at(each["point"].get<std::size_t>()));
+    const std::string title = fmt::format("{}: {} on {}", each["strategy"].get<std::string>(),
+                                          figure["model"].get<std::string>(), figure["machine"].get<std::string>());
+    files.push_back(folder / (each["file"].get<std::string>() + ".svg"));
+    write_text_file(files.back(), mesh_svg(record["mesh"], title));
+  }
+}
+
 }  // namespace
 
 std::string report_timelines(const SweepContents& contents) {
@@ -295,6 +314,7 @@ std::string report_timelines(const SweepContents& contents) {
     if (timeline.contains("devices")) {
       timeline = {{"svg", gantt_svg(with_numbers(parsed), "")}, {"idle", idle_share(with_numbers(parsed))}};
     }
+    if (parsed.contains("mesh")) timeline["mesh_svg"] = mesh_svg(parsed["mesh"], "");
     const std::string line = fmt::format("{}\t{}\n", point, json_text(timeline));
     if (lines.size() + line.size() > most) break;
     lines += line;
@@ -336,7 +356,10 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
   write_text_file(files[0], results_csv(contents, made_by));
   write_text_file(files[1], report_html(data, report_timelines(contents)));
   write_json_file(files[2], data);
-  for (const Json& figure : data["figures"]) draw_gantts(figure, contents, folder, files);
+  for (const Json& figure : data["figures"]) {
+    draw_gantts(figure, contents, folder, files);
+    draw_meshes(figure, contents, folder, files);
+  }
   draw(files[2], folder);
   for (const Json& figure : data["figures"]) {
     std::vector<std::string> stems{figure["file"].get<std::string>()};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/build_name.h"
+#include "experiments/mesh_record.h"
 #include "experiments/timeline_record.h"
 #include "sim/core/expects.h"
 #include "sim/core/lower_bounds.h"
@@ -228,7 +229,10 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
   answer(question, problem, asked, [&](std::size_t place, const Answer& each) {
     Json json = head_of(e, group, wanted[place]);
     json.update(to_json(question, problem, each));
-    if (e.timelines && each.feasible) json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);
+    if (e.timelines && each.feasible) {
+      if (problem.mesh) json["mesh"] = mesh_record(problem);
+      json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);
+    }
     record(json);
   });
 }

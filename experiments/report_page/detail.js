@@ -97,6 +97,7 @@ function openDetail(figure, strategy, p) {
     const whole = {...p, ...timeline, strategy}, usual = timeline.lanes.map(l => l.name);
     box.append(timelinePicture(whole, usual, p.makespan_s, 1.04 * p.peak_bytes), fillsUsed([whole]));
   }
+  if (timeline?.mesh_svg) box.append(meshPicture(timeline));
   const kinds = Object.entries(p.kinds ?? {}).filter(([, b]) => b > 0);
   if (kinds.length) box.append(memoryBar(kinds));
   if (p.feasible && !timeline) box.append(element("div", {class: "quiet"}, "This sweep kept no timeline of it (timelines: true in its file keeps them); the command makes one for ui.perfetto.dev."));

@@ -77,6 +77,25 @@ function ganttPicture(timeline) {
   return place;
 }
 
+// How ranks share out operators, where a strategy has ranks: report.cpp has drawn that, too.
+function meshPicture(timeline) {
+  const place = element("div", {class: "gantt"});
+  place.innerHTML = timeline.mesh_svg;
+  return place;
+}
+
+function meshes(figure) {
+  const list = (figure.meshes ?? []).map(m => [m, timelineOf(m.point)]).filter(([, timeline]) => timeline);
+  if (!list.length) return [];
+  const places = list.map(([m, timeline]) => {
+    const picture = element("figure", {}), caption = element("figcaption");
+    caption.append(element("b", {}, m.strategy), ` ${seconds(m.makespan_s)}, ${bytes(m.peak_bytes)}`);
+    picture.append(caption, meshPicture(timeline));
+    return picture;
+  });
+  return [element("h3", {}, "Ranks: along each axis the dimension of every operator that they share out, and what they exchange"), ...places];
+}
+
 function gantts(figure) {
   const list = (figure.gantts ?? []).map(g => [g, timelineOf(g.point)]).filter(([, timeline]) => timeline);
   if (!list.length) return [];

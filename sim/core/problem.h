@@ -1,6 +1,7 @@
 #pragma once
 // What is planned for: one training iteration of a model on a platform.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -20,6 +21,7 @@ struct Problem {
   Platform platform;
   std::optional<Mesh> mesh = {};  ///< `graph` is one rank's: every device stands for the ranks of this mesh, which run
                                   ///< the same on their shares
+  std::shared_ptr<const Graph> of_ops = {};  ///< where `graph` is that of a chain which was made of a graph: that graph
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ

@@ -51,6 +51,7 @@ class ChainOfGraph {
     made.graph = std::move(made.index->graph);
     made.index->graph = {};
     add_updates(made);
+    made.of_ops = std::make_shared<const Graph>(std::move(problem_.graph));
     return made;
   }
 
