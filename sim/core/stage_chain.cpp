@@ -9,6 +9,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/device_classes.h"
+#include "sim/core/stage_exchanges.h"
 
 namespace plimsoll {
 namespace {
@@ -47,6 +48,8 @@ class ChainOfGraph {
     for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
     Problem made = problem_;
     made.chain = with_loss(chain_);
+    exchanges_.resize(made.chain->stages.size());
+    add_exchanges(*made.chain, exchanges_, gathers_ahead());
     made.index = chain_graph(*made.chain, Optimizer::none, backward_);
     made.graph = std::move(made.index->graph);
     made.index->graph = {};
@@ -173,10 +176,45 @@ class ChainOfGraph {
     return most;
   }
 
+  /// Of the ops on the device's own stream.
   Seconds seconds(const std::vector<std::size_t>& ops, Saving saving) const {
     Seconds sum;
-    for (const std::size_t o : ops) sum += duration_on(problem_, id_at<OpId>(o), DeviceId{0}, saving);
+    for (const std::size_t o : ops) {
+      if (!runs_beside(graph_.ops[o])) sum += duration_on(problem_, id_at<OpId>(o), DeviceId{0}, saving);
+    }
     return sum;
+  }
+
+  /// Of those beside it.
+  StageExchanges exchanges(const StageOps& ops) const {
+    StageExchanges made;
+    const auto add = [&](const std::vector<std::size_t>& some, Seconds& gather, Bytes& gathered) {
+      for (const std::size_t o : some) {
+        const Op& op = graph_.ops[o];
+        if (!runs_beside(op)) continue;
+        const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
+        (gathers ? gather : made.sum) += duration_on(problem_, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+        (gathers ? gathered : made.gradients) += exchanged_bytes(graph_, op);
+      }
+    };
+    add(ops.forward, made.forward_gather, made.gathered_forward);
+    add(ops.backward, made.backward_gather, made.gathered_backward);
+    return made;
+  }
+
+  /// Whether what a stage needs is gathered before the one that runs before it.
+  bool gathers_ahead() const {
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      const Op& op = graph_.ops[o];
+      if (op.phase == Phase::update || !runs_beside(op)) continue;
+      if (collective_of(op)->kind != CollectiveKind::all_gather) continue;
+      const auto next =
+          std::ranges::find_if_not(graph_.ops.begin() + static_cast<std::ptrdiff_t>(o), graph_.ops.end(), runs_beside);
+      const bool is_own =
+          next != graph_.ops.end() && next->stage == op.stage && is_backward(next->phase) == is_backward(op.phase);
+      if (!is_own) return true;
+    }
+    return false;
   }
 
   /// Ops that make nothing but gradients of parameters, and what only these read.
@@ -226,6 +264,7 @@ class ChainOfGraph {
         beyond(most_made(ops.backward, [](TensorId) { return false; }), stage.input_gradient);
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
+    exchanges_.push_back(exchanges(ops));
   }
 
   /// What the names of its ops begin with, up to a dot: `layer3.attention`; else its number.
@@ -325,15 +364,26 @@ class ChainOfGraph {
     }
   }
 
+  /// As the chain's graph calls it: of the parameter that the trace states, or that an update takes it for.
   std::string gradient_name(TensorId t) const {
-    const std::optional<TensorId> of = graph_[t].gradient_of;
-    return "gradient of " + (of ? graph_[*of].name : graph_[t].name);
+    const Tensor& gradient = graph_[t];
+    if (gradient.gradient_of) return "gradient of " + graph_[*gradient.gradient_of].name;
+    for (const Op& op : graph_.ops) {
+      if (op.phase != Phase::update || collective_of(op)) continue;
+      const auto takes = [&](TensorId in) { return graph_[in].storage == gradient.storage; };
+      if (std::ranges::none_of(op.inputs, takes)) continue;
+      for (const TensorId updated : op.mutates) {
+        if (graph_[updated].kind == TensorKind::parameter) return "gradient of " + graph_[updated].name;
+      }
+    }
+    return gradient.name;
   }
 
   Problem problem_;
   const Graph& graph_;
   Backward backward_;
   Chain chain_;
+  std::vector<StageExchanges> exchanges_;  // by stage
   std::vector<StageOps> stages_;
   std::vector<std::size_t> stage_of_;  // by op; nowhere: an update
   std::vector<std::vector<std::size_t>> readers_;

@@ -10,8 +10,8 @@ namespace plimsoll {
 
 /// The problem with a chain of one stage for each of the graph's stages, and the chain's graph; updates are the
 /// graph's, with all that they sum and hand out. Times are those on the platform's first device.
-///  - A stage's forward and backward are its ops one after the other, collectives within them too: they run beside
-///    nothing. Collectives of the updates stay beside the backward.
+///  - A stage's forward and backward are its ops one after the other, collectives within them too. Those beside them
+///    run beside the neighbours (core/stage_exchanges.h), those of the updates beside the backward.
 ///  - What its backward reads is kept whole until the backward ends; what else its ops make is workspace.
 /// Or in one sentence why there is none: ops of a stage that are apart, more or fewer than one tensor between stages,
 /// devices that are not alike.

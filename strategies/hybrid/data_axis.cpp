@@ -6,6 +6,7 @@
 #include <set>
 
 #include "sim/core/collective_times.h"
+#include "sim/core/stage_exchanges.h"
 
 namespace plimsoll {
 namespace {
@@ -22,16 +23,18 @@ bool saves_apart(const Graph& graph) {
   return std::ranges::any_of(graph.ops, [](const Op& op) { return op.phase == Phase::forward && op.saved.size() > 2; });
 }
 
-/// Stages whose gradients, and whose parameters if these are shared too, are exchanged within their forwards and
-/// backwards.
+/// Stages whose gradients, and whose parameters if these are shared too, are exchanged beside those of their
+/// neighbours.
 class SharedStages {
  public:
-  SharedStages(Problem problem, CollectiveTimes& times, std::uint32_t axis, Sharded sharded)
-      : problem_(std::move(problem)), times_(times), axis_(axis), sharded_(sharded) {}
+  SharedStages(Problem problem, CollectiveTimes& times, std::uint32_t axis, Together how)
+      : problem_(std::move(problem)), times_(times), axis_(axis), how_(how), sharded_(how.sharded) {}
 
   Problem run() {
     Chain& chain = *problem_.chain;
-    for (Stage& stage : chain.stages) share(stage);
+    std::vector<StageExchanges> exchanges;
+    for (Stage& stage : chain.stages) exchanges.push_back(share(stage));
+    add_exchanges(chain, exchanges, how_.prefetch > 0);
     if (sharded_ == Sharded::parameters) {
       for (Parameter& parameter : chain.parameters) {
         if (parameter.trained) parameter.bytes = rank_share(parameter.bytes, ranks());
@@ -49,37 +52,28 @@ class SharedStages {
  private:
   std::uint32_t ranks() const { return problem_.mesh->axes[axis_].ranks; }
 
-  void share(Stage& stage) const {
+  StageExchanges share(Stage& stage) const {
     Bytes parameters;
     const std::set<std::uint32_t> own(stage.parameters.begin(), stage.parameters.end());
     for (const std::uint32_t p : own) {
       if (problem_.chain->parameters[p].trained) parameters += problem_.chain->parameters[p].bytes;
     }
     const Bytes gradients = stage.parameter_gradient.value_or(parameters);
-    const Seconds sums = gradients == Bytes{0} ? Seconds{} : seconds(CollectiveKind::reduce_scatter, gradients);
-    Bytes more = gradients;
-    stage.backward += sums;
-    stage.backward_weight += sums;
+    StageExchanges made;
+    made.gradients = gradients;
+    if (gradients > Bytes{0}) made.sum = seconds(CollectiveKind::reduce_scatter, gradients);
     if (sharded_ == Sharded::parameters && parameters > Bytes{0}) {
-      const Seconds gather = seconds(CollectiveKind::all_gather, parameters);
-      stage.forward += gather;
-      stage.forward_nograd += gather;
-      stage.backward += gather;
+      made.forward_gather = made.backward_gather = seconds(CollectiveKind::all_gather, parameters);
+      made.gathered_forward = made.gathered_backward = parameters;
       stage.forward_workspace += parameters;
       stage.forward_nograd_workspace += parameters;
-      more += parameters;
     }
-    stage.backward_workspace += more;
-    stage.backward_accumulate_workspace += more;
-    for (auto* space : {&stage.backward_released_workspace, &stage.backward_accumulate_released_workspace,
-                        &stage.backward_input_workspace, &stage.backward_weight_workspace,
-                        &stage.backward_weight_accumulate_workspace}) {
-      if (*space) **space += more;
-    }
+    add_backward_workspace(stage, gradients + made.gathered_backward);
     const Bytes of_share = rank_share(gradients, ranks());
     const Bytes of_parameters = sharded_ == Sharded::parameters ? shares(own) : parameters;
     stage.parameter_gradient.reset();
     if (of_share != of_parameters) stage.parameter_gradient = of_share;
+    return made;
   }
 
   Bytes shares(const std::set<std::uint32_t>& own) const {
@@ -96,17 +90,18 @@ class SharedStages {
   Problem problem_;
   CollectiveTimes& times_;
   std::uint32_t axis_;
+  Together how_;
   Sharded sharded_;
 };
 
-std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, Sharded sharded) {
+std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, const Together& how) {
   if (problem.optimizer == Optimizer::none) {
     return "there are no updates whose states could be shared out: give an optimizer";
   }
   std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(problem.platform, *problem.mesh);
   if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
   const auto place = static_cast<std::uint32_t>(*problem.mesh->axis(axis.name));
-  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), place, sharded).run();
+  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), place, how).run();
   return problem;
 }
 
@@ -123,7 +118,7 @@ std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options
   if (std::holds_alternative<std::string>(made)) return made;
   Problem& problem = std::get<Problem>(made);
   if (problem.chain && is_summed_by_stages(sharded)) {
-    made = by_stages(std::move(problem), axis, sharded);
+    made = by_stages(std::move(problem), axis, how);
     if (std::holds_alternative<std::string>(made) || sharded == Sharded::parameters) return made;
   }
   Problem& last = std::get<Problem>(made);

@@ -236,39 +236,67 @@ TEST_CASE("chains train in replicas, too", "[hybrid]") {
 
 // Where stages are planned, what ZeRO exchanges is part of them: gathers of the stage's own parameters, sums of their
 // gradients, each by the closed form, and as much room.
-TEST_CASE("stages of chains take ZeRO's exchanges in their time and workspace", "[hybrid]") {
+// Beside a forward runs the gather of the next stage; beside a backward the gather of the stage before and the sum of
+// the one behind.
+TEST_CASE("stages of chains take of ZeRO's exchanges what their neighbours do not hide", "[hybrid]") {
   const std::string trace = "transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100";
   const Problem before = problem_on(trace, "h100_sxm_8", 8, "store_all");
-  const Mesh mesh{{{"data", 4}}};
-  auto times_or_why = CollectiveTimes::on(before.platform, mesh);
+  const std::vector<Stage>& plain = before.chain->stages;
+  auto times_or_why = CollectiveTimes::on(before.platform, Mesh{{{"data", 4}}});
   CollectiveTimes& times = std::get<CollectiveTimes>(times_or_why);
   constexpr std::uint32_t axis = 0;
-  for (const bool gathers : {false, true}) {
-    const Problem after = problem_on(trace, "h100_sxm_8", 8, gathers ? "zero3(ranks=4)" : "zero2(ranks=4)");
-    REQUIRE(after.chain->stages.size() == before.chain->stages.size());
-    std::size_t exchanging = 0;
-    for (std::size_t s = 0; s < before.chain->stages.size(); ++s) {
-      const Stage &plain = before.chain->stages[s], &shared = after.chain->stages[s];
-      Bytes parameters;
-      for (const std::uint32_t p : std::set<std::uint32_t>(plain.parameters.begin(), plain.parameters.end())) {
-        parameters += before.chain->parameters[p].bytes;
-      }
-      const Bytes gradients = plain.parameter_gradient.value_or(parameters);
-      const auto seconds = [&](CollectiveKind kind, Bytes bytes) {
-        return bytes > Bytes{0} ? times.seconds(kind, bytes, std::span(&axis, 1)).value : 0;
-      };
-      const double gather = gathers ? seconds(CollectiveKind::all_gather, parameters) : 0,
-                   sum = seconds(CollectiveKind::reduce_scatter, gradients);
-      CHECK(shared.forward.value == Approx(plain.forward.value + gather).epsilon(1e-12));
-      CHECK(shared.forward_nograd.value == Approx(plain.forward_nograd.value + gather).epsilon(1e-12));
-      CHECK(shared.backward.value == Approx(plain.backward.value + gather + sum).epsilon(1e-12));
-      const Bytes room = gathers ? parameters : Bytes{0};
-      CHECK(shared.forward_workspace == plain.forward_workspace + room);
-      CHECK(shared.backward_workspace == plain.backward_workspace + gradients + room);
-      exchanging += sum > 0 ? 1 : 0;
+  const std::size_t count = plain.size();
+  std::vector<Bytes> parameters(count + 2), gradients(count + 2);
+  for (std::size_t s = 0; s < count; ++s) {
+    for (const std::uint32_t p : std::set<std::uint32_t>(plain[s].parameters.begin(), plain[s].parameters.end())) {
+      parameters[s] += before.chain->parameters[p].bytes;
     }
-    CHECK(exchanging >= 3);
+    gradients[s] = plain[s].parameter_gradient.value_or(parameters[s]);
   }
+  const auto seconds = [&](CollectiveKind kind, Bytes bytes) {
+    return bytes > Bytes{0} ? times.seconds(kind, bytes, std::span(&axis, 1)).value : 0;
+  };
+  std::size_t exchanging = 0, hidden = 0;
+  for (const char* spec : {"zero2(ranks=4)", "zero3(ranks=4,prefetch=0)", "zero3(ranks=4)"}) {
+    CAPTURE(spec);
+    const bool gathers = std::string_view(spec).starts_with("zero3"),
+               is_ahead = std::string_view(spec) == "zero3(ranks=4)";
+    const Problem after = problem_on(trace, "h100_sxm_8", 8, spec);
+    REQUIRE(after.chain->stages.size() == count);
+    const auto gather = [&](std::size_t s) { return gathers ? seconds(CollectiveKind::all_gather, parameters[s]) : 0; };
+    const auto sum = [&](std::size_t s) { return seconds(CollectiveKind::reduce_scatter, gradients[s]); };
+    const auto left = [](double exchange, Seconds beside) { return std::max(exchange - beside.value, 0.0); };
+    for (std::size_t s = 0; s < count; ++s) {
+      const Stage& shared = after.chain->stages[s];
+      const bool is_first = s == 0, is_last = s + 1 == count;
+      const double waits = is_ahead && !is_first ? left(gather(s), plain[s - 1].forward) : gather(s);
+      CHECK(shared.forward.value == Approx(plain[s].forward.value + waits).epsilon(1e-12));
+      const Seconds behind = is_last ? plain[s].forward : plain[s + 1].backward;
+      double backward = is_ahead ? left(gather(s) + sum(s + 2), behind) : gather(s) + left(sum(s + 2), behind);
+      if (is_first) backward += sum(0) + left(sum(1), plain[0].backward);
+      CHECK(shared.backward.value == Approx(plain[s].backward.value + backward).epsilon(1e-12));
+      const Bytes own = gathers ? parameters[s] : Bytes{0};
+      const Bytes next = is_ahead ? (is_last ? own : parameters[s + 1]) : Bytes{0};
+      CHECK(shared.forward_workspace == plain[s].forward_workspace + own + next);
+      const Bytes former = is_ahead && !is_first ? parameters[s - 1] : Bytes{0};
+      CHECK(shared.backward_workspace == plain[s].backward_workspace + gradients[s] + own + gradients[s + 1] + former);
+      exchanging += sum(s) > 0 ? 1 : 0;
+      hidden += gather(s) > waits ? 1 : 0;
+    }
+  }
+  CHECK(exchanging >= 9);
+  CHECK(hidden >= 2);
+}
+
+// What is planned by ops knows the date of each exchange; stages know their neighbours only, and wait no less.
+TEST_CASE("stages of a graph hide gathers, and not more than its ops do", "[hybrid]") {
+  const std::string trace = graph_of({.layers = 4, .h = 512, .a = 8, .s = 256, .b = 8, .v = 512});
+  const auto makespan = [&](const std::string& spec) {
+    return judged_plan(problem_on(trace, "h100_sxm_8", 8, spec), spec).makespan;
+  };
+  const Seconds by_ops = makespan("zero3"), ahead = makespan("zero3|rotor"), late = makespan("zero3(prefetch=0)|rotor");
+  CHECK(by_ops <= (1 + 1e-9) * ahead);
+  CHECK(ahead < late);
 }
 
 TEST_CASE("more replicas keep less, and never take longer to compute", "[hybrid]") {

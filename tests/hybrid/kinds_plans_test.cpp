@@ -66,6 +66,16 @@ TEST_CASE("hybrid strategies plan graphs whose ops split by their kind", "[hybri
   }
 }
 
+TEST_CASE("graphs of networks train in replicas where stages are planned, too", "[hybrid]") {
+  for (const char* reference : {"resnet18:batch=8", "gpt:layers=2,width=64,heads=8,sequence=16,batch=8,vocabulary=64,view=graph",
+                                "mlp:layers=4,width=64,batch=16,classes=16,view=graph"}) {
+    for (const char* spec : {"data_parallel|rotor", "zero2|rotor", "zero3|rotor"}) {
+      CAPTURE(reference, spec);
+      CHECK(planned_rank(reference, spec).chain);
+    }
+  }
+}
+
 TEST_CASE("alpa's program plans graphs whose ops split by their kind", "[hybrid]") {
   for (const char* reference : {"mlp:layers=4,width=64,batch=16,classes=16,view=graph", "resnet18:batch=8"}) {
     CAPTURE(reference);
