@@ -156,12 +156,17 @@ TapeOutcome PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget
 /// Once; and what comes of the same level on all devices.
 void PartsPlanner::fill_menus() {
   if (!same_levels_.empty()) return;
-  for (std::size_t p = 0; p < partition_->parts.size(); ++p) menus_.push_back(menu_of(p));
+  for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
+    const Menu& menu = menus_.emplace_back(menu_of(p));
+    std::vector<std::size_t>& first = first_alike_.emplace_back();
+    for (std::size_t level = 0; level < levels; ++level) {
+      const bool is_as_before = level > 0 && same(menu[level].tape, menu[level - 1].tape);
+      first.push_back(is_as_before ? first.back() : level);
+    }
+  }
   for (std::size_t level = 0; level < levels; ++level) {
-    const auto is_as_before = [&](const Menu& menu) {
-      return level > 0 && same(menu[level].tape, menu[level - 1].tape);
-    };
-    if (std::ranges::all_of(menus_, is_as_before)) continue;
+    const auto is_as_before = [&](const std::vector<std::size_t>& first) { return first[level] != level; };
+    if (std::ranges::all_of(first_alike_, is_as_before)) continue;
     same_levels_.push_back(simulated(std::vector(partition_->order.size(), level)));
     peaks_of_same_levels_.push_back(peaks_);
   }
@@ -207,12 +212,20 @@ Bytes PartsPlanner::least_budget(std::size_t p, Bytes most) {
 }
 
 /// The parts' tapes at the levels of their devices, on their device together with the others.
-PlannedParts PartsPlanner::simulated(const std::vector<std::size_t>& level) {
-  std::vector<Tape> tapes;
+const PlannedParts& PartsPlanner::simulated(const std::vector<std::size_t>& level) {
+  std::vector<std::size_t> key;
   for (std::size_t p = 0; p < menus_.size(); ++p) {
-    tapes.push_back(menus_[p][level[partition_->parts[p].device.index]].tape);
+    key.push_back(first_alike_[p][level[partition_->parts[p].device.index]]);
   }
-  return simulated(std::move(tapes));
+  const auto known = simulated_.find(key);
+  if (known != simulated_.end()) {
+    peaks_ = known->second.peaks;
+    return known->second.made;
+  }
+  std::vector<Tape> tapes;
+  for (std::size_t p = 0; p < menus_.size(); ++p) tapes.push_back(menus_[p][key[p]].tape);
+  PlannedParts made = simulated(std::move(tapes));
+  return simulated_.emplace(std::move(key), Simulated{std::move(made), peaks_}).first->second.made;
 }
 
 PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
@@ -257,13 +270,18 @@ PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::siz
   std::vector<std::size_t> parts_on(partition_->order.size());
   for (const Part& part : partition_->parts) ++parts_on[part.device.index];
   std::vector<Tape> tapes = made.tapes;
+  bool has_other = false;
   for (std::size_t p = 0; p < tapes.size(); ++p) {
     const std::size_t d = partition_->parts[p].device.index;
     if (parts_on[d] > 1) continue;
     const Bytes beside = peaks[d] - menus_[p][level[d]].peak;
     const TapeOutcome outcome = tape_within(p, limits[d] - beside);
-    if (const PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes[p] = tape->tape;
+    const PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
+    if (tape == nullptr || same(tape->tape, menus_[p][level[d]].tape)) continue;
+    tapes[p] = tape->tape;
+    has_other = true;
   }
+  if (!has_other) return made;
   PlannedParts closer = simulated(std::move(tapes));
   const bool is_better = fit(peaks_, limits) && (!fit(peaks, limits) || closer.makespan <= made.makespan);
   if (is_better) return closer;

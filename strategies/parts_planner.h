@@ -40,7 +40,7 @@ class PartsPlanner {
   void fill_menus();
   Menu menu_of(std::size_t p);
   Bytes least_budget(std::size_t p, Bytes most);
-  PlannedParts simulated(const std::vector<std::size_t>& level);
+  const PlannedParts& simulated(const std::vector<std::size_t>& level);
   PlannedParts simulated(std::vector<Tape> tapes);
   std::optional<std::vector<Bytes>> limits(std::optional<Bytes> budget) const;
   std::vector<std::size_t> highest_levels(const std::vector<Bytes>& limits);
@@ -51,11 +51,17 @@ class PartsPlanner {
   std::span<const Pass> memory_;
   std::vector<Waiting> waiting_;  // by part
   KeptPlans& kept_;
-  std::vector<const PartPlans*> plans_;    // by part, where a pass does not plan parts itself
-  std::vector<Menu> menus_;                // by part
-  std::vector<PlannedParts> same_levels_;  // plans with one level on all devices, ascending
+  std::vector<const PartPlans*> plans_;                // by part, where a pass does not plan parts itself
+  std::vector<Menu> menus_;                            // by part
+  std::vector<std::vector<std::size_t>> first_alike_;  // by part and level: the first level with the same tape
+  std::vector<PlannedParts> same_levels_;              // plans with one level on all devices, ascending
   std::vector<std::vector<Bytes>> peaks_of_same_levels_;
   std::vector<Bytes> peaks_;  // by device, of what was simulated last
+  struct Simulated {
+    PlannedParts made;
+    std::vector<Bytes> peaks;
+  };
+  std::map<std::vector<std::size_t>, Simulated> simulated_;  // by the first levels of parts with these tapes
 };
 
 /// One for each partition.

@@ -9,19 +9,8 @@ namespace {
 
 using enum AxisLayout::Kind;
 
-/// The axes along which a dimension is cut, the outermost first.
-std::vector<std::uint32_t> axes_that_cut(const Layout& layout, std::uint8_t dim) {
-  std::vector<std::uint32_t> axes;
-  for (std::uint32_t a = 0; a < layout.size(); ++a) {
-    if (layout[a] == AxisLayout{cut, dim}) axes.push_back(a);
-  }
-  return axes;
-}
-
-/// How many of the axes that cut a dimension do so before and after alike, counted from the outermost.
-std::size_t common(const std::vector<std::uint32_t>& before, const std::vector<std::uint32_t>& after) {
-  const auto [end, other] = std::ranges::mismatch(before, after);
-  return static_cast<std::size_t>(end - before.begin());
+bool cuts(const Layout& layout, std::size_t axis, std::uint8_t dim) {
+  return layout[axis] == AxisLayout{cut, dim};
 }
 
 class Relaying {
@@ -53,8 +42,11 @@ class Relaying {
 
   /// Whether a share of the dimension along this axis is one of what the others leave, as it must be in the end.
   bool may_cut_next(std::uint32_t axis, std::uint8_t dim) const {
-    const std::vector<std::uint32_t> before = axes_that_cut(now_, dim), after = axes_that_cut(to_, dim);
-    return before.size() < after.size() && after[before.size()] == axis && common(before, after) == before.size();
+    for (std::size_t a = 0; a < now_.size(); ++a) {
+      const bool is_cut = cuts(now_, a, dim), will_be = cuts(to_, a, dim);
+      if (a < axis ? is_cut != will_be : is_cut) return false;
+    }
+    return cuts(to_, axis, dim);
   }
 
   void reduce(std::uint32_t axis) {
@@ -66,10 +58,11 @@ class Relaying {
 
   /// Shares lie within those of the axes before: what is inside of one that goes, goes too.
   bool must_go(std::uint32_t axis) const {
-    const std::vector<std::uint32_t> before = axes_that_cut(now_, now_[axis].dim),
-                                     after = axes_that_cut(to_, now_[axis].dim);
-    const auto place = static_cast<std::size_t>(std::ranges::find(before, axis) - before.begin());
-    return place >= common(before, after);
+    const std::uint8_t dim = now_[axis].dim;
+    for (std::size_t a = 0; a <= axis; ++a) {
+      if (cuts(now_, a, dim) != cuts(to_, a, dim)) return true;
+    }
+    return false;
   }
 
   void gather(std::uint32_t axis) {

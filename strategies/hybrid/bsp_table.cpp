@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "strategies/hybrid/bsp_model.h"
@@ -20,30 +22,57 @@ std::vector<std::uint32_t> behind(std::size_t first, std::vector<std::uint32_t> 
   return axes;
 }
 
-/// What it takes to lay a value out anew, whose share of the axes before has so many bytes.
-Seconds relayout_seconds(const Layout& from, const Layout& to, double bytes, std::span<const Axis> axes,
-                         std::size_t first, CollectiveTimes& times) {
-  if (from == to) return {};
-  const std::optional<std::vector<JointRelayout>> steps = joint_relayouts(from, to);
-  if (!steps) return forbidden;
-  const auto share = [&](const Layout& layout) {
+/// What it takes to lay values out anew, whose shares of the axes before `first` have so many bytes. Each way is worked
+/// out once.
+class RelayoutSeconds {
+ public:
+  RelayoutSeconds(std::span<const Axis> axes, std::size_t first, CollectiveTimes& times)
+      : axes_(axes), first_(first), times_(times) {}
+
+  Seconds between(const Layout& from, const Layout& to, double bytes) {
+    if (from == to) return {};
+    std::string key(sizeof bytes, '\0');
+    std::memcpy(key.data(), &bytes, sizeof bytes);
+    for (const Layout* layout : {&from, &to}) {
+      for (const AxisLayout& along : *layout) {
+        key += static_cast<char>(along.kind);
+        key += static_cast<char>(along.dim);
+      }
+    }
+    const auto [place, fresh] = known_.try_emplace(std::move(key));
+    if (fresh) place->second = worked_out(from, to, bytes);
+    return place->second;
+  }
+
+ private:
+  double ranks_that_cut(const Layout& layout) const {
     double ranks = 1;
     for (std::size_t a = 0; a < layout.size(); ++a) {
-      if (layout[a].kind == cut) ranks *= axes[a].ranks;
+      if (layout[a].kind == cut) ranks *= axes_[a].ranks;
     }
     return ranks;
-  };
-  Seconds sum;
-  Layout now = from;
-  for (const JointRelayout& step : *steps) {
-    if (step.kind) {
-      const double local = bytes / share(step.kind == CollectiveKind::all_gather ? step.after : now);
-      sum += times.seconds(*step.kind, Bytes{static_cast<std::int64_t>(local)}, behind(first, step.axes));
-    }
-    now = step.after;
   }
-  return sum;
-}
+
+  Seconds worked_out(const Layout& from, const Layout& to, double bytes) {
+    const std::optional<std::vector<JointRelayout>> steps = joint_relayouts(from, to);
+    if (!steps) return forbidden;
+    Seconds sum;
+    const Layout* now = &from;
+    for (const JointRelayout& step : *steps) {
+      if (step.kind) {
+        const double local = bytes / ranks_that_cut(step.kind == CollectiveKind::all_gather ? step.after : *now);
+        sum += times_.seconds(*step.kind, Bytes{static_cast<std::int64_t>(local)}, behind(first_, step.axes));
+      }
+      now = &step.after;
+    }
+    return sum;
+  }
+
+  std::span<const Axis> axes_;
+  std::size_t first_;
+  CollectiveTimes& times_;
+  std::unordered_map<std::string, Seconds> known_;  // by bytes and layouts
+};
 
 }  // namespace
 
@@ -58,7 +87,8 @@ class BspModel::Table {
         first_(first),
         new_axes_(std::span(mesh.axes).subspan(first, last - first)),
         before_(before),
-        times_(times) {}
+        times_(times),
+        relayouts_(new_axes_, first, times) {}
 
   SplitTable run() {
     for (std::uint32_t o = 0; o < model_.operators_.size(); ++o) add_node(o, all_cuts(o));
@@ -254,7 +284,7 @@ class BspModel::Table {
   /// What it takes to lay a value out anew, by the choices of the operators that make and read it.
   class Laying {
    public:
-    Laying(const Table& table, const Use& use) : table_(table), use_(use) {
+    Laying(Table& table, const Use& use) : table_(table), use_(use) {
       const Member& maker = table.model_.members_[use.from];
       const bool is_output = use.kind != Use::Kind::given, is_sum = use.kind == Use::Kind::summed;
       const std::vector<std::uint8_t>& source = (is_output ? maker.loop.outputs : maker.loop.inputs)[use.from_operand];
@@ -288,12 +318,12 @@ class BspModel::Table {
       }
       return made;
     }
-    Seconds between(const Layout& from, const Layout& to) const {
+    Seconds between(const Layout& from, const Layout& to) {
       if (use_.kind == Use::Kind::summed) return from == to ? Seconds{} : forbidden;
-      return relayout_seconds(from, to, bytes_, table_.new_axes_, table_.first_, table_.times_);
+      return table_.relayouts_.between(from, to, bytes_);
     }
 
-    const Table& table_;
+    Table& table_;
     const Use& use_;
     Numbered made_, needed_;
     std::vector<double> seconds_;  // by different layouts
@@ -330,7 +360,7 @@ class BspModel::Table {
     }
   }
 
-  std::shared_ptr<const std::vector<Seconds>> between(const Between& each) const {
+  std::shared_ptr<const std::vector<Seconds>> between(const Between& each) {
     const std::size_t rows = made_.choices(each.from).size(), columns = made_.choices(each.to).size();
     std::vector<Seconds> sums(rows * columns);
     for (const std::uint32_t u : each.uses) {
@@ -352,6 +382,7 @@ class BspModel::Table {
   std::span<const Axis> new_axes_;
   const std::vector<Cuts>& before_;
   CollectiveTimes& times_;
+  RelayoutSeconds relayouts_;
   SplitTable made_;
   std::map<std::string, std::uint32_t> alike_;  // the first node of its kind
   std::vector<std::uint32_t> like_;             // by node: the first that is alike
