@@ -124,7 +124,7 @@ TEST_CASE("a kept mesh that is broken is refused", "[mesh]") {
 TEST_CASE("a report draws how ranks share out a model", "[mesh][program]") {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string(), file = (folder / "ranks.yaml").string();
-  write_text_file(file, "format: plimsoll.experiment.v1\ntraces: ['" + std::string(two_layers) +
+  write_text_file(file, "format: plimsoll.experiment.v1\nname: ranks\ntraces: ['" + std::string(two_layers) +
                             "']\nplatforms: [h100_sxm_8]\nstrategies: [megatron]\ntimelines: true\n");
   const ProgramRun run = plimsoll("sweep " + file + " -o " + out);
   INFO(run.err);
