@@ -14,6 +14,7 @@
 #include "strategies/placement/pardnn.h"
 #include "strategies/placement/partitions.h"
 #include "strategies/placement/placed_parts.h"
+#include "strategies/placement/placement_front.h"
 #include "strategies/placement/placement_search.h"
 #include "strategies/placement/plain_run.h"
 
@@ -90,6 +91,9 @@ class AutoPlacement {
   /// Where there is time to look for placements that the asked budgets do not ask for.
   bool is_small() const { return graph_.dag.size <= 2'000 * effort_; }
 
+  /// Where there is time for all devices and half of them only.
+  bool is_large() const { return graph_.dag.size > 50'000 * effort_; }
+
   Machine limited(Bytes budget) const {
     Machine machine = whole_;
     const std::size_t devices = graph_.classes.of.size();
@@ -99,19 +103,43 @@ class AutoPlacement {
     return machine;
   }
 
-  /// What the members give when they are asked about one machine, the best of it on another improved and simulated.
-  void search(const Machine& machine, const Machine& asked) {
-    std::vector<ScoredPlacement> found;
+  /// Without the devices behind the first `most`.
+  Machine first_devices(Machine machine, std::uint32_t most) const {
+    const auto begin = machine.memory.begin();
+    std::fill(begin + most, begin + static_cast<std::ptrdiff_t>(graph_.classes.of.size()), 0);
+    return machine;
+  }
+
+  /// What the members give when they are asked about the first devices of a machine.
+  void ask(const Machine& machine, const Machine& asked, std::uint32_t most, std::vector<ScoredPlacement>& found) {
+    const bool are_all = most == graph_.classes.of.size();
+    const std::size_t before = found.size();
     for (const Member& member : members) {
+      const bool is_alone = member.place == place_on_one;
       if (graph_.dag.size < member.least_ops || graph_.dag.size > member.most_ops * effort_) continue;
-      PlacementOutcome made = member.place(graph_.dag, asked);
-      if (std::holds_alternative<Infeasible>(made)) made = member.place(graph_.dag, whole_);
+      if (!are_all && (is_alone || member.most_ops < any_size)) continue;  // the others take long, once is enough
+      PlacementOutcome made = member.place(graph_.dag, first_devices(asked, most));
+      if (std::holds_alternative<Infeasible>(made)) made = member.place(graph_.dag, first_devices(whole_, most));
       Placement* placement = std::get_if<Placement>(&made);
       if (placement == nullptr) continue;
+      if (is_alone || (are_all && !is_noted_)) simulate({*placement, QueueOrder::fifo, {}});  // as it is on its own
       found.push_back(best_ordered(graph_.dag, machine, std::move(*placement)));
-      note(member.name, found.back());
-      if (member.name == "one_device") simulate(found.back());
+      if (are_all) note(member.name, found.back());
     }
+    if (are_all || found.size() == before) return;
+    const auto first = found.begin() + static_cast<std::ptrdiff_t>(before);
+    note(fmt::format("the best on {}", most),
+         *std::ranges::min_element(first, found.end(), {}, &ScoredPlacement::score));
+  }
+
+  /// What the members give when they are asked about all devices of one machine, a half of them, a quarter, and so on;
+  /// the best of it on another machine improved and simulated.
+  void search(const Machine& machine, const Machine& asked) {
+    std::vector<ScoredPlacement> found;
+    const auto devices = static_cast<std::uint32_t>(graph_.classes.of.size());
+    const std::uint32_t fewest = is_large() ? std::max(2U, devices / 2) : 2;
+    ask(machine, asked, devices, found);
+    for (std::uint32_t most = devices / 2; most >= fewest; most /= 2) ask(machine, asked, most, found);
     std::ranges::stable_sort(found, {}, &ScoredPlacement::score);
     if (found.empty()) return;
     const auto by_emulation = [&](std::span<const std::uint32_t> on, const Emulation& times) {
@@ -128,7 +156,8 @@ class AutoPlacement {
         is_small() ? 6 : 2 + static_cast<std::size_t>(effort_ * steps_simulated / graph_.dag.size);
     for (std::size_t k = 0; k < std::min(simulations, found.size()); ++k) {
       simulate(found[k]);
-      if (found[k].order != OrderBy::fifo) simulate({found[k].placement, OrderBy::fifo, {}});  // contention may reverse
+      const bool is_fifo = found[k].placement.order.empty() && found[k].order == QueueOrder::fifo;
+      if (!is_fifo) simulate({{found[k].placement.on, {}}, QueueOrder::fifo, {}});  // contention may reverse
     }
     refine(machine, found.front());
   }
@@ -138,13 +167,17 @@ class AutoPlacement {
     const auto by_engine = [&](std::span<const std::uint32_t> on, const Emulation& times) {
       return judged(machine, simulate(on, times));
     };
-    from.score = by_engine(from.placement.on, emulate(graph_.dag, machine, from.placement, from.order));
+    from.score = by_engine(from.placement.on, emulate(graph_.dag, machine, from));
     improved(graph_.dag, machine, units_, std::move(from), by_engine, evaluations(4e4), seed_);
   }
 
-  PlacementScore judged(const Machine& machine, const Simulated& made) const {
+  static Nanoseconds nanoseconds_of(const Simulated& made) {
     constexpr double per_second = 1e9;
-    PlacementScore score{0, static_cast<Nanoseconds>(per_second * made.makespan.value)};
+    return static_cast<Nanoseconds>(per_second * made.makespan.value);
+  }
+
+  PlacementScore judged(const Machine& machine, const Simulated& made) const {
+    PlacementScore score{0, nanoseconds_of(made)};
     const std::int64_t limit = std::ranges::max(std::span(machine.memory).first(graph_.classes.of.size()));
     if (limit != unlimited_bytes) score.too_full = std::max<std::int64_t>(0, made.fullest.count - limit);
     return score;
@@ -157,9 +190,21 @@ class AutoPlacement {
 
   /// Placements that need little memory, however long they take; and all of them, where those are few.
   void search_least() {
-    constexpr std::size_t most_placements = 7'000;
-    for (FrontPlacement& each : placement_front(graph_.dag, whole_, units_, most_placements)) {
-      simulate({std::move(each.placement), each.order, {}});
+    constexpr std::size_t most_placements = 7'000, most_near = 50'000;
+    const auto most_steps = static_cast<std::size_t>(effort_ * 1e6);
+    PlacementFront front = placement_front(graph_.dag, whole_, units_, most_placements, most_steps);
+    for (FrontPlacement& each : front.placements) simulate({std::move(each.placement), {}, {}});
+    const auto is_beaten = [&](std::int64_t bytes, Nanoseconds makespan) {
+      return std::ranges::any_of(pool_, [&](const Simulated& made) {
+        return !made.is_beyond && made.fullest.count <= bytes && nanoseconds_of(made) <= makespan;
+      });
+    };
+    // Where links are shared, others may be faster than those that are best without that.
+    std::size_t simulations = std::min<std::size_t>(300, evaluations(4e4));
+    for (NearPlacement& each :
+         near_placements(graph_.dag, whole_, units_, most_placements, most_steps, most_near, is_beaten)) {
+      if (simulations-- == 0) break;
+      simulate({std::move(each.placement), {}, {}});
     }
     search(limited(Bytes{1}), whole_);
     least_ = Bytes{unlimited_bytes};
@@ -185,7 +230,7 @@ class AutoPlacement {
   }
 
   const Simulated& simulate(const ScoredPlacement& scored) {
-    return simulate(scored.placement.on, emulate(graph_.dag, whole_, scored.placement, scored.order));
+    return simulate(scored.placement.on, emulate(graph_.dag, whole_, scored));
   }
 
   const Simulated& simulate(std::span<const std::uint32_t> on, const Emulation& times) {

@@ -76,6 +76,12 @@ void run(Emulation& made, std::uint32_t v, std::uint32_t p, Nanoseconds start, N
   made.makespan = std::max(made.makespan, made.finish[v]);
 }
 
+Emulation emulate_by_number(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on) {
+  Placement placement{{on.begin(), on.end()}, std::vector<std::vector<std::uint32_t>>(machine.size())};
+  for (std::uint32_t v = 0; v < dag.size; ++v) placement.order[on[v]].push_back(v);
+  return emulate_in_order(dag, machine, placement);
+}
+
 }  // namespace
 
 std::optional<QueueOrder> queue_order(std::string_view name) {
@@ -85,6 +91,7 @@ std::optional<QueueOrder> queue_order(std::string_view name) {
 }
 
 Emulation emulate(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on, QueueOrder by) {
+  if (by == QueueOrder::number) return emulate_by_number(dag, machine, on);
   const std::vector<Nanoseconds> bottom =
       by == QueueOrder::b_level ? mean_levels(dag, machine).bottom : std::vector<Nanoseconds>{};
   Emulation made = empty_emulation(dag, machine);

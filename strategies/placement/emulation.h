@@ -15,6 +15,7 @@ namespace plimsoll {
 enum class QueueOrder : std::uint8_t {
   fifo,     ///< as they become ready; of one instant by number
   b_level,  ///< the one with the longest path to the end first, with transfers; of equals the smallest number
+  number,   ///< in the order of numbers, whatever is ready
 };
 
 std::optional<QueueOrder> queue_order(std::string_view name);  ///< "fifo", "b_level"
@@ -25,8 +26,8 @@ struct Emulation {
   Nanoseconds makespan = 0;
 };
 
-/// List scheduling of the nodes where `on` puts them. At one instant all finishes and arrivals come first, then
-/// processors take ops; what ops of no time make possible is taken after that.
+/// The nodes where `on` puts them, by list scheduling or by number. At one instant all finishes and arrivals come
+/// first, then processors take ops; what ops of no time make possible is taken after that.
 Emulation emulate(const OpDag&, const Machine&, std::span<const std::uint32_t> on, QueueOrder);
 
 /// In the placement's own orders, which must not wait for each other in a circle.

@@ -8,14 +8,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr OrderBy orders_without_search[] = {OrderBy::fifo, OrderBy::b_level, OrderBy::number};
-
-Emulation by_number(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on) {
-  Placement placement{{on.begin(), on.end()}, std::vector<std::vector<std::uint32_t>>(machine.size())};
-  for (std::uint32_t v = 0; v < dag.size; ++v) placement.order[on[v]].push_back(v);
-  return emulate_in_order(dag, machine, placement);
-}
-
 /// The nodes that the last op to end waits for, one by one, last first: an input that arrives as the op starts, or else
 /// what its processor ran before.
 std::vector<std::uint32_t> critical_nodes(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on,
@@ -37,20 +29,6 @@ std::vector<std::uint32_t> critical_nodes(const OpDag& dag, const Machine& machi
     v = next;
   }
   return path;
-}
-
-/// Unless something there is as fast with as little.
-void add_to(std::vector<FrontPlacement>& front, const OpDag& dag, const Machine& machine, const Placement& placement,
-            OrderBy by) {
-  const Emulation times = emulate(dag, machine, placement, by);
-  const std::int64_t bytes = std::ranges::max(memory_of(dag, machine, placement.on, times));
-  const auto behind = std::ranges::upper_bound(front, bytes, {}, &FrontPlacement::bytes);
-  if (behind != front.begin() && std::prev(behind)->makespan <= times.makespan) return;
-  auto first = behind;
-  while (first != front.begin() && std::prev(first)->bytes == bytes) --first;
-  auto last = first;
-  while (last != front.end() && last->makespan >= times.makespan) ++last;
-  front.insert(front.erase(first, last), {placement, by, bytes, times.makespan});
 }
 
 class LocalSearch {
@@ -77,7 +55,7 @@ class LocalSearch {
 
   /// Looks at the units that matter in the best placement, in a random order, until a move helps.
   bool improve_once() {
-    const Emulation times = emulate(dag_, machine_, best_.placement, best_.order);
+    const Emulation times = emulate(dag_, machine_, best_);
     std::vector<std::uint32_t> nodes = critical_nodes(dag_, machine_, best_.placement.on, times);
     if (best_.score.too_full > 0) add_fullest(times, nodes);
     if (nodes.size() < most_listed) add_others(nodes);
@@ -137,12 +115,12 @@ class LocalSearch {
       if (next == dag_.out[at].end()) break;
       at = next->node;
     }
-    ScoredPlacement scored{std::move(moved), OrderBy::fifo, {}};
+    ScoredPlacement scored{std::move(moved), QueueOrder::fifo, {}};
     bool is_first = true;
-    for (const OrderBy by : orders_without_search) {
+    for (const QueueOrder by : orders_without_search) {
       if (left_ == 0) break;
       --left_;
-      const PlacementScore score = judge_(scored.placement.on, emulate(dag_, machine_, scored.placement, by));
+      const PlacementScore score = judge_(scored.placement.on, emulate(dag_, machine_, scored.placement.on, by));
       if (is_first || score < scored.score) {
         scored.score = score;
         scored.order = by;
@@ -166,18 +144,10 @@ class LocalSearch {
 
 }  // namespace
 
-Emulation emulate(const OpDag& dag, const Machine& machine, const Placement& placement, OrderBy by) {
-  switch (by) {
-    case OrderBy::fifo:
-      return emulate(dag, machine, placement.on, QueueOrder::fifo);
-    case OrderBy::b_level:
-      return emulate(dag, machine, placement.on, QueueOrder::b_level);
-    case OrderBy::number:
-      return by_number(dag, machine, placement.on);
-    case OrderBy::own:
-      break;
-  }
-  return emulate_in_order(dag, machine, placement);
+Emulation emulate(const OpDag& dag, const Machine& machine, const ScoredPlacement& scored) {
+  const Placement& placement = scored.placement;
+  return placement.order.empty() ? emulate(dag, machine, placement.on, scored.order)
+                                 : emulate_in_order(dag, machine, placement);
 }
 
 PlacementScore score_of(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on,
@@ -193,48 +163,19 @@ PlacementScore score_of(const OpDag& dag, const Machine& machine, std::span<cons
 }
 
 ScoredPlacement best_ordered(const OpDag& dag, const Machine& machine, Placement placement) {
-  ScoredPlacement best{std::move(placement), OrderBy::fifo, {}};
-  const bool has_own = !best.placement.order.empty();
-  bool is_first = true;
-  for (const OrderBy by : {OrderBy::own, OrderBy::fifo, OrderBy::b_level, OrderBy::number}) {
-    if (by == OrderBy::own && !has_own) continue;
-    const PlacementScore score = score_of(dag, machine, best.placement.on, emulate(dag, machine, best.placement, by));
-    if (!is_first && !(score < best.score)) continue;
-    best.score = score;
+  ScoredPlacement best{std::move(placement), QueueOrder::fifo, {}};
+  const auto score = [&](const Emulation& times) { return score_of(dag, machine, best.placement.on, times); };
+  bool is_first = best.placement.order.empty();
+  if (!is_first) best.score = score(emulate_in_order(dag, machine, best.placement));
+  for (const QueueOrder by : orders_without_search) {
+    const PlacementScore found = score(emulate(dag, machine, best.placement.on, by));
+    if (!is_first && !(found < best.score)) continue;
+    best.score = found;
     best.order = by;
+    best.placement.order.clear();
     is_first = false;
   }
   return best;
-}
-
-std::vector<FrontPlacement> placement_front(const OpDag& dag, const Machine& machine, const Units& units,
-                                            std::size_t most) {
-  std::vector<std::uint32_t> free;
-  double count = 1;
-  for (std::uint32_t u = 0; u < units.size(); ++u) {
-    if (!units.is_free[u]) continue;
-    free.push_back(u);
-    count *= static_cast<double>(units.field.size());
-  }
-  std::vector<FrontPlacement> front;  // ascending by bytes, descending by time
-  if (count > static_cast<double>(most)) return front;
-  Assignment rest(units);
-  for (const std::uint32_t u : free) rest.put(u, units.field.front());
-  rest.put_rest();
-  Placement placement = rest.placement();
-  std::vector<std::size_t> digit(free.size(), 0);
-  for (bool more = true; more;) {
-    for (std::size_t f = 0; f < free.size(); ++f) {
-      for (const std::uint32_t v : units.nodes[free[f]]) placement.on[v] = units.field[digit[f]];
-    }
-    for (const OrderBy by : orders_without_search) add_to(front, dag, machine, placement, by);
-    more = false;
-    for (std::size_t f = 0; f < free.size() && !more; ++f) {
-      digit[f] = digit[f] + 1 == units.field.size() ? 0 : digit[f] + 1;
-      more = digit[f] != 0;
-    }
-  }
-  return front;
 }
 
 ScoredPlacement improved(const OpDag& dag, const Machine& machine, const Units& units, ScoredPlacement from,

@@ -10,10 +10,7 @@
 
 namespace plimsoll {
 
-/// Ways to order the ops of a placement.
-enum class OrderBy : std::uint8_t { fifo, b_level, number, own };
-
-Emulation emulate(const OpDag&, const Machine&, const Placement&, OrderBy);
+inline constexpr QueueOrder orders_without_search[] = {QueueOrder::fifo, QueueOrder::b_level, QueueOrder::number};
 
 /// What a placement is worth in an order: bytes above the limits of the fullest processor, then time.
 struct PlacementScore {
@@ -28,24 +25,14 @@ PlacementScore score_of(const OpDag&, const Machine&, std::span<const std::uint3
 
 struct ScoredPlacement {
   Placement placement;
-  OrderBy order = OrderBy::fifo;
+  QueueOrder order = QueueOrder::fifo;  ///< where the placement has no order of its own
   PlacementScore score;
 };
 
+Emulation emulate(const OpDag&, const Machine&, const ScoredPlacement&);
+
 /// The best of the orders that need no search: fifo, b_level, by number, and the placement's own if it has one.
 ScoredPlacement best_ordered(const OpDag&, const Machine&, Placement);
-
-/// A placement in an order, with the bytes of the fullest processor.
-struct FrontPlacement {
-  Placement placement;
-  OrderBy order = OrderBy::fifo;
-  std::int64_t bytes = 0;
-  Nanoseconds makespan = 0;
-};
-
-/// Of all placements of the units in the orders that need no search, if they are no more than `most` placements, those
-/// that no other one beats in time and bytes; ascending by bytes. Else none.
-std::vector<FrontPlacement> placement_front(const OpDag&, const Machine&, const Units&, std::size_t most);
 
 using JudgePlacement = std::function<PlacementScore(std::span<const std::uint32_t> on, const Emulation&)>;
 

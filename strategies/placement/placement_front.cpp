@@ -1,0 +1,288 @@
+#include "strategies/placement/placement_front.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace plimsoll {
+namespace {
+
+class Front {
+ public:
+  /// Whether something there is as fast with as little.
+  bool beats(std::int64_t bytes, Nanoseconds makespan) const {
+    const auto behind = std::ranges::upper_bound(found_, bytes, {}, &FrontPlacement::bytes);
+    return behind != found_.begin() && std::prev(behind)->makespan <= makespan;
+  }
+
+  void add(std::span<const std::uint32_t> on, const Emulation& times, std::int64_t bytes) {
+    if (beats(bytes, times.makespan)) return;
+    const auto first = std::ranges::lower_bound(found_, bytes, {}, &FrontPlacement::bytes);
+    auto last = first;
+    while (last != found_.end() && last->makespan >= times.makespan) ++last;
+    found_.insert(found_.erase(first, last), {{{on.begin(), on.end()}, times.order}, bytes, times.makespan});
+  }
+
+  std::vector<FrontPlacement> placements() && { return std::move(found_); }
+
+ private:
+  std::vector<FrontPlacement> found_;
+};
+
+/// All placements, one after the other.
+class Placements {
+ public:
+  Placements(const Machine& machine, const Units& units) : units_(units), is_alike_(are_alike(machine, units)) {
+    Assignment rest(units);
+    for (std::uint32_t u = 0; u < units.size(); ++u) {
+      if (!units.is_free[u]) continue;
+      free_.push_back(u);
+      rest.put(u, units.field.front());
+    }
+    rest.put_rest();
+    on_ = rest.placement().on;
+    digit_.assign(free_.size(), 0);
+  }
+
+  double count() const {
+    double count = 1;
+    for (std::size_t f = 0; f < free_.size(); ++f) count *= static_cast<double>(units_.field.size());
+    return count;
+  }
+
+  std::span<const std::uint32_t> on() const { return on_; }
+
+  /// On to the next one; false after the last.
+  bool next() {
+    for (std::size_t f = free_.size(); f-- > 0;) {
+      const std::size_t most = is_alike_ ? first_unused(f) : units_.field.size() - 1;
+      if (digit_[f] < most) {
+        put(f, digit_[f] + 1);
+        return true;
+      }
+      put(f, 0);
+    }
+    return false;
+  }
+
+ private:
+  /// Whether nothing changes when two of the field change names.
+  static bool are_alike(const Machine& machine, const Units& units) {
+    const auto route = [&](std::size_t p, std::size_t q) {
+      return std::pair(machine.latency[p * machine.size() + q], machine.nanoseconds_per_byte[p * machine.size() + q]);
+    };
+    const std::uint32_t one = units.field.front(), other = units.field.back();
+    for (const std::uint32_t p : units.field) {
+      if (machine.class_of[p] != machine.class_of[one] || machine.memory[p] != machine.memory[one]) return false;
+      for (std::uint32_t q = 0; q < machine.size(); ++q) {
+        if (p == q) continue;
+        const bool is_inside = std::ranges::binary_search(units.field, q);
+        const auto there = is_inside ? route(one, other) : route(one, q);
+        const auto back = is_inside ? route(one, other) : route(q, one);
+        if (route(p, q) != there || route(q, p) != back) return false;
+      }
+    }
+    return true;
+  }
+
+  /// The first of the field that none of the units before this one is on, or the last.
+  std::size_t first_unused(std::size_t f) const {
+    std::size_t used = 0;
+    for (std::size_t before = 0; before < f; ++before) used = std::max(used, digit_[before] + 1);
+    return std::min(used, units_.field.size() - 1);
+  }
+
+  void put(std::size_t f, std::size_t digit) {
+    digit_[f] = digit;
+    for (const std::uint32_t v : units_.nodes[free_[f]]) on_[v] = units_.field[digit];
+  }
+
+  const Units& units_;
+  bool is_alike_;
+  std::vector<std::uint32_t> free_;  // units
+  std::vector<std::size_t> digit_;   // by position in `free_`: position in the field
+  std::vector<std::uint32_t> on_;
+};
+
+/// What a search through orders asks and finds.
+struct OrderVisitor {
+  std::function<bool(std::int64_t bytes, Nanoseconds makespan)> is_beaten;
+  std::function<void(std::span<const std::uint32_t> on, const Emulation&, std::int64_t bytes)> visit;
+  std::size_t steps_left = 0;
+};
+
+/// All orders of one placement that may not be beaten, ops taken by start, finish and number, which reaches each once.
+class OrderSearch {
+ public:
+  OrderSearch(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on, OrderVisitor& visitor)
+      : dag_(dag),
+        machine_(machine),
+        on_(on),
+        visitor_(visitor),
+        path_(dag.size, 0),
+        ready_(dag.size, 0),
+        waits_(dag.size),
+        free_(machine.size(), 0),
+        work_(machine.size(), 0),
+        least_bytes_(least_bytes()) {
+    made_.start.resize(dag.size);
+    made_.finish.resize(dag.size);
+    made_.order.resize(machine.size());
+    for (std::uint32_t v = dag.size; v-- > 0;) {
+      for (const DagEdge& edge : dag.out[v]) path_[v] = std::max(path_[v], sent(v, edge) + path_[edge.node]);
+      const Nanoseconds time = time_on(dag, machine, v, on[v]);
+      path_[v] += time;
+      work_[on[v]] += time;
+      waits_[v] = dag.in[v].size();
+    }
+  }
+
+  void run() {
+    if (!visitor_.is_beaten(least_bytes_, earliest_end())) extend(0);
+  }
+
+ private:
+  using Key = std::tuple<Nanoseconds, Nanoseconds, std::uint32_t>;
+
+  Nanoseconds sent(std::uint32_t v, const DagEdge& edge) const {
+    return edge.sends ? machine_.transfer(on_[v], on_[edge.node], edge.bytes) : 0;
+  }
+
+  /// On the fullest processor, in any order.
+  std::int64_t least_bytes() const {
+    std::vector<std::int64_t> resident(machine_.size(), 0), most(machine_.size(), 0);
+    for (const DagResident& each : dag_.residents) {
+      if (each.appears) continue;  // perhaps behind the fullest moment
+      for (std::uint32_t p = 0; p < machine_.size(); ++p) {
+        if (std::ranges::any_of(each.users, [&](std::uint32_t v) { return on_[v] == p; })) resident[p] += each.bytes;
+      }
+    }
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      if (time_on(dag_, machine_, v, on_[v]) == 0) continue;
+      std::int64_t bytes = dag_.workspace[v];
+      for (const std::uint32_t value : dag_.makes[v]) bytes += dag_.values[value].bytes;
+      for (const std::uint32_t value : dag_.reads[v]) bytes += dag_.values[value].bytes;
+      most[on_[v]] = std::max(most[on_[v]], bytes);
+    }
+    std::int64_t fullest = 0;
+    for (std::size_t p = 0; p < most.size(); ++p) fullest = std::max(fullest, most[p] + resident[p]);
+    return fullest;
+  }
+
+  Nanoseconds earliest_end() const {
+    Nanoseconds end = 0;
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      if (waits_[v] == done) continue;
+      end = std::max(end, std::max({std::get<0>(last_), ready_[v], free_[on_[v]]}) + path_[v]);
+    }
+    for (std::size_t p = 0; p < free_.size(); ++p) end = std::max(end, free_[p] + work_[p]);
+    return end;
+  }
+
+  void extend(std::uint32_t taken) {
+    if (taken == dag_.size) {
+      made_.makespan = std::ranges::max(made_.finish);
+      visitor_.visit(on_, made_, std::ranges::max(memory_of(dag_, machine_, on_, made_)));
+      return;
+    }
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      if (waits_[v] != 0) continue;
+      const Nanoseconds start = std::max(ready_[v], free_[on_[v]]);
+      const Key key{start, start + time_on(dag_, machine_, v, on_[v]), v};
+      if (key < last_) continue;
+      if (visitor_.steps_left == 0) return;
+      --visitor_.steps_left;
+      take(v, key, taken);
+    }
+  }
+
+  void take(std::uint32_t v, const Key& key, std::uint32_t taken) {
+    const std::uint32_t p = on_[v];
+    const Key last_before = last_;
+    const Nanoseconds free_before = free_[p];
+    std::vector<Nanoseconds> ready_before;
+    std::tie(made_.start[v], made_.finish[v], std::ignore) = key;
+    last_ = key;
+    free_[p] = made_.finish[v];
+    work_[p] -= made_.finish[v] - made_.start[v];
+    made_.order[p].push_back(v);
+    waits_[v] = done;
+    for (const DagEdge& edge : dag_.out[v]) {
+      ready_before.push_back(ready_[edge.node]);
+      ready_[edge.node] = std::max(ready_[edge.node], made_.finish[v] + sent(v, edge));
+      --waits_[edge.node];
+    }
+    if (!visitor_.is_beaten(least_bytes_, earliest_end())) extend(taken + 1);
+    for (std::size_t e = 0; e < ready_before.size(); ++e) {
+      const std::uint32_t next = dag_.out[v][e].node;
+      ready_[next] = ready_before[e];
+      ++waits_[next];
+    }
+    waits_[v] = 0;
+    made_.order[p].pop_back();
+    work_[p] += made_.finish[v] - made_.start[v];
+    free_[p] = free_before;
+    last_ = last_before;
+  }
+
+  static constexpr std::size_t done = SIZE_MAX;
+  const OpDag& dag_;
+  const Machine& machine_;
+  const std::span<const std::uint32_t> on_;
+  OrderVisitor& visitor_;
+  std::vector<Nanoseconds> path_;   // by node: the longest path from it, with transfers
+  std::vector<Nanoseconds> ready_;  // by node: when all that has been taken has arrived
+  std::vector<std::size_t> waits_;  // by node: for so many; or `done`
+  std::vector<Nanoseconds> free_;   // by processor
+  std::vector<Nanoseconds> work_;   // by processor: not taken yet
+  Emulation made_;
+  Key last_{0, 0, 0};
+  std::int64_t least_bytes_;
+};
+
+void visit_orders(const OpDag& dag, const Machine& machine, const Units& units, OrderVisitor& visitor) {
+  Placements placements(machine, units);
+  do {
+    OrderSearch(dag, machine, placements.on(), visitor).run();
+  } while (placements.next() && visitor.steps_left > 0);
+}
+
+}  // namespace
+
+PlacementFront placement_front(const OpDag& dag, const Machine& machine, const Units& units,
+                               std::size_t most_placements, std::size_t most_steps) {
+  if (Placements(machine, units).count() > static_cast<double>(most_placements)) return {};
+  Front front;
+  Placements placements(machine, units);
+  do {
+    for (const QueueOrder by : orders_without_search) {
+      const Emulation times = emulate(dag, machine, placements.on(), by);
+      front.add(placements.on(), times, std::ranges::max(memory_of(dag, machine, placements.on(), times)));
+    }
+  } while (placements.next());
+  OrderVisitor visitor{
+      .is_beaten = [&](std::int64_t bytes, Nanoseconds makespan) { return front.beats(bytes, makespan); },
+      .visit = [&](std::span<const std::uint32_t> on, const Emulation& times,
+                   std::int64_t bytes) { front.add(on, times, bytes); },
+      .steps_left = most_steps,
+  };
+  visit_orders(dag, machine, units, visitor);
+  return {std::move(front).placements(), visitor.steps_left > 0};
+}
+
+std::vector<NearPlacement> near_placements(const OpDag& dag, const Machine& machine, const Units& units,
+                                           std::size_t most_placements, std::size_t most_steps, std::size_t most,
+                                           const std::function<bool(std::int64_t, Nanoseconds)>& is_beaten) {
+  std::vector<NearPlacement> found;
+  if (Placements(machine, units).count() > static_cast<double>(most_placements)) return found;
+  OrderVisitor visitor{.is_beaten = is_beaten, .visit = {}, .steps_left = most_steps};
+  visitor.visit = [&](std::span<const std::uint32_t> on, const Emulation& times, std::int64_t bytes) {
+    if (is_beaten(bytes, times.makespan)) return;
+    found.push_back({{{on.begin(), on.end()}, times.order}, times.makespan});
+    if (found.size() == most) visitor.steps_left = 0;
+  };
+  visit_orders(dag, machine, units, visitor);
+  std::ranges::stable_sort(found, {}, &NearPlacement::makespan);
+  return found;
+}
+
+}  // namespace plimsoll
