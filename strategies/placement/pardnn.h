@@ -6,13 +6,20 @@
 
 namespace plimsoll {
 
+/// What is done about memory.
+enum class PardnnMemory : std::uint8_t {
+  ignored,
+  moves,    ///< heuristic I: what does not fit in an emulation moves
+  balance,  ///< heuristic II: the longest path is split, and parameters are balanced
+};
+
 struct PardnnOptions {
-  bool heeds_memory = true;             ///< by heuristic I
+  PardnnMemory memory = PardnnMemory::moves;
   bool refines = false;                 ///< as ParDNN's first version does
   QueueOrder order = QueueOrder::fifo;  ///< in which a refinement is judged and memory is counted
 };
 
-/// With `heeds_memory`, what memory_of() counts in the emulation is within the machine's limits. If it is Infeasible,
+/// Where it heeds memory, what memory_of() counts in the emulation is within the machine's limits. If it is Infeasible,
 /// `smallest` is a limit with which this function finds a placement: of all processors that it chooses among and that
 /// have the largest limit now. It is unset where others have too little.
 PlacementOutcome place_pardnn(const OpDag&, const Machine&, const PardnnOptions&);

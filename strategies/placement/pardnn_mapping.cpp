@@ -9,6 +9,7 @@
 
 #include "strategies/placement/fenwick.h"
 #include "strategies/placement/levels.h"
+#include "strategies/placement/pardnn_balance.h"
 #include "strategies/placement/pardnn_exchange.h"
 
 // Source: Qararyah et al., "A computational-graph partitioning method for training memory-constrained DNNs" (ParDNN),
@@ -233,7 +234,7 @@ class LocalityFirst {
 
 }  // namespace
 
-PardnnMapping pardnn_mapping(const OpDag& dag, const Machine& machine, Units units) {
+PardnnMapping pardnn_mapping(const OpDag& dag, const Machine& machine, Units units, LongestPath longest) {
   PardnnMapping made{std::move(units), {}, std::vector<std::uint32_t>(dag.size, no_node)};
   if (dag.size == 0) return made;
   Assignment fixed(made.units);
@@ -248,22 +249,11 @@ PardnnMapping pardnn_mapping(const OpDag& dag, const Machine& machine, Units uni
   const std::vector<Nanoseconds> time = mean_times(dag, machine);
   std::vector<Nanoseconds> transfer = mean_transfers(dag, machine);
   made.slices = pardnn_slices(dag, time, transfer, made.units.field.size(), may_cut);
+  if (longest == LongestPath::split) {
+    made.slices = with_split_path(dag, made.units, transfer, made.units.field.size(), std::move(made.slices));
+  }
   LocalityFirst(dag, machine, made, time, std::move(transfer)).run();
   return made;
-}
-
-void collocate(const OpDag& dag, const Machine& machine, const Units& units, std::vector<std::uint32_t>& on) {
-  Exchanged exchanged(dag, machine, on);
-  for (std::uint32_t u = 0; u < units.size(); ++u) {
-    if (!units.is_free[u] || units.nodes[u].size() < 2) continue;
-    std::vector<Nanoseconds> score(machine.size(), 0);
-    const std::span<const Nanoseconds> with = exchanged.by(units.nodes[u]);
-    for (std::size_t p = 0; p < score.size(); ++p) score[p] = with[p];
-    for (const std::uint32_t v : units.nodes[u]) score[on[v]] += time_on(dag, machine, v, on[v]);
-    std::uint32_t best = units.field.front();
-    for (const std::uint32_t p : units.field) best = score[p] > score[best] ? p : best;
-    for (const std::uint32_t v : units.nodes[u]) on[v] = best;
-  }
 }
 
 }  // namespace plimsoll

@@ -16,12 +16,14 @@ struct PardnnMapping {
   std::vector<std::uint32_t> on;  ///< by node: processor; groups are not together yet
 };
 
+enum class LongestPath : std::uint8_t {
+  whole,
+  split,  ///< if it has most of the bytes: with_split_path()
+};
+
 /// Slices for each processor of the units' field, of what all of it can run, and where they go: locality first, then
 /// by loads. What the field cannot run is where Assignment puts it. Levels have mean times and transfers, loads the
 /// times on their processor.
-PardnnMapping pardnn_mapping(const OpDag&, const Machine&, Units);
-
-/// Each group of nodes goes where its nodes have been for the longest time and with which they would exchange the most.
-void collocate(const OpDag&, const Machine&, const Units&, std::vector<std::uint32_t>& on);
+PardnnMapping pardnn_mapping(const OpDag&, const Machine&, Units, LongestPath = LongestPath::whole);
 
 }  // namespace plimsoll

@@ -13,6 +13,7 @@
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/schedule_file.h"
 #include "strategies/placement/clusters.h"
 #include "strategies/placement/graph_dag.h"
 #include "strategies/placement/list_schedulers.h"
@@ -75,7 +76,12 @@ void planner(benchmark::State& state, const std::function<PlacementOutcome(const
 }
 
 void pardnn(benchmark::State& state) {
-  planner(state, [](const OpDag& dag, const Machine& m) { return place_pardnn(dag, m, {.heeds_memory = false}); });
+  planner(state,
+          [](const OpDag& dag, const Machine& m) { return place_pardnn(dag, m, {.memory = PardnnMemory::ignored}); });
+}
+void pardnn_balanced(benchmark::State& state) {
+  planner(state,
+          [](const OpDag& dag, const Machine& m) { return place_pardnn(dag, m, {.memory = PardnnMemory::balance}); });
 }
 void heft(benchmark::State& state) {
   planner(state, [](const OpDag& dag, const Machine& m) { return without_makespan(heft_schedule(dag, m)); });
@@ -121,6 +127,19 @@ void judging(benchmark::State& state) {
   report(state);
 }
 
+void writing(benchmark::State& state) {
+  const Placed of = placed_by(problem_for(state), "etf");
+  for (auto _ : state) benchmark::DoNotOptimize(schedule_text(of.schedule, "bench"));
+  report(state);
+}
+
+void reading(benchmark::State& state) {
+  const std::string text = schedule_text(placed_by(problem_for(state), "etf").schedule, "bench");
+  for (auto _ : state) benchmark::DoNotOptimize(parse_schedule(text, "bench"));
+  state.counters["MB_of_text"] = static_cast<double>(text.size()) / 1e6;
+  report(state);
+}
+
 void event(benchmark::State& state) {
   const Problem& problem = problem_for(state);
   const Placed of = placed_by(problem, "etf");
@@ -158,12 +177,15 @@ void on_sixteen(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(graph)->Apply(sizes);
 BENCHMARK(pardnn)->Apply(sizes);
 BENCHMARK(pardnn_within_memory)->Apply(on_sixteen);
+BENCHMARK(pardnn_balanced)->Apply(on_sixteen);
 BENCHMARK(heft)->Apply(sizes);
 BENCHMARK(etf)->Apply(sizes);
 BENCHMARK(metis)->Apply(sizes);
 BENCHMARK(automatic)->Apply(on_sixteen);
 BENCHMARK(lowering)->Apply(sizes);
 BENCHMARK(judging)->Apply(sizes);
+BENCHMARK(writing)->Apply(on_sixteen);
+BENCHMARK(reading)->Apply(on_sixteen);
 BENCHMARK(event)->Apply(sizes);
 BENCHMARK(simgrid)->Apply(on_sixteen);
 BENCHMARK(bounds)->Apply(sizes);

@@ -30,6 +30,7 @@ std::vector<std::string> placements() {
       if (option.name == "order") list.push_back(std::string(strategy->name) + "(order=b_level)");
     }
   }
+  list.emplace_back("pardnn(memory=2)");
   return list;
 }
 

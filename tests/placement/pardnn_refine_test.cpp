@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/pardnn.h"
+#include "strategies/placement/pardnn_groups.h"
 #include "strategies/placement/pardnn_swap.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
@@ -132,8 +133,9 @@ TEST_CASE("a graph is thin if its work is less than twice its longest path", "[p
 TEST_CASE("a refinement leaves the ParDNN paper's figure 2 as it is", "[placement]") {
   const OpDag dag = pardnn_figure();
   const Machine machine = drawn_machine(2, true);
-  const Places plain = std::get<Placement>(place_pardnn(dag, machine, {.heeds_memory = false})).on;
-  const Places on = std::get<Placement>(place_pardnn(dag, machine, {.heeds_memory = false, .refines = true})).on;
+  const Places plain = std::get<Placement>(place_pardnn(dag, machine, {.memory = PardnnMemory::ignored})).on;
+  const Places on =
+      std::get<Placement>(place_pardnn(dag, machine, {.memory = PardnnMemory::ignored, .refines = true})).on;
   CHECK(on == plain);
   CHECK(fifo_makespan(dag, machine, on) == 13);
 }
@@ -145,7 +147,8 @@ TEST_CASE("a refinement keeps groups and what processors can run, and never ends
     const PlacementCase made = random_placement_case(seed, 1 + static_cast<std::uint32_t>(seed % 60));
     for (const QueueOrder order : {QueueOrder::fifo, QueueOrder::b_level}) {
       const auto place = [&](bool refines) {
-        return place_pardnn(made.dag, made.machine, {.heeds_memory = false, .refines = refines, .order = order});
+        return place_pardnn(made.dag, made.machine,
+                            {.memory = PardnnMemory::ignored, .refines = refines, .order = order});
       };
       const PlacementOutcome outcome = place(true);
       check_rules(made, outcome);

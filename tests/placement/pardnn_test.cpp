@@ -6,6 +6,7 @@
 #include "strategies/placement/fenwick.h"
 #include "strategies/placement/levels.h"
 #include "strategies/placement/memory_tracker.h"
+#include "strategies/placement/pardnn_groups.h"
 #include "strategies/placement/pardnn_mapping.h"
 #include "tests/generate/random.h"
 #include "tests/placement/op_dags.h"
@@ -14,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr PardnnOptions without_memory{.heeds_memory = false};
+constexpr PardnnOptions without_memory{.memory = PardnnMemory::ignored};
 
 PardnnMapping mapping_of(const OpDag& dag, const Machine& machine) {
   auto units = units_of(dag, machine);
@@ -54,6 +55,26 @@ TEST_CASE("ParDNN cuts and places its paper's figure 2 as printed there", "[plac
   const std::vector<std::uint32_t>& on = std::get<Placement>(outcome).on;
   CHECK(on == std::vector<std::uint32_t>{0, 0, 1, 0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0});
   CHECK(emulate(dag, machine, on, QueueOrder::fifo).makespan == 13);
+}
+
+// Ops of 30, 2, 20 and 1 are the longest path, one of 25 the next. Op 4, of 1, exchanges 2 with the first path, from
+// the end of 30 on, where 12 others of 2 run, too, which exchange nothing. There the first processor has 22, with op 4
+// it has 23, the other one nothing; all work is 22 + 24 + 1 = 47, a half of it 23. Nothing else speaks for it: with the
+// 2 that the first does before op 4 may begin, the other one would come to 0 + 1 + 2 + 2 + 12, and neither 1 + 2 nor 2
+// is as much.
+TEST_CASE("ParDNN maps a path where it and what is there are no more than a processor's share", "[placement]") {
+  std::vector<Nanoseconds> time{30, 2, 20, 25, 1};
+  time.insert(time.end(), 12, 2);
+  time.push_back(1);
+  const auto last = static_cast<std::uint32_t>(time.size() - 1);
+  std::vector<DrawnEdge> edges{{0, 1, 1}, {1, 2, 1}, {2, last, 1}, {0, 4, 1}, {4, last, 1}};
+  for (std::uint32_t v = 5; v < last; ++v) {
+    edges.push_back({0, v, 0});
+    edges.push_back({v, last, 0});
+  }
+  const PardnnMapping made = mapping_of(drawn_dag({time}, edges), drawn_machine(2, true));
+  REQUIRE(made.slices.primary == std::vector<std::vector<std::uint32_t>>{{0, 1, 2, last}, {3}});
+  CHECK(made.on[4] == 0);
 }
 
 // The edges of a path exist, every node is in one path.
