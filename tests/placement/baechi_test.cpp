@@ -201,6 +201,12 @@ TEST_CASE("the program's favourite is on the longest path, the greedy choice is 
   CHECK(favourite_children(dag, machine).by_program);
 }
 
+// One of three equal readers may be the favourite; the program shares it among them: 2/3 of each transfer remains.
+TEST_CASE("an edge that the program sends by two thirds is no favourite", "[placement]") {
+  const OpDag dag = drawn_dag({{1, 1, 1, 1}}, {{0, 1, 6}, {0, 2, 6}, {0, 3, 6}});
+  CHECK(favourites_by_program(dag, drawn_machine(2, true), 60) == Nodes(4, no_node));
+}
+
 TEST_CASE("nothing fits into too little", "[placement]") {
   OpDag dag = drawn_dag({{2, 3}}, {{0, 1, 4}});
   dag.residents = {{10, {0}}, {10, {1}}};
