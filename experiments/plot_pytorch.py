@@ -81,6 +81,7 @@ def memory(data, folder, model, strategy):
 
 def save(figure, folder, name):
     figure.tight_layout()
+    os.makedirs(folder, exist_ok=True)
     for ending in ("svg", "png"):
         figure.savefig(os.path.join(folder, f"{name}.{ending}"), dpi=150, metadata={"Date": None} if ending == "svg" else {})
 

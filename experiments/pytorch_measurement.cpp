@@ -140,10 +140,10 @@ PytorchMeasurement read_pytorch_measurement(const std::filesystem::path& path) {
 std::string pytorch_table(const PytorchMeasurement& measurement) {
   std::string text = fmt::format("{} plans run by PyTorch {} on {}, {}\n\n", measurement.runs.size(), measurement.torch,
                                  measurement.device, measurement.date);
-  text += fmt::format("{:<18}{:<32}{:>20}{:>10}{:>26}{:>10}\n", "model", "strategy", "time / plain training", "error",
+  text += fmt::format("{:<23}{:<32}{:>20}{:>10}{:>26}{:>10}\n", "model", "strategy", "time / plain training", "error",
                       "peak, predicted/measured", "error");
   for (const PytorchRun& run : measurement.runs) {
-    text += fmt::format("{:<18}{:<32}{:>12.3f}{:>8.3f}{:>+9.1f} %{:>13}{:>13}{:>+8.2f} %{}\n", run.model, run.strategy,
+    text += fmt::format("{:<23}{:<32}{:>12.3f}{:>8.3f}{:>+9.1f} %{:>13}{:>13}{:>+8.2f} %{}\n", run.model, run.strategy,
                         run.predicted_relative, run.measured_relative.value, 100 * run.time_error(),
                         run.predicted_peak.count, run.measured_peak.count, 100 * run.peak_error(),
                         run.differences.empty() ? "" : "  differs: " + run.differences.front());
