@@ -37,8 +37,8 @@ TEST_CASE("without a GPU run.sh says so and leaves nothing behind", "[gpu_pack]"
         "run.sh: this machine has no GPU that can be used, nothing was run:\n"
         "skipped, nothing was tested: no GPU (made up)\n");
   CHECK_FALSE(fs::exists(folder / "out"));
-  CHECK(run_in(folder, "bash run.sh d") == 2);
-  CHECK(text_of(folder / "said").find("./run.sh [a] [b] [c] [-o DIR]") != std::string::npos);
+  CHECK(run_in(folder, "bash run.sh f") == 2);
+  CHECK(text_of(folder / "said").find("./run.sh [a] [b] [c] [d] [e] [-o DIR]") != std::string::npos);
 }
 
 TEST_CASE("run.sh keeps what each step says and how it ended, and goes on after one that fails", "[gpu_pack]") {
@@ -51,6 +51,21 @@ TEST_CASE("run.sh keeps what each step says and how it ended, and goes on after 
   CHECK(text_of(folder / "out/a/calibrate.txt").find("--backend cuda -o ") != std::string::npos);
   CHECK(text_of(folder / "out/b/steps.txt").find("validate_all: exit code 0, ") != std::string::npos);
   CHECK(text_of(folder / "out/b/validate_one.txt").find("--first 1 --rounds 3 ") != std::string::npos);
+}
+
+TEST_CASE("run.sh holds plans in PyTorch against their predictions", "[gpu_pack]") {
+  const TemporaryFolder folder;
+  write_program(folder / "test_cuda", "exit 11");
+  write_program(folder / "plimsoll", "exit 0");
+  write_program(folder / "python", "[ \"$1\" = -c ] || echo \"$@\"");
+  REQUIRE(run_in(folder, "PYTHON=./python bash run.sh d e -o out") == 0);
+  for (const char* step : {"d/plans_gpt2_small", "d/plans_gpt2_medium", "e/plans_llama"}) {
+    CHECK(text_of(folder / "out" / (std::string(step) + ".txt")).find(" --amp bf16\n") != std::string::npos);
+  }
+  for (const char* step : {"d/plans_resnet50", "e/plans_unet", "e/plans_lstm"}) {
+    const std::string said = text_of(folder / "out" / (std::string(step) + ".txt"));
+    CHECK(said.find("gpu_models.py:" + std::string(step).substr(8) + " --device cuda ") != std::string::npos);
+  }
 }
 
 TEST_CASE("a part of run.sh ends by itself when its time is over", "[gpu_pack]") {
