@@ -15,6 +15,7 @@
 #include "strategies/pipelining/list_order.h"
 #include "strategies/pipelining/order_search.h"
 #include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/plain_timeline.h"
 #include "strategies/pipelining/v_shape_search.h"
 #include "strategies/pipelining/v_slots.h"
 #include "strategies/pipelining/zero_bubble_search.h"
@@ -169,22 +170,50 @@ std::size_t moves_for(const Options& options, const PipelineOrder& order) {
   return std::min(static_cast<std::size_t>(options.integer("moves")), turns_timed / turns);
 }
 
-/// Nothing where the limits are too small for one micro-batch.
-std::optional<Partition> best_of(std::vector<Shape> shapes, const Options& options, std::uint32_t m) {
+/// Whether there are few enough turns to simulate all orders.
+bool are_small(const std::vector<Shape>& shapes) {
+  constexpr std::size_t turns_simulated = 100'000;
+  std::size_t turns = 0;
+  for (const Shape& shape : shapes) {
+    for (const PipelineOrder& order : shape.orders) {
+      for (const std::vector<Turn>& of_rank : order.turns) turns += of_rank.size();
+    }
+  }
+  return turns <= turns_simulated;
+}
+
+/// Nothing where the limits are too small for one micro-batch. What the search has found and what it began with are
+/// simulated where they are small, since its own times know nothing of links that several transfers share, or of sums
+/// of gradients that end an iteration.
+std::optional<Partition> best_of(const Problem& problem, std::vector<Shape> shapes, const Options& options) {
+  const std::uint32_t m = problem.micro_batches;
   const Shorter shorter = options.text("shorter") == "makespan" ? Shorter::makespan : Shorter::longest;
   add_orders(shapes, m);
+  const bool is_simulated = shorter == Shorter::makespan && are_small(shapes);
   std::optional<Partition> best;
   double least = 0;
+  const auto take = [&](Partition made, double time) {
+    if (best && !(time < least)) return;
+    least = time;
+    best = std::move(made);
+  };
   for (Shape& shape : shapes) {
     const auto length = [&](const PipelineOrder& order) {
       return length_of(time_order(shape.costs, m, order), shorter);
     };
     const auto start = std::ranges::min_element(shape.orders, {}, length);
     if (start == shape.orders.end()) continue;
-    const PipelineOrder found = search_order(shape.costs, m, *start, shape.limits, shorter, moves_for(options, *start));
-    if (best && !(length(found) < least)) continue;
-    least = length(found);
-    best = with_turns(std::move(shape.cut), found);
+    PipelineOrder found = search_order(shape.costs, m, *start, shape.limits, shorter, moves_for(options, *start));
+    if (!is_simulated) {
+      take(with_turns(std::move(shape.cut), found), length(found));
+      continue;
+    }
+    shape.orders.insert(shape.orders.begin(), std::move(found));
+    for (const PipelineOrder& order : shape.orders) {
+      Partition made = with_turns(shape.cut, order);
+      const double time = plain_timeline(problem, made).makespan.value;
+      take(std::move(made), time);
+    }
   }
   return best;
 }
@@ -203,7 +232,7 @@ std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, 
     }
     const auto [found, is_new] = known.try_emplace(std::move(asked));
     if (is_new) {
-      std::optional<Partition> made = best_of(std::move(shapes), options, problem.micro_batches);
+      std::optional<Partition> made = best_of(problem, std::move(shapes), options);
       if (made) found->second = std::make_shared<const Partition>(*std::move(made));
     }
     return found->second;

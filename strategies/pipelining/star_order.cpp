@@ -8,13 +8,11 @@
 #include <vector>
 
 #include "sim/core/expects.h"
-#include "sim/core/lowering.h"
-#include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/asked_cut.h"
 #include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/periodic_order.h"
+#include "strategies/pipelining/plain_timeline.h"
 #include "strategies/pipelining/planner_cuts.h"
 #include "strategies/pipelining/stage_parts.h"
 
@@ -31,13 +29,7 @@ enum class Buffers { none, at_borders };
 
 /// Of the fullest device in plain training, simulated.
 Bytes simulated_peak(const Problem& problem, const Partition& partition) {
-  std::vector<Tape> tapes;
-  for (std::size_t p = 0; p < partition.parts.size(); ++p) {
-    tapes.push_back(plain_tape({problem, partition, id_at<PartId>(p)}));
-  }
-  const auto schedule = lower(problem, partition, tapes);
-  if (const std::string* why = std::get_if<std::string>(&schedule)) throw InputError(*why);
-  const Timeline timeline = simulate_event(std::get<Schedule>(schedule), problem.platform);
+  const Timeline timeline = plain_timeline(problem, partition);
   Bytes peak;
   for (const Device& device : problem.platform.devices) {
     peak = std::max(peak, timeline.peaks[device.memory.index].bytes);

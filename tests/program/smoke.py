@@ -168,7 +168,7 @@ def main():
                            ("checkmate.json", readers.CHECKMATE), ("dtr.log", readers.DTR_LOG), ("profile.txt", readers.PROFILE),
                            ("pardnn.dag", readers.PARDNN_DAG), ("net.dot", readers.DOT),
                            ("placement.json", readers.PLACEMENT), ("piper.json", readers.PIPER), ("sapp.json", readers.SAPP),
-                           ("kineto.json", readers.KINETO), ("rows.csv", readers.ROWS)):
+                           ("splits.json", readers.SPLITS), ("kineto.json", readers.KINETO), ("rows.csv", readers.ROWS)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
         smoke = Smoke(program, folder)

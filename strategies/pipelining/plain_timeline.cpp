@@ -1,0 +1,22 @@
+#include "strategies/pipelining/plain_timeline.h"
+
+#include <vector>
+
+#include "sim/core/lowering.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/common/chain_pass.h"
+
+namespace plimsoll {
+
+Timeline plain_timeline(const Problem& problem, const Partition& partition) {
+  std::vector<Tape> tapes;
+  for (std::size_t p = 0; p < partition.parts.size(); ++p) {
+    tapes.push_back(plain_tape({problem, partition, id_at<PartId>(p)}));
+  }
+  const auto schedule = lower(problem, partition, tapes);
+  if (const std::string* why = std::get_if<std::string>(&schedule)) throw InputError(*why);
+  return simulate_event(std::get<Schedule>(schedule), problem.platform);
+}
+
+}  // namespace plimsoll

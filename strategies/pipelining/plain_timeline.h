@@ -1,0 +1,13 @@
+#pragma once
+// What a pipeline takes without memory strategies in its parts.
+
+#include "sim/core/partition.h"
+#include "sim/core/problem.h"
+#include "sim/core/timeline.h"
+
+namespace plimsoll {
+
+/// Of plain training by a partition's turns, simulated. Throws InputError where they cannot be carried out.
+Timeline plain_timeline(const Problem&, const Partition&);
+
+}  // namespace plimsoll
