@@ -91,7 +91,7 @@ class AutoPlacement {
   /// Where there is time to look for placements that the asked budgets do not ask for.
   bool is_small() const { return graph_.dag.size <= 2'000 * effort_; }
 
-  /// Where there is time for all devices and half of them only.
+  /// Where there is time for all devices only, not for half of them and so on.
   bool is_large() const { return graph_.dag.size > 50'000 * effort_; }
 
   Machine limited(Bytes budget) const {
@@ -137,7 +137,7 @@ class AutoPlacement {
   void search(const Machine& machine, const Machine& asked) {
     std::vector<ScoredPlacement> found;
     const auto devices = static_cast<std::uint32_t>(graph_.classes.of.size());
-    const std::uint32_t fewest = is_large() ? std::max(2U, devices / 2) : 2;
+    const std::uint32_t fewest = is_large() ? devices : 2;
     ask(machine, asked, devices, found);
     for (std::uint32_t most = devices / 2; most >= fewest; most /= 2) ask(machine, asked, most, found);
     std::ranges::stable_sort(found, {}, &ScoredPlacement::score);
