@@ -250,6 +250,18 @@ TEST_CASE("what goes between operators is priced by how they use it", "[hybrid]"
       table.choices(0).begin());
   CHECK(table.of_edge(table.edges[0], by_rows, by_rows) == Seconds{});
   CHECK(table.of_edge(table.edges[1], by_rows, by_rows) > Seconds{});
+
+  // Cut by columns, it needs all of its left operand, as by rows of its right one; a larger one takes longer.
+  const auto by_columns = static_cast<std::uint32_t>(
+      std::ranges::find_if(table.choices(0), [](const auto& choice) { return choice.cuts.front() == 2; }) -
+      table.choices(0).begin());
+  CHECK(table.of_edge(table.edges[0], by_rows, by_columns) == table.of_edge(table.edges[1], by_rows, by_rows));
+  Problem larger = problem;
+  larger.graph.tensors[a.index].bytes = 2 * larger.graph[a].bytes;
+  const auto larger_or_why = BspModel::of(larger, WorkModel::symbolic);
+  const SplitTable other = std::get<BspModel>(larger_or_why).table(mesh, 0, 1, none, std::get<CollectiveTimes>(times));
+  CHECK(other.of_edge(other.edges[0], by_rows, by_columns) > other.of_edge(other.edges[1], by_rows, by_rows));
+  CHECK(other.of_edge(other.edges[1], by_rows, by_rows) == table.of_edge(table.edges[1], by_rows, by_rows));
 }
 
 TEST_CASE("elimination gives up where its tables would be too large", "[hybrid]") {

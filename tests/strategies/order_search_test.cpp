@@ -212,11 +212,17 @@ TEST_CASE("pipeline_search is never slower than what it begins with, within the 
   for (const RandomCase seed : fewer_cases(1, 30)) {
     Random random(seed);
     const std::uint32_t devices = random.between(2, 4), m = random.between(1, 12);
-    // Some stages share parameters: sums of their gradients end the iteration.
-    const Chain chain = with_weight_times(random_small_chain(seed, random.between(2 * devices, 2 * devices + 5)));
-    const Problem problem =
-        problem_of(chain, gpus({.count = devices, .peer_latency = Seconds{random.between(0, 2) * 0.5}}),
-                   {.micro_batches = m, .backward = Backward::split});
+    Chain chain = with_weight_times(random_small_chain(seed, random.between(2 * devices, 2 * devices + 5)));
+    const BytesPerSecond to_peers = random.chance(0.5) ? BytesPerSecond{10} : unlimited_bandwidth;
+    if (random.chance(0.5)) {  // sums of gradients on two devices, which may end the iteration
+      const auto shared = static_cast<std::uint32_t>(chain.parameters.size());
+      chain.parameters.push_back({"shared", Bytes{random.between(10, 60)}});
+      chain.stages.front().parameters.push_back(shared);
+      chain.stages.back().parameters.push_back(shared);
+    }
+    const Problem problem = problem_of(
+        chain, gpus({.count = devices, .to_peers = to_peers, .peer_latency = Seconds{random.between(0, 2) * 0.5}}),
+        {.micro_batches = m, .backward = Backward::split});
     const Plan searched = plan_for(problem, "pipeline_search(limit=100,moves=200)");
     for (const char* spec : {"gpipe(order=fifo,backward=split)", "1f1b(backward=split)", "eager_1f1b(backward=split)",
                              "interleaved(backward=split)", "zb_h1", "zb_h2", "zb_auto(limit=100)", "zb_v(limit=100)",
