@@ -45,9 +45,10 @@ double flops_of(const Graph& graph) {
 }  // namespace
 
 TEST_CASE("hybrid strategies plan graphs whose ops split by their kind", "[hybrid]") {
-  const std::string reference = GENERATE("resnet18:batch=8", "resnet18_ops_b8_cpu", "gpt4_ops_w256_t128_b4_cpu",
-                                         "resmlp_s12:batch=8", "mlp:layers=4,width=2048,batch=512,classes=16,view=graph",
-                                         "gpt:layers=2,width=512,heads=8,sequence=256,batch=16,vocabulary=64,view=graph");
+  const std::string reference =
+      GENERATE("resnet18:batch=8", "resnet18_ops_b8_cpu", "gpt4_ops_w256_t128_b4_cpu", "resmlp_s12:batch=8",
+               "mlp:layers=4,width=2048,batch=512,classes=16,view=graph",
+               "gpt:layers=2,width=512,heads=8,sequence=256,batch=16,vocabulary=64,view=graph");
   const double whole = flops_of(graph_named(reference));
   CAPTURE(reference);
   for (const char* spec : {"data_parallel", "zero1", "zero2", "zero3"}) {
@@ -67,8 +68,9 @@ TEST_CASE("hybrid strategies plan graphs whose ops split by their kind", "[hybri
 }
 
 TEST_CASE("graphs of networks train in replicas where stages are planned, too", "[hybrid]") {
-  for (const char* reference : {"resnet18:batch=8", "gpt:layers=2,width=64,heads=8,sequence=16,batch=8,vocabulary=64,view=graph",
-                                "mlp:layers=4,width=64,batch=16,classes=16,view=graph"}) {
+  for (const char* reference :
+       {"resnet18:batch=8", "gpt:layers=2,width=64,heads=8,sequence=16,batch=8,vocabulary=64,view=graph",
+        "mlp:layers=4,width=64,batch=16,classes=16,view=graph"}) {
     for (const char* spec : {"data_parallel|rotor", "zero2|rotor", "zero3|rotor"}) {
       CAPTURE(reference, spec);
       CHECK(planned_rank(reference, spec).chain);
