@@ -118,6 +118,48 @@ TEST_CASE("what a layer of a transformer keeps is the paper's formula to the byt
   }
 }
 
+// The same paper, table 2: with attention's core recomputed 5as/h goes. The second run of the scores, 2bhs^2
+// operations, and what is bound by memory take their time in the backward.
+TEST_CASE("attention's core that runs again keeps nothing, to the byte", "[hybrid][recompute]") {
+  const Shape of;
+  const std::string trace = graph_of(of, ",dropout=yes");
+  const std::int64_t sbh = of.s * of.b * of.h;
+  for (const std::int64_t t : {1, 2, 4, 8}) {
+    const std::string spec = "recompute_ops|megatron(tensor=" + std::to_string(t);
+    const Problem plain = problem_on(trace, "h100_sxm_8", 1, spec + ")");
+    CHECK(kept_by_layer(plain.graph, "layer0.").count == 10 * sbh + 24 * sbh / t);
+    const Problem sequence = problem_on(trace, "h100_sxm_8", 1, spec + ",sequence=yes)");
+    CHECK(kept_by_layer(sequence.graph, "layer0.").count == 34 * sbh / t);
+    judged_plan(sequence, spec + ",sequence=yes)|store_all");
+  }
+}
+
+TEST_CASE("stages with ops that run again keep less, in pipelines and behind rotor", "[hybrid][recompute]") {
+  const Shape of;
+  const std::string trace = graph_of(of, ",dropout=yes");
+  const std::int64_t scores = of.a * of.s * of.s * of.b;
+  for (const char* behind : {"1f1b", "interleaved(chunks=2)|selective(stages=mlp)", "zero1(ranks=2)|1f1b|rotor"}) {
+    const std::string spec = std::string("megatron(tensor=2)|") + behind;
+    const Problem plain = problem_on(trace, "h100_sxm_8", 4, spec),
+                  again = problem_on(trace, "h100_sxm_8", 4, "recompute_ops|" + spec);
+    REQUIRE(plain.chain->stages.size() == again.chain->stages.size());
+    for (std::size_t i = 0; i < plain.chain->stages.size(); ++i) {
+      const Stage &was = plain.chain->stages[i], &is = again.chain->stages[i];
+      const bool is_attention = was.name.ends_with("attention");
+      CHECK((was.saved - is.saved).count == (is_attention ? 5 * scores / 2 : 0));
+      CHECK(is.forward == was.forward);
+      Seconds second;
+      for (const Op& op : again.of_ops->ops) {
+        const bool runs_again = op.name.starts_with("second " + was.name + ".");
+        if (runs_again) second += *op.duration;
+      }
+      CHECK((second > Seconds{0}) == is_attention);
+      CHECK((is.backward - was.backward).value == Approx(second.value));
+    }
+    judged_plan(again, "recompute_ops|" + spec);
+  }
+}
+
 // Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared
 // out, each is a reduce-scatter and an all-gather; the backward gathers what products of weights read once more.
 TEST_CASE("a layer of a tensor-parallel transformer exchanges what the paper says", "[hybrid]") {
@@ -311,6 +353,14 @@ TEST_CASE("more replicas keep less, and never take longer to compute", "[hybrid]
       before = peak;
     }
   }
+}
+
+TEST_CASE("ops that cannot run again are refused by name", "[hybrid][recompute]") {
+  const std::string trace = graph_of({});
+  CHECK(refusal(trace, "h100_sxm_8", 1, "recompute_ops(ops=scor)|megatron") ==
+        "recompute_ops: no forward op of 'transformer' is named like 'scor'; did you mean 'score'?");
+  CHECK(refusal("transformer:layers=2", "h100_sxm_8", 1, "recompute_ops|data_parallel") ==
+        "recompute_ops: 'transformer' is a chain, whose ops are whole stages: 'selective' chooses among these");
 }
 
 TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {

@@ -9,6 +9,7 @@
 
 #include "sim/core/check_split.h"
 #include "sim/core/collective_op.h"
+#include "strategies/transforms/recomputed_ops.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/rank_numbers.h"
 #include "tests/random_case.h"
@@ -193,4 +194,40 @@ TEST_CASE("ranks share out the work of an op by what is cut", "[hybrid]") {
     const auto made = rank_graph(graph, {{{{"tensor", 2}}}, {{std::uint8_t{2}}}});
     CHECK(std::get<std::string>(made) == "'product' needs all of its dimension 'j'");
   }
+}
+
+TEST_CASE("ops that run again leave the backward the same numbers, whole and on ranks", "[hybrid][recompute]") {
+  std::size_t second_runs = 0, none = 0;
+  for (const RandomCase seed : random_cases(1, 400)) {
+    const RandomLoops random(seed);
+    const Graph& graph = random.graph();
+    Random choice(seed + 31);
+    std::vector<bool> runs_again;
+    for (const Op& op : graph.ops) runs_again.push_back(op.phase == Phase::forward && choice.chance(0.5));
+    const auto made = with_recomputed_ops(graph, runs_again);
+    REQUIRE(std::holds_alternative<Graph>(made));
+    const Graph& again = std::get<Graph>(made);
+    (again.ops.size() > graph.ops.size() ? second_runs : none) += 1;
+    const auto forward_reads = [&](const Op& op, TensorId t) {
+      return is_backward(op.phase) && std::ranges::count(op.inputs, t) > 0;
+    };
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {  // what runs again does not wait
+      if (!runs_again[o]) continue;
+      for (const Op& op : again.ops) CHECK_FALSE(forward_reads(op, graph.ops[o].outputs.front()));
+    }
+    std::map<TensorId, NumberArray> given;
+    for (std::uint32_t t = 0; t < 3; ++t) given[TensorId{t}] = random_numbers({6, 6}, seed * 10 + t);
+    const auto whole = computed(graph, given), twice = computed(again, given);
+    for (const auto& [tensor, numbers] : whole) CHECK(twice.at(tensor) == numbers);
+    const SplitPlan plan = random_plan(again, seed);
+    const auto split = rank_graph(again, plan);
+    REQUIRE(std::holds_alternative<Graph>(split));
+    const auto on_ranks = computed_on_ranks(std::get<Graph>(split), plan.mesh, given);
+    for (std::uint32_t r = 0; r < plan.mesh.ranks(); ++r) {
+      for (const TensorId t : random.read()) CHECK(on_ranks[r].at(t) == whole.at(t));
+    }
+  }
+  if (!all_cases()) return;
+  CHECK(second_runs > 100);
+  CHECK(none > 10);
 }
