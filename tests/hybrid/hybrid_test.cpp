@@ -16,6 +16,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
+#include "strategies/transforms/recomputed_ops.h"
 #include "traces/synthetic.h"
 
 using namespace plimsoll;
@@ -130,8 +131,16 @@ TEST_CASE("attention's core that runs again keeps nothing, to the byte", "[hybri
     CHECK(kept_by_layer(plain.graph, "layer0.").count == 10 * sbh + 24 * sbh / t);
     const Problem sequence = problem_on(trace, "h100_sxm_8", 1, spec + ",sequence=yes)");
     CHECK(kept_by_layer(sequence.graph, "layer0.").count == 34 * sbh / t);
-    judged_plan(sequence, spec + ",sequence=yes)|store_all");
+    judged_plan(sequence, spec + ",sequence=yes)");
   }
+}
+
+/// Of an op on the first device: what its operations or its bytes take, and a launch.
+Seconds roofline(const Op& op, const Problem& problem) {
+  const Device& device = problem.platform.devices.front();
+  const Seconds work = *op.flops / device.peak.at(problem.graph.source.dtype),
+                bytes = *op.bytes_moved / *device.memory_bandwidth;
+  return std::max(work, bytes) + device.launch_overhead;
 }
 
 TEST_CASE("stages with ops that run again keep less, in pipelines and behind rotor", "[hybrid][recompute]") {
@@ -150,14 +159,29 @@ TEST_CASE("stages with ops that run again keep less, in pipelines and behind rot
       CHECK(is.forward == was.forward);
       Seconds second;
       for (const Op& op : again.of_ops->ops) {
-        const bool runs_again = op.name.starts_with("second " + was.name + ".");
-        if (runs_again) second += *op.duration;
+        if (op.name.starts_with("second " + was.name + ".")) second += roofline(op, again);
       }
       CHECK((second > Seconds{0}) == is_attention);
       CHECK((is.backward - was.backward).value == Approx(second.value));
     }
     judged_plan(again, "recompute_ops|" + spec);
   }
+}
+
+// Korthikanti et al. 2022, tables 3 and 5: 1.42 and 1.10 s on 8 A100; by the data sheet's rates both come out alike
+// short.
+TEST_CASE("the published iteration of 22 billion parameters, by a data sheet's rates", "[hybrid][recompute]") {
+  const std::string trace =
+      "transformer:layers=48,width=6144,heads=64,sequence=2048,batch=4,vocabulary=51200,view=graph,dropout=yes";
+  const auto ratio = [&](const char* spec, double published) {
+    const Problem problem = problem_on(trace, "a100_sxm_8", 1, spec);
+    PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
+    return std::get<Plan>(outcome).makespan.value / published;
+  };
+  const double full = ratio("megatron|full_recompute", 1.42),
+               core = ratio("recompute_ops|megatron(sequence=yes)", 1.10);
+  CHECK(full == Approx(0.772).epsilon(0.002));
+  CHECK(core == Approx(0.748).epsilon(0.002));
 }
 
 // Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared
@@ -355,12 +379,66 @@ TEST_CASE("more replicas keep less, and never take longer to compute", "[hybrid]
   }
 }
 
+/// Two ops of a forward, a -> b -> c, and a backward that reads b and what the second op only saves.
+Graph small_training() {
+  Graph graph;
+  const auto tensor = [&](const char* name, TensorKind kind) {
+    Tensor made;
+    made.name = name;
+    made.kind = kind;
+    made.bytes = Bytes{8};
+    made.storage = id_at<StorageId>(graph.storages++);
+    graph.tensors.push_back(std::move(made));
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const auto op = [&](const char* name, Phase phase, std::vector<TensorId> inputs, std::vector<TensorId> outputs) {
+    Op made;
+    made.name = name;
+    made.phase = phase;
+    made.duration = Seconds{2};
+    made.inputs = std::move(inputs);
+    made.outputs = std::move(outputs);
+    graph.ops.push_back(std::move(made));
+  };
+  const TensorId a = tensor("a", TensorKind::input), b = tensor("b", TensorKind::activation),
+                 c = tensor("c", TensorKind::activation), mask = tensor("mask", TensorKind::activation),
+                 d = tensor("d", TensorKind::gradient);
+  op("first", Phase::forward, {a}, {b});
+  op("second", Phase::forward, {b}, {c, mask});
+  op("backward", Phase::backward, {b, c, mask}, {d});
+  graph.ops[1].saved = {mask};
+  graph.ops[1].nograd_duration = Seconds{1};
+  return graph;
+}
+
+TEST_CASE("what an op only saves is not made by a first run that runs again", "[hybrid][recompute]") {
+  const Graph graph = small_training();
+  const auto made = with_recomputed_ops(graph, {false, true, false});
+  const Graph& again = std::get<Graph>(made);
+  REQUIRE(again.ops.size() == 4);
+  CHECK(again.ops[1].outputs == std::vector{graph.ops[1].outputs[0]});
+  CHECK(again.ops[1].duration == Seconds{1});
+  CHECK(again.ops[1].saved.empty());
+  CHECK(again.ops[2].name == "second second");
+  CHECK(again.ops[2].duration == Seconds{2});
+  CHECK(again.ops[2].outputs.size() == 2);
+  CHECK(again.ops[3].inputs == std::vector{graph.ops[2].inputs[0], again.ops[2].outputs[0], again.ops[2].outputs[1]});
+}
+
 TEST_CASE("ops that cannot run again are refused by name", "[hybrid][recompute]") {
+  Graph graph = small_training();
+  graph.ops[2].mutates = {graph.ops[2].inputs[0]};
+  CHECK(std::get<std::string>(with_recomputed_ops(graph, {false, true, false})) ==
+        "'second' reads 'b', which is overwritten");
+  CHECK(std::holds_alternative<Graph>(with_recomputed_ops(graph, {true, false, false})));
+  graph.ops[0].recomputable = false;
+  CHECK(std::get<std::string>(with_recomputed_ops(graph, {true, false, false})) == "'first' cannot run again");
   const std::string trace = graph_of({});
   CHECK(refusal(trace, "h100_sxm_8", 1, "recompute_ops(ops=scor)|megatron") ==
-        "recompute_ops: no forward op of 'transformer' is named like 'scor'; did you mean 'score'?");
-  CHECK(refusal("transformer:layers=2", "h100_sxm_8", 1, "recompute_ops|data_parallel") ==
-        "recompute_ops: 'transformer' is a chain, whose ops are whole stages: 'selective' chooses among these");
+        "recompute_ops: no forward op of '" + trace + "' is named like 'scor'; did you mean 'score'?");
+  CHECK(
+      refusal("transformer:layers=2", "h100_sxm_8", 1, "recompute_ops|data_parallel") ==
+      "recompute_ops: 'transformer:layers=2' is a chain, whose ops are whole stages: 'selective' chooses among these");
 }
 
 TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
