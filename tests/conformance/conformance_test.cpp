@@ -41,15 +41,20 @@ std::vector<const StrategyInfo*> strategies_here() {
   return list;
 }
 
-/// Each of them with its defaults, and with options that change what it promises.
+/// Of one of them: its defaults, but for what random problems need not have.
+std::string defaults_of(const StrategyInfo& strategy) {
+  const auto has = [&](std::string_view name) {
+    return std::ranges::count(strategy.options, name, &OptionInfo::name) > 0;
+  };
+  const bool chooses_tensors = strategy.family == Family::compression && has("tensors"),
+             chooses_ops = strategy.family == Family::transform && has("ops");
+  return std::string(strategy.name) + (chooses_tensors ? "(tensors=all)" : chooses_ops ? "(ops=*)" : "");
+}
+
+/// Each of them so, and with options that change what it promises.
 std::vector<std::string> specs() {
   std::vector<std::string> list;
-  for (const StrategyInfo* strategy : strategies_here()) {
-    const auto is_choice = [](const OptionInfo& option) { return option.name == "tensors"; };
-    const bool chooses =  // random graphs need not have the layers that a strategy is for
-        strategy->family == Family::compression && std::ranges::any_of(strategy->options, is_choice);
-    list.push_back(std::string(strategy->name) + (chooses ? "(tensors=all)" : ""));
-  }
+  for (const StrategyInfo* strategy : strategies_here()) list.push_back(defaults_of(*strategy));
   list.insert(list.end(), {"rotor(slots=500)",
                            "rotor(slots=9)",
                            "chen_sqrt(segments=1)",
@@ -309,6 +314,7 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
   for (const StrategyInfo* const listed : strategies_here()) {
     const StrategyInfo& strategy = *listed;
     if (strategy.family == Family::compression || strategy.needs_shapes) continue;  // chains have none
+    if (strategy.name == "recompute_ops") continue;                                 // of graphs
     const std::vector<Pass> passes = parse_spec(strategy.name, "test");
     Chain chain = random_small_chain(11, 5);
     if (strategy.family == Family::transform) own_parameters(chain);
@@ -343,7 +349,7 @@ TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
 
 TEST_CASE("a schedule reads back from its file as it was written", "[conformance]") {
   for (const StrategyInfo* const strategy : strategies_here()) {
-    const std::vector<Pass> passes = parse_spec(strategy->name, "test");
+    const std::vector<Pass> passes = parse_spec(defaults_of(*strategy), "test");
     const Case given = random_case(3, passes);
     const PlanOutcome outcome = plan(given.problem, passes, std::nullopt);
     const std::string text = schedule_text(std::get<Plan>(outcome).schedule, "test");
