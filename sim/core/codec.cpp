@@ -252,6 +252,12 @@ Bytes packed_share(Bytes packed, Bytes tensor, Bytes offset, Bytes length) {
   return Bytes{before((offset + length).count) - before(offset.count)};
 }
 
+double projecting_flops(const Codec& codec, std::int64_t rows, std::int64_t columns) {
+  const double numbers = static_cast<double>(rows) * static_cast<double>(columns);
+  if (codec.sums == Projection::dct) return 5 * numbers * std::log2(static_cast<double>(rows));
+  return 2 * static_cast<double>(std::llround(codec.keep * static_cast<double>(rows))) * numbers;
+}
+
 CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor) {
   const Values values = values_of(codec, graph, tensor);
   const Bytes plain = tensor.bytes, packed{packed_count(codec, values)};
@@ -287,10 +293,13 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       const Bytes norms{4 * values.rows};
       return {3, plain + 2 * norms + 2 * packed, norms};
     }
-    case CodecKind::projection: {  // a product with signs that are made on the way
-      const double products = static_cast<double>(rows_kept(codec, values)) * static_cast<double>(values.count);
-      return {1, plain + packed, Bytes{0}, Flops{2 * products}, graph.source.dtype};
-    }
+    case CodecKind::projection:
+      if (codec.sums == Projection::dct) {  // all of its rows, of which those that are drawn are gathered
+        return {2, 2 * plain + 2 * packed, plain, Flops{projecting_flops(codec, values.rows, values.columns)},
+                graph.source.dtype};
+      }
+      return {1, plain + packed, Bytes{0}, Flops{projecting_flops(codec, values.rows, values.columns)},
+              graph.source.dtype};
   }
   EXPECTS(false && "a codec of no kind");
 }
@@ -340,8 +349,9 @@ std::string text_of(const Codec& codec) {
     case CodecKind::zero_run:
     case CodecKind::compressed_rows:
     case CodecKind::rows:
-    case CodecKind::projection:
       return text + "(keep=" + written_number(codec.keep) + ")";
+    case CodecKind::projection:
+      return text + "(keep=" + written_number(codec.keep) + ",sums=" + std::string(written(codec.sums)) + ")";
   }
   return text;
 }

@@ -142,6 +142,17 @@ TEST_CASE("a projection takes its bytes or its operations, whichever is longer",
   device.peak["fp32"] = FlopsPerSecond{8388608.0 / 3};
   CHECK(pack_time(half, graph, tensor, device).value == Approx(3.5));
   CHECK(pack_time(half, cost, Bytes{49160 / 2}, Bytes{1024 * 8 * 2}, device).value == Approx(2));  // a half of it
+  Codec other = half;
+  other.sums = Projection::gaussian;
+  CHECK(pack_cost(other, graph, tensor).flops.count == cost.flops.count);
+  CHECK(packed_bytes(other, graph, tensor) == packed_bytes(half, graph, tensor));
+  other.sums = Projection::dct;  // all rows are transformed, each column by 5 n log2 n; those that are drawn are moved
+  const CodecCost transform = pack_cost(other, graph, tensor);
+  CHECK(transform.kernels == 2);
+  CHECK(transform.workspace == tensor.bytes);
+  CHECK(transform.moved == Bytes{2 * 1024 * 8 * 4 + 2 * (512 * 8 * 4 + 8)});
+  CHECK(transform.flops.count == 5.0 * 1024 * 8 * 10);
+  CHECK(packed_bytes(other, graph, tensor) == packed_bytes(half, graph, tensor));
 }
 
 TEST_CASE("codecs of one kind are told apart by their ranges first, then by their bits", "[codec]") {
