@@ -17,6 +17,7 @@ constexpr std::int64_t bytes_of_index = 4;       // of a block, and of where a r
 constexpr std::int64_t values_of_row = 256;      // of compressed rows: a place in one takes a byte
 constexpr std::int64_t bytes_of_row_number = 8;  // as PyTorch's indices
 constexpr std::int64_t bytes_of_seed = 8;
+constexpr std::int64_t bytes_of_fp32 = 4;
 
 std::int64_t whole_parts(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -273,9 +274,11 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       if (codec.group == 0) return cost_of_parts(codec, values, plain, packed);
       const Numbers numbers = numbers_of(codec, values);
       const Bytes groups{numbers.groups * codec.group_bytes};
-      if (codec.averaged > 1) {  // their means are a tensor of their own
-        const Bytes means{whole_parts(values.count, codec.averaged) * values.bytes};
-        return {4, plain + 3 * means + packed + 2 * groups, means};
+      if (codec.averaged > 1) {  // their means are a tensor of their own, in fp32 at least, of a copy that is as wide
+        const std::int64_t each = std::max(values.bytes, bytes_of_fp32);
+        const Bytes means{whole_parts(values.count, codec.averaged) * each};
+        const Bytes copy{each > values.bytes ? values.count * each : 0};
+        return {copy > Bytes{0} ? 5U : 4U, plain + 2 * copy + 3 * means + packed + 2 * groups, copy + means};
       }
       const bool padded = numbers.count > values.count;  // by a copy
       return {padded ? 4U : 3U, 2 * plain + packed + 2 * groups + (padded ? 2 * plain : Bytes{0}),

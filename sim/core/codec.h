@@ -52,7 +52,7 @@ struct Codec {
   bool zero_mask =
       false;  ///< quantize: a bit for each value, and numbers for those that are not 0, `keep` of all at most
   std::uint32_t group_bytes = 0;    ///< quantize: scale and minimum of a group
-  std::uint32_t averaged = 1;       ///< quantize: so many values in a row are one number, their mean
+  std::uint32_t averaged = 1;       ///< quantize: so many values in a row are one number, their mean in fp32
   Padding padding = Padding::none;  ///< quantize
   std::uint32_t sample_bytes = 0;   ///< quantize: of each sample, beside its groups (how many bits it has)
   std::uint32_t block = 1;          ///< block_sparse: side, in values

@@ -150,9 +150,16 @@ class CodecCount {
             made.workspace += rounded_up(values_, 256) / 256 * 4;
           }
         } else if (codec_.averaged > 1) {  // means are written, then read for the ranges and for the numbers
-          made.workspace = rounded_up(values_, codec_.averaged) / codec_.averaged * each_;
+          const std::int64_t of_mean = each_ < 4 ? 4 : each_;
+          const std::int64_t means = rounded_up(values_, codec_.averaged) / codec_.averaged * of_mean;
           made.kernels = 4;
-          made.moved = plain + 3 * made.workspace + made.packed + 2 * groups_bytes_;
+          made.moved = plain + 3 * means + made.packed + 2 * groups_bytes_;
+          made.workspace = means;
+          if (each_ < 4) {  // widened before: written and read
+            ++made.kernels;
+            made.moved += 4 * values_ + 4 * values_;
+            made.workspace += 4 * values_;
+          }
         } else {
           made.kernels = 3;
           made.moved = plain + plain + made.packed + 2 * groups_bytes_;

@@ -120,6 +120,15 @@ TEST_CASE("packing moves what its kernels read and write", "[codec]") {
   padded.padding = Padding::sample;
   CHECK(packing(padded).kernels == 4);
   CHECK(packing(padded).workspace == Bytes{4 * 2 * 768 * 4});
+  Codec means{.kind = CodecKind::quantize, .bits = 2, .group = 128, .group_bytes = 8, .averaged = 4};
+  CHECK(packing(means).kernels == 4);
+  CHECK(packing(means).workspace == Bytes{n});
+  CHECK(packing(means).moved == Bytes{4 * n + 3 * n + (n / 16 + 8 * 8) + 2 * 8 * 8});
+  const Graph narrow = graph_with({4, 1024}, 2, "bfloat16");  // widened to fp32 first, means are in fp32
+  const CodecCost widened = pack_cost(means, narrow, narrow.tensors[0]);
+  CHECK(widened.kernels == 5);
+  CHECK(widened.workspace == Bytes{4 * n + n});
+  CHECK(widened.moved == Bytes{2 * n + 4 * n + 4 * n + 3 * n + (n / 16 + 8 * 8) + 2 * 8 * 8});
   const Codec mask{.kind = CodecKind::mask, .bits = 1};
   CHECK(packing(mask).kernels == 0);
   CHECK(packing(mask).moved == Bytes{n / 8});
