@@ -198,8 +198,8 @@ double of_transforms(const Tensor& tensor, const Numbers& x, const Numbers& dy) 
     for (std::size_t c = 0; c < columns; ++c) {
       double sum = 0;
       for (std::size_t r = 0; r < rows; ++r) {
-        sum += matrix[r * columns + c] *
-               std::cos(std::numbers::pi * (static_cast<double>(r) + 0.5) * static_cast<double>(k) / rows);
+        sum += matrix[r * columns + c] * std::cos(std::numbers::pi * (static_cast<double>(r) + 0.5) *
+                                                  static_cast<double>(k) / static_cast<double>(rows));
       }
       squares += sum * sum * (k == 0 ? 1.0 : 2.0) / static_cast<double>(rows);
     }
@@ -211,12 +211,18 @@ double of_transforms(const Tensor& tensor, const Numbers& x, const Numbers& dy) 
 }
 
 TEST_CASE("a weight's gradient over random sums of rows is unbiased, and off by the closed form", "[compression]") {
-  constexpr std::size_t rows = 256, inputs = 24, outputs = 16;
-  const double keep = GENERATE(0.125, 0.5);
+  constexpr std::size_t inputs = 24, outputs = 16;
+  struct Case {
+    std::size_t rows;
+    double keep;
+    std::size_t seeds;
+  };
+  const auto [rows, keep, seeds] = GENERATE(Case{256, 0.125, 512}, Case{256, 0.5, 512},
+                                            Case{12, 0.5, 8192});  // of few rows the kinds of sums differ most
   const Projection sums = GENERATE(Projection::rademacher, Projection::gaussian, Projection::dct);
   const Codec codec{.kind = CodecKind::projection, .sums = sums, .keep = keep};
   INFO(text_of(codec));
-  const Tensor tensor = tensor_of({std::int64_t{rows}, std::int64_t{inputs}});
+  const Tensor tensor = tensor_of({static_cast<std::int64_t>(rows), std::int64_t{inputs}});
   const Numbers x = normal_noise(rows * inputs, 21), dy = normal_noise(rows * outputs, 22);
   Numbers exact(inputs * outputs, 0), mean(inputs * outputs, 0);
   for (std::size_t r = 0; r < rows; ++r) {
@@ -224,12 +230,11 @@ TEST_CASE("a weight's gradient over random sums of rows is unbiased, and off by 
       for (std::size_t o = 0; o < outputs; ++o) exact[i * outputs + o] += x[r * inputs + i] * dy[r * outputs + o];
     }
   }
-  constexpr std::size_t seeds = 256;
   double squares = 0;
   for (std::size_t seed = 0; seed < seeds; ++seed) {
     const Numbers made = projected_gradient(codec, tensor, x, dy, seed);
-    squares += std::pow(relative_distance(made, exact), 2) / seeds;
-    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += made[i] / seeds;
+    squares += std::pow(relative_distance(made, exact), 2) / static_cast<double>(seeds);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += made[i] / static_cast<float>(seeds);
   }
   const double stated = codec_error(codec, Noise::normal);
   // Of these x and dy: with signs |x|^2 |dy|^2 + |x^T dy|^2 - 2 sum |x_r|^2 |dy_r|^2, over the sums and |x^T dy|^2;
@@ -245,12 +250,12 @@ TEST_CASE("a weight's gradient over random sums of rows is unbiased, and off by 
   }
   for (const float each : exact) of_exact += std::pow(double{each}, 2);
   const double square = sums == Projection::dct
-                            ? rows * of_transforms(tensor, x, dy) - of_exact
+                            ? static_cast<double>(rows) * of_transforms(tensor, x, dy) - of_exact
                             : of_x * of_dy + of_exact - (sums == Projection::rademacher ? 2 * of_rows : 0);
-  const double variance = square / (keep * rows) / of_exact;
+  const double variance = square / (keep * static_cast<double>(rows)) / of_exact;
   CHECK(std::sqrt(squares) == Approx(std::sqrt(variance)).epsilon(0.02));
-  CHECK(std::sqrt(variance) == Approx(stated).epsilon(0.06));  // these are not as white as in the mean
-  CHECK(relative_distance(mean, exact) == Approx(std::sqrt(variance / seeds)).epsilon(0.1));
+  if (rows == 256) CHECK(std::sqrt(variance) == Approx(stated).epsilon(0.06));  // these are not as white as in the mean
+  CHECK(relative_distance(mean, exact) == Approx(std::sqrt(variance / static_cast<double>(seeds))).epsilon(0.1));
 }
 
 TEST_CASE("what is exactly 0 after a ReLU is exactly 0 when it comes back, rounded by chance", "[compression]") {
