@@ -22,9 +22,10 @@ constexpr double of_gelu = 0.605;                          // mean gelu''^2 / me
 struct Approximation {
   double mean = 1;    ///< (made . exact) / |exact|^2
   double energy = 1;  ///< |made|^2 / |exact|^2
+  double alike = 1;   ///< of values: so many have become one
 
   double square() const { return std::max(0.0, energy - 2 * mean + 1); }  ///< |made - exact|^2 / |exact|^2
-  Approximation operator*(const Approximation& b) const { return {mean * b.mean, energy * b.energy}; }
+  Approximation operator*(const Approximation& b) const { return {mean * b.mean, energy * b.energy, alike * b.alike}; }
 };
 
 /// The exact values and something that has nothing to do with them.
@@ -37,7 +38,12 @@ Approximation without(double square) {
   return {1 - square, 1 - square};
 }
 
-/// So much of the exact, in squares, and a share of the approximation.
+/// Their means, of so many each.
+Approximation averaged(double count, double square) {
+  return {1 - square, 1 - square, count};
+}
+
+/// The exact, and in a share of it the approximation.
 Approximation in_part(double share, const Approximation& made) {
   return {1 + share * (made.mean - 1), 1 + share * (made.energy - 1)};
 }
@@ -102,7 +108,7 @@ Approximation quantized(const Codec& codec, Noise noise) {
   const double step = step_of(codec, is_rectified), mean_square = is_rectified ? 0.5 : 1;
   const double lost = (1 - 1 / means) * (is_rectified ? rectified_variance : 1);  // by the means
   const double rounded = is_rectified ? 1 - std::exp2(-means) : 1;                // 0 is a number itself
-  return without(lost) * with_noise(rounded * step * step / 6 / mean_square);
+  return averaged(means, lost) * with_noise(rounded * step * step / 6 / mean_square);
 }
 
 /// The blocks with the least energy go: sums of squares of so many normal values.
@@ -115,8 +121,8 @@ double square_of_dropped(const Codec& codec) {
 Approximation packed_by(const Codec& codec, Noise noise) {
   switch (codec.kind) {
     case CodecKind::pool: {
-      const double lost = 1 - 1.0 / (static_cast<double>(codec.window) * codec.window);
-      return without(lost * (noise == Noise::rectified ? rectified_variance : 1));
+      const double pixels = static_cast<double>(codec.window) * codec.window, lost = 1 - 1 / pixels;
+      return averaged(pixels, lost * (noise == Noise::rectified ? rectified_variance : 1));
     }
     case CodecKind::quantize:
       return quantized(codec, noise);
@@ -183,9 +189,13 @@ Approximation through_norm(const Approximation& value, double sharing, bool anew
   return Approximation{1 / std::sqrt(value.energy), 1 / value.energy} * statistics;
 }
 
-/// A ReLU's gradient by the signs of its output: those of its smallest values are lost.
+/// A ReLU's gradient by the signs of its output: those of its smallest values are lost, of what is left out all; and
+/// where means stand for it, all of their values are above 0 if one is.
 Approximation through_signs(const Approximation& value) {
-  return without(std::min(1.0, 0.69 * std::sqrt(value.square())));
+  const double noise = std::max(0.0, value.energy / value.mean - 1);
+  const Approximation kept = without(std::min(1.0, 0.69 * std::sqrt(noise)));
+  if (value.alike == 1) return kept * without(1 - value.mean);
+  return kept * Approximation{1, 2 * (1 - std::exp2(-value.alike))};
 }
 
 /// A pooling's by the places of maxima, which it finds anew: where the two largest values of a window of nine are near
@@ -194,8 +204,16 @@ Approximation through_places(const Approximation& value) {
   return {1 - std::min(1.0, 1.08 * std::sqrt(value.square())), 1};
 }
 
+/// A loss's by the probabilities of classes, or their logarithms, which are all alike before training: of p - 1 at the
+/// label, p is the lesser part.
+Approximation through_loss(const Tensor& probabilities, const Approximation& value, bool logarithms) {
+  const double classes = probabilities.shape.empty() ? 1 : static_cast<double>(probabilities.shape.back());
+  const double of_one = logarithms ? std::log(classes) : 1;  // of an error of each, what it is of p
+  return with_noise(classes > 1 ? value.square() * of_one * of_one / (classes - 1) : value.square());
+}
+
 /// What an approximation of a value that the backward of a layer reads becomes in what it makes, beside the gradient.
-Approximation passed_on(const Graph& graph, const Op& op, TensorId output, const Approximation& value) {
+Approximation passed_on(const Graph& graph, const Op& op, TensorId input, TensorId output, const Approximation& value) {
   const Tensor& made = graph[output];
   const bool is_norm = is_of(op, "batch_norm") || is_of(op, "layer_norm");
   const bool anew = is_norm && !is_of(op, "native_");
@@ -208,6 +226,8 @@ Approximation passed_on(const Graph& graph, const Op& op, TensorId output, const
   if (is_of(op, "gelu")) return with_noise(of_gelu * value.square());
   if (is_of(op, "relu") || is_of(op, "threshold")) return through_signs(value);
   if (op.kind == "max_pool_gradient") return through_places(value);
+  if (op.kind == "cross_entropy_gradient") return through_loss(graph[input], value, false);
+  if (op.kind == "_log_softmax_backward_data") return through_loss(graph[input], value, true);
   return with_noise(value.square());
 }
 
@@ -224,6 +244,7 @@ Approximation passed_by_layer(const Graph& graph, const InputUse& input, const A
   if (use.by == SavedBy::gelu) return with_noise(of_gelu * value.square());
   if (use.by == SavedBy::relu) return through_signs(value);
   if (use.by == SavedBy::pool && finds_statistics_anew(graph)) return through_places(value);
+  if (use.by == SavedBy::loss) return through_loss(graph[input.tensor], value, !finds_statistics_anew(graph));
   return with_noise(value.square());
 }
 
@@ -256,7 +277,7 @@ Approximation reaching_of_stage(const Graph& graph, const Op& op, TensorId value
 Approximation reaching(const Graph& graph, const Op& op, TensorId value, TensorId output, const Approximation& as,
                        const std::optional<Codec>& beside = std::nullopt) {
   if (!op.uses.empty()) return reaching_of_stage(graph, op, value, output, as, beside);
-  return depends_on(graph, op, value, output) ? passed_on(graph, op, output, as) : Approximation{};
+  return depends_on(graph, op, value, output) ? passed_on(graph, op, value, output, as) : Approximation{};
 }
 
 class ErrorWalk {
@@ -314,6 +335,7 @@ class ErrorWalk {
     Approximation& held = held_[b.index];
     held.mean += (comes.mean - held.mean) / sums_[b.index];
     held.energy += (comes.energy - held.energy) / sums_[b.index];
+    held.alike = comes.alike;
   }
 
   void compute(const Step& step) {

@@ -445,6 +445,22 @@ TEST_CASE("what chooses how values are packed is no part of a prediction that is
   }
 }
 
+TEST_CASE("errors behind norms, poolings and losses that find statistics anew are near what is predicted",
+          "[validate][packed]") {
+  const Training training = training_of("resnet:blocks=4,view=graph", one_gpu());
+  const Replayed exact = replayed(training, planned_schedule(training, "store_all"));
+  for (const std::string spec : {"pool(tensors=bn.input)", "alam", "quantize(bits=2,tensors=bn.input)",
+                                 "quantize(bits=8,tensors=pool.input)", "quantize(bits=8)", "quantize(bits=4)"}) {
+    const Schedule schedule = planned_schedule(training, spec);
+    const double predicted = predicted_errors(schedule, training.problem.graph).whole;
+    const Replayed run = replayed(training, schedule);
+    const double measured = gradient_errors(training.problem.graph, run, exact).whole.relative;
+    INFO(spec << ": predicted " << predicted << ", measured " << measured);
+    CHECK(predicted > measured / 2);
+    CHECK(predicted < 2 * measured);
+  }
+}
+
 TEST_CASE("where more values are not zero than are reserved, the run ends and says so", "[validate][packed]") {
   const Training training = training_of(gpt_graph, one_gpu());
   const auto outcome = run_of(training, planned_schedule(training, "lossless"), {});
