@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 #include <numeric>
 #include <vector>
@@ -59,15 +60,17 @@ void sample_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return norms[a] > norms[b]; });
   const std::int64_t winners = s.kept == s.rows ? s.rows : (s.kept + 1) / 2, drawn = s.kept - winners;
-  double rest = 0;
-  for (std::int64_t i = winners; i < s.rows; ++i) rest += norms[order[static_cast<std::size_t>(i)]];
+  std::vector<double> sums;  // of the norms of those that are no winners, one by one
+  for (std::int64_t i = winners; i < s.rows; ++i) {
+    sums.push_back(norms[order[static_cast<std::size_t>(i)]] + (sums.empty() ? 0 : sums.back()));
+  }
+  const double rest = sums.empty() ? 0 : sums.back();
   for (std::int64_t k = 0; k < s.kept; ++k) {
     std::int64_t i = k;
     float scale = 1;
     if (k >= winners) {
       const double draw = rest * unit_of(seed, static_cast<std::uint64_t>(k));
-      double before = norms[order[static_cast<std::size_t>(i = winners)]];
-      while (before <= draw && i + 1 < s.rows) before += norms[order[static_cast<std::size_t>(++i)]];
+      i = winners + std::min(std::ranges::upper_bound(sums, draw) - sums.begin(), std::ssize(sums) - 1);
       const double norm = norms[order[static_cast<std::size_t>(i)]];
       scale = norm > 0 ? static_cast<float>(rest / (static_cast<double>(drawn) * norm)) : 0.0F;
     }
