@@ -220,7 +220,7 @@ Approximation passed_on(const Graph& graph, const Op& op, TensorId input, Tensor
   if (made.kind == TensorKind::parameter_gradient) return anew ? normalized(value) : value;
   if (is_norm) {
     const double scales = numbers_of_scale(graph, op), numbers = numbers_of(made);
-    if (scales == 0) return with_noise(value.square());
+    if (scales == 0) return value;
     return through_norm(value, is_of(op, "batch_norm") ? numbers / scales : scales, anew);
   }
   if (is_of(op, "gelu")) return with_noise(of_gelu * value.square());
@@ -228,7 +228,7 @@ Approximation passed_on(const Graph& graph, const Op& op, TensorId input, Tensor
   if (op.kind == "max_pool_gradient") return through_places(value);
   if (op.kind == "cross_entropy_gradient") return through_loss(graph[input], value, false);
   if (op.kind == "_log_softmax_backward_data") return through_loss(graph[input], value, true);
-  return with_noise(value.square());
+  return value;
 }
 
 /// The same of a layer of a stage, in the gradient of the layer's input.
@@ -245,7 +245,7 @@ Approximation passed_by_layer(const Graph& graph, const InputUse& input, const A
   if (use.by == SavedBy::relu) return through_signs(value);
   if (use.by == SavedBy::pool && finds_statistics_anew(graph)) return through_places(value);
   if (use.by == SavedBy::loss) return through_loss(graph[input.tensor], value, !finds_statistics_anew(graph));
-  return with_noise(value.square());
+  return value;
 }
 
 /// Of a stage it is not known which gradient is whose layer's. Each of its products (convolutions, linear layers)
@@ -267,7 +267,7 @@ Approximation reaching_of_stage(const Graph& graph, const Op& op, TensorId value
       passed = passed * passed_by_layer(graph, each, as);
     }
   }
-  if (!is_known) return with_noise(as.square());
+  if (!is_known) return as;
   if (!is_of_parameter) return passed;
   return products > 0 ? own * in_part(0.5, passed) : passed;
 }
