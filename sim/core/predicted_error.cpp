@@ -20,12 +20,15 @@ constexpr double of_gelu = 0.605;                          // mean gelu''^2 / me
 
 /// What stands for values or gradients: their own multiple, and the rest, which is as good as random to them.
 struct Approximation {
-  double mean = 1;    ///< (made . exact) / |exact|^2
-  double energy = 1;  ///< |made|^2 / |exact|^2
-  double alike = 1;   ///< of values: so many have become one
+  double mean = 1;      ///< (made . exact) / |exact|^2
+  double energy = 1;    ///< |made|^2 / |exact|^2
+  double alike = 1;     ///< of values: so many have become one
+  bool orders = false;  ///< of values: as they were, with their signs, since each is rounded by its own size
 
   double square() const { return std::max(0.0, energy - 2 * mean + 1); }  ///< |made - exact|^2 / |exact|^2
-  Approximation operator*(const Approximation& b) const { return {mean * b.mean, energy * b.energy, alike * b.alike}; }
+  Approximation operator*(const Approximation& b) const {
+    return {mean * b.mean, energy * b.energy, alike * b.alike, orders || b.orders};
+  }
 };
 
 /// The exact values and something that has nothing to do with them.
@@ -129,7 +132,7 @@ Approximation packed_by(const Codec& codec, Noise noise) {
     case CodecKind::block_sparse:
       return without(square_of_dropped(codec));
     case CodecKind::cast:
-      return with_noise(square_of_cast(codec));
+      return {1, 1 + square_of_cast(codec), 1, true};
     case CodecKind::step:
       return without(square_of_steps(codec.bits));
     case CodecKind::rows:
@@ -192,6 +195,7 @@ Approximation through_norm(const Approximation& value, double sharing, bool anew
 /// A ReLU's gradient by the signs of its output: those of its smallest values are lost, of what is left out all; and
 /// where means stand for it, all of their values are above 0 if one is.
 Approximation through_signs(const Approximation& value) {
+  if (value.orders) return {};
   const double noise = std::max(0.0, value.energy / value.mean - 1);
   const Approximation kept = without(std::min(1.0, 0.69 * std::sqrt(noise)));
   if (value.alike == 1) return kept * without(1 - value.mean);
@@ -201,6 +205,7 @@ Approximation through_signs(const Approximation& value) {
 /// A pooling's by the places of maxima, which it finds anew: where the two largest values of a window of nine are near
 /// each other, the gradient may go to the other one.
 Approximation through_places(const Approximation& value) {
+  if (value.orders) return {};
   return {1 - std::min(1.0, 1.08 * std::sqrt(value.square())), 1};
 }
 
@@ -336,6 +341,7 @@ class ErrorWalk {
     held.mean += (comes.mean - held.mean) / sums_[b.index];
     held.energy += (comes.energy - held.energy) / sums_[b.index];
     held.alike = comes.alike;
+    held.orders = comes.orders;
   }
 
   void compute(const Step& step) {
