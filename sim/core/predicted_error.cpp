@@ -20,15 +20,12 @@ constexpr double of_gelu = 0.605;                          // mean gelu''^2 / me
 
 /// What stands for values or gradients: their own multiple, and the rest, which is as good as random to them.
 struct Approximation {
-  double mean = 1;      ///< (made . exact) / |exact|^2
-  double energy = 1;    ///< |made|^2 / |exact|^2
-  double alike = 1;     ///< of values: so many have become one
-  bool orders = false;  ///< of values: as they were, with their signs, since each is rounded by its own size
+  double mean = 1;    ///< (made . exact) / |exact|^2
+  double energy = 1;  ///< |made|^2 / |exact|^2
+  double alike = 1;   ///< of values: so many have become one
 
   double square() const { return std::max(0.0, energy - 2 * mean + 1); }  ///< |made - exact|^2 / |exact|^2
-  Approximation operator*(const Approximation& b) const {
-    return {mean * b.mean, energy * b.energy, alike * b.alike, orders || b.orders};
-  }
+  Approximation operator*(const Approximation& b) const { return {mean * b.mean, energy * b.energy, alike * b.alike}; }
 };
 
 /// The exact values and something that has nothing to do with them.
@@ -132,7 +129,7 @@ Approximation packed_by(const Codec& codec, Noise noise) {
     case CodecKind::block_sparse:
       return without(square_of_dropped(codec));
     case CodecKind::cast:
-      return {1, 1 + square_of_cast(codec), 1, true};
+      return with_noise(square_of_cast(codec));
     case CodecKind::step:
       return without(square_of_steps(codec.bits));
     case CodecKind::rows:
@@ -195,7 +192,6 @@ Approximation through_norm(const Approximation& value, double sharing, bool anew
 /// A ReLU's gradient by the signs of its output: those of its smallest values are lost, of what is left out all; and
 /// where means stand for it, all of their values are above 0 if one is.
 Approximation through_signs(const Approximation& value) {
-  if (value.orders) return {};
   const double noise = std::max(0.0, value.energy / value.mean - 1);
   const Approximation kept = without(std::min(1.0, 0.69 * std::sqrt(noise)));
   if (value.alike == 1) return kept * without(1 - value.mean);
@@ -205,7 +201,6 @@ Approximation through_signs(const Approximation& value) {
 /// A pooling's by the places of maxima, which it finds anew: where the two largest values of a window of nine are near
 /// each other, the gradient may go to the other one.
 Approximation through_places(const Approximation& value) {
-  if (value.orders) return {};
   return {1 - std::min(1.0, 1.08 * std::sqrt(value.square())), 1};
 }
 
@@ -225,7 +220,7 @@ Approximation passed_on(const Graph& graph, const Op& op, TensorId input, Tensor
   if (made.kind == TensorKind::parameter_gradient) return anew ? normalized(value) : value;
   if (is_norm) {
     const double scales = numbers_of_scale(graph, op), numbers = numbers_of(made);
-    if (scales == 0) return value;
+    if (scales == 0) return with_noise(value.square());
     return through_norm(value, is_of(op, "batch_norm") ? numbers / scales : scales, anew);
   }
   if (is_of(op, "gelu")) return with_noise(of_gelu * value.square());
@@ -233,7 +228,7 @@ Approximation passed_on(const Graph& graph, const Op& op, TensorId input, Tensor
   if (op.kind == "max_pool_gradient") return through_places(value);
   if (op.kind == "cross_entropy_gradient") return through_loss(graph[input], value, false);
   if (op.kind == "_log_softmax_backward_data") return through_loss(graph[input], value, true);
-  return value;
+  return with_noise(value.square());
 }
 
 /// The same of a layer of a stage, in the gradient of the layer's input.
@@ -250,7 +245,7 @@ Approximation passed_by_layer(const Graph& graph, const InputUse& input, const A
   if (use.by == SavedBy::relu) return through_signs(value);
   if (use.by == SavedBy::pool && finds_statistics_anew(graph)) return through_places(value);
   if (use.by == SavedBy::loss) return through_loss(graph[input.tensor], value, !finds_statistics_anew(graph));
-  return value;
+  return with_noise(value.square());
 }
 
 /// Of a stage it is not known which gradient is whose layer's. Each of its products (convolutions, linear layers)
@@ -272,7 +267,7 @@ Approximation reaching_of_stage(const Graph& graph, const Op& op, TensorId value
       passed = passed * passed_by_layer(graph, each, as);
     }
   }
-  if (!is_known) return as;
+  if (!is_known) return with_noise(as.square());
   if (!is_of_parameter) return passed;
   return products > 0 ? own * in_part(0.5, passed) : passed;
 }
@@ -341,7 +336,6 @@ class ErrorWalk {
     held.mean += (comes.mean - held.mean) / sums_[b.index];
     held.energy += (comes.energy - held.energy) / sums_[b.index];
     held.alike = comes.alike;
-    held.orders = comes.orders;
   }
 
   void compute(const Step& step) {
