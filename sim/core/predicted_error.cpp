@@ -33,14 +33,9 @@ Approximation with_noise(double square) {
   return {1, 1 + square};
 }
 
-/// A projection of the values: what is left out, is missing.
-Approximation without(double square) {
-  return {1 - square, 1 - square};
-}
-
-/// Their means, of so many each.
-Approximation averaged(double count, double square) {
-  return {1 - square, 1 - square, count};
+/// A projection of the values, such as means of so many: what is left out, is missing.
+Approximation without(double square, double alike = 1) {
+  return {1 - square, 1 - square, alike};
 }
 
 /// The exact, and in a share of it the approximation.
@@ -96,11 +91,6 @@ double step_of(const Codec& codec, bool is_rectified) {
   return 2 * expected_largest(codec.group) / levels;
 }
 
-/// Of a product of two matrices over rows of which both are projected: by d sums of n rows, n / d.
-double square_of_projection(double keep) {
-  return 1 / keep;
-}
-
 Approximation quantized(const Codec& codec, Noise noise) {
   if (codec.group == 0) return with_noise(square_of_fixed_range(codec));
   const double means = codec.averaged;  // of so many values
@@ -108,7 +98,7 @@ Approximation quantized(const Codec& codec, Noise noise) {
   const double step = step_of(codec, is_rectified), mean_square = is_rectified ? 0.5 : 1;
   const double lost = (1 - 1 / means) * (is_rectified ? rectified_variance : 1);  // by the means
   const double rounded = is_rectified ? 1 - std::exp2(-means) : 1;                // 0 is a number itself
-  return averaged(means, lost) * with_noise(rounded * step * step / 6 / mean_square);
+  return without(lost, means) * with_noise(rounded * step * step / 6 / mean_square);
 }
 
 /// The blocks with the least energy go: sums of squares of so many normal values.
@@ -122,7 +112,7 @@ Approximation packed_by(const Codec& codec, Noise noise) {
   switch (codec.kind) {
     case CodecKind::pool: {
       const double pixels = static_cast<double>(codec.window) * codec.window, lost = 1 - 1 / pixels;
-      return averaged(pixels, lost * (noise == Noise::rectified ? rectified_variance : 1));
+      return without(lost * (noise == Noise::rectified ? rectified_variance : 1), pixels);
     }
     case CodecKind::quantize:
       return quantized(codec, noise);
@@ -135,8 +125,8 @@ Approximation packed_by(const Codec& codec, Noise noise) {
     case CodecKind::rows:
       return with_noise(square_of_rows(codec.keep));
     case CodecKind::projection:
-      return with_noise(square_of_projection(codec.keep));
-    case CodecKind::mask:  // read as they are, by what needs no more
+      return with_noise(1 / codec.keep);  // of a product of matrices of n rows, both by d sums of them: n / d
+    case CodecKind::mask:                 // read as they are, by what needs no more
     case CodecKind::index:
     case CodecKind::zero_run:
     case CodecKind::compressed_rows:
@@ -254,7 +244,6 @@ Approximation reaching_of_stage(const Graph& graph, const Op& op, TensorId value
                                 const Approximation& as, const std::optional<Codec>& beside) {
   double products = 0;
   for (const InputUse& each : op.uses) products += is_input_of_product(each.use) ? 1 : 0;
-  const bool is_of_parameter = graph[output].kind == TensorKind::parameter_gradient;
   Approximation own, passed;
   bool is_known = false;
   for (const InputUse& each : op.uses) {
@@ -268,7 +257,7 @@ Approximation reaching_of_stage(const Graph& graph, const Op& op, TensorId value
     }
   }
   if (!is_known) return with_noise(as.square());
-  if (!is_of_parameter) return passed;
+  if (graph[output].kind != TensorKind::parameter_gradient) return passed;
   return products > 0 ? own * in_part(0.5, passed) : passed;
 }
 
