@@ -62,8 +62,26 @@ std::size_t OpTimes::samples() const {
   return least;
 }
 
+namespace {
+
+/// Of a packing's time, what it takes to choose how the value is packed.
+Seconds choosing(const Schedule& schedule, const Graph& graph, const Step& step) {
+  Seconds sum;
+  for (const BufferId b : schedule.buffers_in(step.allocates)) {
+    const Buffer& made = schedule[b];
+    if (step.kind != StepKind::pack || !made.is_packed()) continue;
+    const double part =
+        static_cast<double>(made.range_length.count) / static_cast<double>(graph[made.tensor].bytes.count);
+    sum += part * schedule.codecs[made.codec.index].overhead;
+  }
+  return sum;
+}
+
+}  // namespace
+
 Schedule retimed(Schedule schedule, const Graph& graph, const OpTimes& times) {
   for (Step& step : schedule.steps) {
+    step.work.seconds = std::max(Seconds{0}, step.work.seconds - choosing(schedule, graph, step));
     if (step.op == no_op || schedule[step.stream].way != way::compute) continue;
     if (const std::optional<Seconds> measured = times.of(step.op, saving_of(graph, schedule, step))) {
       step.work.seconds = *measured;

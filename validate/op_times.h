@@ -36,7 +36,8 @@ class OpTimes {
   std::map<std::pair<OpId, Saving>, std::vector<double>> seconds_;
 };
 
-/// The schedule with the measured time of every op that a device computes.
+/// The schedule as a replay runs it: with the measured time of every op that a device computes, and without what codecs
+/// take to choose how they pack (`Codec::overhead`), which no replay does.
 Schedule retimed(Schedule, const Graph&, const OpTimes&);
 
 /// The model with measured times: of a problem on the model's graph or chain. The backwards of a problem whose

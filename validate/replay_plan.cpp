@@ -286,7 +286,9 @@ class Planner {
     const bool has_signs = form.kind == CodecKind::mask || (form.kind == CodecKind::quantize && form.keeps_signs);
     const bool multiplies = form.kind == CodecKind::rows || form.kind == CodecKind::projection ||
                             (form.kind == CodecKind::block_sparse && form.product > 0);
+    const bool has_means = form.kind == CodecKind::pool && form.product > 0;
     return (has_signs && kernel == OpKind::relu_gradient) ||
+           (has_means && kernel == OpKind::convolution_weight_gradient) ||
            (form.kind == CodecKind::step && kernel == OpKind::gelu_gradient) ||
            (multiplies && kernel == OpKind::linear_weight_gradient);
   }

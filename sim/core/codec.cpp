@@ -17,6 +17,7 @@ constexpr std::int64_t bytes_of_index = 4;       // of a block, and of where a r
 constexpr std::int64_t values_of_row = 256;      // of compressed rows: a place in one takes a byte
 constexpr std::int64_t bytes_of_row_number = 8;  // as PyTorch's indices
 constexpr std::int64_t bytes_of_seed = 8;
+constexpr std::int64_t bytes_of_fp32 = 4;
 
 std::int64_t whole_parts(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -252,6 +253,12 @@ Bytes packed_share(Bytes packed, Bytes tensor, Bytes offset, Bytes length) {
   return Bytes{before((offset + length).count) - before(offset.count)};
 }
 
+double projecting_flops(const Codec& codec, std::int64_t rows, std::int64_t columns) {
+  const double numbers = static_cast<double>(rows) * static_cast<double>(columns);
+  if (codec.sums == Projection::dct) return 5 * numbers * std::log2(static_cast<double>(rows));
+  return 2 * static_cast<double>(std::llround(codec.keep * static_cast<double>(rows))) * numbers;
+}
+
 CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor) {
   const Values values = values_of(codec, graph, tensor);
   const Bytes plain = tensor.bytes, packed{packed_count(codec, values)};
@@ -267,9 +274,11 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       if (codec.group == 0) return cost_of_parts(codec, values, plain, packed);
       const Numbers numbers = numbers_of(codec, values);
       const Bytes groups{numbers.groups * codec.group_bytes};
-      if (codec.averaged > 1) {  // their means are a tensor of their own
-        const Bytes means{whole_parts(values.count, codec.averaged) * values.bytes};
-        return {4, plain + 3 * means + packed + 2 * groups, means};
+      if (codec.averaged > 1) {  // their means are a tensor of their own, in fp32 at least, of a copy that is as wide
+        const std::int64_t each = std::max(values.bytes, bytes_of_fp32);
+        const Bytes means{whole_parts(values.count, codec.averaged) * each};
+        const Bytes copy{each > values.bytes ? values.count * each : 0};
+        return {copy > Bytes{0} ? 5U : 4U, plain + 2 * copy + 3 * means + packed + 2 * groups, copy + means};
       }
       const bool padded = numbers.count > values.count;  // by a copy
       return {padded ? 4U : 3U, 2 * plain + packed + 2 * groups + (padded ? 2 * plain : Bytes{0}),
@@ -287,10 +296,13 @@ CodecCost pack_cost(const Codec& codec, const Graph& graph, const Tensor& tensor
       const Bytes norms{4 * values.rows};
       return {3, plain + 2 * norms + 2 * packed, norms};
     }
-    case CodecKind::projection: {  // a product with signs that are made on the way
-      const double products = static_cast<double>(rows_kept(codec, values)) * static_cast<double>(values.count);
-      return {1, plain + packed, Bytes{0}, Flops{2 * products}, graph.source.dtype};
-    }
+    case CodecKind::projection:
+      if (codec.sums == Projection::dct) {  // all of its rows, of which those that are drawn are gathered
+        return {2, 2 * plain + 2 * packed, plain, Flops{projecting_flops(codec, values.rows, values.columns)},
+                graph.source.dtype};
+      }
+      return {1, plain + packed, Bytes{0}, Flops{projecting_flops(codec, values.rows, values.columns)},
+              graph.source.dtype};
   }
   EXPECTS(false && "a codec of no kind");
 }
@@ -340,8 +352,9 @@ std::string text_of(const Codec& codec) {
     case CodecKind::zero_run:
     case CodecKind::compressed_rows:
     case CodecKind::rows:
-    case CodecKind::projection:
       return text + "(keep=" + written_number(codec.keep) + ")";
+    case CodecKind::projection:
+      return text + "(keep=" + written_number(codec.keep) + ",sums=" + std::string(written(codec.sums)) + ")";
   }
   return text;
 }

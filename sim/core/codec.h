@@ -23,10 +23,14 @@ enum class CodecKind : std::uint8_t {
   compressed_rows,  ///< the values that are not 0, each with its place in a row of 256 in a byte; `keep` as of zero_run
   step,             ///< in which of 2^`bits` steps of a derivative that is constant in each the value lies
   rows,             ///< of the tensor as a matrix, `keep` of its rows, chosen at random, each with its number
-  projection,       ///< likewise, `keep` as many sums of all rows, with random signs that a seed in it tells
+  projection,       ///< likewise, `keep` as many sums of all rows, at random as a seed in it tells
 };
 
 enum class PoolType : std::uint8_t { average, max, soft };
+
+/// What the rows in a sum are multiplied by: random signs, normal random numbers, or a row, drawn at random, of the
+/// orthonormal cosine transform.
+enum class Projection : std::uint8_t { rademacher, gaussian, dct };
 
 /// What the groups of a quantization are rounded up to: nothing, whole groups of the tensor, or of each sample (the
 /// first dimension).
@@ -35,9 +39,10 @@ enum class Padding : std::uint8_t { none, tensor, sample };
 /// Fields that are not of its kind keep their defaults.
 struct Codec {
   CodecKind kind = CodecKind::quantize;
-  PoolType type = PoolType::average;  ///< pool
-  std::uint32_t window = 1;           ///< pool
-  bool channels_last = false;         ///< pool: samples x height x width x channels; else channels before height
+  PoolType type = PoolType::average;         ///< pool
+  Projection sums = Projection::rademacher;  ///< projection
+  std::uint32_t window = 1;                  ///< pool
+  bool channels_last = false;                ///< pool: samples x height x width x channels; else channels before height
   std::uint32_t bits = 8;      ///< quantize, cast, index, step: of a number; mask: 1, or 8 where each bit takes a byte
   std::uint32_t exponent = 5;  ///< cast: of the bits; one is the sign's, the others are the fraction's
   std::uint32_t group = 0;     ///< quantize: values in a row; 0 without parts: a fixed range, which needs no reading
@@ -47,7 +52,7 @@ struct Codec {
   bool zero_mask =
       false;  ///< quantize: a bit for each value, and numbers for those that are not 0, `keep` of all at most
   std::uint32_t group_bytes = 0;    ///< quantize: scale and minimum of a group
-  std::uint32_t averaged = 1;       ///< quantize: so many values in a row are one number, their mean
+  std::uint32_t averaged = 1;       ///< quantize: so many values in a row are one number, their mean in fp32
   Padding padding = Padding::none;  ///< quantize
   std::uint32_t sample_bytes = 0;   ///< quantize: of each sample, beside its groups (how many bits it has)
   std::uint32_t block = 1;          ///< block_sparse: side, in values
@@ -89,6 +94,10 @@ QuantizedBy quantized_by(const Codec&);
 
 /// Of a tensor's products with a gradient, those that are computed on its packed form.
 double share_of_products(const Codec&, const Graph&, const Tensor&);
+
+/// Of a `projection`: what it takes to make its sums of a matrix of so many rows. Those with random numbers are a
+/// product of matrices whose numbers are made on the way; a fast cosine transform makes all of its rows.
+double projecting_flops(const Codec&, std::int64_t rows, std::int64_t columns);
 
 /// What packing or unpacking a whole tensor takes.
 struct CodecCost {

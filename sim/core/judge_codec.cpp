@@ -37,6 +37,7 @@ bool sane_groups(const Codec& codec) {
 bool is_sane(const Codec& codec) {
   const bool share = codec.keep > 0 && codec.keep <= 1;
   const bool has_product = codec.kind == CodecKind::pool || codec.kind == CodecKind::block_sparse;
+  if (codec.sums != Projection::rademacher && codec.kind != CodecKind::projection) return false;
   if (!(codec.product >= 0 && codec.product <= (has_product ? 1 : 0)) || !(codec.overhead.value >= 0)) return false;
   switch (codec.kind) {
     case CodecKind::pool:
@@ -107,10 +108,17 @@ class CodecCount {
         made.workspace = 4 * rows();
         made.moved = plain + made.workspace + made.workspace + made.packed + made.packed;
         break;
-      case CodecKind::projection:  // each row is added to each sum, or taken from it
-        made.kernels = 1;
+      case CodecKind::projection:
         made.moved = plain + made.packed;
-        made.flops = 2.0 * static_cast<double>(kept_rows()) * static_cast<double>(values_);
+        if (codec_.sums == Projection::dct) {  // transformed to a copy, then the rows that are drawn are moved
+          made.kernels = 2;
+          made.workspace = plain;
+          made.moved += made.workspace + made.packed;
+          made.flops = 5.0 * static_cast<double>(values_) * std::log2(static_cast<double>(rows()));
+        } else {  // each row comes into each sum
+          made.kernels = 1;
+          made.flops = 2.0 * static_cast<double>(kept_rows()) * static_cast<double>(values_);
+        }
         break;
       case CodecKind::zero_run:  // counts what is not 0, then writes it
       case CodecKind::compressed_rows:
@@ -142,9 +150,16 @@ class CodecCount {
             made.workspace += rounded_up(values_, 256) / 256 * 4;
           }
         } else if (codec_.averaged > 1) {  // means are written, then read for the ranges and for the numbers
-          made.workspace = rounded_up(values_, codec_.averaged) / codec_.averaged * each_;
+          const std::int64_t of_mean = each_ < 4 ? 4 : each_;
+          const std::int64_t means = rounded_up(values_, codec_.averaged) / codec_.averaged * of_mean;
           made.kernels = 4;
-          made.moved = plain + 3 * made.workspace + made.packed + 2 * groups_bytes_;
+          made.moved = plain + 3 * means + made.packed + 2 * groups_bytes_;
+          made.workspace = means;
+          if (each_ < 4) {  // widened before: written and read
+            ++made.kernels;
+            made.moved += 4 * values_ + 4 * values_;
+            made.workspace += 4 * values_;
+          }
         } else {
           made.kernels = 3;
           made.moved = plain + plain + made.packed + 2 * groups_bytes_;

@@ -14,6 +14,10 @@ std::int64_t blocks_along(std::int64_t size, std::int64_t block) {
   return size / block + (size % block != 0 ? 1 : 0);
 }
 
+bool is_transform(const Codec& codec) {
+  return codec.kind == CodecKind::projection && codec.sums == Projection::dct;
+}
+
 /// The numbers that a product takes of a matrix or of pictures, of all that there are; and in rows or in pixels, which
 /// are what it takes of the gradient.
 struct Taken {
@@ -32,10 +36,12 @@ Taken taken_by(const Codec& codec, const std::vector<std::int64_t>& shape) {
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
   if (codec.kind == CodecKind::rows || codec.kind == CodecKind::projection) {
     const std::int64_t kept = std::llround(codec.keep * static_cast<double>(rows));
-    const double projecting = codec.kind == CodecKind::projection  // the gradient's rows, by as many signs a sum
-                                  ? static_cast<double>(kept) / static_cast<double>(shape.back())
-                                  : 0;
-    return {static_cast<double>(kept) / static_cast<double>(rows) + projecting, kept, rows};
+    const double whole = static_cast<double>(rows), columns = static_cast<double>(shape.back());
+    double projecting = 0;  // the gradient's rows, by as many numbers a sum, or by a transform of each column
+    if (codec.kind == CodecKind::projection) {
+      projecting = is_transform(codec) ? 2.5 * std::log2(whole) / columns : static_cast<double>(kept) / columns;
+    }
+    return {static_cast<double>(kept) / whole + projecting, kept, rows};
   }
   const std::int64_t all = blocks_along(rows, codec.block) * blocks_along(shape.back(), codec.block);
   const std::int64_t kept = std::llround(codec.keep * static_cast<double>(all));
@@ -59,9 +65,9 @@ bool Judge::multiplies_pixels(const Op& op, TensorId value) const {
   const auto is_size = [&](std::size_t first) {
     return shape[first] == result[first] && shape[first + 1] == result[first + 1];
   };
-  const bool channels_first = weight[2] == 1 && weight[3] == 1 && is_size(2);
-  const bool channels_last = weight[0] == 1 && weight[1] == 1 && is_size(1);
-  return channels_first || channels_last;
+  const bool by_pytorch = op.kind == "convolution_backward";  // channels first
+  const std::size_t kernel = by_pytorch ? 2 : 0;
+  return weight[kernel] == 1 && weight[kernel + 1] == 1 && is_size(by_pytorch ? 2 : 1);
 }
 
 std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) const {
@@ -86,18 +92,21 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
   const double all = makes_both ? (1 + product) / 2 : product;
 
   ProductCost cost;
-  cost.workspace = gradient.bytes.count / taken.of_rows * taken.rows;
+  const std::int64_t rows = gradient.bytes.count / taken.of_rows * taken.rows;
+  const std::int64_t transformed = is_transform(codec) ? gradient.bytes.count : 0;
+  cost.workspace = rows + transformed;
   const Device& device = platform_[schedule_[step.stream].device];
   // By a kernel of its own: all pixels of the gradient, or the rows that count, are read and a share is written.
   const bool reads_all = codec.kind == CodecKind::pool || codec.kind == CodecKind::projection;
-  const std::int64_t read = reads_all ? gradient.bytes.count : cost.workspace;
-  const double launch = cost.workspace > 0 ? device.launch_overhead.value : 0;
+  // What is transformed is written there, and those of its rows that count are read again, by one more.
+  const std::int64_t read = (reads_all ? gradient.bytes.count : rows) + (transformed > 0 ? transformed + rows : 0);
+  const double launch = (rows > 0 ? 1 : 0) * device.launch_overhead.value * (transformed > 0 ? 2 : 1);
   const bool as_measured =
       device.takes_trace_times || (!graph_.source.device.empty() && graph_.source.device == device.model);
   if (as_measured && op.duration) {
     cost.seconds = all * op.duration->value;
-    if (cost.workspace > 0 && device.memory_bandwidth) {
-      *cost.seconds += static_cast<double>(read + cost.workspace) / device.memory_bandwidth->value + launch;
+    if (rows > 0 && device.memory_bandwidth) {
+      *cost.seconds += static_cast<double>(read + rows) / device.memory_bandwidth->value + launch;
     }
     return cost;
   }
@@ -108,8 +117,8 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
       moved += schedule_[b].bytes.count;
     }
   }
-  if (cost.workspace > 0) {
-    moved += read + cost.workspace + cost.workspace;
+  if (rows > 0) {
+    moved += read + rows + rows;
     if (!makes_both) moved -= gradient.bytes.count;
   }
   double longest = static_cast<double>(std::max<std::int64_t>(moved, 0)) / device.memory_bandwidth->value;

@@ -49,8 +49,9 @@ std::int64_t kernel_of(const Graph& graph, const Op& op) {
       const Tensor& tensor = graph[t];
       const bool is_weight = tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient;
       if (!is_weight || tensor.shape.size() != 4) continue;
-      return tensor.shape[2] == tensor.shape[3] ? tensor.shape[3]
-                                                : tensor.shape[0];  // height first where channels last
+      // This project's networks have height x width x in x out, PyTorch out x in x height x width.
+      const std::size_t height = op.kind.ends_with("_gradient") ? 0 : 2;
+      return std::max(tensor.shape[height], tensor.shape[height + 1]);
     }
   }
   return 0;

@@ -10,7 +10,8 @@ namespace plimsoll {
 /// Of an op, forward or backward; `stage` for those of chains.
 SavedBy layer_of(const Op&);
 
-/// Pixels a side of the weight whose gradient a convolution makes, or that it reads; 0 where there is none.
+/// Pixels of the longer side of the weight that the backward of a convolution reads or makes the gradient of; 0 where
+/// there is none.
 std::int64_t kernel_of(const Graph&, const Op&);
 
 }  // namespace plimsoll

@@ -69,6 +69,12 @@ struct Names<QuantizedBy> {
 };
 
 template <>
+struct Names<Projection> {
+  static constexpr std::array all{std::pair{Projection::rademacher, "rademacher"},
+                                  std::pair{Projection::gaussian, "gaussian"}, std::pair{Projection::dct, "dct"}};
+};
+
+template <>
 struct Names<PoolType> {
   static constexpr std::array all{std::pair{PoolType::average, "average"}, std::pair{PoolType::max, "max"},
                                   std::pair{PoolType::soft, "soft"}};

@@ -25,10 +25,16 @@ struct PredictedErrors {
   double whole = 0;  ///< of all parameter gradients as one vector, as if all their numbers were equally large
 };
 
-/// Squared errors of what an op reads add up. An error of a convolution's or linear layer's input reaches the gradient
-/// of its weight alone; that of a normalization's input the gradient of its scale and, by 2 / n where n values share
-/// their mean, the gradient of its input; by 0.605 of the square that of a GELU's input the gradient of it (mean of
-/// gelu''^2 over that of gelu'^2); that of a ReLU's output the signs of its smallest values, 0.69 of it; others wholly.
+/// What is approximate is a multiple of the exact and noise; both are multiplied where an op makes something of it, and
+/// are means where gradients add up. An error of a convolution's or linear layer's input reaches the gradient
+/// of its weight alone; that of a normalization's input the gradient of its scale and, by 2 / n of the square where n
+/// values share their mean, the gradient of its input, which is moreover divided by the deviation of what was restored
+/// where that is found anew (this project's networks): means of k values are less by the root of k, and so much larger
+/// is each gradient on its way back. By 0.605 of the square an error of a GELU's input reaches the gradient of it (mean
+/// of gelu''^2 over that of gelu'^2); that of a ReLU's output the signs of its smallest values, 0.69 of it,
+/// or, where means stand for them, those of all values of a mean above 0; that of a
+/// max pooling's input 1.08 of the maxima where they are found anew, 9 values a window; that of C probabilities which a
+/// loss saves, by 1 / (C - 1) of the square, or of their logarithms by log^2 C / (C - 1); others wholly.
 /// Of a chain's stage, whose gradients are not known layer by layer, each convolution or linear layer counts as an
 /// equal share of the gradients of parameters, and what other layers pass on as reaching half of these.
 PredictedErrors predicted_errors(const Schedule&, const Graph&);

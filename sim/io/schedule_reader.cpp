@@ -65,6 +65,7 @@ const Field<CodecDraft, JsonCursor> codec_fields[] = {
     {"lossy", required, [](CodecDraft& d, JsonCursor c) { d.lossy = c.boolean(); }},
     {"size", required, [](CodecDraft& d, JsonCursor c) { d.size = c.string(); }},
     {"type", optional, [](CodecDraft& d, JsonCursor c) { d.codec.type = enumerator<PoolType>(c); }},
+    {"sums", optional, [](CodecDraft& d, JsonCursor c) { d.codec.sums = enumerator<Projection>(c); }},
     {"window", optional, [](CodecDraft& d, JsonCursor c) { d.codec.window = c.index(); }},
     {"channels_last", optional, [](CodecDraft& d, JsonCursor c) { d.codec.channels_last = c.boolean(); }},
     {"bits", optional, [](CodecDraft& d, JsonCursor c) { d.codec.bits = c.index(); }},

@@ -35,6 +35,7 @@ Json json_of(const Codec& codec) {
   Json object{{"kind", written(codec.kind)}, {"lossy", is_lossy(codec)}, {"size", is_bound(codec) ? "bound" : "exact"}};
   const Codec usual{.kind = codec.kind};
   if (codec.type != usual.type) object["type"] = written(codec.type);
+  if (codec.sums != usual.sums) object["sums"] = written(codec.sums);
   if (codec.window != usual.window) object["window"] = codec.window;
   if (codec.channels_last) object["channels_last"] = true;
   if (codec.bits != usual.bits) object["bits"] = codec.bits;

@@ -18,7 +18,7 @@ std::optional<Codec> codec_for(const SteppedRule& rule, const Graph& graph, cons
   const Tensor& value = graph[tensor.tensor];
   if (rule.projected == 0 || !sums_over_rows(graph, op, value)) return std::nullopt;
   const double one = 1 / static_cast<double>(rows_of(value));
-  return Codec{.kind = CodecKind::projection, .keep = std::max(rule.projected, one)};
+  return Codec{.kind = CodecKind::projection, .sums = rule.sums, .keep = std::max(rule.projected, one)};
 }
 
 /// Throws InputError where no use can.

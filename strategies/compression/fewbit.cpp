@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "sim/core/names.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/compression/derivative_steps.h"
 
@@ -17,14 +18,19 @@ constexpr std::array fewbit_options{
     OptionInfo{"linear", "0", "0 or a number from 0.01 to 0.99",
                "of the rows that a linear layer reads, how large a share of random sums of them waits for the gradient "
                "of its weight; 0: the rows themselves",
-               [](std::string_view text) { return text == "0" || number_between<1, 99, 100>(text); }}};
+               [](std::string_view text) { return text == "0" || number_between<1, 99, 100>(text); }},
+    OptionInfo{"sums", "rademacher", "rademacher, gaussian or dct",
+               "what rows are multiplied by in a sum: random signs, normal random numbers, or a row of the cosine "
+               "transform drawn at random",
+               [](std::string_view text) { return from_name<Projection>(text).has_value(); }}};
 
 std::vector<TapeOutcome> fewbit_tapes(const PartTask& task, const Options& options,
                                       std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const SteppedRule rule{.strategy = "fewbit",
                          .bits = static_cast<std::uint32_t>(options.integer("bits")),
                          .takes_relus = true,
-                         .projected = options.number("linear")};
+                         .projected = options.number("linear"),
+                         .sums = *from_name<Projection>(options.text("sums"))};
   return stepped_tapes(task, rule, budgets, before);
 }
 

@@ -98,11 +98,12 @@ Problem products_problem(std::uint64_t seed) {
 TEST_CASE("steps of derivatives and sampled rows are read as they are, where there is something for them",
           "[conformance][compression]") {
   std::size_t answered = 0, approximate = 0;
-  for (const char* spec :
-       {"fewbit", "fewbit(linear=0.3)", "greedy_recompute|fewbit(linear=0.5)|offload_greedy",
-        "fewbit(bits=1)|offload_greedy", "greedy_recompute|approx_bp", "wta_crs(ratio=0.2)",
-        "greedy_recompute|wta_crs|save_on_cpu", "mesa|offload_greedy", "greedy_recompute|gist(precision=8)",
-        "acgc(nonzero=0.3)|vdnn(mode=all)", "blpa|save_on_cpu", "greedy_recompute|mesa(groups=3)"}) {
+  for (const char* spec : {"fewbit", "fewbit(linear=0.3)", "fewbit(linear=0.3,sums=gaussian)",
+                           "greedy_recompute|fewbit(linear=0.4,sums=dct)|offload_greedy",
+                           "greedy_recompute|fewbit(linear=0.5)|offload_greedy", "fewbit(bits=1)|offload_greedy",
+                           "greedy_recompute|approx_bp", "wta_crs(ratio=0.2)", "greedy_recompute|wta_crs|save_on_cpu",
+                           "mesa|offload_greedy", "greedy_recompute|gist(precision=8)",
+                           "acgc(nonzero=0.3)|vdnn(mode=all)", "blpa|save_on_cpu", "greedy_recompute|mesa(groups=3)"}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     for (const RandomCase seed : fewer_cases(1, 60)) {
       INFO(spec << ", seed " << seed);
@@ -129,6 +130,27 @@ TEST_CASE("steps of derivatives and sampled rows are read as they are, where the
   }
   CHECK(answered > 20);
   CHECK(approximate > 0);
+}
+
+TEST_CASE("numbers of 16 bits are packed by rules of their own", "[conformance][compression]") {
+  for (const RandomCase seed : fewer_cases(1, 40)) {
+    Graph graph = as_pictures(random_graph(seed, 6), seed);
+    for (Tensor& tensor : graph.tensors) {
+      if (tensor.shape.empty()) continue;
+      tensor.bytes = Bytes{tensor.bytes.count / 2};
+      tensor.dtype = "bf16";
+    }
+    Platform platform = gpus({});
+    platform.devices[0].memory_bandwidth = BytesPerSecond{700};
+    platform.devices[0].launch_overhead = Seconds{0.01};
+    const Problem problem = problem_of(std::move(graph), std::move(platform), {});
+    for (const char* spec : {"alam", "gact", "quantize(group=8)", "pool(tensors=all)", "lossless(tensors=all)"}) {
+      INFO(spec << ", seed " << seed);
+      const PlanOutcome free = plan(problem, parse_spec(spec, "test"), std::nullopt);
+      REQUIRE(std::holds_alternative<Plan>(free));
+      judge_packed(problem, std::get<Plan>(free), std::nullopt);
+    }
+  }
 }
 
 TEST_CASE("what is packed without loss leaves every gradient exact, and what is not says which",

@@ -120,6 +120,15 @@ TEST_CASE("packing moves what its kernels read and write", "[codec]") {
   padded.padding = Padding::sample;
   CHECK(packing(padded).kernels == 4);
   CHECK(packing(padded).workspace == Bytes{4 * 2 * 768 * 4});
+  Codec means{.kind = CodecKind::quantize, .bits = 2, .group = 128, .group_bytes = 8, .averaged = 4};
+  CHECK(packing(means).kernels == 4);
+  CHECK(packing(means).workspace == Bytes{n});
+  CHECK(packing(means).moved == Bytes{4 * n + 3 * n + (n / 16 + 8 * 8) + 2 * 8 * 8});
+  const Graph narrow = graph_with({4, 1024}, 2, "bfloat16");  // widened to fp32 first, means are in fp32
+  const CodecCost widened = pack_cost(means, narrow, narrow.tensors[0]);
+  CHECK(widened.kernels == 5);
+  CHECK(widened.workspace == Bytes{4 * n + n});
+  CHECK(widened.moved == Bytes{2 * n + 4 * n + 4 * n + 3 * n + (n / 16 + 8 * 8) + 2 * 8 * 8});
   const Codec mask{.kind = CodecKind::mask, .bits = 1};
   CHECK(packing(mask).kernels == 0);
   CHECK(packing(mask).moved == Bytes{n / 8});
@@ -142,6 +151,17 @@ TEST_CASE("a projection takes its bytes or its operations, whichever is longer",
   device.peak["fp32"] = FlopsPerSecond{8388608.0 / 3};
   CHECK(pack_time(half, graph, tensor, device).value == Approx(3.5));
   CHECK(pack_time(half, cost, Bytes{49160 / 2}, Bytes{1024 * 8 * 2}, device).value == Approx(2));  // a half of it
+  Codec other = half;
+  other.sums = Projection::gaussian;
+  CHECK(pack_cost(other, graph, tensor).flops.count == cost.flops.count);
+  CHECK(packed_bytes(other, graph, tensor) == packed_bytes(half, graph, tensor));
+  other.sums = Projection::dct;  // all rows are transformed, each column by 5 n log2 n; those that are drawn are moved
+  const CodecCost transform = pack_cost(other, graph, tensor);
+  CHECK(transform.kernels == 2);
+  CHECK(transform.workspace == tensor.bytes);
+  CHECK(transform.moved == Bytes{2 * 1024 * 8 * 4 + 2 * (512 * 8 * 4 + 8)});
+  CHECK(transform.flops.count == 5.0 * 1024 * 8 * 10);
+  CHECK(packed_bytes(other, graph, tensor) == packed_bytes(half, graph, tensor));
 }
 
 TEST_CASE("codecs of one kind are told apart by their ranges first, then by their bits", "[codec]") {

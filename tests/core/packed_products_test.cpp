@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "sim/core/layers.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {
@@ -90,6 +91,22 @@ TEST_CASE("a product over sums of rows also adds up the gradient's", "[codec]") 
   CHECK(on(product, half)->duration.value == Approx(15 + 28.8 + 1));
 }
 
+// The transform of g takes 5 * 8 * 6 * 3 = 720 flops, of 384, and as much memory as g.
+TEST_CASE("a product over rows of a cosine transform also transforms the gradient", "[codec]") {
+  Product product = product_of("mm", {8, 4}, {8, 6}, {4, 6}, 384, false);
+  const Codec half{.kind = CodecKind::projection, .sums = Projection::dct, .keep = 0.5};
+  const std::optional<OnPacked> found = on(product, half);
+  REQUIRE(found);
+  CHECK(found->workspace == Bytes{4 * 6 * 4 + 192});
+  // packed 72 B; of the gradient 192 B read and written, 96 B read, written and read; 96 B made: 840 B in 84 s
+  CHECK(found->duration.value == Approx(84 + 3));
+  product.problem.graph.ops[0].flops = Flops{384'000};
+  CHECK(on(product, half)->duration.value == Approx((0.5 + 720.0 / 384) * 3840 + 3));
+  product.problem.graph.ops[0].duration = Seconds{10};
+  product.problem.platform.devices[0].takes_trace_times = true;
+  CHECK(on(product, half)->duration.value == Approx((0.5 + 720.0 / 384) * 10 + 57.6 + 2));
+}
+
 TEST_CASE("a product of blocks takes their share at its rate, and all of the gradient", "[codec]") {
   Product product = product_of("mm", {8, 4}, {8, 6}, {4, 6}, 384'000, false);
   const auto blocks = [](double rate) {  // of 4 x 2 blocks of 2 x 2 values 4 stay
@@ -118,6 +135,18 @@ TEST_CASE("a convolution of pixels on means takes a share of the weight's half o
   moves.problem.graph.ops[0].flops = Flops{0.1};
   means.product = 1;
   CHECK(on(moves, means)->duration.value == Approx((32 + 192 + 24 + 128 + 192 + 48 + 48) / 10.0 + 2));
+}
+
+TEST_CASE("a convolution's kernel is known where channels come first and where they are last", "[codec]") {
+  const auto kernel = [](const std::string& kind, const std::vector<std::int64_t>& weight) {
+    Product product = product_of(kind, {1, 4, 4, 4}, {1, 4, 4, 4}, weight, 1, false);
+    return kernel_of(product.problem.graph, product.problem.graph.ops[0]);
+  };
+  CHECK(kernel("convolution_backward", {16, 16, 3, 3}) == 3);
+  CHECK(kernel("convolution_backward", {1, 1, 3, 3}) == 3);
+  CHECK(kernel("convolution_backward", {16, 4, 7, 1}) == 7);  // and not of single pixels
+  CHECK(kernel("convolution_weight_gradient", {1, 1, 4, 4}) == 1);
+  CHECK(kernel("convolution_weight_gradient", {3, 3, 16, 16}) == 3);
 }
 
 TEST_CASE("what a codec takes beside is part of packing, and of nothing else", "[codec]") {

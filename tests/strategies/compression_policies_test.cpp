@@ -86,6 +86,32 @@ TEST_CASE("a step of a derivative takes its bits, and nothing else changes", "[c
   CHECK(saved_by(problem, "approx_bp") == values * 4 - values / 4);
 }
 
+TEST_CASE("GACT keeps a packed form of each value for all who save it, or one for each of them", "[compression]") {
+  const Problem problem = model_on_h200("resnet18:batch=2");
+  const Graph& graph = problem.graph;
+  std::set<std::pair<StorageId, OpId>> saved;  // what the forward has made, and who reads it in the backward
+  std::set<StorageId> made, kept;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::forward) continue;
+    for (const TensorId t : op.outputs) made.insert(graph[t].storage);
+  }
+  std::int64_t shared = 0, of_layers = 0;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (!is_backward(graph.ops[o].phase)) continue;
+    for (const TensorId t : graph.ops[o].inputs) {
+      const Tensor& tensor = graph[t];
+      const bool fits = tensor.kind == TensorKind::activation && tensor.dtype != "int64" && tensor.shape.size() >= 2;
+      if (!fits || !made.contains(tensor.storage)) continue;
+      const std::int64_t packed = (tensor.bytes.count / 4 + 255) / 256 * (256 / 2 + 8);
+      if (kept.insert(tensor.storage).second) shared += packed;
+      if (saved.insert({tensor.storage, id_at<OpId>(o)}).second) of_layers += packed;
+    }
+  }
+  CHECK(of_layers > shared * 5 / 4);
+  CHECK(waiting_after_forward(problem, plan_by(problem, "gact").schedule).packed == Bytes{shared});
+  CHECK(waiting_after_forward(problem, plan_by(problem, "gact(store=layer)").schedule).packed == Bytes{of_layers});
+}
+
 TEST_CASE("of the inputs of linear layers only sampled rows stay, each with its number", "[compression]") {
   const Problem problem = model_on_h200("deit_s:batch=2");
   const std::int64_t rows = 2 * 197, kept = 118, width = 384, layers = 12;  // 0.3 x 394 = 118.2

@@ -55,6 +55,7 @@ class PackedLoop : public OneThreadLoop {
   }
 
   std::size_t replaced() const { return replaced_; }
+  std::size_t products_of_means() const { return products_; }
 
  private:
   /// By which codec a reader of the backward gets a value that the forward made and kept for it.
@@ -76,7 +77,7 @@ class PackedLoop : public OneThreadLoop {
     const Tensor& tensor = graph()[t];
     const std::optional<Codec> codec = codec_of(reader, t);
     if (!codec || codec->kind == CodecKind::step || codec->kind == CodecKind::rows) return value;
-    if (codec->kind == CodecKind::projection) return value;
+    if (codec->kind == CodecKind::projection || is_product_of_means(reader, *codec)) return value;
     if (codec->keeps_signs && reader.kind == "relu_gradient") {  // all that it needs
       ++replaced_;
       return value;
@@ -87,6 +88,42 @@ class PackedLoop : public OneThreadLoop {
     unpack(*codec, tensor, packed.data(), restored.data());
     ++replaced_;
     return restored;
+  }
+
+  static bool is_product_of_means(const Op& op, const Codec& form) {
+    return form.kind == CodecKind::pool && form.product > 0 && op.kind == "convolution_weight_gradient";
+  }
+
+  /// The gradient of a 1x1 convolution's weight: a sum over the blocks of pixels of both pictures.
+  void run_means(const Op& op, std::int64_t window, const KernelArguments& arguments) {
+    const std::vector<std::int64_t>& x = graph()[op.inputs[0]].shape;
+    const std::int64_t height = x[1], width = x[2], outputs = graph()[op.outputs[0]].shape.back();
+    const auto of_block = [&](const float* picture, std::int64_t channels, std::int64_t n, std::int64_t top,
+                              std::int64_t left, std::int64_t c) {
+      float sum = 0, pixels = 0;
+      for (std::int64_t h = top; h < std::min(top + window, height); ++h) {
+        for (std::int64_t w = left; w < std::min(left + window, width); ++w) {
+          sum += picture[((n * height + h) * width + w) * channels + c];
+          pixels += 1;
+        }
+      }
+      return std::pair(sum / pixels, pixels);
+    };
+    for (std::int64_t i = 0; i < x[3]; ++i) {
+      for (std::int64_t o = 0; o < outputs; ++o) {
+        float& sum = arguments.out(0)[i * outputs + o] = 0;
+        for (std::int64_t n = 0; n < x[0]; ++n) {
+          for (std::int64_t top = 0; top < height; top += window) {
+            for (std::int64_t left = 0; left < width; left += window) {
+              const auto [mean, pixels] = of_block(arguments.in(0), x[3], n, top, left, i);
+              sum += pixels * mean * of_block(arguments.in(1), outputs, n, top, left, o).first;
+            }
+          }
+        }
+      }
+    }
+    ++replaced_;
+    ++products_;
   }
 
   /// The gradient of a GELU by steps of its derivative, straight from the value.
@@ -126,18 +163,26 @@ class PackedLoop : public OneThreadLoop {
     ++replaced_;
   }
 
-  /// The same by random sums of all rows, each of a matrix of signs, which is not kept.
-  void run_projected(const Op& op, double keep, const KernelArguments& arguments) {
+  /// The same by random sums of all rows, each of a matrix of numbers, which is not kept.
+  void run_projected(const Op& op, const Codec& form, const KernelArguments& arguments) {
     const Tensor &x = graph()[op.inputs[0]], &weight = graph()[op.outputs[0]];
     const std::int64_t columns = x.shape.back(), rows = x.bytes.count / 4 / columns, n = weight.shape[1];
-    const std::int64_t kept = std::llround(keep * static_cast<double>(rows));
+    const std::int64_t kept = std::llround(form.keep * static_cast<double>(rows));
     const std::uint64_t seed = seed_for(chance_.seed, arguments.in(0), rows * columns);
+    std::vector<float> numbers;
+    for (std::int64_t k = 0; k < kept; ++k) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const bool is_negative = unit_of(seed, static_cast<std::uint64_t>(k * rows + r)) >= 0.5F;
+        numbers.push_back(form.sums == Projection::rademacher
+                              ? (is_negative ? -1.0F : 1.0F)
+                              : plain::number_in_sum({rows, columns, kept, form.sums}, seed, k, r));
+      }
+    }
     const float scale = 1 / std::sqrt(static_cast<float>(kept));
     const auto sum_of = [&](const float* matrix, std::int64_t width, std::int64_t k, std::int64_t c) {
       float sum = 0;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const bool is_negative = unit_of(seed, static_cast<std::uint64_t>(k * rows + r)) >= 0.5F;
-        sum += is_negative ? -matrix[r * width + c] : matrix[r * width + c];
+        sum += numbers[static_cast<std::size_t>(k * rows + r)] * matrix[r * width + c];
       }
       return sum * scale;
     };
@@ -177,7 +222,8 @@ class PackedLoop : public OneThreadLoop {
   void run_on(const Op& op, const Codec& form, const Run& run) {
     if (form.kind == CodecKind::step) return run_stepped(op, form.bits, run.arguments);
     if (form.kind == CodecKind::rows) return run_sampled(op, form.keep, run.arguments);
-    if (form.kind == CodecKind::projection) return run_projected(op, form.keep, run.arguments);
+    if (form.kind == CodecKind::projection) return run_projected(op, form, run.arguments);
+    if (is_product_of_means(op, form)) return run_means(op, form.window, run.arguments);
     const bool by_blocks = form.product > 0 && op.kind == "linear_weight_gradient";
     by_blocks ? run_restored(op, run.arguments) : run_kernel(op, run);
   }
@@ -195,7 +241,7 @@ class PackedLoop : public OneThreadLoop {
 
   Rule rule_;
   Chance chance_;
-  std::size_t replaced_ = 0;
+  std::size_t replaced_ = 0, products_ = 0;
 };
 
 }  // namespace plimsoll

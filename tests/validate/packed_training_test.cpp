@@ -15,12 +15,15 @@
 #include "validate/cpu/codec_kernels.h"
 #include "validate/gradient_error.h"
 #include "validate/networks/networks.h"
+#include "validate/op_times.h"
 
 namespace plimsoll {
 namespace {
 
 const std::string mlp_graph = "mlp:layers=4,width=24,batch=16,classes=4,view=graph",
                   resnet_graph = "resnet:blocks=2,channels=4,picture=16,batch=2,classes=5,view=graph",
+                  bottleneck_graph =
+                      "resnet:block=bottleneck,blocks=3,channels=4,picture=28,batch=2,classes=5,view=graph",
                   gpt_graph = "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20,view=graph";
 
 Schedule planned_schedule(const Training& training, const std::string& spec, std::optional<Bytes> budget = {}) {
@@ -140,11 +143,11 @@ PackedLoop::Rule for_gelus(std::uint32_t bits) {
 }
 
 /// As `fewbit(linear=...)`, of networks whose activations are GELUs or ReLUs.
-PackedLoop::Rule for_projected(std::uint32_t bits, double keep) {
+PackedLoop::Rule for_projected(std::uint32_t bits, double keep, Projection sums = Projection::rademacher) {
   return [=, steps = for_gelus(bits)](const Op& reader, const Op& maker, const Tensor& x) -> std::optional<Codec> {
     if (reader.kind != "linear_weight_gradient") return steps(reader, maker, x);
     const double rows = static_cast<double>(x.bytes.count / 4 / x.shape.back());
-    return Codec{.kind = CodecKind::projection, .keep = std::max(keep, 1 / rows)};
+    return Codec{.kind = CodecKind::projection, .sums = sums, .keep = std::max(keep, 1 / rows)};
   };
 }
 
@@ -271,6 +274,8 @@ TEST_CASE(
     cases.push_back({network, "wta_crs(ratio=0.7)", for_sampled(0.7)});
     cases.push_back({network, "fewbit(linear=0.5)", for_projected(3, 0.5)});
     cases.push_back({network, "fewbit(bits=1,linear=0.01)|offload_greedy", for_projected(1, 0.01)});
+    cases.push_back({network, "fewbit(linear=0.5,sums=gaussian)", for_projected(3, 0.5, Projection::gaussian)});
+    cases.push_back({network, "fewbit(linear=0.3,sums=dct)", for_projected(3, 0.3, Projection::dct)});
   }
   for (const auto& [reference, spec, rule] : cases) {
     INFO(reference << ", " << spec);
@@ -289,11 +294,58 @@ TEST_CASE(
   }
 }
 
+/// As `pool(product=means)`: all convolutions, whose products are of means where all that read a value convolve single
+/// pixels one by one.
+PackedLoop::Rule for_means(const std::string& reference, std::uint32_t window) {
+  const auto convolves_pixels = [](const Graph& graph, const Op& op) {
+    const std::vector<std::int64_t>& weight = graph[op.outputs[0]].shape;
+    return weight[0] == 1 && graph[op.inputs[0]].shape[1] == graph[op.inputs[1]].shape[1];
+  };
+  std::set<std::string> shared;  // by others
+  const Graph graph = named_network(reference).network.graph;
+  for (const Op& op : graph.ops) {
+    if (op.kind != "convolution_weight_gradient" || convolves_pixels(graph, op)) continue;
+    shared.insert(graph[op.inputs[0]].name);
+  }
+  return [=](const Op& reader, const Op&, const Tensor& value) -> std::optional<Codec> {
+    if (!begins_with(reader, "convolution")) return std::nullopt;
+    Codec codec = pooled(PoolType::average, window);
+    codec.product = shared.contains(value.name) ? 0 : 1;
+    return codec;
+  };
+}
+
+TEST_CASE("products of means train what a plain loop over blocks of pixels gives, bit for bit", "[validate][packed]") {
+  const std::uint32_t window = GENERATE(2U, 3U, 5U);  // 7 x 7 pixels: blocks at the edges are smaller
+  const std::string updated = bottleneck_graph + ",updates=adam", k = "pool(k=" + std::to_string(window);
+  INFO(k);
+  const Training training = training_of(updated, one_gpu(), {.micro_batches = 2});
+  const Schedule schedule = planned_schedule(training, k + ",product=means)");
+  REQUIRE(check(schedule, training.problem.graph, training.problem.platform).empty());
+  const Replayed run = replayed(training, schedule);
+  PackedLoop loop(updated, for_means(updated, window));
+  loop.train(2);
+  // A micro-batch: three in the first block with its shortcut, two in the second, in the third, whose shortcut shrinks
+  // what its first convolution reads as well, one.
+  CHECK(loop.products_of_means() == 2 * 6);
+  loop.check_trained(run);
+  CHECK(recount(schedule, run.timeline, training.problem.platform)[0] == run.timeline.peaks[0].bytes);
+  const Replayed exact = replayed(training, planned_schedule(training, "store_all"));
+  check_approximate(training.problem, schedule, gradient_errors(training.problem.graph, run, exact));
+
+  // Means are a projection: the gradients are those of what is unpacked, but for rounding.
+  const Replayed unpacked = replayed(training, planned_schedule(training, k + ")"));
+  const GradientErrors between = gradient_errors(training.problem.graph, run, unpacked);
+  CHECK(between.whole.relative < 1e-5);
+  CHECK(between.whole.relative > 0);
+}
+
 TEST_CASE("however numbers are rounded and drawn, the replay is that loop with the same seed", "[validate][packed]") {
   const auto network = GENERATE(mlp_graph, gpt_graph);
   const std::vector<LossyCase> cases{{network, "quantize(bits=2,group=8)", for_all(quantized(2, 8))},
                                      {network, "wta_crs(ratio=0.7)", for_sampled(0.7)},
-                                     {network, "fewbit(linear=0.4)", for_projected(3, 0.4)}};
+                                     {network, "fewbit(linear=0.4)", for_projected(3, 0.4)},
+                                     {network, "fewbit(linear=0.4,sums=dct)", for_projected(3, 0.4, Projection::dct)}};
   for (const auto& [reference, spec, rule] : cases) {
     const std::string updated = reference + ",updates=adam";
     const Training training = training_of(updated, one_gpu(), {.micro_batches = 2});
@@ -369,6 +421,43 @@ TEST_CASE("the error that is predicted of a chain is near that of its graph", "[
       const double of_chain = predicted(training_of(network, one_gpu(), {.inner = Inner::apart}));
       CHECK(of_chain == Approx(of_graph).epsilon(0.3));
     }
+  }
+}
+
+TEST_CASE("what chooses how values are packed is no part of a prediction that is held against a replay",
+          "[validate][packed]") {
+  const Training training = training_of(resnet_graph, one_gpu());
+  const auto packing = [&](const Schedule& schedule) {
+    std::vector<double> seconds;
+    for (const Step& step : schedule.steps) {
+      if (step.kind == StepKind::pack) seconds.push_back(step.work.seconds.value);
+    }
+    return seconds;
+  };
+  const Schedule chooses = planned_schedule(training, "gact(every=10)"),
+                 fixed = planned_schedule(training, "gact(every=0)");
+  const std::vector<double> replayed = packing(retimed(chooses, training.problem.graph, {})), right = packing(fixed);
+  REQUIRE(replayed.size() == right.size());
+  REQUIRE(right.size() > 5);
+  for (std::size_t p = 0; p < right.size(); ++p) {
+    CHECK(replayed[p] == Approx(right[p]).margin(1e-12));
+    CHECK(packing(chooses)[p] > 2 * right[p]);
+  }
+}
+
+TEST_CASE("errors behind norms, poolings and losses that find statistics anew are near what is predicted",
+          "[validate][packed]") {
+  const Training training = training_of("resnet:blocks=4,view=graph", one_gpu());
+  const Replayed exact = replayed(training, planned_schedule(training, "store_all"));
+  for (const std::string spec : {"pool(tensors=bn.input)", "alam", "quantize(bits=2,tensors=bn.input)",
+                                 "quantize(bits=8,tensors=pool.input)", "quantize(bits=8)", "quantize(bits=4)"}) {
+    const Schedule schedule = planned_schedule(training, spec);
+    const double predicted = predicted_errors(schedule, training.problem.graph).whole;
+    const Replayed run = replayed(training, schedule);
+    const double measured = gradient_errors(training.problem.graph, run, exact).whole.relative;
+    INFO(spec << ": predicted " << predicted << ", measured " << measured);
+    CHECK(predicted > measured / 2.5);
+    CHECK(predicted < 2.5 * measured);
   }
 }
 

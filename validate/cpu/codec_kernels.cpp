@@ -68,7 +68,7 @@ std::int64_t bytes_of_row_begins(const Tensor& tensor) {
 
 SampleSizes sample_sizes_of(const Codec& codec, const Tensor& tensor) {
   const std::int64_t columns = tensor.shape.back(), rows = numbers_of(tensor) / columns;
-  return {rows, columns, std::llround(codec.keep * static_cast<double>(rows))};
+  return {rows, columns, std::llround(codec.keep * static_cast<double>(rows)), codec.sums};
 }
 
 /// Where the values need more room than is reserved.
@@ -253,6 +253,10 @@ void run_on_packed(const Codec& codec, const Graph& graph, const Op& op, const K
     return relu_gradient_of_quantized(codec, graph[op.inputs[0]], packed, given);
   }
   const Tensor &value = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
+  if (codec.kind == CodecKind::pool) {  // of a convolution of single pixels, which has no bias
+    return plain::product_of_means(as<float>(packed), picture_blocks(codec, value), given.in(1), weight.shape.back(),
+                                   given.out());
+  }
   const RowSizes rows = row_sizes(value);
   if (codec.kind == CodecKind::block_sparse) {
     const SparseSizes sizes = sparse_sizes(codec, value);

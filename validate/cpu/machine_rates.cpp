@@ -111,6 +111,8 @@ std::vector<Codec> codecs_to_measure() {
     codecs.push_back({.kind = CodecKind::pool, .window = window, .channels_last = true});
   }
   codecs.push_back({.kind = CodecKind::mask, .bits = 1});
+  for (const std::uint32_t bits : {1U, 2U, 3U, 4U}) codecs.push_back({.kind = CodecKind::step, .bits = bits});
+  codecs.push_back({.kind = CodecKind::rows, .keep = 0.3});
   codecs.push_back({.kind = CodecKind::cast, .bits = 16, .exponent = 5});
   codecs.push_back({.kind = CodecKind::block_sparse, .block = 8, .keep = 0.5});
   codecs.push_back({.kind = CodecKind::zero_run, .keep = 1});

@@ -17,6 +17,21 @@ TensorId residual_block(NetworkBuilder& net, const std::string& name, TensorId x
   return net.relu(name + ".relu2", net.add(name + ".add", y, shortcut));
 }
 
+/// Of 4 `inner` channels.
+TensorId bottleneck_block(NetworkBuilder& net, const std::string& name, TensorId x, std::int64_t from,
+                          std::int64_t inner, std::int64_t stride) {
+  const std::int64_t to = 4 * inner;
+  TensorId y = net.batch_norm(name + ".norm1", net.convolution(name + ".conv1", x, inner, 1, 1));
+  y = net.convolution(name + ".conv2", net.relu(name + ".relu1", y), inner, 3, stride);
+  y = net.relu(name + ".relu2", net.batch_norm(name + ".norm2", y));
+  y = net.batch_norm(name + ".norm3", net.convolution(name + ".conv3", y, to, 1, 1));
+  TensorId shortcut = x;
+  if (from != to || stride != 1) {
+    shortcut = net.batch_norm(name + ".norm4", net.convolution(name + ".conv4", x, to, 1, stride));
+  }
+  return net.relu(name + ".relu3", net.add(name + ".add", y, shortcut));
+}
+
 }  // namespace
 
 Network mlp(const MlpSizes& sizes, const TrainingOptions& options) {
@@ -41,14 +56,16 @@ Network resnet(const ResnetSizes& sizes, const TrainingOptions& options) {
   net.begin_stage("stem", x);
   x = net.relu("stem.relu", net.batch_norm("stem.norm", net.convolution("stem.conv", x, sizes.channels, 7, 2)));
   x = net.max_pool("stem.pool", x);
-  std::int64_t channels = sizes.channels;
+  const bool is_bottleneck = sizes.block == static_cast<std::uint32_t>(ResidualBlock::bottleneck);
+  std::int64_t channels = sizes.channels, inner = channels;
   for (std::uint32_t b = 0; b < sizes.blocks; ++b) {
     const std::string name = "block" + std::to_string(b);
     const bool shrinks = b > 0 && b % 2 == 0;
     net.begin_stage(name, x);
-    const std::int64_t to = shrinks ? 2 * channels : channels;
-    x = residual_block(net, name, x, channels, to, shrinks ? 2 : 1);
-    channels = to;
+    if (shrinks) inner *= 2;
+    const auto block = is_bottleneck ? bottleneck_block : residual_block;
+    x = block(net, name, x, channels, inner, shrinks ? 2 : 1);
+    channels = is_bottleneck ? 4 * inner : inner;
   }
   net.begin_stage("head", x);
   x = net.linear("head.linear", net.average_pool("head.pool", x), sizes.classes);

@@ -19,11 +19,15 @@ struct MlpSizes {
 };
 Network mlp(const MlpSizes&, const TrainingOptions&);
 
-/// Convolution, batch norm, ReLU and max pooling as stem, then residual blocks of two convolutions whose channels
-/// double where the picture shrinks, then global average pooling and a linear head. Pictures are square, with `colors`
-/// channels.
+/// What a residual block is made of: two convolutions of 3 x 3; or one between two of single pixels, the last of which
+/// makes four times as many channels.
+enum class ResidualBlock : std::uint8_t { basic, bottleneck };
+
+/// Convolution, batch norm, ReLU and max pooling as stem, then residual blocks whose channels double where the picture
+/// shrinks, then global average pooling and a linear head. Pictures are square, with `colors` channels.
 struct ResnetSizes {
   std::uint32_t blocks = 4, channels = 16, picture = 32, batch = 8, classes = 10, colors = 3;
+  std::uint32_t block = static_cast<std::uint32_t>(ResidualBlock::basic);
 };
 Network resnet(const ResnetSizes&, const TrainingOptions&);
 

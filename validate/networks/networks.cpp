@@ -65,7 +65,8 @@ std::vector<NamedBuilder> builders(Settings& s) {
            with_common(
                {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
                 whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
-                whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024)},
+                whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024),
+                word_option("block", s.resnet.block, {"basic", "bottleneck"})},
                s),
            [&s] { return resnet(s.resnet, s.training); }, "its inputs are pictures"},
           {"gpt",

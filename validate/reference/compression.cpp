@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace plimsoll {
 
@@ -84,6 +85,29 @@ void expand_blocks(const float* means, const BlockSizes& s, float* x) {
       for (std::int64_t w = 0; w < s.width; ++w) {
         const std::int64_t block = (n * s.rows() + h / s.block_height()) * s.columns() + w / s.block;
         for (std::int64_t c = 0; c < s.channels; ++c) x[next++] = means[block * s.channels + c];
+      }
+    }
+  }
+}
+
+void product_of_means(const float* means, const BlockSizes& s, const float* dy, std::int64_t outputs, float* product) {
+  std::fill_n(product, s.channels * outputs, 0.0F);
+  BlockSizes of_gradient = s;
+  of_gradient.channels = outputs;
+  std::vector<float> gradient(static_cast<std::size_t>(outputs));  // of a block
+  for (std::int64_t n = 0; n < s.batch; ++n) {
+    for (std::int64_t i = 0; i < s.rows(); ++i) {
+      for (std::int64_t j = 0; j < s.columns(); ++j) {
+        for (std::int64_t o = 0; o < outputs; ++o) {
+          gradient[static_cast<std::size_t>(o)] = block_mean(dy, of_gradient, n, i, j, o);
+        }
+        const auto pixels = static_cast<float>(s.pixels(i, j));
+        for (std::int64_t c = 0; c < s.channels; ++c) {
+          const float sum = pixels * *means++;
+          for (std::int64_t o = 0; o < outputs; ++o) {
+            product[c * outputs + o] += sum * gradient[static_cast<std::size_t>(o)];
+          }
+        }
       }
     }
   }

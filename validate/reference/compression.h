@@ -1,6 +1,7 @@
 #pragma once
 // Compression of activations in plain loops: block means, and quantization to a few bits in groups with a scale each.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "validate/reference/chance.h"
@@ -16,6 +17,10 @@ struct BlockSizes {
   PLIMSOLL_ON_BOTH std::int64_t block_height() const { return height == 1 ? 1 : block; }
   PLIMSOLL_ON_BOTH std::int64_t rows() const { return (height + block_height() - 1) / block_height(); }
   PLIMSOLL_ON_BOTH std::int64_t columns() const { return (width + block - 1) / block; }
+  /// Of block i, j.
+  std::int64_t pixels(std::int64_t i, std::int64_t j) const {
+    return std::min(block_height(), height - i * block_height()) * std::min(block, width - j * block);
+  }
 };
 
 /// The mean of a block: `i`, `j` which one.
@@ -62,6 +67,10 @@ void block_maxima(const float* x, const BlockSizes&, float* maxima);
 void block_soft_means(const float* x, const BlockSizes&, float* means);
 /// Every pixel of a block becomes its mean: the inverse of `block_means` on what is constant in each block.
 void expand_blocks(const float* means, const BlockSizes&, float* x);
+/// Of a convolution of single pixels, the gradient of its weight (channels x outputs) as if each pixel were the mean of
+/// its block, from block means of x and the whole dy, of the same height and width with `outputs` channels: as means
+/// are a projection, those of dy tell as much.
+void product_of_means(const float* means, const BlockSizes&, const float* dy, std::int64_t outputs, float* product);
 
 /// `scales`: least value and step of every group.
 void quantize(const float* x, const QuantizeSizes&, Rounding, std::uint64_t seed, float* scales, std::uint8_t* packed);

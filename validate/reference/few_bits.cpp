@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "validate/reference/bit_stream.h"
 #include "validate/reference/formulas.h"
@@ -43,6 +45,45 @@ class Spread {
  private:
   std::vector<double> sums_, squares_;
 };
+
+DerivativeSteps best_gelu_steps(int bits) {
+  constexpr std::size_t points = 512;
+  constexpr double end = 4;
+  const std::size_t steps = std::size_t{1} << bits;
+  const auto at = [](double point) { return 2 * end * point / points - end; };
+  std::vector<double> slopes;
+  for (std::size_t i = 0; i < points; ++i) {
+    slopes.push_back(gelu_slope(static_cast<float>(at(static_cast<double>(i) + 0.5))));
+  }
+  const Spread spread(slopes);
+  std::vector<double> cost(points + 1);  // of the first points, in as many steps as rounds
+  for (std::size_t to = 1; to <= points; ++to) cost[to] = spread(0, to);
+  std::vector<std::vector<std::size_t>> begins{std::vector<std::size_t>(points + 1, 0)};
+  for (std::size_t step = 1; step < steps; ++step) {
+    std::vector<double> better(points + 1, std::numeric_limits<double>::infinity());
+    std::vector<std::size_t>& begin = begins.emplace_back(points + 1);
+    for (std::size_t to = step + 1; to <= points; ++to) {
+      for (std::size_t from = step; from < to; ++from) {
+        const double all = cost[from] + spread(from, to);
+        if (!(all < better[to])) continue;
+        better[to] = all;
+        begin[to] = from;
+      }
+    }
+    cost = std::move(better);
+  }
+  DerivativeSteps made;
+  std::size_t to = points;
+  for (std::size_t step = steps; step-- > 0;) {
+    const std::size_t from = begins[step][to];
+    made.levels.push_back(static_cast<float>(spread.mean(from, to)));
+    if (step > 0) made.bounds.push_back(static_cast<float>(at(static_cast<double>(from))));
+    to = from;
+  }
+  std::ranges::reverse(made.bounds);
+  std::ranges::reverse(made.levels);
+  return made;
+}
 
 }  // namespace
 
@@ -94,43 +135,12 @@ void widen(const std::uint8_t* packed, std::int64_t numbers, const FloatFormat& 
   }
 }
 
-DerivativeSteps gelu_steps(int bits) {
-  constexpr std::size_t points = 512;
-  constexpr double end = 4;
-  const std::size_t steps = std::size_t{1} << bits;
-  const auto at = [](double point) { return 2 * end * point / points - end; };
-  std::vector<double> slopes;
-  for (std::size_t i = 0; i < points; ++i) {
-    slopes.push_back(gelu_slope(static_cast<float>(at(static_cast<double>(i) + 0.5))));
-  }
-  const Spread spread(slopes);
-  std::vector<double> cost(points + 1);  // of the first points, in as many steps as rounds
-  for (std::size_t to = 1; to <= points; ++to) cost[to] = spread(0, to);
-  std::vector<std::vector<std::size_t>> begins{std::vector<std::size_t>(points + 1, 0)};
-  for (std::size_t step = 1; step < steps; ++step) {
-    std::vector<double> better(points + 1, std::numeric_limits<double>::infinity());
-    std::vector<std::size_t>& begin = begins.emplace_back(points + 1);
-    for (std::size_t to = step + 1; to <= points; ++to) {
-      for (std::size_t from = step; from < to; ++from) {
-        const double all = cost[from] + spread(from, to);
-        if (!(all < better[to])) continue;
-        better[to] = all;
-        begin[to] = from;
-      }
-    }
-    cost = std::move(better);
-  }
-  DerivativeSteps made;
-  std::size_t to = points;
-  for (std::size_t step = steps; step-- > 0;) {
-    const std::size_t from = begins[step][to];
-    made.levels.push_back(static_cast<float>(spread.mean(from, to)));
-    if (step > 0) made.bounds.push_back(static_cast<float>(at(static_cast<double>(from))));
-    to = from;
-  }
-  std::ranges::reverse(made.bounds);
-  std::ranges::reverse(made.levels);
-  return made;
+const DerivativeSteps& gelu_steps(int bits) {
+  static std::mutex one_at_a_time;
+  static std::map<int, DerivativeSteps> found;  // searching takes longer than packing
+  const std::scoped_lock lock(one_at_a_time);
+  const auto known = found.find(bits);
+  return known != found.end() ? known->second : found.emplace(bits, best_gelu_steps(bits)).first->second;
 }
 
 void steps_of(const float* x, std::int64_t numbers, int bits, const DerivativeSteps& steps, std::uint8_t* packed) {

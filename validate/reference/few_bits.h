@@ -31,8 +31,8 @@ void narrow(const float* x, std::int64_t numbers, const FloatFormat&, std::uint8
 void widen(const std::uint8_t* packed, std::int64_t numbers, const FloatFormat&, float* x);
 
 /// Of GELU, 2^bits steps between -4 and 4 with the least sum of squares on a grid of 512 points, by dynamic
-/// programming, as FewBit chooses them.
-DerivativeSteps gelu_steps(int bits);
+/// programming, as FewBit chooses them. Found once.
+const DerivativeSteps& gelu_steps(int bits);
 
 /// Which step each value lies in: `bits` bits each, from a byte's low bit up and on into the next.
 void steps_of(const float* x, std::int64_t numbers, int bits, const DerivativeSteps&, std::uint8_t* packed);

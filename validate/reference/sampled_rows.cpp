@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numbers>
 #include <numeric>
 #include <vector>
 
@@ -10,19 +12,42 @@
 namespace plimsoll::plain {
 namespace {
 
-/// Sum number k of the rows of a matrix, each of which has a sign of its own in it.
+/// Of a normal distribution, from two numbers of a counter (Box and Muller).
+float normal_of(std::uint64_t seed, std::uint64_t counter) {
+  const double size = std::sqrt(-2 * std::log(1 - double{unit_of(seed, 2 * counter)}));
+  return static_cast<float>(size * std::cos(2 * std::numbers::pi * double{unit_of(seed, 2 * counter + 1)}));
+}
+
+/// Sum number k of the rows of a matrix, each of which has a number of its own in it.
 void add_up(const float* x, std::int64_t columns, const SampleSizes& s, std::uint64_t seed, std::int64_t k,
             float* sum) {
   std::fill_n(sum, columns, 0.0F);
   for (std::int64_t r = 0; r < s.rows; ++r) {
-    const bool adds = unit_of(seed, static_cast<std::uint64_t>(k * s.rows + r)) < 0.5F;
-    for (std::int64_t c = 0; c < columns; ++c) sum[c] += adds ? x[r * columns + c] : -x[r * columns + c];
+    const float number = number_in_sum(s, seed, k, r);
+    for (std::int64_t c = 0; c < columns; ++c) sum[c] += number * x[r * columns + c];
   }
   const float scale = 1 / std::sqrt(static_cast<float>(s.kept));
   for (std::int64_t c = 0; c < columns; ++c) sum[c] *= scale;
 }
 
 }  // namespace
+
+float number_in_sum(const SampleSizes& s, std::uint64_t seed, std::int64_t k, std::int64_t r) {
+  const auto counter = static_cast<std::uint64_t>(k * s.rows + r);
+  switch (s.sums) {
+    case Projection::rademacher:
+      return unit_of(seed, counter) < 0.5F ? 1.0F : -1.0F;
+    case Projection::gaussian:
+      return normal_of(seed, counter);
+    case Projection::dct: {
+      const double rows = static_cast<double>(s.rows);
+      const double drawn = std::floor(rows * double{unit_of(seed, static_cast<std::uint64_t>(k))});
+      const double angle = std::numbers::pi * (static_cast<double>(r) + 0.5) * drawn / rows;
+      return drawn == 0 ? 1.0F : static_cast<float>(std::sqrt(2.0) * std::cos(angle));
+    }
+  }
+  return 0;
+}
 
 void sample_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float* norms, std::int64_t* numbers,
                  float* values) {
@@ -35,15 +60,17 @@ void sample_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return norms[a] > norms[b]; });
   const std::int64_t winners = s.kept == s.rows ? s.rows : (s.kept + 1) / 2, drawn = s.kept - winners;
-  double rest = 0;
-  for (std::int64_t i = winners; i < s.rows; ++i) rest += norms[order[static_cast<std::size_t>(i)]];
+  std::vector<double> sums;  // of the norms of those that are no winners, one by one
+  for (std::int64_t i = winners; i < s.rows; ++i) {
+    sums.push_back(norms[order[static_cast<std::size_t>(i)]] + (sums.empty() ? 0 : sums.back()));
+  }
+  const double rest = sums.empty() ? 0 : sums.back();
   for (std::int64_t k = 0; k < s.kept; ++k) {
     std::int64_t i = k;
     float scale = 1;
     if (k >= winners) {
       const double draw = rest * unit_of(seed, static_cast<std::uint64_t>(k));
-      double before = norms[order[static_cast<std::size_t>(i = winners)]];
-      while (before <= draw && i + 1 < s.rows) before += norms[order[static_cast<std::size_t>(++i)]];
+      i = winners + std::min(std::ranges::upper_bound(sums, draw) - sums.begin(), std::ssize(sums) - 1);
       const double norm = norms[order[static_cast<std::size_t>(i)]];
       scale = norm > 0 ? static_cast<float>(rest / (static_cast<double>(drawn) * norm)) : 0.0F;
     }

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 
+#include "sim/core/codec.h"
+
 namespace plimsoll {
 
-/// A matrix, of whose rows `kept` stay.
+/// A matrix, of whose rows `kept` stay, or so many sums of all.
 struct SampleSizes {
   std::int64_t rows, columns, kept;
+  Projection sums = Projection::rademacher;
 };
 
 namespace plain {
@@ -24,7 +27,11 @@ void sample_rows(const float* x, const SampleSizes&, std::uint64_t seed, float* 
 void sampled_product(const std::int64_t* numbers, const float* values, const SampleSizes&, const float* dy,
                      std::int64_t inputs, std::int64_t outputs, float* product);
 
-/// `kept` sums of all rows, each with a random sign, over the root of `kept`: the mean over seeds of values^T values is
+/// What row r is multiplied by in sum number k. Of a cosine transform, whose row is drawn for the whole sum, the root
+/// of the number of rows times its number there: the mean square of each is 1.
+float number_in_sum(const SampleSizes&, std::uint64_t seed, std::int64_t k, std::int64_t r);
+
+/// `kept` sums of all rows, each times its number, over the root of `kept`: the mean over seeds of values^T values is
 /// x^T x.
 void project_rows(const float* x, const SampleSizes&, std::uint64_t seed, float* values);
 
