@@ -8,13 +8,13 @@ import os
 import sys
 
 import torch
+from plimsoll_torch.versions import autocast_for, why_missing, why_no_autocast, why_no_fused_attention
 from torch import nn
 
 from .cuts import chain_of_cuts, chain_of_modules, is_in_a_row
 from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors
-from .torch_versions import autocast_for, refuse_missing_attention
 
 CLASSES = 1000
 IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vgg16", "densenet121")
@@ -32,6 +32,15 @@ class Subject:
     input: object  # what the model is called with
     targets: object = None
     pairs: list = None
+
+
+def refuse_missing(options):
+    """What is asked for and not there."""
+    for what, why in ((f"--device {options.device}", why_missing(options.device)),
+                      (f"--amp {options.amp}", options.amp and why_no_autocast(options.device, options.amp)),
+                      ("--attention fused", getattr(options, "attention", None) == "fused" and why_no_fused_attention())):
+        if why:
+            raise UsageError(f"{what}{'' if why.startswith(('needs', 'on ')) else ':'} {why}")
 
 
 def chain_for(options):
@@ -132,7 +141,6 @@ def densenet_stages(network):
 def gpt_subject(options):
     if options.width % options.heads:
         raise UsageError(f"--width {options.width} is no multiple of --heads {options.heads}")
-    refuse_missing_attention(options.attention)
     torch.manual_seed(options.seed)
     pairs = gpt_stages(options.layers, options.width, options.heads, options.sequence, options.vocabulary,
                        options.dropout, options.attention == "fused", not options.untied)

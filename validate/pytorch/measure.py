@@ -19,6 +19,7 @@ import os
 import statistics
 import subprocess
 import sys
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -43,6 +44,7 @@ def command_line():
     parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="timed rounds of all plans (default 7)")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     parser.add_argument("--amp", choices=("bf16", "fp16"), help="autocast")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "plimsoll"), metavar="FILE", help="plimsoll (default build/plimsoll)")
@@ -57,9 +59,8 @@ def main(arguments):
         options = command_line().parse_args(arguments)
         if not os.access(options.program, os.X_OK):
             raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
-        if options.device == "cuda":
-            from pytorch_export.torch_versions import refuse_missing
-            refuse_missing(options.device)
+        from pytorch_export.models import refuse_missing
+        refuse_missing(options)
         measure_all(options)
     except (export_pytorch.UsageError, export_pytorch.MeasurementError, Refused) as error:
         print(f"measure.py: {error}", file=sys.stderr)
@@ -77,10 +78,10 @@ def measure_all(options):
         reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
         trace = os.path.join(folder, "trace.json")
         checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
-                 "--stages", "auto", "--device", options.device, *(["--amp", options.amp] if options.amp else []), "-o", trace])
+                 "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
         plans = planned(options, folder, trace, sources[name])
-        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "amp": options.amp,
+        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
                 "plans": plans, "folder": folder}
         done = in_child(options, task)
         rows += [{"model": name} | row for row in done["rows"]]
@@ -196,7 +197,6 @@ def copy_rate(device):
 # --- the runs, in a process of their own with the counter loaded and threads fixed ---------------------------------------------------
 
 def in_child(options, task):
-    from types import SimpleNamespace
     library = export_pytorch.built_counter(SimpleNamespace(device=options.device, memory_counter="auto"))
     environment = dict(os.environ) | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456",
@@ -224,7 +224,7 @@ class Runs:
         import torch
         from pytorch_export.clocks import clock_for
         from pytorch_export.live_bytes import counter_for
-        from pytorch_export.torch_versions import autocast_for
+        from plimsoll_torch.versions import autocast_for
         self.torch, self.task = torch, task
         torch.set_num_threads(1)
         self.model, self.loss, self.inputs, self.targets = load(task)
@@ -357,6 +357,8 @@ class Runs:
 def load(task):
     """(model, loss, inputs, targets), of which the model is what the exporter measured."""
     import importlib.util
+
+    from pytorch_export.models import Subject, place
     path, _, name = task["model"].rpartition(":")
     spec = importlib.util.spec_from_file_location("measured_model", path)
     module = importlib.util.module_from_spec(spec)
@@ -365,12 +367,9 @@ def load(task):
     made = getattr(module, name)(batch=task["batch"])
     if not isinstance(made, tuple) or len(made) != 4:
         raise Refused(f"{task['model']} must return (model, loss, inputs, targets)")
-    model, loss, inputs, targets = made
-    if task["device"] == "cuda":
-        from plimsoll_torch.values import map_leaves
-        move = lambda leaf: leaf.cuda() if hasattr(leaf, "cuda") else leaf
-        model, inputs, targets = model.cuda(), map_leaves(inputs, move), map_leaves(targets, move)
-    return model, loss, inputs, targets
+    subject = Subject(name, "", made[0], *made[1:])
+    place(subject, SimpleNamespace(**task))
+    return subject.model, subject.loss, subject.input, subject.targets
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ try:
     from plimsoll_torch import LimitExceeded, Refused, WrongPlan, apply, policies
     from plimsoll_torch.device import CudaCopies
     from plimsoll_torch.policies import SavesInOrder, read_policy
+    from plimsoll_torch.saved import SavedByStage
     from plimsoll_torch.stages import split
     from plimsoll_torch.versions import storage_of
 except ModuleNotFoundError as error:
@@ -111,6 +112,14 @@ class TrainsAsPlainTraining(unittest.TestCase):
         self.assertTrue(torch.equal(got, (parts[0] + parts[1]).detach()))
         for (name, p), q in zip(model.named_parameters(), trained.parameters()):
             self.assertTrue(torch.equal(p.grad, q.grad), name)
+
+    def test_what_is_copied_in_parts_comes_back_whole(self):
+        for name in ("unet", "lstm"):
+            for sequence in ("offload", "offload segments"):
+                with self.subTest(model=name, sequence=sequence):
+                    model, plan, loss, inputs, targets = planned(name, SEQUENCES[sequence])
+                    step = apply(copy.deepcopy(model), hand_plans.in_parts(plan, 3), loss=loss)
+                    self.compare(model, step, loss, inputs, targets)
 
     def test_scale_is_that_of_the_loss(self):
         model, plan, loss, inputs, targets = planned("unet", SEQUENCES["segments of 2"])
@@ -359,6 +368,48 @@ class Memory(unittest.TestCase):
         value, base = 400_000, seen[0][0]
         held = [round((live - base) / value) for live, action in seen[:4]]
         self.assertEqual(held, [0, 1, 1, 1], "forwards that keep nothing: the last output alone")
+
+    def asked(self, steps, drops=None):
+        """How many tensors the hooks are handed in the first and in the second step, and live values (400 kB) before each action of the
+        second. `drops`: {number of an action: values that are dropped there too}."""
+        torch.manual_seed(0)
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(3)])
+        x = torch.randn(1000, 100)
+        staged = split(copy.deepcopy(model), x, how=None)
+        plan = hand_plans.plan_of(staged, steps, [800_000] * 3 + [0])
+        for number, names in (drops or {}).items():
+            for action in plan["actions"]:
+                action["drops"] = [name for name in action.get("drops", ()) if name not in names]
+            plan["actions"][number]["drops"] = names
+        step, counts, seen, pack = apply(model, plan), [], [], SavedByStage.pack
+        for _ in range(2):
+            counts.append(0)
+
+            def counted(of, tensor):
+                counts[-1] += 1
+                return pack(of, tensor)
+
+            for parameter in model.parameters():
+                parameter.grad = None
+            step.watch = lambda number, action: seen.append(live_bytes())
+            seen.clear()
+            with mock.patch.object(SavedByStage, "pack", counted):
+                step(x)
+        return counts, [round((live - seen[0]) / 400_000) for live in seen[:-1]]
+
+    def test_autograd_holds_what_the_plan_leaves_alone(self):
+        counts, live = self.asked(hand_plans.store_all(4))
+        self.assertGreater(counts[0], 6)
+        self.assertEqual(counts[1], 0)
+        self.assertEqual(live[:4], [0, 2, 4, 6], "the result of its Tanh and its output, of each stage")
+        self.assertEqual(live[5:], [7, 5, 3], "with the gradient of the output")
+
+    def test_autograd_holds_nothing_that_the_plan_drops_before(self):
+        steps = [("S", 0), ("S", 1), ("S", 2), ("F", 0), ("S", 3), ("B", 3), ("B", 2), ("B", 1), ("B", 0)]
+        counts, live = self.asked(steps, {2: ["x1"]})  # what stage 1 reads, dropped and made anew
+        self.assertLess(counts[1], counts[0])
+        self.assertGreater(counts[1], 0, "of stage 1")
+        self.assertEqual(live[:4], [0, 2, 4, 5])
 
     def test_in_one_call_holds_nothing_for_names_in_the_forward(self):
         class First(nn.Linear):

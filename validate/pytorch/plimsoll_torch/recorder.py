@@ -15,10 +15,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
-from .modes import autocast_now, difference, entered
+from .modes import difference, entered
 from .refusals import place_of
 from .values import map_leaves, named_tensors_in, tensors_in
-from .versions import storage_of
+from .versions import autocast_now, hooks_of, storage_of
 
 READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
                  "equal", "allclose", "is_nonzero"}
@@ -180,9 +180,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def is_leaf(self, path, module):
-        hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks,
-                 getattr(module, "_backward_pre_hooks", ())]  # the last from torch 2 on
-        return path in self.leaves or not any(True for _ in module.children()) or any(hooks) or isinstance(module, torch.jit.ScriptModule)
+        return path in self.leaves or not any(True for _ in module.children()) or bool(hooks_of(module))
 
     def within(self, path, function):
         self.stack.append(path if path is not None else self.path())
