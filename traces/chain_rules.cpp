@@ -71,7 +71,7 @@ void check_below_zero(JsonDocument& document, const ChainDraft& draft, std::size
                       fmt::format("below 0 by more than the backward can let go of, expected at least {}, found {}",
                                   least.count, stated->count));
   };
-  const Bytes inner = stage.saved - stage.output;
+  const Bytes inner = std::max(Bytes{}, stage.saved - stage.output);
   check("backward_workspace_bytes", stage.backward_workspace, Bytes{} - inner);
   check("backward_accumulate_workspace_bytes", draft.stages[i].backward_accumulate_workspace, Bytes{} - inner);
   const Bytes input = i == 0 ? draft.chain.input : draft.stages[i - 1].stage.output;

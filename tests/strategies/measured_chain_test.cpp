@@ -99,11 +99,11 @@ TEST_CASE("a backward that lets go of tensors before it makes a large gradient h
 TEST_CASE("a part of a backward, and one whose tensors may be packed, have no workspace below 0", "[measured]") {
   const Chain chain = chain_in("late_gradient");
   const auto least = [&](const ProblemOptions& options) {
-    Bytes least;
+    Bytes lowest;
     for (const Op& op : problem_of(chain, gpus({}), options).graph.ops) {
-      least = std::min({least, op.workspace, op.accumulate_workspace.value_or(Bytes{})});
+      lowest = std::min({lowest, op.workspace, op.accumulate_workspace.value_or(Bytes{})});
     }
-    return least;
+    return lowest;
   };
   CHECK(least({}) < Bytes{-2'000'000});
   CHECK(least({.inner = Inner::apart}) == Bytes{});

@@ -82,7 +82,7 @@ def measure_all(options):
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
         plans = planned(options, folder, trace, sources[name])
         task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
-                "plans": plans, "folder": folder}
+                "plans": plans, "folder": folder, "plain_s": sources[name]["check"]["plain_iteration_s"]}
         done = in_child(options, task)
         rows += [{"model": name} | row for row in done["rows"]]
         say(f"{name}: {len(done['rows'])} plans, plain training {done['plain_s'] * 1e3:.1f} ms and {done['plain_peak_bytes']} B")
@@ -299,7 +299,8 @@ class Runs:
         time = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
         peak = predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"]
         row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], "differences": same,
-               "predicted": {"seconds": time, "relative": time / predicted["plain_s"], "peak_bytes": peak},
+               "predicted": {"seconds": time, "relative": 1.0 if plan["backward"] == "in_one_call" else time / self.task["plain_s"],
+                             "peak_bytes": peak},
                "measured": {"seconds": seconds, "peak_bytes": rise + self.resident(plan)}}
         if not on_cpu:
             row["measured"]["reserved_bytes"] = reserved

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
-from .modes import difference, entered
+from .modes import difference
 from .refusals import place_of
 from .values import map_leaves, named_tensors_in, tensors_in
 from .versions import autocast_now, hooks_of, storage_of
@@ -71,27 +71,7 @@ class Operation:
     call: int          # the innermost Call
     state: tuple       # whether gradients are followed, and autocast, where these differ from the caller's
     reads: list        # values
-
-    def __post_init__(self):
-        args, kwargs = self.arguments
-        self.args, self.kwargs = [filler(value) for value in args], {name: filler(value) for name, value in kwargs.items()}
-
-    def run(self, of, targets=None):
-        """`of`: {value: tensor}. The tensors of the result, in order."""
-        args, kwargs = [fill(of, targets) for fill in self.args], {name: fill(of, targets) for name, fill in self.kwargs.items()}
-        with entered(self.state):
-            return tensors_in(self.function(*args, **kwargs))
-
-
-def filler(argument):
-    """A function of ({value: tensor}, targets) that gives the argument. What has no tensors of the run is handed over as it is."""
-    if isinstance(argument, Ref):
-        return lambda of, _: of[argument.value]
-    if argument is Targets:
-        return lambda _, targets: targets
-    if not refs_in(argument):
-        return lambda *_: argument
-    return lambda of, _: map_leaves(argument, lambda leaf: of[leaf.value] if isinstance(leaf, Ref) else leaf)
+    is_tensor: bool    # whether the result is one tensor
 
 
 @contextlib.contextmanager
@@ -227,7 +207,8 @@ class Recorder(TorchFunctionMode):
         arguments = map_leaves(arguments, self.reference)
         writes = {self.storage(tensor) for tensor in written if self.value_of(tensor) is not None}
         changes = sorted(self.buffers[id(tensor)] for tensor in written if id(tensor) in self.buffers)
-        operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments))
+        operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments),
+                              isinstance(result, torch.Tensor))
         self.operations.append(operation)
         for inner, tensor in named_tensors_in(result):
             value = self.value_of(tensor)

@@ -380,7 +380,7 @@ class Step:
         name = action.value
         host, value = batch.on_host[name], self.plan.values[name]
         host.read(action.range)
-        storages = [storage_of(tensor) for tensor in host.returned]
+        storages = host.returned
         if value.kind == "saved":
             batch.runs[value.stage].saved.back(storages)
             host.returned = None if action.range is None else host.returned
