@@ -57,6 +57,7 @@ class WrongUsage(WithFolder):
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_trouble_in_the_models_own_code_is_told_in_one_line(self):
         for name, expected in (("broken", "user_model.py:broken: KeyError: 'weights'"),
+                               ("kept_weight", "module 'stage0.0' makes its weight in a hook (WeightNorm) and holds it from run to run"),
                                ("branching", "module 'stage1': its forward reads numbers out of a tensor (__bool__), so its course depends on the data"),
                                ("two_arguments", "module 'stage1' does not run on the example: TypeError: "),
                                ("late", "backward of stage 'stage1': RuntimeError: no such")):

@@ -10,6 +10,8 @@ import sys
 import torch
 from plimsoll_torch.versions import autocast_for, why_missing, why_no_autocast, why_no_fused_attention
 from torch import nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from .cuts import chain_of_cuts, chain_of_modules, is_in_a_row
 from .errors import UsageError, first_line
@@ -53,10 +55,23 @@ def chain_for(options):
     else:
         subject = user_subject(options)
     place(subject, options)
+    if not getattr(options, "graph", True):
+        refuse_kept_weights(subject.model)
     precision = autocast_for(options.device, options.amp)
     if subject.pairs is not None and options.stages is None:
         return chain_of_modules(subject, precision)
     return chain_of_cuts(subject, options.stages or "auto", precision)
+
+
+def refuse_kept_weights(model):
+    """A module that makes its weight in a hook holds it from one run to the next: bytes that come and go with no stage."""
+    modules = model.named_modules() if isinstance(model, nn.Module) else [
+        (f"{name}.{inner}".rstrip("."), module) for name, outer in model for inner, module in outer.named_modules()]
+    for path, module in modules:
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, (WeightNorm, SpectralNorm)):
+                raise UsageError(f"module '{path}' makes its weight in a hook ({type(hook).__name__}) and holds it from run to run, where no stage of a "
+                                 "chain counts it: use a parametrization (torch.nn.utils.parametrize), or --graph")
 
 
 def place(subject, options):

@@ -12,7 +12,6 @@ beside the computation, and peaks are counted by the exporter's preloaded counte
 """
 
 import argparse
-import copy
 import datetime
 import json
 import os
@@ -329,12 +328,18 @@ class Runs:
         return {"predicted_bytes": [action["peak_bytes"] - resident for action in plan["actions"]], "measured_bytes": peaks,
                 "seconds": [action["seconds"] for action in plan["actions"]]}
 
+    def another_model(self):
+        """With the same values. Not a deep copy, which weights made of others (weight_norm) refuse."""
+        made = load(self.task)[0]
+        made.load_state_dict(self.model.state_dict())
+        return made
+
     def differences(self, plan):
         """What is not, bit for bit, as after two steps of plain training with an optimizer."""
         torch, found = self.torch, []
         on_cuda = self.task["device"] == "cuda"
         torch.use_deterministic_algorithms(on_cuda, warn_only=True)  # not while times are taken
-        models = [copy.deepcopy(self.model) for _ in range(2)]
+        models = [self.another_model() for _ in range(2)]
         runs = [lambda: self.plain_on(models[0]), self.step_of(models[1], plan)]
         optimizers = [torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.01, momentum=0.9) for model in models]
         for iteration in range(2):

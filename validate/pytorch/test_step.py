@@ -587,6 +587,24 @@ class Refusals(unittest.TestCase):
             apply(model, plan)(x)
         self.assertEqual([float(buffer) for buffer in model.buffers()], [0.0, 0.0, 0.0], "nothing half done")
 
+    def test_a_buffer_that_is_changed_behind_a_tensors_back(self):
+        class Quantizes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mean", torch.zeros(4))
+                self.linear = nn.Linear(4, 4) if deep else None
+
+            def forward(self, x):
+                self.mean.data.mul_(0.9).add_(x.detach().mean(0))
+                return x - self.mean
+
+        for deep in (False, True):  # one call, and one that is looked into
+            model, x = nn.Sequential(nn.Linear(4, 4), Quantizes(), nn.Linear(4, 4)), torch.randn(2, 4)
+            staged = split(copy.deepcopy(model), x, how=None)
+            plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
+            with self.assertRaisesRegex(Refused, "^stage '1': its forward changes the buffer '1.mean'"):
+                apply(model, plan)(x)
+
     def test_malformed_plans(self):
         for change, text in (({"format": "plimsoll.plan.v0"}, "format: expected 'plimsoll.plan.v1', found 'plimsoll.plan.v0'"),
                              ({"actions": 3}, "actions: expected a list, found 3"),

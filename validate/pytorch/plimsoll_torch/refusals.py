@@ -14,8 +14,6 @@ WRAPPERS = {
     "OptimizedModule": "is compiled as a whole",
     "DeepSpeedEngine": "has an engine of its own",
 }
-
-
 def place_of(path):
     return f"module '{path}'" if path else "the model"
 
