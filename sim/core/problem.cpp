@@ -52,8 +52,8 @@ std::optional<std::string> early_reader(const Problem& problem) {
   return std::nullopt;
 }
 
-/// A workspace below 0 is of a whole backward that reads its stage's inner tensors as they are. A part of it may keep them,
-/// and of packed ones fewer bytes die.
+/// A workspace below 0 is of a whole backward that reads its stage's inner tensors as they are. A part of it may keep
+/// them, and of packed ones fewer bytes die.
 void let_nothing_die_early(Chain& chain) {
   for (Stage& stage : chain.stages) {
     stage.backward_workspace = std::max(Bytes{}, stage.backward_workspace);

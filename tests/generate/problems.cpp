@@ -13,7 +13,8 @@ Bytes bytes(Random& random, std::uint32_t least, std::uint32_t most) {
   return Bytes{random.between(least, most)};
 }
 
-/// Workspaces of its backward below 0, down to what the stage saves beside its output; no backward has a peak below its start.
+/// Workspaces of its backward below 0, down to what the stage saves beside its output; no backward has a peak below its
+/// start.
 void let_inner_die_early(const Chain& chain, Stage& stage, Random& random) {
   const Bytes inner = stage.saved - stage.output;
   const auto at_most = [&](Bytes made) {
