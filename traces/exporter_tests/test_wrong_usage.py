@@ -33,6 +33,8 @@ class WrongUsage(WithFolder):
     def test_a_wrong_model_gives_one_line_and_exit_code_2(self):
         output = ("-o", os.path.join(self.folder.name, "none.json"))
         self.refused("unknown; built in are mlp, gpt, resnet18", "--model", "resnet", *output)
+        if not torch.cuda.is_available():
+            self.refused("--device cuda: torch sees no CUDA device", "--model", "mlp", "--device", "cuda", *output)
         self.refused("overwrites its input in place", "--model", f"{self.model}:in_place", "--input-shape", "4,8", *output)
 
     @unittest.skipIf(torch is None, NO_TORCH)
