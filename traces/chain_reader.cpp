@@ -1,5 +1,7 @@
 // Chain traces. Defaults are resolved here: a Chain has no unknown but what is optional in it.
 
+#include <algorithm>
+
 #include "sim/io/fields.h"
 #include "traces/chain_draft.h"
 #include "traces/trace_parts.h"
@@ -69,9 +71,10 @@ const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"forward_nograd_workspace_bytes", optional,
      [](StageDraft& d, JsonCursor c) { d.forward_nograd_workspace = c.bytes(); }},
     {"input_gradient_bytes", optional, [](StageDraft& d, JsonCursor c) { d.input_gradient = c.bytes(); }},
-    {"backward_workspace_bytes", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_workspace = c.bytes(); }},
+    {"backward_workspace_bytes", optional,
+     [](StageDraft& d, JsonCursor c) { d.stage.backward_workspace = c.signed_bytes(); }},
     {"backward_accumulate_workspace_bytes", optional,
-     [](StageDraft& d, JsonCursor c) { d.backward_accumulate_workspace = c.bytes(); }},
+     [](StageDraft& d, JsonCursor c) { d.backward_accumulate_workspace = c.signed_bytes(); }},
     {"backward_released_workspace_bytes", optional,
      [](StageDraft& d, JsonCursor c) { d.stage.backward_released_workspace = c.signed_bytes(); }},
     {"backward_accumulate_released_workspace_bytes", optional,
@@ -203,7 +206,8 @@ Stage resolved(const StageDraft& draft, Bytes input, std::vector<Parameter>& par
   stage.keeps_input = draft.keeps_input.value_or(true);
   stage.keeps_output = draft.keeps_output.value_or(true);
   stage.forward_nograd_workspace = draft.forward_nograd_workspace.value_or(stage.forward_workspace);
-  stage.backward_accumulate_workspace = draft.backward_accumulate_workspace.value_or(stage.backward_workspace);
+  stage.backward_accumulate_workspace =
+      draft.backward_accumulate_workspace.value_or(std::max(Bytes{}, stage.backward_workspace));
   if (stage.parameters.empty() && draft.parameter_bytes.value_or(Bytes{}) > Bytes{}) {
     stage.parameters.push_back(static_cast<std::uint32_t>(parameters.size()));
     parameters.push_back({stage.name + ".parameters", *draft.parameter_bytes});

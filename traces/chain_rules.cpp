@@ -61,21 +61,25 @@ void check_stage(JsonDocument& document, const ChainDraft& draft, std::size_t i)
   }
 }
 
-/// A backward lets go of what its stage saved, of its input and of its output's gradient, and of nothing else.
-void check_released(JsonDocument& document, const ChainDraft& draft, std::size_t i) {
+/// A backward lets go of what its stage saved beside the output; within one call of autograd also of the output, of its
+/// input and of its output's gradient; and of nothing else.
+void check_below_zero(JsonDocument& document, const ChainDraft& draft, std::size_t i) {
   const Stage& stage = draft.stages[i].stage;
+  const auto check = [&](const char* key, std::optional<Bytes> stated, Bytes least) {
+    if (!stated || *stated >= least) return;
+    document.complain(below("stages", i, key),
+                      fmt::format("below 0 by more than the backward can let go of, expected at least {}, found {}",
+                                  least.count, stated->count));
+  };
+  const Bytes inner = std::max(Bytes{}, stage.saved - stage.output);
+  check("backward_workspace_bytes", stage.backward_workspace, Bytes{} - inner);
+  check("backward_accumulate_workspace_bytes", draft.stages[i].backward_accumulate_workspace, Bytes{} - inner);
   const Bytes input = i == 0 ? draft.chain.input : draft.stages[i - 1].stage.output;
   const bool last = i + 1 == draft.stages.size();
   const Bytes output_gradient = last ? Bytes{} : draft.stages[i + 1].input_gradient.value_or(stage.output);
   const Bytes least = Bytes{} - (stage.saved + input + output_gradient);
-  for (const auto& [key, stated] :
-       {std::pair{"backward_released_workspace_bytes", stage.backward_released_workspace},
-        std::pair{"backward_accumulate_released_workspace_bytes", stage.backward_accumulate_released_workspace}}) {
-    if (!stated || *stated >= least) continue;
-    document.complain(below("stages", i, key),
-                      fmt::format("below 0 by more than the backward can let go of, expected at least {}, found {}",
-                                  least.count, stated->count));
-  }
+  check("backward_released_workspace_bytes", stage.backward_released_workspace, least);
+  check("backward_accumulate_released_workspace_bytes", stage.backward_accumulate_released_workspace, least);
 }
 
 /// Boundaries, where given, list the tensors whose sum the stages state.
@@ -224,7 +228,7 @@ void check_chain(JsonDocument& document, ChainDraft& draft) {
   if (draft.stages.empty()) document.complain("stages", "expected at least one stage");
   for (std::size_t i = 0; i < draft.stages.size(); ++i) {
     check_stage(document, draft, i);
-    check_released(document, draft, i);
+    check_below_zero(document, draft, i);
     check_saved_tensors(document, draft, i);
   }
   check_boundaries(document, draft);

@@ -186,10 +186,9 @@ def export(options):
     from pytorch_export.graph_trace import measure_graph
     from pytorch_export.json_text import json_text
     from pytorch_export.live_bytes import counter_for
-    from pytorch_export.models import chain_for
-    from pytorch_export.torch_versions import refuse_missing
+    from pytorch_export.models import chain_for, refuse_missing
 
-    refuse_missing(options.device)
+    refuse_missing(options)
     torch.set_num_threads(options.threads)
     chain = chain_for(options)
     clock, counter = clock_for(options.device, options.threads), counter_for(options.device)

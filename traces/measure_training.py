@@ -49,10 +49,9 @@ def measure(options):
     except ImportError as error:
         raise UsageError(f"{sys.executable} has no torch") from error
     from pytorch_export.clocks import clock_for
-    from pytorch_export.models import chain_for
-    from pytorch_export.torch_versions import refuse_missing
+    from pytorch_export.models import chain_for, refuse_missing
 
-    refuse_missing(options.device)
+    refuse_missing(options)
     torch.set_num_threads(options.threads)
     chain = chain_for(options)
     clock = clock_for(options.device, options.threads)

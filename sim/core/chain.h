@@ -50,7 +50,9 @@ struct Stage {
   Bytes input_gradient;     ///< gradient that the backward hands to the previous stage
   Bytes forward_workspace;  ///< forward peak = live at start + saved - passed through + this
   Bytes forward_nograd_workspace;  ///< forward peak, nothing kept = live at start + output - passed through + this
-  Bytes backward_workspace;  ///< backward peak = live at start + new gradients of boundaries and parameters + this
+  /// Backward peak = live at start + new gradients of boundaries and parameters + this; below 0 where inner tensors die
+  /// before gradients appear, at least -(saved - output).
+  Bytes backward_workspace;
   Bytes backward_accumulate_workspace;               ///< the same if no parameter gradient is new
   std::optional<Bytes> backward_released_workspace;  ///< the two within one call of autograd for the whole backward
   std::optional<Bytes> backward_accumulate_released_workspace;

@@ -52,6 +52,15 @@ std::optional<std::string> early_reader(const Problem& problem) {
   return std::nullopt;
 }
 
+/// A workspace below 0 is of a whole backward that reads its stage's inner tensors as they are. A part of it may keep
+/// them, and of packed ones fewer bytes die.
+void let_nothing_die_early(Chain& chain) {
+  for (Stage& stage : chain.stages) {
+    stage.backward_workspace = std::max(Bytes{}, stage.backward_workspace);
+    stage.backward_accumulate_workspace = std::max(Bytes{}, stage.backward_accumulate_workspace);
+  }
+}
+
 }  // namespace
 
 std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model, Platform platform,
@@ -78,6 +87,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
              "packed where backwards are split";
     }
     if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
+    if (options.backward == Backward::split || options.inner == Inner::apart) let_nothing_die_early(whole);
     problem.index = chain_graph(whole, options.optimizer, options.backward, options.states, options.inner);
     problem.graph = std::move(problem.index->graph);
     problem.index->graph = {};

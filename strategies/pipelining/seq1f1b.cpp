@@ -70,6 +70,8 @@ class SequenceSlices {
     stage.saved = stage.output + part_of(whole.saved - whole.output - attended);
     stage.input_gradient = part_of(whole.input_gradient);
     if (slices_ > 1) {  // no longer one call of autograd; workspaces stay, as a bound
+      stage.backward_workspace = std::max(Bytes{}, stage.backward_workspace);  // not what a whole sequence lets go of
+      stage.backward_accumulate_workspace = std::max(Bytes{}, stage.backward_accumulate_workspace);
       stage.backward_released_workspace.reset();
       stage.backward_accumulate_released_workspace.reset();
     }

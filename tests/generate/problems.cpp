@@ -13,6 +13,19 @@ Bytes bytes(Random& random, std::uint32_t least, std::uint32_t most) {
   return Bytes{random.between(least, most)};
 }
 
+/// Workspaces of its backward below 0, down to what the stage saves beside its output; no backward has a peak below its
+/// start.
+void let_inner_die_early(const Chain& chain, Stage& stage, Random& random) {
+  const Bytes inner = stage.saved - stage.output;
+  const auto at_most = [&](Bytes made) {
+    return Bytes{} - bytes(random, 0, static_cast<std::uint32_t>(std::min(inner, made).count));
+  };
+  Bytes parameters;
+  for (const std::uint32_t p : stage.parameters) parameters += chain.parameters[p].bytes;
+  stage.backward_workspace = at_most(stage.input_gradient + parameters);
+  stage.backward_accumulate_workspace = at_most(stage.input_gradient);
+}
+
 }  // namespace
 
 Platform gpus(const Gpus& options) {
@@ -127,7 +140,7 @@ Chain even_chain(std::size_t stages) {
 }
 
 Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
-  Random random(seed);
+  Random random(seed), early(seed + 1'000'003);
   Chain chain;
   chain.name = "random " + std::to_string(seed);
   chain.input = bytes(random, 0, 9);
@@ -151,6 +164,7 @@ Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
     if (parameters > 0 && random.chance(0.6)) stage.parameters.push_back(random.below(parameters));
     if (random.chance(0.15)) stage.keeps_input = false;
     if (random.chance(0.15)) stage.keeps_output = false;
+    if (early.chance(0.2)) let_inner_die_early(chain, stage, early);
   }
   return chain;
 }
@@ -231,9 +245,10 @@ Chain with_weight_times(Chain chain) {
     stage.weight_saved = Bytes{(stage.saved - stage.output).count / 2} + stage.weight_made;
     stage.weight_keeps_gradient = stage.weight_made == Bytes{0} || stage.saved.count % 2 == 0;
     stage.weight_keeps_input = stage.output.count % 3 != 0;
-    stage.backward_input_workspace = Bytes{stage.backward_workspace.count / 2};
-    stage.backward_weight_workspace = Bytes{stage.backward_workspace.count / 3};
-    stage.backward_weight_accumulate_workspace = stage.backward_workspace;
+    const Bytes whole = std::max(Bytes{}, stage.backward_workspace);
+    stage.backward_input_workspace = Bytes{whole.count / 2};
+    stage.backward_weight_workspace = Bytes{whole.count / 3};
+    stage.backward_weight_accumulate_workspace = whole;
   }
   return chain;
 }

@@ -212,7 +212,7 @@ std::int64_t replayed_peak(const ChainModel& m, const ChainSequence& s) {
 }
 
 ChainModel random_chain_model(const ChainRanges& shape, std::uint64_t seed) {
-  std::mt19937_64 generator(seed);
+  std::mt19937_64 generator(seed), early(seed + 1'000'003);
   const auto upto = [&](std::int64_t largest) {
     return static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(largest + 1));
   };
@@ -233,6 +233,10 @@ ChainModel random_chain_model(const ChainRanges& shape, std::uint64_t seed) {
     m.forward_workspace.push_back(size(shape.largest_workspace));
     m.nograd_workspace.push_back(upto(1) > 0 ? m.forward_workspace.back() : size(shape.largest_workspace));
     m.backward_workspace.push_back(size(shape.largest_workspace));
+    const std::int64_t dies = std::min((m.saved.back() - m.x.back()).count, m.input_gradient.back().count);
+    if (early() % 100 < shape.early_percent) {
+      m.backward_workspace.back() = Bytes{-static_cast<std::int64_t>(early() % static_cast<std::uint64_t>(dies + 1))};
+    }
     m.new_gradients.push_back(shape.parameters ? size(shape.largest_size) : Bytes{0});
     m.forward.push_back(empty ? Seconds{0} : seconds());
     m.nograd.push_back(shape.nograd_differs && upto(1) > 0 ? seconds() : m.forward.back());

@@ -26,6 +26,7 @@ struct ChainRanges {
   std::int64_t zero_percent = 15;    ///< of the sizes
   std::int64_t once_percent = 8;     ///< of the stages may not be recomputed
   std::int64_t keeps_percent = 100;  ///< of the boundary tensors are read by the backward of either neighbour
+  std::uint64_t early_percent = 15;  ///< of the backwards let go of inner tensors before they make gradients
   bool parameters = true;            ///< with resident bytes and new gradients
   bool nograd_differs = true;
 };

@@ -49,7 +49,8 @@ ChainModel real_size_chain(std::size_t stages, std::uint64_t seed) {
                                          .largest_time = 100'000,
                                          .zero_percent = 3,
                                          .once_percent = 0,
-                                         .keeps_percent = 85},
+                                         .keeps_percent = 85,
+                                         .early_percent = 0},
                                         seed);
   for (auto* times : {&model.forward, &model.nograd, &model.backward}) {
     for (Seconds& s : *times) s = 1e-6 * s;

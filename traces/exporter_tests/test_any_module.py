@@ -7,6 +7,8 @@ import importlib.util
 import os
 import time
 import unittest
+from types import SimpleNamespace
+from unittest import mock
 
 from pytorch_export.errors import UsageError
 
@@ -179,16 +181,13 @@ class Precision(WithFolder):
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_autocast_that_this_torch_does_not_have_is_refused(self):
-        from pytorch_export import torch_versions
-        real = torch_versions.version
-        torch_versions.version = lambda: (2, 1)
-        try:
-            with self.assertRaises(UsageError) as raised:
-                torch_versions.autocast_for("cpu", "fp16")
-            torch_versions.version = lambda: (2, 2)
-            self.assertIsNotNone(torch_versions.autocast_for("cpu", "fp16"))
-        finally:
-            torch_versions.version = real
+        from plimsoll_torch import versions
+        from pytorch_export.models import refuse_missing
+        options = SimpleNamespace(device="cpu", amp="fp16")
+        with mock.patch.object(versions, "version", lambda: (2, 1)), self.assertRaises(UsageError) as raised:
+            refuse_missing(options)
+        with mock.patch.object(versions, "version", lambda: (2, 2)):
+            refuse_missing(options)
         self.assertIn("--amp fp16 on a CPU needs torch 2.2", str(raised.exception))
 
 

@@ -33,6 +33,8 @@ class WrongUsage(WithFolder):
     def test_a_wrong_model_gives_one_line_and_exit_code_2(self):
         output = ("-o", os.path.join(self.folder.name, "none.json"))
         self.refused("unknown; built in are mlp, gpt, resnet18", "--model", "resnet", *output)
+        if not torch.cuda.is_available():
+            self.refused("--device cuda: torch sees no CUDA device", "--model", "mlp", "--device", "cuda", *output)
         self.refused("overwrites its input in place", "--model", f"{self.model}:in_place", "--input-shape", "4,8", *output)
 
     @unittest.skipIf(torch is None, NO_TORCH)
@@ -57,6 +59,7 @@ class WrongUsage(WithFolder):
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_trouble_in_the_models_own_code_is_told_in_one_line(self):
         for name, expected in (("broken", "user_model.py:broken: KeyError: 'weights'"),
+                               ("kept_weight", "module 'stage0.0' makes its weight in a hook (WeightNorm) and holds it from run to run"),
                                ("branching", "module 'stage1': its forward reads numbers out of a tensor (__bool__), so its course depends on the data"),
                                ("two_arguments", "module 'stage1' does not run on the example: TypeError: "),
                                ("late", "backward of stage 'stage1': RuntimeError: no such")):

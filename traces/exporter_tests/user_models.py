@@ -24,6 +24,13 @@ def tied():
     last.weight = first.weight
     return [first, nn.Tanh(), last], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
+def early():
+    layers = [layer for _ in range(4) for layer in (nn.Tanh(), nn.Sigmoid())]
+    return [nn.Sequential(nn.Linear(8, 256), nn.Linear(256, 256), *layers), nn.Tanh()], lambda y: y.pow(2).mean(), torch.randn(64, 8)
+
+def kept_weight():
+    return [nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 8)), nn.Tanh())], None, torch.randn(4, 8)
+
 def frozen():
     return [nn.Linear(8, 8), Frozen(8), Residual()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 

@@ -186,7 +186,7 @@ def makes_weights(part):
 
 def stage_bytes(chain, k, facts, numbers):
     of, last, own = facts.saved.stages[k], k == len(chain.stages) - 1, list(chain.stages[k].module.parameters())
-    workspaces, _ = stage_workspaces(chain, k, facts)
+    workspaces = stage_workspaces(chain, k, facts)
     fields = {
         "output_bytes": 0 if last else of["output"],
         # The loss itself is a few bytes that live until its backward: an inner tensor, since nothing is handed on.
@@ -224,26 +224,23 @@ def part_workspaces(k, facts, whole):
 
 
 def stage_workspaces(chain, k, facts):
-    """Of a stage that a caller runs, and those of them that would be below 0: there the promised peak is too high."""
+    """Of a stage that a caller runs. That of a backward is below 0 where inner tensors die before gradients appear."""
     of, last, memory = facts.saved.stages[k], k == len(chain.stages) - 1, facts.memory
     made = of["inner"] + (of["output"] if last else of["new_output"])
     new_gradients = memory["new"].new_gradients["backward", k]
-    measured = {
-        "forward_workspace_bytes": ("forward", memory["new"].peak["forward", k] - made),
-        "forward_nograd_workspace_bytes":
-            ("no-grad forward", memory["no_grad"].peak["forward", k] - (0 if last else of["new_output"])),
-        "backward_workspace_bytes": ("backward", memory["new"].peak["backward", k] - of["new_gradient"] - new_gradients),
-        "backward_accumulate_workspace_bytes":
-            ("accumulating backward", memory["accumulate"].peak["backward", k] - of["new_gradient"]),
+    return {
+        "forward_workspace_bytes": max(0, memory["new"].peak["forward", k] - made),
+        "forward_nograd_workspace_bytes": max(0, memory["no_grad"].peak["forward", k] - (0 if last else of["new_output"])),
+        "backward_workspace_bytes": memory["new"].peak["backward", k] - of["new_gradient"] - new_gradients,
+        "backward_accumulate_workspace_bytes": memory["accumulate"].peak["backward", k] - of["new_gradient"],
     }
-    return ({key: max(0, value) for key, (_, value) in measured.items()},
-            [f"{chain.stages[k].name} {what}: {value}" for what, value in measured.values() if value < 0])
 
 
 def clamped_workspaces(chain, k, facts):
-    whole, clamped = stage_workspaces(chain, k, facts)
-    of_parts = part_workspaces(k, facts, whole)[1] if facts.weight_parts[k] is not None else []
-    return clamped + [f"{chain.stages[k].name} {text}" for text in of_parts]
+    """Parts of backwards that would be below 0: there the promised peak is too high."""
+    if facts.weight_parts[k] is None:
+        return []
+    return [f"{chain.stages[k].name} {text}" for text in part_workspaces(k, facts, stage_workspaces(chain, k, facts))[1]]
 
 
 def work_fields(k, work):
@@ -300,6 +297,8 @@ def byte_evidence(chain, facts):
         "check": {
             "plain_iteration_peak_bytes": memory["plain"].highest,
             "plain_accumulate_peak_bytes": memory["plain_accumulate"].highest,
+            **({} if chain.whole is None else {"calls_peak_bytes": memory["plain_by_calls"].highest,
+                                               "calls_accumulate_peak_bytes": memory["plain_accumulate_by_calls"].highest}),
             "stagewise_peak_bytes": memory["new"].highest,
             "store_all_peak_bytes": memory["store_all"].highest,
             "checkpointed_peak_bytes": memory["checkpointed"].highest,

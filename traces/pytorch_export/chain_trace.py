@@ -107,6 +107,7 @@ def measure_memory(chain, counter, saved):
         executor.run_stagewise(chain, passes["accumulate"])
         for kind, existing in (("plain", False), ("plain_accumulate", True)):
             passes[kind] = whole_pass(chain, counter, existing, lambda probe: executor.run_plain(chain, probe))
+            passes[f"{kind}_by_calls"] = whole_pass(chain, counter, existing, lambda probe: executor.run_plain(chain, probe, by_calls=True))
             prepare_gradients(chain, existing)
             passes[f"{kind}_by_stage"] = PlainProbe(counter)
             executor.run_plain(chain, passes[f"{kind}_by_stage"], at_stages=True)

@@ -7,6 +7,7 @@ that reads it is over: the executor that `saved_bytes` and the workspaces descri
 import contextlib
 
 import torch
+from plimsoll_torch.borders import Entry, Exit, GradientBox
 from plimsoll_torch.versions import storage_of
 
 from .errors import UsageError, first_line
@@ -37,59 +38,19 @@ class Probe:
         """The backward of a stage is over and what nobody needs any more is gone."""
 
 
-# --- the borders of a stage: autograd holds neither its input nor its output for the caller's sake -----------------------------
-
-class Entry(torch.autograd.Function):
-    """Gives a stage one input tensor; takes its gradient, adding it to what later stages made of it."""
-
-    @staticmethod
-    def forward(ctx, token, box, tensor):
-        ctx.box = box
-        return tensor.detach()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.box.take(gradient)
-        return None, None, None
-
-
-class Exit(torch.autograd.Function):
-    """Where the backward of a stage begins: hands the gradients of its outputs in."""
-
-    @staticmethod
-    def forward(ctx, outgoing, *outputs):
-        ctx.outgoing = outgoing
-        return outputs[0].new_zeros(0)
-
-    @staticmethod
-    def backward(ctx, _):
-        return (None, *ctx.outgoing.values())
-
-
-class GradientBox:
-    """The gradient of one boundary tensor, in a storage of its own."""
+class ReportingBox(GradientBox):
+    """Tells what later stages made from what this one adds to it."""
 
     def __init__(self, others):
-        self.gradient = None
+        super().__init__(others)
         self.contributed = False
-        self.others = others  # addresses of gradients that somebody holds
 
     def pass_on(self, gradient):
-        """What later stages made, before this one adds to it."""
-        self.gradient = gradient if self.gradient is None else self.gradient.add_(gradient)
-        self.others.add(storage_of(self.gradient).data_ptr())
+        super().take(gradient)
 
     def take(self, gradient):
         self.contributed = True
-        if self.gradient is not None:
-            self.gradient.add_(gradient)
-            return
-        storage = storage_of(gradient)
-        fills_it = storage.nbytes() == gradient.numel() * gradient.element_size()
-        if not fills_it or storage.data_ptr() in self.others:
-            gradient = gradient.clone(memory_format=torch.contiguous_format)
-        self.others.add(storage_of(gradient).data_ptr())
-        self.gradient = gradient
+        super().take(gradient)
 
 
 # --- a sequence of steps ------------------------------------------------------------------------------------------------
@@ -147,9 +108,10 @@ class Boundary:
 class Recorded:
     """The graph of a stage that has run forward, from where its outputs' gradients come in to where its inputs' come out."""
 
-    def __init__(self, root, outgoing, incoming, passed, entries, held):
+    def __init__(self, root, roots, outgoing, incoming, passed, entries, held):
         self.root = root          # None: no output needs a gradient
-        self.outgoing = outgoing  # gradients of the outputs, in the order of the root's tensors, filled before the backward
+        self.roots = roots        # {position of an output: its place among the root's tensors}
+        self.outgoing = outgoing  # gradients of these, filled before the backward
         self.incoming = incoming  # a box for each input tensor
         self.passed = passed      # {position of an output: position of the input that it is}
         self.entries = entries    # input tensors inside the graph
@@ -184,7 +146,7 @@ class StageRun:
     def forward(self, k):
         source, saves = self.x[k], torch.is_grad_enabled()
         held = set()
-        boxes = [GradientBox(held) for _ in source.tensors]
+        boxes = [ReportingBox(held) for _ in source.tensors]
         given = [Entry.apply(self.token, box, tensor) if saves and needs else tensor
                  for tensor, box, needs in zip(source.tensors, boxes, source.needs)]
         versions = [tensor._version for tensor in source.tensors]
@@ -203,9 +165,9 @@ class StageRun:
         outputs = distinct_tensors_in(out)
         passed = {p: i for p, tensor in enumerate(outputs) for i, one in enumerate(given) if one is tensor}
         roots = [p for p, tensor in enumerate(outputs) if p not in passed and tensor.requires_grad]
-        outgoing = {p: None for p in roots}
-        root = out if k == self.last else Exit.apply(outgoing, *(outputs[p] for p in roots)) if roots else None
-        self.recorded[k] = Recorded(root, outgoing, boxes, passed, given if self.inputs_only else None, held)
+        outgoing = [None] * len(roots)
+        root = out if k == self.last else Exit.apply(outgoing, len(roots), *(outputs[p] for p in roots)) if roots else None
+        self.recorded[k] = Recorded(root, {p: i for i, p in enumerate(roots)}, outgoing, boxes, passed, given if self.inputs_only else None, held)
 
     # --- backward ---------------------------------------------------------------------------------------------------------
 
@@ -216,9 +178,9 @@ class StageRun:
             if p in run.passed:
                 run.incoming[run.passed[p]].pass_on(gradient)
             else:
-                run.outgoing[p] = gradient
+                run.outgoing[run.roots[p]] = gradient
                 run.held.add(storage_of(gradient).data_ptr())
-        begins = run.root is not None and (k == self.last or any(g is not None for g in run.outgoing.values()))
+        begins = run.root is not None and (k == self.last or any(g is not None for g in run.outgoing))
         self.probe.begin("backward", k, None)
         with refusals_of("backward", self.stages[k]):
             if begins and self.inputs_only:
@@ -239,7 +201,7 @@ class StageRun:
         if not wanted:
             return
         first, entries = self.first_gradient(run), [entry for _, entry in wanted]
-        keeps_graph = self.probe.divides(k, run.root, entries, run.outgoing.values(), first)
+        keeps_graph = self.probe.divides(k, run.root, entries, run.outgoing, first)
         found = torch.autograd.grad(run.root, entries, first, allow_unused=True, retain_graph=keeps_graph)
         for (box, _), gradient in zip(wanted, found):
             if gradient is not None:
@@ -310,19 +272,20 @@ def run_without_gradients(chain, probe):
     StageRun(chain, probe).run([("F", k) for k in range(len(chain.stages))])
 
 
-def run_plain(chain, probe, at_stages=False):
-    """One ordinary training iteration: nothing is held, the engine frees what it can. With `at_stages` the stages run one after the
-    other, and the probe is told when the backward reaches each: when the gradient of one of the tensors that it makes is complete."""
+def run_plain(chain, probe, at_stages=False, by_calls=False):
+    """One ordinary training iteration: nothing is held, the engine frees what it can. With `by_calls` the stages run one after the other
+    instead of the model's own forward, whose names may hold tensors; with `at_stages` too, and the probe is told when the backward
+    reaches each: when the gradient of one of the tensors that it makes is complete."""
     probe.begin("iteration", 0, chain.input)
-    loss = run_forwards_with_hooks(chain, probe) if at_stages else run_forward(chain)
+    loss = run_forwards_with_hooks(chain, probe) if at_stages else run_forward(chain, by_calls)
     if at_stages:
         probe.reached(len(chain.stages) - 1)
     loss.backward()
     probe.end("iteration", 0, loss)
 
 
-def run_forward(chain):
-    if chain.whole is not None:
+def run_forward(chain, by_calls):
+    if chain.whole is not None and not by_calls:
         with chain.precision():
             return chain.whole()
     x = chain.input

@@ -9,7 +9,7 @@ import gc
 import statistics
 
 import torch
-from plimsoll_torch.versions import storage_of
+from plimsoll_torch.versions import draws_numbers, storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,7 +18,6 @@ from .errors import MeasurementError
 from .live_bytes import SweepCounter
 from .memory import LiveProbe
 from .storages import dtype_name, storage_bytes, tensors_in
-from .torch_versions import draws_numbers
 from .update import add_update_ops, measure_update
 from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
 

@@ -9,12 +9,11 @@ import contextlib
 import ctypes
 
 import torch
-from plimsoll_torch.versions import storage_of
+from plimsoll_torch.versions import byte_counter_of_cuda, storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .storages import tensors_in
-from .torch_versions import byte_counter_of_cuda
 
 
 class MallocCounter:

@@ -8,13 +8,15 @@ import os
 import sys
 
 import torch
+from plimsoll_torch.versions import autocast_for, why_missing, why_no_autocast, why_no_fused_attention
 from torch import nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from .cuts import chain_of_cuts, chain_of_modules, is_in_a_row
 from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors
-from .torch_versions import autocast_for, refuse_missing_attention
 
 CLASSES = 1000
 IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vgg16", "densenet121")
@@ -34,6 +36,15 @@ class Subject:
     pairs: list = None
 
 
+def refuse_missing(options):
+    """What is asked for and not there."""
+    for what, why in ((f"--device {options.device}", why_missing(options.device)),
+                      (f"--amp {options.amp}", options.amp and why_no_autocast(options.device, options.amp)),
+                      ("--attention fused", getattr(options, "attention", None) == "fused" and why_no_fused_attention())):
+        if why:
+            raise UsageError(f"{what}{'' if why.startswith(('needs', 'on ')) else ':'} {why}")
+
+
 def chain_for(options):
     if options.model in IMAGE_MODELS:
         subject = image_subject(options)
@@ -44,10 +55,23 @@ def chain_for(options):
     else:
         subject = user_subject(options)
     place(subject, options)
+    if not getattr(options, "graph", True):
+        refuse_kept_weights(subject.model)
     precision = autocast_for(options.device, options.amp)
     if subject.pairs is not None and options.stages is None:
         return chain_of_modules(subject, precision)
     return chain_of_cuts(subject, options.stages or "auto", precision)
+
+
+def refuse_kept_weights(model):
+    """A module that makes its weight in a hook holds it from one run to the next: bytes that come and go with no stage."""
+    modules = model.named_modules() if isinstance(model, nn.Module) else [
+        (f"{name}.{inner}".rstrip("."), module) for name, outer in model for inner, module in outer.named_modules()]
+    for path, module in modules:
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, (WeightNorm, SpectralNorm)):
+                raise UsageError(f"module '{path}' makes its weight in a hook ({type(hook).__name__}) and holds it from run to run, where no stage of a "
+                                 "chain counts it: use a parametrization (torch.nn.utils.parametrize), or --graph")
 
 
 def place(subject, options):
@@ -132,7 +156,6 @@ def densenet_stages(network):
 def gpt_subject(options):
     if options.width % options.heads:
         raise UsageError(f"--width {options.width} is no multiple of --heads {options.heads}")
-    refuse_missing_attention(options.attention)
     torch.manual_seed(options.seed)
     pairs = gpt_stages(options.layers, options.width, options.heads, options.sequence, options.vocabulary,
                        options.dropout, options.attention == "fused", not options.untied)

@@ -7,12 +7,12 @@ import gc
 import statistics
 
 import torch
+from plimsoll_torch.versions import has_implementation
 
 from . import executor
 from .errors import UsageError, first_line
 from .executor import Probe
 from .storages import dtype_name, storage_bytes, tensors_in
-from .torch_versions import has_implementation
 
 NAMES = ("sgd", "momentum", "adam", "adamw")
 IMPLEMENTATIONS = {"default": {}, "for-loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}

@@ -70,6 +70,22 @@ def offload(steps, staged):
     return result
 
 
+def in_parts(plan, parts):
+    """The plan with each copy as `parts` copies of ranges, as a strategy with chunks has them: what goes out is dropped with the last."""
+    bytes_, actions = {value["name"]: value["bytes"] for value in plan["values"]}, []
+    for action in plan["actions"]:
+        if action["do"] != "copy":
+            actions.append(action)
+            continue
+        size, drops = bytes_[action["value"]], ("drops", "drops_on_host")
+        ends = [size * k // parts for k in range(parts + 1)]
+        pieces = [{key: value for key, value in action.items() if key not in drops} | {"first_byte": begin, "bytes": end - begin}
+                  for begin, end in zip(ends, ends[1:])]
+        pieces[-1] |= {key: action[key] for key in drops if key in action}
+        actions += pieces
+    return plan | {"actions": actions}
+
+
 def saved_bytes(staged, inputs, targets):
     """Bytes of the storages that autograd saves in each stage, beside parameters, constants and what stands on boundaries."""
     kept = [*staged.model.parameters(), *staged.model.buffers(), *([targets] if isinstance(targets, torch.Tensor) else [])]

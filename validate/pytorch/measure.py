@@ -12,13 +12,13 @@ beside the computation, and peaks are counted by the exporter's preloaded counte
 """
 
 import argparse
-import copy
 import datetime
 import json
 import os
 import statistics
 import subprocess
 import sys
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -43,6 +43,7 @@ def command_line():
     parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="timed rounds of all plans (default 7)")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     parser.add_argument("--amp", choices=("bf16", "fp16"), help="autocast")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "plimsoll"), metavar="FILE", help="plimsoll (default build/plimsoll)")
@@ -57,9 +58,8 @@ def main(arguments):
         options = command_line().parse_args(arguments)
         if not os.access(options.program, os.X_OK):
             raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
-        if options.device == "cuda":
-            from pytorch_export.torch_versions import refuse_missing
-            refuse_missing(options.device)
+        from pytorch_export.models import refuse_missing
+        refuse_missing(options)
         measure_all(options)
     except (export_pytorch.UsageError, export_pytorch.MeasurementError, Refused) as error:
         print(f"measure.py: {error}", file=sys.stderr)
@@ -77,11 +77,11 @@ def measure_all(options):
         reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
         trace = os.path.join(folder, "trace.json")
         checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
-                 "--stages", "auto", "--device", options.device, *(["--amp", options.amp] if options.amp else []), "-o", trace])
+                 "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
         plans = planned(options, folder, trace, sources[name])
-        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "amp": options.amp,
-                "plans": plans, "folder": folder}
+        task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
+                "plans": plans, "folder": folder, "plain_s": sources[name]["check"]["plain_iteration_s"]}
         done = in_child(options, task)
         rows += [{"model": name} | row for row in done["rows"]]
         say(f"{name}: {len(done['rows'])} plans, plain training {done['plain_s'] * 1e3:.1f} ms and {done['plain_peak_bytes']} B")
@@ -196,7 +196,6 @@ def copy_rate(device):
 # --- the runs, in a process of their own with the counter loaded and threads fixed ---------------------------------------------------
 
 def in_child(options, task):
-    from types import SimpleNamespace
     library = export_pytorch.built_counter(SimpleNamespace(device=options.device, memory_counter="auto"))
     environment = dict(os.environ) | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456",
@@ -224,7 +223,7 @@ class Runs:
         import torch
         from pytorch_export.clocks import clock_for
         from pytorch_export.live_bytes import counter_for
-        from pytorch_export.torch_versions import autocast_for
+        from plimsoll_torch.versions import autocast_for
         self.torch, self.task = torch, task
         torch.set_num_threads(1)
         self.model, self.loss, self.inputs, self.targets = load(task)
@@ -299,7 +298,8 @@ class Runs:
         time = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
         peak = predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"]
         row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], "differences": same,
-               "predicted": {"seconds": time, "relative": time / predicted["plain_s"], "peak_bytes": peak},
+               "predicted": {"seconds": time, "relative": 1.0 if plan["backward"] == "in_one_call" else time / self.task["plain_s"],
+                             "peak_bytes": peak},
                "measured": {"seconds": seconds, "peak_bytes": rise + self.resident(plan)}}
         if not on_cpu:
             row["measured"]["reserved_bytes"] = reserved
@@ -328,12 +328,18 @@ class Runs:
         return {"predicted_bytes": [action["peak_bytes"] - resident for action in plan["actions"]], "measured_bytes": peaks,
                 "seconds": [action["seconds"] for action in plan["actions"]]}
 
+    def another_model(self):
+        """With the same values. Not a deep copy, which weights made of others (weight_norm) refuse."""
+        made = load(self.task)[0]
+        made.load_state_dict(self.model.state_dict())
+        return made
+
     def differences(self, plan):
         """What is not, bit for bit, as after two steps of plain training with an optimizer."""
         torch, found = self.torch, []
         on_cuda = self.task["device"] == "cuda"
         torch.use_deterministic_algorithms(on_cuda, warn_only=True)  # not while times are taken
-        models = [copy.deepcopy(self.model) for _ in range(2)]
+        models = [self.another_model() for _ in range(2)]
         runs = [lambda: self.plain_on(models[0]), self.step_of(models[1], plan)]
         optimizers = [torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.01, momentum=0.9) for model in models]
         for iteration in range(2):
@@ -357,6 +363,8 @@ class Runs:
 def load(task):
     """(model, loss, inputs, targets), of which the model is what the exporter measured."""
     import importlib.util
+
+    from pytorch_export.models import Subject, place
     path, _, name = task["model"].rpartition(":")
     spec = importlib.util.spec_from_file_location("measured_model", path)
     module = importlib.util.module_from_spec(spec)
@@ -365,12 +373,9 @@ def load(task):
     made = getattr(module, name)(batch=task["batch"])
     if not isinstance(made, tuple) or len(made) != 4:
         raise Refused(f"{task['model']} must return (model, loss, inputs, targets)")
-    model, loss, inputs, targets = made
-    if task["device"] == "cuda":
-        from plimsoll_torch.values import map_leaves
-        move = lambda leaf: leaf.cuda() if hasattr(leaf, "cuda") else leaf
-        model, inputs, targets = model.cuda(), map_leaves(inputs, move), map_leaves(targets, move)
-    return model, loss, inputs, targets
+    subject = Subject(name, "", made[0], *made[1:])
+    place(subject, SimpleNamespace(**task))
+    return subject.model, subject.loss, subject.input, subject.targets
 
 
 if __name__ == "__main__":

@@ -398,6 +398,13 @@ class Refusals(unittest.TestCase):
         self.refused("the model is wrapped in DataParallel, which runs copies on several devices; give the module inside it", nn.DataParallel(Layer()))
         self.refused("module 'between' makes sparse gradients", Model(nn.Embedding(3, 4, sparse=True)))
 
+    def test_scripted_and_traced_modules(self):
+        layer = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        for module in (torch.jit.script(layer), torch.jit.trace(layer, self.x)):
+            self.refused("module 'between' is scripted or traced (torch.jit), so that its calls are not seen; give the module that it was made of",
+                         Model(module))
+        self.refused("the model is scripted or traced (torch.jit)", torch.jit.script(layer))
+
     def test_inputs_of_another_shape(self):
         staged = split(Model(nn.ReLU()), self.x)
         for inputs, expected in ((torch.randn(3, 4), "input 'x': expected torch.float32 [2, 4], found torch.float32 [3, 4]"),

@@ -6,6 +6,8 @@ import contextlib
 
 import torch
 
+from .versions import autocast_now
+
 
 class RandomStates:
     """States before forwards that run again, by micro-batch and stage; one that did not change in between is kept once. They are kept outside
@@ -64,14 +66,12 @@ def batch_norms(modules):
 def without_autocast():
     """Backwards run outside of autocast, as PyTorch demands, also where the caller's whole step is inside."""
     with contextlib.ExitStack() as stack:
-        if torch.is_autocast_cpu_enabled():
-            stack.enter_context(torch.autocast("cpu", enabled=False))
-        if torch.is_autocast_enabled():
-            stack.enter_context(torch.autocast("cuda", enabled=False))
+        for device, _ in autocast_now():
+            stack.enter_context(torch.autocast(device, enabled=False))
         yield
 
 
 def forget_casts():
     """Autocast keeps casts of parameters: those of a forward without gradients have none, and those of another stage belong to it."""
-    if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
+    if autocast_now():
         torch.clear_autocast_cache()

@@ -12,6 +12,7 @@ import os
 
 from .errors import Refused
 from .plan import WrongPlan, field
+from .versions import name_of_op, selective_checkpointing
 
 FORMAT = "plimsoll.policy.v1"
 
@@ -27,7 +28,7 @@ class SavesInOrder:
     def __call__(self, context, op, *args, **kwargs):
         again = bool(context.is_recompute)
         at = self.next[again]
-        name = op._schema.name.split("::")[-1]
+        name = name_of_op(op)
         if at < len(self.ops) and self.ops[at][0] == name:
             self.next[again] = at + 1
             return self.save if self.ops[at][1] else self.recompute
@@ -57,13 +58,12 @@ def read_policy(source):
 def policies(source):
     """{name of a stage: what torch.utils.checkpoint takes as context_fn}"""
     stages = read_policy(source)
-    try:
-        from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
-    except ImportError as error:
-        raise Refused("selective checkpointing needs torch 2.4 or later") from error
+    found = selective_checkpointing()
+    if found is None:
+        raise Refused("selective checkpointing needs torch 2.4 or later")
+    policy, contexts = found
 
     def contexts_of(ops):
-        return lambda: create_selective_checkpoint_contexts(
-            SavesInOrder(ops, CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_RECOMPUTE))
+        return lambda: contexts(SavesInOrder(ops, policy.MUST_SAVE, policy.PREFER_RECOMPUTE))
 
     return {name: contexts_of(ops) for name, ops in stages.items()}

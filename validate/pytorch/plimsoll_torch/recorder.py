@@ -15,10 +15,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
-from .modes import autocast_now, difference, entered
+from .modes import difference
 from .refusals import place_of
 from .values import map_leaves, named_tensors_in, tensors_in
-from .versions import storage_of
+from .versions import autocast_now, hooks_of, storage_of
 
 READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
                  "equal", "allclose", "is_nonzero"}
@@ -71,27 +71,7 @@ class Operation:
     call: int          # the innermost Call
     state: tuple       # whether gradients are followed, and autocast, where these differ from the caller's
     reads: list        # values
-
-    def __post_init__(self):
-        args, kwargs = self.arguments
-        self.args, self.kwargs = [filler(value) for value in args], {name: filler(value) for name, value in kwargs.items()}
-
-    def run(self, of, targets=None):
-        """`of`: {value: tensor}. The tensors of the result, in order."""
-        args, kwargs = [fill(of, targets) for fill in self.args], {name: fill(of, targets) for name, fill in self.kwargs.items()}
-        with entered(self.state):
-            return tensors_in(self.function(*args, **kwargs))
-
-
-def filler(argument):
-    """A function of ({value: tensor}, targets) that gives the argument. What has no tensors of the run is handed over as it is."""
-    if isinstance(argument, Ref):
-        return lambda of, _: of[argument.value]
-    if argument is Targets:
-        return lambda _, targets: targets
-    if not refs_in(argument):
-        return lambda *_: argument
-    return lambda of, _: map_leaves(argument, lambda leaf: of[leaf.value] if isinstance(leaf, Ref) else leaf)
+    is_tensor: bool    # whether the result is one tensor
 
 
 @contextlib.contextmanager
@@ -108,6 +88,10 @@ def undone(model):
                 module._buffers[name] = buffer
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)
+
+
+def are_equal(a, b):
+    return torch.equal(a, b) or a.is_floating_point() and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
 
 
 def buffers_of(model):
@@ -131,10 +115,10 @@ class Recorder(TorchFunctionMode):
         self.known = {}     # id of a tensor -> (weak reference, value)
         self.storages = {}  # address of a storage's head -> (weak reference, number)
         self.names = {}
-        self.call, self.stack, self.suspended = None, [], 0
+        self.call, self.stack, self.suspended, self.compares = None, [], 0, False
         self.can_be_whole = False  # after a refusal: whether the module can be taken as one call
-        self.buffers = {id(buffer): f"{path}.{name}".lstrip(".") for path, module, name, buffer in buffers_of(model)
-                        if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm)}
+        self.buffers = {storage_of(buffer).data_ptr(): f"{path}.{name}".lstrip(".") for path, module, name, buffer in buffers_of(model)
+                        if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and buffer.numel() > 0}
         self.constants = {id(tensor): tensor for module in model.modules() for tensor in tensors_in(vars(module))}
 
     def record(self, inputs, loss, targets):
@@ -180,9 +164,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def is_leaf(self, path, module):
-        hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks,
-                 getattr(module, "_backward_pre_hooks", ())]  # the last from torch 2 on
-        return path in self.leaves or not any(True for _ in module.children()) or any(hooks) or isinstance(module, torch.jit.ScriptModule)
+        return path in self.leaves or not any(True for _ in module.children()) or bool(hooks_of(module))
 
     def within(self, path, function):
         self.stack.append(path if path is not None else self.path())
@@ -195,7 +177,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, function_name(func)
-        if name in READS_NUMBERS and self.reads_of_run(args):
+        if name in READS_NUMBERS and not self.compares and self.reads_of_run(args):
             raise Refused(f"{self.here()}: its forward reads numbers out of a tensor ({name}), so its course depends on the data")
         if self.suspended:
             return func(*args, **kwargs)
@@ -215,11 +197,15 @@ class Recorder(TorchFunctionMode):
         """Calls and writes it down; `real_args` are handed over in place of `args`, which may have stand-ins."""
         self.suspended += 1  # not undone where something is raised: the recorder is of no use then
         is_module = isinstance(function, torch.nn.Module) and bool(path)
-        given = [*tensors_in((args, kwargs)), *(function.buffers() if is_module else ())]
+        own = list(function.buffers()) if is_module else []
+        given, before = [*tensors_in((args, kwargs)), *own], [buffer.detach().clone() for buffer in own]
         versions = [tensor._version for tensor in given]
         called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
         result = called(*(args if real_args is None else real_args), **kwargs)
         written = [tensor for tensor, version in zip(given, versions) if tensor._version != version]
+        self.compares = True
+        written += [buffer for buffer, value in zip(own, before) if not are_equal(buffer, value)]  # by way of `.data`
+        self.compares = False
         if tensors_in(result) or written:
             self.write_down(function, path, name, (args, kwargs), result, written, is_module)
         self.suspended -= 1
@@ -228,8 +214,9 @@ class Recorder(TorchFunctionMode):
     def write_down(self, function, path, name, arguments, result, written, is_module):
         arguments = map_leaves(arguments, self.reference)
         writes = {self.storage(tensor) for tensor in written if self.value_of(tensor) is not None}
-        changes = sorted(self.buffers[id(tensor)] for tensor in written if id(tensor) in self.buffers)
-        operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments))
+        changes = sorted({self.buffers[at] for at in (storage_of(tensor).data_ptr() for tensor in written) if at in self.buffers})
+        operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments),
+                              isinstance(result, torch.Tensor))
         self.operations.append(operation)
         for inner, tensor in named_tensors_in(result):
             value = self.value_of(tensor)

@@ -1,7 +1,10 @@
 """What a model may not have, to be run by plans: each with the path at which it is and the reason."""
 
+import torch
+
 from .errors import Refused
 from .plan import WrongPlan
+from .versions import has_hook_on_gradient, hooks_of, is_compiled
 
 WRAPPERS = {
     "DistributedDataParallel": "exchanges gradients in hooks that expect one backward",
@@ -11,9 +14,6 @@ WRAPPERS = {
     "OptimizedModule": "is compiled as a whole",
     "DeepSpeedEngine": "has an engine of its own",
 }
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
 def place_of(path):
     return f"module '{path}'" if path else "the model"
 
@@ -24,6 +24,10 @@ def refuse_what_cannot_be_cut(model):
         for kind in type(module).__mro__:
             if kind.__name__ in WRAPPERS:
                 raise Refused(f"{place_of(path)} is wrapped in {kind.__name__}, which {WRAPPERS[kind.__name__]}; give the module inside it")
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Refused(f"{place_of(path)} is scripted or traced (torch.jit), so that its calls are not seen; give the module that it was made of")
+        if is_compiled(module):
+            raise Refused(f"{place_of(path)} is compiled as a whole (Module.compile); give the module as it was before")
         if getattr(module, "sparse", False) is True:
             raise Refused(f"{place_of(path)} makes sparse gradients, whose bytes nobody knows before: build it with sparse=False")
 
@@ -32,11 +36,10 @@ def refuse_what_cannot_run(model):
     """By plans."""
     refuse_what_cannot_be_cut(model)
     for path, module in model.named_modules():
-        for hooks in HOOKS:
-            if getattr(module, hooks, None):
-                raise Refused(f"{place_of(path)} has {hooks.strip('_').replace('_', ' ')}, which would run again with each recomputation")
+        for hooks in hooks_of(module):
+            raise Refused(f"{place_of(path)} has {hooks.strip('_').replace('_', ' ')}, which would run again with each recomputation")
     for name, parameter in model.named_parameters():
-        if parameter._backward_hooks:
+        if has_hook_on_gradient(parameter):
             raise Refused(f"parameter '{name}' has a hook on its gradient, which would see parts of it")
     devices = {str(parameter.device) for parameter in model.parameters()}
     if len(devices) > 1:

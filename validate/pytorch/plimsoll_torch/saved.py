@@ -3,8 +3,13 @@
 A node of autograd's graph holds a `Hold` instead of a tensor, and nobody else holds that for long: when the backward has run
 the node, the tensor in it is gone, as in plain training. A hold of a tensor that shares its storage with a value between
 stages has no tensor of its own, but takes that value's when it is asked.
+
+Each tensor costs some microseconds of Python. Where the plan neither moves what a stage saves nor drops, before its backward, a value
+that the backward reads, autograd may as well hold its tensors itself: from the second step on it does, when the first has shown which
+values these are.
 """
 
+import contextlib
 import weakref
 
 import torch
@@ -47,6 +52,7 @@ class SavedByStage:
     def __init__(self, stage, always):
         self.stage, self.always = stage, always
         self.holds = []   # weak references
+        self.reads = set()  # names of values between stages that the backward reads
         self.moved = []   # of what is on its way or on the host: [(weak reference to a hold, number of its storage, geometry)]
         self.sizes = []   # of these storages
 
@@ -74,6 +80,7 @@ class SavedByStage:
                 inner.append(reference)
             else:
                 hold.refer_to(name, values, self.stage)
+                self.reads.add(name)
         self.holds = inner
 
     def storages(self):
@@ -106,3 +113,44 @@ class SavedByStage:
             hold = reference()
             if hold is not None:
                 hold.tensor = view_of(storages[number], like)
+
+
+class HeldByAutograd(SavedByStage):
+    """Where the plan leaves alone what the stage saves."""
+
+    def hooks(self):
+        return contextlib.nullcontext()
+
+
+class Interferences:
+    """Where the plan takes something away between a forward that saves and its backward, so that autograd may not hold it."""
+
+    def __init__(self, plan):
+        self.between = {}  # {number of a forward: names that are dropped before its backward; None: what it saves is moved or dropped}
+        self.reads = {}    # {number of a forward: what its backward reads}, from the first step on
+        begun = {}         # {(micro-batch, stage): number of the forward}
+        for number, action in enumerate(plan.actions):
+            if action.do == "backward":
+                begun.pop((action.micro_batch, action.stage), None)
+            if action.do == "forward" and action.saves:
+                begun[action.micro_batch, action.stage] = number
+                self.between[number] = set()
+            for name in ((action.value,) if action.do == "copy" else ()) + action.drops:
+                self.takes(plan.values[name], {key: forward for key, forward in begun.items() if key[0] == action.micro_batch},
+                           is_drop=name in action.drops)
+
+    def takes(self, value, begun, is_drop):
+        for (_, stage), forward in begun.items():
+            if value.kind == "saved" and value.stage == stage:
+                self.between[forward] = None
+            elif value.kind == "boundary" and is_drop and self.between[forward] is not None:
+                self.between[forward].update(value.names)
+
+    def forget(self):
+        """The model's calls are others now."""
+        self.reads = {}
+
+    def are_none(self, number, there):
+        """Whether autograd may hold what the forward saves; `there`: names of what it makes that is there already."""
+        reads, between = self.reads.get(number), self.between[number]
+        return reads is not None and between is not None and reads.isdisjoint(between) and reads.isdisjoint(there)

@@ -15,6 +15,7 @@ import inspect
 
 import torch
 
+from .calls import written_out
 from .cuts import Cuts
 from .errors import Refused
 from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, refs_in, undone
@@ -110,18 +111,11 @@ class Stage:
     def __init__(self, name, modules, operations, reads, makes, values, is_last):
         self.name, self.modules, self.is_last = name, modules, is_last
         self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
-        self.operations, self._reads, self._makes = operations, reads, makes
-        self.dies = last_reads(operations, makes)
+        self.operations = operations
+        self._run = written_out(operations, last_reads(operations, makes), reads, makes)
 
     def __call__(self, values, targets=None):
-        at_hand = dict(zip(self._reads, values))
-        for operation, dying in zip(self.operations, self.dies):
-            results = operation.run(at_hand, targets)
-            at_hand.update((v, tensor) for v, tensor in zip(operation.outputs, results) if v is not None)
-            for v in dying:
-                del at_hand[v]
-            del results
-        return tuple(at_hand[v] for v in self._makes)
+        return self._run(values, targets)
 
     def parameters(self):
         """Each once, in the order of first use; frozen ones too."""

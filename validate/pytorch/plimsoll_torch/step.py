@@ -12,7 +12,7 @@ from .errors import Refused
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in
 from .refusals import refuse_other_model, refuse_what_cannot_run
-from .saved import SavedByStage
+from .saved import HeldByAutograd, Interferences, SavedByStage
 from .sizes import bytes_of
 from .stages import InARow, split
 from .values import map_leaves, tensors_in
@@ -78,6 +78,7 @@ class Step:
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
         self.batches = ()
         self.several = {}   # {stage: names of inputs and ids of parameters that several of its operations read}
+        self.interferences = Interferences(plan)
 
     # --- one step -----------------------------------------------------------------------------------------------------------------
 
@@ -120,6 +121,7 @@ class Step:
                 raise Refused(f"stage '{self.plan.stages[k]}': its forward changes the buffer '{changed}', so it cannot be run again as the plan "
                               "asks")
         self.staged, self.several = staged, {}
+        self.interferences.forget()
         self.needs = {value.name: value.needs_gradient for value in staged.values}
         self.users = users_of(staged)
         self.norms = [again.batch_norms(one for operation in stage.operations if isinstance(operation.function, torch.nn.Module)
@@ -153,7 +155,7 @@ class Step:
                 self.refuse_above_limit(number)
             batch = batches[action.micro_batch]
             self.copies.begin(number, action)
-            do[action.do](batch, action)
+            do[action.do](batch, action, number)
             self.copies.end(number, action)
             for name in action.drops:
                 self.drop(batch, name)
@@ -180,7 +182,7 @@ class Step:
 
     # --- forward ------------------------------------------------------------------------------------------------------------------
 
-    def forward(self, batch, action):
+    def forward(self, batch, action, number):
         k, key = action.stage, (action.micro_batch, action.stage)
         stage = self.staged.stages[k]
         with contextlib.ExitStack() as stack:
@@ -190,7 +192,7 @@ class Step:
             elif k in self.plan.run_again:
                 self.random.note(key)
             if action.saves:
-                batch.runs[k], made = self.saving(batch, k, stage)
+                batch.runs[k], made = self.saving(batch, k, stage, number)
             else:
                 with torch.no_grad():
                     made = stage(tuple(self.value(batch, name, stage) for name in stage.reads), batch.targets)
@@ -202,8 +204,10 @@ class Step:
             if name not in batch.values:  # what a repeated forward makes beside may still be there
                 batch.values[name] = tensor.detach()
 
-    def saving(self, batch, k, stage):
-        saved, held, boxes, given = SavedByStage(stage.name, self.always_now), set(), {}, []
+    def saving(self, batch, k, stage, number):
+        there = [name for name in stage.makes if name in batch.values]  # made a second time: autograd would hold its own
+        by_autograd = self.limit is None and self.interferences.are_none(number, there)  # a limit counts what is held
+        saved, held, boxes, given = (HeldByAutograd if by_autograd else SavedByStage)(stage.name, self.always_now), set(), {}, []
         for name in stage.reads:
             tensor = self.value(batch, name, stage)
             if self.needs[name]:
@@ -216,9 +220,11 @@ class Step:
         if versions != [tensor._version for tensor in given]:
             raise Refused(f"stage '{stage.name}' overwrites its input in place, so that it cannot run again")
         passed = {name: of for name, tensor in zip(stage.makes, made) for of, one in zip(stage.reads, given) if one is tensor}
-        named = {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.makes, made) if not stage.is_last}
-        named |= {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.reads, given)}
-        saved.refer_to(named, batch.values)
+        if not by_autograd:
+            named = {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.makes, made) if not stage.is_last}
+            named |= {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.reads, given)}
+            saved.refer_to(named, batch.values)
+            self.interferences.reads[number] = saved.reads
         needing = {name: tensor for name, tensor in zip(stage.makes, made) if name not in passed and tensor.requires_grad}
         entries = {name: tensor for name, tensor in zip(stage.reads, given) if name in boxes}
         return self.run_of(k, stage, needing, entries, passed, boxes, held, saved), made
@@ -247,7 +253,7 @@ class Step:
 
     # --- backward -----------------------------------------------------------------------------------------------------------------
 
-    def backward(self, batch, action):
+    def backward(self, batch, action, _):
         stage = self.staged.stages[action.stage]
         if action.stage not in batch.runs:
             raise WrongPlan(f"{self.plan.where}: stage '{stage.name}': its backward reads what it saves, which is not there")
@@ -343,7 +349,7 @@ class Step:
         if name in batch.on_host:
             batch.lying[name] = [(one, geometry(tensor)) for one, tensor in tensors]
 
-    def copy(self, batch, action):
+    def copy(self, batch, action, _):
         if action.to_host:
             self.to_host(batch, action)
         else:
@@ -374,7 +380,7 @@ class Step:
         name = action.value
         host, value = batch.on_host[name], self.plan.values[name]
         host.read(action.range)
-        storages = [storage_of(tensor) for tensor in host.returned]
+        storages = host.returned
         if value.kind == "saved":
             batch.runs[value.stage].saved.back(storages)
             host.returned = None if action.range is None else host.returned
