@@ -55,8 +55,14 @@ TEST_CASE("splits chooses the cheapest that keeps the limit", "[splits]") {
   CHECK(json("--memory unlimited")["cost"] == 3);
   CHECK(json("--memory 13B")["cost"] == 3);
   CHECK(json("--memory 12B")["cost"] == 12);
+  CHECK_FALSE(within["is_proven"]);
+  CHECK(within["lower_bound"] <= 12);
+  CHECK(json("--memory unlimited")["is_proven"]);
   const ProgramRun text = plimsoll("splits " + file);
-  CHECK(text.out == file + ": 3 nodes with 6 choices, 2 edges\n  cost  12\n  peak  8 B, limit 10 B\n");
+  CHECK(text.out.starts_with(file + ": 3 nodes with 6 choices, 2 edges\n  cost  12, no less than "));
+  CHECK(text.out.ends_with("\n  peak  8 B, limit 10 B\n"));
+  CHECK(plimsoll("splits " + file + " --memory unlimited").out ==
+        file + ": 3 nodes with 6 choices, 2 edges\n  cost  3, proven the least\n  peak  13 B\n");
   const ProgramRun none = plimsoll("splits " + file + " --memory 3B");
   CHECK(none.exit_code == 1);
   CHECK(none.err == file + ": no choices can be together and keep the limit\n");
