@@ -199,7 +199,7 @@ TEST_CASE("nodes of a region keep what is forced, and those that are left out st
 }
 
 TEST_CASE("prices of memory lead elimination to the same choices", "[hybrid]") {
-  for (const RandomCase seed : random_cases(1, 300)) {
+  for (const RandomCase seed : random_cases(1, 600)) {
     const SplitTable table = limited_table(seed, 6);
     const std::optional<double> least = cheapest_that_fits(table);
     SplitNeighbourhoods all(table, 1);
