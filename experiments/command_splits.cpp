@@ -29,6 +29,11 @@ Bytes peak_of(const SplitTable& table, const SplitChoices& choices) {
   return kept.empty() ? Bytes{0} : *std::ranges::max_element(kept);
 }
 
+bool is_cheapest(const ImprovedSplit& made) {
+  constexpr double nearly = 1e-9;
+  return made.fits && made.cost <= made.bound * (1 + nearly);
+}
+
 Json splits_json(const SplitsArguments& arguments, const SplitProblem& problem, const ImprovedSplit& made) {
   Json json = {{"problem", arguments.problem}};
   json["name"] = problem.name.empty() ? Json(nullptr) : Json(problem.name);
@@ -37,8 +42,9 @@ Json splits_json(const SplitsArguments& arguments, const SplitProblem& problem, 
   json["seed"] = arguments.seed;
   json["feasible"] = made.fits;
   json["cost"] = made.fits ? Json(made.cost) : Json(nullptr);
+  json["lower_bound"] = made.is_none ? Json(nullptr) : Json(made.bound);
   json["peak_bytes"] = made.is_none ? Json(nullptr) : Json(peak_of(problem.table, made.choices).count);
-  json["is_proven"] = made.is_none;
+  json["is_proven"] = made.is_none || is_cheapest(made);
   json["choices"] = made.fits ? Json(made.choices) : Json(nullptr);
   return json;
 }
@@ -46,8 +52,9 @@ Json splits_json(const SplitsArguments& arguments, const SplitProblem& problem, 
 std::string splits_text(const SplitsArguments& arguments, const SplitTable& table, const ImprovedSplit& made) {
   std::size_t choices = 0;
   for (const auto& node : table.nodes) choices += node->size();
-  return fmt::format("{}: {} nodes with {} choices, {} edges\n  cost  {:.17g}\n  peak  {}{}\n", arguments.problem,
+  return fmt::format("{}: {} nodes with {} choices, {} edges\n  cost  {:.17g}{}\n  peak  {}{}\n", arguments.problem,
                      table.nodes.size(), choices, table.edges.size(), made.cost,
+                     is_cheapest(made) ? ", proven the least" : fmt::format(", no less than {:.10g}", made.bound),
                      format_bytes(peak_of(table, made.choices)),
                      table.limit ? ", limit " + format_bytes(*table.limit) : "");
 }

@@ -10,18 +10,25 @@
 #include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
+#include "strategies/hybrid/chosen_width.h"
 #include "strategies/hybrid/on_mesh.h"
+#include "strategies/joint_planner.h"
 #include "strategies/list.h"
 #include "strategies/plan_on_devices.h"
 
 namespace plimsoll {
 namespace {
 
-/// The passes that make tapes; plain training where there are none.
+/// The passes that make tapes; where there are none, rotor if ranks' operators and stages are cut together, else plain
+/// training.
 std::vector<Pass> memory_passes(std::span<const Pass> passes) {
   std::vector<Pass> memory(passes.begin(), passes.end());
   std::erase_if(memory, [](const Pass& pass) { return pass.strategy->tapes == nullptr; });
-  if (memory.empty()) memory.push_back(pass_of(store_all_strategy));
+  if (!memory.empty()) return memory;
+  const bool cuts_operators =
+      std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::hybrid; });
+  const bool is_joint = cuts_operators && std::ranges::any_of(passes, is_cut_jointly);
+  memory.push_back(pass_of(is_joint ? rotor_strategy : store_all_strategy));
   return memory;
 }
 
@@ -128,9 +135,12 @@ std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
 }
 
 Problem transformed(Problem problem, std::span<const Pass> passes) {
-  for (const Pass& pass : passes) {
+  for (std::size_t p = 0; p < passes.size(); ++p) {
+    const Pass& pass = passes[p];
     if (pass.strategy->transform == nullptr) continue;
-    std::variant<Problem, std::string> made = pass.strategy->transform(problem, pass.options);
+    std::variant<Problem, std::string> made = leaves_width_open(passes.subspan(p))
+                                                  ? at_chosen_width(problem, passes.subspan(p), memory_passes(passes))
+                                                  : pass.strategy->transform(problem, pass.options);
     if (const std::string* why = std::get_if<std::string>(&made)) {
       throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));
     }

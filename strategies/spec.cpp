@@ -56,6 +56,9 @@ class SpecReader {
     do {
       passes.push_back(pass());
       if (passes.size() > 1) judge_order(passes[passes.size() - 2], passes.back());
+      if (const auto followed_by = passes.back().strategy->followed_by) {
+        for (Pass& next : followed_by(passes.back().options)) passes.push_back(std::move(next));
+      }
     } while (take('|'));
     if (at_ < spec_.size()) fail(at_, "", fmt::format("expected '|' or the end, found '{}'", spec_[at_]));
     return passes;

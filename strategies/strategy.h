@@ -121,6 +121,8 @@ struct Trials {
   std::uint32_t stages = 9, ops = 12;
 };
 
+struct Pass;
+
 /// What is asked of a strategy that takes long, where many are asked.
 struct Effort {
   std::size_t stages = no_size_limit,
@@ -150,6 +152,8 @@ struct StrategyInfo {
   std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
   /// Of a hybrid: how many ranks its mesh has, where there are so many devices for each rank of the passes before.
   std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = {};
+  /// Of a hybrid: passes that follow it by themselves.
+  std::vector<Pass> (*followed_by)(const Options&) = {};
   Effort effort = {};
 };
 

@@ -51,11 +51,6 @@ MemoryId LiveCopies::memory_at(DeviceId device, MemoryId place) {
                         : "platform '" + platform + "' has no disk behind the host of '" + name + "'"};
 }
 
-Copy* LiveCopies::find(const CopyKey& k) {
-  const auto found = live_.find(k);
-  return found == live_.end() ? nullptr : &found->second;
-}
-
 Copy& LiveCopies::operator[](const CopyKey& k) {
   Copy* found = find(k);
   EXPECTS(found != nullptr);
@@ -63,10 +58,7 @@ Copy& LiveCopies::operator[](const CopyKey& k) {
 }
 
 void LiveCopies::rename(const CopyKey& from, const CopyKey& to) {
-  auto copy = live_.extract(from);
-  EXPECTS(!copy.empty());
-  copy.key() = to;
-  EXPECTS(live_.insert(std::move(copy)).inserted);
+  live_.rename(from, to);
 }
 
 // --- buffers
@@ -95,14 +87,14 @@ void LiveCopies::make_resident(TensorId t, const Part& part) {
 }
 
 void LiveCopies::make_resident(TensorId t, const CopyKey& k) {
-  const auto [place, fresh] = live_.try_emplace(k);
+  const auto [copy, fresh] = live_.try_emplace(k);
   if (!fresh) return;
-  place->second.buffer = new_buffer(t, k);
-  builder_.resident(place->second.buffer);
+  copy->buffer = new_buffer(t, k);
+  builder_.resident(copy->buffer);
 }
 
 Copy& LiveCopies::made_by(NewStep& step, TensorId t, const CopyKey& k) {
-  Copy& made = live_[k];
+  Copy& made = *live_.try_emplace(k).first;
   made.buffer = new_buffer(t, k);
   step.allocates.push_back(made.buffer);
   return made;
@@ -125,13 +117,18 @@ Seconds LiveCopies::duration_at(MemoryId host, OpId op) const {
 
 // --- steps
 
-StepId LiveCopies::add(NewStep step) {
-  issued_.push_back({step.stream, step.kind});
-  return builder_.add(std::move(step));
+void LiveCopies::expect(std::size_t steps) {
+  issued_.reserve(steps);
+  builder_.expect(steps);
 }
 
-StepId LiveCopies::add_compute(NewStep step, DeviceId device) {
-  const StepId issued = add(std::move(step));
+StepId LiveCopies::add(const NewStep& step) {
+  issued_.push_back({step.stream, step.kind});
+  return builder_.add(step);
+}
+
+StepId LiveCopies::add_compute(const NewStep& step, DeviceId device) {
+  const StepId issued = add(step);
   last_compute_[device.index] = issued;
   return issued;
 }
@@ -160,7 +157,9 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   const StepId issued = add(step);
   source.users.push_back(issued);
   if (there == nullptr) {
-    there = &(live_[to] = {.buffer = target, .maker = issued, .flows = {}, .users = {issued}});
+    there = live_.try_emplace(to).first;
+    there->buffer = target;
+    there->overwritten(issued);
   } else {
     there->overwritten(issued);
   }
@@ -220,10 +219,8 @@ void LiveCopies::wait_for_copy(const CopyKey& at, const CopyKey& on_device, Devi
 }
 
 void LiveCopies::drop(const CopyKey& k, DeviceId device) {
-  const auto found = live_.find(k);
-  EXPECTS(found != live_.end());
-  const Copy& copy = found->second;
-  if (--found->second.holders > 0) return;
+  Copy& copy = (*this)[k];
+  if (--copy.holders > 0) return;
   EXPECTS(!copy.users.empty());
   StepId last = *std::ranges::max_element(copy.users);
   const auto leaves = [&](StepId user) { return issued_[user.index].kind == StepKind::offload; };
@@ -240,7 +237,7 @@ void LiveCopies::drop(const CopyKey& k, DeviceId device) {
     if (issued_[user.index].stream != issued_[last.index].stream) builder_.wait(last, user);
   }
   builder_.free_after(last, copy.buffer);
-  live_.erase(found);
+  live_.erase(k);
 }
 
 }  // namespace plimsoll

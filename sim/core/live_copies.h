@@ -12,54 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/copy_table.h"
 #include "sim/core/partition.h"
 #include "sim/core/problem.h"
 #include "sim/core/schedule_builder.h"
 #include "sim/core/tape.h"
 
 namespace plimsoll {
-
-/// A storage, or a chunk of it, of one micro-batch in one memory.
-struct CopyKey {
-  std::uint32_t storage = 0;
-  std::uint32_t micro_batch = 0;  ///< of a parameter that has versions: the version
-  std::uint32_t memory = 0, chunk = 0;
-  std::uint32_t from = 0;  ///< of a micro-batch's value elsewhere than on the device that put it there: 1 + that device
-  std::uint32_t form = 0;  ///< of LiveCopies::form; 0: the value itself
-  bool arrived = false;    ///< another device's part of a gradient, beside the sum of those before it
-  friend bool operator==(const CopyKey&, const CopyKey&) = default;
-};
-
-struct CopyKeyHash {
-  std::size_t operator()(const CopyKey& k) const {
-    const std::uint64_t a = (std::uint64_t{k.storage} << 32U) ^ k.micro_batch;
-    return std::hash<std::uint64_t>{}(a * 0x9E3779B97F4A7C15ULL ^ k.memory ^ (std::uint64_t{k.chunk} << 48U) ^
-                                      (std::uint64_t{k.from} << 24U) ^ (std::uint64_t{k.form} << 56U) ^
-                                      (k.arrived ? 1U : 0U));
-  }
-};
-
-/// A live buffer, who made it and who has used it since.
-struct Copy {
-  BufferId buffer;
-  std::optional<StepId> maker;
-  std::vector<StepId> flows;  ///< that made it together, the maker among them; of a collective
-  std::vector<StepId> users;
-  bool lossy = false;         ///< an approximation
-  std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
-
-  /// What a reader waits for.
-  void add_makers(std::vector<StepId>& waits) const {
-    if (maker) waits.push_back(*maker);
-    waits.insert(waits.end(), flows.begin(), flows.end());
-  }
-  /// By a step that waits for all who used it before.
-  void overwritten(StepId by) {
-    maker = by;
-    flows.clear();
-    users = {by};
-  }
-};
 
 /// Why there is no schedule: the platform lacks a route that a tape needs, a partial gradient is not where it is
 /// summed, or what a later slice of a sequence reads is gone.
@@ -89,7 +48,7 @@ class LiveCopies {
   std::optional<CopyKey> read_beside(const Op&, TensorId, CopyKey) const;
 
   bool contains(const CopyKey& k) const { return live_.contains(k); }
-  Copy* find(const CopyKey&);
+  Copy* find(const CopyKey& k) { return live_.find(k); }
   Copy& operator[](const CopyKey&);  ///< which is live
   /// What is live at one key is at another from now on.
   void rename(const CopyKey& from, const CopyKey& to);
@@ -126,8 +85,10 @@ class LiveCopies {
   void drop(const CopyKey&, DeviceId);
 
   StreamId stream(DeviceId device, Way way) { return builder_.stream(device, way); }
-  StepId add(NewStep);
-  StepId add_compute(NewStep, DeviceId);
+  /// Makes room for so many steps.
+  void expect(std::size_t steps);
+  StepId add(const NewStep&);
+  StepId add_compute(const NewStep&, DeviceId);
   void wait(StepId step, StepId earlier) { builder_.wait(step, earlier); }
   Bytes bytes_of(const Copy& copy) const { return builder_[copy.buffer].bytes; }
 
@@ -160,7 +121,7 @@ class LiveCopies {
   std::vector<std::vector<MemoryId>> homes_;                              // by storage
   std::vector<std::array<std::optional<MemoryId>, relative_places>> at_;  // by device: memories at places, once asked
   ScheduleBuilder builder_;
-  std::unordered_map<CopyKey, Copy, CopyKeyHash> live_;
+  CopyTable live_;
   std::unordered_map<CopyKey, StepId, CopyKeyHash> released_;  // by which step, where that is its only work
   std::map<Endpoints, bool> reachable_;
   std::vector<std::vector<StepId>> waits_;           // by device: what its next compute waits for

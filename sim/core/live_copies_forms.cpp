@@ -102,7 +102,7 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
   source.add_makers(step.waits);
   EXPECTS(!contains(to));
   Copy& made = made_by(step, t, to);
-  const StepId issued = add_compute(std::move(step), device);
+  const StepId issued = add_compute(step, device);
   source.users.push_back(issued);
   made.maker = issued;
   made.users.push_back(issued);

@@ -36,6 +36,7 @@ class Lowering {
         ran_(graph_.ops.size() * problem.micro_batches, false) {
     for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
     note_turns();
+    copies_.expect(steps_of_turns(partition, tapes));
   }
 
   std::variant<Schedule, std::string> run() {
@@ -371,8 +372,7 @@ class Lowering {
     if (on_device) copies_.compute_on_packed(std::span(used).first(inputs), here.device, step);
     for (const auto& [t, copy] : used) copy->add_makers(step.waits);
     copies_.carry_approximations(op, std::span(used).first(inputs), std::span(used).subspan(inputs));
-    const StepId issued =
-        on_device && !is_beside ? copies_.add_compute(std::move(step), here.device) : copies_.add(std::move(step));
+    const StepId issued = on_device && !is_beside ? copies_.add_compute(step, here.device) : copies_.add(step);
     for (const auto& [t, copy] : used) {
       if (!copy->maker) copy->maker = issued;
       copy->users.push_back(issued);

@@ -51,8 +51,13 @@ CollectiveId ScheduleBuilder::collective(Collective collective) {
   return id_at<CollectiveId>(schedule_.collectives.size() - 1);
 }
 
-StepId ScheduleBuilder::add(NewStep step) {
-  const auto id = id_at<StepId>(pending_.size());
+void ScheduleBuilder::expect(std::size_t steps) {
+  schedule_.steps.reserve(steps);
+  later_of_.reserve(steps);
+}
+
+StepId ScheduleBuilder::add(const NewStep& step) {
+  const auto id = id_at<StepId>(steps());
   EXPECTS(step.stream.index < schedule_.streams.size());
   EXPECTS(std::ranges::all_of(step.waits, [id](StepId wait) { return wait < id; }));
   for (const BufferId buffer : step.allocates) {
@@ -60,48 +65,67 @@ StepId ScheduleBuilder::add(NewStep step) {
     life_[buffer.index] = Life::live;
     born_[buffer.index] = id.index;
   }
-  pending_.push_back({.step = {.kind = step.kind,
-                               .stream = step.stream,
-                               .op = step.op,
-                               .implementation = step.implementation,
-                               .micro_batch = step.micro_batch,
-                               .replica = step.replica,
-                               .collective = step.collective,
-                               .work = step.work,
-                               .workspace = step.workspace,
-                               .measured = step.measured,
-                               .reads = append(schedule_.buffer_list, step.reads),
-                               .writes = append(schedule_.buffer_list, step.writes),
-                               .allocates = append(schedule_.buffer_list, step.allocates)},
-                      .waits = std::move(step.waits)});
+  schedule_.steps.push_back({.kind = step.kind,
+                             .stream = step.stream,
+                             .op = step.op,
+                             .implementation = step.implementation,
+                             .micro_batch = step.micro_batch,
+                             .replica = step.replica,
+                             .collective = step.collective,
+                             .work = step.work,
+                             .workspace = step.workspace,
+                             .measured = step.measured,
+                             .reads = append(schedule_.buffer_list, step.reads),
+                             .writes = append(schedule_.buffer_list, step.writes),
+                             .allocates = append(schedule_.buffer_list, step.allocates),
+                             .waits = append(waits_, step.waits)});
+  later_of_.emplace_back();
   return id;
 }
 
 void ScheduleBuilder::free_after(StepId step, BufferId buffer) {
-  EXPECTS(step.index < pending_.size());
+  EXPECTS(step.index < steps());
   EXPECTS(life_[buffer.index] == Life::live && born_[buffer.index] <= step.index);
   life_[buffer.index] = Life::dead;
-  pending_[step.index].frees.push_back(buffer);
+  add_later(later_of_[step.index].frees, buffer.index);
 }
 
 void ScheduleBuilder::wait(StepId step, StepId earlier) {
-  EXPECTS(earlier < step && step.index < pending_.size());
-  pending_[step.index].waits.push_back(earlier);
+  EXPECTS(earlier < step && step.index < steps());
+  add_later(later_of_[step.index].waits, earlier.index);
+}
+
+void ScheduleBuilder::add_later(Row& row, std::uint32_t index) {
+  const auto place = static_cast<std::uint32_t>(later_.size());
+  later_.push_back({index, nothing});
+  (row.first == nothing ? row.first : later_[row.last].next) = place;
+  row.last = place;
 }
 
 Schedule ScheduleBuilder::finish() {
   std::vector<std::optional<StepId>> last_on_stream(schedule_.streams.size());
-  schedule_.steps.reserve(pending_.size());
-  for (Pending& pending : pending_) {
-    std::vector<StepId>& waits = pending.waits;
-    std::optional<StepId>& predecessor = last_on_stream[pending.step.stream.index];
+  schedule_.buffer_list.reserve(schedule_.buffer_list.size() + later_.size());
+  schedule_.wait_list.reserve(waits_.size() + later_.size());
+  std::vector<StepId> waits;
+  std::vector<BufferId> frees;
+  for (std::size_t s = 0; s < steps(); ++s) {
+    Step& step = schedule_.steps[s];
+    std::optional<StepId>& predecessor = last_on_stream[step.stream.index];
+    const auto asked = waits_.begin() + step.waits.first;
+    waits.assign(asked, asked + step.waits.count);
+    for (std::uint32_t l = later_of_[s].waits.first; l != nothing; l = later_[l].next) {
+      waits.push_back(StepId{later_[l].index});
+    }
     std::ranges::sort(waits);
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
     std::erase_if(waits, [&](StepId wait) { return wait == predecessor; });
-    pending.step.frees = append(schedule_.buffer_list, pending.frees);
-    pending.step.waits = append(schedule_.wait_list, waits);
-    schedule_.steps.push_back(pending.step);
-    predecessor = id_at<StepId>(schedule_.steps.size() - 1);
+    frees.clear();
+    for (std::uint32_t l = later_of_[s].frees.first; l != nothing; l = later_[l].next) {
+      frees.push_back(BufferId{later_[l].index});
+    }
+    step.frees = append(schedule_.buffer_list, frees);
+    step.waits = append(schedule_.wait_list, waits);
+    predecessor = id_at<StepId>(s);
   }
   Schedule done = std::move(schedule_);
   *this = ScheduleBuilder{};

@@ -46,8 +46,11 @@ class ScheduleBuilder {
   /// The buffer holds an approximation from now on.
   void mark_lossy(BufferId id) { schedule_.buffers[id.index].lossy = true; }
 
+  /// Makes room for so many steps.
+  void expect(std::size_t steps);
+
   /// Issues a step.
-  StepId add(NewStep);
+  StepId add(const NewStep&);
 
   /// Lets `buffer` die when `step` finishes; `step` may have been issued before now.
   void free_after(StepId step, BufferId buffer);
@@ -57,24 +60,34 @@ class ScheduleBuilder {
 
   const Buffer& operator[](BufferId id) const { return schedule_.buffers[id.index]; }
   const Stream& operator[](StreamId id) const { return schedule_.streams[id.index]; }
-  StreamId stream_of(StepId id) const { return pending_[id.index].step.stream; }
-  std::size_t steps() const { return pending_.size(); }
+  StreamId stream_of(StepId id) const { return schedule_.steps[id.index].stream; }
+  std::size_t steps() const { return schedule_.steps.size(); }
 
   /// The schedule; the caller fills in what it was made for. The builder is empty afterwards.
   Schedule finish();
 
  private:
-  /// Reads, writes and allocations are in the schedule's list already; what may still grow is not.
-  struct Pending {
-    Step step;
-    std::vector<StepId> waits;
-    std::vector<BufferId> frees;
+  static constexpr std::uint32_t nothing = UINT32_MAX;
+
+  /// A row of what was added to steps after they were issued, from the first to the last.
+  struct Row {
+    std::uint32_t first = nothing, last = nothing;
   };
+  struct Later {
+    std::uint32_t index, next;
+  };
+  struct LaterOfStep {
+    Row waits, frees;
+  };
+
+  void add_later(Row&, std::uint32_t index);
 
   enum class Life : std::uint8_t { unborn, live, dead };
 
   Schedule schedule_;
-  std::vector<Pending> pending_;
+  std::vector<StepId> waits_;          ///< those that steps were issued with, which their slices name until `finish`
+  std::vector<LaterOfStep> later_of_;  ///< by step
+  std::vector<Later> later_;
   std::vector<Life> life_;
   std::vector<std::uint32_t> born_;  ///< per buffer: the step that allocates it
   std::map<std::tuple<std::uint32_t, Way, std::uint32_t>, StreamId> streams_;

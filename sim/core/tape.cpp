@@ -74,6 +74,27 @@ std::array<Piece, piece_names> pieces_of(const Tape& tape) {
   return pieces;
 }
 
+std::size_t steps_of_turns(const Partition& partition, std::span<const Tape> tapes) {
+  const auto is_step = [](const Action& action) {
+    using enum ActionKind;
+    return action.kind != drop && action.kind != receive && action.kind != cut && action.kind != wait;
+  };
+  std::vector<std::array<std::size_t, piece_names>> steps(tapes.size());
+  for (std::size_t p = 0; p < tapes.size(); ++p) {
+    const std::array<Piece, piece_names> pieces = pieces_of(tapes[p]);
+    for (std::size_t n = 0; n < piece_names; ++n) {
+      const std::span<const Action> actions(tapes[p].actions);
+      const auto of_piece = actions.subspan(pieces[n].first, pieces[n].last - pieces[n].first);
+      steps[p][n] = static_cast<std::size_t>(std::ranges::count_if(of_piece, is_step));
+    }
+  }
+  std::size_t sum = 0;
+  for (const std::vector<Turn>& order : partition.order) {
+    for (const Turn& turn : order) sum += steps[turn.part.index][turn.piece];
+  }
+  return sum;
+}
+
 PieceName last_piece(const Tape& tape) {
   PieceName last = PieceName::forward;
   for (const Action& action : tape.actions) {

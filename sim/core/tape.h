@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/core/codec.h"
@@ -145,6 +147,9 @@ PieceName last_piece(const Tape&);
 
 /// Whether the tape is cut before a piece of that name.
 bool has_piece(const Tape&, PieceName);
+
+/// About how many steps the turns of the partition come to: those of whole tensors.
+std::size_t steps_of_turns(const Partition&, std::span<const Tape>);
 
 /// Every value dropped right after its last use before it is made anew; what later slices read, after its last use.
 Tape with_drops(const Graph&, Tape);

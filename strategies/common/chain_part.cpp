@@ -1,7 +1,6 @@
 #include "strategies/common/chain_part.h"
 
 #include <algorithm>
-#include <set>
 #include <span>
 
 #include "sim/core/expects.h"
@@ -11,15 +10,16 @@ namespace {
 
 /// Tensors that one of the first ops makes and one of the others reads, parameters aside, in the order of making.
 std::vector<TensorId> handed_over(const Graph& graph, std::span<const OpId> from, std::span<const OpId> to) {
-  std::set<TensorId> read;
+  std::vector<bool> is_read(graph.tensors.size(), false);
   for (const OpId op : to) {
-    if (op != no_op) read.insert(graph[op].inputs.begin(), graph[op].inputs.end());
+    if (op == no_op) continue;
+    for (const TensorId t : graph[op].inputs) is_read[t.index] = true;
   }
   std::vector<TensorId> tensors;
   for (const OpId op : from) {
     if (op == no_op) continue;
     for (const TensorId t : graph[op].outputs) {
-      if (per_micro_batch(graph[t].kind) && read.contains(t)) tensors.push_back(t);
+      if (is_read[t.index] && per_micro_batch(graph[t].kind)) tensors.push_back(t);
     }
   }
   return tensors;
@@ -69,7 +69,9 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
     result.last = std::max<std::size_t>(result.last, problem.graph[op].stage + 1);
   }
   result.awaits = result.last < stages || part.cut_before_backward;
-  result.chain = *problem.chain;
+  result.chain.name = problem.chain->name;
+  result.chain.source = problem.chain->source;
+  result.chain.parameters = problem.chain->parameters;
   std::vector<Stage>& own = result.chain.stages;
   own.assign(problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.first),
              problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.last));
@@ -81,9 +83,6 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   result.forward_only = static_cast<std::size_t>(trained - own.begin());
   own.erase(own.begin(), trained);
   result.chain.input = boundary_bytes(*problem.chain, result.first + result.forward_only);
-  result.chain.tensors.clear();
-  result.chain.boundaries.clear();
-  result.chain.shared.clear();
   for (Stage& stage : own) stage.tensors.reset();
   if (result.awaits) {
     Stage& awaiting = own.emplace_back();

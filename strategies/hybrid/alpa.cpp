@@ -3,6 +3,8 @@
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_search.h"
+#include "strategies/list.h"
+#include "strategies/passes.h"
 
 namespace plimsoll {
 namespace {
@@ -12,6 +14,9 @@ constexpr OptionInfo alpa_options[] = {
     work_model_option,
     split_memory_option,
     {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>},
+    {"pipeline", "no", "no or yes",
+     "yes: stages by its inter-operator pass in the order of 1f1b, operators cut within each: as 'alpa|1f1b(cut=alpa)'",
+     [](std::string_view text) { return text == "no" || text == "yes"; }},
     collectives_option};
 
 std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
@@ -30,6 +35,11 @@ std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Opti
   });
 }
 
+std::vector<Pass> inter_operator_pass(const Options& options) {
+  if (options.text("pipeline") == "no") return {};
+  return {pass_of(one_forward_one_backward_strategy, {{"cut", "alpa"}})};
+}
+
 }  // namespace
 
 extern constinit const StrategyInfo alpa_strategy{
@@ -43,6 +53,7 @@ extern constinit const StrategyInfo alpa_strategy{
     .candidates = nullptr,
     .transform = alpa_ranks,
     .ranks = split_ranks,
+    .followed_by = inter_operator_pass,
 };
 
 }  // namespace plimsoll

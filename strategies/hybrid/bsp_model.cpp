@@ -276,7 +276,7 @@ std::vector<SplitChoices> BspModel::uniform_starts(const SplitTable& table, std:
   };
   const auto add = [&](const std::string& name, std::size_t axes) {
     std::map<std::pair<const void*, std::uint32_t>, std::vector<bool>> known;  // by what is alike
-    std::vector<std::vector<bool>> may_have;
+    std::vector<const std::vector<bool>*> may_have;
     for (std::size_t o = 0; o < operators_.size(); ++o) {
       const auto [place, fresh] = known.try_emplace({table.nodes[o].get(), operators_[o].like});
       if (fresh) {
@@ -286,7 +286,7 @@ std::vector<SplitChoices> BspModel::uniform_starts(const SplitTable& table, std:
         const bool has_none = std::ranges::find(place->second, true) == place->second.end();
         if (has_none) place->second.assign(place->second.size(), true);
       }
-      may_have.push_back(place->second);
+      may_have.push_back(&place->second);
     }
     SplitChoices start = chosen_in_order(table, may_have, weight);
     const Seconds cost = table.priced(start, weight);

@@ -63,6 +63,23 @@ SplitNeighbourhoods::SplitNeighbourhoods(const SplitTable& table, double weight)
   }
 }
 
+void SplitNeighbourhoods::set_prices(std::vector<double> by_moment) {
+  prices_ = std::move(by_moment);
+  std::vector<double> until(prices_.size() + 1, 0);  // of a byte from the first moment on
+  for (std::size_t m = 0; m < prices_.size(); ++m) until[m + 1] = until[m] + prices_[m];
+  if (unpriced_.empty()) unpriced_ = own_;
+  priced_ = unpriced_;
+  for (std::size_t n = 0; n < own_.size(); ++n) {
+    for (const SplitTable::Held& held : table_.held[n]) {
+      const double price = until[held.to] - until[held.from];
+      for (std::size_t c = 0; c < priced_[n].size(); ++c) {
+        priced_[n][c] += price * static_cast<double>((*held.bytes)[c].count);
+      }
+    }
+  }
+  if (!table_.limit) own_ = priced_;
+}
+
 double SplitNeighbourhoods::pair(std::uint32_t node, const Beside& beside, std::uint32_t choice,
                                  std::uint32_t other) const {
   return beside.is_from ? pairs_[beside.costs][choice * choices(beside.other) + other]
@@ -101,10 +118,10 @@ class SplitNeighbourhoods::Region {
 
   Found run() {
     if (left_out_ && !ask_.may_leave_out) return {false, false, true};
-    const double now = cost_now();
+    const double now = cost_of(state_.choices);
     best_ = now + ask_.slack;
     if (of_.table_.limit) empty_out();
-    descend(steps_.size(), least_);
+    descend(steps_.size(), least_ - room_by_prices());
     const bool is_whole = !left_out_ && in_vain_ <= ask_.tries;
     if (of_.table_.limit) state_.kept = std::move(kept_before_);
     if (best_choices_.empty()) return {false, is_whole};
@@ -184,7 +201,7 @@ class SplitNeighbourhoods::Region {
 
   /// What a node costs beside those outside.
   std::vector<double> alone(std::uint32_t n) const {
-    std::vector<double> costs = of_.own_[n];
+    std::vector<double> costs = ask_.by_prices ? of_.priced_[n] : of_.own_[n];
     for (const Beside& each : of_.beside_[n]) {
       if (local_[each.other] != outside) continue;
       for (std::uint32_t c = 0; c < costs.size(); ++c) costs[c] += of_.pair(n, each, c, state_.choices[each.other]);
@@ -276,14 +293,32 @@ class SplitNeighbourhoods::Region {
     }
   }
 
-  double cost_now() const {
+  /// Of the region, with what is beside it.
+  double cost_of(const SplitChoices& choices) const {
     double sum = 0;
     for (const std::uint32_t n : order_) {
-      sum += of_.own_[n][state_.choices[n]];
+      sum += of_.own_[n][choices[n]];
       for (const Beside& each : of_.beside_[n]) {
-        if (local_[each.other] == outside || each.is_from)
-          sum += of_.pair(n, each, state_.choices[n], state_.choices[each.other]);
+        if (local_[each.other] == outside || each.is_from) sum += of_.pair(n, each, choices[n], choices[each.other]);
       }
+    }
+    return sum;
+  }
+
+  /// What the bytes cost that the region may keep, once it is emptied out: what fits costs no less than its priced
+  /// costs less this.
+  double room_by_prices() const {
+    if (!ask_.by_prices) return 0;
+    std::vector<Bytes> least(of_.table_.moments);
+    for (const std::uint32_t n : order_) {
+      for (const SplitTable::Held& held : of_.table_.held[n]) {
+        const Bytes own = *std::ranges::min_element(*held.bytes);
+        for (std::uint32_t m = held.from; m < held.to; ++m) least[m] += own;
+      }
+    }
+    double sum = 0;
+    for (std::size_t m = 0; m < least.size(); ++m) {
+      sum += of_.prices_[m] * static_cast<double>((*of_.table_.limit - (state_.kept[m] - least[m])).count);
     }
     return sum;
   }
@@ -335,8 +370,9 @@ class SplitNeighbourhoods::Region {
   /// Chooses for the nodes of the first `steps` steps, the last of them first; nothing of them costs less than `bound`.
   void descend(std::size_t steps, double bound) {
     if (steps == 0) {
-      if (trial_ == state_.choices || !is_worth(bound)) return;
-      best_ = bound;
+      const double cost = ask_.by_prices ? cost_of(trial_) : bound;
+      if (trial_ == state_.choices || !is_worth(cost)) return;
+      best_ = cost;
       best_choices_ = trial_;
       return;
     }

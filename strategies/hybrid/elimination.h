@@ -29,6 +29,9 @@ class SplitNeighbourhoods {
   SplitNeighbourhoods(const SplitTable&, double weight);
 
   SplitState state_of(SplitChoices) const;
+  /// Of a byte that is held at each moment: what regions are searched by that ask for it. Those of a table without a
+  /// limit count as costs.
+  void set_prices(std::vector<double> by_moment);
   /// What takes the place of costs that cannot be: more than all others together.
   double barrier() const { return barrier_; }
   const SplitTable& table() const { return table_; }
@@ -41,6 +44,7 @@ class SplitNeighbourhoods {
     double slack = 0;                             ///< so much dearer than the state is cheap enough
     bool may_leave_out = true;                    ///< else nothing is changed where a table would be too large
     bool takes_equal = false;                     ///< others that cost the same are taken, any of them
+    bool by_prices = false;  ///< what may fit comes first, and the bound counts the room that the others leave
     std::optional<std::pair<std::uint32_t, std::uint32_t>> forced = {};  ///< a node, and the choice that it must have
   };
   struct Found {
@@ -64,8 +68,11 @@ class SplitNeighbourhoods {
 
   const SplitTable& table_;
   double barrier_ = 0;
-  std::vector<std::vector<double>> own_;    // by node
-  std::vector<std::vector<double>> pairs_;  // those that edges share, once
+  std::vector<std::vector<double>> own_;       // by node
+  std::vector<std::vector<double>> unpriced_;  // the same, where there are prices
+  std::vector<std::vector<double>> priced_;    // the same with the prices of what it keeps
+  std::vector<double> prices_;                 // by moment
+  std::vector<std::vector<double>> pairs_;     // those that edges share, once
   std::vector<std::vector<Beside>> beside_;
 };
 

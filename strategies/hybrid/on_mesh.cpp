@@ -60,7 +60,8 @@ std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
 }
 
 std::uint32_t asked_devices(const Options& options, std::string_view option, std::uint32_t devices) {
-  return options.text(option) == "all" ? devices : static_cast<std::uint32_t>(options.integer(option));
+  const std::string_view text = options.text(option);
+  return text == "all" || text == "auto" ? devices : static_cast<std::uint32_t>(options.integer(option));
 }
 
 std::uint32_t devices_left(const Problem& problem) {

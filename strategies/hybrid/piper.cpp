@@ -2,14 +2,13 @@
 // 1F1B pipeline of the stages and replicas that Piper's planner gives is simulated; the fastest is taken.
 
 #include <algorithm>
-#include <limits>
 
 #include "strategies/hybrid/elimination.h"
+#include "strategies/hybrid/pipeline_merit.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 #include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/planner_cuts.h"
-#include "strategies/plan_on_devices.h"
 
 namespace plimsoll {
 namespace {
@@ -47,15 +46,7 @@ std::variant<Problem, std::string> shared_out(const Problem& problem, const Opti
   });
 }
 
-/// How good the pipeline of a problem of a rank is within the device's capacity: what fits comes before what does not.
-struct Merit {
-  bool is_too_large = false;
-  double seconds_or_bytes = 0;
-
-  friend auto operator<=>(const Merit&, const Merit&) = default;
-};
-
-std::variant<Merit, std::string> merit(const Problem& of_rank, const Options& options) {
+std::variant<PipelineMerit, std::string> merit(const Problem& of_rank, const Options& options) {
   Problem folded = for_planners(of_rank, true, Backward::whole, "piper");
   folded.transformed = true;
   if (std::optional<std::string> why = too_long_for(folded, "piper")) return std::move(*why);
@@ -66,12 +57,7 @@ std::variant<Merit, std::string> merit(const Problem& of_rank, const Options& op
   if (const std::string* why = std::get_if<std::string>(&cut)) return *why;
   const Pass pipeline{&one_forward_one_backward_strategy, as_1f1b(options)};
   const Pass store_all = pass_of(store_all_strategy);
-  const std::optional<Bytes> capacity = folded.platform[folded.platform.devices.front().memory].capacity;
-  const PartsOutcome outcome =
-      plan_on_devices(folded, pipeline, std::span(&store_all, 1), std::span(&capacity, 1)).front();
-  if (const PlannedParts* made = std::get_if<PlannedParts>(&outcome)) return Merit{false, made->makespan.value};
-  const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest;
-  return Merit{true, smallest ? static_cast<double>(smallest->count) : std::numeric_limits<double>::infinity()};
+  return pipeline_merit(folded, pipeline, std::span(&store_all, 1));
 }
 
 std::variant<Problem, std::string> piper_ranks(const Problem& problem, const Options& options) {
@@ -82,7 +68,7 @@ std::variant<Problem, std::string> piper_ranks(const Problem& problem, const Opt
   for (std::uint32_t t = 1; asks_all && t <= problem.platform.devices.size(); t *= 2) {
     if (t == 1 || !problem.chain) numbers.push_back(t);
   }
-  std::optional<std::pair<Merit, Problem>> best;
+  std::optional<std::pair<PipelineMerit, Problem>> best;
   std::string reason;
   for (const std::uint32_t t : numbers) {
     std::variant<Problem, std::string> of_rank = shared_out(problem, options, t);
@@ -91,12 +77,12 @@ std::variant<Problem, std::string> piper_ranks(const Problem& problem, const Opt
       continue;
     }
     Problem& made = std::get<Problem>(of_rank);
-    std::variant<Merit, std::string> found = merit(made, options);
+    std::variant<PipelineMerit, std::string> found = merit(made, options);
     if (std::string* why = std::get_if<std::string>(&found)) {
       reason = std::move(*why);
       continue;
     }
-    const Merit& one = std::get<Merit>(found);
+    const PipelineMerit& one = std::get<PipelineMerit>(found);
     if (!best || one < best->first) best.emplace(one, std::move(made));
   }
   if (!best) return reason;

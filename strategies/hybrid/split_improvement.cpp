@@ -8,6 +8,7 @@
 
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/reduced_splits.h"
+#include "strategies/hybrid/split_messages.h"
 
 namespace plimsoll {
 namespace {
@@ -52,6 +53,12 @@ class Improvement {
     return best;
   }
 
+  /// Regions are searched by the prices of what they keep from now on.
+  void set_prices(std::vector<double> prices) {
+    by_prices_ = std::ranges::any_of(prices, [](double price) { return price > 0; });
+    if (by_prices_) around_.set_prices(std::move(prices));
+  }
+
   const SplitNeighbourhoods& around() const { return around_; }
   std::mt19937_64& random() { return random_; }
   std::uint32_t any_node() { return static_cast<std::uint32_t>(random_() % around_.table().nodes.size()); }
@@ -60,7 +67,8 @@ class Improvement {
   void round(SplitState& state, double warmth) {
     const std::uint32_t node = any_node();
     const auto choices = static_cast<std::uint32_t>(around_.table().choices(node).size());
-    SplitNeighbourhoods::Ask ask{.largest = largest_table, .tries = most_tries, .takes_equal = true};
+    SplitNeighbourhoods::Ask ask{
+        .largest = largest_table, .tries = most_tries, .takes_equal = true, .by_prices = by_prices_};
     if (choices > 1 && random_() % 3 > 0) {
       std::uint32_t other = static_cast<std::uint32_t>(random_() % (choices - 1));
       if (other >= state.choices[node]) ++other;
@@ -84,6 +92,7 @@ class Improvement {
 
   SplitNeighbourhoods around_;
   std::mt19937_64 random_;
+  bool by_prices_ = false;
 };
 
 /// The same choices and pairs, of which each costs what it keeps.
@@ -137,7 +146,7 @@ SplitChoices least_kept(const SplitTable& table, const SplitChoices& start, std:
 
 ImprovedSplit improved(const SplitTable& whole, const SplitChoices& start, const SplitEffort& effort, double weight) {
   const std::optional<ReducedSplits> reduced = ReducedSplits::of(whole, weight);
-  if (!reduced) return {least_kept(whole, start, effort.seed), 0, false, true};
+  if (!reduced) return {least_kept(whole, start, effort.seed), 0, false, true, 0};
   const SplitTable& table = reduced->table();
   Improvement search(table, effort.seed);
   std::optional<SplitChoices> begin = reduced->reduced(start);
@@ -147,8 +156,14 @@ ImprovedSplit improved(const SplitTable& whole, const SplitChoices& start, const
     return can_be(search.around(), each) && table.keeps_limit(each.choices);
   };
   if (!fits(state)) state = search.around().state_of(least_kept(table, state.choices, effort.seed));
-  if (fits(state)) state = search.run(std::move(state), effort.rounds);
-  return {reduced->whole(state.choices), search.around().state_of(state.choices).cost, fits(state), false};
+  MessagedSplit by_messages = pass_messages(table, fits(state) ? state.cost : search.around().barrier(), effort.rounds);
+  if (by_messages.choices) state = search.around().state_of(std::move(*by_messages.choices));
+  constexpr double nearly = 1e-9;
+  const bool is_proven = fits(state) && state.cost <= by_messages.bound * (1 + nearly);
+  search.set_prices(std::move(by_messages.prices));
+  if (fits(state) && !is_proven) state = search.run(std::move(state), effort.rounds);
+  const double cost = search.around().state_of(state.choices).cost;
+  return {reduced->whole(state.choices), cost, fits(state), false, std::min(by_messages.bound, cost)};
 }
 
 }  // namespace plimsoll

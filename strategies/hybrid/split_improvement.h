@@ -1,6 +1,7 @@
 #pragma once
-// Choices that cost less, by a search around them: one node at a time takes another choice, as cheap as can be beside
-// it for the nodes around (elimination.h), and what comes of it is kept if it is cheaper, or not much dearer.
+// Choices that cost less, by messages (split_messages.h) and a search around them: one node at a time takes another
+// choice, as cheap as can be beside it for the nodes around (elimination.h), and what comes of it is kept if it is
+// cheaper, or not much dearer.
 
 #include <cstdint>
 
@@ -18,6 +19,7 @@ struct ImprovedSplit {
   double cost = 0;       ///< of all together, in seconds; means nothing unless `fits`
   bool fits = true;      ///< choices that can be together keep the limit of memory
   bool is_none = false;  ///< proven: there are no such choices
+  double bound = 0;      ///< no choices that keep the limit cost less
 };
 
 /// From choices to begin with, which need not fit: then those of least memory are looked for first. Never dearer than a

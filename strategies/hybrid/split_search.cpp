@@ -74,13 +74,29 @@ std::variant<Halving, std::string> begin_halving(const Problem& problem, const O
   return Halving{std::move(mesh), std::get<Searched>(std::move(begun))};
 }
 
+/// By level, and behind the last one with all axes in view: the table that was made last, and the cuts before it. Other
+/// weights of sums often come to the same.
+struct KnownTable {
+  SplitCuts cuts;
+  SplitTable table;
+};
+using KnownTables = std::vector<std::optional<KnownTable>>;
+
+template <class Make>
+SplitTable& table_of(std::optional<KnownTable>& known, const SplitCuts& cuts, const Make& make) {
+  if (!known || known->cuts != cuts) known = KnownTable{cuts, make()};
+  return known->table;
+}
+
 /// Whether the search found cuts. What is kept may be halved once more at each level that is left.
 bool cut_in_halves(const Mesh& mesh, Searched& searched, const LevelSearch& search, double weight,
-                   std::optional<Bytes> row) {
+                   std::optional<Bytes> row, KnownTables& known) {
   for (std::size_t level = 0; level < mesh.axes.size(); ++level) {
-    SplitTable table = searched.model.table(mesh, level, level + 1, searched.cuts, searched.times);
+    SplitTable& table = table_of(known[level], searched.cuts, [&] {
+      return searched.model.table(mesh, level, level + 1, searched.cuts, searched.times);
+    });
     if (row) {
-      searched.model.add_memory(table, mesh, level, searched.cuts);
+      if (table.held.empty()) searched.model.add_memory(table, mesh, level, searched.cuts);
       table.limit = (std::int64_t{1} << (mesh.axes.size() - 1 - level)) * *row;
     }
     const std::optional<SplitChoices> choices = search(searched.model, table, weight);
@@ -167,7 +183,8 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, const
   auto& [mesh, searched] = std::get<Halving>(begun);
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
     searched.cuts.assign(searched.cuts.size(), {});
-    if (!cut_in_halves(mesh, searched, search, 1, row)) return {std::string(too_large)};
+    KnownTables known(mesh.axes.size());
+    if (!cut_in_halves(mesh, searched, search, 1, row, known)) return {std::string(too_large)};
     return {on_mesh(problem, searched.model.plan(mesh, searched.cuts)), keeps(mesh, searched, row)};
   });
 }
@@ -182,14 +199,16 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
     std::optional<std::pair<bool, Seconds>> least;  // what does not fit comes after what does
     SplitCuts best;
+    KnownTables known(mesh.axes.size() + 1);
     for (const double weight : {1.0, 0.5, 0.0}) {
       searched.cuts.assign(searched.cuts.size(), {});
-      if (!cut_in_halves(mesh, searched, search, weight, row)) return {std::string(too_large)};
-      SplitTable table =
-          searched.model.table(mesh, searched.model.choices_around(searched.cuts, outer), searched.times);
+      if (!cut_in_halves(mesh, searched, search, weight, row, known)) return {std::string(too_large)};
+      SplitTable& table = table_of(known.back(), searched.cuts, [&] {
+        return searched.model.table(mesh, searched.model.choices_around(searched.cuts, outer), searched.times);
+      });
       SplitChoices choices = swept(table, searched.model.uniform_starts(table, outer, weight), sweeps, weight);
       if (row) {
-        searched.model.add_memory(table, mesh, 0, SplitCuts(searched.cuts.size()));
+        if (table.held.empty()) searched.model.add_memory(table, mesh, 0, SplitCuts(searched.cuts.size()));
         table.limit = row;
         if (!table.keeps_limit(choices)) choices = improved(table, choices, {.rounds = 300}, weight).choices;
       }

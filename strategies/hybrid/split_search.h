@@ -14,10 +14,10 @@ namespace plimsoll {
 
 inline constexpr OptionInfo split_devices_option{
     .name = "devices",
-    .default_value = "all",
-    .values = "all or a whole number from 1 to 65536",
-    .help = "devices that share out the operators",
-    .allowed = is_all_or_count,
+    .default_value = "auto",
+    .values = "auto, all or a whole number from 1 to 65536",
+    .help = "devices that share out the operators; auto: all, or as many as make the pipeline behind fastest",
+    .allowed = [](std::string_view text) { return text == "auto" || is_all_or_count(text); },
 };
 
 inline constexpr OptionInfo work_model_option{

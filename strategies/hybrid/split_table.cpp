@@ -2,37 +2,51 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace plimsoll {
 namespace {
 
-/// What a choice costs beside those that its neighbours have taken; `none_taken`: a neighbour that has none yet.
-constexpr std::uint32_t none_taken = UINT32_MAX;
+constexpr std::uint32_t none_taken = UINT32_MAX;  ///< of a node that has no choice yet
 
-Seconds beside_others(const SplitTable& table, const SplitChoices& taken, std::uint32_t node, std::uint32_t choice,
-                      double weight) {
-  Seconds sum = table.choices(node)[choice].seconds + weight * table.choices(node)[choice].sums;
-  for (const std::uint32_t e : table.edges_of[node]) {
-    const SplitTable::Edge& edge = table.edges[e];
-    const std::uint32_t other = taken[edge.from == node ? edge.to : edge.from];
-    if (other == none_taken) continue;
-    sum += edge.from == node ? table.of_edge(edge, choice, other) : table.of_edge(edge, other, choice);
+/// What each choice of a node costs beside those that its neighbours have taken.
+class CostsBeside {
+ public:
+  CostsBeside(const SplitTable& table, double weight) : table_(table), weight_(weight) {}
+
+  const std::vector<double>& of(std::uint32_t node, const SplitChoices& taken) {
+    const std::vector<SplitTable::Choice>& choices = table_.choices(node);
+    costs_.resize(choices.size());
+    for (std::size_t c = 0; c < costs_.size(); ++c) {
+      costs_[c] = (choices[c].seconds + weight_ * choices[c].sums).value;
+    }
+    for (const std::uint32_t e : table_.edges_of[node]) {
+      const SplitTable::Edge& edge = table_.edges[e];
+      const bool is_from = edge.from == node;
+      const std::uint32_t other = taken[is_from ? edge.to : edge.from];
+      if (other == none_taken) continue;
+      const std::size_t step = is_from ? table_.choices(edge.to).size() : 1;
+      std::size_t at = is_from ? other : other * costs_.size();
+      for (double& cost : costs_) {
+        cost += (*edge.seconds)[at].value;
+        at += step;
+      }
+    }
+    return costs_;
   }
-  return sum;
-}
 
-bool sweep(const SplitTable& table, SplitChoices& taken, double weight) {
+ private:
+  const SplitTable& table_;
+  double weight_;
+  std::vector<double> costs_;
+};
+
+bool sweep(const SplitTable& table, SplitChoices& taken, CostsBeside& beside) {
   bool changed = false;
   for (std::uint32_t node = 0; node < table.nodes.size(); ++node) {
-    std::uint32_t best = 0;
-    Seconds least{std::numeric_limits<double>::infinity()};
-    for (std::uint32_t c = 0; c < table.choices(node).size(); ++c) {
-      const Seconds cost = beside_others(table, taken, node, c, weight);
-      if (!(cost < least)) continue;
-      least = cost;
-      best = c;
-    }
-    const bool is_better = taken[node] == none_taken || least < beside_others(table, taken, node, taken[node], weight);
+    const std::vector<double>& costs = beside.of(node, taken);
+    const auto best = static_cast<std::uint32_t>(std::ranges::min_element(costs) - costs.begin());
+    const bool is_better = taken[node] == none_taken || costs[best] < costs[taken[node]];
     if (!is_better) continue;
     taken[node] = best;
     changed = true;
@@ -77,13 +91,16 @@ bool SplitTable::keeps_limit(const std::vector<std::uint32_t>& choices) const {
 
 SplitChoices swept(const SplitTable& table, const std::vector<SplitChoices>& starts, std::uint32_t sweeps,
                    double weight) {
+  CostsBeside beside(table, weight);
   SplitChoices best;
   Seconds least;
   std::vector<SplitChoices> all = starts;
   all.emplace_back(table.nodes.size(), none_taken);
+  std::set<SplitChoices> seen;  // after the first sweep: from there on the same comes of it
   for (SplitChoices& taken : all) {
-    for (std::uint32_t k = 0; k < sweeps && sweep(table, taken, weight); ++k) {
-    }
+    bool changes = sweep(table, taken, beside);
+    if (!seen.insert(taken).second) continue;
+    for (std::uint32_t k = 1; k < sweeps && changes; ++k) changes = sweep(table, taken, beside);
     const Seconds cost = table.priced(taken, weight);
     if (!best.empty() && !(cost < least)) continue;
     best = taken;
@@ -92,15 +109,16 @@ SplitChoices swept(const SplitTable& table, const std::vector<SplitChoices>& sta
   return best;
 }
 
-SplitChoices chosen_in_order(const SplitTable& table, const std::vector<std::vector<bool>>& may_have, double weight) {
+SplitChoices chosen_in_order(const SplitTable& table, const std::vector<const std::vector<bool>*>& may_have,
+                             double weight) {
+  CostsBeside beside(table, weight);
   SplitChoices taken(table.nodes.size(), none_taken);
   for (std::uint32_t node = 0; node < table.nodes.size(); ++node) {
-    Seconds least{std::numeric_limits<double>::infinity()};
-    for (std::uint32_t c = 0; c < table.choices(node).size(); ++c) {
-      if (!may_have[node][c]) continue;
-      const Seconds cost = beside_others(table, taken, node, c, weight);
-      if (!(cost < least)) continue;
-      least = cost;
+    double least = std::numeric_limits<double>::infinity();
+    const std::vector<double>& costs = beside.of(node, taken);
+    for (std::uint32_t c = 0; c < costs.size(); ++c) {
+      if (!(*may_have[node])[c] || !(costs[c] < least)) continue;
+      least = costs[c];
       taken[node] = c;
     }
   }

@@ -63,6 +63,6 @@ SplitChoices swept(const SplitTable&, const std::vector<SplitChoices>& starts, s
 
 /// Operators in their order, each with the cheapest choice beside those before it, among those that it may have: at
 /// least one each.
-SplitChoices chosen_in_order(const SplitTable&, const std::vector<std::vector<bool>>& may_have, double weight);
+SplitChoices chosen_in_order(const SplitTable&, const std::vector<const std::vector<bool>*>& may_have, double weight);
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/reduced_splits.h"
 #include "strategies/hybrid/split_improvement.h"
+#include "strategies/hybrid/split_messages.h"
 #include "strategies/hybrid/split_program.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -194,5 +195,73 @@ TEST_CASE("nodes of a region keep what is forced, and those that are left out st
     for (std::uint32_t n = 1; n < table.nodes.size(); n += 2) CHECK(state.choices[n] == 0);
     CHECK(state.cost == Approx(all.state_of(state.choices).cost).epsilon(1e-9));
     CHECK(before.choices == SplitChoices(table.nodes.size(), 0));
+  }
+}
+
+TEST_CASE("prices of memory lead elimination to the same choices", "[hybrid]") {
+  for (const RandomCase seed : random_cases(1, 600)) {
+    const SplitTable table = limited_table(seed, 6);
+    const std::optional<double> least = cheapest_that_fits(table);
+    SplitNeighbourhoods all(table, 1);
+    Random any(seed);
+    std::vector<double> prices;
+    for (std::uint32_t m = 0; m < table.moments; ++m) prices.push_back(any.chance(0.5) ? 0.3 * any.unit() : 0);
+    all.set_prices(prices);
+    SplitState state = all.state_of(SplitChoices(table.nodes.size(), 0));
+    const bool is_fine = state.cost < all.barrier() && fits(table, state.choices);
+    std::vector<std::uint32_t> nodes;
+    for (std::uint32_t n = 0; n < table.nodes.size(); ++n) nodes.push_back(n);
+    std::mt19937_64 random(seed);
+    SplitNeighbourhoods::Ask ask{.by_prices = true};
+    if (!is_fine) ask.slack = std::numeric_limits<double>::infinity();
+    const bool is_whole = all.improve(state, nodes, ask, random).is_whole;
+    CHECK(is_whole);
+    const bool is_found = state.cost < all.barrier() && fits(table, state.choices);
+    REQUIRE(is_found == least.has_value());
+    if (least) CHECK(state.cost == Approx(*least).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("no choices cost less than messages say, and those that they give cost what they say", "[hybrid]") {
+  std::size_t found = 0, proven = 0, cases = 0;
+  for (const RandomCase seed : random_cases(1, 300)) {
+    SplitTable table = limited_table(seed, 6);
+    if (seed % 2 == 0) table.limit = Bytes{1'000'000};
+    const std::optional<double> least = cheapest_that_fits(table);
+    const SplitNeighbourhoods all(table, 1);
+    const MessagedSplit made = pass_messages(table, all.barrier(), 300);
+    if (made.choices) {
+      REQUIRE(least);
+      CHECK(fits(table, *made.choices));
+      CHECK(table.priced(*made.choices).value == Approx(made.cost).epsilon(1e-12));
+    }
+    if (!least) continue;
+    CHECK(made.bound <= *least * (1 + 1e-9));
+    CHECK(pass_messages(table, *least, 300).bound <= *least * (1 + 1e-9));
+    ++cases;
+    found += made.choices && made.cost <= *least * (1 + 1e-9) ? 1 : 0;
+    proven += made.choices && made.cost <= made.bound * (1 + 1e-9) ? 1 : 0;
+  }
+  CAPTURE(found, proven, cases);
+  if (all_cases()) CHECK(static_cast<double>(found) >= 0.8 * static_cast<double>(cases));
+  if (all_cases()) CHECK(static_cast<double>(proven) >= 0.5 * static_cast<double>(cases));
+}
+
+// Without the limit a row of nodes has no gap between bound and cost.
+TEST_CASE("messages along a row of nodes prove the cheapest choices", "[hybrid]") {
+  for (const RandomCase seed : random_cases(1, 100)) {
+    SplitTable table = limited_table(seed, 7);
+    table.limit.reset();
+    std::erase_if(table.edges, [](const SplitTable::Edge& edge) { return edge.to != edge.from + 1; });
+    for (auto& edges : table.edges_of) edges.clear();
+    for (std::uint32_t e = 0; e < table.edges.size(); ++e) {
+      for (const std::uint32_t end : {table.edges[e].from, table.edges[e].to}) table.edges_of[end].push_back(e);
+    }
+    const std::optional<EliminatedSplit> least = eliminated(table);
+    if (!least->fits) continue;
+    const MessagedSplit made = pass_messages(table, SplitNeighbourhoods(table, 1).barrier(), 50);
+    REQUIRE(made.choices);
+    CHECK(made.cost == Approx(table.priced(least->choices).value).epsilon(1e-9));
+    CHECK(made.bound == Approx(made.cost).epsilon(1e-9));
   }
 }

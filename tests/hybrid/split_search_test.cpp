@@ -185,7 +185,9 @@ TEST_CASE("sweeps never make choices dearer, and heed what an operator may have"
       last_only.emplace_back(table.choices(n).size(), false);
       last_only.back().back() = true;
     }
-    const SplitChoices last = chosen_in_order(table, last_only, 1);
+    std::vector<const std::vector<bool>*> may_have;
+    for (const std::vector<bool>& each : last_only) may_have.push_back(&each);
+    const SplitChoices last = chosen_in_order(table, may_have, 1);
     for (std::size_t n = 0; n < last.size(); ++n) CHECK(last[n] + 1 == table.choices(n).size());
     const double hidden = table.priced_with_overlap(first).value;
     CHECK(hidden <= table.priced(first).value);

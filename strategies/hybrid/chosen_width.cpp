@@ -1,0 +1,72 @@
+#include "strategies/hybrid/chosen_width.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/io/input_error.h"
+#include "strategies/hybrid/on_mesh.h"
+#include "strategies/hybrid/pipeline_merit.h"
+#include "strategies/plan.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view devices_option = "devices";
+
+const Pass* pipeline_of(std::span<const Pass> passes) {
+  const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  return found == passes.end() ? nullptr : &*found;
+}
+
+/// Powers of two, and all devices.
+std::vector<std::uint32_t> widths(std::uint32_t devices) {
+  std::vector<std::uint32_t> made;
+  for (std::uint32_t t = 1; t <= devices; t *= 2) made.push_back(t);
+  if (!std::has_single_bit(devices)) made.push_back(devices);
+  return made;
+}
+
+}  // namespace
+
+bool leaves_width_open(std::span<const Pass> passes) {
+  const Pass& first = passes.front();
+  const bool is_open = first.strategy->family == Family::hybrid && has_option(*first.strategy, devices_option) &&
+                       first.options.text(devices_option) == "auto";
+  const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
+  return is_open && pipeline_of(passes) != nullptr && std::ranges::none_of(passes.subspan(1), is_hybrid);
+}
+
+std::variant<Problem, std::string> at_chosen_width(const Problem& problem, std::span<const Pass> passes,
+                                                   std::span<const Pass> memory) {
+  const Pass& splits = passes.front();
+  std::optional<std::pair<PipelineMerit, Problem>> best;
+  std::string why_not;
+  for (const std::uint32_t t : widths(devices_left(problem))) {
+    std::variant<Problem, std::string> made =
+        splits.strategy->transform(problem, splits.options.with(devices_option, std::to_string(t)));
+    if (std::string* why = std::get_if<std::string>(&made)) {
+      why_not = std::move(*why);
+      continue;
+    }
+    Problem& of_rank = std::get<Problem>(made);
+    try {
+      Problem folded = for_planners(of_rank, true, backward_for(passes), splits.strategy->name);
+      folded.transformed = true;
+      const PipelineMerit merit = pipeline_merit(folded, *pipeline_of(passes), memory);
+      if (best && !(merit < best->first)) continue;
+      of_rank.notes.push_back(fmt::format("{}(devices={}) was the best of all tried", splits.strategy->name, t));
+      best.emplace(merit, std::move(of_rank));
+    } catch (const InputError& error) {  // this pipeline cannot be: others can
+      why_not = error.what();
+    }
+  }
+  if (!best) return why_not;
+  return std::move(best->second);
+}
+
+}  // namespace plimsoll

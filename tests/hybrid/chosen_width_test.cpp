@@ -1,0 +1,87 @@
+// How many devices share out operators, where a pipeline follows and the number is left open.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "platforms/platform_file.h"
+#include "sim/core/check.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/io/input_error.h"
+#include "strategies/plan.h"
+#include "strategies/spec.h"
+#include "tests/bad_input.h"
+#include "traces/synthetic.h"
+
+using namespace plimsoll;
+
+namespace {
+
+Problem transformer_on(const char* platform) {
+  auto made = make_problem(synthetic_model("transformer:layers=4,width=1024,heads=8,sequence=512,batch=4,"
+                                           "vocabulary=4096,view=graph"),
+                           load_platform(platform), {.micro_batches = 8, .optimizer = Optimizer::adam});
+  return std::get<Problem>(std::move(made));
+}
+
+/// Simulated within the device's capacity, and judged by check().
+Seconds simulated(const Problem& problem, const std::string& spec) {
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  const Problem split = transformed(problem, passes);
+  const PlanOutcome outcome = plan(split, passes, split.platform[split.platform.devices.front().memory].capacity);
+  if (std::holds_alternative<Infeasible>(outcome)) return Seconds{std::numeric_limits<double>::infinity()};
+  const Plan& made = std::get<Plan>(outcome);
+  for (const Violation& found : check(made.schedule, split.graph, split.platform)) FAIL_CHECK(found.what);
+  const Timeline timeline = simulate_event(made.schedule, split.platform);
+  CHECK(timeline.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
+  return timeline.makespan;
+}
+
+}  // namespace
+
+TEST_CASE("the width in front of a pipeline is the fastest of all", "[hybrid]") {
+  for (const char* platform : {"h100_sxm_8", "pcie_4x_rtx4090"}) {
+    const Problem problem = transformer_on(platform);
+    for (const auto& [search, behind] : {std::pair("hsm2dl", "|1f1b(cut=joint)"), std::pair("optcnn", "|1f1b|rotor"),
+                                         std::pair("hsm2dl", "|gpipe(stages=2)")}) {
+      CAPTURE(platform, search, behind);
+      const std::string name = search;
+      Seconds best{std::numeric_limits<double>::infinity()};
+      for (std::uint32_t t = 1; t <= problem.platform.devices.size(); t *= 2) {
+        const std::string spec = name + "(devices=" + std::to_string(t) + ")" + behind;
+        try {
+          best = std::min(best, simulated(problem, spec));
+        } catch (const InputError&) {  // fewer devices are left than stages are asked for
+          CHECK(std::string(behind) == "|gpipe(stages=2)");
+        }
+      }
+      CHECK(simulated(problem, name + behind) == best);
+    }
+  }
+}
+
+TEST_CASE("alpa pipelines by itself where it is asked to", "[hybrid]") {
+  const Problem problem = transformer_on("pcie_4x_rtx4090");
+  const Seconds both = simulated(problem, "alpa(pipeline=yes)");
+  CHECK(both == simulated(problem, "alpa|1f1b(cut=alpa)"));
+  CHECK(both <= simulated(problem, "alpa(devices=2)|1f1b(cut=alpa)"));
+  CHECK(both < simulated(problem, "alpa"));
+  simulated(problem, "alpa(pipeline=yes)|rotor");
+  CHECK(complaint_of([] { parse_spec("alpa(pipeline=yes)|gpipe", "test"); }) ==
+        "test:1:20: 'gpipe' cannot follow '1f1b': both are pipelining strategies, and one part has one");
+}
+
+// Where the models' states fill a device, what fits comes before what is fast.
+TEST_CASE("a width that fits comes before faster ones that do not", "[hybrid]") {
+  Problem problem = transformer_on("pcie_4x_rtx4090");
+  Bytes least{std::numeric_limits<std::int64_t>::max()};
+  for (const char* spec : {"optcnn(devices=1)|1f1b", "optcnn(devices=2)|1f1b", "optcnn(devices=4)|1f1b"}) {
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    const PlanOutcome outcome = plan(transformed(problem, passes), passes, std::nullopt);
+    least = std::min(least, std::get<Plan>(outcome).peak);
+  }
+  for (const Device& device : problem.platform.devices) problem.platform.memories[device.memory.index].capacity = least;
+  CHECK(simulated(problem, "optcnn|1f1b") < Seconds{std::numeric_limits<double>::infinity()});
+}
