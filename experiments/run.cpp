@@ -319,14 +319,10 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
     throw InputError(fmt::format("{}: strategy: '{}' cuts micro-batches into {} slices each, and the schedule has {}",
                                  file, schedule.strategy, slices, schedule.micro_batches));
   }
-  const std::string on = given_or(platform, machine, "platform");
-  const auto shares = [](const Pass& pass) { return pass.strategy->shares_micro_batches; };
-  std::uint32_t replicas = 1;
-  if (std::ranges::any_of(changes, shares)) replicas = replicas_of(changes, load_platform(on).devices.size());
   return {.trace = given_or(trace, schedule.trace_from, "trace"),
-          .platform = on,
+          .platform = given_or(platform, machine, "platform"),
           .strategy = {schedule.strategy, std::move(changes)},
-          .micro_batches = schedule.micro_batches / slices * replicas,
+          .micro_batches = schedule.micro_batches / slices * schedule.shared_by,
           .optimizer = schedule.optimizer,
           .states = schedule.states,
           .gradients = schedule.gradients};
@@ -344,8 +340,8 @@ Problem problem_of(const Schedule& schedule, const std::string& file, const Ques
 void refuse_ranks(const Problem& problem) {
   if (!problem.mesh) return;
   throw InputError(
-      fmt::format("'{}' is shared out among {} ranks, each device standing for all of them: such plans are "
-                  "simulated, and run by 'plimsoll replay' only",
+      fmt::format("'{}' is shared out among {} ranks, for whose exchanges this measures no times: such plans are "
+                  "simulated, and run by 'plimsoll replay' and 'plimsoll train'",
                   problem.graph.name, problem.mesh->ranks()));
 }
 

@@ -205,13 +205,35 @@ class Filling {
 
   /// Nothing where the op has not as many operands, or not the dimensions that they name.
   std::optional<std::string> run() const {
-    if (!leading_.have_all) return std::nullopt;
+    if (!leading_.have_all || !has_samples_first()) return std::nullopt;
     constexpr std::string_view arrow = "->";
     const std::size_t middle = rule_.pattern.find(arrow);
     const auto inputs = side(rule_.pattern.substr(0, middle), op_.inputs);
     const auto outputs = side(rule_.pattern.substr(middle + arrow.size()), op_.outputs);
     if (!inputs || !outputs) return std::nullopt;
     return *inputs + " -> " + *outputs;
+  }
+
+  /// Whether what `~` stands for begins with samples in all operands or in none, and where an op only puts values in
+  /// another order, they stay there: shapes do not tell where else they might be.
+  bool has_samples_first() const {
+    if (has_names(rule_.pattern)) return true;
+    std::string flat(rule_.pattern);
+    flat.replace(flat.find("->"), 2, ",");
+    std::string_view text = flat;
+    std::optional<bool> begin_so;
+    std::vector<TensorId> tensors = op_.inputs;
+    tensors.insert(tensors.end(), op_.outputs.begin(), op_.outputs.end());
+    for (const TensorId t : tensors) {
+      const std::size_t end = std::min(text.find(','), text.size());
+      const std::vector<std::string_view> words = words_of(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+      if (graph_[t].shape.empty() || std::ranges::find(words, "~") == words.end()) continue;
+      const bool begins = samples_in(graph_[t].shape.front()) != "-";
+      if (begin_so && *begin_so != begins) return false;
+      begin_so = begins;
+    }
+    return tensors.size() != 2 || !is_reordered(graph_[tensors[0]].shape, graph_[tensors[1]].shape);
   }
 
  private:
@@ -293,6 +315,14 @@ class Filling {
     return all;
   }
 
+  /// Whether one has the other's dimensions, another one first.
+  static bool is_reordered(std::vector<std::int64_t> from, std::vector<std::int64_t> to) {
+    if (from.empty() || from.size() != to.size() || from.front() == to.front()) return false;
+    std::ranges::sort(from);
+    std::ranges::sort(to);
+    return from == to;
+  }
+
   /// Whether `..` and not `~` stands for dimensions.
   static bool has_names(std::string_view pattern) { return pattern.find('~') == std::string_view::npos; }
 
@@ -368,9 +398,12 @@ std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph& graph, O
   const Op& op = graph[id];
   const std::string name = "'" + op.name + "' (" + op.kind + ")";
   std::vector<RuledLoop> loops;
+  bool hides_samples = false;
   for (const SplitRule& rule : rules) {
     if (!is_meant(rule, graph, op)) continue;
-    std::optional<std::string> loop = Filling(graph, op, rule).run();
+    const Filling filling(graph, op, rule);
+    hides_samples = hides_samples || !filling.has_samples_first();
+    std::optional<std::string> loop = filling.run();
     if (loop) loops.push_back({*std::move(loop), std::string(rule.reduces)});
   }
   if (!loops.empty()) return loops;
@@ -379,6 +412,11 @@ std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph& graph, O
   }
   if (const Tensor* tensor = shapeless(graph, op)) {
     return NoRule{name + " cannot be cut: the trace gives '" + tensor->name + "' no shape"};
+  }
+  if (hides_samples) {
+    return NoRule{name +
+                  " cannot be cut: not all of its values begin with samples, and views hide where these are; the trace "
+                  "gives it no attribute 'loop'"};
   }
   return NoRule{name + " has other operands than the rule of its kind, and the trace gives it no attribute 'loop'"};
 }

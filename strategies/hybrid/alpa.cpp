@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "strategies/hybrid/replicated_splits.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_search.h"
@@ -11,12 +12,13 @@ constexpr OptionInfo alpa_options[] = {
     split_devices_option,
     work_model_option,
     split_memory_option,
+    {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
     {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>},
     collectives_option};
 
 std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
   const auto seconds = static_cast<double>(options.integer("seconds"));
-  return split_at_once(problem, options, [seconds](const BspModel& model, const SplitTable& table) {
+  const auto search = [seconds](const BspModel& model, const SplitTable& table) {
     SplitChoices start = swept(table, model.uniform_starts(table, table.choices(0).front().cuts.size() - 1, 1), 10);
     ImprovedSplit better = improved(table, start, {.rounds = 100});
     if (!better.fits) return SplitSearch{std::move(better.choices), {}};
@@ -27,6 +29,9 @@ std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Opti
       note = fmt::format("alpa: {}; the integer program proves no more than {:.3g} s", made.stopped, made.bound.value);
     }
     return SplitSearch{made.choices, std::move(note)};
+  };
+  return in_replicas(problem, options, [&](const Problem& own, std::uint32_t devices) {
+    return split_at_once(own, devices, options, search);
   });
 }
 
@@ -42,7 +47,6 @@ extern constinit const StrategyInfo alpa_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = alpa_ranks,
-    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

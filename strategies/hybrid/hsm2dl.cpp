@@ -1,5 +1,4 @@
-#include <bit>
-
+#include "strategies/hybrid/replicated_splits.h"
 #include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {
@@ -9,6 +8,7 @@ constexpr OptionInfo hsm2dl_options[] = {
     split_devices_option,
     work_model_option,
     split_memory_option,
+    {"replicas", "auto", replicas_values, replicas_help, is_auto_or_count},
     {"sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
      integer_between<1, 100>},
     collectives_option};
@@ -18,7 +18,9 @@ std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Op
   const auto search = [sweeps](const BspModel& model, const SplitTable& table, double weight) {
     return std::optional(swept(table, model.uniform_starts(table, 0, weight), sweeps, weight));
   };
-  return split_in_halves_and_swept(problem, options, search, sweeps);
+  return in_replicas(problem, options, [&](const Problem& own, std::uint32_t devices) {
+    return split_in_halves_and_swept(own, devices, options, search, sweeps);
+  });
 }
 
 }  // namespace
@@ -33,7 +35,6 @@ extern constinit const StrategyInfo hsm2dl_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = hsm2dl_ranks,
-    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

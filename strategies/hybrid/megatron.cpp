@@ -65,7 +65,6 @@ extern constinit const StrategyInfo megatron_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = megatron_ranks,
-    .ranks = tensor_ranks,
 };
 
 }  // namespace plimsoll

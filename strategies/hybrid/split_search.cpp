@@ -59,8 +59,8 @@ struct Halving {
   Searched searched;
 };
 
-std::variant<Halving, std::string> begin_halving(const Problem& problem, const Options& options) {
-  const std::uint32_t devices = split_ranks(options, devices_left(problem));
+std::variant<Halving, std::string> begin_halving(const Problem& problem, std::uint32_t devices,
+                                                 const Options& options) {
   if (!std::has_single_bit(devices)) {
     return fmt::format("{} devices cannot be halved again and again; {} or {} can", devices, std::bit_floor(devices),
                        std::bit_ceil(devices));
@@ -117,24 +117,12 @@ struct SplitInRow {
   bool fits = true;
 };
 
-/// What it takes to store all, as it is simulated.
-Bytes plain_peak(const Problem& split) {
-  const Problem folded = for_planners(split, false, Backward::whole, "store_all");
-  const Pass store_all = pass_of(store_all_strategy);
-  const std::optional<Bytes> unlimited;
-  const PartsOutcome outcome = plan_by_simulation(folded, std::span(&store_all, 1), std::span(&unlimited, 1)).front();
-  return std::get<PlannedParts>(outcome).peak;
-}
-
 /// Splits that keep what the options allow. What the row of the table leaves out makes it smaller and smaller, until
 /// what is simulated fits.
 std::variant<Problem, std::string> within_memory(const Problem& problem, const Options& options,
                                                  const std::function<SplitInRow(std::optional<Bytes>)>& search) {
   constexpr int most = 12;
-  const std::string_view asked = options.text("memory");
-  std::optional<Bytes> limit;
-  if (asked == "capacity") limit = problem.platform[problem.platform.devices.front().memory].capacity;
-  if (asked != "capacity" && asked != "none") limit = parse_bytes(asked).value;
+  const std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) return search(std::nullopt).made;
   std::optional<Problem> least;
   Bytes least_peak, row = *limit;
@@ -142,7 +130,7 @@ std::variant<Problem, std::string> within_memory(const Problem& problem, const O
     SplitInRow found = search(row);
     Problem* made = std::get_if<Problem>(&found.made);
     if (made == nullptr) return std::move(found.made);
-    const Bytes peak = plain_peak(*made);
+    const Bytes peak = plain_training(*made).peak;
     if (!least || peak < least_peak) {
       least = std::move(*made);
       least_peak = peak;
@@ -160,9 +148,25 @@ std::variant<Problem, std::string> within_memory(const Problem& problem, const O
 
 }  // namespace
 
-std::variant<Problem, std::string> split_in_halves(const Problem& problem, const Options& options,
-                                                   const LevelSearch& search) {
-  std::variant<Halving, std::string> begun = begin_halving(problem, options);
+std::optional<Bytes> memory_limit(const Problem& problem, const Options& options) {
+  const std::string_view asked = options.text("memory");
+  if (asked == "none") return std::nullopt;
+  if (asked == "capacity") return problem.platform[problem.platform.devices.front().memory].capacity;
+  return parse_bytes(asked).value;
+}
+
+PlainTraining plain_training(const Problem& of_rank) {
+  const Problem folded = for_planners(of_rank, false, Backward::whole, "store_all");
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> unlimited;
+  const PartsOutcome outcome = plan_by_simulation(folded, std::span(&store_all, 1), std::span(&unlimited, 1)).front();
+  const PlannedParts& made = std::get<PlannedParts>(outcome);
+  return {made.peak, made.makespan};
+}
+
+std::variant<Problem, std::string> split_in_halves(const Problem& problem, std::uint32_t devices,
+                                                   const Options& options, const LevelSearch& search) {
+  std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [mesh, searched] = std::get<Halving>(begun);
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
@@ -172,9 +176,10 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, const
   });
 }
 
-std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, const Options& options,
-                                                             const LevelSearch& search, std::uint32_t sweeps) {
-  std::variant<Halving, std::string> begun = begin_halving(problem, options);
+std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, std::uint32_t devices,
+                                                             const Options& options, const LevelSearch& search,
+                                                             std::uint32_t sweeps) {
+  std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [mesh, searched] = std::get<Halving>(begun);
   const std::uint32_t inner = devices_of_a_node(problem.platform, mesh.ranks());
@@ -204,9 +209,8 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
 }
 
 std::variant<Problem, std::string> split_at_once(
-    const Problem& problem, const Options& options,
+    const Problem& problem, std::uint32_t devices, const Options& options,
     const std::function<SplitSearch(const BspModel&, const SplitTable&)>& search) {
-  const std::uint32_t devices = split_ranks(options, devices_left(problem));
   if (devices > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", devices, problem.platform.name,
                        problem.platform.devices.size());

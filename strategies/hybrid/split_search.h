@@ -40,18 +40,29 @@ inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) 
   return asked_devices(options, "devices", devices);
 }
 
+/// What the option `memory` allows; unset: all.
+std::optional<Bytes> memory_limit(const Problem&, const Options&);
+
+/// Plain training by the problem of a rank, simulated.
+struct PlainTraining {
+  Bytes peak;
+  Seconds makespan;
+};
+PlainTraining plain_training(const Problem& of_rank);
+
 /// With sums of gradients counted by a weight, and within the table's limit, or as close to it as was found. Nothing
 /// where the search would take too much memory.
 using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, const SplitTable&, double weight)>;
 
 /// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours;
 /// the search cuts along one after the other. Or in one sentence why not: a number of devices that is no power of two.
-std::variant<Problem, std::string> split_in_halves(const Problem&, const Options&, const LevelSearch&);
+std::variant<Problem, std::string> split_in_halves(const Problem&, std::uint32_t devices, const Options&,
+                                                   const LevelSearch&);
 
 /// The same for sums of gradients that count, count half and do not count, what comes of it swept so often with all
 /// axes in view, and the best of these where sums hide beside the backward.
-std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, const Options&, const LevelSearch&,
-                                                             std::uint32_t sweeps);
+std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, std::uint32_t devices, const Options&,
+                                                             const LevelSearch&, std::uint32_t sweeps);
 
 struct SplitSearch {
   std::optional<SplitChoices> choices;
@@ -59,7 +70,7 @@ struct SplitSearch {
 };
 
 /// An axis `nodes` over the nodes of the machine and an axis `devices` within them; the search cuts along both at once.
-std::variant<Problem, std::string> split_at_once(const Problem&, const Options&,
+std::variant<Problem, std::string> split_at_once(const Problem&, std::uint32_t devices, const Options&,
                                                  const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
 
 }  // namespace plimsoll

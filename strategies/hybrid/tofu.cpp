@@ -1,20 +1,26 @@
 #include "strategies/hybrid/elimination.h"
+#include "strategies/hybrid/replicated_splits.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, split_memory_option,
+constexpr OptionInfo tofu_options[] = {split_devices_option,
+                                       work_model_option,
+                                       split_memory_option,
+                                       {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
                                        collectives_option};
 
 std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
-  return split_in_halves(problem, options,
-                         [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
-                           std::optional<EliminatedSplit> made = eliminated(table);
-                           if (!made) return std::nullopt;
-                           return made->fits ? std::move(made->choices) : least_kept(table, made->choices);
-                         });
+  const auto search = [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
+    std::optional<EliminatedSplit> made = eliminated(table);
+    if (!made) return std::nullopt;
+    return made->fits ? std::move(made->choices) : least_kept(table, made->choices);
+  };
+  return in_replicas(problem, options, [&](const Problem& own, std::uint32_t devices) {
+    return split_in_halves(own, devices, options, search);
+  });
 }
 
 }  // namespace
@@ -31,7 +37,6 @@ extern constinit const StrategyInfo tofu_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = tofu_ranks,
-    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

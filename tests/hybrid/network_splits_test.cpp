@@ -13,6 +13,7 @@
 #include "tests/hybrid/rank_numbers.h"
 #include "tests/random_case.h"
 #include "traces/eager_graph.h"
+#include "traces/synthetic.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -123,6 +124,15 @@ TEST_CASE("networks cut at random by the rules of their kinds compute what the w
     cut += compare(graph, seed).value_or(0);
   }
   if (all_cases()) CHECK(cut > 40);
+}
+
+TEST_CASE("an encoder with a decoder, cut at random, computes what the whole does", "[hybrid]") {
+  const std::string reference =
+      "transformer:layers=1,decoder=2,width=4,heads=2,sequence=2,batch=2,vocabulary=4,view=graph";
+  const Graph graph = std::get<Graph>(synthetic_model(reference + GENERATE("", ",dropout=yes")));
+  std::size_t cut = 0;
+  for (const RandomCase seed : random_cases(1, 20)) cut += compare(graph, seed).value_or(0);
+  if (all_cases()) CHECK(cut > 200);
 }
 
 TEST_CASE("graphs of eager PyTorch cut at random compute what the whole does", "[hybrid]") {
