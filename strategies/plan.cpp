@@ -116,6 +116,19 @@ std::uint32_t slices_of(std::span<const Pass> passes) {
   return slices;
 }
 
+std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
+  std::uint32_t left = static_cast<std::uint32_t>(devices), shares = 1;
+  for (const Pass& pass : passes) {
+    if (pass.strategy->ranks == nullptr) continue;
+    const std::uint32_t ranks = pass.strategy->ranks(pass.options, left);
+    left = std::max(left / ranks, 1U);
+    if (pass.strategy->shares_micro_batches) shares *= ranks;
+    const bool has_copies = has_option(*pass.strategy, "replicas") && pass.options.text("replicas") != "auto";
+    if (has_copies) shares *= static_cast<std::uint32_t>(pass.options.integer("replicas"));
+  }
+  return shares;
+}
+
 Problem transformed(Problem problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
     if (pass.strategy->transform == nullptr) continue;

@@ -37,6 +37,9 @@ Inner inner_for(std::span<const Pass>);
 /// How many micro-batches of the transformed problem these passes make of each.
 std::uint32_t slices_of(std::span<const Pass>);
 
+/// Replicas among which hybrid strategies share out the micro-batches of a problem, on so many devices.
+std::uint32_t replicas_of(std::span<const Pass>, std::size_t devices);
+
 /// What plan_of makes a schedule of: a partition, the tape of each part, and what is promised of them.
 struct PlannedParts {
   std::shared_ptr<const Partition> partition;

@@ -135,11 +135,12 @@ struct StrategyInfo {
   std::string_view source;
   bool chains_only;
   std::span<const OptionInfo> options;
-  TapesFunction tapes;            ///< of a memory strategy; else null
-  CandidatesFunction candidates;  ///< null: the answer changes only where it begins to be feasible
-  bool needs_updates = false;     ///< refuses a graph without update ops
-  bool needs_shapes = false;      ///< refuses chains, and graphs that do not state the shapes of tensors
-  bool packs_stages = false;      ///< of compression: also what the stages of chains list of what they save
+  TapesFunction tapes;                ///< of a memory strategy; else null
+  CandidatesFunction candidates;      ///< null: the answer changes only where it begins to be feasible
+  bool needs_updates = false;         ///< refuses a graph without update ops
+  bool needs_shapes = false;          ///< refuses chains, and graphs that do not state the shapes of tensors
+  bool shares_micro_batches = false;  ///< of a hybrid: its ranks each have their own micro-batches
+  bool packs_stages = false;          ///< of compression: also what the stages of chains list of what they save
   bool plans_parts = false;  ///< of a memory strategy: plans a part of a pipeline with what other micro-batches keep
                              ///< there; else it is asked about the part alone
   bool moves_parameters = false;                 ///< of offloading: parameters, gradients or states; else activations
@@ -147,6 +148,8 @@ struct StrategyInfo {
   PartitionFunction partition = {};              ///< of what places parts on devices: pipelining
   bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
   std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
+  /// Of a hybrid: how many ranks its mesh has, where there are so many devices for each rank of the passes before.
+  std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = {};
   Effort effort = {};
 };
 

@@ -51,7 +51,6 @@ class Lowering {
     schedule.trace = graph_.name;
     schedule.platform = problem_.platform.name;
     schedule.micro_batches = problem_.micro_batches;
-    if (problem_.mesh) schedule.shared_by = problem_.mesh->replicas();
     schedule.optimizer = problem_.optimizer;
     schedule.states = problem_.states.value_or(States::by_dtype);
     schedule.gradients = problem_.gradients;

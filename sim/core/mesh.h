@@ -33,12 +33,6 @@ struct Mesh {
     for (const Axis& axis : axes) all *= axis.ranks;
     return all;
   }
-  /// That share out the micro-batches of an iteration.
-  std::uint32_t replicas() const {
-    std::uint32_t all = 1;
-    for (const Axis& axis : axes) all *= axis.shares_micro_batches ? axis.ranks : 1;
-    return all;
-  }
   /// From a rank to the next one along the axis, in devices.
   std::uint32_t stride(std::size_t axis) const {
     std::uint32_t between = 1;

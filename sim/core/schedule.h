@@ -122,8 +122,6 @@ struct Schedule {
   std::string trace_from, platform_from;  ///< what --trace and --platform were, paths included; empty: not known
   std::uint32_t micro_batches = 1;
   std::uint32_t replicas = 1;
-  std::uint32_t shared_by =
-      1;  ///< replicas that a device stands for, each of which has so many micro-batches of its own
   std::optional<Bytes> budget;  ///< of each device; unset: unlimited
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;

@@ -106,6 +106,9 @@ constexpr SplitRule rules[] = {
     {.kind = "mm", .pattern = ".. n, .. k -> n k", .if_backward = true, .if_second_is_parameter = false},
     {.kind = "mm", .pattern = "b n, b - k -> n k", .if_backward = true, .if_second_is_parameter = false},
     {"bmm", "~, ~ -> ~"},
+    // Values that autograd has saved for two ops are let go of by the first, which holds on to what it does not read.
+    {"bmm", "~, ~, ~ -> ~"},
+    {.kind = "mm", .pattern = ".. n, n k, .. k -> .. k", .if_backward = true, .if_second_is_parameter = true},
     {"add", "b s w, - s w -> b s w"},
     {"add", "b s w, s w -> b s w"},
     {"add", ".. w, w -> .. w"},
@@ -113,6 +116,13 @@ constexpr SplitRule rules[] = {
     {"add_", ".. w, .. w -> .. w"},
     {"add_", "->"},  // counts the batches
     {"empty", "->"},
+    // Masks of positions, and of dropout: numbers by chance, divided by how many stay.
+    {"arange", "-> -"},
+    {"ones", "-> - -"},
+    {"triu", "- - -> - -"},
+    {"empty_like", "-> ~"},
+    {"bernoulli_", "~ -> ~"},
+    {"div_", "~ -> ~"},
     {"mul", ".. w -> .. w"},
     {"mul", "w, .. w -> .. w"},
     {"mul", ".. w, w -> .. w"},
@@ -143,6 +153,7 @@ constexpr SplitRule rules[] = {
     {"addmm", "-, ~, - - -> ~"},
     {.kind = "mm", .pattern = "~, - - -> ~", .if_backward = false},
     {.kind = "mm", .pattern = "~, - - -> ~", .if_backward = true, .if_second_is_parameter = true},
+    {.kind = "mm", .pattern = "~, - -, ~ -> ~", .if_backward = true, .if_second_is_parameter = true},
     {.kind = "mm", .pattern = "~, ~ -> - -", .if_backward = true, .if_second_is_parameter = false},
     {"add", "~, - -> ~"},
     {"add", "~, ~ -> ~"},
@@ -152,9 +163,11 @@ constexpr SplitRule rules[] = {
     {"gelu", "~ -> ~"},
     {"gelu_backward", "~, ~ -> ~"},
     {"sum", "~ -> -"},
+    {"sum", "~ -> - -"},
     // Values in another order, put together or taken apart.
     {"clone", "~ -> ~"},
     {"masked_fill", "~ -> ~"},
+    {"masked_fill", "~, - - -> ~"},      // a mask of positions, for all samples and heads
     {"cat", "- - -, b - - - -> b - -"},  // a row that is a parameter, before those of pictures
     {"cat", "~, ~ -> ~"},
     {"cat", "~, ~, ~ -> ~"},
@@ -218,18 +231,14 @@ class Filling {
   /// another order, they stay there: shapes do not tell where else they might be.
   bool has_samples_first() const {
     if (has_names(rule_.pattern)) return true;
-    std::string flat(rule_.pattern);
-    flat.replace(flat.find("->"), 2, ",");
-    std::string_view text = flat;
+    const std::vector<std::vector<std::string_view>> operands = operands_of(rule_.pattern);
     std::optional<bool> begin_so;
     std::vector<TensorId> tensors = op_.inputs;
     tensors.insert(tensors.end(), op_.outputs.begin(), op_.outputs.end());
-    for (const TensorId t : tensors) {
-      const std::size_t end = std::min(text.find(','), text.size());
-      const std::vector<std::string_view> words = words_of(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-      if (graph_[t].shape.empty() || std::ranges::find(words, "~") == words.end()) continue;
-      const bool begins = samples_in(graph_[t].shape.front()) != "-";
+    for (std::size_t k = 0; k < std::min(tensors.size(), operands.size()); ++k) {
+      const std::vector<std::int64_t>& shape = graph_[tensors[k]].shape;
+      if (shape.empty() || std::ranges::find(operands[k], "~") == operands[k].end()) continue;
+      const bool begins = samples_in(shape.front()) != "-";
       if (begin_so && *begin_so != begins) return false;
       begin_so = begins;
     }
@@ -250,6 +259,21 @@ class Filling {
     }
     if (operand != tensors.size()) return std::nullopt;
     return filled;
+  }
+
+  /// The words of each input, then of each output.
+  static std::vector<std::vector<std::string_view>> operands_of(std::string_view pattern) {
+    constexpr std::string_view arrow = "->";
+    const std::size_t middle = pattern.find(arrow);
+    std::vector<std::vector<std::string_view>> operands;
+    for (std::string_view text : {pattern.substr(0, middle), pattern.substr(middle + arrow.size())}) {
+      while (!words_of(text).empty()) {
+        const std::size_t end = std::min(text.find(','), text.size());
+        operands.push_back(words_of(text.substr(0, end)));
+        text.remove_prefix(std::min(end + 1, text.size()));
+      }
+    }
+    return operands;
   }
 
   static bool is_several(std::string_view word) { return word == ".." || word == "~"; }
@@ -292,14 +316,10 @@ class Filling {
     Leading all;
     std::vector<TensorId> tensors = op_.inputs;
     tensors.insert(tensors.end(), op_.outputs.begin(), op_.outputs.end());
-    std::string flat(pattern);
-    if (const std::size_t arrow = flat.find("->"); arrow != std::string::npos) flat.replace(arrow, 2, ", ");
-    std::string_view text = flat;
-    for (const TensorId t : tensors) {
-      const std::size_t end = std::min(text.find(','), text.size());
-      const std::vector<std::string_view> words = words_of(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-      const std::vector<std::int64_t>& shape = graph_[t].shape;
+    const std::vector<std::vector<std::string_view>> operands = operands_of(pattern);
+    for (std::size_t k = 0; k < std::min(tensors.size(), operands.size()); ++k) {
+      const std::vector<std::string_view>& words = operands[k];
+      const std::vector<std::int64_t>& shape = graph_[tensors[k]].shape;
       const std::optional<std::size_t> more = others(words, shape.size());
       if (!more || *more == 0) continue;
       std::int64_t rows = 1;

@@ -182,7 +182,6 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"strategy", optional, [](Schedule& s, JsonCursor c) { s.strategy = c.string(); }},
     {"micro_batches", required, [](Schedule& s, JsonCursor c) { read_count(s.micro_batches, c); }},
     {"replicas", optional, [](Schedule& s, JsonCursor c) { read_count(s.replicas, c); }},
-    {"shared_by", optional, [](Schedule& s, JsonCursor c) { read_count(s.shared_by, c); }},
     {"memory_budget_bytes", optional, [](Schedule& s, JsonCursor c) { s.budget = c.bytes(); }},
     {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
     {"states", optional, [](Schedule& s, JsonCursor c) { s.states = enumerator<States>(c); }},

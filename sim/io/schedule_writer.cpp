@@ -96,7 +96,6 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
               {"trace", schedule.trace},          {"platform", schedule.platform},
               {"strategy", schedule.strategy},    {"micro_batches", schedule.micro_batches},
               {"replicas", schedule.replicas}};
-  if (schedule.shared_by > 1) object["shared_by"] = schedule.shared_by;
   if (!schedule.trace_from.empty()) object["trace_from"] = seen_from(folder, schedule.trace_from);
   if (!schedule.platform_from.empty()) object["platform_from"] = seen_from(folder, schedule.platform_from);
   if (schedule.budget) object["memory_budget_bytes"] = schedule.budget->count;

@@ -47,6 +47,7 @@ extern constinit const StrategyInfo alpa_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = alpa_ranks,
+    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

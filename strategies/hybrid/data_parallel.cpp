@@ -20,7 +20,9 @@ extern constinit const StrategyInfo data_parallel_strategy{
     .options = data_parallel_options,
     .tapes = nullptr,
     .candidates = nullptr,
+    .shares_micro_batches = true,
     .transform = data_parallel_ranks,
+    .ranks = replicas,
 };
 
 }  // namespace plimsoll

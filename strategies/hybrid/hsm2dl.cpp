@@ -35,6 +35,7 @@ extern constinit const StrategyInfo hsm2dl_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = hsm2dl_ranks,
+    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

@@ -65,6 +65,7 @@ extern constinit const StrategyInfo megatron_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = megatron_ranks,
+    .ranks = tensor_ranks,
 };
 
 }  // namespace plimsoll

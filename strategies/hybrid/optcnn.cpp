@@ -41,6 +41,7 @@ extern constinit const StrategyInfo optcnn_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = optcnn_ranks,
+    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

@@ -37,6 +37,7 @@ extern constinit const StrategyInfo tofu_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .transform = tofu_ranks,
+    .ranks = split_ranks,
 };
 
 }  // namespace plimsoll

@@ -21,7 +21,9 @@ extern constinit const StrategyInfo zero1_strategy{
     .options = zero1_options,
     .tapes = nullptr,
     .candidates = nullptr,
+    .shares_micro_batches = true,
     .transform = zero1_ranks,
+    .ranks = replicas,
 };
 
 }  // namespace plimsoll

@@ -20,7 +20,9 @@ extern constinit const StrategyInfo zero2_strategy{
     .options = zero2_options,
     .tapes = nullptr,
     .candidates = nullptr,
+    .shares_micro_batches = true,
     .transform = zero2_ranks,
+    .ranks = replicas,
 };
 
 }  // namespace plimsoll

@@ -26,7 +26,9 @@ extern constinit const StrategyInfo zero3_strategy{
     .options = zero3_options,
     .tapes = nullptr,
     .candidates = nullptr,
+    .shares_micro_batches = true,
     .transform = zero3_ranks,
+    .ranks = replicas,
 };
 
 }  // namespace plimsoll
