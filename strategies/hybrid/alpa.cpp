@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "strategies/hybrid/replicated_splits.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_search.h"

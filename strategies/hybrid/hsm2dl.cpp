@@ -1,4 +1,3 @@
-#include "strategies/hybrid/replicated_splits.h"
 #include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {

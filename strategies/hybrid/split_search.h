@@ -4,9 +4,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "sim/io/quantity.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/on_mesh.h"
 
@@ -35,6 +37,15 @@ inline constexpr OptionInfo split_memory_option{
     .help = "what a device may keep: splits are chosen that fit without a memory strategy; capacity: the device's",
     .allowed = [](std::string_view text) { return text == "none" || text == "capacity" || parse_bytes(text).fine(); },
 };
+
+inline bool is_auto_or_count(std::string_view text) {
+  return text == "auto" || integer_between<1, 65'536>(text);
+}
+
+inline constexpr std::string_view replicas_values = "auto or a whole number from 1 to 65536";
+inline constexpr std::string_view replicas_help =
+    "among which the devices are shared out, each with its own micro-batches; auto: where these are all devices, "
+    "whichever number is the fastest, else 1";
 
 inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) {
   return asked_devices(options, "devices", devices);
@@ -72,5 +83,15 @@ struct SplitSearch {
 /// An axis `nodes` over the nodes of the machine and an axis `devices` within them; the search cuts along both at once.
 std::variant<Problem, std::string> split_at_once(const Problem&, std::uint32_t devices, const Options&,
                                                  const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
+
+/// The problem of a rank of so many devices' splits.
+using SplitOnDevices = std::function<std::variant<Problem, std::string>(const Problem&, std::uint32_t devices)>;
+
+/// The problem of one rank where `replicas` copies, which sum their gradients as data_parallel does, each train their
+/// micro-batches on an equal share of the devices, split as the search says. auto: of 1, 2, 4, ... copies those are
+/// taken that share out the micro-batches, and of these the ones that are simulated to be the fastest in plain
+/// training, among those that keep the limit of memory, or fit the device, if any do. Or in one sentence why there is
+/// none.
+std::variant<Problem, std::string> in_replicas(const Problem&, const Options&, const SplitOnDevices&);
 
 }  // namespace plimsoll

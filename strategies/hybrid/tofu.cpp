@@ -1,5 +1,4 @@
 #include "strategies/hybrid/elimination.h"
-#include "strategies/hybrid/replicated_splits.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_search.h"
 

@@ -122,6 +122,11 @@ TEST_CASE("a decoder's layer keeps and computes what its formulas say", "[hybrid
     CHECK(kept_by_layer(sequence.graph, "memory").count == 2 * sbh / t);
   }
   const Graph graph = std::get<Graph>(synthetic_model(trace));
+  std::set<TensorId> read;
+  for (const Op& op : graph.ops) read.insert(op.inputs.begin(), op.inputs.end());
+  for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
+    if (graph.tensors[t].kind == TensorKind::gradient) CHECK(read.contains(TensorId{t}));
+  }
   double flops = 0;
   for (const Op& op : graph.ops) {
     if (op.name.starts_with("decoder1.") && op.name.find("sum") == std::string::npos) flops += op.flops->count;
@@ -344,9 +349,9 @@ TEST_CASE("more replicas keep less, and never take longer to compute", "[hybrid]
 TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
   const std::string trace = graph_of({.v = 60}), chain = "uniform:4";
   CHECK(refusal(trace, "h100_sxm_8", 1, "megatron(tensor=3)") ==
-        "megatron: 'a' of 'layer0.attention.qkv' has 8, which 3 ranks do not divide; 2 or 4 would");
+        "megatron: 'a' of 'layer0.attention.qkv' has 8 in 'layer0.attention.qkv.weight', which 3 ranks do not divide; 2 or 4 would");
   CHECK(refusal(trace, "h100_sxm_8", 1, "megatron") ==
-        "megatron: 'v' of 'embedding' has 60, which 8 ranks do not divide; 6 or 10 would");
+        "megatron: 'v' of 'embedding' has 60 in 'embedding.table', which 8 ranks do not divide; 6 or 10 would");
   CHECK(refusal(trace, "h100_sxm_8", 6, "zero1") ==
         "zero1: 8 ranks cannot share out 6 micro-batches equally; give a multiple of 8");
   CHECK(refusal(trace, "h100_sxm_8", 16, "zero1(ranks=16)") == "zero1: 16 ranks, but 'h100_sxm_8' has 8 devices");
@@ -359,6 +364,8 @@ TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
         "zero3: no device is left for a second replica: each takes 8 devices, and 'h100_sxm_8' has 8");
   CHECK(refusal(trace, "h100_sxm_8", 8, "zero1(ranks=2)|megatron") ==
         "megatron: it cuts operators, and stands before what trains several replicas of them");
+  CHECK(refusal(graph_of({}), "h100_sxm_8", 8, "megatron(tensor=2)|hsm2dl") ==
+        "hsm2dl: it cuts operators, and stands before what trains several replicas of them");
   CHECK(refusal(trace, "h100_sxm_8", 8, "data_parallel(ranks=2)|zero1(ranks=2)") ==
         "zero1: the ranks of an axis 'data' train together already");
 }

@@ -15,7 +15,7 @@
 #include "strategies/hybrid/split_program.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
-#include "tests/hybrid/small_models.h"
+#include "tests/hybrid/splits_of_small_models.h"
 #include "tests/random_case.h"
 
 using namespace plimsoll;

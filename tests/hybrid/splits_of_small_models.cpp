@@ -1,4 +1,4 @@
-#include "tests/hybrid/small_models.h"
+#include "tests/hybrid/splits_of_small_models.h"
 
 #include <algorithm>
 #include <map>
