@@ -157,7 +157,7 @@ class Simulator {
 };
 
 /// As it is read: options that are not the default.
-std::string written(std::span<const Pass> passes) {
+std::string text_of(std::span<const Pass> passes) {
   std::string text;
   for (const Pass& pass : passes) {
     std::string options;
@@ -185,7 +185,7 @@ std::string with_chosen_replicas(const Pipeline& strategy, const Problem& proble
     pass.options = pass.options.with("replicas", chosen);
     is_chosen = true;
   }
-  return is_chosen ? written(passes) : strategy.text;
+  return is_chosen ? text_of(passes) : strategy.text;
 }
 
 /// What a schedule comes to, whatever the budget: simulated and judged once.

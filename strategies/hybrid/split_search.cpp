@@ -165,9 +165,12 @@ std::variant<Problem, std::string> with_copies(const Problem& problem, const Opt
                                                std::uint32_t copies, const SplitOnDevices& split) {
   if (copies == 1) return split(problem, devices);
   if (devices % copies != 0) return fmt::format("{} replicas do not share out {} devices equally", copies, devices);
-  Problem own = problem;
-  own.micro_batches = std::max(problem.micro_batches / copies, 1U);
-  std::variant<Problem, std::string> made = split(own, devices / copies);
+  std::variant<Problem, std::string> made = problem;
+  if (copies < devices) {
+    Problem own = problem;
+    own.micro_batches = std::max(problem.micro_batches / copies, 1U);
+    made = split(own, devices / copies);
+  }
   Problem* of_copy = std::get_if<Problem>(&made);
   if (of_copy == nullptr) return made;
   of_copy->micro_batches = problem.micro_batches;

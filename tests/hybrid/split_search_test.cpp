@@ -451,7 +451,8 @@ TEST_CASE("hsm2dl takes the fastest number of replicas, and is no slower than da
       CAPTURE(copies, one.value, taken.value);
       best = std::min(best, one);
       if (copies < devices && std::string_view(trace).starts_with("transformer")) {
-        CHECK(taken <= simulated(problem, "megatron(tensor=" + std::to_string(devices / copies) + ")|data_parallel"));
+        CHECK(taken <= simulated(problem, "megatron(tensor=" + std::to_string(devices / copies) +
+                                              (copies > 1 ? ")|data_parallel" : ")")));
       }
       if (copies == devices) CHECK(one == simulated(problem, "data_parallel"));
     }

@@ -199,6 +199,7 @@ Problem small_model(std::uint64_t seed, std::uint32_t operators, std::uint32_t d
     problem.platform.memories[problem.platform.devices.back().memory.index].device.reset();
     problem.platform.devices.pop_back();
   }
+  for (Device& device : problem.platform.devices) device.host = MemoryId{0};
   return problem;
 }
 

@@ -111,7 +111,8 @@ class NetworkOnRanks : public RunnableNetwork {
     }
     if (failure) return *failure;
     Replayed made = std::get<Replayed>(*ran.front());
-    made.scores = {score_of_all(ran)};
+    made.scores.clear();
+    if (const Score all = score_of_all(ran); all.rows > 0) made.scores.push_back(all);
     for (std::size_t t = 0; t < whole_.graph.tensors.size(); ++t) {
       const Tensor& tensor = whole_.graph.tensors[t];
       if (tensor.kind != TensorKind::parameter && tensor.kind != TensorKind::optimizer_state) continue;

@@ -97,7 +97,7 @@ std::variant<Score, ReplayFailure> Trainee::step(const Batch& batch, const Updat
                 : replay_on_cpu(problem_, schedule_, plan_, cpu_, *pool_, options);
   if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) return *failure;
   auto& run = std::get<Replayed>(outcome);
-  for (const Tensor& tensor : cpu_.network.graph.tensors) {
+  for (const Tensor& tensor : problem_.graph.tensors) {
     const auto found = run.values.find(tensor.name);
     if (lives_on(tensor.kind) && found != run.values.end()) values_[tensor.name] = std::move(found->second);
   }
