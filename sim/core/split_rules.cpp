@@ -242,7 +242,7 @@ class Filling {
       if (begin_so && *begin_so != begins) return false;
       begin_so = begins;
     }
-    return tensors.size() != 2 || !is_reordered(graph_[tensors[0]].shape, graph_[tensors[1]].shape);
+    return tensors.size() != 2 || !is_transposed(graph_[tensors[0]].shape, graph_[tensors[1]].shape);
   }
 
  private:
@@ -335,12 +335,10 @@ class Filling {
     return all;
   }
 
-  /// Whether one has the other's dimensions, another one first.
-  static bool is_reordered(std::vector<std::int64_t> from, std::vector<std::int64_t> to) {
-    if (from.empty() || from.size() != to.size() || from.front() == to.front()) return false;
-    std::ranges::sort(from);
-    std::ranges::sort(to);
-    return from == to;
+  /// Whether the first two dimensions have changed places.
+  static bool is_transposed(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
+    if (from.size() < 2 || from.size() != to.size() || from[0] == to[0]) return false;
+    return from[0] == to[1] && from[1] == to[0] && std::equal(from.begin() + 2, from.end(), to.begin() + 2);
   }
 
   /// Whether `..` and not `~` stands for dimensions.

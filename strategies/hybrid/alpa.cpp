@@ -29,9 +29,10 @@ std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Opti
     }
     return SplitSearch{made.choices, std::move(note)};
   };
-  return in_replicas(problem, options, [&](const Problem& own, std::uint32_t devices) {
+  const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
     return split_at_once(own, devices, options, search);
-  });
+  };
+  return in_replicas(problem, options, std::span(&splits, 1));
 }
 
 }  // namespace

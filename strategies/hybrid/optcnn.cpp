@@ -22,9 +22,10 @@ std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Op
     return SplitSearch{is_better || !made->fits ? std::move(other.choices) : std::move(made->choices),
                        "optcnn: within this memory the splits are not proven to be the cheapest"};
   };
-  return in_replicas(problem, options, [&](const Problem& own, std::uint32_t devices) {
+  const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
     return split_at_once(own, devices, options, search);
-  });
+  };
+  return in_replicas(problem, options, std::span(&splits, 1));
 }
 
 }  // namespace

@@ -230,7 +230,8 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
         table.limit = row;
         if (!table.keeps_limit(choices)) choices = improved(table, choices, {.rounds = 300}, weight).choices;
       }
-      const std::pair cost(!table.keeps_limit(choices), table.priced_with_overlap(choices));
+      const Seconds price = sums_hide ? table.priced_with_overlap(choices) : table.priced(choices);
+      const std::pair cost(!table.keeps_limit(choices), price);
       if (least && !(cost < *least)) continue;
       least = cost;
       best.assign(searched.cuts.size(), {});
@@ -271,28 +272,31 @@ std::variant<Problem, std::string> split_at_once(
 }
 
 std::variant<Problem, std::string> in_replicas(const Problem& problem, const Options& options,
-                                               const SplitOnDevices& split) {
+                                               std::span<const SplitOnDevices> searches) {
   if (problem.mesh) return std::string(cuts_first);
   const std::uint32_t devices = split_ranks(options, devices_left(problem));
+  const bool compares = devices == problem.platform.devices.size() && problem.micro_batches > 1;
   const bool chooses = options.text("replicas") == "auto";
-  if (!chooses) {
-    const auto copies = static_cast<std::uint32_t>(options.integer("replicas"));
-    return with_copies(problem, options, devices, copies, split);
-  }
-  std::variant<Problem, std::string> best = split(problem, devices);
-  const bool are_all = devices == problem.platform.devices.size();
-  if (!are_all || !std::holds_alternative<Problem>(best)) return best;
+  const std::uint32_t asked = chooses ? 1 : static_cast<std::uint32_t>(options.integer("replicas"));
+  std::variant<Problem, std::string> best = with_copies(problem, options, devices, asked, searches.front());
+  if (!compares || !std::holds_alternative<Problem>(best)) return best;
   std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) limit = problem.platform[problem.platform.devices.front().memory].capacity;
   std::optional<Merit> least;
-  for (std::uint32_t copies = 2; devices % copies == 0 && problem.micro_batches % copies == 0; copies *= 2) {
-    if (!least) least = merit_of(std::get<Problem>(best), limit);
-    std::variant<Problem, std::string> other = with_copies(problem, options, devices, copies, split);
-    if (!std::holds_alternative<Problem>(other)) continue;
+  const auto take_if_better = [&](std::variant<Problem, std::string> other) {
+    if (!std::holds_alternative<Problem>(other)) return;
     const Merit merit = merit_of(std::get<Problem>(other), limit);
-    if (!(merit < *least)) continue;
+    if (least && !(merit < *least)) return;
     least = merit;
     best = std::move(other);
+  };
+  const std::uint32_t most = chooses ? devices : asked;
+  for (std::uint32_t copies = asked; copies <= most; copies *= 2) {
+    if (devices % copies != 0 || problem.micro_batches % copies != 0) break;
+    for (const SplitOnDevices& search : searches) {
+      const bool is_alone = copies == devices && &search != searches.data();  // nothing is left to cut
+      if (!is_alone) take_if_better(with_copies(problem, options, devices, copies, search));
+    }
   }
   return best;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -71,9 +72,9 @@ std::variant<Problem, std::string> split_in_halves(const Problem&, std::uint32_t
                                                    const LevelSearch&);
 
 /// The same for sums of gradients that count, count half and do not count, what comes of it swept so often with all
-/// axes in view, and the best of these where sums hide beside the backward.
+/// axes in view, and the best of these, where sums hide beside the backward or do not.
 std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, std::uint32_t devices, const Options&,
-                                                             const LevelSearch&, std::uint32_t sweeps);
+                                                             const LevelSearch&, std::uint32_t sweeps, bool sums_hide);
 
 struct SplitSearch {
   std::optional<SplitChoices> choices;
@@ -88,10 +89,11 @@ std::variant<Problem, std::string> split_at_once(const Problem&, std::uint32_t d
 using SplitOnDevices = std::function<std::variant<Problem, std::string>(const Problem&, std::uint32_t devices)>;
 
 /// The problem of one rank where `replicas` copies, which sum their gradients as data_parallel does, each train their
-/// micro-batches on an equal share of the devices, split as the search says. auto: of 1, 2, 4, ... copies those are
-/// taken that share out the micro-batches, and of these the ones that are simulated to be the fastest in plain
-/// training, among those that keep the limit of memory, or fit the device, if any do. Or in one sentence why there is
+/// micro-batches on an equal share of the devices, split as a search says. Where all devices are the searches' and
+/// there are several micro-batches, what each search gives is simulated in plain training, with auto for 1, 2, 4, ...
+/// copies that share the micro-batches out; the fastest is taken of those that keep the limit of memory, or fit the
+/// device, if any do. Else it is the first search's, of one copy unless told otherwise. Or in one sentence why there is
 /// none.
-std::variant<Problem, std::string> in_replicas(const Problem&, const Options&, const SplitOnDevices&);
+std::variant<Problem, std::string> in_replicas(const Problem&, const Options&, std::span<const SplitOnDevices>);
 
 }  // namespace plimsoll

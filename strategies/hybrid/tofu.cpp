@@ -17,9 +17,10 @@ std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Opti
     if (!made) return std::nullopt;
     return made->fits ? std::move(made->choices) : least_kept(table, made->choices);
   };
-  return in_replicas(problem, options, [&](const Problem& own, std::uint32_t devices) {
+  const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
     return split_in_halves(own, devices, options, search);
-  });
+  };
+  return in_replicas(problem, options, std::span(&splits, 1));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <utility>
 #include <variant>
 
@@ -194,6 +195,7 @@ CollectiveTimes times_on(const Platform& platform, const Mesh& mesh) {
 
 Problem small_model(std::uint64_t seed, std::uint32_t operators, std::uint32_t devices) {
   auto made = make_problem(ModelBuilder(seed, operators).run(), load_platform("a100_sxm_8"), {});
+  if (const std::string* why = std::get_if<std::string>(&made)) throw std::logic_error(*why);
   Problem problem = std::get<Problem>(std::move(made));
   while (problem.platform.devices.size() > devices) {
     problem.platform.memories[problem.platform.devices.back().memory.index].device.reset();
@@ -208,7 +210,9 @@ AllSplits::AllSplits(const Problem& problem, Mesh mesh)
   const Graph& graph = problem.graph;
   std::map<std::string, std::size_t> by_name;
   for (std::uint32_t o = 0; o < graph.ops.size(); ++o) {
-    loops_.push_back(std::get<OpLoop>(loop_of(graph, OpId{o})));
+    std::variant<OpLoop, std::string> loop = loop_of(graph, OpId{o});
+    if (const std::string* why = std::get_if<std::string>(&loop)) throw std::logic_error(*why);
+    loops_.push_back(std::get<OpLoop>(std::move(loop)));
     const auto of = attribute_of(graph.ops[o], "of");
     const std::size_t place = of ? by_name.at(std::string(*of)) : operators_.size();
     if (!of) {

@@ -22,13 +22,13 @@ using namespace plimsoll;
 
 namespace {
 
-Plan planned(const Problem& split) {
+Plan stored_all(const Problem& split) {
   PlanOutcome outcome = plan(split, parse_spec("store_all", "test"), std::nullopt);
   return std::get<Plan>(std::move(outcome));
 }
 
 /// Simulated, and judged by check().
-Seconds simulated(const Problem& problem, std::string_view spec) {
+Seconds judged_time(const Problem& problem, std::string_view spec) {
   const std::vector<Pass> passes = parse_spec(spec, "test");
   const Problem split = transformed(problem, passes);
   PlanOutcome outcome = plan(split, passes, std::nullopt);
@@ -37,7 +37,7 @@ Seconds simulated(const Problem& problem, std::string_view spec) {
   return simulate_event(made.schedule, split.platform).makespan;
 }
 
-Problem split_by(const Problem& problem, SplitPlan plan) {
+Problem split_as(const Problem& problem, SplitPlan plan) {
   auto made = on_mesh(problem, std::move(plan));
   REQUIRE(std::holds_alternative<Problem>(made));
   Problem split = for_planners(std::get<Problem>(std::move(made)), false, Backward::whole, "test");
@@ -51,7 +51,7 @@ std::uint32_t operators_of_case(std::uint64_t seed) {
 }
 
 /// As the searches that halve name them.
-Mesh halves(std::uint32_t devices) {
+Mesh halved(std::uint32_t devices) {
   Mesh mesh;
   for (std::uint32_t ranks = 1; ranks < devices; ranks *= 2) {
     mesh.axes.push_back({"half" + std::to_string(mesh.axes.size()), 2});
@@ -118,16 +118,16 @@ TEST_CASE("no search finds splits of a small model that are faster than all", "[
   for (const RandomCase seed : fewer_cases(1, 60)) {
     const std::uint32_t devices = 2U << (seed % 3), operators = operators_of_case(seed);
     const Problem problem = small_model(seed, operators, devices);
-    const AllSplits all(problem, halves(devices));
+    const AllSplits all(problem, halved(devices));
     double best = std::numeric_limits<double>::infinity();
     std::vector<Seconds> found;
     for (const char* search : {"hsm2dl", "alpa", "optcnn", "tofu"}) {
-      found.push_back(simulated(problem, search));
+      found.push_back(judged_time(problem, search));
       best = std::min(best, found.back().value);
     }
     double least = best * (1 + 1e-9), fastest = std::numeric_limits<double>::infinity();
     runs += all.visit(true, least, [&](const AllSplits::Choices& choices) {
-      const double makespan = planned(split_by(problem, all.plan(choices))).makespan.value;
+      const double makespan = stored_all(split_as(problem, all.plan(choices))).makespan.value;
       CHECK(all.bound(choices) <= makespan * (1 + 1e-9));
       fastest = std::min(fastest, makespan);
       least = std::min(least, makespan);
