@@ -210,7 +210,7 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, std::
 
 std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, std::uint32_t devices,
                                                              const Options& options, const LevelSearch& search,
-                                                             std::uint32_t sweeps) {
+                                                             std::uint32_t sweeps, bool sums_hide) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [mesh, searched] = std::get<Halving>(begun);
