@@ -98,8 +98,12 @@ class ModelBuilder {
     const auto [known, fresh] = gradients_.try_emplace(to.tensor.index, d);
     if (fresh) return;
     const TensorId sum = tensor("sum of " + of, TensorKind::gradient, graph_[d].shape);
-    op(of + " sum", operand("c") + ", " + operand("c") + " -> " + operand("c"), Phase::backward, 0, {known->second, d},
-       {sum}, of);
+    if (known->second == d) {  // the same twice
+      op(of + " double", pattern("c", "->", "c"), Phase::backward, 0, {d}, {sum}, of);
+    } else {
+      op(of + " sum", operand("c") + ", " + operand("c") + " -> " + operand("c"), Phase::backward, 0,
+         {known->second, d}, {sum}, of);
+    }
     known->second = sum;
   }
 
