@@ -115,12 +115,14 @@ TEST_CASE("the integer program's splits are the cheapest of all of a small model
 TEST_CASE("no search finds splits of a small model that are faster than all", "[hybrid]") {
   double slower = 0, most = 0;
   std::size_t cases = 0, runs = 0;
-  for (const RandomCase seed : fewer_cases(1, 60)) {
-    const std::uint32_t devices = 2U << (seed % 3), operators = operators_of_case(seed);
+  for (const RandomCase seed : fewer_cases(1, 45)) {
+    const std::uint32_t devices = 2U << (seed % 3), most_operators = devices == 8 ? 4 : 6,
+                        operators = std::min(operators_of_case(seed), most_operators);
     const Problem problem = small_model(seed, operators, devices);
     const AllSplits all(problem, halved(devices));
     double best = std::numeric_limits<double>::infinity();
     std::vector<Seconds> found;
+    std::size_t too_high = 0;
     for (const char* search : {"hsm2dl", "alpa", "optcnn", "tofu"}) {
       found.push_back(judged_time(problem, search));
       best = std::min(best, found.back().value);
@@ -128,10 +130,11 @@ TEST_CASE("no search finds splits of a small model that are faster than all", "[
     double least = best * (1 + 1e-9), fastest = std::numeric_limits<double>::infinity();
     runs += all.visit(true, least, [&](const AllSplits::Choices& choices) {
       const double makespan = stored_all(split_as(problem, all.plan(choices))).makespan.value;
-      CHECK(all.bound(choices) <= makespan * (1 + 1e-9));
+      too_high += all.bound(choices) <= makespan * (1 + 1e-9) ? 0 : 1;
       fastest = std::min(fastest, makespan);
       least = std::min(least, makespan);
     });
+    CHECK(too_high == 0);
     CHECK(fastest <= best * (1 + 1e-9));  // what a search found is among all
     const double gap = found.front().value / fastest - 1;
     CAPTURE(devices, operators, gap);
