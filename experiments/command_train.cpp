@@ -240,6 +240,7 @@ class Training {
   /// With the parameters as they are, on the first batch, beside others of the file.
   std::optional<MeasuredErrors> errors() {
     const Trainee& trainee = trained_.trainee;
+    if (trainee.problem().mesh) return std::nullopt;
     BlockPool pool;
     RunnableCpuNetwork network(with_kernels(trainee.network()), pool);
     RowOrder order(data_.trained.count(), rows_a_step(), settings_.seed);
@@ -359,7 +360,6 @@ int run_train(const TrainArguments& arguments) {
                                          data.trained.count(), rows, shape.batch, settings.micro_batches)));
   }
   BudgetedProblem budgeted = budgeted_problem_of(question);
-  refuse_ranks(budgeted.problem);
   std::optional<Prepared> trained = prepared(question, std::move(budgeted), reference, settings.seed);
   if (!trained) return exit_no_result;
   Question plainly = question;

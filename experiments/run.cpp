@@ -156,6 +156,38 @@ class Simulator {
   std::optional<SimgridForkserver> server_;
 };
 
+/// As it is read: options that are not the default.
+std::string text_of(std::span<const Pass> passes) {
+  std::string text;
+  for (const Pass& pass : passes) {
+    std::string options;
+    for (const OptionInfo& option : pass.strategy->options) {
+      const std::string_view value = pass.options.text(option.name);
+      if (value != option.default_value)
+        options += fmt::format("{}{}={}", options.empty() ? "" : ",", option.name, value);
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : "|", pass.strategy->name);
+    if (!options.empty()) text += "(" + options + ")";
+  }
+  return text;
+}
+
+/// The strategy with the number of replicas that a search for splits has chosen: schedules have the micro-batches of
+/// one of them, and who reads one asks for as many.
+std::string with_chosen_replicas(const Pipeline& strategy, const Problem& problem) {
+  if (!problem.mesh) return strategy.text;
+  const std::optional<std::size_t> axis = problem.mesh->axis("replicas");
+  const std::string chosen = std::to_string(axis ? problem.mesh->axes[*axis].ranks : 1);
+  std::vector<Pass> passes = strategy.passes;
+  bool is_chosen = false;
+  for (Pass& pass : passes) {
+    if (!has_option(*pass.strategy, "replicas") || pass.options.text("replicas") != "auto") continue;
+    pass.options = pass.options.with("replicas", chosen);
+    is_chosen = true;
+  }
+  return is_chosen ? text_of(passes) : strategy.text;
+}
+
 /// What a schedule comes to, whatever the budget: simulated and judged once.
 struct Judged {
   Answer answer;             ///< as if it fitted
@@ -166,7 +198,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
               Schedule schedule) {
   Judged made;
   Answer& answer = made.answer;
-  schedule.strategy = question.strategy.text;
+  schedule.strategy = with_chosen_replicas(question.strategy, problem);
   schedule.trace_from = question.trace;
   schedule.platform_from = question.platform;
   const double started = now_s();
@@ -320,7 +352,9 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
                                  file, schedule.strategy, slices, schedule.micro_batches));
   }
   const std::string on = given_or(platform, machine, "platform");
-  const auto shares = [](const Pass& pass) { return pass.strategy->shares_micro_batches; };
+  const auto shares = [](const Pass& pass) {
+    return pass.strategy->shares_micro_batches || has_option(*pass.strategy, "replicas");
+  };
   std::uint32_t replicas = 1;
   if (std::ranges::any_of(changes, shares)) replicas = replicas_of(changes, load_platform(on).devices.size());
   return {.trace = given_or(trace, schedule.trace_from, "trace"),

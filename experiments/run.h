@@ -77,7 +77,7 @@ ProblemOutcome problem_of(const Question&, Trace, Platform);
 /// their combination are wrong.
 Problem problem_of(const Question&);
 
-/// Throws InputError where the problem is that of a rank of several, which `replay` alone runs.
+/// Throws InputError where the problem is that of a rank of several, whose exchanges `validate` has no times of.
 void refuse_ranks(const Problem&);
 
 /// The same with the question's memory in bytes (unset: the device's capacity). A share is of the peak of store_all, on

@@ -130,6 +130,8 @@ std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
     const std::uint32_t ranks = pass.strategy->ranks(pass.options, left);
     left = std::max(left / ranks, 1U);
     if (pass.strategy->shares_micro_batches) shares *= ranks;
+    const bool has_copies = has_option(*pass.strategy, "replicas") && pass.options.text("replicas") != "auto";
+    if (has_copies) shares *= static_cast<std::uint32_t>(pass.options.integer("replicas"));
   }
   return shares;
 }

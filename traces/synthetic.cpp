@@ -56,7 +56,8 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("dtype_bytes", t.dtype_bytes, 2, 4),
             quantity_option("rate", t.rate, parse_flops_rate, format_flops_rate),
             word_option("view", t.view, {TransformerChain::views.begin(), TransformerChain::views.end()}),
-            word_option("dropout", t.dropout, {TransformerChain::dropouts.begin(), TransformerChain::dropouts.end()})},
+            word_option("dropout", t.dropout, {TransformerChain::dropouts.begin(), TransformerChain::dropouts.end()}),
+            whole_option("decoder", t.decoder, 0, 100'000)},
            [&t]() -> std::variant<Chain, Graph> {
              if (t.view == 0) return transformer_chain(t);
              return transformer_graph(t);

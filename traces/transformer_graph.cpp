@@ -31,16 +31,20 @@ class TransformerBuilder {
         head_size_(of.width / of.heads) {
     graph_.source.dtype = dtype_;
     graph_.source.notes = {
-        {"formula", "operators of a pre-norm decoder; elements kept as in Korthikanti et al. 2022, section 4.1"},
+        {"formula",
+         of.decoder == 0
+             ? "operators of a pre-norm decoder; elements kept as in Korthikanti et al. 2022, section 4.1"
+             : "operators of a pre-norm encoder, and of a decoder whose layers each attend to what it makes"},
         {"times", "operations of matrix products / " + format_flops_rate(of.rate)}};
   }
 
   Graph run() {
-    TensorId x = embedding();
+    TensorId x = embedding("embedding", "tokens");
     for (std::uint32_t layer = 0; layer < of_.layers; ++layer) {
-      x = attention(x, fmt::format("layer{}.attention", layer));
+      x = attention(x, std::nullopt, fmt::format("layer{}.attention", layer));
       x = mlp(x, fmt::format("layer{}.mlp", layer));
     }
+    if (of_.decoder > 0) x = decoded(x);
     loss(head(x));
     TensorId gradient;
     for (auto backward = backwards_.rbegin(); backward != backwards_.rend(); ++backward)
@@ -120,21 +124,38 @@ class TransformerBuilder {
   double numbers() const { return static_cast<double>(samples_) * static_cast<double>(tokens_); }
   Shape token_shape() const { return {samples_, tokens_, width_}; }
 
-  TensorId embedding() {
-    const TensorId tokens = tensor("tokens", TensorKind::input, {samples_, tokens_}, 8, "int64");
-    const TensorId table = parameter("embedding.table", {of_.vocabulary, width_});
-    const TensorId positions = parameter("embedding.positions", {tokens_, width_});
-    const TensorId found = value("embedding.words", token_shape()), sum = value("x0", token_shape());
-    forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table}, {found});
-    forward("embedding.position", {"add", "b s w, s w -> b s w"}, {found, positions}, {sum});
+  TensorId embedding(const std::string& name, const std::string& input) {
+    const TensorId tokens = tensor(input, TensorKind::input, {samples_, tokens_}, 8, "int64");
+    const TensorId table = parameter(name + ".table", {of_.vocabulary, width_});
+    const TensorId positions = parameter(name + ".positions", {tokens_, width_});
+    const TensorId found = value(name + ".words", token_shape()), sum = value(name + ".out", token_shape());
+    forward(name, {"embedding", "b s, v w -> b s w"}, {tokens, table}, {found});
+    forward(name + ".position", {"add", "b s w, s w -> b s w"}, {found, positions}, {sum});
     const std::uint32_t stage = stage_++;
-    backwards_.emplace_back([this, tokens, table, positions, stage](TensorId d) {
+    backwards_.emplace_back([=, this](TensorId d) {
       stage_ = stage;
-      backward("embedding.position", " (weight)", {"sum", "b s w -> s w"}, {d}, {gradient(positions)});
-      backward("embedding", " (weight)", {"embedding", "b s, b s w -> v w"}, {tokens, d}, {gradient(table)});
+      backward(name + ".position", " (weight)", {"sum", "b s w -> s w"}, {d}, {gradient(positions)});
+      backward(name, " (weight)", {"embedding", "b s, b s w -> v w"}, {tokens, d}, {gradient(table)});
       return d;
     });
     return sum;
+  }
+
+  /// The decoder behind an encoder that made x, which a last norm hands to all of its layers.
+  TensorId decoded(TensorId x) {
+    const Norm memory = norm(x, "memory");
+    const std::uint32_t stage = stage_++;
+    backwards_.emplace_back([this, memory, stage](TensorId) {
+      stage_ = stage;
+      return norm_backward(memory, *memory_gradient_, std::nullopt);
+    });
+    TensorId y = embedding("target", "target tokens");
+    for (std::uint32_t layer = 0; layer < of_.decoder; ++layer) {
+      y = attention(y, std::nullopt, fmt::format("decoder{}.attention", layer));
+      y = attention(y, memory.out, fmt::format("decoder{}.cross", layer));
+      y = mlp(y, fmt::format("decoder{}.mlp", layer));
+    }
+    return y;
   }
 
   struct Norm {
@@ -184,17 +205,76 @@ class TransformerBuilder {
     return dy;
   }
 
-  TensorId attention(TensorId x, const std::string& name) {
-    const Shape by_head{samples_, tokens_, heads_, head_size_}, square{samples_, heads_, tokens_, tokens_};
-    const double product = 2 * numbers() * static_cast<double>(width_) * static_cast<double>(width_);
-    const double scoring = 2 * numbers() * static_cast<double>(tokens_) * static_cast<double>(width_);
-    const Norm normed = norm(x, name + ".norm");
+  /// Queries, keys and values, and what makes the gradient of the normed input from those of all three.
+  struct Projection {
+    TensorId queries, keys, values;
+    std::function<TensorId(TensorId, TensorId, TensorId)> backward;
+  };
+  double projecting() const { return 2 * numbers() * static_cast<double>(width_) * static_cast<double>(width_); }
+
+  /// One product for all three.
+  Projection projected(TensorId x, const std::string& name) {
+    const Shape by_head{samples_, tokens_, heads_, head_size_};
     const TensorId weight = parameter(name + ".qkv.weight", {width_, 3, heads_, head_size_});
     const TensorId bias = parameter(name + ".qkv.bias", {3, heads_, head_size_});
     const TensorId q = value(name + ".queries", by_head), k = value(name + ".keys", by_head),
                    v = value(name + ".values", by_head);
-    forward(name + ".qkv", {"linear", "b s w!, w - a e, - a e -> b s a e, b s a e, b s a e", 3 * product},
-            {normed.out, weight, bias}, {q, k, v});
+    forward(name + ".qkv", {"linear", "b s w!, w - a e, - a e -> b s a e, b s a e, b s a e", 3 * projecting()},
+            {x, weight, bias}, {q, k, v});
+    return {q, k, v, [=, this](TensorId dq, TensorId dk, TensorId dv) {
+              const TensorId dx = gradient(x);
+              backward(name + ".qkv", " (input)",
+                       {"linear", "b s a e, b s a e, b s a e, w - a e -> b s w", 3 * projecting()},
+                       {dq, dk, dv, weight}, {dx});
+              backward(name + ".qkv", " (weight)",
+                       {"linear", "b s w, b s a e, b s a e, b s a e -> w - a e, - a e", 3 * projecting()},
+                       {x, dq, dk, dv}, {gradient(weight), gradient(bias)});
+              return dx;
+            }};
+  }
+
+  /// Queries of x, keys and values of what the encoder made.
+  Projection projected_across(TensorId x, TensorId memory, const std::string& name) {
+    const Shape by_head{samples_, tokens_, heads_, head_size_};
+    const TensorId weight = parameter(name + ".q.weight", {width_, heads_, head_size_}),
+                   bias = parameter(name + ".q.bias", {heads_, head_size_});
+    const TensorId both_weight = parameter(name + ".kv.weight", {width_, 2, heads_, head_size_}),
+                   both_bias = parameter(name + ".kv.bias", {2, heads_, head_size_});
+    const TensorId q = value(name + ".queries", by_head), k = value(name + ".keys", by_head),
+                   v = value(name + ".values", by_head);
+    forward(name + ".q", {"linear", "b s w!, w a e, a e -> b s a e", projecting()}, {x, weight, bias}, {q});
+    forward(name + ".kv", {"linear", "b s w!, w - a e, - a e -> b s a e, b s a e", 2 * projecting()},
+            {memory, both_weight, both_bias}, {k, v});
+    return {
+        q, k, v, [=, this](TensorId dq, TensorId dk, TensorId dv) {
+          const TensorId dmemory = gradient(memory);
+          backward(name + ".kv", " (input)", {"linear", "b s a e, b s a e, w - a e -> b s w", 2 * projecting()},
+                   {dk, dv, both_weight}, {dmemory});
+          backward(name + ".kv", " (weight)", {"linear", "b s w, b s a e, b s a e -> w - a e, - a e", 2 * projecting()},
+                   {memory, dk, dv}, {gradient(both_weight), gradient(both_bias)});
+          if (memory_gradient_) {
+            const TensorId sum = gradient(memory);
+            backward(name + ".kv", " (sum)", {"add", "b s w, b s w -> b s w", numbers() * static_cast<double>(width_)},
+                     {*memory_gradient_, dmemory}, {sum});
+            memory_gradient_ = sum;
+          } else {
+            memory_gradient_ = dmemory;
+          }
+          const TensorId dx = gradient(x);
+          backward(name + ".q", " (input)", {"linear", "b s a e, w a e -> b s w", projecting()}, {dq, weight}, {dx});
+          backward(name + ".q", " (weight)", {"linear", "b s w, b s a e -> w a e, a e", projecting()}, {x, dq},
+                   {gradient(weight), gradient(bias)});
+          return dx;
+        }};
+  }
+
+  /// To x itself, or to what the encoder made.
+  TensorId attention(TensorId x, std::optional<TensorId> memory, const std::string& name) {
+    const Shape by_head{samples_, tokens_, heads_, head_size_}, square{samples_, heads_, tokens_, tokens_};
+    const double scoring = 2 * numbers() * static_cast<double>(tokens_) * static_cast<double>(width_);
+    const Norm normed = norm(x, name + ".norm");
+    const Projection made = memory ? projected_across(normed.out, *memory, name) : projected(normed.out, name);
+    const TensorId q = made.queries, k = made.keys, v = made.values;
     const TensorId scores = value(name + ".scores", square), weights = value(name + ".weights", square);
     forward(name + ".score", {"matmul", "b s a e, b t a e -> b a s t", scoring}, {q, k}, {scores});
     forward(name + ".softmax", {"softmax", "b a s t! -> b a s t"}, {scores}, {weights});
@@ -209,15 +289,16 @@ class TransformerBuilder {
     forward(name + ".mix", {"matmul", "b a s t, b t a e -> b s a e", scoring}, {used, v}, {mixed});
     const TensorId out_weight = parameter(name + ".out.weight", {heads_, head_size_, width_});
     const TensorId y = value(name + ".y", token_shape());
-    forward(name + ".out", {"linear", "b s a e, a e w -> b s w", product}, {mixed, out_weight}, {y});
+    forward(name + ".out", {"linear", "b s a e, a e w -> b s w", projecting()}, {mixed, out_weight}, {y});
     const Ending end = ending(y, x, name + ".add");
     const std::uint32_t stage = stage_++;
     backwards_.emplace_back([=, this](TensorId d) {
       stage_ = stage;
       const TensorId dy = ending_backward(end, y, d);
       const TensorId dmixed = gradient(mixed);
-      backward(name + ".out", " (input)", {"linear", "b s w, a e w -> b s a e", product}, {dy, out_weight}, {dmixed});
-      backward(name + ".out", " (weight)", {"linear", "b s a e, b s w -> a e w", product}, {mixed, dy},
+      backward(name + ".out", " (input)", {"linear", "b s w, a e w -> b s a e", projecting()}, {dy, out_weight},
+               {dmixed});
+      backward(name + ".out", " (weight)", {"linear", "b s a e, b s w -> a e w", projecting()}, {mixed, dy},
                {gradient(out_weight)});
       TensorId dused = gradient(used);
       const TensorId dv = gradient(v), dscores = gradient(scores), dq = gradient(q), dk = gradient(k);
@@ -231,13 +312,7 @@ class TransformerBuilder {
       backward(name + ".softmax", "", {"softmax", "b a s t!, b a s t -> b a s t"}, {dused, weights}, {dscores});
       backward(name + ".score", " (queries)", {"matmul", "b a s t, b t a e -> b s a e", scoring}, {dscores, k}, {dq});
       backward(name + ".score", " (keys)", {"matmul", "b a s t, b s a e -> b t a e", scoring}, {dscores, q}, {dk});
-      const TensorId dn = gradient(normed.out);
-      backward(name + ".qkv", " (input)", {"linear", "b s a e, b s a e, b s a e, w - a e -> b s w", 3 * product},
-               {dq, dk, dv, weight}, {dn});
-      backward(name + ".qkv", " (weight)",
-               {"linear", "b s w, b s a e, b s a e, b s a e -> w - a e, - a e", 3 * product}, {normed.out, dq, dk, dv},
-               {gradient(weight), gradient(bias)});
-      return norm_backward(normed, dn, d);
+      return norm_backward(normed, made.backward(dq, dk, dv), d);
     });
     return end.out;
   }
@@ -312,6 +387,8 @@ class TransformerBuilder {
   std::int64_t samples_, tokens_, width_, heads_, head_size_;
   Graph graph_;
   std::uint32_t stage_ = 0;
+  std::optional<TensorId>
+      memory_gradient_;  // of what the encoder made: the sum of those that the decoder's layers give
   std::vector<std::function<TensorId(TensorId)>> backwards_;  // from the gradient of what a block makes to that of what
                                                               // it reads
 };

@@ -79,6 +79,17 @@ class SplitGraph {
     return ranks;
   }
 
+  /// The first tensor that has the dimension, in words.
+  std::string holder(const OpLoop& loop, std::uint8_t dim, const Op& op) const {
+    for (std::size_t k = 0; k < loop.inputs.size() + loop.outputs.size(); ++k) {
+      const bool is_input = k < loop.inputs.size();
+      const std::size_t place = is_input ? k : k - loop.inputs.size();
+      if (std::ranges::count((is_input ? loop.inputs : loop.outputs)[place], dim) == 0) continue;
+      return " in '" + graph_[(is_input ? op.inputs : op.outputs)[place]].name + "'";
+    }
+    return "";
+  }
+
   void refuse_unless_divisible(const OpLoop& loop, const Cuts& cuts, const Op& op) const {
     for (std::uint8_t d = 0; d < loop.dims.size(); ++d) {
       std::int64_t ranks = 1;
@@ -89,8 +100,9 @@ class SplitGraph {
       const LoopDim& dim = loop.dims[d];
       if (!dim.cuttable) throw CannotSplit{"'" + op.name + "' needs all of its dimension '" + dim.name + "'"};
       if (dim.size % ranks == 0) continue;
-      throw CannotSplit{"'" + dim.name + "' of '" + op.name + "' has " + std::to_string(dim.size) + ", which " +
-                        std::to_string(ranks) + " ranks do not divide; " + next_divisors(dim.size, ranks) + " would"};
+      throw CannotSplit{"'" + dim.name + "' of '" + op.name + "' has " + std::to_string(dim.size) +
+                        holder(loop, d, op) + ", which " + std::to_string(ranks) + " ranks do not divide; " +
+                        next_divisors(dim.size, ranks) + " would"};
     }
   }
 

@@ -106,6 +106,9 @@ constexpr SplitRule rules[] = {
     {.kind = "mm", .pattern = ".. n, .. k -> n k", .if_backward = true, .if_second_is_parameter = false},
     {.kind = "mm", .pattern = "b n, b - k -> n k", .if_backward = true, .if_second_is_parameter = false},
     {"bmm", "~, ~ -> ~"},
+    // Values that autograd has saved for two ops are let go of by the first, which holds on to what it does not read.
+    {"bmm", "~, ~, ~ -> ~"},
+    {.kind = "mm", .pattern = ".. n, n k, .. k -> .. k", .if_backward = true, .if_second_is_parameter = true},
     {"add", "b s w, - s w -> b s w"},
     {"add", "b s w, s w -> b s w"},
     {"add", ".. w, w -> .. w"},
@@ -113,6 +116,13 @@ constexpr SplitRule rules[] = {
     {"add_", ".. w, .. w -> .. w"},
     {"add_", "->"},  // counts the batches
     {"empty", "->"},
+    // Masks of positions, and of dropout: numbers by chance, divided by how many stay.
+    {"arange", "-> -"},
+    {"ones", "-> - -"},
+    {"triu", "- - -> - -"},
+    {"empty_like", "-> ~"},
+    {"bernoulli_", "~ -> ~"},
+    {"div_", "~ -> ~"},
     {"mul", ".. w -> .. w"},
     {"mul", "w, .. w -> .. w"},
     {"mul", ".. w, w -> .. w"},
@@ -143,6 +153,7 @@ constexpr SplitRule rules[] = {
     {"addmm", "-, ~, - - -> ~"},
     {.kind = "mm", .pattern = "~, - - -> ~", .if_backward = false},
     {.kind = "mm", .pattern = "~, - - -> ~", .if_backward = true, .if_second_is_parameter = true},
+    {.kind = "mm", .pattern = "~, - -, ~ -> ~", .if_backward = true, .if_second_is_parameter = true},
     {.kind = "mm", .pattern = "~, ~ -> - -", .if_backward = true, .if_second_is_parameter = false},
     {"add", "~, - -> ~"},
     {"add", "~, ~ -> ~"},
@@ -152,9 +163,11 @@ constexpr SplitRule rules[] = {
     {"gelu", "~ -> ~"},
     {"gelu_backward", "~, ~ -> ~"},
     {"sum", "~ -> -"},
+    {"sum", "~ -> - -"},
     // Values in another order, put together or taken apart.
     {"clone", "~ -> ~"},
     {"masked_fill", "~ -> ~"},
+    {"masked_fill", "~, - - -> ~"},      // a mask of positions, for all samples and heads
     {"cat", "- - -, b - - - -> b - -"},  // a row that is a parameter, before those of pictures
     {"cat", "~, ~ -> ~"},
     {"cat", "~, ~, ~ -> ~"},
@@ -205,13 +218,31 @@ class Filling {
 
   /// Nothing where the op has not as many operands, or not the dimensions that they name.
   std::optional<std::string> run() const {
-    if (!leading_.have_all) return std::nullopt;
+    if (!leading_.have_all || !has_samples_first()) return std::nullopt;
     constexpr std::string_view arrow = "->";
     const std::size_t middle = rule_.pattern.find(arrow);
     const auto inputs = side(rule_.pattern.substr(0, middle), op_.inputs);
     const auto outputs = side(rule_.pattern.substr(middle + arrow.size()), op_.outputs);
     if (!inputs || !outputs) return std::nullopt;
     return *inputs + " -> " + *outputs;
+  }
+
+  /// Whether what `~` stands for begins with samples in all operands or in none, and where an op only puts values in
+  /// another order, they stay there: shapes do not tell where else they might be.
+  bool has_samples_first() const {
+    if (has_names(rule_.pattern)) return true;
+    const std::vector<std::vector<std::string_view>> operands = operands_of(rule_.pattern);
+    std::optional<bool> begin_so;
+    std::vector<TensorId> tensors = op_.inputs;
+    tensors.insert(tensors.end(), op_.outputs.begin(), op_.outputs.end());
+    for (std::size_t k = 0; k < std::min(tensors.size(), operands.size()); ++k) {
+      const std::vector<std::int64_t>& shape = graph_[tensors[k]].shape;
+      if (shape.empty() || std::ranges::find(operands[k], "~") == operands[k].end()) continue;
+      const bool begins = samples_in(shape.front()) != "-";
+      if (begin_so && *begin_so != begins) return false;
+      begin_so = begins;
+    }
+    return tensors.size() != 2 || !is_transposed(graph_[tensors[0]].shape, graph_[tensors[1]].shape);
   }
 
  private:
@@ -228,6 +259,21 @@ class Filling {
     }
     if (operand != tensors.size()) return std::nullopt;
     return filled;
+  }
+
+  /// The words of each input, then of each output.
+  static std::vector<std::vector<std::string_view>> operands_of(std::string_view pattern) {
+    constexpr std::string_view arrow = "->";
+    const std::size_t middle = pattern.find(arrow);
+    std::vector<std::vector<std::string_view>> operands;
+    for (std::string_view text : {pattern.substr(0, middle), pattern.substr(middle + arrow.size())}) {
+      while (!words_of(text).empty()) {
+        const std::size_t end = std::min(text.find(','), text.size());
+        operands.push_back(words_of(text.substr(0, end)));
+        text.remove_prefix(std::min(end + 1, text.size()));
+      }
+    }
+    return operands;
   }
 
   static bool is_several(std::string_view word) { return word == ".." || word == "~"; }
@@ -270,14 +316,10 @@ class Filling {
     Leading all;
     std::vector<TensorId> tensors = op_.inputs;
     tensors.insert(tensors.end(), op_.outputs.begin(), op_.outputs.end());
-    std::string flat(pattern);
-    if (const std::size_t arrow = flat.find("->"); arrow != std::string::npos) flat.replace(arrow, 2, ", ");
-    std::string_view text = flat;
-    for (const TensorId t : tensors) {
-      const std::size_t end = std::min(text.find(','), text.size());
-      const std::vector<std::string_view> words = words_of(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-      const std::vector<std::int64_t>& shape = graph_[t].shape;
+    const std::vector<std::vector<std::string_view>> operands = operands_of(pattern);
+    for (std::size_t k = 0; k < std::min(tensors.size(), operands.size()); ++k) {
+      const std::vector<std::string_view>& words = operands[k];
+      const std::vector<std::int64_t>& shape = graph_[tensors[k]].shape;
       const std::optional<std::size_t> more = others(words, shape.size());
       if (!more || *more == 0) continue;
       std::int64_t rows = 1;
@@ -291,6 +333,12 @@ class Filling {
     }
     if (!all.are_alike || !has_names(pattern)) all.samples = samples_of_graph().value_or(all.samples);
     return all;
+  }
+
+  /// Whether the first two dimensions have changed places.
+  static bool is_transposed(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
+    if (from.size() < 2 || from.size() != to.size() || from[0] == to[0]) return false;
+    return from[0] == to[1] && from[1] == to[0] && std::equal(from.begin() + 2, from.end(), to.begin() + 2);
   }
 
   /// Whether `..` and not `~` stands for dimensions.
@@ -368,9 +416,12 @@ std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph& graph, O
   const Op& op = graph[id];
   const std::string name = "'" + op.name + "' (" + op.kind + ")";
   std::vector<RuledLoop> loops;
+  bool hides_samples = false;
   for (const SplitRule& rule : rules) {
     if (!is_meant(rule, graph, op)) continue;
-    std::optional<std::string> loop = Filling(graph, op, rule).run();
+    const Filling filling(graph, op, rule);
+    hides_samples = hides_samples || !filling.has_samples_first();
+    std::optional<std::string> loop = filling.run();
     if (loop) loops.push_back({*std::move(loop), std::string(rule.reduces)});
   }
   if (!loops.empty()) return loops;
@@ -379,6 +430,11 @@ std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph& graph, O
   }
   if (const Tensor* tensor = shapeless(graph, op)) {
     return NoRule{name + " cannot be cut: the trace gives '" + tensor->name + "' no shape"};
+  }
+  if (hides_samples) {
+    return NoRule{name +
+                  " cannot be cut: not all of its values begin with samples, and views hide where these are; the trace "
+                  "gives it no attribute 'loop'"};
   }
   return NoRule{name + " has other operands than the rule of its kind, and the trace gives it no attribute 'loop'"};
 }

@@ -13,6 +13,7 @@ constexpr OptionInfo alpa_options[] = {
     split_devices_option,
     work_model_option,
     split_memory_option,
+    {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
     {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>},
     {"pipeline", "no", "no or yes",
      "yes: stages by its inter-operator pass in the order of 1f1b, operators cut within each: as 'alpa|1f1b(cut=alpa)'",
@@ -21,7 +22,7 @@ constexpr OptionInfo alpa_options[] = {
 
 std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
   const auto seconds = static_cast<double>(options.integer("seconds"));
-  return split_at_once(problem, options, [seconds](const BspModel& model, const SplitTable& table) {
+  const auto search = [seconds](const BspModel& model, const SplitTable& table) {
     SplitChoices start = swept(table, model.uniform_starts(table, table.choices(0).front().cuts.size() - 1, 1), 10);
     ImprovedSplit better = improved(table, start, {.rounds = 100});
     if (!better.fits) return SplitSearch{std::move(better.choices), {}};
@@ -32,7 +33,11 @@ std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Opti
       note = fmt::format("alpa: {}; the integer program proves no more than {:.3g} s", made.stopped, made.bound.value);
     }
     return SplitSearch{made.choices, std::move(note)};
-  });
+  };
+  const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
+    return split_at_once(own, devices, options, search);
+  };
+  return in_replicas(problem, options, std::span(&splits, 1));
 }
 
 std::vector<Pass> inter_operator_pass(const Options& options) {

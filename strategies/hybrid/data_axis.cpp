@@ -108,12 +108,16 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
 }  // namespace
 
 std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Together how) {
-  const Sharded sharded = how.sharded;
   const Axis axis{"data", replicas(options, devices_left(of)), true, way_of(options)};
   if (axis.ranks == 1 && of.mesh && options.text("ranks") == "all") {
     return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
                        of.mesh->ranks(), of.platform.name, of.platform.devices.size());
   }
+  return on_axis(of, axis, how);
+}
+
+std::variant<Problem, std::string> on_axis(const Problem& of, const Axis& axis, Together how) {
+  const Sharded sharded = how.sharded;
   std::variant<Problem, std::string> made = with_outer_axis(of, axis);
   if (std::holds_alternative<std::string>(made)) return made;
   Problem& problem = std::get<Problem>(made);

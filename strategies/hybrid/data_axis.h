@@ -27,6 +27,9 @@ inline constexpr OptionInfo gradient_buckets_option{
     .allowed = [](std::string_view text) { return text == "off" || parse_bytes(text).fine(); },
 };
 
+/// What the option above is by default.
+inline constexpr Bytes usual_bucket{25'000'000};
+
 /// 0: off.
 inline Bytes bucket_of(const Options& options) {
   const std::string_view asked = options.text("buckets");
@@ -37,7 +40,11 @@ inline std::uint32_t replicas(const Options& options, std::uint32_t devices) {
   return asked_devices(options, "ranks", devices);
 }
 
-/// The problem of one rank of an axis `data` around the mesh. Or in one sentence why not.
+/// The problem of one rank of an axis around the mesh, whose ranks have their own micro-batches. Or in one sentence why
+/// not.
+std::variant<Problem, std::string> on_axis(const Problem&, const Axis&, Together);
+
+/// The same for the axis `data` that the options ask for.
 std::variant<Problem, std::string> on_data_axis(const Problem&, const Options&, Together);
 
 }  // namespace plimsoll

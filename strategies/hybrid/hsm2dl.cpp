@@ -1,6 +1,5 @@
-#include <bit>
-
 #include "strategies/hybrid/split_search.h"
+#include "strategies/list.h"
 
 namespace plimsoll {
 namespace {
@@ -9,6 +8,7 @@ constexpr OptionInfo hsm2dl_options[] = {
     split_devices_option,
     work_model_option,
     split_memory_option,
+    {"replicas", "auto", replicas_values, replicas_help, is_auto_or_count},
     {"sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
      integer_between<1, 100>},
     collectives_option};
@@ -18,7 +18,18 @@ std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Op
   const auto search = [sweeps](const BspModel& model, const SplitTable& table, double weight) {
     return std::optional(swept(table, model.uniform_starts(table, 0, weight), sweeps, weight));
   };
-  return split_in_halves_and_swept(problem, options, search, sweeps);
+  const auto swept_where = [&](bool sums_hide) -> SplitOnDevices {
+    return [&, sums_hide](const Problem& own, std::uint32_t devices) {
+      return split_in_halves_and_swept(own, devices, options, search, sweeps, sums_hide);
+    };
+  };
+  const SplitOnDevices as_megatron = [&](const Problem& own, std::uint32_t devices) {
+    const Options blocks(megatron_strategy.options, {{"tensor", std::to_string(devices)},
+                                                     {"collectives", std::string(options.text("collectives"))}});
+    return megatron_strategy.transform(own, blocks);
+  };
+  const SplitOnDevices searches[] = {swept_where(true), swept_where(false), as_megatron};
+  return in_replicas(problem, options, searches);
 }
 
 }  // namespace

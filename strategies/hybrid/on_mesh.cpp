@@ -48,7 +48,7 @@ std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
         "transformer:view=graph",
         problem.chain->name);
   }
-  if (problem.mesh) return "it cuts operators, and stands before what trains several replicas of them";
+  if (problem.mesh) return std::string(cuts_first);
   if (std::optional<std::string> why = too_many(plan.mesh, problem.platform)) return std::move(*why);
   std::variant<Graph, std::string> made = rank_graph(problem.graph, plan);
   if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);

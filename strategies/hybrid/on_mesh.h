@@ -17,6 +17,10 @@ namespace plimsoll {
 /// share of them. Or in one sentence why not.
 std::variant<Problem, std::string> with_outer_axis(Problem, const Axis&);
 
+/// Why what cuts operators may not follow another hybrid strategy.
+inline constexpr std::string_view cuts_first =
+    "it cuts operators, and stands before what trains several replicas of them";
+
 /// The problem of one rank where ops are cut so; the plan's mesh becomes the problem's. Or in one sentence why not.
 std::variant<Problem, std::string> on_mesh(Problem, SplitPlan);
 

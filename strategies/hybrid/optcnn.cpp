@@ -5,11 +5,14 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option, split_memory_option,
+constexpr OptionInfo optcnn_options[] = {split_devices_option,
+                                         work_model_option,
+                                         split_memory_option,
+                                         {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
                                          collectives_option};
 
 std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Options& options) {
-  return split_at_once(problem, options, [](const BspModel&, const SplitTable& table) {
+  const auto search = [](const BspModel&, const SplitTable& table) {
     std::optional<EliminatedSplit> made = eliminated(table);
     if (!made) return SplitSearch{};
     if (made->is_proven && made->fits) return SplitSearch{std::move(made->choices), {}};
@@ -18,7 +21,11 @@ std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Op
     const bool is_better = other.fits && (!made->fits || table.priced(other.choices) < table.priced(made->choices));
     return SplitSearch{is_better || !made->fits ? std::move(other.choices) : std::move(made->choices),
                        "optcnn: within this memory the splits are not proven to be the cheapest"};
-  });
+  };
+  const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
+    return split_at_once(own, devices, options, search);
+  };
+  return in_replicas(problem, options, std::span(&splits, 1));
 }
 
 }  // namespace

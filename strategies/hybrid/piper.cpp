@@ -40,7 +40,7 @@ std::variant<Problem, std::string> shared_out(const Problem& problem, const Opti
   const Options asked(tensor_options, {{"devices", std::to_string(ranks)},
                                        {"model", std::string(options.text("model"))},
                                        {"collectives", std::string(options.text("collectives"))}});
-  return split_at_once(problem, asked, [](const BspModel&, const SplitTable& table) {
+  return split_at_once(problem, ranks, asked, [](const BspModel&, const SplitTable& table) {
     std::optional<EliminatedSplit> made = eliminated(table);
     return made ? SplitSearch{std::move(made->choices), {}} : SplitSearch{};
   });

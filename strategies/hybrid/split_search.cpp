@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "strategies/hybrid/data_axis.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/list.h"
 #include "strategies/plan_on_devices.h"
@@ -59,8 +60,8 @@ struct Halving {
   Searched searched;
 };
 
-std::variant<Halving, std::string> begin_halving(const Problem& problem, const Options& options) {
-  const std::uint32_t devices = split_ranks(options, devices_left(problem));
+std::variant<Halving, std::string> begin_halving(const Problem& problem, std::uint32_t devices,
+                                                 const Options& options) {
   if (!std::has_single_bit(devices)) {
     return fmt::format("{} devices cannot be halved again and again; {} or {} can", devices, std::bit_floor(devices),
                        std::bit_ceil(devices));
@@ -133,24 +134,12 @@ struct SplitInRow {
   bool fits = true;
 };
 
-/// What it takes to store all, as it is simulated.
-Bytes plain_peak(const Problem& split) {
-  const Problem folded = for_planners(split, false, Backward::whole, "store_all");
-  const Pass store_all = pass_of(store_all_strategy);
-  const std::optional<Bytes> unlimited;
-  const PartsOutcome outcome = plan_by_simulation(folded, std::span(&store_all, 1), std::span(&unlimited, 1)).front();
-  return std::get<PlannedParts>(outcome).peak;
-}
-
 /// Splits that keep what the options allow. What the row of the table leaves out makes it smaller and smaller, until
 /// what is simulated fits.
 std::variant<Problem, std::string> within_memory(const Problem& problem, const Options& options,
                                                  const std::function<SplitInRow(std::optional<Bytes>)>& search) {
   constexpr int most = 12;
-  const std::string_view asked = options.text("memory");
-  std::optional<Bytes> limit;
-  if (asked == "capacity") limit = problem.platform[problem.platform.devices.front().memory].capacity;
-  if (asked != "capacity" && asked != "none") limit = parse_bytes(asked).value;
+  const std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) return search(std::nullopt).made;
   std::optional<Problem> least;
   Bytes least_peak, row = *limit;
@@ -158,7 +147,7 @@ std::variant<Problem, std::string> within_memory(const Problem& problem, const O
     SplitInRow found = search(row);
     Problem* made = std::get_if<Problem>(&found.made);
     if (made == nullptr) return std::move(found.made);
-    const Bytes peak = plain_peak(*made);
+    const Bytes peak = plain_training(*made).peak;
     if (!least || peak < least_peak) {
       least = std::move(*made);
       least_peak = peak;
@@ -174,11 +163,58 @@ std::variant<Problem, std::string> within_memory(const Problem& problem, const O
   return std::move(*least);
 }
 
+/// By what copies are compared: those that fit come first.
+struct Merit {
+  bool is_too_large = false;
+  Seconds makespan;
+
+  friend auto operator<=>(const Merit&, const Merit&) = default;
+};
+
+Merit merit_of(const Problem& of_rank, std::optional<Bytes> limit) {
+  const PlainTraining made = plain_training(of_rank);
+  return {limit && made.peak > *limit, made.makespan};
+}
+
+/// With copies of what the search cuts on the devices that each of them has.
+std::variant<Problem, std::string> with_copies(const Problem& problem, const Options& options, std::uint32_t devices,
+                                               std::uint32_t copies, const SplitOnDevices& split) {
+  if (copies == 1) return split(problem, devices);
+  if (devices % copies != 0) return fmt::format("{} replicas do not share out {} devices equally", copies, devices);
+  std::variant<Problem, std::string> made = problem;
+  if (copies < devices) {
+    Problem own = problem;
+    own.micro_batches = std::max(problem.micro_batches / copies, 1U);
+    made = split(own, devices / copies);
+  }
+  Problem* of_copy = std::get_if<Problem>(&made);
+  if (of_copy == nullptr) return made;
+  of_copy->micro_batches = problem.micro_batches;
+  return on_axis(*of_copy, {"replicas", copies, true, way_of(options)},
+                 {.sharded = Sharded::nothing, .bucket = usual_bucket});
+}
+
 }  // namespace
 
-std::variant<Problem, std::string> split_in_halves(const Problem& problem, const Options& options,
-                                                   const LevelSearch& search) {
-  std::variant<Halving, std::string> begun = begin_halving(problem, options);
+std::optional<Bytes> memory_limit(const Problem& problem, const Options& options) {
+  const std::string_view asked = options.text("memory");
+  if (asked == "none") return std::nullopt;
+  if (asked == "capacity") return problem.platform[problem.platform.devices.front().memory].capacity;
+  return parse_bytes(asked).value;
+}
+
+PlainTraining plain_training(const Problem& of_rank) {
+  const Problem folded = for_planners(of_rank, false, Backward::whole, "store_all");
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> unlimited;
+  const PartsOutcome outcome = plan_by_simulation(folded, std::span(&store_all, 1), std::span(&unlimited, 1)).front();
+  const PlannedParts& made = std::get<PlannedParts>(outcome);
+  return {made.peak, made.makespan};
+}
+
+std::variant<Problem, std::string> split_in_halves(const Problem& problem, std::uint32_t devices,
+                                                   const Options& options, const LevelSearch& search) {
+  std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [mesh, searched] = std::get<Halving>(begun);
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
@@ -189,9 +225,10 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, const
   });
 }
 
-std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, const Options& options,
-                                                             const LevelSearch& search, std::uint32_t sweeps) {
-  std::variant<Halving, std::string> begun = begin_halving(problem, options);
+std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, std::uint32_t devices,
+                                                             const Options& options, const LevelSearch& search,
+                                                             std::uint32_t sweeps, bool sums_hide) {
+  std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   auto& [mesh, searched] = std::get<Halving>(begun);
   const std::uint32_t inner = devices_of_a_node(problem.platform, mesh.ranks());
@@ -212,7 +249,8 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
         table.limit = row;
         if (!table.keeps_limit(choices)) choices = improved(table, choices, {.rounds = 300}, weight).choices;
       }
-      const std::pair cost(!table.keeps_limit(choices), table.priced_with_overlap(choices));
+      const Seconds price = sums_hide ? table.priced_with_overlap(choices) : table.priced(choices);
+      const std::pair cost(!table.keeps_limit(choices), price);
       if (least && !(cost < *least)) continue;
       least = cost;
       best.assign(searched.cuts.size(), {});
@@ -223,9 +261,8 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
 }
 
 std::variant<Problem, std::string> split_at_once(
-    const Problem& problem, const Options& options,
+    const Problem& problem, std::uint32_t devices, const Options& options,
     const std::function<SplitSearch(const BspModel&, const SplitTable&)>& search) {
-  const std::uint32_t devices = split_ranks(options, devices_left(problem));
   if (devices > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", devices, problem.platform.name,
                        problem.platform.devices.size());
@@ -251,6 +288,36 @@ std::variant<Problem, std::string> split_at_once(
     }
     return in_row;
   });
+}
+
+std::variant<Problem, std::string> in_replicas(const Problem& problem, const Options& options,
+                                               std::span<const SplitOnDevices> searches) {
+  if (problem.mesh) return std::string(cuts_first);
+  const std::uint32_t devices = split_ranks(options, devices_left(problem));
+  const bool compares = devices == problem.platform.devices.size() && problem.micro_batches > 1;
+  const bool chooses = options.text("replicas") == "auto";
+  const std::uint32_t asked = chooses ? 1 : static_cast<std::uint32_t>(options.integer("replicas"));
+  std::variant<Problem, std::string> best = with_copies(problem, options, devices, asked, searches.front());
+  if (!compares || !std::holds_alternative<Problem>(best)) return best;
+  std::optional<Bytes> limit = memory_limit(problem, options);
+  if (!limit) limit = problem.platform[problem.platform.devices.front().memory].capacity;
+  std::optional<Merit> least;
+  const auto take_if_better = [&](std::variant<Problem, std::string> other) {
+    if (!std::holds_alternative<Problem>(other)) return;
+    const Merit merit = merit_of(std::get<Problem>(other), limit);
+    if (least && !(merit < *least)) return;
+    least = merit;
+    best = std::move(other);
+  };
+  const std::uint32_t most = chooses ? devices : asked;
+  for (std::uint32_t copies = asked; copies <= most; copies *= 2) {
+    if (devices % copies != 0 || problem.micro_batches % copies != 0) break;
+    for (const SplitOnDevices& search : searches) {
+      const bool is_alone = copies == devices && &search != searches.data();  // nothing is left to cut
+      if (!is_alone) take_if_better(with_copies(problem, options, devices, copies, search));
+    }
+  }
+  return best;
 }
 
 }  // namespace plimsoll

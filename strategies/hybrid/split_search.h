@@ -3,10 +3,13 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "sim/io/quantity.h"
+#include "strategies/common/option_rules.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/on_mesh.h"
 
@@ -36,9 +39,28 @@ inline constexpr OptionInfo split_memory_option{
     .allowed = [](std::string_view text) { return text == "none" || text == "capacity" || parse_bytes(text).fine(); },
 };
 
+inline bool is_auto_or_count(std::string_view text) {
+  return text == "auto" || integer_between<1, 65'536>(text);
+}
+
+inline constexpr std::string_view replicas_values = "auto or a whole number from 1 to 65536";
+inline constexpr std::string_view replicas_help =
+    "among which the devices are shared out, each with its own micro-batches; auto: where these are all devices, "
+    "whichever number is the fastest, else 1";
+
 inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) {
   return asked_devices(options, "devices", devices);
 }
+
+/// What the option `memory` allows; unset: all.
+std::optional<Bytes> memory_limit(const Problem&, const Options&);
+
+/// Plain training by the problem of a rank, simulated.
+struct PlainTraining {
+  Bytes peak;
+  Seconds makespan;
+};
+PlainTraining plain_training(const Problem& of_rank);
 
 /// With sums of gradients counted by a weight, and within the table's limit, or as close to it as was found. Nothing
 /// where the search would take too much memory.
@@ -46,12 +68,13 @@ using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, c
 
 /// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours;
 /// the search cuts along one after the other. Or in one sentence why not: a number of devices that is no power of two.
-std::variant<Problem, std::string> split_in_halves(const Problem&, const Options&, const LevelSearch&);
+std::variant<Problem, std::string> split_in_halves(const Problem&, std::uint32_t devices, const Options&,
+                                                   const LevelSearch&);
 
 /// The same for sums of gradients that count, count half and do not count, what comes of it swept so often with all
-/// axes in view, and the best of these where sums hide beside the backward.
-std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, const Options&, const LevelSearch&,
-                                                             std::uint32_t sweeps);
+/// axes in view, and the best of these, where sums hide beside the backward or do not.
+std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, std::uint32_t devices, const Options&,
+                                                             const LevelSearch&, std::uint32_t sweeps, bool sums_hide);
 
 struct SplitSearch {
   std::optional<SplitChoices> choices;
@@ -59,7 +82,18 @@ struct SplitSearch {
 };
 
 /// An axis `nodes` over the nodes of the machine and an axis `devices` within them; the search cuts along both at once.
-std::variant<Problem, std::string> split_at_once(const Problem&, const Options&,
+std::variant<Problem, std::string> split_at_once(const Problem&, std::uint32_t devices, const Options&,
                                                  const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
+
+/// The problem of a rank of so many devices' splits.
+using SplitOnDevices = std::function<std::variant<Problem, std::string>(const Problem&, std::uint32_t devices)>;
+
+/// The problem of one rank where `replicas` copies, which sum their gradients as data_parallel does, each train their
+/// micro-batches on an equal share of the devices, split as a search says. Where all devices are the searches' and
+/// there are several micro-batches, what each search gives is simulated in plain training, with auto for 1, 2, 4, ...
+/// copies that share the micro-batches out; the fastest is taken of those that keep the limit of memory, or fit the
+/// device, if any do. Else it is the first search's, of one copy unless told otherwise. Or in one sentence why there is
+/// none.
+std::variant<Problem, std::string> in_replicas(const Problem&, const Options&, std::span<const SplitOnDevices>);
 
 }  // namespace plimsoll

@@ -5,16 +5,22 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, split_memory_option,
+constexpr OptionInfo tofu_options[] = {split_devices_option,
+                                       work_model_option,
+                                       split_memory_option,
+                                       {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
                                        collectives_option};
 
 std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
-  return split_in_halves(problem, options,
-                         [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
-                           std::optional<EliminatedSplit> made = eliminated(table);
-                           if (!made) return std::nullopt;
-                           return made->fits ? std::move(made->choices) : least_kept(table, made->choices);
-                         });
+  const auto search = [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
+    std::optional<EliminatedSplit> made = eliminated(table);
+    if (!made) return std::nullopt;
+    return made->fits ? std::move(made->choices) : least_kept(table, made->choices);
+  };
+  const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
+    return split_in_halves(own, devices, options, search);
+  };
+  return in_replicas(problem, options, std::span(&splits, 1));
 }
 
 }  // namespace

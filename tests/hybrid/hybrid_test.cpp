@@ -103,6 +103,39 @@ std::string refusal(const std::string& trace, const std::string& platform, std::
 
 }  // namespace
 
+// By hand, as the paper counts layers: a decoder's layer keeps 13sbh + 5as^2b for each attention, less what the second
+// one's keys and values read, and 21sbh for the MLP; that is kept once for all layers, behind the encoder's last norm.
+// Products are of 4 and 12 numbers of sbh by h for each attention and MLP, scores of 2 of sbh by s; a backward has two
+// for each.
+TEST_CASE("a decoder's layer keeps and computes what its formulas say", "[hybrid]") {
+  const Shape of;
+  const std::string trace = graph_of(of, ",decoder=3,dropout=yes");
+  const std::int64_t sbh = of.s * of.b * of.h, scores = of.a * of.s * of.s * of.b;
+  for (const std::int64_t t : {1, 2, 4, 8}) {
+    const std::string ranks = std::to_string(t);
+    const Problem plain = problem_on(trace, "h100_sxm_8", 1, "megatron(tensor=" + ranks + ")");
+    CHECK(kept_by_layer(plain.graph, "layer0.").count == 10 * sbh + 24 * sbh / t + 5 * scores / t);
+    CHECK(kept_by_layer(plain.graph, "decoder1.").count ==
+          (5 + 5 + 5) * sbh + (8 + 8 + 16) * sbh / t + 10 * scores / t);
+    CHECK(kept_by_layer(plain.graph, "memory").count == 2 * sbh);
+    const Problem sequence = problem_on(trace, "h100_sxm_8", 1, "megatron(tensor=" + ranks + ",sequence=yes)");
+    CHECK(kept_by_layer(sequence.graph, "decoder1.").count == 47 * sbh / t + 10 * scores / t);
+    CHECK(kept_by_layer(sequence.graph, "memory").count == 2 * sbh / t);
+  }
+  const Graph graph = std::get<Graph>(synthetic_model(trace));
+  std::set<TensorId> read;
+  for (const Op& op : graph.ops) read.insert(op.inputs.begin(), op.inputs.end());
+  for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
+    if (graph.tensors[t].kind == TensorKind::gradient) CHECK(read.contains(TensorId{t}));
+  }
+  double flops = 0;
+  for (const Op& op : graph.ops) {
+    if (op.name.starts_with("decoder1.") && op.name.find("sum") == std::string::npos) flops += op.flops->count;
+  }
+  const auto product = static_cast<double>(2 * sbh * of.h), scoring = static_cast<double>(2 * sbh * of.s);
+  CHECK(flops == 3 * (2 * (4 * product + 2 * scoring) + 8 * product));
+}
+
 // Korthikanti et al. 2022, equations 1 to 4: layers with dropout keep sbh(34 + 5as/h) bytes; shared out among t devices
 // sbh(10 + 24/t + 5as/(ht)), and with the sequence sbh(34/t + 5as/(ht)). The layer's own input is the output of the one
 // before.
@@ -444,9 +477,9 @@ TEST_CASE("ops that cannot run again are refused by name", "[hybrid][recompute]"
 TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
   const std::string trace = graph_of({.v = 60}), chain = "uniform:4";
   CHECK(refusal(trace, "h100_sxm_8", 1, "megatron(tensor=3)") ==
-        "megatron: 'a' of 'layer0.attention.qkv' has 8, which 3 ranks do not divide; 2 or 4 would");
+        "megatron: 'a' of 'layer0.attention.qkv' has 8 in 'layer0.attention.qkv.weight', which 3 ranks do not divide; 2 or 4 would");
   CHECK(refusal(trace, "h100_sxm_8", 1, "megatron") ==
-        "megatron: 'v' of 'embedding' has 60, which 8 ranks do not divide; 6 or 10 would");
+        "megatron: 'v' of 'embedding' has 60 in 'embedding.table', which 8 ranks do not divide; 6 or 10 would");
   CHECK(refusal(trace, "h100_sxm_8", 6, "zero1") ==
         "zero1: 8 ranks cannot share out 6 micro-batches equally; give a multiple of 8");
   CHECK(refusal(trace, "h100_sxm_8", 16, "zero1(ranks=16)") == "zero1: 16 ranks, but 'h100_sxm_8' has 8 devices");
@@ -459,6 +492,8 @@ TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
         "zero3: no device is left for a second replica: each takes 8 devices, and 'h100_sxm_8' has 8");
   CHECK(refusal(trace, "h100_sxm_8", 8, "zero1(ranks=2)|megatron") ==
         "megatron: it cuts operators, and stands before what trains several replicas of them");
+  CHECK(refusal(graph_of({}), "h100_sxm_8", 8, "megatron(tensor=2)|hsm2dl") ==
+        "hsm2dl: it cuts operators, and stands before what trains several replicas of them");
   CHECK(refusal(trace, "h100_sxm_8", 8, "data_parallel(ranks=2)|zero1(ranks=2)") ==
         "zero1: the ranks of an axis 'data' train together already");
 }

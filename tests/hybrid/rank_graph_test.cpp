@@ -180,7 +180,7 @@ TEST_CASE("ranks share out the work of an op by what is cut", "[hybrid]") {
   }
   SECTION("a dimension that the ranks do not divide is refused with those that would") {
     const auto made = rank_graph(graph, {{{{"tensor", 4}}}, {{std::uint8_t{2}}}});
-    CHECK(std::get<std::string>(made) == "'j' of 'product' has 10, which 4 ranks do not divide; 2 or 5 would");
+    CHECK(std::get<std::string>(made) == "'j' of 'product' has 10 in 't1', which 4 ranks do not divide; 2 or 5 would");
   }
   SECTION("an op without a loop cannot be cut") {
     graph.ops.front().attributes.clear();

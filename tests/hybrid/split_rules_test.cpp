@@ -174,6 +174,17 @@ std::vector<Entry> of_pytorch() {
       {"nll_loss_backward", {number, bn, number}, {bn}, ", b v!,  -> b v", {}, backward},
       {"clone", {merged}, {{2, 2, 4, 5}}, "b*4 - -> b - - -"},
       {"masked_fill", {scores}, {scores}, "b - - - -> b - - -"},
+      {"masked_fill", {scores, {4, 4}}, {scores}, "b - - -, - - -> b - - -"},
+      {"arange", {}, {{4}}, " -> -"},
+      {"ones", {}, {{4, 4}}, " -> - -"},
+      {"triu", {{4, 4}}, {{4, 4}}, "- - -> - -"},
+      {"empty_like", {}, {rows}, " -> b - -"},
+      {"bernoulli_", {rows}, {rows}, "b - - -> b - -"},
+      {"div_", {rows}, {rows}, "b - - -> b - -"},
+      {"bmm", {scores, heads, heads}, {heads}, "b - - -, b*2 - -, b*2 - - -> b*2 - -", {}, backward},
+      {"mm", {bn, weight, bw}, {bw}, "b n, n k, b k -> b k", {}, backward, {value, given, value}},
+      {"mm", {{2, 10, 4}, weight, rows}, {rows}, "b - -, - -, b - - -> b - -", {}, backward, {value, given, value}},
+      {"sum", {{2, 6, 4}}, {{1, 6}}, "b - - -> - -", {}, backward},
       {"cat", {{1, 1, 4}, maps}, {{2, 65, 4}}, "- - -, b - - - -> b - -"},
       {"cat", {rows, rows}, {{2, 4, 12}}, "b - -, b - - -> b - -"},
       {"cat", {{2, 4, 2, 4}, heads, {2, 4, 2, 4}}, {{2, 4, 24}}, "b - - -, b*2 - -, b - - - -> b - -"},
@@ -263,7 +274,8 @@ void check_entry(const Entry& entry) {
   REQUIRE(std::holds_alternative<OpLoop>(found));
   const OpLoop& loop = std::get<OpLoop>(found);
   // Of each split of two ranks: half of the work, half of the operands that have the dimension, all of the others.
-  const auto operands = operands_of(entry.loop);
+  auto operands = operands_of(entry.loop);
+  if (entry.inputs.empty()) operands.erase(operands.begin());
   std::size_t cuts = 0;
   for (std::uint8_t d = 0; d < loop.dims.size(); ++d) {
     const std::string& name = loop.dims[d].name;
@@ -312,6 +324,12 @@ TEST_CASE("an op without a rule, or without shapes, is refused by name", "[hybri
         "'it' (mystery) has no rule by which it could be cut: the trace gives it no attribute 'loop'");
   CHECK(why({"linear", {bw, wn}, {bn}, ""}) ==
         "'it' (linear) has other operands than the rule of its kind, and the trace gives it no attribute 'loop'");
+  // Positions come first, in one value or the other.
+  const std::string hidden =
+      " cannot be cut: not all of its values begin with samples, and views hide where these are; the trace gives it no "
+      "attribute 'loop'";
+  CHECK(why({"clone", {bsw}, {{4, 2, 6}}, ""}) == "'it' (clone)" + hidden);
+  CHECK(why({"bmm", {{3, 2, 4}, {2, 4, 3}}, {{2, 2, 3}}, ""}) == "'it' (bmm)" + hidden);
   CHECK(why({"linear", {bw, wn, {12}}, {bn}, ""}) == "the loop of 'it' gives 'n' the sizes 10 and 12");
   Graph shapeless = graph_of({"relu", {bw}, {bw}, ""});
   shapeless.tensors[1].shape.clear();

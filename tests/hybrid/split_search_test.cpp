@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
@@ -20,6 +21,7 @@
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "traces/synthetic.h"
+#include "traces/trace_file.h"
 
 using namespace plimsoll;
 
@@ -272,46 +274,6 @@ TEST_CASE("elimination gives up where its tables would be too large", "[hybrid]"
   CHECK_FALSE(eliminated(table, 1));
 }
 
-// Of all ways to cut up to three products and a loss over 2, 4 and 8 devices none is cheaper in the model than what
-// elimination finds. The ten cheapest in the model are simulated: hsm2dl's plan is close to the best of these.
-TEST_CASE("plans of a few operators beside all of them", "[hybrid]") {
-  double sum = 0;
-  std::size_t cases = 0;
-  for (const RandomCase seed : fewer_cases(1, 60)) {
-    const std::uint32_t devices = 2U << (seed % 3);
-    const Problem problem = random_products(seed, devices);
-    const auto model_or_why = BspModel::of(problem, WorkModel::symbolic);
-    const BspModel& model = std::get<BspModel>(model_or_why);
-    const Mesh mesh{{{"devices", devices}}};
-    auto times_or_why = CollectiveTimes::on(problem.platform, mesh);
-    CollectiveTimes& times = std::get<CollectiveTimes>(times_or_why);
-    const std::vector<std::vector<std::optional<std::uint8_t>>> none(model.operators());
-    const SplitTable table = model.table(mesh, 0, 1, none, times);
-    std::vector<std::pair<Seconds, SplitChoices>> all;
-    for_all_choices(table, [&](const SplitChoices& choices) { all.emplace_back(table.priced(choices), choices); });
-    std::ranges::sort(all);
-    CHECK(table.priced(eliminated(table)->choices) == all.front().first);
-    Seconds best{std::numeric_limits<double>::infinity()};
-    for (std::size_t k = 0; k < std::min<std::size_t>(all.size(), 10); ++k) {
-      std::vector<std::vector<std::optional<std::uint8_t>>> cuts;
-      for (std::size_t o = 0; o < model.operators(); ++o) cuts.push_back(table.choices(o)[all[k].second[o]].cuts);
-      auto made = on_mesh(problem, model.plan(mesh, cuts));
-      REQUIRE(std::holds_alternative<Problem>(made));
-      Problem split = std::get<Problem>(std::move(made));
-      split.transformed = true;
-      split = for_planners(std::move(split), false, Backward::whole, "test");
-      const std::vector<Pass> passes = parse_spec("store_all", "test");
-      PlanOutcome outcome = plan(split, passes, std::nullopt);
-      best = std::min(best, std::get<Plan>(outcome).makespan);
-    }
-    CHECK(simulated(problem, "alpa").value >= best.value * (1 - 1e-9));
-    CHECK(simulated(problem, "optcnn").value == Approx(simulated(problem, "alpa").value).epsilon(0.05));
-    sum += simulated(problem, "hsm2dl") / best - 1;
-    ++cases;
-  }
-  if (all_cases()) CHECK(sum / static_cast<double>(cases) <= 0.10);
-}
-
 // Uncut, the moments are sums over the graph's tensors, and no more than what is simulated. With all batches cut in
 // two, values are halved and parameters are whole.
 TEST_CASE("what ranks keep is counted", "[hybrid]") {
@@ -429,21 +391,30 @@ TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid]")
 // Every number of ranks by itself, and within it stages and replicas of Piper's planner; none is faster than what it
 // takes, and it stands alone.
 TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]") {
-  for (const char* platform : {"h100_sxm_8", "pcie_4x_rtx4090"}) {
+  // The first number of ranks is the fastest with many micro-batches, one in between with one.
+  for (const auto& [platform, micro_batches] :
+       {std::pair{"h100_sxm_8", 8U}, std::pair{"h100_sxm_8", 1U}, std::pair{"pcie_4x_rtx4090", 8U}}) {
+    CAPTURE(platform, micro_batches);
     auto made = make_problem(synthetic_model("transformer:layers=4,width=1024,heads=8,sequence=512,batch=4,"
                                              "vocabulary=4096,view=graph"),
-                             load_platform(platform), {.micro_batches = 8, .optimizer = Optimizer::adam});
+                             load_platform(platform), {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
     const Problem& problem = std::get<Problem>(made);
     const Seconds taken = simulated(problem, "piper");
     Seconds best{std::numeric_limits<double>::infinity()};
+    std::vector<Seconds> all;
     for (std::uint32_t t = 1; t <= problem.platform.devices.size(); t *= 2) {
       const std::string tensor = std::to_string(t);
       const Seconds one = simulated(problem, "piper(tensor=" + tensor + ")");
       CHECK(one.value ==
             Approx(simulated(problem, "optcnn(devices=" + tensor + ")|1f1b(cut=piper)").value).epsilon(1e-9));
       best = std::min(best, one);
+      all.push_back(one);
     }
     CHECK(taken == best);
+    if (micro_batches == 1) {
+      CHECK(best < all.front());
+      CHECK(best < all.back());
+    }
     CHECK(taken < simulated(problem, "store_all"));
     simulated(problem, "piper|rotor");
   }
@@ -457,6 +428,49 @@ TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]
           "piper: 'uniform:6' is a chain of stages, whose operators are not known: give a graph, such as "
           "transformer:view=graph");
   }
+}
+
+// The best of all numbers of copies, each asked for by itself; with as many copies as devices it is data_parallel.
+TEST_CASE("hsm2dl takes the fastest number of replicas, and is no slower than data_parallel or megatron", "[hybrid]") {
+  for (const auto& [trace, platform, micro_batches] :
+       {std::tuple{"transformer:layers=4,width=1024,heads=8,sequence=512,batch=2,vocabulary=4096,view=graph",
+                   "h100_sxm_8", 8U},
+        std::tuple{"transformer:layers=2,width=2048,heads=16,sequence=256,batch=8,vocabulary=4096,view=graph",
+                   "h100_sxm_8", 4U},
+        std::tuple{"transformer:layers=2,width=512,heads=8,sequence=128,batch=8,vocabulary=512,view=graph",
+                   "pcie_4x_rtx4090", 6U},
+        std::tuple{"resnet18:batch=8", "h100_sxm_8", 8U}}) {
+    CAPTURE(trace, platform);
+    auto made = make_problem(load_trace(trace).model, load_platform(platform),
+                             {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
+    const Problem& problem = std::get<Problem>(made);
+    const auto devices = static_cast<std::uint32_t>(problem.platform.devices.size());
+    const Seconds taken = simulated(problem, "hsm2dl");
+    Seconds best{std::numeric_limits<double>::infinity()};
+    for (std::uint32_t copies = 1; copies <= devices && micro_batches % copies == 0; copies *= 2) {
+      const std::string number = std::to_string(copies);
+      const Seconds one = simulated(problem, "hsm2dl(replicas=" + number + ")");
+      CAPTURE(copies, one.value, taken.value);
+      best = std::min(best, one);
+      if (copies < devices && std::string_view(trace).starts_with("transformer")) {
+        CHECK(taken <= simulated(problem, "megatron(tensor=" + std::to_string(devices / copies) +
+                                              (copies > 1 ? ")|data_parallel" : ")")));
+      }
+      if (copies == devices) CHECK(one == simulated(problem, "data_parallel"));
+    }
+    CHECK(taken == best);
+    CHECK(taken <= 1.05 * simulated(problem, "optcnn(replicas=auto)"));
+  }
+  auto made = make_problem(synthetic_model("transformer:layers=2,width=512,heads=8,sequence=128,batch=8,"
+                                           "vocabulary=512,view=graph"),
+                           load_platform("h100_sxm_8"), {.micro_batches = 6});
+  const Problem& problem = std::get<Problem>(made);
+  CHECK(complaint_of([&] { transformed(problem, parse_spec("hsm2dl(replicas=4)", "test")); }) ==
+        "hsm2dl: 4 ranks cannot share out 6 micro-batches equally; give a multiple of 4");
+  CHECK(complaint_of([&] { transformed(problem, parse_spec("optcnn(replicas=3)", "test")); }) ==
+        "optcnn: 3 replicas do not share out 8 devices equally");
+  // Others have the devices that are left.
+  CHECK_FALSE(transformed(problem, parse_spec("hsm2dl(devices=2)", "test")).mesh->axis("replicas"));
 }
 
 TEST_CASE("searches over splits are never slower than no split, and refuse what cannot be halved", "[hybrid]") {

@@ -34,10 +34,12 @@ TraineeOrNot trainee_or_not(const std::string& reference, const std::string& spe
   const PlanOutcome outcome = plan(problem, passes, budget);
   REQUIRE(std::holds_alternative<Plan>(outcome));
   Network network = whole.network.network;
-  network = without_first_stages(
-      network, first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0));
-  take_shapes(network.graph, problem.graph);
-  take_updates(network.graph, problem.graph);
+  if (!problem.mesh) {
+    network = without_first_stages(
+        network, first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0));
+    take_shapes(network.graph, problem.graph);
+    take_updates(network.graph, problem.graph);
+  }
   return Trainee::make(std::move(problem), std::get<Plan>(outcome).schedule, std::move(network), seed);
 }
 
@@ -96,6 +98,38 @@ std::int64_t width_of(const std::string& reference) {
 }
 std::int64_t batch_of_network(const std::string& reference) {
   return reference.starts_with("mlp") ? 16 : 4;
+}
+
+// Sums in another order: not the same bits.
+TEST_CASE("ranks of a mesh train as one device does over many steps", "[training]") {
+  const std::string reference = trained_mlp + ",view=graph";
+  constexpr std::uint32_t micro_batches = 4;
+  const LabelledRows data = directions(320, 24, 4, 1);
+  Trainee plain = trainee_of(reference, "store_all", micro_batches);
+  const std::vector<double> plainly = losses_of(plain, data, 16, 6, micro_batches);
+  constexpr BytesPerSecond fast{20e9};
+  for (const std::uint32_t count : {2U, 4U}) {
+    for (const char* spec : {"data_parallel", "zero1", "zero2", "zero3", "megatron", "hsm2dl", "hsm2dl(replicas=1)",
+                             "megatron(tensor=2)|zero1"}) {
+      if (count == 2 && std::string_view(spec).starts_with("megatron(")) continue;  // takes four
+      INFO(spec << " on " << count);
+      const Platform platform = gpus({.count = count, .to_host = fast, .to_peers = fast});
+      TraineeOrNot made = trainee_or_not(reference, spec, micro_batches, platform);
+      if (const auto* failure = std::get_if<ReplayFailure>(&made)) FAIL(failure->what);
+      auto& ranks = std::get<Trainee>(made);
+      const std::vector<double> losses = losses_of(ranks, data, 16, 6, micro_batches);
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        CHECK(losses[step] == Approx(plainly[step]).epsilon(1e-5));
+      }
+      CHECK(losses.back() < losses.front());
+      REQUIRE(ranks.values().size() == plain.values().size());
+      const Score one = plain.infer(data), several = ranks.infer(data);
+      CHECK(several.loss == Approx(one.loss).epsilon(1e-5));
+      TraineeOrNot again = trainee_or_not(reference, spec, micro_batches, platform);
+      CHECK(losses_of(std::get<Trainee>(again), data, 16, 6, micro_batches) == losses);
+      CHECK(std::get<Trainee>(again).values() == ranks.values());
+    }
+  }
 }
 
 TEST_CASE("exact schedules train as plain training does over many steps, bit for bit", "[training]") {

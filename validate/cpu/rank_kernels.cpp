@@ -111,29 +111,38 @@ class RankKernels {
         run(arguments);
       };
     }
+    if (kind == OpKind::cross_entropy) kernel.rows = rows_of(made, rank);
     if (kind != OpKind::cross_entropy_gradient) return;
     const Bytes local = made.local_bytes(mesh_), whole = made.whole_bytes();
     const auto share = static_cast<float>(static_cast<double>(local.count) / static_cast<double>(whole.count));
-    kernel.run = [run = kernel.run, share, numbers = local.count / 4,
-                  labels = labels_of(made, rank)](const KernelArguments& given) {
+    kernel.run = [run = kernel.run, share, numbers = local.count / 4, rows = rows_of(made, rank),
+                  classes = static_cast<std::int32_t>(made.shape.back())](const KernelArguments& given) {
       KernelArguments arguments = given;
+      const std::vector<std::int32_t> labels = labels_of(rows, given.labels, classes);
       arguments.labels = labels.data();
       run(arguments);
       for (std::int64_t i = 0; i < numbers; ++i) arguments.out()[i] *= share;
     };
   }
 
-  /// Of the rank's rows of a tensor of (rows, classes): a row's number in the whole, modulo the classes.
-  std::vector<std::int32_t> labels_of(RankLayout rows, std::uint32_t rank) const {
-    const std::int64_t classes = rows.shape.back();
+  /// Of a tensor of (rows, classes): which of all rows the rank has.
+  std::vector<std::int32_t> rows_of(RankLayout rows, std::uint32_t rank) const {
     rows.shape.pop_back();
     rows.each_number = Bytes{sizeof(std::int32_t)};
-    std::vector<std::int32_t> labels;
+    std::vector<std::int32_t> made;
     for (const RankPiece& piece : pieces_of(rows, mesh_, rank)) {
       for (std::int64_t at = 0; at < piece.bytes; at += rows.each_number.count) {
-        labels.push_back(static_cast<std::int32_t>((piece.whole + at) / rows.each_number.count % classes));
+        made.push_back(static_cast<std::int32_t>((piece.whole + at) / rows.each_number.count));
       }
     }
+    return made;
+  }
+
+  /// Of these rows; `of_all`: of the whole batch, null: a row's number modulo the classes.
+  static std::vector<std::int32_t> labels_of(const std::vector<std::int32_t>& rows, const std::int32_t* of_all,
+                                             std::int32_t classes) {
+    std::vector<std::int32_t> labels;
+    for (const std::int32_t row : rows) labels.push_back(of_all == nullptr ? row % classes : of_all[row]);
     return labels;
   }
 

@@ -12,6 +12,8 @@
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/rank_kernels.h"
 #include "validate/networks/initial_values.h"
+#include "validate/networks/kernel_arguments.h"
+#include "validate/networks/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -46,7 +48,7 @@ class NetworkOnRanks : public RunnableNetwork {
       std::vector<std::jthread> threads;
       for (std::uint32_t rank = 0; rank < mesh_.ranks(); ++rank) {
         threads.emplace_back([&, rank] {
-          const RankStart start = start_of(rank, schedule.micro_batches);
+          const RankStart start = start_of(rank, schedule.micro_batches, options);
           ReplayOptions own = options;
           own.batch = &start.batch;
           own.start = &start.values;
@@ -73,18 +75,23 @@ class NetworkOnRanks : public RunnableNetwork {
     return {replica, replicas};
   }
 
-  RankStart start_of(std::uint32_t rank, std::uint32_t micro_batches) const {
+  /// Its share of the inputs and of what the options give; labels are those of all rows, of which kernels take their
+  /// own.
+  RankStart start_of(std::uint32_t rank, std::uint32_t micro_batches, const ReplayOptions& options) const {
     RankStart made;
     const auto [replica, replicas] = replica_of(rank);
     const TensorId input = whole_.boundaries.front();
-    const std::vector<Bytestring> inputs = input_values(whole_, micro_batches * replicas);
-    for (std::uint32_t m = 0; m < micro_batches; ++m) {
-      made.batch.inputs.push_back(share_of(inputs[replica * micro_batches + m], pieces(input, rank)));
+    const Batch all =
+        options.batch != nullptr ? *options.batch : Batch{input_values(whole_, micro_batches * replicas), {}};
+    for (std::uint32_t m = replica * micro_batches; m < (replica + 1) * micro_batches; ++m) {
+      made.batch.inputs.push_back(share_of(all.inputs[m], pieces(input, rank)));
+      if (!all.labels.empty()) made.batch.labels.push_back(all.labels[m]);
     }
     for (std::size_t t = 0; t < whole_.graph.tensors.size(); ++t) {
       const Tensor& tensor = whole_.graph.tensors[t];
       if (tensor.kind != TensorKind::parameter && tensor.kind != TensorKind::optimizer_state) continue;
-      Bytestring own = share_of(initial_value(tensor), pieces(id_at<TensorId>(t), rank));
+      const Bytestring& whole = options.start != nullptr ? options.start->at(tensor.name) : initial_value(tensor);
+      Bytestring own = share_of(whole, pieces(id_at<TensorId>(t), rank));
       own.resize(static_cast<std::size_t>(network().graph.tensors[t].bytes.count));  // the last share is filled up
       made.values[tensor.name] = std::move(own);
     }
@@ -105,6 +112,7 @@ class NetworkOnRanks : public RunnableNetwork {
     if (failure) return *failure;
     Replayed made = std::get<Replayed>(*ran.front());
     made.scores.clear();
+    if (const Score all = score_of_all(ran); all.rows > 0) made.scores.push_back(all);
     for (std::size_t t = 0; t < whole_.graph.tensors.size(); ++t) {
       const Tensor& tensor = whole_.graph.tensors[t];
       if (tensor.kind != TensorKind::parameter && tensor.kind != TensorKind::optimizer_state) continue;
@@ -127,6 +135,22 @@ class NetworkOnRanks : public RunnableNetwork {
     }
     std::erase_if(made.values, [&](const auto& value) { return is_gradient(value.first); });
     return made;
+  }
+
+  /// Of all rows, which several ranks may have: as often, each of them.
+  Score score_of_all(const std::vector<std::optional<std::variant<Replayed, ReplayFailure>>>& ran) const {
+    Score sum;
+    std::int64_t micro_batches = 0;
+    for (std::uint32_t rank = 0; rank < ran.size(); ++rank) {
+      const std::vector<Score>& own = std::get<Replayed>(*ran[rank]).scores;
+      for (const Score& each : own) sum += each;
+      micro_batches = static_cast<std::int64_t>(own.size()) * replica_of(rank).second;
+    }
+    const auto loss = std::ranges::find(whole_.graph.ops, name_of(OpKind::cross_entropy), &Op::kind);
+    if (sum.rows == 0 || loss == whole_.graph.ops.end()) return {};
+    const std::int64_t rows = micro_batches * row_sizes(whole_.graph[loss->outputs.front()]).rows,
+                       often = sum.rows / rows;
+    return {sum.loss / static_cast<double>(often), sum.right / often, rows};
   }
 
   /// Fills in what is not there yet; whether what is there is the same.

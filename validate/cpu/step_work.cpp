@@ -67,7 +67,9 @@ std::optional<Score> score_of(const CpuNetwork& cpu, const PlannedCall& call, co
   const Op& op = cpu.network.graph[call.op];
   if (op_kind(op.kind) != OpKind::cross_entropy) return std::nullopt;
   const RowSizes sizes = row_sizes(cpu.network.graph[op.outputs[0]]);
-  return score_of(given.out(), sizes.rows, sizes.columns, given.labels);
+  std::vector<std::int32_t> own;
+  for (const std::int32_t row : cpu.kernels[call.op.index].rows) own.push_back(given.labels[row]);
+  return score_of(given.out(), sizes.rows, sizes.columns, own.empty() ? given.labels : own.data());
 }
 
 void convert(const Graph& graph, const PlannedConversion& conversion, const Chance& chance, const std::byte* from,

@@ -7,6 +7,7 @@
 #include "sim/core/check.h"
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/inference.h"
+#include "validate/cpu/rank_replay.h"
 #include "validate/cpu/step_work.h"
 #include "validate/networks/initial_values.h"
 
@@ -50,22 +51,35 @@ std::variant<Trainee, ReplayFailure> Trainee::make(Problem problem, Schedule sch
                                                    std::uint64_t seed) {
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform, 1);
   if (!violations.empty()) return ReplayFailure{name_of(violations[0].rule) + ": " + violations[0].what};
+  auto pool = std::make_unique<BlockPool>();
+  std::unique_ptr<RunnableNetwork> on_ranks;
+  if (problem.mesh) {
+    auto ranks = network_on_ranks(network, problem, *pool);
+    if (const auto* failure = std::get_if<ReplayFailure>(&ranks)) return *failure;
+    on_ranks = std::get<std::unique_ptr<RunnableNetwork>>(std::move(ranks));
+  }
   CpuNetwork cpu = with_kernels(std::move(network));
-  std::variant<ReplayPlan, ReplayFailure> plan = replay_plan(problem, schedule, cpu.network);
+  std::variant<ReplayPlan, ReplayFailure> plan =
+      replay_plan(problem, schedule, on_ranks ? on_ranks->network() : cpu.network);
   if (const auto* failure = std::get_if<ReplayFailure>(&plan)) return *failure;
   auto& made = std::get<ReplayPlan>(plan);
-  if (std::optional<ReplayFailure> lacking = lacks_kernel(problem, made, cpu)) return *lacking;
+  if (!on_ranks) {
+    if (std::optional<ReplayFailure> lacking = lacks_kernel(problem, made, cpu)) return *lacking;
+  }
   const std::string why = cannot_repeat(problem, schedule, made, cpu.network);
   if (!why.empty()) return ReplayFailure{why};
-  return Trainee(std::move(problem), std::move(schedule), std::move(cpu), std::move(made), seed);
+  return Trainee(std::move(problem), std::move(schedule), std::move(cpu), std::move(pool), std::move(on_ranks),
+                 std::move(made), seed);
 }
 
-Trainee::Trainee(Problem problem, Schedule schedule, CpuNetwork cpu, ReplayPlan plan, std::uint64_t seed)
+Trainee::Trainee(Problem problem, Schedule schedule, CpuNetwork cpu, std::unique_ptr<BlockPool> pool,
+                 std::unique_ptr<RunnableNetwork> on_ranks, ReplayPlan plan, std::uint64_t seed)
     : problem_(std::move(problem)),
       schedule_(std::move(schedule)),
       cpu_(std::move(cpu)),
-      plan_(std::move(plan)),
-      pool_(std::make_unique<BlockPool>()) {
+      pool_(std::move(pool)),
+      on_ranks_(std::move(on_ranks)),
+      plan_(std::move(plan)) {
   for (const Tensor& tensor : cpu_.network.graph.tensors) {
     if (lives_on(tensor.kind)) values_[tensor.name] = initial_value(tensor, seed);
   }
@@ -78,7 +92,9 @@ std::variant<Score, ReplayFailure> Trainee::step(const Batch& batch, const Updat
                               .batch = &batch,
                               .start = &values_,
                               .update = update};
-  std::variant<Replayed, ReplayFailure> outcome = replay_on_cpu(problem_, schedule_, plan_, cpu_, *pool_, options);
+  std::variant<Replayed, ReplayFailure> outcome =
+      on_ranks_ ? on_ranks_->run(problem_, schedule_, plan_, options)
+                : replay_on_cpu(problem_, schedule_, plan_, cpu_, *pool_, options);
   if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) return *failure;
   auto& run = std::get<Replayed>(outcome);
   for (const Tensor& tensor : problem_.graph.tensors) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/core/problem.h"
+#include "validate/backend.h"
 #include "validate/cpu/block_pool.h"
 #include "validate/cpu/cpu_network.h"
 #include "validate/labelled_rows.h"
@@ -32,16 +33,18 @@ class Trainee {
   const std::map<std::string, std::vector<std::byte>>& values() const { return values_; }
   const Problem& problem() const { return problem_; }
   const Schedule& schedule() const { return schedule_; }
-  const Network& network() const { return cpu_.network; }
+  const Network& network() const { return cpu_.network; }  ///< whole, also where ranks have shares
 
  private:
-  Trainee(Problem, Schedule, CpuNetwork, ReplayPlan, std::uint64_t seed);
+  Trainee(Problem, Schedule, CpuNetwork, std::unique_ptr<BlockPool>, std::unique_ptr<RunnableNetwork> on_ranks,
+          ReplayPlan, std::uint64_t seed);
 
   Problem problem_;
   Schedule schedule_;
   CpuNetwork cpu_;
-  ReplayPlan plan_;
   std::unique_ptr<BlockPool> pool_;
+  std::unique_ptr<RunnableNetwork> on_ranks_;  ///< of a problem with a mesh; else null
+  ReplayPlan plan_;
   std::map<std::string, std::vector<std::byte>> values_;
 };
 
