@@ -139,7 +139,7 @@ Chain even_chain(std::size_t stages) {
   return chain;
 }
 
-Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
+Chain random_small_chain(std::uint64_t seed, std::size_t stages, bool dies_early) {
   Random random(seed), early(seed + 1'000'003);
   Chain chain;
   chain.name = "random " + std::to_string(seed);
@@ -164,7 +164,7 @@ Chain random_small_chain(std::uint64_t seed, std::size_t stages) {
     if (parameters > 0 && random.chance(0.6)) stage.parameters.push_back(random.below(parameters));
     if (random.chance(0.15)) stage.keeps_input = false;
     if (random.chance(0.15)) stage.keeps_output = false;
-    if (early.chance(0.2)) let_inner_die_early(chain, stage, early);
+    if (dies_early && early.chance(0.2)) let_inner_die_early(chain, stage, early);
   }
   return chain;
 }

@@ -35,7 +35,8 @@ Chain worked_example();
 Chain even_chain(std::size_t stages);
 
 /// Small whole numbers everywhere: times, sizes, workspaces, parameters (some shared), flags.
-Chain random_small_chain(std::uint64_t seed, std::size_t stages);
+/// Some backwards let go of inner tensors before they make gradients, unless `dies_early` says that none does.
+Chain random_small_chain(std::uint64_t seed, std::size_t stages, bool dies_early = true);
 
 /// The chain with 240 times as many bytes of everything, shapes of its boundaries (bytes x 2 x 6 x 5 numbers in fp32),
 /// and lists of most of what its stages save: pictures, now and then places (int64), each with one or two uses.

@@ -80,8 +80,12 @@ TEST_CASE("copies that take no time reach the memory bound of chains without a s
   for (const RandomCase seed : random_cases(1, 300)) {
     INFO("seed " << seed);
     Chain chain = random_small_chain(seed, 1 + seed % 9);
-    // The bound takes the smaller of both, whichever runs.
-    for (Stage& stage : chain.stages) stage.backward_accumulate_workspace = stage.backward_workspace;
+    // The bound takes the smaller of both, whichever runs. Of two below 0 the larger one fits both ways to run.
+    for (Stage& stage : chain.stages) {
+      const Bytes both = std::max(stage.backward_workspace, stage.backward_accumulate_workspace);
+      stage.backward_workspace = stage.backward_accumulate_workspace =
+          stage.backward_workspace < Bytes{0} ? both : stage.backward_workspace;
+    }
     const Problem problem = problem_of(chain, gpus({}));
     const Bytes bound = lower_bounds(problem, 1).memory;
     const Plan made = planned(problem, "offload_greedy", bound);

@@ -169,7 +169,7 @@ class PackedWalk {
     }
     live_ += stage.input_gradient.count;
     for (const std::uint32_t p : stage.parameters) live_ += chain_.parameters[p].bytes.count;
-    note(stage.backward_workspace.count);
+    note(std::max<std::int64_t>(0, stage.backward_workspace.count));  // what dies early may be packed
     seconds_ += stage.backward.value;
     for (const std::size_t of : {i, i + 1}) {
       for (Value& value : values_[of]) release(value, i);
@@ -270,7 +270,8 @@ TEST_CASE("in a pipeline each micro-batch in flight has its packed forms, and no
 
 TEST_CASE("what is recomputed for later waits packed again, and a checkpoint is packed once it has been read",
           "[compression]") {
-  const Chain chain = std::get<Chain>(synthetic_model("transformer:layers=8,width=64,heads=4,sequence=32,vocabulary=100"));
+  const Chain chain =
+      std::get<Chain>(synthetic_model("transformer:layers=8,width=64,heads=4,sequence=32,vocabulary=100"));
   const Problem problem = problem_of(chain, load_platform("h100_sxm_8"), {.inner = Inner::apart});
   const Plan made = std::get<Plan>(plan(problem, parse_spec("chen_sqrt|quantize", "test"), std::nullopt));
   const Schedule& schedule = made.schedule;
@@ -343,7 +344,8 @@ TEST_CASE("chains that do not list what they save are refused, and lists without
       "strategy 'quantize' chooses among the tensors that stages save, and those of 'even' list none";
   CHECK(complaint(even, "quantize") == none);
   CHECK(complaint(even, "1f1b|rotor|quantize") == none);
-  const Chain transformer = std::get<Chain>(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=32,vocabulary=100"));
+  const Chain transformer =
+      std::get<Chain>(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=32,vocabulary=100"));
   const Problem problem =
       problem_of(transformer, load_platform("h100_sxm_8"), {.micro_batches = 2, .inner = Inner::apart});
   CHECK(complaint(problem, "1f1b(stages=2)|quantize").empty());

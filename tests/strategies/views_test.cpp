@@ -33,8 +33,9 @@ std::vector<std::string> specs() {
   std::vector<std::string> list;
   for (const StrategyInfo* strategy : strategies()) {
     const bool needs_shapes = strategy->family == Family::compression || strategy->needs_shapes;  // they have none
-    const bool is_hybrid = strategy->family == Family::hybrid;  // tests/hybrid
-    if (!strategy->chains_only && !needs_shapes && !is_hybrid) list.emplace_back(strategy->name);
+    const bool is_hybrid = strategy->family == Family::hybrid;                                    // tests/hybrid
+    if (strategy->chains_only || needs_shapes || is_hybrid) continue;
+    list.push_back(std::string(strategy->name) + (strategy->name == "recompute_ops" ? "(ops=*)" : ""));
   }
   list.insert(list.end(),
               {"greedy_recompute|offload_greedy", "rockmate|save_on_cpu", "sparse_update(train=last:2)|dtr"});

@@ -64,7 +64,8 @@ class OffloadPlanner {
       if (budget && candidate.level > *budget) continue;
       if (best != nullptr && best->makespan <= takes_at_least(candidate)) break;
       const std::optional<PlannedTape>& plan = simulated(candidate);
-      if (plan && (best == nullptr || plan->makespan < best->makespan)) best = &*plan;
+      if (!plan || (budget && plan->peak > *budget)) continue;
+      if (best == nullptr || plan->makespan < best->makespan) best = &*plan;
     }
     if (best != nullptr) return *best;
     return Infeasible{"no more than this can be offloaded", smallest()};
@@ -105,11 +106,15 @@ class OffloadPlanner {
     return candidate.plan;
   }
 
-  /// The least level at which there is a plan.
+  /// The least budget within which there is a plan.
   std::optional<Bytes> smallest() {
     std::optional<Bytes> least;
     for (PlacedLevel& candidate : candidates_) {
-      if ((!least || candidate.level < *least) && simulated(candidate)) least = candidate.level;
+      if (least && candidate.level >= *least) continue;
+      const std::optional<PlannedTape>& plan = simulated(candidate);
+      if (!plan) continue;
+      const Bytes needed = std::max(candidate.level, plan->peak);
+      if (!least || needed < *least) least = needed;
     }
     return least;
   }
