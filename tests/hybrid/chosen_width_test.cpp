@@ -27,7 +27,7 @@ Problem transformer_on(const char* platform) {
 }
 
 /// Simulated within the device's capacity, and judged by check().
-Seconds simulated(const Problem& problem, const std::string& spec) {
+Seconds simulated_time(const Problem& problem, const std::string& spec) {
   const std::vector<Pass> passes = parse_spec(spec, "test");
   const Problem split = transformed(problem, passes);
   const PlanOutcome outcome = plan(split, passes, split.platform[split.platform.devices.front().memory].capacity);
@@ -52,23 +52,23 @@ TEST_CASE("the width in front of a pipeline is the fastest of all", "[hybrid]") 
       for (std::uint32_t t = 1; t <= problem.platform.devices.size(); t *= 2) {
         const std::string spec = name + "(devices=" + std::to_string(t) + ")" + behind;
         try {
-          best = std::min(best, simulated(problem, spec));
+          best = std::min(best, simulated_time(problem, spec));
         } catch (const InputError&) {  // fewer devices are left than stages are asked for
           CHECK(std::string(behind) == "|gpipe(stages=2)");
         }
       }
-      CHECK(simulated(problem, name + behind) == best);
+      CHECK(simulated_time(problem, name + behind) == best);
     }
   }
 }
 
 TEST_CASE("alpa pipelines by itself where it is asked to", "[hybrid]") {
   const Problem problem = transformer_on("pcie_4x_rtx4090");
-  const Seconds both = simulated(problem, "alpa(pipeline=yes)");
-  CHECK(both == simulated(problem, "alpa|1f1b(cut=alpa)"));
-  CHECK(both <= simulated(problem, "alpa(devices=2)|1f1b(cut=alpa)"));
-  CHECK(both < simulated(problem, "alpa"));
-  simulated(problem, "alpa(pipeline=yes)|rotor");
+  const Seconds both = simulated_time(problem, "alpa(pipeline=yes)");
+  CHECK(both == simulated_time(problem, "alpa|1f1b(cut=alpa)"));
+  CHECK(both <= simulated_time(problem, "alpa(devices=2)|1f1b(cut=alpa)"));
+  CHECK(both < simulated_time(problem, "alpa"));
+  simulated_time(problem, "alpa(pipeline=yes)|rotor");
   CHECK(complaint_of([] { parse_spec("alpa(pipeline=yes)|gpipe", "test"); }) ==
         "test:1:20: 'gpipe' cannot follow '1f1b': both are pipelining strategies, and one part has one");
 }
@@ -83,5 +83,5 @@ TEST_CASE("a width that fits comes before faster ones that do not", "[hybrid]") 
     least = std::min(least, std::get<Plan>(outcome).peak);
   }
   for (const Device& device : problem.platform.devices) problem.platform.memories[device.memory.index].capacity = least;
-  CHECK(simulated(problem, "optcnn|1f1b") < Seconds{std::numeric_limits<double>::infinity()});
+  CHECK(simulated_time(problem, "optcnn|1f1b") < Seconds{std::numeric_limits<double>::infinity()});
 }
