@@ -2,11 +2,14 @@
 last use. Times and totals of memory are not predicted: they are 0.
 """
 
+import copy
 import random
 
+import models
 import torch
 
 from plimsoll_torch.recorder import constants_in
+from plimsoll_torch.stages import split
 from plimsoll_torch.versions import storage_of
 
 # Steps are (kind, stage): "F" a forward that keeps nothing, "S" one that saves, "B" a backward; ("out", value) and ("in", value) copies.
@@ -169,3 +172,22 @@ def actions_of(staged, steps, number, micro_batch):
         if kind == "out" and not what.startswith("saved by"):
             needed.add(action["value"])
     return actions
+
+
+def planned(name, sequence, micro_batches=1):
+    """(model, plan, loss, inputs, targets)."""
+    model, loss, inputs, targets = models.MODELS[name]()
+    staged = split(copy.deepcopy(model), inputs, how="auto", loss=loss, targets=targets)
+    saved = saved_bytes(staged, inputs, targets)
+    return model, plan_of(staged, sequence(staged), saved, micro_batches), loss, inputs, targets
+
+
+SEQUENCES = {
+    "store all": lambda staged: store_all(len(staged.stages)),
+    "recompute all": lambda staged: recompute_all(len(staged.stages)),
+    "segments of 2": lambda staged: segments(len(staged.stages), 2),
+    "segments of 3": lambda staged: segments(len(staged.stages), 3),
+    **{f"by chance {seed}": lambda staged, seed=seed: by_chance(len(staged.stages), seed) for seed in range(4)},
+    "offload": lambda staged: offload(store_all(len(staged.stages)), staged),
+    "offload segments": lambda staged: offload(segments(len(staged.stages), 3), staged),
+}

@@ -4,15 +4,11 @@
   /usr/bin/python3 validate/pytorch/test_step.py
 """
 
-import contextlib
 import copy
-import gc
 import os
 import sys
 import unittest
-import weakref
 from types import SimpleNamespace
-from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -24,14 +20,10 @@ try:
     import hand_plans
     import models
     import torch.utils.checkpoint
-    from torch.multiprocessing.reductions import StorageWeakRef
 
-    from plimsoll_torch import LimitExceeded, Refused, WrongPlan, apply, policies
-    from plimsoll_torch.device import CudaCopies
+    from plimsoll_torch import Refused, WrongPlan, apply, policies
     from plimsoll_torch.policies import SavesInOrder, read_policy
-    from plimsoll_torch.saved import SavedByStage
     from plimsoll_torch.stages import split
-    from plimsoll_torch.versions import storage_of
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)
@@ -44,25 +36,6 @@ def plain(model, loss, inputs, targets):
     value = outputs.loss if loss is None else loss(outputs, targets)
     value.backward()
     return value.detach()
-
-
-def planned(name, sequence, micro_batches=1):
-    """(model, plan, loss, inputs, targets)."""
-    model, loss, inputs, targets = models.MODELS[name]()
-    staged = split(copy.deepcopy(model), inputs, how="auto", loss=loss, targets=targets)
-    saved = hand_plans.saved_bytes(staged, inputs, targets)
-    return model, hand_plans.plan_of(staged, sequence(staged), saved, micro_batches), loss, inputs, targets
-
-
-SEQUENCES = {
-    "store all": lambda staged: hand_plans.store_all(len(staged.stages)),
-    "recompute all": lambda staged: hand_plans.recompute_all(len(staged.stages)),
-    "segments of 2": lambda staged: hand_plans.segments(len(staged.stages), 2),
-    "segments of 3": lambda staged: hand_plans.segments(len(staged.stages), 3),
-    **{f"by chance {seed}": lambda staged, seed=seed: hand_plans.by_chance(len(staged.stages), seed) for seed in range(4)},
-    "offload": lambda staged: hand_plans.offload(hand_plans.store_all(len(staged.stages)), staged),
-    "offload segments": lambda staged: hand_plans.offload(hand_plans.segments(len(staged.stages), 3), staged),
-}
 
 
 class TrainsAsPlainTraining(unittest.TestCase):
@@ -91,11 +64,11 @@ class TrainsAsPlainTraining(unittest.TestCase):
     def test_every_model_by_every_sequence(self):
         everything = os.environ.get("PLIMSOLL_TESTS") == "all"
         for number, name in enumerate(models.MODELS):
-            for k, (what, sequence) in enumerate(SEQUENCES.items()):
+            for k, (what, sequence) in enumerate(hand_plans.SEQUENCES.items()):
                 if not everything and k % 5 != number % 5:
                     continue
                 with self.subTest(model=name, sequence=what):
-                    model, plan, loss, inputs, targets = planned(name, sequence)
+                    model, plan, loss, inputs, targets = hand_plans.planned(name, sequence)
                     self.compare(model, apply(copy.deepcopy(model), plan, loss=loss), loss, inputs, targets)
 
     def test_micro_batches_add_up_as_in_a_loop(self):
@@ -120,12 +93,12 @@ class TrainsAsPlainTraining(unittest.TestCase):
         for name in ("unet", "lstm"):
             for sequence in ("offload", "offload segments"):
                 with self.subTest(model=name, sequence=sequence):
-                    model, plan, loss, inputs, targets = planned(name, SEQUENCES[sequence])
+                    model, plan, loss, inputs, targets = hand_plans.planned(name, hand_plans.SEQUENCES[sequence])
                     step = apply(copy.deepcopy(model), hand_plans.in_parts(plan, 3), loss=loss)
                     self.compare(model, step, loss, inputs, targets)
 
     def test_scale_is_that_of_the_loss(self):
-        model, plan, loss, inputs, targets = planned("unet", SEQUENCES["segments of 2"])
+        model, plan, loss, inputs, targets = hand_plans.planned("unet", hand_plans.SEQUENCES["segments of 2"])
         other = copy.deepcopy(model)
         got = apply(model, plan, loss=loss)(inputs, targets, scale=512.0)
         value = loss(other(inputs), targets)
@@ -134,7 +107,7 @@ class TrainsAsPlainTraining(unittest.TestCase):
         self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(model.parameters(), other.parameters())))
 
     def test_inputs_get_their_gradients(self):
-        model, plan, loss, inputs, targets = planned("unet", SEQUENCES["recompute all"])
+        model, plan, loss, inputs, targets = hand_plans.planned("unet", hand_plans.SEQUENCES["recompute all"])
         one, two = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
         loss(copy.deepcopy(model)(one), targets).backward()
         apply(model, plan, loss=loss)(two, targets)
@@ -335,206 +308,9 @@ class OrderOfSums(unittest.TestCase):
                 self.assertTrue(torch.equal(p.grad, q.grad), iteration)
 
 
-def live_bytes():
-    """Of all storages that Python reaches and of what autograd holds: counted by the collector, not by the executor. Bytes as such are copies on
-    the host, which is the same memory here."""
-    gc.collect()
-    sizes = {}
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor) and thing.dtype != torch.uint8:
-            sizes[storage_of(thing).data_ptr()] = storage_of(thing).nbytes()
-    return sum(sizes.values())
-
-
-class Memory(unittest.TestCase):
-    def test_nothing_is_left_but_gradients(self):
-        model, plan, loss, inputs, targets = planned("densenet", SEQUENCES["offload segments"])
-        step = apply(model, plan, loss=loss)
-        step(inputs, targets)
-        for p in model.parameters():
-            p.grad = None
-        before = live_bytes()
-        got = step(inputs, targets)
-        gradients = sum(p.grad.numel() * p.grad.element_size() for p in model.parameters())
-        self.assertEqual(live_bytes() - before, gradients + storage_of(got).nbytes())
-
-    def test_what_a_plan_drops_is_gone_at_once(self):
-        """A stage's input that no backward reads; what the stage saves; and what autograd saved, as the backward goes on."""
-        torch.manual_seed(0)
-        model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh()) for _ in range(6)])
-        x = torch.randn(1000, 100)  # a value has 400 kB
-        staged = split(copy.deepcopy(model), x, how=None)
-        plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 3), [0] * len(staged.stages))
-        step, seen = apply(model, plan), []
-        step.watch = lambda number, action: seen.append((live_bytes() if number is not None else 0, action))
-        step(x)
-        value, base = 400_000, seen[0][0]
-        held = [round((live - base) / value) for live, action in seen[:4]]
-        self.assertEqual(held, [0, 1, 1, 1], "forwards that keep nothing: the last output alone")
-
-    def asked(self, steps, drops=None):
-        """How many tensors the hooks are handed in the first and in the second step, and live values (400 kB) before each action of the
-        second. `drops`: {number of an action: values that are dropped there too}."""
-        torch.manual_seed(0)
-        model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(3)])
-        x = torch.randn(1000, 100)
-        staged = split(copy.deepcopy(model), x, how=None)
-        plan = hand_plans.plan_of(staged, steps, [800_000] * 3 + [0])
-        for number, names in (drops or {}).items():
-            for action in plan["actions"]:
-                action["drops"] = [name for name in action.get("drops", ()) if name not in names]
-            plan["actions"][number]["drops"] = names
-        step, counts, seen, pack = apply(model, plan), [], [], SavedByStage.pack
-        for _ in range(2):
-            counts.append(0)
-
-            def counted(of, tensor):
-                counts[-1] += 1
-                return pack(of, tensor)
-
-            for parameter in model.parameters():
-                parameter.grad = None
-            step.watch = lambda number, action: seen.append(live_bytes())
-            seen.clear()
-            with mock.patch.object(SavedByStage, "pack", counted):
-                step(x)
-        return counts, [round((live - seen[0]) / 400_000) for live in seen[:-1]]
-
-    def test_autograd_holds_what_the_plan_leaves_alone(self):
-        counts, live = self.asked(hand_plans.store_all(4))
-        self.assertGreater(counts[0], 6)
-        self.assertEqual(counts[1], 0)
-        self.assertEqual(live[:4], [0, 2, 4, 6], "the result of its Tanh and its output, of each stage")
-        self.assertEqual(live[5:], [7, 5, 3], "with the gradient of the output")
-
-    def test_autograd_holds_nothing_that_the_plan_drops_before(self):
-        steps = [("S", 0), ("S", 1), ("S", 2), ("F", 0), ("S", 3), ("B", 3), ("B", 2), ("B", 1), ("B", 0)]
-        counts, live = self.asked(steps, {2: ["x1"]})  # what stage 1 reads, dropped and made anew
-        self.assertLess(counts[1], counts[0])
-        self.assertGreater(counts[1], 0, "of stage 1")
-        self.assertEqual(live[:4], [0, 2, 4, 5])
-
-    def test_in_one_call_holds_nothing_for_names_in_the_forward(self):
-        class First(nn.Linear):
-            def forward(self, x):
-                made = super().forward(x)
-                self.made = weakref.ref(made)
-                return made
-
-        class Last(nn.Linear):
-            def forward(self, x):
-                self.is_gone = self.first[0].made() is None
-                return super().forward(x)
-
-        class Holds(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.first, self.last = First(4, 4), Last(4, 4)
-                self.last.first = [self.first]
-
-            def forward(self, x):
-                x = self.first(x)
-                y = x + 1
-                return self.last(y)
-
-        model, x = Holds(), torch.randn(2, 4)
-        staged = split(copy.deepcopy(model), x)
-        plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages)) | {"backward": "in_one_call"}
-        apply(model, plan)(x)
-        self.assertTrue(model.last.is_gone)
-        model(x)
-        self.assertFalse(model.last.is_gone)
-
-    def test_what_goes_to_the_host_is_gone_until_it_comes_back(self):
-        torch.manual_seed(0)
-        model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(4)])
-        x = torch.randn(1000, 100)  # a stage saves its input and the result of its Tanh, 400 kB each
-        staged = split(copy.deepcopy(model), x, how=None)
-        steps = [("S", 0), ("S", 1), ("out", "saved by 0"), ("S", 2), ("S", 3), ("S", 4), ("B", 4), ("B", 3), ("B", 2), ("B", 1),
-                 ("in", "saved by 0"), ("B", 0)]
-        plan = hand_plans.plan_of(staged, steps, [400_000] * 4 + [0])
-        step, seen = apply(model, plan), []
-        step.watch = lambda number, action: seen.append(live_bytes())
-        step(x)
-        held = [round((live - seen[0]) / 400_000) for live in seen]
-        self.assertEqual(held[1:4], [2, 4, 3], "saved and output of stage 0; of 1; without what stage 0 has saved")
-        self.assertEqual(held[11] - held[10], 1, "it has come back")
-
-    def test_the_limit_stops_before_the_action(self):
-        model, plan, loss, inputs, targets = planned("unet", SEQUENCES["store all"])
-        plan["actions"][3]["peak_bytes"] = 5000
-        with self.assertRaisesRegex(LimitExceeded, r"^action 3 \(forward of .*\) needs 5000 B by the plan, above the limit of 4000 B$"):
-            apply(model, plan, loss=loss, limit="4 kB")
-        step = apply(copy.deepcopy(model), plan, loss=loss, limit=live_bytes_of(model) + 40_000)
-        with self.assertRaisesRegex(LimitExceeded, r"^action \d+ .* beside the \d+ B that are there"):
-            step(inputs, targets)
-        self.assertTrue(all(p.grad is None for p in step.model.parameters()))
-
-
-def live_bytes_of(model):
-    return sum(p.numel() * p.element_size() for p in model.parameters())
-
-
-class CopiesOnCuda(unittest.TestCase):
-    """What waits for what, with streams that only write it down: no GPU is at hand."""
-
-    def setUp(self):
-        self.log = []
-
-        class Stream:
-            def __init__(self, name):
-                self.name = name
-
-            def wait_event(self, event, log=self.log):
-                log.append((self.name, "waits for", event))
-
-            def record_event(self):
-                return f"event of {self.name}"
-
-            wait_stream = wait_event
-
-        names = iter(("outward", "inward"))
-        patches = {"Stream": lambda _: Stream(next(names)), "current_stream": lambda _: Stream("kernels"), "stream": lambda _: contextlib.nullcontext()}
-        for name, function in patches.items():
-            patch = mock.patch.object(torch.cuda, name, function)
-            patch.start()
-            self.addCleanup(patch.stop)
-        action = lambda do, to_host=False, waits=(): SimpleNamespace(do=do, to_host=to_host, waits=waits)
-        self.actions = [action("forward"), action("copy", True, (0,)), action("forward"), action("copy", False, (1,)), action("backward", waits=(3,))]
-        self.copies = CudaCopies(torch.device("cuda"), {0, 1, 3})
-
-    def issue(self, number, work=lambda: None):
-        self.copies.begin(number, self.actions[number])
-        work()
-        self.copies.end(number, self.actions[number])
-
-    def test_what_goes_out_stays_until_the_kernels_wait_for_it(self):
-        source, host = torch.ones(4, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)
-        self.copies.device = torch.device("cpu")  # where these bytes lie
-        gone = StorageWeakRef(storage_of(source))
-        self.issue(0)
-        self.issue(1, lambda: self.copies.out(host, 0, storage_of(source), 0, 4))
-        self.assertEqual(host.tolist(), [1, 1, 1, 1])
-        self.assertEqual(self.log, [("outward", "waits for", "event of kernels")])
-        del source
-        self.issue(2)
-        self.issue(3)
-        self.assertFalse(gone.expired(), "nothing says that the copy is over")
-        self.issue(4)  # waits for 3, which has waited for 1
-        self.assertTrue(gone.expired())
-        self.copies.finish()
-        self.assertEqual(self.log[-2:], [("kernels", "waits for", self.copies.outward), ("kernels", "waits for", self.copies.inward)])
-
-    def test_a_buffer_that_is_read_back_is_not_written_before(self):
-        buffer = torch.zeros(4, dtype=torch.uint8)
-        self.copies.release(buffer)
-        self.assertIs(self.copies.host_buffer(4), buffer)
-        self.assertEqual(self.log, [("outward", "waits for", "event of inward")])
-
-
 class Refusals(unittest.TestCase):
     def setUp(self):
-        self.model, self.plan, self.loss, self.inputs, self.targets = planned("unet", SEQUENCES["segments of 2"])
+        self.model, self.plan, self.loss, self.inputs, self.targets = hand_plans.planned("unet", hand_plans.SEQUENCES["segments of 2"])
 
     def refused(self, text, kind=Refused, model=None, plan=None, **options):
         with self.assertRaisesRegex(kind, text):
