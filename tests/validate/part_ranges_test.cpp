@@ -3,7 +3,11 @@
 #include "validate/reference/part_ranges.h"
 
 #include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "validate/reference/bit_stream.h"
@@ -20,12 +24,58 @@ TEST_CASE("numbers of any few bits lie in a row, over the borders of bytes", "[c
     constexpr std::int64_t count = 23;
     Bytes8 packed(static_cast<std::size_t>((count * bits + 7) / 8));
     const auto number = [&](std::int64_t i) { return static_cast<std::uint32_t>(i * 40503 + 5) % (1U << bits); };
-    for (std::int64_t i = 0; i < count; ++i) put_bits(packed.data(), i * bits, number(i));
+    BitWriter writer(packed.data());
+    for (std::int64_t i = 0; i < count; ++i) writer.put(number(i), bits);
+    writer.end();
     for (std::int64_t i = 0; i < count; ++i) CHECK(bits_at(packed.data(), i * bits, bits) == number(i));
   }
-  Bytes8 packed(2);
-  put_bits(packed.data(), 5, 0b10011);
-  CHECK(packed == Bytes8{0b01100000, 0b10});
+  Bytes8 packed(3, 0xFF);
+  BitWriter writer(packed.data());
+  writer.put(0, 5);
+  writer.put(0b10011, 5);
+  writer.end();
+  CHECK(packed == Bytes8{0b01100000, 0b10, 0xFF});
+}
+
+TEST_CASE("which part a value is of, by its place alone", "[compression]") {
+  std::mt19937 random(7);
+  const auto below = [&](std::int64_t end) { return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random); };
+  for (int k = 0; k < 300; ++k) {
+    const PartSizes s{1 + below(4), 1 + below(7), 1 + below(5), 1 + below(9), static_cast<int>(2 + below(7))};
+    INFO(s.outer << " x " << s.channels << " x " << s.inner << " in " << s.parts);
+    Floats x(static_cast<std::size_t>(s.numbers()));
+    for (float& each : x) each = static_cast<float>(below(2001) - 1000) / 100;
+    const auto part_of = [&](std::int64_t i) { return i / s.inner % s.channels * s.parts / s.channels; };
+    std::vector<Floats> of_part(static_cast<std::size_t>(s.parts));
+    for (std::int64_t i = 0; i < s.numbers(); ++i) of_part[part_of(i)].push_back(x[i]);
+    Bytes8 packed(static_cast<std::size_t>(s.packed_bytes())), mask(x.size() / 8 + 1);
+    Floats scales(static_cast<std::size_t>(2 * s.parts)), largest(of_part.size()), back(x.size());
+    plain::quantize_parts(x.data(), s, Rounding::nearest, 0, scales.data(), packed.data());
+    plain::dequantize_parts(packed.data(), scales.data(), s, back.data());
+    for (std::size_t p = 0; p < of_part.size(); ++p) {
+      CHECK(scales[2 * p] == (of_part[p].empty() ? 0 : std::ranges::min(of_part[p])));
+    }
+    const auto is_near = [&](std::int64_t i, double step) { return std::abs(back[i] - x[i]) <= step / 2 + 1e-4; };
+    for (std::int64_t i = 0; i < s.numbers(); ++i) CHECK(is_near(i, scales[2 * part_of(i) + 1]));
+    plain::quantize_sizes(x.data(), s, Rounding::nearest, 0, largest.data(), packed.data());
+    plain::dequantize_sizes(packed.data(), largest.data(), s, back.data());
+    for (std::size_t p = 0; p < of_part.size(); ++p) {
+      float most = 0;
+      for (const float each : of_part[p]) most = std::max(most, std::abs(each));
+      CHECK(largest[p] == most);
+    }
+    for (std::int64_t i = 0; i < s.numbers(); ++i) {
+      CHECK(is_near(i, largest[part_of(i)] / static_cast<float>((1 << (s.bits - 1)) - 1)));
+    }
+    const auto above = std::ranges::count_if(x, [](float each) { return each > 0; });
+    CHECK(plain::quantize_above_zero(x.data(), s, s.numbers(), Rounding::nearest, 0, largest.data(), mask.data(),
+                                     packed.data()) == above);
+    plain::dequantize_above_zero(packed.data(), largest.data(), mask.data(), s, back.data());
+    for (std::int64_t i = 0; i < s.numbers(); ++i) {
+      const double step = largest[part_of(i)] / static_cast<float>((1 << s.bits) - 1);
+      CHECK((x[i] > 0 ? is_near(i, step) : back[i] == 0));
+    }
+  }
 }
 
 TEST_CASE("values of a part share their least and their step, wherever they lie", "[compression]") {

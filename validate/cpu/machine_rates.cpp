@@ -26,6 +26,7 @@ using RatesClock = std::chrono::steady_clock;
 using Block = std::vector<std::byte>;
 
 constexpr std::size_t large = std::size_t{8} << 20U, small = 64;
+constexpr std::uint32_t channels = large / (4 * 8 * 64 * 64);  // of the pictures that are packed
 
 template <class Work>
 double seconds_of(Work work) {
@@ -99,9 +100,10 @@ std::vector<Codec> codecs_to_measure() {
     codecs.push_back(codecs.back());
     codecs.back().averaged = 4;
   }
-  for (const std::uint32_t bits : {4U, 8U}) {  // as mesa, acgc and blpa
+  for (const std::uint32_t bits : {4U, 8U}) {  // as mesa, by heads, acgc, by channels, and blpa
     codecs.push_back({.kind = CodecKind::quantize, .channels_last = true, .bits = bits, .parts = 4, .group_bytes = 8});
     codecs.push_back(codecs.back());
+    codecs.back().parts = channels;
     codecs.back().group_bytes = 4;
     codecs.push_back(codecs.back());
     codecs.back().zero_mask = codecs.back().keeps_signs = true;
@@ -124,11 +126,13 @@ std::vector<Codec> codecs_to_measure() {
 MeasuredCodec measured(const Codec& codec, std::size_t repetitions) {
   Graph graph;
   graph.source.dtype = "fp32";
-  const Tensor picture{.name = "picture",
-                       .kind = TensorKind::activation,
-                       .bytes = Bytes{large},
-                       .shape = {8, 64, 64, static_cast<std::int64_t>(large) / (4 * 8 * 64 * 64)},
-                       .dtype = "fp32"};
+  Tensor picture{.name = "picture",
+                 .kind = TensorKind::activation,
+                 .bytes = Bytes{large},
+                 .shape = {8, 64, 64, channels},
+                 .dtype = "fp32"};
+  if (codec.kind == CodecKind::rows)
+    picture.shape = {8 * 64 * 64 / 4, 4 * channels};  // as layers of 256 units have them
   EXPECTS(!lacks_codec(codec, graph, picture));
   Block value = probe_values(picture.bytes, NumberFormat::fp32, Signs::both);
   for (float& each : std::span(reinterpret_cast<float*>(value.data()), large / sizeof(float))) {

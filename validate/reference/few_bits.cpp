@@ -10,16 +10,19 @@
 #include "validate/reference/bit_stream.h"
 #include "validate/reference/formulas.h"
 
-namespace plimsoll {
-
-double FloatFormat::largest() const {
-  return std::ldexp(2.0 - std::ldexp(1.0, -fraction()), bias());
-}
-
-namespace plain {
+namespace plimsoll::plain {
 namespace {
 
 constexpr std::int64_t row_length = 256;
+
+constexpr int fraction_of_float = 23, bias_of_float = 127;
+constexpr std::uint32_t sign_of_float = 1U << 31U, infinity_of_float = 255U << fraction_of_float;
+
+/// The bits of the number whose last place is the format's smallest number.
+std::uint32_t large_for(const FloatFormat& format) {
+  const int exponent = 1 - format.bias() - format.fraction() + fraction_of_float;
+  return static_cast<std::uint32_t>(exponent + bias_of_float) << fraction_of_float;
+}
 
 bool is_plus_zero(float x) {
   return std::bit_cast<std::uint32_t>(x) == 0;
@@ -87,35 +90,33 @@ DerivativeSteps best_gelu_steps(int bits) {
 
 }  // namespace
 
+// Both without branches on the value, so that they take as long for all. Numbers below the smallest normal one are
+// rounded, and restored, by what is added to a number so large that its last place is the smallest number's.
+
 std::uint32_t narrowed(float x, const FloatFormat& format) {
-  const std::uint32_t sign = std::signbit(x) ? 1U << (format.bits - 1) : 0U;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), size = bits & ~sign_of_float;
+  const int cut = fraction_of_float - format.fraction();
   const std::uint32_t infinity = ((1U << format.exponent) - 1U) << format.fraction();
-  if (std::isnan(x)) return sign | infinity | 1U;
-  const double size = std::abs(static_cast<double>(x));
-  if (size == 0) return sign;
-  if (std::isinf(x)) return sign | infinity;
-  const int least = 1 - format.bias();  // exponent of the smallest normal numbers, and of those below them
-  const int exponent = std::max(std::ilogb(size), least);
-  const double unit = std::ldexp(1.0, exponent - format.fraction());
-  const double rounded = std::nearbyint(size / unit) * unit;
-  if (rounded > format.largest()) return sign | infinity;
-  if (rounded < std::ldexp(1.0, least)) return sign | static_cast<std::uint32_t>(rounded / unit);
-  const int written = std::ilogb(rounded);
-  const double fraction = std::ldexp(rounded, format.fraction() - written) - std::ldexp(1.0, format.fraction());
-  return sign | static_cast<std::uint32_t>(written + format.bias()) << format.fraction() |
-         static_cast<std::uint32_t>(fraction);
+  const std::uint32_t nearly_half = (1U << cut >> 1U) - (cut > 0 ? 1U : 0U), is_odd = size >> cut & (cut > 0 ? 1U : 0U);
+  const auto lower = static_cast<std::uint32_t>(bias_of_float - format.bias()) << fraction_of_float;  // of exponents
+  const std::uint32_t normal = std::min(((size + nearly_half + is_odd) - lower) >> cut, infinity);
+  const std::uint32_t large = large_for(format);
+  const float sum = std::bit_cast<float>(size) + std::bit_cast<float>(large);
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(sum) - large;
+  const std::uint32_t code = chosen(size < lower + (1U << fraction_of_float), small, normal);
+  return chosen(size > infinity_of_float, infinity | 1U, code) | bits >> 31U << (format.bits - 1);
 }
 
 float widened(std::uint32_t code, const FloatFormat& format) {
-  const std::uint32_t fraction = code & ((1U << format.fraction()) - 1U);
-  const std::uint32_t exponent = (code >> format.fraction()) & ((1U << format.exponent) - 1U);
-  const float sign = (code >> (format.bits - 1)) != 0 ? -1.0F : 1.0F;
-  if (exponent == (1U << format.exponent) - 1U) {
-    return sign * (fraction == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN());
-  }
-  const double size = exponent == 0 ? fraction : fraction + std::ldexp(1.0, format.fraction());
-  const int scale = std::max(static_cast<int>(exponent), 1) - format.bias() - format.fraction();
-  return sign * static_cast<float>(std::ldexp(size, scale));
+  const std::uint32_t size = code & ((1U << (format.bits - 1)) - 1U), exponent = size >> format.fraction();
+  const int cut = fraction_of_float - format.fraction();
+  const auto lower = static_cast<std::uint32_t>(bias_of_float - format.bias()) << fraction_of_float;
+  const std::uint32_t large = large_for(format);
+  const float small = std::bit_cast<float>(large + size) - std::bit_cast<float>(large);
+  const std::uint32_t any = chosen(exponent == 0, std::bit_cast<std::uint32_t>(small), (size << cut) + lower);
+  const std::uint32_t last = infinity_of_float | (size << cut & ~(~0U << fraction_of_float));
+  const std::uint32_t bits = chosen(exponent == (1U << format.exponent) - 1U, last, any);
+  return std::bit_cast<float>(bits | code >> (format.bits - 1) << 31U);
 }
 
 void narrow(const float* x, std::int64_t numbers, const FloatFormat& format, std::uint8_t* packed) {
@@ -144,11 +145,15 @@ const DerivativeSteps& gelu_steps(int bits) {
 }
 
 void steps_of(const float* x, std::int64_t numbers, int bits, const DerivativeSteps& steps, std::uint8_t* packed) {
-  std::fill_n(packed, (numbers * bits + 7) / 8, std::uint8_t{0});
+  BitWriter writer(packed);
   for (std::int64_t i = 0; i < numbers; ++i) {
-    const auto step = static_cast<std::uint32_t>(std::ranges::upper_bound(steps.bounds, x[i]) - steps.bounds.begin());
-    put_bits(packed, i * bits, step);
+    std::uint32_t step = 0;  // by halves, without branches on the value: there are 2^bits - 1 bounds
+    for (std::uint32_t half = 1U << (bits - 1); half > 0; half /= 2) {
+      step += x[i] < steps.bounds[step + half - 1] ? 0U : half;
+    }
+    writer.put(step, bits);
   }
+  writer.end();
 }
 
 void stepped_gradient(const std::uint8_t* packed, int bits, const DerivativeSteps& steps, const float* dy,
@@ -161,12 +166,11 @@ std::int64_t compress_rows(const float* x, std::int64_t numbers, std::int64_t re
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < numbers; ++i) {
     if (i % row_length == 0) first[i / row_length] = static_cast<std::int32_t>(count);
-    if (is_plus_zero(x[i])) continue;
-    if (count < reserved) {
+    if (count < reserved) {  // the next value takes the place of a zero
       values[count] = x[i];
       places[count] = static_cast<std::uint8_t>(i % row_length);
     }
-    ++count;
+    count += is_plus_zero(x[i]) ? 0 : 1;
   }
   first[(numbers + row_length - 1) / row_length] = static_cast<std::int32_t>(count);
   return count;
@@ -180,5 +184,4 @@ void expand_rows(const float* values, const std::int32_t* first, const std::uint
   }
 }
 
-}  // namespace plain
-}  // namespace plimsoll
+}  // namespace plimsoll::plain

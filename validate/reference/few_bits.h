@@ -7,13 +7,13 @@
 
 namespace plimsoll {
 
-/// Floating point numbers of `bits` bits (8, 16 or 32): a sign, an exponent, a fraction; as IEEE 754 has them.
+/// Floating point numbers of `bits` bits (8, 16 or 32): a sign, an exponent of 8 bits at most, a fraction of 23 at
+/// most; as IEEE 754 has them.
 struct FloatFormat {
   int bits, exponent;
 
   int fraction() const { return bits - 1 - exponent; }
   int bias() const { return (1 << (exponent - 1)) - 1; }
-  double largest() const;
 };
 
 /// The derivative of a function taken for constant between `bounds`, which ascend: `levels` has one more.

@@ -14,7 +14,6 @@ struct PartSizes {
   int bits;
 
   std::int64_t numbers() const { return outer * channels * inner; }
-  std::int64_t part_of(std::int64_t value) const { return value / inner % channels * parts / channels; }
   std::int64_t packed_bytes() const { return (numbers() * bits + 7) / 8; }
 };
 

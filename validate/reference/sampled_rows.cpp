@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <vector>
@@ -54,27 +55,41 @@ void sample_rows(const float* x, const SampleSizes& s, std::uint64_t seed, float
   for (std::int64_t r = 0; r < s.rows; ++r) {
     float sum = 0;
     for (std::int64_t c = 0; c < s.columns; ++c) sum += x[r * s.columns + c] * x[r * s.columns + c];
-    norms[r] = std::sqrt(sum);
+    norms[r] = sum >= 0 ? std::sqrt(sum) : std::numeric_limits<float>::infinity();  // what is no number stays
   }
+  const std::int64_t winners = s.kept == s.rows ? s.rows : (s.kept + 1) / 2, drawn = s.kept - winners;
+  const auto is_before = [&](std::int64_t a, std::int64_t b) {
+    return norms[a] > norms[b] || (norms[a] == norms[b] && a < b);
+  };
   std::vector<std::int64_t> order(static_cast<std::size_t>(s.rows));
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return norms[a] > norms[b]; });
-  const std::int64_t winners = s.kept == s.rows ? s.rows : (s.kept + 1) / 2, drawn = s.kept - winners;
-  std::vector<double> sums;  // of the norms of those that are no winners, one by one
-  for (std::int64_t i = winners; i < s.rows; ++i) {
-    sums.push_back(norms[order[static_cast<std::size_t>(i)]] + (sums.empty() ? 0 : sums.back()));
+  // The last winner tells them all: so no row is sorted, and the time grows as the values.
+  std::int64_t last = -1;
+  if (winners > 0) {
+    std::ranges::nth_element(order, order.begin() + (winners - 1), is_before);
+    last = order[static_cast<std::size_t>(winners - 1)];
+  }
+  std::int64_t* winner = numbers;
+  std::vector<std::int64_t> others;
+  std::vector<double> sums;  // of the norms of the others, one by one
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    if (last >= 0 && !is_before(last, r)) {
+      *winner++ = r;
+    } else {
+      others.push_back(r);
+      sums.push_back(norms[r] + (sums.empty() ? 0 : sums.back()));
+    }
   }
   const double rest = sums.empty() ? 0 : sums.back();
   for (std::int64_t k = 0; k < s.kept; ++k) {
-    std::int64_t i = k;
     float scale = 1;
     if (k >= winners) {
       const double draw = rest * unit_of(seed, static_cast<std::uint64_t>(k));
-      i = winners + std::min(std::ranges::upper_bound(sums, draw) - sums.begin(), std::ssize(sums) - 1);
-      const double norm = norms[order[static_cast<std::size_t>(i)]];
+      const auto place = std::min(std::ranges::upper_bound(sums, draw) - sums.begin(), std::ssize(sums) - 1);
+      numbers[k] = others[static_cast<std::size_t>(place)];
+      const double norm = norms[numbers[k]];
       scale = norm > 0 ? static_cast<float>(rest / (static_cast<double>(drawn) * norm)) : 0.0F;
     }
-    numbers[k] = order[static_cast<std::size_t>(i)];
     for (std::int64_t c = 0; c < s.columns; ++c) values[k * s.columns + c] = scale * x[numbers[k] * s.columns + c];
   }
 }

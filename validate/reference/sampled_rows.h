@@ -16,9 +16,9 @@ struct SampleSizes {
 
 namespace plain {
 
-/// Half of the kept rows, rounded up, are those with the largest norms, of equal ones the first; the others are drawn
-/// among the rest with chances as their norms, with repetition, and scaled so that the mean over draws is the sum over
-/// all. `norms`: room for one a row.
+/// Half of the kept rows, rounded up, are those with the largest norms, of equal ones the first, in the matrix's order;
+/// behind them lie those that are drawn among the rest with chances as their norms, with repetition, and scaled so that
+/// the mean over draws is the sum over all. `norms`: room for one a row.
 void sample_rows(const float* x, const SampleSizes&, std::uint64_t seed, float* norms, std::int64_t* numbers,
                  float* values);
 

@@ -5,15 +5,13 @@
 #include <functional>
 #include <limits>
 
+#include "validate/reference/bit_stream.h"
+
 namespace plimsoll::plain {
 namespace {
 
 bool is_set(const std::uint8_t* mask, std::int64_t i) {
   return ((mask[i / 8] >> (i % 8)) & 1U) != 0;
-}
-
-void set(std::uint8_t* mask, std::int64_t i) {
-  mask[i / 8] = static_cast<std::uint8_t>(mask[i / 8] | 1U << (i % 8));
 }
 
 /// Rows and columns of a block that are in the matrix.
@@ -50,25 +48,31 @@ void sign_mask(const float* y, std::int64_t numbers, int bits, std::uint8_t* mas
 void relu_gradient(const std::uint8_t* mask, int bits, const float* dy, std::int64_t numbers, float* dx) {
   for (std::int64_t i = 0; i < numbers; ++i) {
     const bool passes = bits == 8 ? mask[i] != 0 : is_set(mask, i);
-    dx[i] = passes ? dy[i] : 0.0F * dy[i];
+    dx[i] = chosen(passes, dy[i], 0.0F * dy[i]);
   }
 }
 
 std::int64_t without_zeros(const float* x, std::int64_t numbers, std::int64_t reserved, float* values,
                            std::uint8_t* mask) {
-  std::fill_n(mask, (numbers + 7) / 8, std::uint8_t{0});
   std::int64_t count = 0;
+  BitWriter writer(mask);
   for (std::int64_t i = 0; i < numbers; ++i) {
-    if (std::bit_cast<std::uint32_t>(x[i]) == 0) continue;
-    set(mask, i);
-    if (count < reserved) values[count] = x[i];
-    ++count;
+    const std::uint32_t is_there = std::bit_cast<std::uint32_t>(x[i]) == 0 ? 0U : 1U;
+    writer.put(is_there, 1);
+    if (count < reserved) values[count] = x[i];  // the next value takes the place of a zero
+    count += is_there;
   }
+  writer.end();
   return count;
 }
 
 void with_zeros(const float* values, const std::uint8_t* mask, std::int64_t numbers, float* x) {
-  for (std::int64_t i = 0; i < numbers; ++i) x[i] = is_set(mask, i) ? *values++ : 0.0F;
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < numbers; ++i) {
+    count += is_set(mask, i) ? 1 : 0;
+    // Where there is none, that of the one before is read.
+    x[i] = chosen(is_set(mask, i), values[std::max<std::int64_t>(count - 1, 0)], 0.0F);
+  }
 }
 
 void largest_blocks(const float* x, const SparseSizes& s, float* norms, const BlockRows& sparse) {
