@@ -477,7 +477,8 @@ TEST_CASE("ops that cannot run again are refused by name", "[hybrid][recompute]"
 TEST_CASE("what cannot be split is refused in one sentence", "[hybrid]") {
   const std::string trace = graph_of({.v = 60}), chain = "uniform:4";
   CHECK(refusal(trace, "h100_sxm_8", 1, "megatron(tensor=3)") ==
-        "megatron: 'a' of 'layer0.attention.qkv' has 8 in 'layer0.attention.qkv.weight', which 3 ranks do not divide; 2 or 4 would");
+        "megatron: 'a' of 'layer0.attention.qkv' has 8 in 'layer0.attention.qkv.weight', which 3 ranks do not divide; "
+        "2 or 4 would");
   CHECK(refusal(trace, "h100_sxm_8", 1, "megatron") ==
         "megatron: 'v' of 'embedding' has 60 in 'embedding.table', which 8 ranks do not divide; 6 or 10 would");
   CHECK(refusal(trace, "h100_sxm_8", 6, "zero1") ==

@@ -7,9 +7,7 @@
 #include <tuple>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/core/rank_graph.h"
-#include "sim/engine/event/event_engine.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/on_mesh.h"
@@ -19,6 +17,7 @@
 #include "strategies/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/random.h"
+#include "tests/hybrid/judged_time.h"
 #include "tests/random_case.h"
 #include "traces/synthetic.h"
 #include "traces/trace_file.h"
@@ -144,16 +143,6 @@ Problem random_products(std::uint64_t seed, std::uint32_t devices) {
   }
   for (Device& device : problem.platform.devices) device.host = MemoryId{0};
   return problem;
-}
-
-/// Simulated, and judged by check().
-Seconds simulated(const Problem& problem, std::string_view spec) {
-  const std::vector<Pass> passes = parse_spec(spec, "test");
-  const Problem split = transformed(problem, passes);
-  PlanOutcome outcome = plan(split, passes, std::nullopt);
-  const Plan& made = std::get<Plan>(outcome);
-  for (const Violation& found : check(made.schedule, split.graph, split.platform)) FAIL_CHECK(found.what);
-  return simulate_event(made.schedule, split.platform).makespan;
 }
 
 }  // namespace
@@ -383,7 +372,7 @@ TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid]")
       auto made = make_problem(synthetic_model("transformer:layers=2,width=512,heads=8,sequence=128,batch=8,"
                                                "vocabulary=512,view=graph"),
                                load_platform(platform), {.micro_batches = 4, .optimizer = Optimizer::adam});
-      simulated(std::get<Problem>(made), spec);
+      judged_time(std::get<Problem>(made), spec);
     }
   }
 }
@@ -399,14 +388,14 @@ TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]
                                              "vocabulary=4096,view=graph"),
                              load_platform(platform), {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
     const Problem& problem = std::get<Problem>(made);
-    const Seconds taken = simulated(problem, "piper");
+    const Seconds taken = judged_time(problem, "piper");
     Seconds best{std::numeric_limits<double>::infinity()};
     std::vector<Seconds> all;
     for (std::uint32_t t = 1; t <= problem.platform.devices.size(); t *= 2) {
       const std::string tensor = std::to_string(t);
-      const Seconds one = simulated(problem, "piper(tensor=" + tensor + ")");
+      const Seconds one = judged_time(problem, "piper(tensor=" + tensor + ")");
       CHECK(one.value ==
-            Approx(simulated(problem, "optcnn(devices=" + tensor + ")|1f1b(cut=piper)").value).epsilon(1e-9));
+            Approx(judged_time(problem, "optcnn(devices=" + tensor + ")|1f1b(cut=piper)").value).epsilon(1e-9));
       best = std::min(best, one);
       all.push_back(one);
     }
@@ -415,8 +404,8 @@ TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]
       CHECK(best < all.front());
       CHECK(best < all.back());
     }
-    CHECK(taken < simulated(problem, "store_all"));
-    simulated(problem, "piper|rotor");
+    CHECK(taken < judged_time(problem, "store_all"));
+    judged_time(problem, "piper|rotor");
   }
   CHECK(complaint_of([] { parse_spec("piper|1f1b", "test"); }) ==
         "test:1:7: '1f1b' cannot follow 'piper': both say which device works on what");
@@ -445,21 +434,21 @@ TEST_CASE("hsm2dl takes the fastest number of replicas, and is no slower than da
                              {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
     const Problem& problem = std::get<Problem>(made);
     const auto devices = static_cast<std::uint32_t>(problem.platform.devices.size());
-    const Seconds taken = simulated(problem, "hsm2dl");
+    const Seconds taken = judged_time(problem, "hsm2dl");
     Seconds best{std::numeric_limits<double>::infinity()};
     for (std::uint32_t copies = 1; copies <= devices && micro_batches % copies == 0; copies *= 2) {
       const std::string number = std::to_string(copies);
-      const Seconds one = simulated(problem, "hsm2dl(replicas=" + number + ")");
+      const Seconds one = judged_time(problem, "hsm2dl(replicas=" + number + ")");
       CAPTURE(copies, one.value, taken.value);
       best = std::min(best, one);
       if (copies < devices && std::string_view(trace).starts_with("transformer")) {
-        CHECK(taken <= simulated(problem, "megatron(tensor=" + std::to_string(devices / copies) +
-                                              (copies > 1 ? ")|data_parallel" : ")")));
+        CHECK(taken <= judged_time(problem, "megatron(tensor=" + std::to_string(devices / copies) +
+                                                (copies > 1 ? ")|data_parallel" : ")")));
       }
-      if (copies == devices) CHECK(one == simulated(problem, "data_parallel"));
+      if (copies == devices) CHECK(one == judged_time(problem, "data_parallel"));
     }
     CHECK(taken == best);
-    CHECK(taken <= 1.05 * simulated(problem, "optcnn(replicas=auto)"));
+    CHECK(taken <= 1.05 * judged_time(problem, "optcnn(replicas=auto)"));
   }
   auto made = make_problem(synthetic_model("transformer:layers=2,width=512,heads=8,sequence=128,batch=8,"
                                            "vocabulary=512,view=graph"),
@@ -478,8 +467,8 @@ TEST_CASE("searches over splits are never slower than no split, and refuse what 
                                            "vocabulary=4096,view=graph"),
                            load_platform("a100_sxm_8"), {});
   const Problem& problem = std::get<Problem>(made);
-  const Seconds alone = simulated(problem, "store_all");
-  for (const char* spec : {"hsm2dl", "tofu", "optcnn", "alpa"}) CHECK(simulated(problem, spec) <= alone);
+  const Seconds alone = judged_time(problem, "store_all");
+  for (const char* spec : {"hsm2dl", "tofu", "optcnn", "alpa"}) CHECK(judged_time(problem, spec) <= alone);
   CHECK(complaint_of([&] { transformed(problem, parse_spec("hsm2dl(devices=6)", "test")); }) ==
         "hsm2dl: 6 devices cannot be halved again and again; 4 or 8 can");
   auto chain = make_problem(synthetic_model("uniform:4"), load_platform("ideal"), {});

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "sim/core/check.h"
-#include "sim/engine/event/event_engine.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/on_mesh.h"
@@ -15,6 +13,7 @@
 #include "strategies/plan.h"
 #include "strategies/spec.h"
 #include "tests/generate/random.h"
+#include "tests/hybrid/judged_time.h"
 #include "tests/hybrid/splits_of_small_models.h"
 #include "tests/random_case.h"
 
@@ -25,16 +24,6 @@ namespace {
 Plan stored_all(const Problem& split) {
   PlanOutcome outcome = plan(split, parse_spec("store_all", "test"), std::nullopt);
   return std::get<Plan>(std::move(outcome));
-}
-
-/// Simulated, and judged by check().
-Seconds judged_time(const Problem& problem, std::string_view spec) {
-  const std::vector<Pass> passes = parse_spec(spec, "test");
-  const Problem split = transformed(problem, passes);
-  PlanOutcome outcome = plan(split, passes, std::nullopt);
-  const Plan& made = std::get<Plan>(outcome);
-  for (const Violation& found : check(made.schedule, split.graph, split.platform)) FAIL_CHECK(found.what);
-  return simulate_event(made.schedule, split.platform).makespan;
 }
 
 Problem split_as(const Problem& problem, SplitPlan plan) {
