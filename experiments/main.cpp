@@ -136,6 +136,15 @@ bool reader_is_gone() {
   return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
+/// A complaint with its place in the pipeline that the command was given, if it is about one of its strategies.
+InputError placed_in_strategy(const CLI::App& app, const InputError& complaint) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    const CLI::Option* option = command->get_option_no_throw("--strategy");
+    if (option != nullptr && option->count() == 1) return placed(complaint, option->as<std::string>(), "--strategy");
+  }
+  return complaint;
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app{"Plimsoll: how deep may this GPU be loaded? Plans, simulates and compares memory-saving strategies."};
   app.set_version_flag("--version", program_version());
@@ -182,7 +191,8 @@ int run_command(int argc, char** argv) {
     return exit_code;
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error, argc, argv);
-  } catch (const InputError& error) {
+  } catch (const InputError& unplaced) {
+    const InputError error = placed_in_strategy(app, unplaced);
     std::cerr << readable(error.what(), error.excerpts());
     return exit_bad_input;
   } catch (const BackendError& error) {

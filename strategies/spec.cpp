@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/io/excerpt.h"
@@ -213,7 +215,52 @@ bool has_pass_that_packs(std::string_view spec) {
   return false;
 }
 
+/// Where in a pipeline a pass stands, from its name to the '|' behind it; nothing if it has no such pass.
+std::optional<std::pair<std::size_t, std::size_t>> span_of(std::string_view spec, std::string_view name) {
+  for (std::size_t from = 0; from < spec.size();) {
+    std::size_t end = from;
+    for (int depth = 0; end < spec.size() && (depth > 0 || spec[end] != '|'); ++end) {
+      depth += spec[end] == '(' ? 1 : spec[end] == ')' ? -1 : 0;
+    }
+    const std::size_t begin = std::min(spec.find_first_not_of(spaces, from), end);
+    const std::string_view text = spec.substr(begin, end - begin);
+    if (text.starts_with(name) && (text.size() == name.size() || !in_name(text[name.size()]))) return {{begin, end}};
+    from = end + 1;
+  }
+  return std::nullopt;
+}
+
+/// `strategy 'rotor' works ...`, `'rotor' in a part ...` or `rotor: ...`: the name.
+std::string_view name_at_the_head(std::string_view complaint) {
+  for (const std::string_view before : {"strategy ", "'"}) {
+    if (complaint.starts_with(before)) complaint.remove_prefix(before.size());
+  }
+  const auto* const end = std::ranges::find_if_not(complaint, in_name);
+  return complaint.substr(0, static_cast<std::size_t>(end - complaint.begin()));
+}
+
 }  // namespace
+
+InputError placed(const InputError& complaint, std::string_view spec, std::string_view where) {
+  const std::string_view what = complaint.what(), name = name_at_the_head(what);
+  const auto pass = name.empty() ? std::nullopt : span_of(spec, name);
+  if (!pass) return complaint;
+  std::size_t at = pass->first, first = what.size();
+  for (const std::string_view option : names_in(spec.substr(at, pass->second - at))) {
+    const std::string given = std::string(option) + "=";
+    const auto begin = static_cast<std::size_t>(option.data() - spec.data());
+    const std::size_t quoted = what.find(given);
+    const bool is_of_longer_word = quoted > 0 && quoted < what.size() && in_name(what[quoted - 1]);
+    if (quoted >= first || is_of_longer_word || spec.substr(begin, given.size()) != given) continue;
+    first = quoted;
+    at = begin + given.size();
+  }
+  const Position place{1, static_cast<std::uint32_t>(at + 1)};
+  std::vector<std::string> excerpts = complaint.excerpts();
+  excerpts.resize(std::max<std::size_t>(excerpts.size(), 1));
+  excerpts.front() = excerpt(spec, place);
+  return InputError(located(where, place, "", what), std::move(excerpts));
+}
 
 std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {
   return SpecReader(spec, where).read();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/io/input_error.h"
 #include "strategies/passes.h"
 
 namespace plimsoll {
@@ -19,6 +20,10 @@ struct Pipeline {
   friend bool operator==(const Pipeline& a, const Pipeline& b) { return a.text == b.text; }
   friend auto operator<=>(const Pipeline& a, const Pipeline& b) { return a.text <=> b.text; }
 };
+
+/// What planning by a pipeline complains of, with the place of the pass whose name it begins with, or of the option of
+/// that pass which it quotes, as `where:1:column: `; as it is where it begins with no pass's name.
+InputError placed(const InputError& complaint, std::string_view spec, std::string_view where);
 
 /// The passes of a pipeline that change the problem: transforms at its head, what has its backwards split, and what
 /// packs saved values, which chains then list one by one; none where the text does not begin with a strategy.

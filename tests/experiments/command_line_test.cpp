@@ -247,7 +247,13 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
       {"simulate --strategy rotor --engine simgird " + on_example,
        "--engine: expected simgrid or event, found 'simgird'; did you mean 'simgrid'?\n"},
       {"simulate --strategy rotor --trace resnet18_ops_b8_cpu --platform ideal",
-       "strategy 'rotor' works on chain traces only, and 'resnet18_b8_ops' is a graph trace\n"},
+       "--strategy:1:1: strategy 'rotor' works on chain traces only, and 'resnet18_b8_ops' is a graph trace\n  rotor\n "
+       " "
+       "^\n"},
+      {"simulate --strategy '  pool(tensors=conv.input, k=64)' --platform ideal --trace "
+       "resnet:blocks=4,channels=8,picture=8,batch=2,view=graph",
+       "--strategy:1:30: pool: k=64 is larger than every map that tensors=conv.input names (the largest is 8)\n"
+       "    pool(tensors=conv.input, k=64)\n                               ^\n"},
       {"import dnn-partitioning --as grap x -o y", "--as: expected layers or graph, found 'grap'\n"},
       {"import piper --as graph x -o y", "--as: is for dnn-partitioning only\n"},
       {"import pipeline-csv --device gpu x -o y", "--device: is for traces only\n"},

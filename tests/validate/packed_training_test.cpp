@@ -453,8 +453,13 @@ TEST_CASE("errors behind norms, poolings and losses that find statistics anew ar
                                  "quantize(bits=8,tensors=pool.input)", "quantize(bits=8)", "quantize(bits=4)"}) {
     const Schedule schedule = planned_schedule(training, spec);
     const double predicted = predicted_errors(schedule, training.problem.graph).whole;
-    const Replayed run = replayed(training, schedule);
-    const double measured = gradient_errors(training.problem.graph, run, exact).whole.relative;
+    double measured = 0;  // the mean: of one run it is up to twice that of another
+    constexpr std::uint64_t runs = 8;
+    for (std::uint64_t seed = 0; seed < runs; ++seed) {
+      const auto run = run_of(training, schedule, {.poisons = true, .keeps_values = true, .chance = {.seed = seed}});
+      REQUIRE(std::holds_alternative<Replayed>(run));
+      measured += gradient_errors(training.problem.graph, std::get<Replayed>(run), exact).whole.relative / runs;
+    }
     INFO(spec << ": predicted " << predicted << ", measured " << measured);
     CHECK(predicted > measured / 2.5);
     CHECK(predicted < 2.5 * measured);

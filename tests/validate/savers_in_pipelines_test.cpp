@@ -41,5 +41,41 @@ TEST_CASE("pipelines that offload in their parts, or let micro-batches wait else
   }
 }
 
+TEST_CASE("a chunk may come back while what it was copied from is still being sent", "[validate]") {
+  const std::string network = "mlp:layers=8,width=24,batch=6,classes=4";
+  constexpr BytesPerSecond fast{20e9};
+  const ProblemOptions options{.micro_batches = 5, .optimizer = Optimizer::adam};
+  const Training one = training_of(network, one_gpu(), options);
+  const Replayed alone = replayed(one, std::get<Plan>(planned(one.problem, "store_all")).schedule);
+  Gpus machine{.count = 4, .to_host = fast, .to_peers = fast, .adam = fast};
+  const Training four = training_of(network, gpus(machine), options);
+  const std::string spec = "1f1b|offload_greedy";
+  const PlanOutcome none = planned(four.problem, spec, Bytes{0});
+  const PlanOutcome made = planned(four.problem, spec, std::get<Infeasible>(none).smallest);
+  const Schedule& schedule = std::get<Plan>(made).schedule;
+  machine.to_peers = BytesPerSecond{20e3};  // slower than planned: a chunk takes 7 ms
+  const Platform slow = gpus(machine);
+  const auto run = run_of(four, schedule, {.links = &slow, .poisons = true, .keeps_values = true});
+  REQUIRE(std::holds_alternative<Replayed>(run));
+  const Replayed& late = std::get<Replayed>(run);
+  CHECK(differing(alone, late).empty());
+  std::size_t together = 0;
+  for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
+    if (schedule.steps[s].kind != StepKind::prefetch) continue;
+    const BufferId back = schedule.buffers_in(schedule.steps[s].allocates)[0];
+    for (std::uint32_t other = 0; other < s; ++other) {
+      if (schedule.steps[other].kind != StepKind::send) continue;
+      for (const BufferId sent : schedule.buffers_in(schedule.steps[other].frees)) {
+        const bool are_same = schedule[sent].tensor == schedule[back].tensor &&
+                              schedule[sent].micro_batch == schedule[back].micro_batch &&
+                              schedule[sent].range_offset == schedule[back].range_offset;
+        const Seconds begins = late.timeline.steps[s].start, ends = late.timeline.steps[other].finish;
+        together += are_same && begins < ends ? 1 : 0;
+      }
+    }
+  }
+  CHECK(together > 0);
+}
+
 }  // namespace
 }  // namespace plimsoll

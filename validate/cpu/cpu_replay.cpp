@@ -28,7 +28,7 @@ using Clock = CopyClock;
 /// What a region's bytes are made of while it is live.
 struct Room {
   std::byte* address = nullptr;
-  std::uint32_t buffers = 0;
+  std::vector<BufferId> buffers;
 };
 
 /// A kernel call with its addresses.
@@ -159,16 +159,29 @@ class CpuReplay {
 
   void open(BufferId b) {
     Room& room = room_of(b);
-    if (room.buffers++ == 0) room.address = pool_.take(plan_.regions[plan_.region_of[b.index].index].bytes);
-    poison(address_of(b), schedule_[b].bytes);
+    if (room.buffers.empty()) room.address = pool_.take(plan_.regions[plan_.region_of[b.index].index].bytes);
+    if (!has_others(room, b)) poison(address_of(b), schedule_[b].bytes);
+    room.buffers.push_back(b);
   }
 
   void close(BufferId b) {
     if (options_.keeps_gradients && graph_[schedule_[b].tensor].kind == TensorKind::parameter_gradient) keep(b);
-    poison(address_of(b), schedule_[b].bytes);
     Room& room = room_of(b);
-    if (--room.buffers > 0) return;
+    std::erase(room.buffers, b);
+    if (!has_others(room, b)) poison(address_of(b), schedule_[b].bytes);
+    if (!room.buffers.empty()) return;
     pool_.give_back(std::exchange(room.address, nullptr), plan_.regions[plan_.region_of[b.index].index].bytes);
+  }
+
+  /// Whether bytes of the buffer are another's too: a chunk may come back while what it was copied from is still being
+  /// sent elsewhere. The same bytes are in both.
+  bool has_others(const Room& room, BufferId b) const {
+    const Buffer& own = schedule_[b];
+    return std::ranges::any_of(room.buffers, [&](BufferId other) {
+      const Buffer& each = schedule_[other];
+      return each.range_offset < own.range_offset + own.range_length &&
+             own.range_offset < each.range_offset + each.range_length;
+    });
   }
 
   void poison(std::byte* address, Bytes bytes) const {
