@@ -263,8 +263,7 @@ def evidence(chain, times, bytes_):
     spreads = [times["training"].spread(*key) for key in times["training"].samples]
     quartiles = [times["training"].quartile_spread(*key) for key in times["training"].samples]
     passes = times["training"].passes()
-    plain = times["plain"].samples["iteration", 0]
-    plain_median = statistics.median(plain)
+    plain, plain_median = times["plain"].samples["iteration", 0], times["plain"].median("iteration", 0)
     return {
         "model": chain.description,
         "spread": {

@@ -8,7 +8,7 @@ from plimsoll_torch.versions import storage_of
 
 from . import executor
 from .chain_fields import ByteFacts, assemble, with_bytes
-from .clocks import TimeProbe
+from .clocks import TimeProbe, even_out
 from .errors import MeasurementError
 from .executor import Probe
 from .live_bytes import SweepCounter
@@ -164,6 +164,7 @@ def measure_times(chain, clock, repetitions):
                 probe.settle()
     finally:
         gc.enable()
+    even_out(list(times.values()))
     return times
 
 

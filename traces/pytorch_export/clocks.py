@@ -60,6 +60,7 @@ class TimeProbe(Probe):
     def __init__(self, clock):
         self.clock = clock
         self.samples = {}
+        self.paces = None  # by repetition, set by even_out
         self.pending = []
         self.started = None
 
@@ -76,7 +77,11 @@ class TimeProbe(Probe):
         self.pending.clear()
 
     def median(self, phase, stage):
-        return statistics.median(self.samples.get((phase, stage), [0.0]))
+        """Of the samples at the pace at which half of the repetitions were slower."""
+        samples = self.samples.get((phase, stage), [0.0])
+        if self.paces is not None and len(samples) == len(self.paces):
+            samples = [sample / pace for sample, pace in zip(samples, self.paces)]
+        return statistics.median(samples)
 
     def spread(self, phase, stage):
         """(largest - smallest) / median over the repetitions."""
@@ -95,3 +100,12 @@ class TimeProbe(Probe):
     def passes(self):
         """Seconds of each whole pass, all phases and stages together."""
         return [sum(pass_) for pass_ in zip(*self.samples.values())]
+
+
+def even_out(probes):
+    """A machine that shares its processor may be slower by a half for whole repetitions: all samples of one are taken relative to the time
+    of all its passes together, of which the median repetition's counts."""
+    totals = [sum(of) for of in zip(*(probe.passes() for probe in probes))]
+    middle = statistics.median(totals)
+    for probe in probes:
+        probe.paces = [total / middle for total in totals]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Plans run in PyTorch and held against their predictions: each model is exported, planned at several budgets by several strategies, and each
-plan trains a few steps, in turn with plain training. One JSON file, of which `plimsoll compare --pytorch FILE` makes a table and a figure.
+plan trains a few steps, each between two of plain training. One JSON file, of which `plimsoll compare --pytorch FILE` makes a table and a figure.
 
   /usr/bin/python3 validate/pytorch/measure.py resnet18 gpt --plans 4 -o out/pytorch
   /usr/bin/python3 validate/pytorch/measure.py my_model.py:build --batch 8 -o out/pytorch
@@ -13,6 +13,7 @@ beside the computation, and peaks are counted by the exporter's preloaded counte
 
 import argparse
 import datetime
+import gc
 import json
 import os
 import statistics
@@ -42,7 +43,7 @@ def command_line():
     parser.add_argument("--plans", type=positive, default=4, metavar="N", help="budgets of rotor (default 4)")
     parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
-    parser.add_argument("--rounds", type=positive, default=7, metavar="N", help="timed rounds of all plans (default 7)")
+    parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="timed rounds of all plans (default 5)")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     parser.add_argument("--amp", choices=("bf16", "fp16"), help="autocast")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -77,7 +78,7 @@ def measure_all(options):
         reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
         trace = os.path.join(folder, "trace.json")
         checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
-                 "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
+                 "--repetitions", str(3 * options.rounds), "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
         plans = planned(options, folder, trace, sources[name])
         task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
@@ -256,21 +257,35 @@ class Runs:
         for run in runs:
             self.clear()
             run()
-        seconds = [[] for _ in runs]
+        seconds, beside = [[] for _ in runs], [[] for _ in runs]  # beside: of the plain iterations right before and behind
+        gc.collect()
+        gc.disable()  # as the exporter does
         for _ in range(self.task["rounds"]):
-            for own, run in zip(seconds, runs):
-                self.clear()
-                start = self.clock.mark()
-                run()
-                finish = self.clock.mark()
-                self.clock.settle()
-                own.append(self.clock.seconds(start, finish))
+            before = self.seconds_of(runs[0])
+            for own, plain, run in zip(seconds[1:], beside[1:], runs[1:]):
+                own.append(self.seconds_of(run))
+                behind = self.seconds_of(runs[0])
+                plain.append((before + behind) / 2)
+                before = behind
+                seconds[0].append(behind)
+        gc.enable()
         plain_peak = self.peak(runs[0])
         rows = [self.row(*of) for of in zip(self.task["plans"], self.plans, self.steps, same, seconds[1:], runs[1:])]
-        for row in rows:
-            row["measured"] |= self.relative(row["measured"]["seconds"], seconds[0])
-            row["plain"] = {"seconds": seconds[0], "rise_bytes": plain_peak}
+        for row, plain in zip(rows, beside[1:]):
+            row["measured"] |= self.relative(row["measured"]["seconds"], plain)
+            row["plain"] = {"seconds": plain, "rise_bytes": plain_peak}
         return {"rows": rows, "plain_s": statistics.median(seconds[0]), "plain_peak_bytes": plain_peak + self.resident(self.plans[0])}
+
+    def seconds_of(self, run):
+        """Of an iteration that follows one of its kind, as in training: the first behind another plan's finds memory in other places."""
+        self.clear()
+        run()
+        self.clear()
+        start = self.clock.mark()
+        run()
+        finish = self.clock.mark()
+        self.clock.settle()
+        return self.clock.seconds(start, finish)
 
     def clear(self):
         for parameter in self.model.parameters():
@@ -306,7 +321,7 @@ class Runs:
         return row | ({"profile": profile} if profile else {})
 
     def relative(self, seconds, plain):
-        """The median over rounds of the plan's time by plain training's in the same round, and half the distance of the quartiles."""
+        """The median over rounds of the plan's time by that of plain training right before and behind it, and half the distance of the quartiles."""
         ratios = [own / other for own, other in zip(seconds, plain)]
         spread = (lambda q: (q[2] - q[0]) / 2)(statistics.quantiles(ratios, n=4)) if len(ratios) > 2 else 0.0
         return {"relative": statistics.median(ratios), "spread": spread}
