@@ -306,11 +306,16 @@ Json pytorch_plan(const Question& question, const Problem& problem, const Answer
   PlanWriter writer(problem, schedule, *answer.timeline);
   writer.run();
   if (answer.budget && writer.peak() > *answer.budget) {
+    const bool has_parts = std::ranges::any_of(schedule.buffers, [&](const Buffer& buffer) {
+      return buffer.range_length < problem.graph[buffer.tensor].bytes;
+    });
     refuse_for_pytorch(
-        fmt::format("the schedule frees values in parts, which PyTorch cannot: with whole ones it needs {} B, above "
-                    "the budget of {} "
-                    "B; try chunks=1",
-                    writer.peak().count, answer.budget->count));
+        has_parts ? fmt::format("the schedule frees values in parts, which PyTorch cannot: with whole ones it needs {} "
+                                "B, above the budget of {} B; try chunks=1",
+                                writer.peak().count, answer.budget->count)
+                  : fmt::format("where copies do not run beside computation, as on a CPU, it needs {} B, above the "
+                                "budget of {} B",
+                                writer.peak().count, answer.budget->count));
   }
   const Seconds plain = plain_time(problem);
   const Bytes input = boundary_bytes(*problem.chain, 0);

@@ -176,7 +176,11 @@ TEST_CASE("every plan for PyTorch runs through a second reader, its live bytes t
             planned(trace, strategy, "-m '" + std::to_string(budget) + " B' --micro-batches " + micro_batches,
                     "tests/experiments/one_host.yaml");
         if (run.exit_code == 1) continue;
-        if (run.err.find("frees values in parts") != std::string::npos) continue;
+        const bool is_whole =
+            strategy.find("pofo") == std::string::npos && strategy.find("greedy") == std::string::npos;
+        const bool cuts = run.err.find("frees values in parts") != std::string::npos;
+        CHECK_FALSE((cuts && is_whole));
+        if (cuts || run.err.find("where copies do not run beside computation") != std::string::npos) continue;
         INFO(strategy << " within " << budget << ": " << run.err);
         REQUIRE(run.exit_code == 0);
         const json plan = json::parse(run.out);

@@ -420,32 +420,19 @@ std::size_t AllSplits::visit(bool by_bound, const double& limit,
   for (std::size_t o = operators_.size(); o-- > 0;) rest[o] = rest[o + 1] + operators_[o].ways.front().work;
   Choices choices(operators_.size(), 0);
   std::size_t visited = 0;
-  // Axes of as many ranks are alike: of choices that differ in the order of axes only that is visited in which what the
-  // axes cut, operator by operator, ascends. `ties`: by axis, whether it has cut so far what the one before it cuts.
-  using Ties = std::vector<bool>;
-  const std::function<void(std::size_t, double, const Ties&)> from = [&](std::size_t o, double sum, const Ties& ties) {
+  const std::function<void(std::size_t, double)> from = [&](std::size_t o, double sum) {
     if (o == operators_.size()) {
       ++visited;
       leaf(choices);
       return;
     }
     for (choices[o] = 0; choices[o] < operators_[o].ways.size(); ++choices[o]) {
-      const Way& way = operators_[o].ways[choices[o]];
-      if (sum + way.work + rest[o + 1] >= limit) break;  // the ways behind work longer
-      Ties left = ties;
-      bool ascends = true;
-      for (std::size_t a = 1; a < left.size(); ++a) {
-        ascends = ascends && (!left[a] || way.cuts[a - 1] <= way.cuts[a]);
-        left[a] = left[a] && way.cuts[a - 1] == way.cuts[a];
-      }
-      if (!ascends) continue;
+      if (sum + operators_[o].ways[choices[o]].work + rest[o + 1] >= limit) break;  // the ways behind work longer
       const double now = sum + added(choices, o, by_bound);
-      if (now + rest[o + 1] < limit) from(o + 1, now, left);
+      if (now + rest[o + 1] < limit) from(o + 1, now);
     }
   };
-  Ties alike(mesh_.axes.size(), false);
-  for (std::size_t a = 1; a < alike.size(); ++a) alike[a] = mesh_.axes[a - 1].ranks == mesh_.axes[a].ranks;
-  from(0, 0, alike);
+  from(0, 0);
   return visited;
 }
 

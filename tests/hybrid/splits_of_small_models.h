@@ -40,8 +40,7 @@ class AllSplits {
 
   SplitPlan plan(const Choices&) const;
 
-  /// Visits all choices whose cost, or bound, is below the limit, which may fall while it runs; of those that differ in
-  /// the order of axes of as many ranks one. How many were visited.
+  /// Visits all choices whose cost, or bound, is below the limit, which may fall while it runs. How many were visited.
   std::size_t visit(bool by_bound, const double& limit, const std::function<void(const Choices&)>&) const;
 
  private:

@@ -105,7 +105,10 @@ TEST_CASE("no search finds splits of a small model that are faster than all", "[
   double slower = 0, most = 0;
   std::size_t cases = 0, runs = 0;
   for (const RandomCase seed : fewer_cases(1, 45)) {
-    const std::uint32_t devices = 2U << (seed % 3), most_operators = devices == 8 ? 4 : 6,
+    const std::uint32_t devices = 2U << (seed % 3),
+                        most_operators = devices < 8   ? 6
+                                         : all_cases() ? 5
+                                                       : 4,
                         operators = std::min(operators_of_case(seed), most_operators);
     const Problem problem = small_model(seed, operators, devices);
     const AllSplits all(problem, halved(devices));
@@ -115,15 +118,6 @@ TEST_CASE("no search finds splits of a small model that are faster than all", "[
     for (const char* search : {"hsm2dl", "alpa", "optcnn", "tofu"}) {
       found.push_back(judged_time(problem, search));
       best = std::min(best, found.back().value);
-    }
-    Random random(seed);
-    for (int k = 0; k < 5; ++k) {  // the order of axes, of which one is tried, makes no difference
-      AllSplits::Choices any;
-      for (std::size_t o = 0; o < operators; ++o) any.push_back(random.below(static_cast<std::uint32_t>(all.ways(o))));
-      SplitPlan one = all.plan(any), other = one;
-      for (auto& cuts : other.cuts) std::ranges::rotate(cuts, cuts.begin() + 1);
-      CHECK(stored_all(split_as(problem, one)).makespan.value ==
-            Approx(stored_all(split_as(problem, other)).makespan.value).epsilon(1e-9));
     }
     double least = best * (1 + 1e-9), fastest = std::numeric_limits<double>::infinity();
     runs += all.visit(true, least, [&](const AllSplits::Choices& choices) {

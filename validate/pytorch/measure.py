@@ -128,11 +128,16 @@ def planned(options, folder, trace, source):
     budgets = [least + (plain - least) * k // options.plans for k in range(options.plans)]
     plans += [plan_file(options, folder, question, "rotor", budget, len(plans) + k) for k, budget in enumerate(budgets)]
     for strategy in filter(None, options.strategies.split(",")):
-        try:
-            own = smallest(options, question, strategy) or 0
-            plans.append(plan_file(options, folder, question, strategy, max(budgets[len(budgets) // 2], own), len(plans)))
-        except export_pytorch.UsageError as error:
-            say(f"left out: {strategy}: {error}")
+        own = smallest(options, question, strategy) or 0
+        refusal = None
+        for budget in [*budgets[len(budgets) // 2:], plain]:  # copies beside the computation may need more where none run beside it
+            try:
+                plans.append(plan_file(options, folder, question, strategy, max(budget, own), len(plans)))
+                break
+            except export_pytorch.UsageError as error:
+                refusal = refusal or error
+        else:
+            say(f"left out: {strategy}: {refusal}")
     return plans
 
 
