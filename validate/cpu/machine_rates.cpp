@@ -122,31 +122,67 @@ std::vector<Codec> codecs_to_measure() {
   return codecs;
 }
 
-/// On 8 MB of a picture's values, half of them 0, as behind a ReLU.
-MeasuredCodec measured(const Codec& codec, std::size_t repetitions) {
-  Graph graph;
-  graph.source.dtype = "fp32";
-  Tensor picture{.name = "picture",
-                 .kind = TensorKind::activation,
-                 .bytes = Bytes{large},
-                 .shape = {8, 64, 64, channels},
-                 .dtype = "fp32"};
-  if (codec.kind == CodecKind::rows)
-    picture.shape = {8 * 64 * 64 / 4, 4 * channels};  // as layers of 256 units have them
-  EXPECTS(!lacks_codec(codec, graph, picture));
-  Block value = probe_values(picture.bytes, NumberFormat::fp32, Signs::both);
+/// A codec at work on 8 MB of a picture's values, half of them 0, as behind a ReLU.
+class CodecBench {
+ public:
+  explicit CodecBench(const Codec& codec) : codec_(codec) {
+    graph_.source.dtype = "fp32";
+    picture_ = {.name = "picture",
+                .kind = TensorKind::activation,
+                .bytes = Bytes{large},
+                .shape = {8, 64, 64, channels},
+                .dtype = "fp32"};
+    if (codec.kind == CodecKind::rows) picture_.shape = {8 * 64 * 64 / 4, 4 * channels};  // as layers of 256 units
+    EXPECTS(!lacks_codec(codec, graph_, picture_));
+    restores_ = unpack_cost(codec, graph_, picture_).kernels > 0;
+  }
+
+  std::size_t packed_bytes() const { return static_cast<std::size_t>(layout_bytes(codec_, picture_).count); }
+  std::size_t workspace() const {
+    return static_cast<std::size_t>(pack_cost(codec_, graph_, picture_).workspace.count) + 64;
+  }
+
+  void sample(const Block& value, Block& packed, Block& restored, Block& workspace) {
+    const auto packs = [&] { pack(codec_, picture_, {}, value.data(), packed.data(), workspace.data()); };
+    packs_.push_back(large / seconds_of(packs));
+    if (!restores_) return;
+    unpacks_.push_back(large / seconds_of([&] { unpack(codec_, picture_, packed.data(), restored.data()); }));
+  }
+
+  MeasuredCodec measured() const {
+    MeasuredCodec made{codec_, rate_of(packs_), {}};
+    if (restores_) made.unpack = rate_of(unpacks_);
+    return made;
+  }
+
+ private:
+  Codec codec_;
+  Graph graph_;
+  Tensor picture_;
+  bool restores_ = false;
+  std::vector<double> packs_, unpacks_;  // bytes a second
+};
+
+/// All by turns: a slow spell of the machine falls on all of them.
+std::vector<MeasuredCodec> measured_codecs(std::size_t repetitions) {
+  std::vector<CodecBench> benches;
+  std::size_t packed = 0, workspace = 0;
+  for (const Codec& codec : codecs_to_measure()) {
+    const CodecBench& bench = benches.emplace_back(codec);
+    packed = std::max(packed, bench.packed_bytes());
+    workspace = std::max(workspace, bench.workspace());
+  }
+  Block value = probe_values(Bytes{large}, NumberFormat::fp32, Signs::both);
   for (float& each : std::span(reinterpret_cast<float*>(value.data()), large / sizeof(float))) {
     each = std::max(0.0F, each);
   }
-  Block packed(static_cast<std::size_t>(layout_bytes(codec, picture).count)), restored(large);
-  Block workspace(static_cast<std::size_t>(pack_cost(codec, graph, picture).workspace.count) + 64);
-  const auto rate = [&](const auto& work) {
-    return per_second(large, repeated(repetitions, [&] { return seconds_of(work); }));
-  };
-  MeasuredCodec made{codec, rate([&] { pack(codec, picture, {}, value.data(), packed.data(), workspace.data()); }), {}};
-  if (unpack_cost(codec, graph, picture).kernels == 0) return made;
-  made.unpack = rate([&] { unpack(codec, picture, packed.data(), restored.data()); });
-  return made;
+  Block form(packed), restored(large), scratch(workspace);
+  for (std::size_t r = 0; r < repetitions; ++r) {
+    for (CodecBench& bench : benches) bench.sample(value, form, restored, scratch);
+  }
+  std::vector<MeasuredCodec> all;
+  for (const CodecBench& bench : benches) all.push_back(bench.measured());
+  return all;
 }
 
 }  // namespace
@@ -198,7 +234,7 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   const Bench least(tiny_probe());
   rates.launch = repeated(10 * repetitions, [&] { return least.seconds(); });
   if (!proceed("codecs")) return std::nullopt;
-  for (const Codec& codec : codecs_to_measure()) rates.codecs.push_back(measured(codec, repetitions));
+  rates.codecs = measured_codecs(repetitions);
   BlockPool pool;
   constexpr int takes = 1000;
   rates.allocation = repeated(repetitions, [&] {
