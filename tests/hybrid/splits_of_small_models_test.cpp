@@ -105,10 +105,7 @@ TEST_CASE("no search finds splits of a small model that are faster than all", "[
   double slower = 0, most = 0;
   std::size_t cases = 0, runs = 0;
   for (const RandomCase seed : fewer_cases(1, 45)) {
-    const std::uint32_t devices = 2U << (seed % 3),
-                        most_operators = devices < 8   ? 6
-                                         : all_cases() ? 5
-                                                       : 4,
+    const std::uint32_t devices = 2U << (seed % 3), most_operators = devices == 8 ? 4 : 6,
                         operators = std::min(operators_of_case(seed), most_operators);
     const Problem problem = small_model(seed, operators, devices);
     const AllSplits all(problem, halved(devices));
