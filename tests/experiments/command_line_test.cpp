@@ -236,7 +236,7 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
       {"simulate --strategy 'heft|1f1b' " + on_example,
        "--strategy:1:6: '1f1b' cannot follow 'heft': both say which device works on what\n  heft|1f1b\n       ^\n"},
       {"simulate --strategy 'heft(devices=3)' --trace resnet18_ops_b8_cpu --platform ideal",
-       "heft(devices=3): platform 'ideal' has 1 device\n"},
+       "--strategy:1:14: heft(devices=3): platform 'ideal' has 1 device\n  heft(devices=3)\n               ^\n"},
       {"simulate --strategy 'store_all|rotor' " + on_example,
        "--strategy:1:11: 'store_all' cannot be combined with 'rotor': store_all keeps everything, and every memory "
        "strategy starts from that anyway\n  store_all|rotor\n            ^\n"},
@@ -251,7 +251,7 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
        "  adam8bit | rotor\n             ^\n"},
       {"simulate --strategy '  pool(tensors=conv.input, k=64)' --platform ideal --trace "
        "resnet:blocks=4,channels=8,picture=8,batch=2,view=graph",
-       "--strategy:1:30: pool: k=64 is larger than every map that tensors=conv.input names (the largest is 8)\n"
+       "--strategy:1:30: pool: k=64 is larger than every map that tensors=conv.input names (the largest is 2)\n"
        "    pool(tensors=conv.input, k=64)\n                               ^\n"},
       {"import dnn-partitioning --as grap x -o y", "--as: expected layers or graph, found 'grap'\n"},
       {"import piper --as graph x -o y", "--as: is for dnn-partitioning only\n"},
