@@ -10,7 +10,6 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/same_tape.h"
-#include "strategies/least_makespan.h"
 #include "strategies/turns_away.h"
 
 namespace plimsoll {
@@ -57,22 +56,17 @@ PartsOutcome PartsPlanner::within(std::optional<Bytes> budget) {
   fill_menus();
   const std::optional<std::vector<Bytes>> most = limits(budget);
   const PlannedParts* best = nullptr;
-  std::optional<Bytes> smallest;
-  bool all_fits = true;
-  // From all that they want downwards: what computes longer than the best takes is never simulated.
-  for (std::size_t l = distinct_levels_.size(); l-- > 0;) {
-    const Seconds least = least_makespan_of(distinct_levels_[l]);
-    if (best != nullptr && least.value > best->makespan.value * (1 + 1e-9)) continue;
-    const PlannedParts& made = simulated_everywhere(distinct_levels_[l]);
-    const bool fits = !most || fit(peaks_, *most);
-    if (l + 1 == distinct_levels_.size()) all_fits = fits;
-    smallest = smallest ? std::min(*smallest, made.peak) : made.peak;
-    if (fits && (best == nullptr || made.makespan <= best->makespan)) best = &made;
+  Bytes smallest = same_levels_.front().peak;
+  for (std::size_t l = 0; l < same_levels_.size(); ++l) {
+    const PlannedParts& made = same_levels_[l];
+    smallest = std::min(smallest, made.peak);
+    if (most && !fit(peaks_of_same_levels_[l], *most)) continue;
+    if (best == nullptr || made.makespan < best->makespan) best = &made;
   }
   if (best == nullptr && budget) {
     return Infeasible{"no level of memory that was tried fits every device", smallest, false};
   }
-  if (all_fits) return *best;
+  if (!most || fit(peaks_of_same_levels_.back(), *most)) return *best;
   const std::vector<std::size_t> level = highest_levels(*most);
   PlannedParts mixed = refined(simulated(level), level, *most);
   if (fit(peaks_, *most) && (best == nullptr || mixed.makespan < best->makespan)) return mixed;
@@ -121,7 +115,7 @@ std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) 
 std::vector<Bytes> PartsPlanner::peaks_of_levels() {
   fill_menus();
   std::vector<Bytes> peaks;
-  for (const std::size_t level : distinct_levels_) peaks.push_back(simulated_everywhere(level).peak);
+  for (const PlannedParts& made : same_levels_) peaks.push_back(made.peak);
   return peaks;
 }
 
@@ -159,9 +153,9 @@ TapeOutcome PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget
   return std::move(tapes_within(p, std::span(&budget, 1)).front());
 }
 
-/// Once.
+/// Once; and what comes of the same level on all devices.
 void PartsPlanner::fill_menus() {
-  if (!distinct_levels_.empty()) return;
+  if (!same_levels_.empty()) return;
   for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
     const Menu& menu = menus_.emplace_back(menu_of(p));
     std::vector<std::size_t>& first = first_alike_.emplace_back();
@@ -172,7 +166,9 @@ void PartsPlanner::fill_menus() {
   }
   for (std::size_t level = 0; level < levels; ++level) {
     const auto is_as_before = [&](const std::vector<std::size_t>& first) { return first[level] != level; };
-    if (!std::ranges::all_of(first_alike_, is_as_before)) distinct_levels_.push_back(level);
+    if (std::ranges::all_of(first_alike_, is_as_before)) continue;
+    same_levels_.push_back(simulated(std::vector(partition_->order.size(), level)));
+    peaks_of_same_levels_.push_back(peaks_);
   }
 }
 
@@ -232,20 +228,6 @@ const PlannedParts& PartsPlanner::simulated(const std::vector<std::size_t>& leve
   return simulated_.emplace(std::move(key), Simulated{std::move(made), peaks_}).first->second.made;
 }
 
-const PlannedParts& PartsPlanner::simulated_everywhere(std::size_t level) {
-  return simulated(std::vector(partition_->order.size(), level));
-}
-
-Seconds PartsPlanner::least_makespan_of(std::size_t level) {
-  const auto [known, is_new] = least_makespans_.try_emplace(level);
-  if (is_new) {
-    std::vector<Tape> tapes;
-    for (std::size_t p = 0; p < menus_.size(); ++p) tapes.push_back(menus_[p][first_alike_[p][level]].tape);
-    known->second = least_makespan(problem_, *partition_, tapes);
-  }
-  return known->second;
-}
-
 PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
   for (std::size_t p = 0; p < tapes.size(); ++p) {
     const bool may_leave = partition_->parts[p].waits_at && !has_piece(tapes[p], PieceName::leave);
@@ -265,7 +247,6 @@ PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
     made.peak = std::max(made.peak, peaks_.back());
   }
   made.makespan = timeline.makespan;
-  EXPECTS(least_makespan(problem_, *made.partition, made.tapes).value <= made.makespan.value * (1 + 1e-9));
   made.note = partition_->note;
   return made;
 }

@@ -259,7 +259,7 @@ InputError placed(const InputError& complaint, std::string_view spec, std::strin
   std::vector<std::string> excerpts = complaint.excerpts();
   excerpts.resize(std::max<std::size_t>(excerpts.size(), 1));
   excerpts.front() = excerpt(spec, place);
-  return InputError(located(where, place, "", what), std::move(excerpts));
+  return {located(where, place, "", what), std::move(excerpts)};
 }
 
 std::vector<Pass> parse_spec(std::string_view spec, std::string_view where) {

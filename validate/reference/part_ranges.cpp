@@ -145,7 +145,8 @@ void dequantize_above_zero(const std::uint8_t* packed, const float* largest, con
 
 void quantize_fixed(const float* x, std::int64_t numbers, int bits, std::uint8_t* packed) {
   const auto first = 1U << (bits - 1);  // of those above 0
-  const float step = fixed_range / static_cast<float>(first), most = static_cast<float>(first - 1);
+  const float step = fixed_range / static_cast<float>(first);
+  const auto most = static_cast<float>(first - 1);
   BitWriter writer(packed);
   for (std::int64_t i = 0; i < numbers; ++i) {
     const float intervals = std::fabs(x[i]) / step;  // between it and 0; of what is no number none

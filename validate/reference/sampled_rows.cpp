@@ -41,7 +41,7 @@ float number_in_sum(const SampleSizes& s, std::uint64_t seed, std::int64_t k, st
     case Projection::gaussian:
       return normal_of(seed, counter);
     case Projection::dct: {
-      const double rows = static_cast<double>(s.rows);
+      const auto rows = static_cast<double>(s.rows);
       const double drawn = std::floor(rows * double{unit_of(seed, static_cast<std::uint64_t>(k))});
       const double angle = std::numbers::pi * (static_cast<double>(r) + 0.5) * drawn / rows;
       return drawn == 0 ? 1.0F : static_cast<float>(std::sqrt(2.0) * std::cos(angle));
