@@ -162,7 +162,7 @@ void dequantize_fixed(const std::uint8_t* packed, std::int64_t numbers, int bits
   const float step = fixed_range / static_cast<float>(half);
   const float least = is_rectified ? 0.0F : -fixed_range;
   for (std::int64_t i = 0; i < numbers; ++i) {
-    const float number = static_cast<float>(static_cast<int>(bits_at(packed, i * bits, bits)) - half);
+    const auto number = static_cast<float>(static_cast<int>(bits_at(packed, i * bits, bits)) - half);
     const float middle = (number + 0.5F) * step;
     x[i] = middle < least ? least : middle;
   }
