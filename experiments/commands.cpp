@@ -134,7 +134,8 @@ void note_times(const Problem& problem) {
                              format_seconds(problem.view_time), problem.graph.name);
   }
   if (!problem.times_rescaled) return;
-  const Graph& timed = problem.of_ops ? *problem.of_ops : problem.graph;  // a chain made of a graph names the platform's
+  const Graph& timed =
+      problem.of_ops ? *problem.of_ops : problem.graph;  // a chain made of a graph names the platform's
   const std::string& device = timed.source.device;
   const std::string of = device.empty() ? "are of no device" : fmt::format("were measured on '{}'", device);
   std::cerr << fmt::format(

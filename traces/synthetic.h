@@ -33,7 +33,8 @@ struct RandomChain {
 Chain random_chain(const RandomChain&);
 
 /// A decoder of pre-norm transformer layers, each one an attention and an MLP stage, with an embedding before and a
-/// vocabulary head and a loss behind them; by operators also an encoder with a decoder. Work and sizes follow from the shapes, times from a stated rate.
+/// vocabulary head and a loss behind them; by operators also an encoder with a decoder. Work and sizes follow from the
+/// shapes, times from a stated rate.
 struct TransformerChain {
   std::uint32_t layers = 12, width = 768, heads = 12, sequence = 1024, batch = 1, vocabulary = 50257;
   static constexpr std::array<std::string_view, 4> dtypes{"by_bytes", "bf16", "fp16", "fp32"};

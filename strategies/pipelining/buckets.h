@@ -1,5 +1,6 @@
 #pragma once
-// The option of strategies whose parts have copies on several devices: which of their gradients are all-reduced together.
+// The option of strategies whose parts have copies on several devices: which of their gradients are all-reduced
+// together.
 
 #include <vector>
 

@@ -149,8 +149,8 @@ class GreedyDevices {
   std::vector<std::int64_t> kept_most_, kept_;  // by device
   std::vector<double> free_;
   std::vector<std::vector<Turn>> left_, taken_;
-  std::vector<std::vector<std::size_t>> devices_of_;  // by stage
-  std::vector<End> ends_;                             // by stage, micro-batch, forward or backward
+  std::vector<std::vector<std::size_t>> devices_of_;                 // by stage
+  std::vector<End> ends_;                                            // by stage, micro-batch, forward or backward
   std::vector<std::optional<std::pair<double, std::size_t>>> next_;  // by device, where nothing has changed since
 };
 

@@ -12,9 +12,9 @@ namespace plimsoll {
 
 /// By part, in any one unit of time and of memory.
 struct TurnCosts {
-  std::vector<std::uint32_t> stage;              ///< the g-th of the model, which copies share
-  std::vector<std::array<double, 3>> seconds;    ///< of its pieces forward, backward, weights
-  std::vector<double> sent, returned;            ///< a transfer to its forward, and to its backward
+  std::vector<std::uint32_t> stage;                  ///< the g-th of the model, which copies share
+  std::vector<std::array<double, 3>> seconds;        ///< of its pieces forward, backward, weights
+  std::vector<double> sent, returned;                ///< a transfer to its forward, and to its backward
   std::vector<std::int64_t> kept, kept_for_weights;  ///< after the forward, and after the backward until the weights
 };
 
