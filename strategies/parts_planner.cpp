@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <functional>
 
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/same_tape.h"
+#include "strategies/least_makespan.h"
 #include "strategies/turns_away.h"
 
 namespace plimsoll {
@@ -35,6 +36,11 @@ bool fit(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
   return std::ranges::equal(peaks, limits, std::ranges::less_equal{});
 }
 
+/// By more than the rounding of sums.
+bool is_longer(Seconds a, Seconds b) {
+  return a.value > b.value * (1 + 1e-9);
+}
+
 }  // namespace
 
 PartsPlanners::PartsPlanners(const Problem& problem, std::span<const Pass> memory)
@@ -48,30 +54,40 @@ PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partiti
       partition_(std::move(partition)),
       memory_(memory),
       waiting_(waiting_in(*partition_)),
-      kept_(kept) {
+      kept_(kept),
+      parts_on_(partition_->order.size()) {
   judge(problem, memory);
+  for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
+    parts_on_[partition_->parts[p].device.index].push_back(p);
+  }
 }
 
 PartsOutcome PartsPlanner::within(std::optional<Bytes> budget) {
   fill_menus();
   const std::optional<std::vector<Bytes>> most = limits(budget);
+  Bytes smallest = simulated_everywhere(levels - 1).peak;
+  std::optional<PlannedParts> mixed;
+  if (most && !fit(peaks_, *most)) {
+    const std::vector<std::size_t> level = highest_levels(*most);
+    PlannedParts made = simulated(level);
+    made = refined(std::move(made), level, *most);
+    if (fit(peaks_, *most)) mixed = std::move(made);
+  }
+  std::optional<Seconds> fastest;
+  if (mixed) fastest = mixed->makespan;
   const PlannedParts* best = nullptr;
-  Bytes smallest = same_levels_.front().peak;
-  for (std::size_t l = 0; l < same_levels_.size(); ++l) {
-    const PlannedParts& made = same_levels_[l];
+  for (std::size_t l = distinct_levels_.size(); l-- > 0;) {
+    if (fastest && is_longer(least_makespan_of(distinct_levels_[l]), *fastest)) continue;
+    const PlannedParts& made = simulated_everywhere(distinct_levels_[l]);
     smallest = std::min(smallest, made.peak);
-    if (most && !fit(peaks_of_same_levels_[l], *most)) continue;
-    if (best == nullptr || made.makespan < best->makespan) best = &made;
+    if (most && !fit(peaks_, *most)) continue;
+    if (best == nullptr || made.makespan <= best->makespan) best = &made;
+    fastest = std::min(fastest.value_or(made.makespan), made.makespan);
   }
-  if (best == nullptr && budget) {
-    return Infeasible{"no level of memory that was tried fits every device", smallest, false};
-  }
-  if (!most || fit(peaks_of_same_levels_.back(), *most)) return *best;
-  const std::vector<std::size_t> level = highest_levels(*most);
-  PlannedParts mixed = refined(simulated(level), level, *most);
-  if (fit(peaks_, *most) && (best == nullptr || mixed.makespan < best->makespan)) return mixed;
-  if (best == nullptr) return Infeasible{"no level of memory that was tried fits the memory of each device", {}};
-  return *best;
+  if (mixed && (best == nullptr || mixed->makespan < best->makespan)) return *std::move(mixed);
+  if (best != nullptr) return *best;
+  if (budget) return Infeasible{"no level of memory that was tried fits every device", smallest, false};
+  return Infeasible{"no level of memory that was tried fits the memory of each device", {}};
 }
 
 /// By device; nothing where there is none.
@@ -115,7 +131,7 @@ std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) 
 std::vector<Bytes> PartsPlanner::peaks_of_levels() {
   fill_menus();
   std::vector<Bytes> peaks;
-  for (const PlannedParts& made : same_levels_) peaks.push_back(made.peak);
+  for (const std::size_t level : distinct_levels_) peaks.push_back(simulated_everywhere(level).peak);
   return peaks;
 }
 
@@ -153,9 +169,9 @@ TapeOutcome PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget
   return std::move(tapes_within(p, std::span(&budget, 1)).front());
 }
 
-/// Once; and what comes of the same level on all devices.
+/// Once.
 void PartsPlanner::fill_menus() {
-  if (!same_levels_.empty()) return;
+  if (!distinct_levels_.empty()) return;
   for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
     const Menu& menu = menus_.emplace_back(menu_of(p));
     std::vector<std::size_t>& first = first_alike_.emplace_back();
@@ -166,9 +182,7 @@ void PartsPlanner::fill_menus() {
   }
   for (std::size_t level = 0; level < levels; ++level) {
     const auto is_as_before = [&](const std::vector<std::size_t>& first) { return first[level] != level; };
-    if (std::ranges::all_of(first_alike_, is_as_before)) continue;
-    same_levels_.push_back(simulated(std::vector(partition_->order.size(), level)));
-    peaks_of_same_levels_.push_back(peaks_);
+    if (!std::ranges::all_of(first_alike_, is_as_before)) distinct_levels_.push_back(level);
   }
 }
 
@@ -228,6 +242,20 @@ const PlannedParts& PartsPlanner::simulated(const std::vector<std::size_t>& leve
   return simulated_.emplace(std::move(key), Simulated{std::move(made), peaks_}).first->second.made;
 }
 
+const PlannedParts& PartsPlanner::simulated_everywhere(std::size_t level) {
+  return simulated(std::vector(partition_->order.size(), level));
+}
+
+Seconds PartsPlanner::least_makespan_of(std::size_t level) {
+  const auto [known, is_new] = least_makespans_.try_emplace(level);
+  if (is_new) {
+    std::vector<Tape> tapes;
+    for (std::size_t p = 0; p < menus_.size(); ++p) tapes.push_back(menus_[p][first_alike_[p][level]].tape);
+    known->second = least_makespan(problem_, *partition_, tapes);
+  }
+  return known->second;
+}
+
 PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
   for (std::size_t p = 0; p < tapes.size(); ++p) {
     const bool may_leave = partition_->parts[p].waits_at && !has_piece(tapes[p], PieceName::leave);
@@ -247,19 +275,58 @@ PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
     made.peak = std::max(made.peak, peaks_.back());
   }
   made.makespan = timeline.makespan;
+  EXPECTS(!is_longer(least_makespan(problem_, *made.partition, made.tapes), made.makespan));
   made.note = partition_->note;
   return made;
 }
 
-/// By halving, on all devices at once: what one of them keeps hardly changes what another one needs.
+/// On all devices at once, since what one of them keeps hardly changes what another one needs: from all that they want
+/// to the level at which the parts' own peaks say that a device fits, and from there up or down.
 std::vector<std::size_t> PartsPlanner::highest_levels(const std::vector<Bytes>& limits) {
-  std::vector<std::size_t> fits(partition_->order.size(), 0), too_high(fits.size(), levels), tried(fits.size());
-  for (std::size_t step = levels; step > 1; step = (step + 1) / 2) {
-    for (std::size_t d = 0; d < fits.size(); ++d) tried[d] = std::midpoint(fits[d], too_high[d]);
-    simulated(tried);
-    for (std::size_t d = 0; d < fits.size(); ++d) (peaks_[d] <= limits[d] ? fits[d] : too_high[d]) = tried[d];
+  constexpr std::size_t guesses = 4;
+  std::vector<std::size_t> fits(partition_->order.size(), 0), too_high(fits.size(), levels), tried = fits;
+  for (std::size_t d = 0; d < fits.size(); ++d) {
+    const std::vector<std::size_t> all = levels_between(d, 0, levels);
+    if (!all.empty()) tried[d] = all.back();
   }
-  return fits;
+  for (std::size_t round = 0;; ++round) {
+    simulated(tried);
+    bool is_known = true;
+    for (std::size_t d = 0; d < fits.size(); ++d) {
+      (peaks_[d] <= limits[d] ? fits[d] : too_high[d]) = tried[d];
+      const std::vector<std::size_t> between = levels_between(d, fits[d], too_high[d]);
+      is_known &= between.empty();
+      if (between.empty()) {
+        tried[d] = fits[d];
+      } else if (round >= guesses) {
+        tried[d] = between[between.size() / 2];
+      } else {
+        const auto is_over = [&](std::size_t level) {
+          return peaks_[d] + own_peaks(d, level) > limits[d] + own_peaks(d, tried[d]);
+        };
+        const auto over = std::ranges::partition_point(between, std::not_fn(is_over));
+        tried[d] = over == between.begin() ? between.front() : *(over - 1);
+      }
+    }
+    if (is_known) return fits;
+  }
+}
+
+/// With other tapes for the device than at the first one, ascending; of levels with the same tapes the first.
+std::vector<std::size_t> PartsPlanner::levels_between(std::size_t device, std::size_t low, std::size_t high) const {
+  std::vector<std::size_t> between;
+  for (std::size_t level = low + 1; level < high; ++level) {
+    const auto is_new = [&](std::size_t p) { return first_alike_[p][level] == level; };
+    if (std::ranges::any_of(parts_on_[device], is_new)) between.push_back(level);
+  }
+  return between;
+}
+
+/// Of the device's parts, each by itself.
+Bytes PartsPlanner::own_peaks(std::size_t device, std::size_t level) const {
+  Bytes sum;
+  for (const std::size_t p : parts_on_[device]) sum += menus_[p][level].peak;
+  return sum;
 }
 
 /// Where a device has one part, a tape for the very budget, less what is on its way to it, may be faster than a
@@ -267,13 +334,11 @@ std::vector<std::size_t> PartsPlanner::highest_levels(const std::vector<Bytes>& 
 PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::size_t>& level,
                                    const std::vector<Bytes>& limits) {
   const std::vector<Bytes> peaks = peaks_;
-  std::vector<std::size_t> parts_on(partition_->order.size());
-  for (const Part& part : partition_->parts) ++parts_on[part.device.index];
   std::vector<Tape> tapes = made.tapes;
   bool has_other = false;
   for (std::size_t p = 0; p < tapes.size(); ++p) {
     const std::size_t d = partition_->parts[p].device.index;
-    if (parts_on[d] > 1) continue;
+    if (parts_on_[d].size() > 1) continue;
     const Bytes beside = peaks[d] - menus_[p][level[d]].peak;
     const TapeOutcome outcome = tape_within(p, limits[d] - beside);
     const PlannedTape* tape = std::get_if<PlannedTape>(&outcome);

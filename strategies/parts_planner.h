@@ -41,9 +41,13 @@ class PartsPlanner {
   Menu menu_of(std::size_t p);
   Bytes least_budget(std::size_t p, Bytes most);
   const PlannedParts& simulated(const std::vector<std::size_t>& level);
+  const PlannedParts& simulated_everywhere(std::size_t level);
+  Seconds least_makespan_of(std::size_t level);
   PlannedParts simulated(std::vector<Tape> tapes);
   std::optional<std::vector<Bytes>> limits(std::optional<Bytes> budget) const;
   std::vector<std::size_t> highest_levels(const std::vector<Bytes>& limits);
+  std::vector<std::size_t> levels_between(std::size_t device, std::size_t low, std::size_t high) const;
+  Bytes own_peaks(std::size_t device, std::size_t level) const;
   PlannedParts refined(PlannedParts made, const std::vector<std::size_t>& level, const std::vector<Bytes>& limits);
 
   const Problem& problem_;
@@ -51,12 +55,13 @@ class PartsPlanner {
   std::span<const Pass> memory_;
   std::vector<Waiting> waiting_;  // by part
   KeptPlans& kept_;
+  std::vector<std::vector<std::size_t>> parts_on_;     // by device
   std::vector<const PartPlans*> plans_;                // by part, where a pass does not plan parts itself
   std::vector<Menu> menus_;                            // by part
   std::vector<std::vector<std::size_t>> first_alike_;  // by part and level: the first level with the same tape
-  std::vector<PlannedParts> same_levels_;              // plans with one level on all devices, ascending
-  std::vector<std::vector<Bytes>> peaks_of_same_levels_;
-  std::vector<Bytes> peaks_;  // by device, of what was simulated last
+  std::vector<std::size_t> distinct_levels_;           // ascending: those with other tapes than the one before
+  std::map<std::size_t, Seconds> least_makespans_;     // by level on all devices, once asked
+  std::vector<Bytes> peaks_;                           // by device, of what was simulated last
   struct Simulated {
     PlannedParts made;
     std::vector<Bytes> peaks;
