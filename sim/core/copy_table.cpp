@@ -4,13 +4,15 @@
 
 namespace plimsoll {
 
+/// Of a storage's micro-batches eight are neighbours, since devices take one after the other.
 std::uint32_t CopyTable::hash_of(const CopyKey& k) {
   constexpr std::uint64_t odd = 0x9E3779B97F4A7C15ULL;
-  std::uint64_t mixed = ((std::uint64_t{k.storage} << 32U) ^ k.micro_batch) * odd;
+  constexpr std::uint32_t neighbours = 8;
+  std::uint64_t mixed = ((std::uint64_t{k.storage} << 32U) ^ (k.micro_batch / neighbours)) * odd;
   mixed = (mixed ^ (mixed >> 32U) ^ k.memory ^ (std::uint64_t{k.chunk} << 40U)) * odd;
   const std::uint64_t rest = (std::uint64_t{k.from} << 24U) ^ (std::uint64_t{k.form} << 8U) ^ (k.arrived ? 1U : 0U);
   mixed = (mixed ^ (mixed >> 29U) ^ rest) * odd;
-  return static_cast<std::uint32_t>(mixed >> 32U);
+  return static_cast<std::uint32_t>(mixed >> 32U) / neighbours * neighbours + k.micro_batch % neighbours;
 }
 
 std::size_t CopyTable::slot_of(const CopyKey& k, std::uint32_t hash) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/core/ids.h"
+#include "sim/core/short_list.h"
 
 namespace plimsoll {
 
@@ -39,7 +40,7 @@ struct Copy {
   BufferId buffer;
   std::optional<StepId> maker;
   std::vector<StepId> flows;  ///< that made it together, the maker among them; of a collective
-  std::vector<StepId> users;
+  ShortList<StepId, 4> users;
   bool lossy = false;         ///< an approximation
   std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
 
@@ -52,7 +53,8 @@ struct Copy {
   void overwritten(StepId by) {
     maker = by;
     flows.clear();
-    users = {by};
+    users.clear();
+    users.push_back(by);
   }
 };
 

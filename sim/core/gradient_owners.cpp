@@ -21,7 +21,9 @@ void GradientOwners::begin() {
     if (op.phase != Phase::update || collective_of(op)) continue;
     for (const TensorId t : op.mutates) updating_.try_emplace(t, &op);
   }
-  for (const auto& [gradient, makers] : makers_) {
+  makers_of_.resize(graph_.tensors.size(), nullptr);
+  for (auto& [gradient, makers] : makers_) {
+    makers_of_[gradient.index] = &makers;
     if (has_copies(makers)) ++buckets_[makers.parts].incomplete;
   }
 }
@@ -41,7 +43,8 @@ std::vector<const Part*> GradientOwners::of(const Op& update) const {
 }
 
 void GradientOwners::contributed(TensorId gradient) {
-  Makers& makers = makers_.at(gradient);
+  EXPECTS(makers_of_[gradient.index] != nullptr);
+  Makers& makers = *makers_of_[gradient.index];
   EXPECTS(makers.outstanding > 0);
   if (--makers.outstanding > 0 || !has_copies(makers)) return;
   Bucket& bucket = buckets_.at(makers.parts);
@@ -80,7 +83,7 @@ void GradientOwners::sum_at_owner(TensorId gradient, const Part& part) {
     sum.memory = copies_.memory_of(owner.device).index;
     CopyKey arrived = sum;
     arrived.arrived = true;
-    const std::vector<StepId> contributors = copies_[from].users;
+    const ShortList<StepId, 4> contributors = copies_[from].users;
     const StepId sent =
         copies_.copy(gradient, from, arrived, {part.device, {place::device, MemoryId{sum.memory}}}, StepKind::send);
     for (const StepId contributor : contributors) copies_.wait(sent, contributor);
@@ -110,7 +113,7 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
   step.work.seconds = duration(cost, graph_.source, problem_.platform[owner.device]).value_or(Seconds{0});
   step.reads = {source.buffer};
   step.writes = {target.buffer};
-  step.waits = target.users;
+  step.waits.assign(target.users.begin(), target.users.end());
   for (const Copy* copy : {&source, &target}) {
     copy->add_makers(step.waits);
   }

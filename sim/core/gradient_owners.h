@@ -67,6 +67,7 @@ class GradientOwners {
   const Partition& partition_;
   LiveCopies& copies_;
   std::map<TensorId, Makers> makers_;
+  std::vector<Makers*> makers_of_;                       // by tensor, once all are there
   std::map<TensorId, const Op*> updating_;               // by parameter or state
   std::map<std::vector<const Part*>, Bucket> buckets_;   // by the parts that are copies
   std::unordered_set<CopyKey, CopyKeyHash> handed_out_;  // copies of parameters with their new value

@@ -8,7 +8,8 @@
 
 namespace plimsoll {
 
-LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes) : problem_(problem), graph_(problem.graph) {
+LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes)
+    : problem_(problem), graph_(problem.graph), routes_(problem.platform) {
   chunks_.resize(graph_.storages, 1);
   homes_.resize(graph_.storages, {place::device});
   at_.resize(problem.platform.devices.size());
@@ -146,7 +147,7 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   const BufferId target = there == nullptr ? new_buffer(t, to) : there->buffer;
   step.work = {.seconds = {}, .bytes = builder_[target].bytes, .route = builder_.route(source_memory, target_memory)};
   (there == nullptr ? step.allocates : step.writes) = {target};
-  if (there != nullptr) step.waits = there->users;
+  if (there != nullptr) step.waits.assign(there->users.begin(), there->users.end());
   source.add_makers(step.waits);
   const std::optional<StepId> last = last_compute(stream.device);
   if (label != StepKind::send && last) step.waits.push_back(*last);
@@ -196,14 +197,16 @@ void LiveCopies::all_reduce(std::span<const TensorId> gradients, std::span<const
     for (std::size_t i = first; i < sums.size(); i += values) {
       if (lossy != nullptr) carry_approximation(*lossy, *sums[i]);
       sums[i]->maker = flows.back();
-      sums[i]->flows = sums[i]->users = flows;
+      sums[i]->flows = flows;
+      sums[i]->users.clear();
+      for (const StepId flow : flows) sums[i]->users.push_back(flow);
     }
   }
 }
 
 void LiveCopies::refuse_without_route(MemoryId from, MemoryId to) {
   const auto [place, fresh] = reachable_.try_emplace({from, to}, false);
-  if (fresh) place->second = route_between(problem_.platform, from, to).has_value();
+  if (fresh) place->second = routes_.between(from, to).has_value();
   if (place->second) return;
   throw CannotLower{"platform '" + problem_.platform.name + "' has no route from '" + problem_.platform[from].name +
                     "' to '" + problem_.platform[to].name + "'"};

@@ -92,8 +92,11 @@ class LiveCopies {
   void wait(StepId step, StepId earlier) { builder_.wait(step, earlier); }
   Bytes bytes_of(const Copy& copy) const { return builder_[copy.buffer].bytes; }
 
-  /// What the device's next compute waits for, beside its makers; nothing more once it has been asked.
-  std::vector<StepId> take_waits(DeviceId device) { return std::exchange(waits_[device.index], {}); }
+  /// Adds what the device's next compute waits for, beside its makers; nothing more once it has been asked.
+  void take_waits(DeviceId device, std::vector<StepId>& to) {
+    to.insert(to.end(), waits_[device.index].begin(), waits_[device.index].end());
+    waits_[device.index].clear();
+  }
   std::optional<StepId> last_compute(DeviceId device) const { return last_compute_[device.index]; }
 
   Schedule finish();
@@ -123,6 +126,7 @@ class LiveCopies {
   ScheduleBuilder builder_;
   CopyTable live_;
   std::unordered_map<CopyKey, StepId, CopyKeyHash> released_;  // by which step, where that is its only work
+  RouteFinder routes_;
   std::map<Endpoints, bool> reachable_;
   std::vector<std::vector<StepId>> waits_;           // by device: what its next compute waits for
   std::vector<std::optional<StepId>> last_compute_;  // by device

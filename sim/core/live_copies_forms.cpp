@@ -97,7 +97,7 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
     step.work.seconds += part * codec.overhead;
   }
   step.workspace = share(cost.workspace);
-  step.waits = take_waits(device);
+  take_waits(device, step.waits);
   step.reads = {source.buffer};
   source.add_makers(step.waits);
   EXPECTS(!contains(to));

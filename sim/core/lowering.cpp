@@ -305,7 +305,8 @@ class Lowering {
     const Op& op = graph_[id];
     const bool on_device = action.at == place::device, is_beside = on_device && runs_beside(op);
     const MemoryId memory = copies_.memory_at(here.device, action.at);
-    NewStep step;
+    NewStep& step = step_;
+    step.clear();
     step.kind = kind_of(id, micro_batch);
     step.stream = copies_.stream(here.device, is_beside ? way::network : Way{action.at, action.at});
     step.op = id;
@@ -315,17 +316,15 @@ class Lowering {
                                   : copies_.duration_at(memory, id);
     const bool goes_first = is_pinned_to_host(op) || (is_beside && op.phase == Phase::update);
     if (on_device && !is_beside) {
-      step.waits = copies_.take_waits(here.device);
+      copies_.take_waits(here.device, step.waits);
     } else if (const auto last = copies_.last_compute(here.device); last && !goes_first) {
       step.waits.push_back(*last);
     }
-    step.reads.reserve(op.inputs.size());
-    step.allocates.reserve(op.outputs.size());
-    step.waits.reserve(step.waits.size() + op.inputs.size() + op.outputs.size());
 
-    std::vector<std::pair<TensorId, Copy*>> used;  // inputs, then outputs
-    std::vector<Copy*> overwritten;
-    used.reserve(op.inputs.size() + op.outputs.size());
+    std::vector<std::pair<TensorId, Copy*>>& used = used_;  // inputs, then outputs
+    used.clear();
+    std::vector<Copy*>& overwritten = overwritten_;
+    overwritten.clear();
     for (const TensorId t : op.inputs) {
       CopyKey k = versions_.key(op, t, by, micro_batch, copies_.key_at(t, micro_batch, here.device, action.at));
       k = copies_.read_by(op, t, k);
@@ -431,6 +430,9 @@ class Lowering {
   WeightVersions versions_;
   EarlierSlices earlier_;
   std::vector<bool> ran_;  // by op and micro-batch
+  NewStep step_;           // the one that is made, and what it uses: their room is used again
+  std::vector<std::pair<TensorId, Copy*>> used_;
+  std::vector<Copy*> overwritten_;
   std::set<std::pair<PartId, OpId>> updates_run_;
   std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
       held_by_;  // of what one part sent another of its device

@@ -17,10 +17,25 @@ Slice append(std::vector<T>& list, const std::vector<T>& items) {
 
 }  // namespace
 
+void NewStep::clear() {
+  NewStep fresh;
+  fresh.reads.swap(reads);
+  fresh.writes.swap(writes);
+  fresh.allocates.swap(allocates);
+  fresh.waits.swap(waits);
+  fresh.reads.clear();
+  fresh.writes.clear();
+  fresh.allocates.clear();
+  fresh.waits.clear();
+  *this = std::move(fresh);
+}
+
 StreamId ScheduleBuilder::stream(DeviceId device, Way way, std::uint32_t index) {
+  if (last_stream_ && last_stream_->first == std::tuple(device.index, way, index)) return last_stream_->second;
   const auto [place, made] =
       streams_.try_emplace({device.index, way, index}, id_at<StreamId>(schedule_.streams.size()));
   if (made) schedule_.streams.push_back({.device = device, .way = way});
+  last_stream_ = *place;
   return place->second;
 }
 

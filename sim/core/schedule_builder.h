@@ -25,6 +25,9 @@ struct NewStep {
   std::vector<StepId> waits;  ///< duplicates and the predecessor on the same stream are dropped
   CollectiveId collective = no_collective;
   bool measured = false;
+
+  /// As new; the lists keep their room.
+  void clear();
 };
 
 class ScheduleBuilder {
@@ -90,7 +93,9 @@ class ScheduleBuilder {
   std::vector<Later> later_;
   std::vector<Life> life_;
   std::vector<std::uint32_t> born_;  ///< per buffer: the step that allocates it
-  std::map<std::tuple<std::uint32_t, Way, std::uint32_t>, StreamId> streams_;
+  using StreamKey = std::tuple<std::uint32_t, Way, std::uint32_t>;
+  std::map<StreamKey, StreamId> streams_;
+  std::optional<std::pair<StreamKey, StreamId>> last_stream_;  ///< asked for
   std::map<Endpoints, RouteId> routes_;
 };
 

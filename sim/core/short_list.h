@@ -34,6 +34,7 @@ class ShortList {
   const T* end() const { return many_.empty() ? few_.data() + few_count_ : many_.data() + many_.size(); }
   bool empty() const { return begin() == end(); }
   const T& front() const { return *begin(); }
+  const T& back() const { return *(end() - 1); }
 
  private:
   std::array<T, Inline> few_{};
