@@ -233,6 +233,12 @@ const std::vector<std::optional<std::uint8_t>>& AllSplits::cuts(std::size_t o, s
   return operators_[o].ways[way].cuts;
 }
 
+AllSplits::Choices AllSplits::any(Random& random) const {
+  Choices made;
+  for (const Operator& each : operators_) made.push_back(random.below(static_cast<std::uint32_t>(each.ways.size())));
+  return made;
+}
+
 Layout AllSplits::layout(OpId op, std::size_t operand, bool is_output, const Way& way) const {
   const OpLoop& loop = loops_[op.index];
   const std::vector<std::uint8_t>& dims = (is_output ? loop.outputs : loop.inputs)[operand];
@@ -304,6 +310,7 @@ void AllSplits::add_ways(Operator& made) {
         forward.dims, [&](const LoopDim& dim) { return dim.name == "-" || dim.size % ranks_of(dim.name) == 0; });
     if (!divides) continue;
     for (const OpId id : made.ops) {
+      way.sums_of.push_back(0);
       const Op& op = problem_.graph[id];
       double share = 1, moved = 0;
       for (const LoopDim& dim : loops_[id.index].dims) {
@@ -314,14 +321,17 @@ void AllSplits::add_ways(Operator& made) {
         const Layout lies = layout(id, k, true, way);
         moved += bytes(op.outputs[k], lies);
         if (problem_.graph[op.outputs[k]].kind != TensorKind::parameter_gradient) continue;
-        way.sums += relayout(op.outputs[k], lies, [&] {
+        way.sums_of.back() += relayout(op.outputs[k], lies, [&] {
           Layout whole = lies;
           for (AxisLayout& along : whole) along = along.kind == AxisLayout::Kind::partial ? AxisLayout{} : along;
           return whole;
         }());
       }
-      way.work +=
+      const double work =
           std::max(op.flops->count / share / device.peak.at("bf16").value, moved / device.memory_bandwidth->value);
+      way.work_of.push_back(work + device.launch_overhead.value);
+      way.work += work;
+      way.sums += way.sums_of.back();
     }
     made.ways.push_back(std::move(way));
   }
@@ -336,40 +346,49 @@ void AllSplits::add_uses() {
     std::size_t operand;
     bool is_output;
   };
-  std::vector<std::size_t> operator_of(graph.ops.size());
+  place_of_.resize(graph.ops.size());
+  counted_.resize(graph.ops.size());
   for (std::size_t o = 0; o < operators_.size(); ++o) {
-    for (const OpId id : operators_[o].ops) operator_of[id.index] = o;
+    for (std::size_t k = 0; k < operators_[o].ops.size(); ++k) place_of_[operators_[o].ops[k].index] = {o, k};
   }
   for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
     std::optional<Place> home;
-    bool is_first = true;
+    bool is_first = true, is_first_behind = true;
     const auto visit = [&](const Place& place) {
       if (!home) {
         home = place;
         return;
       }
       const bool is_along = home->o <= place.o;
-      Use use{std::min(home->o, place.o), std::max(home->o, place.o), std::exchange(is_first, false), {}};
+      const bool is_backward = graph[place.op].phase == Phase::backward,
+                 sums = std::exchange(is_first, false),  // where the value is partial sums
+          begins = is_backward && std::exchange(is_first_behind, false);
+      Use use{std::min(home->o, place.o), std::max(home->o, place.o), place.op, sums || begins, {}, {}};
       for (const Way& one : operators_[use.one].ways) {
         for (const Way& other : operators_[use.other].ways) {
           const Way &from = is_along ? one : other, &to = is_along ? other : one;
           if (use.one == use.other && &one != &other) {
             use.seconds.push_back(0);
+            use.least.push_back(0);
             continue;
           }
-          use.seconds.push_back(relayout(TensorId{t}, layout(home->op, home->operand, home->is_output, from),
-                                         layout(place.op, place.operand, false, to)));
+          const Layout made = layout(home->op, home->operand, home->is_output, from);
+          use.seconds.push_back(relayout(TensorId{t}, made, layout(place.op, place.operand, false, to)));
+          const bool is_partial = std::ranges::any_of(
+              made, [](const AxisLayout& along) { return along.kind == AxisLayout::Kind::partial; });
+          use.least.push_back(is_partial && !sums ? 0 : use.seconds.back());
         }
       }
+      if (use.is_counted) counted_[use.reader.index].push_back(uses_.size());
       uses_.push_back(std::move(use));
     };
     for (std::uint32_t o = 0; o < graph.ops.size(); ++o) {
       const Op& op = graph.ops[o];
       for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-        if (op.inputs[k] == TensorId{t}) visit({operator_of[o], OpId{o}, k, false});
+        if (op.inputs[k] == TensorId{t}) visit({place_of_[o].first, OpId{o}, k, false});
       }
       for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-        if (op.outputs[k] == TensorId{t}) visit({operator_of[o], OpId{o}, k, true});
+        if (op.outputs[k] == TensorId{t}) visit({place_of_[o].first, OpId{o}, k, true});
       }
     }
   }
@@ -378,26 +397,39 @@ void AllSplits::add_uses() {
 /// What the operator adds to those before it.
 double AllSplits::added(const Choices& choices, std::size_t o, bool by_bound) const {
   const Way& way = operators_[o].ways[choices[o]];
-  double sum = way.work + (by_bound ? 0 : way.sums);
+  double sum = by_bound ? launched(o, way) : way.work + way.sums;
   for (const Use& use : uses_) {
-    if (use.other != o || (by_bound && !use.is_first)) continue;
-    sum += use.seconds[choices[use.one] * operators_[use.other].ways.size() + choices[use.other]];
+    if (use.other != o || (by_bound && !use.is_counted)) continue;
+    sum += (by_bound ? use.least : use.seconds)[place(use, choices)];
   }
   return sum;
 }
 
-double AllSplits::price(const Choices& choices, std::size_t operators, bool by_bound) const {
-  double sum = 0;
-  for (std::size_t o = 0; o < operators; ++o) sum += added(choices, o, by_bound);
-  return sum;
+double AllSplits::launched(std::size_t o, const Way& way) const {
+  const Device& device = problem_.platform.devices.front();
+  return way.work + static_cast<double>(operators_[o].ops.size()) * device.launch_overhead.value;
+}
+
+std::size_t AllSplits::place(const Use& use, const Choices& choices) const {
+  return choices[use.one] * operators_[use.other].ways.size() + choices[use.other];
 }
 
 double AllSplits::cost(const Choices& choices) const {
-  return price(choices, operators_.size(), false);
+  double sum = 0;
+  for (std::size_t o = 0; o < operators_.size(); ++o) sum += added(choices, o, false);
+  return sum;
 }
 
 double AllSplits::bound(const Choices& choices) const {
-  return price(choices, operators_.size(), true);
+  double now = 0, summed = 0;
+  for (std::size_t op = 0; op < place_of_.size(); ++op) {
+    const auto [o, k] = place_of_[op];
+    const Way& way = operators_[o].ways[choices[o]];
+    for (const std::size_t u : counted_[op]) now += uses_[u].least[place(uses_[u], choices)];
+    now += way.work_of[k];
+    if (way.sums_of[k] > 0) summed = std::max(summed, now) + way.sums_of[k];
+  }
+  return std::max(now, summed);
 }
 
 SplitPlan AllSplits::plan(const Choices& choices) const {
@@ -416,18 +448,20 @@ SplitPlan AllSplits::plan(const Choices& choices) const {
 
 std::size_t AllSplits::visit(bool by_bound, const double& limit,
                              const std::function<void(const Choices&)>& leaf) const {
+  const auto work = [&](std::size_t o, const Way& way) { return by_bound ? launched(o, way) : way.work; };
   std::vector<double> rest(operators_.size() + 1, 0);  // the least that operators from here on add
-  for (std::size_t o = operators_.size(); o-- > 0;) rest[o] = rest[o + 1] + operators_[o].ways.front().work;
+  for (std::size_t o = operators_.size(); o-- > 0;) rest[o] = rest[o + 1] + work(o, operators_[o].ways.front());
   Choices choices(operators_.size(), 0);
   std::size_t visited = 0;
   const std::function<void(std::size_t, double)> from = [&](std::size_t o, double sum) {
     if (o == operators_.size()) {
+      if (by_bound && bound(choices) >= limit) return;
       ++visited;
       leaf(choices);
       return;
     }
     for (choices[o] = 0; choices[o] < operators_[o].ways.size(); ++choices[o]) {
-      if (sum + operators_[o].ways[choices[o]].work + rest[o + 1] >= limit) break;  // the ways behind work longer
+      if (sum + work(o, operators_[o].ways[choices[o]]) + rest[o + 1] >= limit) break;  // the ways behind work longer
       const double now = sum + added(choices, o, by_bound);
       if (now + rest[o + 1] < limit) from(o + 1, now);
     }

@@ -12,6 +12,7 @@
 #include "sim/core/layout.h"
 #include "sim/core/op_loop.h"
 #include "sim/core/problem.h"
+#include "tests/generate/random.h"
 
 namespace plimsoll {
 
@@ -29,13 +30,16 @@ class AllSplits {
 
   std::size_t operators() const { return operators_.size(); }
   std::size_t ways(std::size_t o) const { return operators_[o].ways.size(); }
+  Choices any(Random&) const;
   /// By axis: the dimension of the forward op's loop.
   const std::vector<std::optional<std::uint8_t>>& cuts(std::size_t o, std::uint32_t way) const;
 
   /// As the bulk-synchronous model has it: work, sums of gradients and, for every reader, relayouts; all one after the
   /// other.
   double cost(const Choices&) const;
-  /// What an iteration takes at least: work, and of every value that is made or given the relayout to its first reader.
+  /// What an iteration takes at least. Op after op its launch and work, and of every value that is made or given the
+  /// relayouts to its first reader and to its first one in the backward, unless that reads partial sums which the
+  /// forward has summed. Beside them, one after the other, the sums of gradients, each not before its gradient is there.
   double bound(const Choices&) const;
 
   SplitPlan plan(const Choices&) const;
@@ -48,6 +52,7 @@ class AllSplits {
     std::vector<std::optional<std::string>> names;  ///< by axis: of the dimension that is cut
     std::vector<std::optional<std::uint8_t>> cuts;
     double work = 0, sums = 0;
+    std::vector<double> work_of, sums_of;  ///< of each of the operator's ops; the work with its launch
   };
   struct Operator {
     std::vector<OpId> ops;  ///< forward first
@@ -56,8 +61,10 @@ class AllSplits {
   /// A value from one operator to another, or to itself, by their ways.
   struct Use {
     std::size_t one = 0, other = 0;  ///< operators, one <= other
-    bool is_first = false;           ///< reader of the value
-    std::vector<double> seconds;     ///< [way of one][way of other], row by row
+    OpId reader;
+    bool is_counted = false;      ///< in the bound
+    std::vector<double> seconds;  ///< of the relayout, [way of one][way of other], row by row
+    std::vector<double> least;    ///< the same, of what the bound counts
   };
 
   Layout layout(OpId, std::size_t operand, bool is_output, const Way&) const;
@@ -65,7 +72,8 @@ class AllSplits {
   double relayout(TensorId, const Layout& from, const Layout& to);
   void add_ways(Operator&);
   void add_uses();
-  double price(const Choices&, std::size_t operators, bool by_bound) const;
+  double launched(std::size_t o, const Way&) const;  ///< its work and the launches of its ops
+  std::size_t place(const Use&, const Choices&) const;
   double added(const Choices&, std::size_t o, bool by_bound) const;
 
   const Problem& problem_;
@@ -74,6 +82,8 @@ class AllSplits {
   std::vector<OpLoop> loops_;  ///< by op
   std::vector<Operator> operators_;
   std::vector<Use> uses_;
+  std::vector<std::vector<std::size_t>> counted_;              ///< by reader: of `uses_`
+  std::vector<std::pair<std::size_t, std::size_t>> place_of_;  ///< by op: operator, and which of its ops
 };
 
 }  // namespace plimsoll
