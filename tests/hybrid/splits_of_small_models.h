@@ -39,7 +39,8 @@ class AllSplits {
   double cost(const Choices&) const;
   /// What an iteration takes at least. Op after op its launch and work, and of every value that is made or given the
   /// relayouts to its first reader and to its first one in the backward, unless that reads partial sums which the
-  /// forward has summed. Beside them, one after the other, the sums of gradients, each not before its gradient is there.
+  /// forward has summed. Beside them, one after the other, the sums of gradients, each not before its gradient is
+  /// there.
   double bound(const Choices&) const;
 
   SplitPlan plan(const Choices&) const;
