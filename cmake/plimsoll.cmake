@@ -7,6 +7,7 @@ option(PLIMSOLL_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
 option(PLIMSOLL_UNITY "Compile several files at once where headers take longest" ON)
 set(PLIMSOLL_GROUPS 1 CACHE STRING "How many times larger groups of files are: more for who compiles all, 1 for who changes a file")
 option(PLIMSOLL_COVERAGE "Instrument for gcov" OFF)
+option(PLIMSOLL_WERROR "Warnings are errors: for developers and CI, since each new compiler has new ones" OFF)
 
 find_program(CCACHE ccache)
 if(CCACHE)
@@ -15,7 +16,7 @@ endif()
 
 function(plimsoll_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow $<$<BOOL:${PLIMSOLL_WERROR}>:-Werror>
                          -Wno-missing-field-initializers  # designated initializers leave defaults out
                          -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)

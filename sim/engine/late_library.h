@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace plimsoll {
 
@@ -13,11 +14,11 @@ struct LibraryMissing : std::runtime_error {
 };
 
 /// What `libplimsoll_<name>.so`, beside the program, exports as `plimsoll_<name>`; the library stays loaded.
-const void* exported_by_library(const std::string& name);
+const void* exported_by_library(std::string_view name);
 
 /// The same as what it is: library and program are compiled together and agree on the type.
 template <class Exports>
-const Exports& late_library(const std::string& name) {
+const Exports& late_library(std::string_view name) {
   return *static_cast<const Exports*>(exported_by_library(name));
 }
 
