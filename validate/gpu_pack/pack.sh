@@ -45,7 +45,7 @@ mkdir "$root/traces/pytorch_export"
 cp "$source"/traces/pytorch_export/*.{py,c} "$root/traces/pytorch_export/"
 mkdir -p "$root/validate/pytorch/plimsoll_torch" # which cuts models into stages
 cp "$source"/validate/pytorch/plimsoll_torch/*.py "$root/validate/pytorch/plimsoll_torch/"
-cp "$source"/validate/pytorch/{measure,models,gpu_models}.py "$root/validate/pytorch/"
+cp "$source"/validate/pytorch/{measure,models,gpu_models,beside_checkpoint}.py "$root/validate/pytorch/"
 find "$root/platforms" -name '*.cpp' -delete -o -name '*.h' -delete
 
 mkdir -p "$(dirname "$archive")"

@@ -201,13 +201,19 @@ def copy_rate(device):
 
 # --- the runs, in a process of their own with the counter loaded and threads fixed ---------------------------------------------------
 
-def in_child(options, task):
-    library = export_pytorch.built_counter(SimpleNamespace(device=options.device, memory_counter="auto"))
+def environment_of_runs(device):
+    """With the counter loaded, and one thread."""
+    library = export_pytorch.built_counter(SimpleNamespace(device=device, memory_counter="auto"))
     environment = dict(os.environ) | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456",
                     export_pytorch.CHILD: library, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # the last for `differences`
     if library:
         environment["LD_PRELOAD"] = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD", "")]))
+    return environment
+
+
+def in_child(options, task):
+    environment = environment_of_runs(options.device)
     given, taken = (os.path.join(task["folder"], name) for name in ("task.json", "result.json"))
     with open(given, "w", encoding="utf-8") as file:
         json.dump(task, file)
