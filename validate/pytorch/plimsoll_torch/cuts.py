@@ -108,7 +108,7 @@ class Cuts:
     def before_loss(self):
         """Before the function that is the loss; of a model that computes its own, behind the last module with parameters. None where
         nothing is left behind it."""
-        if not self.operations[-1].path and self.operations[-1].name == "loss":
+        if not self.operations[-1].path and self.operations[-1].name == "loss" and self.count - 1 not in self.overwritten:
             return self.count - 1 or None
         last = max((p for p in range(self.count) if self.parameters_of(self.operations[p])), default=self.count - 1) + 1
         last = max([last, *(call.end for call in self.calls if call.parent is not None and call.begin < last < call.end)])

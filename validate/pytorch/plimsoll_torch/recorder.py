@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from .errors import Refused
 from .modes import difference
 from .refusals import place_of
-from .values import map_leaves, named_tensors_in, tensors_in
+from .values import children_of, map_leaves, named_tensors_in, tensors_in
 from .versions import autocast_now, hooks_of, storage_of
 
 READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
@@ -33,6 +33,19 @@ class Ref:
 
 class Targets:
     """Stands for the targets in the arguments of the loss."""
+
+
+class NotHandedOn:
+    """Stands for an object in the model's output that a loss function cannot be given."""
+
+    def __init__(self, kind):
+        vars(self)["kind"] = kind
+
+    def refuse(self, *_):
+        raise Refused(f"the loss function reads a {vars(self)['kind']} in the model's output, an object with tensors inside, which no stage hands on: "
+                      "let the model return the tensors, or none (use_cache=False)")
+
+    __getattr__ = __getitem__ = __iter__ = __len__ = __call__ = __bool__ = refuse
 
 
 @dataclasses.dataclass
@@ -75,9 +88,9 @@ class Operation:
 
 
 @contextlib.contextmanager
-def undone(model):
+def undone(model, changes_buffers=True):
     """Buffers and random state are afterwards as before."""
-    buffers = [(module, name, buffer, buffer.detach().clone()) for _, module, name, buffer in buffers_of(model)]
+    buffers = [(module, name, buffer, buffer.detach().clone()) for _, module, name, buffer in buffers_of(model) if changes_buffers]
     devices = sorted({tensor.device.index for tensor in [*model.parameters(), *model.buffers()] if tensor.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices):
@@ -88,6 +101,13 @@ def undone(model):
                 module._buffers[name] = buffer
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)
+
+
+def nothing_saved():
+    """Gradients are followed, and what a backward would read is let go."""
+    def no_backward(_):
+        raise Refused("the model's forward runs a backward, which cannot be recorded")
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, no_backward)
 
 
 def are_equal(a, b):
@@ -128,11 +148,10 @@ class Recorder(TorchFunctionMode):
         for name, tensor in named_inputs(args, kwargs):
             self.add_value(tensor, name, -1)
         given, buffers = range(len(self.values)), buffers_of(self.model)
-        with undone(self.model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, self.no_backward), \
-                watching(self), self:
+        with undone(self.model), torch.enable_grad(), nothing_saved(), watching(self), self:
             output = self.model(*args.values(), **kwargs)
             if loss is not None:
-                output = self.run(loss, "", "loss", (output, Targets), {}, (output, targets))
+                output = self.loss_of_run(loss, output, targets)
             elif own_loss(output) is not None:
                 output = own_loss(output)
             else:
@@ -144,9 +163,28 @@ class Recorder(TorchFunctionMode):
         self.result = tensors_in(output)
         return list(given), map_leaves(output, self.reference)
 
-    @staticmethod
-    def no_backward(_):
-        raise Refused("the model's forward runs a backward, which cannot be recorded")
+    def loss_of_run(self, loss, output, targets):
+        """By a function of outputs and targets; one that only takes the model's own loss out of its output is no call of a run."""
+        before, output = len(self.operations), map_leaves(output, self.stand_in)
+        found = self.run(loss, "", "loss", (output, Targets), {}, (output, targets))
+        for operation in self.operations[before:]:
+            if operation.outputs and not operation.writes and all(v is not None and self.values[v].made_by < before for v in operation.outputs):
+                self.operations.remove(operation)
+        return found
+
+    def stand_in(self, leaf):
+        """For an object in the output with tensors of the run inside, such as a cache of keys and values: in a step it would be that of this
+        run, and keep them alive for ever."""
+        return NotHandedOn(type(leaf).__name__) if not isinstance(leaf, torch.Tensor) and self.holds_values(leaf) else leaf
+
+    def holds_values(self, thing, depth=4):
+        """Whether tensors of the run are in an object that is no container."""
+        if isinstance(thing, torch.Tensor):
+            return self.value_of(thing) is not None
+        inner = children_of(thing)
+        if inner is None:
+            inner = [] if isinstance(thing, (type, torch.nn.Module)) else list(getattr(thing, "__dict__", {}).values())
+        return depth > 0 and any(self.holds_values(one, depth - 1) for one in inner)
 
     # --- what is called ---
 
@@ -228,6 +266,9 @@ class Recorder(TorchFunctionMode):
     def reference(self, leaf):
         """A Ref to a tensor of the run; a tensor that was there before stands for itself."""
         if not isinstance(leaf, torch.Tensor):
+            if self.holds_values(leaf):
+                self.can_be_whole = True
+                raise Refused(f"{self.here()}: is handed a {type(leaf).__name__} with tensors inside that are not seen")
             return leaf
         value = self.value_of(leaf)
         if value is not None:

@@ -15,10 +15,12 @@ import inspect
 
 import torch
 
+from .again import forget_casts
 from .calls import written_out
 from .cuts import Cuts
 from .errors import Refused
-from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, refs_in, undone
+from .modes import ops_named_in
+from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import children_of, tensors_in
 
@@ -112,10 +114,19 @@ class Stage:
         self.name, self.modules, self.is_last = name, modules, is_last
         self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
         self.operations = operations
+        self.needs_gradients = [values[v].needs_gradient for v in reads]
+        self.is_other_without_gradients = False  # whether a function in it takes another kernel where no gradients are followed
         self._run = written_out(operations, last_reads(operations, makes), reads, makes)
 
     def __call__(self, values, targets=None):
+        if self.is_other_without_gradients and not torch.is_grad_enabled():
+            with torch.enable_grad(), nothing_saved():
+                return tuple(tensor.detach() for tensor in self._run(self.followed(values), targets))
         return self._run(values, targets)
+
+    def followed(self, values):
+        """The same tensors; those that have a gradient in training ask for one."""
+        return tuple(tensor.detach().requires_grad_() if needs else tensor for tensor, needs in zip(values, self.needs_gradients))
 
     def parameters(self):
         """Each once, in the order of first use; frozen ones too."""
@@ -171,13 +182,32 @@ class Staged:
         self.boundaries = [[self.values[v].name for v in of] for of in alive]
 
     def _check(self, recorder, inputs, targets):
-        """The recorded calls give the loss that the model gave, and so does the model once more."""
+        """The recorded calls give the loss that the model gave, and so does the model once more; with gradients followed, as in training, for
+        without them a function may take another kernel, and which stages have such is found out too."""
         first = recorder.result[0].detach()
-        for run in (lambda: self.run(self.values_of(inputs), targets), lambda: self.whole(inputs, targets)):
-            with undone(self.model), torch.no_grad():
-                if not is_same(run(), first):
+        for run in (lambda: self._run_both_ways(self.values_of(inputs), targets), lambda: self.whole(inputs, targets)):
+            with undone(self.model), torch.enable_grad(), nothing_saved():
+                if not is_same(run().detach(), first):
                     raise Refused("run a second time on the same input, it gives another loss: the model's forward takes another course from run "
                                   "to run")
+
+    def _run_both_ways(self, values, targets):
+        """As `run`, each stage without gradients before."""
+        for stage in self.stages:
+            stage.is_other_without_gradients = False
+
+        def both(stage, given):
+            without, kernels = [], []
+            forget_casts()
+            with undone(self.model, any(operation.changes for operation in stage.operations)), torch.no_grad(), ops_named_in(without):
+                other = stage(given, targets)
+            given = stage.followed(given)
+            forget_casts()
+            with ops_named_in(kernels):
+                made = stage(given, targets)
+            stage.is_other_without_gradients = without != kernels or not all(map(is_same, other, made))
+            return [tensor.detach() for tensor in made]
+        return self.run(values, targets, both)
 
     def course_of(self, inputs):
         """All that decides which calls the model makes beside numbers in tensors: what is no tensor in its inputs, and attributes of modules
@@ -201,11 +231,12 @@ class Staged:
                 raise Refused(f"input '{value.name}': expected {value.dtype} {value.shape}, found {tensor.dtype} {list(tensor.shape)}")
         return tuple(found[value.name] for value in expected)
 
-    def run(self, values, targets=None):
-        """The loss: all stages one after the other, each boundary let go when it is past."""
+    def run(self, values, targets=None, call=None):
+        """The loss: all stages one after the other, each boundary let go when it is past. `call`: (stage, its values), in place of the stage."""
         at_hand = dict(zip(self.boundaries[0], values))
         for i, stage in enumerate(self.stages):
-            made = stage(tuple(at_hand[name] for name in stage.reads), targets)
+            given = tuple(at_hand[name] for name in stage.reads)
+            made = stage(given, targets) if call is None else call(stage, given)
             at_hand = {name: tensor for name, tensor in [*at_hand.items(), *zip(stage.makes, made)] if name in self.boundaries[i + 1]}
         return at_hand["loss"]
 

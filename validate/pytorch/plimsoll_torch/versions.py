@@ -126,6 +126,14 @@ def has_implementation(optimizer, way):
     return ("fused" if way == "fused" else "foreach") in inspect.signature(kind).parameters
 
 
+# --- dispatch modes ---------------------------------------------------------------------------------------------------------------
+# torch.utils._python_dispatch.TorchDispatchMode: in 1.13 and later. In 1.13 torch.Tensor([1.0]) raises a RuntimeError inside of one; not in 2.6.
+
+def why_no_dispatch_mode():
+    """For code that nobody has chosen to run under one."""
+    return "torch.Tensor([1.0]) fails inside of a dispatch mode" if version() < (2, 0) else None
+
+
 # --- random numbers -----------------------------------------------------------------------------------------------------------
 # docs, torch.Tag.nondeterministic_seeded (torch.tags): ops that draw from a generator; in 1.13 and later.
 

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Tests of what models of others do beside calling modules in a row, by plans made by hand. Skipped where this Python has no torch; seconds.
+
+  /usr/bin/python3 validate/pytorch/test_habits.py
+"""
+
+import copy
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+try:
+    import torch
+    from torch import nn
+
+    import hand_plans
+    from plimsoll_torch import Refused, apply
+    from plimsoll_torch.stages import split
+except ModuleNotFoundError as error:
+    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
+                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+
+torch.set_num_threads(1)
+
+
+class Layer(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + torch.tanh(self.linear(x))
+
+
+class Labelled(nn.Module):
+    """Makes its own loss, in the style of Hugging Face."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.head = nn.ModuleList(Layer() for _ in range(3)), nn.Linear(8, 4)
+
+    def forward(self, x, labels=None):
+        for layer in self.layers:
+            x = layer(x)
+        logits = self.head(x)
+        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits, "cache": Cache(x)}
+
+
+class Cache:
+    """Of a class of its own, with tensors inside."""
+
+    def __init__(self, x):
+        self.layers = [{"keys": x}]
+
+
+def plan_for(staged, steps):
+    return hand_plans.plan_of(staged, steps, [0] * len(staged.stages))
+
+
+class Habits(unittest.TestCase):
+    x, labels = torch.linspace(-2, 2, 32).view(4, 8), torch.arange(4)
+
+    def trained(self, model, loss, inputs, targets=None, sequence=hand_plans.recompute_all):
+        """The stages, once plain training and a plan's step were the same to the bit, twice."""
+        plain = copy.deepcopy(model)
+        staged = split(copy.deepcopy(model), inputs, "auto", loss, targets)
+        step = apply(model, plan_for(staged, sequence(len(staged.stages))), loss=loss)
+        for shift in (0.0, 0.5):
+            other = {name: value + shift if value.is_floating_point() else value for name, value in inputs.items()}
+            for one in (plain, model):
+                one.zero_grad(set_to_none=True)
+            output = plain(**other)
+            expected = output["loss"] if loss is None else loss(output, targets)
+            expected.backward()
+            self.assertTrue(torch.equal(step(other, targets), expected.detach()))
+            for p, q in zip(plain.parameters(), model.parameters()):
+                self.assertTrue(torch.equal(p.grad, q.grad))
+        return staged
+
+    # --- loss functions ---
+
+    def test_a_loss_function_that_takes_the_loss_out_of_the_output_is_no_stage(self):
+        torch.manual_seed(0)
+        model, inputs = Labelled(), {"x": self.x, "labels": self.labels}
+        alone = self.trained(copy.deepcopy(model), None, inputs)
+        for loss in (lambda output, targets: output["loss"], lambda output, targets: (output["loss"], output["logits"])[0]):
+            staged = self.trained(copy.deepcopy(model), loss, inputs)
+            self.assertEqual([(stage.name, stage.reads, stage.makes) for stage in staged.stages],
+                             [(stage.name, stage.reads, stage.makes) for stage in alone.stages])
+
+    def test_a_loss_function_that_computes_from_that_loss_is_a_stage(self):
+        torch.manual_seed(0)
+        staged = self.trained(Labelled(), lambda output, targets: 0.5 * output["loss"] + targets, {"x": self.x, "labels": self.labels}, torch.ones([]))
+        self.assertEqual((staged.stages[-1].name, [operation.name for operation in staged.stages[-1].operations]), ("loss", ["loss"]))
+
+    def test_a_loss_function_that_overwrites_the_output_is_in_a_stage_with_what_it_overwrites(self):
+        torch.manual_seed(0)
+        staged = self.trained(Labelled(), lambda output, targets: output["logits"].mul_(2).logsumexp(-1).mean(), {"x": self.x})
+        self.assertEqual(staged.stages[-1].operations[0].path, "head")
+        staged = self.trained(Labelled(), lambda output, targets: output["loss"].mul_(2), {"x": self.x, "labels": self.labels})
+        self.assertEqual(staged.stages[-1].operations[-1].name, "loss")
+
+    def test_an_object_with_tensors_in_the_output_is_not_kept_for_the_loss_function(self):
+        torch.manual_seed(0)
+        loss = lambda output, targets: nn.functional.cross_entropy(output["logits"], targets)
+        staged = self.trained(Labelled(), loss, {"x": self.x}, self.labels)
+        self.assertEqual(len(staged.boundaries[-2]), 1)
+        for reads in (lambda cache: cache.layers[0]["keys"].mean(), lambda cache: sum(layer["keys"].mean() for layer in cache)):
+            with self.assertRaisesRegex(Refused, "^the loss function reads a Cache in the model's output, an object with tensors inside, which no "
+                                                 "stage hands on: let the model return the tensors, or none"):
+                split(Labelled(), {"x": self.x}, "auto", lambda output, targets: reads(output["cache"]))
+
+    def test_an_object_with_tensors_that_a_call_is_handed_is_not_seen(self):
+        class Reads(nn.Module):
+            def forward(self, cache):
+                return cache.layers[0]["keys"] * 2
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.reads = Layer(), Reads()
+
+            def forward(self, x):
+                return self.reads(Cache(self.layer(x)))
+        with self.assertRaisesRegex(Refused, "^module 'reads': is handed a Cache with tensors inside that are not seen$"):
+            split(Model(), {"x": self.x})
+
+    # --- functions that ask whether gradients are followed ---
+
+    def test_a_function_that_takes_another_kernel_without_gradients(self):
+        class Sum(nn.Module):
+            def forward(self, x):
+                return x.sum(-1, keepdim=True) if not x.requires_grad else x[..., 4:].sum(-1, keepdim=True) + x[..., :4].sum(-1, keepdim=True)
+
+        class Scaled(Labelled):
+            def __init__(self):
+                super().__init__()
+                self.sum = Sum()
+
+            def forward(self, x, labels):
+                return super().forward(self.layers[0](x) / 3 + 0.01 * self.sum(self.layers[1](x) * 1.7), labels)
+        torch.manual_seed(0)
+        x = torch.randn(64, 8)
+        staged = self.trained(Scaled(), None, {"x": x, "labels": torch.arange(64) % 4})
+        others = [stage for stage in staged.stages if stage.is_other_without_gradients]
+        self.assertEqual([any(operation.path == "sum" for operation in stage.operations) for stage in others], [True])
+        kept = []
+        with torch.no_grad(), torch.autograd.graph.saved_tensors_hooks(kept.append, lambda _: None):
+            made = others[0](tuple(torch.randn(64, 8) for _ in others[0].reads))
+        self.assertEqual((kept, [tensor.requires_grad for tensor in made]), ([], [False] * len(made)))
+
+
+if __name__ == "__main__":
+    unittest.main()
