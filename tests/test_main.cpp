@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #if CATCH_VERSION_MAJOR >= 3
 #include <catch2/catch_session.hpp>
+#include <catch2/catch_test_case_info.hpp>
 #include <catch2/reporters/catch_reporter_event_listener.hpp>
 #include <catch2/reporters/catch_reporter_registrars.hpp>
 #endif
