@@ -3,6 +3,6 @@
 from .errors import Refused
 from .plan import LimitExceeded, WrongPlan
 from .policies import policies
-from .step import apply
+from .several import apply
 
 __all__ = ["LimitExceeded", "Refused", "WrongPlan", "apply", "policies"]

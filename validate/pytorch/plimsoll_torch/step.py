@@ -12,6 +12,7 @@ from .errors import Refused
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in
 from .refusals import refuse_other_model, refuse_what_cannot_run
+from .report import Counts, report_of
 from .saved import HeldByAutograd, Interferences, SavedByStage
 from .sizes import bytes_of
 from .stages import InARow, split
@@ -73,6 +74,7 @@ class Step:
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
+        self.counts = Counts(self.device)
         self.random = again.RandomStates(self.device)
         self.token = torch.zeros(0, requires_grad=True)  # makes autograd follow the stages' inputs
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
@@ -92,7 +94,7 @@ class Step:
         given = [self.staged.values_of(of) for of, _ in batches]  # refuses other shapes
         without = [p for p in self.model.parameters() if p.grad is None]
         try:
-            with torch.enable_grad():
+            with torch.enable_grad(), self.counts.of_step():
                 losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
         except BaseException:
             self.copies.finish()
@@ -103,6 +105,10 @@ class Step:
             self.random.clear()
             self.batches = ()
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def report(self):
+        """Promised and actual time and peak of the last steps, and what to do where they part; to be printed (report.py)."""
+        return report_of(self.plan, self.counts)
 
     def prepare(self, inputs, targets):
         staged = split(self.model, inputs, how=self.plan.how, loss=self.loss, targets=targets)
