@@ -161,6 +161,16 @@ class ChainTrace(WithFolder):
             with self.subTest(name):
                 self.assertEqual(total + elsewhere, sum(saved.values()))
 
+    def test_what_a_function_keeps_in_its_ctx_and_the_number_of_a_product_are_saved(self):
+        """x (4, 8) -> its square, times 0.3: kept are 2 x, x itself and the number, which is a tensor of 8 bytes."""
+        trace = self.trace("keeping", counter="malloc")
+        stage = trace["stages"][1]
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+        self.assertEqual((stage["saved_bytes"] - stage["output_bytes"], stage["keeps_input"]), (4 * 8 * 4 + 8, True))
+        self.assertEqual(sorted((of["bytes"], of["uses"]) for of in stage["saved_tensors"]), [(8, ["other.input"]), (128, ["other.input"])])
+        self.assertIn(1, [use["tensor"] for use in stage["boundary_uses"]])
+        self.assertEqual(trace["stages"][0]["saved_bytes"] - trace["stages"][0]["output_bytes"], 0)
+
     def test_tensors_hidden_from_autograd_break_the_identity_and_no_trace_is_written(self):
         output = os.path.join(self.folder.name, "hidden.json")
         arguments = ("--model", f"{self.model}:hidden", "--repetitions", "2", "-o", output)

@@ -71,15 +71,34 @@ class Meet(nn.Module):
 def skip():
     return [nn.Linear(8, 8), Fork(), Pass(), Meet()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
+HIDDEN = []
+
 class Hidden(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        ctx.hidden = x.clone()  # autograd does not know of it
+        HIDDEN.append(x.clone())  # neither autograd nor the function's ctx knows of it
         return x * x
 
     @staticmethod
     def backward(ctx, gradient):
-        return 2 * ctx.hidden * gradient
+        return 2 * HIDDEN.pop() * gradient
+
+class Keeping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept, ctx.input = {"doubled": [2 * x]}, x  # not by save_for_backward
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return (ctx.kept["doubled"][0] + 0 * ctx.input) * gradient
+
+class Keeps(nn.Module):
+    def forward(self, x):
+        return 0.3 * Keeping.apply(x)
+
+def keeping():
+    return [nn.Linear(8, 8), Keeps()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
 class Secret(nn.Module):
     def forward(self, x):

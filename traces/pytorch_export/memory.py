@@ -6,7 +6,7 @@ import torch
 from plimsoll_torch.versions import storage_of
 
 from .executor import Facts, Probe
-from .saved_uses import shape_and_dtype, uses_of_saved
+from .saved_uses import shape_and_dtype, unseen_by_hooks, uses_of_saved
 from .storages import addresses_seen_by_python, distinct_tensors_in, dtype_name, storage_bytes, tensors_in
 
 
@@ -48,6 +48,7 @@ class SavedProbe(Probe):
             return
         self.hooks.__exit__(None, None, None)
         views = [alias() for alias in self.packed if alias() is not None]
+        views += [tensor for tensor in unseen_by_hooks(outputs, views) if tensor.device.type == self.device]
         saved = storage_bytes(views)
         uses = uses_of_saved(outputs, self.always)
         out = storage_bytes(tensors_in(outputs))

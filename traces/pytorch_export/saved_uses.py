@@ -4,6 +4,7 @@ pooling PyTorch's read the shape alone, `pool.shape`.
 Names are those of traces/README.md. Nodes of autograd's graph show what they have saved as attributes, `_saved_result` and the like.
 """
 
+from plimsoll_torch.nodes import held_by, nodes_behind
 from plimsoll_torch.versions import storage_of
 
 from .storages import dtype_name, storage_bytes, tensors_in
@@ -13,17 +14,6 @@ KINDS = (  # the first that a node's name begins with counts
     ("Gelu", "gelu"), ("LogSoftmax", "loss"), ("Softmax", "softmax"), ("NllLoss", "loss"), ("MaxPool", "pool"), ("AvgPool", "pool"),
     ("AdaptiveAvgPool", "pool"), ("Embedding", "embedding"), ("Bmm", "matmul"), ("Baddbmm", "matmul"), ("ScaledDotProduct", "matmul"),
     ("Addmm", "linear"), ("Mm", "linear"), ("Linear", "linear"))
-
-
-def nodes_of(outputs):
-    """Of the graph behind some tensors, each once."""
-    found, stack = {}, [tensor.grad_fn for tensor in tensors_in(outputs) if tensor.grad_fn is not None]
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found[node] = None
-            stack.extend(one for one, _ in node.next_functions if one is not None)
-    return list(found)
 
 
 def layer_of(node):
@@ -36,16 +26,22 @@ def layer_of(node):
 
 def saved_by(node):
     """{attribute: addresses of the storages behind it}."""
-    names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
-    found = {name: list(storage_bytes(tensors_in(getattr(node, name)))) for name in names}
+    found = {name: list(storage_bytes(tensors)) for name, tensors in held_by(node).items()}
     return {name: addresses for name, addresses in found.items() if addresses}
+
+
+def unseen_by_hooks(outputs, seen):
+    """Tensors that the nodes behind the outputs hold in other storages than those of `seen`, which hooks on saved tensors were shown."""
+    known = set(storage_bytes(seen))
+    held = [tensor for node in nodes_behind(tensors_in(outputs)) for tensors in held_by(node).values() for tensor in tensors]
+    return [tensor for tensor in held if known.isdisjoint(storage_bytes([tensor]))]
 
 
 def uses_of_saved(outputs, parameters):
     """{address: uses} of the storages that the nodes behind the outputs have saved, as far as they show it; `parameters` are
     addresses. A product of two values that no parameter is part of is a matmul."""
     uses = {}
-    for node in nodes_of(outputs):
+    for node in nodes_behind(tensors_in(outputs)):
         saved = saved_by(node)
         layer = layer_of(node)
         if layer == "linear" and len(saved) > 1 and not any(a in parameters for of in saved.values() for a in of):

@@ -5,10 +5,11 @@ input from which another way leaves to parameters alone makes a gradient of weig
 that other way saved, and the gradient that arrives at it: this gradient is made by the input's part, and kept.
 """
 
+from plimsoll_torch.nodes import held_by
 from plimsoll_torch.versions import storage_of
 
 from .memory import SavedProbe
-from .storages import storage_bytes, tensors_in
+from .storages import storage_bytes
 
 
 class WeightPartProbe(SavedProbe):
@@ -111,7 +112,6 @@ def saved_storages(nodes):
     """{address: bytes} of what the nodes have saved, as far as they show it."""
     found = {}
     for node in nodes:
-        names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
-        for name in names:
-            found |= storage_bytes(tensors_in(getattr(node, name)))
+        for tensors in held_by(node).values():
+            found |= storage_bytes(tensors)
     return found

@@ -14,10 +14,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
     import torch
     from torch import nn
+    from torch.multiprocessing.reductions import StorageWeakRef
 
     import hand_plans
     from plimsoll_torch import Refused, apply
     from plimsoll_torch.stages import split
+    from plimsoll_torch.versions import storage_of
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)
@@ -150,6 +152,59 @@ class Habits(unittest.TestCase):
         with torch.no_grad(), torch.autograd.graph.saved_tensors_hooks(kept.append, lambda _: None):
             made = others[0](tuple(torch.randn(64, 8) for _ in others[0].reads))
         self.assertEqual((kept, [tensor.requires_grad for tensor in made]), ([], [False] * len(made)))
+
+    # --- what autograd holds and shows no hook ---
+
+    def test_a_number_and_what_a_function_keeps_in_its_ctx_are_dropped_and_moved_as_what_is_saved(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second, self.head = Layer(), Layer(), nn.Linear(8, 1)
+
+            def forward(self, x):
+                x = 0.3 * self.first(x)
+                return {"loss": self.head(self.second(Keeping.apply(x, 1.5) * 0.7)).pow(2).mean()}
+        torch.manual_seed(0)
+        model, alive = Model(), []
+        for sequence in (hand_plans.recompute_all, hand_plans.store_all):
+            self.trained(copy.deepcopy(model), None, {"x": self.x}, sequence=sequence)
+        staged = split(copy.deepcopy(model), self.x, ["second"])
+        saved = hand_plans.saved_bytes(staged, self.x, None)
+        kept = 128 + 16 + (8 * 2 if torch.__version__ >= "2" else 0)  # a copy of x, two numbers of its own, and those of products
+        saved[0] += kept
+        steps = hand_plans.offload(hand_plans.store_all(3), staged)
+        step = apply(model, hand_plans.in_parts(hand_plans.plan_of(staged, steps, saved), 3))
+        step.watch = lambda number, action: alive.append(sum(not one.expired() for one in Keeping.kept))
+        plain = copy.deepcopy(model)
+        for _ in range(2):
+            model.zero_grad(), plain.zero_grad(), alive.clear()
+            expected = plain(self.x)["loss"]
+            expected.backward()
+            Keeping.kept.clear()
+            self.assertTrue(torch.equal(step(self.x), expected.detach()))
+            self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(plain.parameters(), model.parameters())))
+            moved = next(i for i, action in enumerate(step.plan.actions) if "saved by 0" in action.drops)
+            self.assertEqual((alive[moved], alive[moved + 1]), (2, 0))
+        saved[0] -= 1
+        with self.assertRaisesRegex(Refused, f"^'saved by 0' has {saved[0] + 1} B, by the plan {saved[0]} B"):
+            apply(model, hand_plans.plan_of(staged, steps, saved))(self.x)
+
+
+class Keeping(torch.autograd.Function):
+    """x to the power of a number, of which it keeps more than autograd knows."""
+
+    kept = []
+
+    @staticmethod
+    def forward(ctx, x, power):
+        ctx.inside, ctx.powers, ctx.power = {"x": x.clone()}, [torch.tensor([power, power - 1], dtype=torch.float64)], power
+        Keeping.kept += [StorageWeakRef(storage_of(tensor)) for tensor in (ctx.inside["x"], ctx.powers[0])]
+        return x.abs() ** power
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x = ctx.inside["x"]
+        return gradient * ctx.powers[0][0] * x.abs() ** float(ctx.powers[0][1]) * x.sign(), None
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import weakref
 import torch
 
 from .errors import Refused
+from .nodes import held_by, kept_in_ctx, nodes_behind
+from .values import map_leaves
 from .versions import geometry, storage_of, view_of
 
 
@@ -52,6 +54,8 @@ class SavedByStage:
     def __init__(self, stage, always):
         self.stage, self.always = stage, always
         self.holds = []   # weak references
+        self.in_ctx = []  # [(node, attribute, what it is with a hold for each tensor)] of functions that keep tensors themselves
+        self.numbers = 0  # bytes of numbers that no hook is shown; they stay where they are
         self.reads = set()  # names of values between stages that the backward reads
         self.moved = []   # of what is on its way or on the host: [(weak reference to a hold, number of its storage, geometry)]
         self.sizes = []   # of these storages
@@ -66,6 +70,27 @@ class SavedByStage:
         hold = Hold(tensor.detach())
         self.holds.append(weakref.ref(hold))
         return hold
+
+    def take_from_functions(self, made):
+        """What functions keep in their ctx is held as if they had saved it. Whether there is such."""
+        for node in nodes_behind(made):
+            for name, value in kept_in_ctx(node).items():
+                self.in_ctx.append((node, name, map_leaves(value, lambda leaf: self.pack(leaf) if isinstance(leaf, torch.Tensor) else leaf)))
+                setattr(node, name, self.in_ctx[-1][2])
+        return bool(self.in_ctx)
+
+    def give_to_functions(self):
+        """Before the backward."""
+        for node, name, held in self.in_ctx:
+            setattr(node, name, map_leaves(held, unpack))
+        self.in_ctx = []
+
+    def bytes_of_numbers(self, made):
+        """Behind what the stage has made, of those that no hook was shown."""
+        seen = self.always | {storage_of(hold().tensor).data_ptr() for hold in self.holds if hold() is not None}
+        held = [tensor for node in nodes_behind(made) for tensors in held_by(node).values() for tensor in tensors if tensor.dim() == 0]
+        return sum({storage_of(tensor).data_ptr(): storage_of(tensor).nbytes() for tensor in held
+                    if tensor.device == made[0].device and storage_of(tensor).data_ptr() not in seen}.values())
 
     def refer_to(self, named, values):
         """`named`: {address of a storage: name} of the values between stages, in `values` when they are asked for."""

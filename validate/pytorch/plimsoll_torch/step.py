@@ -80,6 +80,7 @@ class Step:
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
         self.batches = ()
         self.several = {}   # {stage: names of inputs and ids of parameters that several of its operations read}
+        self.unseen = {}    # {stage: whether functions in it keep tensors in their ctx, bytes of numbers that no hook is shown}
         self.interferences = Interferences(plan)
 
     # --- one step -----------------------------------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ class Step:
             for changed in (name for operation in staged.stages[k].operations for name in operation.changes):
                 raise Refused(f"stage '{self.plan.stages[k]}': its forward changes the buffer '{changed}', so it cannot be run again as the plan "
                               "asks")
-        self.staged, self.several = staged, {}
+        self.staged, self.several, self.unseen = staged, {}, {}
         self.interferences.forget()
         self.needs = {value.name: value.needs_gradient for value in staged.values}
         self.users = users_of(staged)
@@ -227,6 +228,7 @@ class Step:
             raise Refused(f"stage '{stage.name}' overwrites its input in place, so that it cannot run again")
         passed = {name: of for name, tensor in zip(stage.makes, made) for of, one in zip(stage.reads, given) if one is tensor}
         if not by_autograd:
+            self.hold_unseen(k, saved, made)
             named = {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.makes, made) if not stage.is_last}
             named |= {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.reads, given)}
             saved.refer_to(named, batch.values)
@@ -234,6 +236,14 @@ class Step:
         needing = {name: tensor for name, tensor in zip(stage.makes, made) if name not in passed and tensor.requires_grad}
         entries = {name: tensor for name, tensor in zip(stage.reads, given) if name in boxes}
         return self.run_of(k, stage, needing, entries, passed, boxes, held, saved), made
+
+    def hold_unseen(self, k, saved, made):
+        """What hooks are not shown; from the second step on only where there is such."""
+        keeps, saved.numbers = self.unseen.get(k, (True, 0))
+        keeps = keeps and saved.take_from_functions(made)
+        if k not in self.unseen:
+            saved.numbers = saved.bytes_of_numbers(made)
+        self.unseen[k] = keeps, saved.numbers
 
     def run_of(self, k, stage, needing, entries, passed, boxes, held, saved):
         incoming = []
@@ -314,6 +324,7 @@ class Step:
             if stage.is_last:
                 run.incoming[run.roots[stage.makes[0]]] = first
             first = run.root.new_empty(0)
+        run.saved.give_to_functions()
         try:
             torch.autograd.backward(run.root, first)
         except RuntimeError as error:
@@ -374,6 +385,8 @@ class Step:
         storages = self.storages(batch, name)
         if name not in batch.on_host:
             found = sum(storage.nbytes() for storage in storages)
+            if self.plan.values[name].kind == "saved":
+                found += batch.runs[self.plan.values[name].stage].saved.numbers
             if self.plan.values[name].stage == len(self.staged.stages) - 1:
                 found += storage_of(batch.loss).nbytes()  # which a plan counts here, and which stays
             if found != self.plan.values[name].bytes:
