@@ -4,14 +4,12 @@
   /usr/bin/python3 validate/pytorch/test_memory.py
 """
 
-import contextlib
 import copy
 import gc
 import os
 import sys
 import unittest
 import weakref
-from types import SimpleNamespace
 from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -21,10 +19,8 @@ try:
     from torch import nn
 
     import hand_plans
-    from torch.multiprocessing.reductions import StorageWeakRef
 
     from plimsoll_torch import LimitExceeded, apply
-    from plimsoll_torch.device import CudaCopies
     from plimsoll_torch.saved import SavedByStage
     from plimsoll_torch.stages import split
     from plimsoll_torch.versions import storage_of
@@ -173,63 +169,6 @@ class Memory(unittest.TestCase):
 
 def live_bytes_of(model):
     return sum(p.numel() * p.element_size() for p in model.parameters())
-
-
-class CopiesOnCuda(unittest.TestCase):
-    """What waits for what, with streams that only write it down: no GPU is at hand."""
-
-    def setUp(self):
-        self.log = []
-
-        class Stream:
-            def __init__(self, name):
-                self.name = name
-
-            def wait_event(self, event, log=self.log):
-                log.append((self.name, "waits for", event))
-
-            def record_event(self):
-                return f"event of {self.name}"
-
-            wait_stream = wait_event
-
-        names = iter(("outward", "inward"))
-        patches = {"Stream": lambda _: Stream(next(names)), "current_stream": lambda _: Stream("kernels"), "stream": lambda _: contextlib.nullcontext()}
-        for name, function in patches.items():
-            patch = mock.patch.object(torch.cuda, name, function)
-            patch.start()
-            self.addCleanup(patch.stop)
-        action = lambda do, to_host=False, waits=(): SimpleNamespace(do=do, to_host=to_host, waits=waits)
-        self.actions = [action("forward"), action("copy", True, (0,)), action("forward"), action("copy", False, (1,)), action("backward", waits=(3,))]
-        self.copies = CudaCopies(torch.device("cuda"), {0, 1, 3})
-
-    def issue(self, number, work=lambda: None):
-        self.copies.begin(number, self.actions[number])
-        work()
-        self.copies.end(number, self.actions[number])
-
-    def test_what_goes_out_stays_until_the_kernels_wait_for_it(self):
-        source, host = torch.ones(4, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)
-        self.copies.device = torch.device("cpu")  # where these bytes lie
-        gone = StorageWeakRef(storage_of(source))
-        self.issue(0)
-        self.issue(1, lambda: self.copies.out(host, 0, storage_of(source), 0, 4))
-        self.assertEqual(host.tolist(), [1, 1, 1, 1])
-        self.assertEqual(self.log, [("outward", "waits for", "event of kernels")])
-        del source
-        self.issue(2)
-        self.issue(3)
-        self.assertFalse(gone.expired(), "nothing says that the copy is over")
-        self.issue(4)  # waits for 3, which has waited for 1
-        self.assertTrue(gone.expired())
-        self.copies.finish()
-        self.assertEqual(self.log[-2:], [("kernels", "waits for", self.copies.outward), ("kernels", "waits for", self.copies.inward)])
-
-    def test_a_buffer_that_is_read_back_is_not_written_before(self):
-        buffer = torch.zeros(4, dtype=torch.uint8)
-        self.copies.release(buffer)
-        self.assertIs(self.copies.host_buffer(4), buffer)
-        self.assertEqual(self.log, [("outward", "waits for", "event of inward")])
 
 
 if __name__ == "__main__":

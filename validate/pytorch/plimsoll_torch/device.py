@@ -1,24 +1,30 @@
 """Copies between a device and its host. On a CPU both are the same memory, and a copy is a copy. On CUDA the host's side is pinned and
-copies run on two streams of their own, ordered by events; written by PyTorch's documentation (torch.cuda.Stream, Event, Tensor.record_stream,
-Tensor.pin_memory), it has not run on a GPU.
+copies run on two streams of their own, ordered by events.
 
-What goes out is held until the kernels' stream waits for the copy, and then let go: from there on the allocator gives its memory to
-kernels that run behind that wait. (With record_stream alone it would look whether the copy is over at the moment it is asked, when a
-host that runs ahead has only just issued it, and take more memory.)
+All memory of the device is of one pool, that of the kernels' stream, and no block is ever marked as used by another stream: the allocator
+would keep such a block until the device has got there, and the host is far ahead. Instead,
+
+- what goes out is held until the kernels' stream waits for the copy. Actions stand in the order in which they begin, so that this may be as
+  soon as any action waits for it: no later kernel could have begun before;
+- what comes back is allocated where the copy is issued, and the inward stream waits for what the kernels' stream has been given up to there,
+  for the memory may have been that of any of it;
+- so that this does not take the copy away from beside a kernel, it is issued right behind the last thing that it waits for (order.py).
 """
 
 import ctypes
 
 import torch
 
+from .order import issue_order, last_waits, stream_of
 from .versions import bytes_view, storage_of
 
 
 class CpuCopies:
     """Everything is done when it is issued."""
 
-    def __init__(self):
+    def __init__(self, plan):
         self.free = {}  # buffers by their bytes, for the next step
+        self.before = {number: (number,) for number, action in enumerate(plan.actions) if stream_of(action) == "inward"}
 
     def host_buffer(self, bytes_):
         kept = self.free.get(bytes_)
@@ -27,11 +33,15 @@ class CpuCopies:
     def release(self, buffer):
         self.free.setdefault(buffer.numel(), []).append(buffer)
 
-    def empty_storage(self, bytes_, device):
-        return storage_of(torch.empty(bytes_, dtype=torch.uint8, device=device))
+    def empty_storages(self, sizes, device):
+        """For what comes back."""
+        return [storage_of(torch.empty(size, dtype=torch.uint8, device=device)) for size in sizes]
 
-    def begin(self, number, action):
+    def begin(self, number):
         """Before an action is issued: it waits for those that it names."""
+
+    def begin_inward(self, number):
+        """Before a copy to the device is issued, which may be before its action."""
 
     def out(self, buffer, first, storage, begin, end):
         """Bytes [begin, end) of a storage to the buffer, in which the storage lies from byte `first` on. Without tensors around them: what a
@@ -42,27 +52,27 @@ class CpuCopies:
         """The same bytes to another storage."""
         ctypes.memmove(storage.data_ptr() + begin, buffer.data_ptr() + first + begin, end - begin)
 
-    def end(self, number, action):
-        """After an action is issued."""
+    def end(self, number):
+        """After an action, or a copy to the device, is issued."""
 
     def finish(self):
         """All copies are over."""
 
 
 class CudaCopies(CpuCopies):
-    """`awaited`: numbers of actions that others wait for."""
-
-    def __init__(self, device, awaited):
-        super().__init__()
-        self.device, self.awaited = device, awaited
+    def __init__(self, device, plan):
+        super().__init__(plan)
+        self.device = device
+        self.before = issue_order(plan)
+        self.streams = [stream_of(action) for action in plan.actions]
+        self.waits = last_waits(plan)
+        self.awaited = {wait for of in self.waits for wait in of.values()}
         self.outward, self.inward = torch.cuda.Stream(device), torch.cuda.Stream(device)
         self.forget()
 
     def forget(self):
-        self.events = {}       # of awaited actions
-        self.kept = {}         # {number of a copy to the host: what it reads}
-        self.over = {}         # {awaited action: the last copy to the host that is over when it is}
-        self.known = {"kernels": -1, "outward": -1, "inward": -1}  # of each stream: the last copy to the host that it has waited for
+        self.events = {}  # of awaited actions
+        self.kept = {}    # {number of a copy to the host: what it reads}, in the order of issue, which is that in which they end
 
     def host_buffer(self, bytes_):
         """One that was read back is written again behind that copy."""
@@ -76,28 +86,38 @@ class CudaCopies(CpuCopies):
     def release(self, buffer):
         self.free.setdefault(buffer.numel(), []).append((buffer, self.inward.record_event()))
 
-    @staticmethod
-    def name_of_stream(action):
-        return "kernels" if action.do != "copy" else "outward" if action.to_host else "inward"
+    def kernels(self):
+        return torch.cuda.current_stream(self.device)
 
-    def stream_of(self, action):
-        return {"kernels": torch.cuda.current_stream(self.device), "outward": self.outward, "inward": self.inward}[self.name_of_stream(action)]
+    def stream(self, number):
+        return {"kernels": self.kernels, "outward": lambda: self.outward, "inward": lambda: self.inward}[self.streams[number]]()
 
-    def empty_storage(self, bytes_, device):
-        """Of the stream that fills it; the kernels that read it are on the current one."""
-        with torch.cuda.stream(self.inward):
-            made = torch.empty(bytes_, dtype=torch.uint8, device=device)
-        made.record_stream(torch.cuda.current_stream(self.device))
-        return storage_of(made)
+    def empty_storages(self, sizes, device):
+        made = super().empty_storages(sizes, device)
+        self.inward.wait_event(self.kernels().record_event())
+        return made
 
-    def begin(self, number, action):
-        stream, name = self.stream_of(action), self.name_of_stream(action)
-        for wait in action.waits:
-            stream.wait_event(self.events[wait])
-            self.known[name] = max(self.known[name], self.over[wait])
-        self.number = number
-        for copy in [copy for copy in self.kept if copy <= self.known["kernels"]]:
-            del self.kept[copy]
+    def begin(self, number):
+        self.number, copy = number, self.waits[number].get("outward")
+        if copy in self.kept:
+            self.let_go(copy)
+        if self.streams[number] != "inward":
+            self.wait(number)
+
+    def let_go(self, copy):
+        """Of what this copy to the host and those before it read: from here on it is the kernels' stream's to give away."""
+        self.kernels().wait_event(self.events[copy])
+        for past in [past for past in self.kept if past <= copy]:
+            del self.kept[past]
+
+    def begin_inward(self, number):
+        self.wait(number)
+
+    def wait(self, number):
+        own = self.streams[number]
+        for stream, last in self.waits[number].items():
+            if stream != own and (own, stream) != ("kernels", "outward"):  # for which it has waited already
+                self.stream(number).wait_event(self.events[last])
 
     def out(self, buffer, first, storage, begin, end):
         source = bytes_view(storage, self.device)[begin:end]
@@ -109,24 +129,19 @@ class CudaCopies(CpuCopies):
         with torch.cuda.stream(self.inward):
             bytes_view(storage, self.device)[begin:end].copy_(buffer[first + begin:first + end], non_blocking=True)
 
-    def end(self, number, action):
-        name = self.name_of_stream(action)
-        if name == "outward":
-            self.known[name] = number
+    def end(self, number):
         if number in self.awaited:
-            self.events[number], self.over[number] = self.stream_of(action).record_event(), self.known[name]
+            self.events[number] = self.stream(number).record_event()
 
     def finish(self):
-        current = torch.cuda.current_stream(self.device)
+        current = self.kernels()
         current.wait_stream(self.outward)
         current.wait_stream(self.inward)
         self.forget()
 
 
 def copies_for(device, plan):
-    if device.type != "cuda":
-        return CpuCopies()
-    return CudaCopies(device, {wait for action in plan.actions for wait in action.waits})
+    return CudaCopies(device, plan) if device.type == "cuda" else CpuCopies(plan)
 
 
 class OnHost:
@@ -144,7 +159,7 @@ class OnHost:
 
     def read(self, part):
         if self.returned is None:
-            self.returned = [self.copies.empty_storage(size, self.device) for size in self.sizes]
+            self.returned = self.copies.empty_storages(self.sizes, self.device)
         for number, first, begin, end in self.pieces(part):
             self.copies.back(self.returned[number], begin, end, self.buffer, first)
 

@@ -64,6 +64,7 @@ class Plan:
         self.actions = []
         for k, action in enumerate(field(text, "actions", list, where)):
             self.actions.append(self.action(action, k, f"{where}: actions[{k}]"))
+        self.stays = self.copies_of_what_stays()
         self.run_again = {action.stage for action in self.actions if action.do == "forward" and action.again}
 
     def value(self, value, place):
@@ -102,6 +103,18 @@ class Plan:
                       (field(action, "first_byte", int, place), field(action, "bytes", int, place)) if "first_byte" in action else None,
                       drops, drops_on_host, waits,
                       field(action, "peak_bytes", int, place), field(action, "after_bytes", int, place))
+
+    def copies_of_what_stays(self):
+        """Copies to the device of what has not been dropped there: of what is moved in part, the tensor stays, for no part of one can be freed."""
+        dropped, found = set(), set()
+        for number, action in enumerate(self.actions):
+            key = action.micro_batch, action.value
+            if action.do == "copy" and action.to_host:
+                dropped.discard(key)
+            elif action.do == "copy" and key not in dropped:
+                found.add(number)
+            dropped |= {(action.micro_batch, name) for name in action.drops}
+        return found
 
     def known(self, names, place):
         for name in names:

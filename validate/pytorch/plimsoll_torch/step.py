@@ -158,12 +158,15 @@ class Step:
         for number, action in enumerate(self.plan.actions):
             if self.watch is not None:
                 self.watch(number, action)
-            if self.limit is not None:
+            if self.limit is not None and (action.do != "copy" or action.to_host):
                 self.refuse_above_limit(number)
             batch = batches[action.micro_batch]
-            self.copies.begin(number, action)
+            self.copies.begin(number)
+            for copy in self.copies.before.get(number, ()):
+                self.fetch(copy)
             do[action.do](batch, action, number)
-            self.copies.end(number, action)
+            if action.do != "copy" or action.to_host:
+                self.copies.end(number)
             for name in action.drops:
                 self.drop(batch, name)
             for name in action.drops_on_host:
@@ -366,10 +369,10 @@ class Step:
         if name in batch.on_host:
             batch.lying[name] = [(one, geometry(tensor)) for one, tensor in tensors]
 
-    def copy(self, batch, action, _):
+    def copy(self, batch, action, number):
         if action.to_host:
             self.to_host(batch, action)
-        else:
+        elif number not in self.plan.stays:
             self.from_host(batch, action)
 
     def storages(self, batch, name):
@@ -395,10 +398,20 @@ class Step:
             batch.on_host[name] = OnHost(storages, self.device, self.copies)
         batch.on_host[name].fill(storages, action.range)
 
+    def fetch(self, number):
+        """Issues a copy to the device, where its action stands or before."""
+        action = self.plan.actions[number]
+        if self.limit is not None:
+            self.refuse_above_limit(number)
+        self.copies.begin_inward(number)
+        if number not in self.plan.stays:
+            self.batches[action.micro_batch].on_host[action.value].read(action.range)
+        self.copies.end(number)
+
     def from_host(self, batch, action):
+        """What it has fetched is there."""
         name = action.value
         host, value = batch.on_host[name], self.plan.values[name]
-        host.read(action.range)
         storages = host.returned
         if value.kind == "saved":
             batch.runs[value.stage].saved.back(storages)
