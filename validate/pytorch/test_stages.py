@@ -171,6 +171,32 @@ class Recording(unittest.TestCase):
         staged = self.same(Between(), ("between.inner", "b"))
         self.assertIn(torch.bfloat16, [value.dtype for value in staged.values])
 
+    def test_nothing_is_cut_behind_the_loss(self):
+        """A wrapper does something with what its model returns beside the loss, and runs a module on it."""
+        class Inner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(x)
+                return {"loss": x.pow(2).mean(), "logits": x}
+
+        class Wrapper(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.beside = Inner(), Layer()
+
+            def forward(self, x):
+                outputs = self.inner(x)
+                return outputs | {"logits": self.beside(outputs["logits"].double().float())}
+
+        staged = split(Wrapper(), torch.randn(2, 4))
+        self.assertEqual((staged.boundaries[-1], staged.stages[-1].makes), (["loss"], ["loss"]))
+        with self.assertRaisesRegex(Refused, "module 'beside' runs behind the loss, where nothing is to be cut"):
+            split(Wrapper(), torch.randn(2, 4), ["beside"])
+
     def test_an_autograd_function_is_one_call(self):
         class Square(torch.autograd.Function):
             @staticmethod

@@ -19,6 +19,7 @@ class Cuts:
         self.values, self.operations, self.calls = recorder.values, recorder.operations, recorder.calls
         self.modules = dict(recorder.model.named_modules())
         self.given, self.count = given, len(self.operations)
+        self.last_cut = max(self.values[v].made_by for v in result)  # what the run is for is made behind it
         self.last_use = dict.fromkeys(range(len(self.values)), -1)
         for number, operation in enumerate(self.operations):
             self.last_use.update(dict.fromkeys(operation.reads, number))
@@ -60,6 +61,8 @@ class Cuts:
             if not begins or (number and not 0 < int(number if number.isdigit() else 0) <= len(begins)):
                 raise Refused(self.no_such(name, number))
             for position in begins if not number else [begins[int(number) - 1]]:
+                if position > self.last_cut:
+                    raise Refused(f"module '{name}' runs behind the loss, where nothing is to be cut")
                 if position in self.overwritten:
                     raise Refused(f"{described(self.overwritten[position])} overwrites its input in place, so the model cannot be cut before "
                                   f"'{name}': cut elsewhere or make that operation out of place")
@@ -83,7 +86,7 @@ class Cuts:
     def found(self):
         """Between two operations with weights the last of the positions where about as few bytes are alive as anywhere there."""
         positions, last, begin = [], self.alive(0), 0
-        for end in [p for p, operation in enumerate(self.operations) if self.has_weight(operation)]:
+        for end in [p for p, operation in enumerate(self.operations[:self.last_cut + 1]) if self.has_weight(operation)]:
             has_weight_before = begin > 0 or self.has_weight(self.operations[0])
             window = [p for p in range(begin + 1, end + 1) if has_weight_before and self.is_good(p)]
             alive = {p: self.alive(p) for p in window}
@@ -114,7 +117,7 @@ class Cuts:
         last = max([last, *(call.end for call in self.calls if call.parent is not None and call.begin < last < call.end)])
         while last < self.count and last in self.overwritten:
             last += 1
-        return last if last < self.count else None
+        return last if last <= self.last_cut else None
 
     def parameters_of(self, operation):
         if hasattr(operation.function, "parameters"):
