@@ -7,7 +7,8 @@ against the program's parser (prose.py).
     tests/documentation/commands.py PROGRAM --slow    # those that it calls slow
 
 Each block is run in order in a copy of the tree, with its own `out`. A line that begins with `$ ` shows what it prints, which
-is compared, times that were taken apart. set_aside.txt has a line a command that is not run with the others, and its reason;
+is compared, times that were taken apart. Fast commands need nothing that a bare machine has not: PyTorch, torchvision and
+scikit-learn are hidden from them. set_aside.txt has a line a command that is not run with the others, and its reason;
 a line in it that no document has any more is an error, as is a command that ends with another exit code than 0.
 """
 import pathlib
@@ -23,6 +24,7 @@ import prose
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMANDS = ("./dev", "plimsoll ", "build/", "/usr/bin/python3 ", "python3 ", "apt-get ", "compute-sanitizer ", "eval ", "cmake ", "ctest ")
 CPU_LIMIT_S = 60.0
+OPTIONAL = ("torch", "torchvision", "sklearn")
 ELAPSED = re.compile(r"[\d.]+ (ns|us|ms|s)\b(?=.*\bsimulated in|\s*$)|(?<=simulated in)\s+[\d.]+ \w+")
 
 
@@ -128,8 +130,15 @@ def copy_of_tree(into, program):
     (into / "build/plimsoll").symlink_to(program)
 
 
-def run(command, folder, program):
-    environment = {"PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+def hide_optional(folder):
+    """Makes modules in the folder that only refuse to be imported: what a command meets where they are not installed."""
+    for name in OPTIONAL:
+        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('a command that needs {name} is to be set aside', name='{name}')\n")
+
+
+def run(command, folder, program, python_path):
+    environment = {"PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8",
+                   "PYTHONPATH": python_path}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)
@@ -146,13 +155,15 @@ def main():
         if not wanted:
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            folder = pathlib.Path(scratch) / "tree"
+            folder, hidden = pathlib.Path(scratch) / "tree", pathlib.Path(scratch) / "hidden"
             copy_of_tree(folder, program)
+            hidden.mkdir()
+            hide_optional(hidden)
             for command, shown in commands:
                 # A slow command may need what the block's fast ones made.
                 if command in aside and command not in wanted:
                     continue
-                done, cpu = run(command, folder, program)
+                done, cpu = run(command, folder, program, "" if slow else str(hidden))
                 total += cpu
                 printed += done.stdout
                 print(f"{cpu:7.2f} s  {place}: {command}", flush=True)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What ./dev asks the system to install: the packages a command needs, for the clang that is there, with progress."""
+"""What ./dev asks the system to install, with progress: the packages a command needs, for the clang that is there. How ./dev test
+ends: with what was left out and why, and with the exit code of what failed. Which tests in PyTorch it runs: all."""
 import os
 import pathlib
 import subprocess
 import tempfile
 import unittest
 
-DEV = pathlib.Path(__file__).resolve().parents[2] / "dev"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEV = ROOT / "dev"
 
 APT_GET = """#!/bin/sh
 echo "$@" >>"$LOG"
@@ -15,6 +17,29 @@ echo "Need to get 12.3 MB of archives."
 echo "Get:1 http://deb.debian.org/debian bookworm/main amd64 first amd64 1.0 [12.3 MB]"
 echo "Setting up first (1.0) ..."
 echo "Setting up second (1.0) ..."
+"""
+
+CTEST = """#!/bin/sh
+mkdir -p build-whole/Testing/Temporary
+cat >build-whole/Testing/Temporary/LastTest.log <<TXT
+1/2 Testing: first
+skipped, nothing was tested: no GPU (none)
+2/2 Testing: second
+test_a (T) ... skipped "no 'browser'"
+TXT
+[ "$2" = build-sanitize ] || exit $CTEST_ENDS
+"""
+SUITE = """import unittest
+class T(unittest.TestCase):
+    def test_a(self):
+        "A sentence."
+        self.skipTest("no torch")
+    def test_b(self):
+        print("a line of its own", end="", flush=True)
+        self.skipTest("no torch")
+    def test_c(self):
+        self.assertTrue(%s)
+unittest.main()
 """
 
 
@@ -56,6 +81,61 @@ class Dev(unittest.TestCase):
         for line in ("  Need to get 12.3 MB of archives.", "  1 of 2: first", "  2 of 2: second"):
             self.assertIn(line, run.stderr.splitlines())
         self.assertTrue(any(line.startswith("  fetching first") for line in run.stderr.splitlines()), run.stderr)
+
+
+class Test(unittest.TestCase):
+    def run_test(self, *options, suite=True, ctest=0):
+        """`./dev test` on a made-up machine on which everything compiles: what was asked of apt-get, and the run."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            files = {"dev": DEV.read_text(), "tests/program/left_out.py": (ROOT / "tests/program/left_out.py").read_text(),
+                     "traces/test_export_pytorch.py": SUITE % suite, "validate/pytorch/test_new.py": "print('skipped: no library')\n",
+                     "validate/pytorch/test_page.py": "import sys\nprint('the page by', *sys.argv[1:])\n",
+                     "validate/pytorch/test_beside_checkpoint.py": "",
+                     "bin/apt-get": APT_GET, "bin/dpkg-query": "#!/bin/sh\nexit 1\n", "bin/sudo": '#!/bin/sh\nexec "$@"\n',
+                     "bin/cmake": '#!/bin/sh\necho "$@" >>"$LOG"\n', "bin/ctest": CTEST}
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+                (root / name).chmod(0o755)
+            environment = {**os.environ, "PATH": f"{root}/bin:/usr/bin:/bin", "LOG": f"{root}/log", "CTEST_ENDS": str(ctest)}
+            environment.pop("PLIMSOLL_TESTS", None)
+            run = subprocess.run(["bash", root / "dev", "test", *options], env=environment, capture_output=True, text=True)
+            return (root / "log").read_text(), run
+
+    def test_it_ends_with_what_was_left_out_and_why(self):
+        _, run = self.run_test()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stdout.splitlines()[:4],
+                         ["  test_export_pytorch.py: 2 tests, no torch", "  test_new.py: no library", "  first: no GPU (none)",
+                          "  second: 1 test, no 'browser'"])
+        self.assertIn("the page by build-whole/plimsoll", run.stderr)
+
+    def test_its_exit_code_is_that_of_what_failed(self):
+        _, run = self.run_test(suite=False)
+        self.assertEqual(run.returncode, 1)
+        self.assertNotIn("left out", run.stderr)
+        self.assertEqual(self.run_test(ctest=8)[1].returncode, 8)
+
+    def test_it_installs_what_it_tests_or_leaves_it_out_by_an_option(self):
+        asked, _ = self.run_test()
+        for package in ("python3-torch", "python3-torchvision", "python3-sklearn"):
+            self.assertIn(f" {package}", asked)
+        asked, _ = self.run_test("--without-pytorch")
+        self.assertNotIn("torch", asked)
+        self.assertNotIn("sklearn", asked)
+        self.assertIn("catch2", asked)
+
+    def test_warnings_are_errors_only_where_that_is_asked(self):
+        self.assertNotIn("WERROR", self.run_test()[0])
+        asked, _ = self.run_test("--strict")
+        self.assertEqual([line for line in asked.splitlines() if line.startswith("--preset")],
+                         ["--preset whole -DPLIMSOLL_WERROR=ON", "--preset sanitize -DPLIMSOLL_WERROR=ON"])
+        self.assertEqual((ROOT / ".ci/run").read_text().splitlines()[-1], "./dev test --strict")
+
+    def test_an_option_that_it_does_not_have_is_refused(self):
+        run = subprocess.run(["bash", DEV, "test", "--al"], capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stderr), (2, "./dev test: unknown option '--al'\n"))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Parser:
         self.commands = re.findall(r"^  ([a-z][a-z-]*) {2,}\S", front.split("Subcommands:")[1], re.M)
         self.known = {name: self.known_of(self.page(name)) for name in self.commands}
         self.known[None] = self.known_of(front.split("Subcommands:")[0])
-        self.dev = re.search(r"^  ([a-z |-]+)\)$", dev, re.M)[1].split(" | ")
+        self.dev = re.search(r"^  ([a-z0-9-]+(?: \| [a-z0-9-]+)+)\)$", dev, re.M)[1].split(" | ")
 
     def page(self, *words):
         return subprocess.run([self.program, "help", *words], capture_output=True, text=True, check=True).stdout
