@@ -76,7 +76,7 @@ class StageModule(torch.nn.Module):
 
 def described(staged):
     """What a plan needs to name the stages and to know the model."""
-    return {"how": staged.how, "input_shapes": staged.input_shapes(),
+    return {"how": staged.how, "input_shapes": staged.input_shapes(), "answers": staged.questions.answers(),
             "stages": [{"name": stage.name, "modules": stage.modules, "reads": stage.reads, "makes": stage.makes}
                        for stage in staged.stages],
             "boundaries": staged.boundaries, "fingerprint": fingerprint_of(staged.model)}

@@ -129,7 +129,8 @@ def plan_of(staged, steps, saved, micro_batches=1):
             "predicted": {"resident_bytes": 0},
             "model": {"stages": [{"name": stage.name} for stage in staged.stages], "boundaries": staged.boundaries, "how": staged.how,
                       "tensors": [[number[name] for name in boundary] for boundary in staged.boundaries[:-1]] + [[]],
-                      "fingerprint": fingerprint_of(staged.model), "input_shapes": staged.input_shapes()},
+                      "fingerprint": fingerprint_of(staged.model), "input_shapes": staged.input_shapes(),
+                      "answers": staged.questions.answers()},
             "values": values, "actions": actions}
 
 

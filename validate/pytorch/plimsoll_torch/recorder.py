@@ -1,8 +1,8 @@
 """Runs a model once and writes down what it calls: leaf modules, and functions on tensors between them.
 
-The model really runs on the example, so its Python code may do what it likes with shapes, dicts and dataclasses; what it must not
-do is read numbers out of tensors, for the course it takes then holds for this example only. Nothing is kept for a backward while it runs,
-and buffers and random state are afterwards what they were.
+The model really runs on the example, so its Python code may do what it likes with shapes, dicts and dataclasses; where it reads numbers out
+of tensors, or shapes that follow from numbers, the course that it takes may hold for this example only (reads.py). Nothing is kept for a
+backward while it runs, and buffers and random state are afterwards what they were.
 """
 
 import contextlib
@@ -16,12 +16,11 @@ from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
 from .modes import difference
+from .origins import Origins
+from .reads import Reads
 from .refusals import place_of
 from .values import children_of, map_leaves, named_tensors_in, tensors_in
 from .versions import autocast_now, hooks_of, storage_of
-
-READS_NUMBERS = {"__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__", "item", "tolist", "numpy",
-                 "equal", "allclose", "is_nonzero"}
 
 
 class Ref:
@@ -123,11 +122,12 @@ def buffers_of(model):
 # --- the run ----------------------------------------------------------------------------------------------------------------------
 
 class Recorder(TorchFunctionMode):
-    """`leaves`: paths of modules whose inside is not looked at, beside those without children and those with hooks."""
+    """`leaves`: paths of modules whose inside is not looked at, beside those without children and those with hooks; `blind`: those of them
+    whose operations are not seen either."""
 
-    def __init__(self, model, leaves=()):
+    def __init__(self, model, leaves=(), blind=()):
         super().__init__()
-        self.model, self.leaves = model, set(leaves)
+        self.model, self.leaves, self.blind = model, set(leaves), blind
         self.paths = {}
         for path, module in model.named_modules():
             self.paths.setdefault(id(module), path)
@@ -135,7 +135,9 @@ class Recorder(TorchFunctionMode):
         self.known = {}     # id of a tensor -> (weak reference, value)
         self.storages = {}  # address of a storage's head -> (weak reference, number)
         self.names = {}
-        self.call, self.stack, self.suspended, self.compares = None, [], 0, False
+        self.call, self.stack, self.suspended, self.modules = None, [], 0, dict(model.named_modules())
+        self.origins = Origins(model)
+        self.reads = Reads(self.origins, self.here, self.is_own)
         self.can_be_whole = False  # after a refusal: whether the module can be taken as one call
         self.buffers = {storage_of(buffer).data_ptr(): f"{path}.{name}".lstrip(".") for path, module, name, buffer in buffers_of(model)
                         if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and buffer.numel() > 0}
@@ -144,18 +146,22 @@ class Recorder(TorchFunctionMode):
     def record(self, inputs, loss, targets):
         """`inputs`: (args, kwargs) with names. Returns (input values, output of the model or of the loss with Refs)."""
         args, kwargs = apart(inputs)
-        self.outer = autocast_now()
+        self.outer, self.given = autocast_now(), {}
         for name, tensor in named_inputs(args, kwargs):
             self.add_value(tensor, name, -1)
+            self.given[self.values[-1].name] = self.origins.given(self.values[-1].name, tensor)
         given, buffers = range(len(self.values)), buffers_of(self.model)
-        with undone(self.model), torch.enable_grad(), nothing_saved(), watching(self), self:
+        with undone(self.model), torch.enable_grad(), nothing_saved(), watching(self), self.origins, self:
             output = self.model(*args.values(), **kwargs)
+            with self.aside():
+                own = own_loss(output) if loss is None else None
+                last = last_of(output) if loss is None and own is None else None
             if loss is not None:
                 output = self.loss_of_run(loss, output, targets)
-            elif own_loss(output) is not None:
-                output = own_loss(output)
+            elif own is not None:
+                output = own
             else:
-                output = self.run(mean_square, "", "loss", (last_of(output),), {})
+                output = self.run(mean_square, "", "loss", (last,), {})
             for path, module, name, buffer in buffers:
                 if module._buffers.get(name) is not buffer:
                     raise Refused(f"{place_of(path)} puts another tensor in place of its buffer '{name}' in its forward; let it overwrite "
@@ -201,6 +207,10 @@ class Recorder(TorchFunctionMode):
         call.end, self.call = len(self.operations), outer
         return result
 
+    def aside(self):
+        """What the recorder itself does with tensors."""
+        return self.origins.aside()
+
     def is_leaf(self, path, module):
         return path in self.leaves or not any(True for _ in module.children()) or bool(hooks_of(module))
 
@@ -214,17 +224,16 @@ class Recorder(TorchFunctionMode):
         return self.stack[-1] if self.stack else ""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, function_name(func)
-        if name in READS_NUMBERS and not self.compares and self.reads_of_run(args):
-            raise Refused(f"{self.here()}: its forward reads numbers out of a tensor ({name}), so its course depends on the data")
-        if self.suspended:
+        kwargs = kwargs or {}
+        if self.origins.is_aside:
             return func(*args, **kwargs)
-        return self.run(func, self.path(), name, args, kwargs)
+        if self.suspended:
+            return self.reads.inside(func, function_name(func), args, kwargs)
+        return self.run(func, self.path(), function_name(func), args, kwargs)
 
-    def reads_of_run(self, args):
-        """Whether it is the model's own code that reads, not that of torch's modules (a running mean's count)."""
-        inner = dict(self.model.named_modules()).get(self.path())
-        return not type(inner).__module__.startswith("torch.nn.") and any(id(tensor) not in self.constants for tensor in tensors_in(args))
+    def is_own(self):
+        """Whether it is the model's own code that runs, not that of torch's modules."""
+        return not type(self.modules.get(self.path())).__module__.startswith("torch.nn.")
 
     def here(self):
         return place_of(self.path()) if self.path() else "the model itself"
@@ -235,17 +244,21 @@ class Recorder(TorchFunctionMode):
         """Calls and writes it down; `real_args` are handed over in place of `args`, which may have stand-ins."""
         self.suspended += 1  # not undone where something is raised: the recorder is of no use then
         is_module = isinstance(function, torch.nn.Module) and bool(path)
-        own = list(function.buffers()) if is_module else []
-        given, before = [*tensors_in((args, kwargs)), *own], [buffer.detach().clone() for buffer in own]
-        versions = [tensor._version for tensor in given]
+        with self.aside():
+            own = list(function.buffers()) if is_module else []
+            given, before = [*tensors_in((args, kwargs)), *own], [buffer.detach().clone() for buffer in own]
+            versions = [tensor._version for tensor in given]
         called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
-        result = called(*(args if real_args is None else real_args), **kwargs)
-        written = [tensor for tensor, version in zip(given, versions) if tensor._version != version]
-        self.compares = True
-        written += [buffer for buffer, value in zip(own, before) if not are_equal(buffer, value)]  # by way of `.data`
-        self.compares = False
-        if tensors_in(result) or written:
-            self.write_down(function, path, name, (args, kwargs), result, written, is_module)
+        real_args = args if real_args is None else real_args
+        has_own_code = is_module or not is_of_torch(function)
+        with self.reads.of_call(name, (real_args, kwargs), tensors_in((real_args, kwargs)), function, has_own_code) as call:
+            result = called(*real_args, **kwargs) if path not in self.blind else self.reads.blindly(called, real_args, kwargs)
+        self.reads.end(call, result, (real_args, kwargs))
+        with self.aside():
+            written = [tensor for tensor, version in zip(given, versions) if tensor._version != version]
+            written += [buffer for buffer, value in zip(own, before) if not are_equal(buffer, value)]  # by way of `.data`
+            if tensors_in(result) or written:
+                self.write_down(function, path, name, (args, kwargs), result, written, is_module)
         self.suspended -= 1
         return result
 
@@ -320,14 +333,17 @@ def mean_square(output):
 
 
 def apart(inputs):
-    """A tensor that is handed over twice (labels that are the tokens) as two, for the next time they may differ."""
+    """Tensors that share memory (labels that are the tokens) each with their own, for the next time they may differ."""
     seen = set()
 
     def own(leaf):
-        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
-            seen.add(id(leaf))
+        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
             return leaf
-        return leaf.view_as(leaf)
+        place = storage_of(leaf).data_ptr()
+        if place not in seen:
+            seen.add(place)
+            return leaf
+        return leaf.clone()
     return map_leaves(inputs, own)
 
 
@@ -346,6 +362,13 @@ def constants_in(arguments):
     found = []
     map_leaves(arguments, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
+
+
+def is_of_torch(function):
+    """Whether it has no code of the model in it: torch lets a mode see its own functions, whose code it does not see then."""
+    return isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+                                 torch._ops.OpOverload, torch._ops.OpOverloadPacket)) \
+        or (getattr(function, "__module__", None) or "").split(".")[0] == "torch"
 
 
 def function_name(function):
@@ -374,7 +397,7 @@ def watching(recorder):
     torch.nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call_module(call, module, args, kwargs)
     for name, function in places.items():
         setattr(torch.Tensor, name, lambda *args, name=name, function=function:
-                function(*args) if recorder.suspended else recorder.run(function, recorder.path(), name, args, {}))
+                recorder.reads.inside(function, name, args, {}) if recorder.suspended else recorder.run(function, recorder.path(), name, args, {}))
     torch.autograd.Function.apply = classmethod(apply_seen)
     try:
         yield

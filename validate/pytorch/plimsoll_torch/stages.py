@@ -20,9 +20,11 @@ from .calls import written_out
 from .cuts import Cuts
 from .errors import Refused
 from .modes import ops_named_in
+from .questions import Questions
 from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import children_of, tensors_in
+from .versions import is_constructor_under_a_mode
 
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
@@ -88,8 +90,9 @@ def named_arguments(model, example):
 
 def recorded(model, inputs, leaves, loss, targets):
     """Modules in which something is not to be seen are taken as a whole."""
+    blind = set()
     while True:
-        recorder = Recorder(model, leaves)
+        recorder = Recorder(model, leaves, blind)
         try:
             return (recorder, *recorder.record(inputs, loss, targets))
         except Refused:
@@ -98,6 +101,10 @@ def recorded(model, inputs, leaves, loss, targets):
                 raise
             leaves = [*leaves, path]
         except Exception as error:  # whatever the model's own code raises is the user's
+            path = recorder.path()
+            if is_constructor_under_a_mode(error) and path not in {"", *blind}:
+                leaves, blind = [*leaves, path], blind | {path}
+                continue
             raise Refused(f"{recorder.here()} does not run on the example: {type(error).__name__}: {first_line(error)}") from error
 
 
@@ -159,6 +166,7 @@ class Staged:
         if not self.values[loss[0]].needs_gradient:
             raise Refused(f"{WANTED}, found one that needs no gradient")
         self.values[loss[0]].name = "loss"
+        self.questions = Questions(recorder.origins, recorder.given, recorder.reads.questions)
         self._cut(Cuts(recorder, given, loss), loss)
         if check:
             self._check(recorder, inputs, targets)
@@ -220,7 +228,7 @@ class Staged:
         return self.course == self.course_of(inputs)
 
     def values_of(self, inputs):
-        """The tensors of boundary 0 of other inputs of the same form."""
+        """The tensors of boundary 0 of other inputs of the same form, for which the model's code reads what it read in the example."""
         found = dict(named_inputs(*named_arguments(self.model, inputs)))
         expected = [value for value in self.values if value.made_by < 0]
         for value in expected:
@@ -229,6 +237,7 @@ class Staged:
             tensor = found[value.name]
             if list(tensor.shape) != value.shape or tensor.dtype != value.dtype:
                 raise Refused(f"input '{value.name}': expected {value.dtype} {value.shape}, found {tensor.dtype} {list(tensor.shape)}")
+        self.questions.ask({value.name: found[value.name] for value in expected})
         return tuple(found[value.name] for value in expected)
 
     def run(self, values, targets=None, call=None):

@@ -92,7 +92,7 @@ class Step:
         if self.staged is None or not self.staged.is_course_of(batches[0][0]):
             self.prepare(*batches[0])
             again.forget_casts()
-        given = [self.staged.values_of(of) for of, _ in batches]  # refuses other shapes
+        given = [self.staged.values_of(of) for of, _ in batches]  # refuses other shapes, and what the model's code would take another course for
         without = [p for p in self.model.parameters() if p.grad is None]
         try:
             with torch.enable_grad(), self.counts.of_step():
@@ -113,16 +113,17 @@ class Step:
 
     def prepare(self, inputs, targets):
         staged = split(self.model, inputs, how=self.plan.how, loss=self.loss, targets=targets)
+        shapes = self.plan.model.get("input_shapes", {})
+        for name, found in staged.input_shapes().items():
+            if name in shapes and shapes[name] != found:
+                raise WrongPlan(f"input '{name}': the plan is for {shapes[name]['dtype']} {shapes[name]['shape']}, found {found['dtype']} {found['shape']}")
+        staged.questions.refuse_other(self.plan.model.get("answers", []))
         if [stage.name for stage in staged.stages] != self.plan.stages:
             raise WrongPlan(f"{self.plan.where}: its stages are {self.plan.stages}, of this model come {[stage.name for stage in staged.stages]}")
         for j, (found, expected) in enumerate(zip(staged.boundaries[:-1], self.plan.model["boundaries"])):
             if found != expected:
                 raise WrongPlan(f"{self.plan.where}: before stage '{self.plan.stages[j]}' there are "
                                 f"{expected} by the plan, and {found} in this model")
-        shapes = self.plan.model.get("input_shapes", {})
-        for name, found in staged.input_shapes().items():
-            if name in shapes and shapes[name] != found:
-                raise WrongPlan(f"input '{name}': the plan is for {shapes[name]['dtype']} {shapes[name]['shape']}, found {found['dtype']} {found['shape']}")
         for k in sorted(self.plan.run_again):
             for changed in (name for operation in staged.stages[k].operations for name in operation.changes):
                 raise Refused(f"stage '{self.plan.stages[k]}': its forward changes the buffer '{changed}', so it cannot be run again as the plan "

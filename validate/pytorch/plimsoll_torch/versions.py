@@ -127,11 +127,24 @@ def has_implementation(optimizer, way):
 
 
 # --- dispatch modes ---------------------------------------------------------------------------------------------------------------
-# torch.utils._python_dispatch.TorchDispatchMode: in 1.13 and later. In 1.13 torch.Tensor([1.0]) raises a RuntimeError inside of one; not in 2.6.
+# torch.utils._python_dispatch.TorchDispatchMode: in 1.13 and later. In 1.13 torch.Tensor([1.0]) raises a RuntimeError inside of one, "already
+# associated to a python object"; not in 2.6.
 
 def why_no_dispatch_mode():
     """For code that nobody has chosen to run under one."""
     return "torch.Tensor([1.0]) fails inside of a dispatch mode" if version() < (2, 0) else None
+
+
+def is_constructor_under_a_mode(error):
+    return isinstance(error, RuntimeError) and "already associated to a python object" in str(error)
+
+
+@contextlib.contextmanager
+def without_dispatch_mode():
+    """The innermost is off; for the versions that need it."""
+    from torch.utils import _python_dispatch
+    with _python_dispatch._pop_mode_temporarily():
+        yield
 
 
 # --- random numbers -----------------------------------------------------------------------------------------------------------
