@@ -18,6 +18,7 @@ from .versions import without_dispatch_mode
 ALL_AT_ONCE = {"tolist", "numpy", "__array__", "__repr__", "__str__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__",
                "__reduce_ex__", "__deepcopy__"}
 LENT = {"numpy", "__array__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__", "data_ptr", "__cuda_array_interface__"}
+NOT_JUDGED_INSIDE = {"__repr__", "__str__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__"}
 PARTS = {"unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "split_with_sizes", "unsafe_split", "unsafe_chunk", "__iter__",
          "unsafe_split_with_sizes"}
 NO_SHAPE = {"dtype", "device", "layout", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_floating_point", "is_complex", "is_signed", "grad_fn",
@@ -42,6 +43,7 @@ class Call:
         self.unguarded = []    # those of them that are read anew each time, and that nobody has judged
         self.shapes = []       # shapes that follow from data and were read in it
         self.is_own = False    # whether the model's own code has read something
+        self.is_handed_all = True  # whether it uses no tensors of the run but its arguments
         self.is_blind = False  # whether its operations are not seen
         self.ignores = False
 
@@ -55,8 +57,7 @@ class Call:
             if slot.number >= self.first or slot.number in self.given or is_fixed or slot.is_cast or not (slot.made or slot.inputs) \
                     or slot.owner is not None and slot.owner is self.owner:
                 continue
-            raise Refused(f"{self.reads_of.here()}: '{self.name}' uses a tensor that it is not handed as an argument, so that it cannot run "
-                          "again by itself")
+            self.is_handed_all = False
 
 
 class Reads:
@@ -110,8 +111,8 @@ class Reads:
         own, found = self.is_own(), call.reads[first:]
         call.is_own |= own
         del call.reads[first:]
-        numbers = self.whole_of(name, (args, kwargs)) if name not in ("__repr__", "__str__") else []
-        numbers = numbers or found
+        whole = self.whole_of(name, (args, kwargs))
+        numbers = [] if name in NOT_JUDGED_INSIDE else whole or found
         if call.is_blind and name in NUMBERS:
             numbers = [self.origins.asked(None, ((), {}), [], None, False)]
             numbers[0].why = UNSEEN
@@ -119,7 +120,7 @@ class Reads:
             self.settle(numbers, name)
         else:
             call.unguarded += numbers
-        if not numbers and name not in NO_SHAPE:
+        if not whole and not numbers and name not in NO_SHAPE:
             call.shapes += self.sizes_of((args, kwargs))
         return result
 

@@ -259,6 +259,8 @@ class Recorder(TorchFunctionMode):
             written += [buffer for buffer, value in zip(own, before) if not are_equal(buffer, value)]  # by way of `.data`
             if tensors_in(result) or written:
                 self.write_down(function, path, name, (args, kwargs), result, written, is_module)
+        if not call.is_handed_all:
+            raise Refused(f"{self.here()}: '{name}' uses a tensor that it is not handed as an argument, so that it cannot run again by itself")
         self.suspended -= 1
         return result
 
