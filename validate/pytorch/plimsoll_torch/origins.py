@@ -75,6 +75,16 @@ class Step:
     writes: set       # numbers of slots, those that it makes included
 
 
+class ShapesOf:
+    """What an operation makes, its shapes alone."""
+
+    def __init__(self, operation):
+        self.operation = operation
+
+    def __call__(self, *args, **kwargs):
+        return shapes_of(self.operation(*args, **kwargs))
+
+
 @dataclasses.dataclass(eq=False)
 class Asked:
     """A number or a shape that follows from the data, and how to find it again."""
@@ -289,8 +299,7 @@ class Dispatched:
             args = (*(map_leaves(of, blank) for of in args[:first]), *args[first:])
             only = {id(tensor) for tensor in tensors_in(self.args[:first])} if first else set()
             counted = [slot for tensor, slot in self.given if id(tensor) not in only]
-            source = self.origins.asked(lambda *a, **k: shapes_of(self.func(*a, **k)), (args, kwargs), counted,
-                                        shapes_of(made), True)
+            source = self.origins.asked(ShapesOf(self.func), (args, kwargs), counted, self.shapes, True)
             if not self.is_known:
                 source.why = source.why or f"an operation whose doings nobody knows ({self.name})"
             found |= {source}

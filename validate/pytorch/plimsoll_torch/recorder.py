@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from .errors import Refused
 from .modes import difference
 from .origins import Origins
+from .questions import Questions
 from .reads import Reads
 from .refusals import place_of
 from .values import children_of, map_leaves, named_tensors_in, tensors_in
@@ -166,6 +167,8 @@ class Recorder(TorchFunctionMode):
                 if module._buffers.get(name) is not buffer:
                     raise Refused(f"{place_of(path)} puts another tensor in place of its buffer '{name}' in its forward; let it overwrite "
                                   "the one that is there")
+        self.questions = Questions(self.origins, self.given, self.reads.questions)
+        self.reads = self.origins = None  # which refer back to here
         self.result = tensors_in(output)
         return list(given), map_leaves(output, self.reference)
 

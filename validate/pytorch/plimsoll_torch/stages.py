@@ -20,7 +20,6 @@ from .calls import written_out
 from .cuts import Cuts
 from .errors import Refused
 from .modes import ops_named_in
-from .questions import Questions
 from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import children_of, tensors_in
@@ -166,7 +165,7 @@ class Staged:
         if not self.values[loss[0]].needs_gradient:
             raise Refused(f"{WANTED}, found one that needs no gradient")
         self.values[loss[0]].name = "loss"
-        self.questions = Questions(recorder.origins, recorder.given, recorder.reads.questions)
+        self.questions = recorder.questions
         self._cut(Cuts(recorder, given, loss), loss)
         if check:
             self._check(recorder, inputs, targets)
