@@ -1,6 +1,7 @@
 """Times of repetitions that a machine runs at several speeds."""
 
 import unittest
+import unittest.mock
 
 from .support import NO_TORCH, torch
 
@@ -10,6 +11,8 @@ if torch is not None:
 
 class Given:
     """A clock that is told what to show."""
+
+    runs_apart = False
 
     def __init__(self, seconds):
         self.marks = [mark for time in seconds for mark in (0.0, time)]
@@ -42,6 +45,99 @@ class Paces(unittest.TestCase):
         self.assertEqual(stage.median("forward", 0), 1.5)
         self.assertEqual(rest.median("forward", 0), 4.5)
         self.assertEqual(stage.spread("forward", 0), 1, "of the samples as they were")
+
+
+class Apart:
+    """A device that does what a host issues: each kernel takes the host one time and the device another. It also is the host's clock."""
+
+    runs_apart = True
+
+    def __init__(self, host, device):
+        self.host_each, self.device_each = host, device
+        self.now, self.free = 0.0, 0.0  # of the host; when the device is done with all that is issued
+
+    def launch(self, kernels):
+        for _ in range(kernels):
+            self.now += self.host_each
+            self.free = max(self.free, self.now) + self.device_each
+
+    def mark(self):
+        self.free = max(self.free, self.now)
+        return self.free
+
+    def keep_busy(self, seconds):
+        self.free = max(self.free, self.now) + seconds
+
+    def is_over(self, mark):
+        return mark <= self.now
+
+    def settle(self):
+        self.now = max(self.now, self.free)
+
+    def seconds(self, start, finish):
+        return finish - start
+
+    def perf_counter(self):
+        return self.now
+
+
+@unittest.skipIf(torch is None, NO_TORCH)
+class Covers(unittest.TestCase):
+    """Two stages, the first of many kernels that the host issues more slowly than the device runs them."""
+
+    def run_stages(self, clock, probe, kernels=(10, 2)):
+        for stage, count in enumerate(kernels):
+            probe.begin("forward", stage, None)
+            clock.launch(count)
+            probe.end("forward", stage, None)
+
+    def times(self, clock, with_covers):
+        probe = TimeProbe(clock)
+        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+            if with_covers:
+                probe.find_covers(lambda: self.run_stages(clock, probe))
+            for _ in range(3):
+                self.run_stages(clock, probe)
+                probe.settle()
+        return probe
+
+    def test_times_hold_kernels_only(self):
+        slow_host = Apart(0.004, 0.001)
+        bare = self.times(slow_host, False)
+        self.assertAlmostEqual(bare.median("forward", 0), 0.041, msg="as fast as the host issues: 10 x 4 ms, and the last kernel")
+        probe = self.times(slow_host, True)
+        self.assertAlmostEqual(probe.median("forward", 0), 0.010)
+        self.assertAlmostEqual(probe.median("forward", 1), 0.002)
+        self.assertAlmostEqual(probe.issue["forward", 0], 0.040)
+        self.assertEqual(probe.dry_share(), 0)
+        self.assertEqual(len(probe.samples["forward", 0]), 3, "passes that find the covers do not count")
+
+    def test_a_cover_that_was_too_short_grows(self):
+        """The host once issued the stage in a third of the time that it takes from then on."""
+        clock = Apart(0.001, 0.0001)
+        probe, passes = TimeProbe(clock), []
+
+        def run():
+            passes.append(None)
+            clock.host_each = 0.001 if len(passes) <= 2 else 0.003
+            self.run_stages(clock, probe)
+
+        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+            probe.find_covers(run)
+            self.run_stages(clock, probe)
+            probe.settle()
+        self.assertAlmostEqual(probe.median("forward", 0), 0.001)
+        self.assertEqual(probe.dry_share(), 0)
+
+    def test_what_no_cover_covers_is_said(self):
+        clock = Apart(0.001, 0.0001)
+        probe = TimeProbe(clock)
+        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+            probe.find_covers(lambda: self.run_stages(clock, probe))
+            clock.host_each = 1
+            self.run_stages(clock, probe)
+            probe.settle()
+        self.assertEqual(probe.dry_share(), 1)
 
 
 if __name__ == "__main__":

@@ -280,9 +280,19 @@ def evidence(chain, times, bytes_):
             "plain_iteration_s": plain_median,
             "plain_iteration_spread": round((max(plain) - min(plain)) / plain_median, 4),
             "plain_accumulate_s": times["accumulate"].median("iteration", 0),
+            **issue_evidence(times),
             **bytes_["check"],
         },
     }
+
+
+def issue_evidence(times):
+    """Where a device does later what the host issues: how long the host issues a plain iteration, and the share of samples in which the device was
+    done with what kept it busy before the host had issued all."""
+    if not times["plain"].issue:
+        return {}
+    stages = [times[kind] for kind in ("training", "no_grad", "inputs_only")]
+    return {"plain_issue_s": times["plain"].issue["iteration", 0], "stages_ran_dry": round(statistics.mean(probe.dry_share() for probe in stages), 4)}
 
 
 def pytorch_source(chain, saved):

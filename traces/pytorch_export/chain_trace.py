@@ -148,24 +148,37 @@ def sum_is_in_place(chain, counter):
 def measure_times(chain, clock, repetitions):
     """Interleaved passes, so that a slow spell of the machine falls on all of them."""
     times = {kind: TimeProbe(clock) for kind in ("training", "no_grad", "inputs_only", "plain", "accumulate")}
+    passes = {"training": lambda probe: executor.run_stagewise(chain, probe),
+              "no_grad": lambda probe: executor.run_without_gradients(chain, probe),
+              "inputs_only": lambda probe: executor.run_stagewise(chain, probe, inputs_only=True),
+              "plain": lambda probe: executor.run_plain(chain, probe),
+              "accumulate": lambda probe: executor.run_plain(chain, probe)}
     gc.collect()
     gc.disable()
     try:
+        if clock.runs_apart:
+            for kind, probe in times.items():
+                probe.find_covers(lambda: run_with_gradients_of(chain, kind, passes[kind], probe))
+        executor.clear_gradients(chain)
         for _ in range(repetitions):
-            executor.run_stagewise(chain, times["training"])
-            executor.clear_gradients(chain)
-            executor.run_without_gradients(chain, times["no_grad"])
-            executor.run_stagewise(chain, times["inputs_only"], inputs_only=True)
-            executor.clear_gradients(chain)
-            executor.run_plain(chain, times["plain"])
-            executor.run_plain(chain, times["accumulate"])
-            executor.clear_gradients(chain)
+            for kind, probe in times.items():
+                run_with_gradients_of(chain, kind, passes[kind], probe)
             for probe in times.values():
                 probe.settle()
     finally:
         gc.enable()
+    executor.clear_gradients(chain)
     even_out(list(times.values()))
     return times
+
+
+def run_with_gradients_of(chain, kind, run, probe):
+    """The pass `accumulate` adds to gradients, which it finds where the pass before was `plain`; each other one makes new ones."""
+    if kind != "accumulate":
+        executor.clear_gradients(chain)
+    elif all(parameter.grad is None for parameter in chain.parameters()):
+        executor.run_plain(chain, Probe())
+    run(probe)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------------
