@@ -4,21 +4,26 @@ plan trains a few steps, each between two of plain training. One JSON file, of w
 
   /usr/bin/python3 validate/pytorch/measure.py resnet18 gpt --plans 4 -o out/pytorch
   /usr/bin/python3 validate/pytorch/measure.py my_model.py:build --batch 8 -o out/pytorch
+  /usr/bin/python3 validate/pytorch/measure.py my_model.py:build --quick -o out/pytorch
 
 MODEL is a name in models.py, or file.py:function as traces/export_pytorch.py takes it. --plans N: rotor at N budgets between the least and that of
 plain training, and at the budget in the middle the other strategies. On a CPU times are process CPU time with one thread, copies are not
 beside the computation, and peaks are counted by the exporter's preloaded counter; on CUDA times are events and peaks the caching allocator's
-(allocated, and reserved beside it).
+(allocated, and reserved beside it), and beside each time stands when the host had issued all: from 0.9 of the time on, the host binds the row.
+Losses, gradients and parameters are compared with kernels that add in a fixed order, where PyTorch has them; plain training is compared with itself first.
 """
 
 import argparse
+import contextlib
 import datetime
 import gc
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -28,6 +33,7 @@ sys.path[:0] = [HERE, os.path.join(ROOT, "traces")]
 import export_pytorch  # noqa: E402
 
 try:
+    import torch
     from plimsoll_torch import Refused, apply
 except ModuleNotFoundError as missing:
     print(f"measure.py: {sys.executable} has no {missing.name} (Debian: apt-get install python3-torch, then /usr/bin/python3)", file=sys.stderr)
@@ -40,6 +46,7 @@ def command_line():
     parser = export_pytorch.OneLineParser(prog="measure.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     positive = export_pytorch.positive
     parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--quick", action="store_true", help="one plan of rotor at half the range of budgets, beside plain training, 3 rounds")
     parser.add_argument("--plans", type=positive, default=4, metavar="N", help="budgets of rotor (default 4)")
     parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
@@ -57,6 +64,8 @@ def main(arguments):
         if export_pytorch.CHILD in os.environ:
             return run_child(arguments)
         options = command_line().parse_args(arguments)
+        if options.quick:
+            options.plans, options.strategies, options.rounds = 1, "", 3
         if not os.access(options.program, os.X_OK):
             raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
         from pytorch_export.models import refuse_missing
@@ -77,8 +86,9 @@ def measure_all(options):
         os.makedirs(folder, exist_ok=True)
         reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
         trace = os.path.join(folder, "trace.json")
+        repetitions = options.rounds if options.quick or options.device == "cuda" else 3 * options.rounds  # a kernel's time varies less than a CPU's
         checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
-                 "--repetitions", str(3 * options.rounds), "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
+                 "--repetitions", str(repetitions), "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
         plans = planned(options, folder, trace, sources[name])
         task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
@@ -125,7 +135,7 @@ def planned(options, folder, trace, source):
     least = smallest(options, question, "rotor")
     if least is None:
         raise export_pytorch.UsageError(f"{trace}: rotor cannot plan it")
-    budgets = [least + (plain - least) * k // options.plans for k in range(options.plans)]
+    budgets = [(least + plain) // 2] if options.quick else [least + (plain - least) * k // options.plans for k in range(options.plans)]
     plans += [plan_file(options, folder, question, "rotor", budget, len(plans) + k) for k, budget in enumerate(budgets)]
     for strategy in filter(None, options.strategies.split(",")):
         own = smallest(options, question, strategy) or 0
@@ -178,9 +188,6 @@ links:
 
 def copy_rate(device):
     """Bytes a second of a large copy to the host, and seconds of a small one."""
-    import time
-
-    import torch
     torch.set_num_threads(1)
 
     def seconds(count):
@@ -232,11 +239,10 @@ def run_child(arguments):
 
 class Runs:
     def __init__(self, task):
-        import torch
         from pytorch_export.clocks import clock_for
         from pytorch_export.live_bytes import counter_for
         from plimsoll_torch.versions import autocast_for
-        self.torch, self.task = torch, task
+        self.task = task
         torch.set_num_threads(1)
         self.model, self.loss, self.inputs, self.targets = load(task)
         self.clock, self.counter = clock_for(task["device"], 1), counter_for(task["device"])
@@ -263,40 +269,67 @@ class Runs:
         return loss.detach()
 
     def result(self):
-        same = [self.differences(plan) for plan in self.plans]
+        same = Sameness(self).of_plans()
+        self.settle()
         runs = [lambda: self.plain_on(self.model), *self.steps]
         for run in runs:
             self.clear()
             run()
-        seconds, beside = [[] for _ in runs], [[] for _ in runs]  # beside: of the plain iterations right before and behind
+        seconds, issues, beside = ([[] for _ in runs] for _ in range(3))  # beside: of the plain iterations right before and behind
+
+        def timed(number):
+            taken, issue = self.seconds_of(runs[number])
+            seconds[number].append(taken)
+            issues[number].append(issue)
+            return taken
+
         gc.collect()
         gc.disable()  # as the exporter does
         for _ in range(self.task["rounds"]):
-            before = self.seconds_of(runs[0])
-            for own, plain, run in zip(seconds[1:], beside[1:], runs[1:]):
-                own.append(self.seconds_of(run))
-                behind = self.seconds_of(runs[0])
-                plain.append((before + behind) / 2)
+            before = timed(0)
+            for number in range(1, len(runs)):
+                timed(number)
+                behind = timed(0)
+                beside[number].append((before + behind) / 2)
                 before = behind
-                seconds[0].append(behind)
         gc.enable()
-        plain_peak = self.peak(runs[0])
-        rows = [self.row(*of) for of in zip(self.task["plans"], self.plans, self.steps, same, seconds[1:], runs[1:])]
-        for row, plain in zip(rows, beside[1:]):
-            row["measured"] |= self.relative(row["measured"]["seconds"], plain)
-            row["plain"] = {"seconds": plain, "rise_bytes": plain_peak}
-        return {"rows": rows, "plain_s": statistics.median(seconds[0]), "plain_peak_bytes": plain_peak + self.resident(self.plans[0])}
+        plain = {"rise_bytes": self.peak(runs[0])} | self.reserved() | self.issue_of(seconds[0], issues[0])
+        rows = [self.row(*of) for of in zip(self.task["plans"], self.plans, self.steps, same, runs[1:])]
+        for number, row in enumerate(rows, 1):
+            own = seconds[number]
+            row["measured"] |= {"seconds": own} | self.issue_of(own, issues[number]) | self.relative(own, beside[number])
+            row["plain"] = {"seconds": beside[number]} | plain
+        return {"rows": rows, "plain_s": statistics.median(seconds[0]), "plain_peak_bytes": plain["rise_bytes"] + self.resident(self.plans[0])}
 
     def seconds_of(self, run):
-        """Of an iteration that follows one of its kind, as in training: the first behind another plan's finds memory in other places."""
+        """Of an iteration that follows one of its kind, as in training: the first behind another plan's finds memory in other places. And within how
+        many the host had issued it: the less of both, since the second may wait for room in the device's queue."""
         self.clear()
-        run()
+        first = self.issue(run)
         self.clear()
         start = self.clock.mark()
-        run()
+        second = self.issue(run)
         finish = self.clock.mark()
         self.clock.settle()
-        return self.clock.seconds(start, finish)
+        return self.clock.seconds(start, finish), min(first, second)
+
+    @staticmethod
+    def issue(run):
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    def issue_of(self, seconds, issues):
+        """Where a device works apart from the host: the host's time, and of that of the iteration."""
+        if not self.clock.runs_apart:
+            return {}
+        return {"issue_seconds": issues, "issue_share": statistics.median(issue / taken for issue, taken in zip(issues, seconds))}
+
+    def settle(self):
+        """As before any iteration: nothing of an earlier one is alive or under way."""
+        self.clear()
+        gc.collect()
+        self.clock.settle()
 
     def clear(self):
         for parameter in self.model.parameters():
@@ -307,28 +340,30 @@ class Runs:
 
     def peak(self, run):
         self.clear()
+        run()
+        self.settle()
         if self.task["device"] == "cuda":
-            self.torch.cuda.empty_cache()  # what is reserved counts from here
+            torch.cuda.empty_cache()  # what is reserved counts from here
         with self.counter.counting():
             self.counter.reset_peak()
             start = self.counter.live()
             run()
             return self.counter.peak() - start
 
-    def row(self, of, plan, step, same, seconds, run):
+    def reserved(self):
+        return {"reserved_bytes": torch.cuda.max_memory_reserved()} if self.task["device"] == "cuda" else {}
+
+    def row(self, of, plan, step, same, run):
         predicted = plan["predicted"]
-        rise = self.peak(run)
-        reserved = self.torch.cuda.max_memory_reserved() if self.task["device"] == "cuda" else None
+        measured = {"peak_bytes": self.peak(run) + self.resident(plan)} | self.reserved()
         profile = self.profile(step, plan) if plan["backward"] == "by_stage" else None
         on_cpu = self.task["device"] == "cpu"
-        time = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
+        time_ = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
         peak = predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"]
-        row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], "differences": same,
-               "predicted": {"seconds": time, "relative": 1.0 if plan["backward"] == "in_one_call" else time / self.task["plain_s"],
+        row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], **same,
+               "predicted": {"seconds": time_, "relative": 1.0 if plan["backward"] == "in_one_call" else time_ / self.task["plain_s"],
                              "peak_bytes": peak},
-               "measured": {"seconds": seconds, "peak_bytes": rise + self.resident(plan)}}
-        if not on_cpu:
-            row["measured"]["reserved_bytes"] = reserved
+               "measured": measured}
         return row | ({"profile": profile} if profile else {})
 
     def relative(self, seconds, plain):
@@ -347,6 +382,8 @@ class Runs:
             self.counter.reset_peak()
 
         self.clear()
+        step()
+        self.settle()
         with self.counter.counting():
             start = self.counter.live()
             step(watch)
@@ -354,36 +391,97 @@ class Runs:
         return {"predicted_bytes": [action["peak_bytes"] - resident for action in plan["actions"]], "measured_bytes": peaks,
                 "seconds": [action["seconds"] for action in plan["actions"]]}
 
-    def another_model(self):
-        """With the same values. Not a deep copy, which weights made of others (weight_norm) refuse."""
-        made = load(self.task)[0]
-        made.load_state_dict(self.model.state_dict())
-        return made
 
-    def differences(self, plan):
-        """What is not, bit for bit, as after two steps of plain training with an optimizer."""
-        torch, found = self.torch, []
-        on_cuda = self.task["device"] == "cuda"
-        torch.use_deterministic_algorithms(on_cuda, warn_only=True)  # not while times are taken
-        models = [self.another_model() for _ in range(2)]
-        runs = [lambda: self.plain_on(models[0]), self.step_of(models[1], plan)]
-        optimizers = [torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.01, momentum=0.9) for model in models]
-        for iteration in range(2):
-            losses = []
-            for run, optimizer in zip(runs, optimizers):
-                optimizer.zero_grad(set_to_none=True)
-                torch.manual_seed(iteration)
-                losses.append(run())
-            if not torch.equal(*losses):
-                found.append(f"loss of step {iteration}")
-            for (name, a), b in zip(models[0].named_parameters(), models[1].parameters()):
-                if (a.grad is None) != (b.grad is None) or (a.grad is not None and not torch.equal(a.grad, b.grad)):
-                    found.append(f"gradient of {name} in step {iteration}")
-            for optimizer in optimizers:
-                optimizer.step()
-        found += [name for (name, a), b in zip(models[0].state_dict().items(), models[1].state_dict().values()) if not torch.equal(a, b)]
+# --- what is the same ---------------------------------------------------------------------------------------------------------------
+
+KERNELS = ({"name": "deterministic", "warn_only": False, "math": False},
+           {"name": "deterministic, attention by the math kernel", "warn_only": False, "math": True},
+           {"name": "deterministic where PyTorch has them, attention by the math kernel", "warn_only": True, "math": True})
+
+
+@contextlib.contextmanager
+def kernels(warn_only, math_attention):
+    """PyTorch takes kernels that give the same bits each time; refuses others, or only warns of them."""
+    names = [name for name in ("flash", "mem_efficient", "cudnn") if math_attention and hasattr(torch.backends.cuda, f"enable_{name}_sdp")]
+    before = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in names}
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    for name in names:
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(False)
+    try:
+        yield
+    finally:
         torch.use_deterministic_algorithms(False)
+        for name, was in before.items():
+            getattr(torch.backends.cuda, f"enable_{name}_sdp")(was)
+
+
+class Sameness:
+    """Two steps of training with an optimizer, by each plan and plainly, and plainly once more: the control."""
+
+    def __init__(self, runs):
+        self.runs = runs
+        self.model = load(runs.task)[0]  # not a deep copy, which weights made of others (weight_norm) refuse
+        self.start = {name: value.clone() for name, value in runs.model.state_dict().items()}
+
+    def of_plans(self):
+        """For each plan what is not, bit for bit, as after plain training, how far it is from that, and how far plain training is from itself: by the first
+        kernels by which that is itself bit for bit, else by the last ones, which PyTorch never refuses."""
+        if self.runs.task["device"] != "cuda":
+            return self.by("as they are", self.plain(), self.plain())
+        for way in KERNELS:
+            try:
+                with kernels(way["warn_only"], way["math"]):
+                    plain, *controls = self.plain(), self.plain(), self.plain()
+                    if way["warn_only"] or all(not compared(plain, control)[0] for control in controls):
+                        return self.by(way["name"], plain, *controls)
+            except RuntimeError as error:
+                if way["warn_only"] or "determinis" not in str(error):
+                    raise
+        return None
+
+    def by(self, name, plain, *controls):
+        control = max(compared(plain, other)[1] for other in controls)
+        found = []
+        for plan in self.runs.plans:
+            differences, deviation = compared(plain, self.trained(self.runs.step_of(self.model, plan)))
+            found.append({"differences": differences, "deviation": deviation, "control_deviation": control, "kernels": name})
         return found
+
+    def plain(self):
+        return self.trained(lambda: self.runs.plain_on(self.model))
+
+    def trained(self, run):
+        """{name: tensor} of losses and gradients in both steps, and of the model's state behind them."""
+        self.model.load_state_dict(self.start)
+        optimizer = torch.optim.SGD([p for p in self.model.parameters() if p.requires_grad], 0.01, momentum=0.9)
+        found = {}
+        for iteration in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            torch.manual_seed(iteration)
+            found[f"loss of step {iteration}"] = run().detach().clone()
+            found |= {f"gradient of {name} in step {iteration}": None if p.grad is None else p.grad.clone()
+                      for name, p in self.model.named_parameters()}
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return found | {name: value.clone() for name, value in self.model.state_dict().items()}
+
+
+def compared(plain, other):
+    """Names of what is not the same bit for bit, and the largest distance of a tensor's numbers from plain training's, by the largest of these."""
+    differences = [name for name, value in plain.items() if not same_bits(value, other[name])]
+    return differences, max((distance(plain[name], other[name]) for name in differences), default=0.0)
+
+
+def same_bits(a, b):
+    return a is b if a is None or b is None else torch.equal(a, b)
+
+
+def distance(a, b):
+    """1 where one is missing or no number."""
+    if a is None or b is None:
+        return 1.0
+    apart = float((a.double() - b.double()).abs().max() / a.double().abs().max())
+    return apart if math.isfinite(apart) else 1.0
 
 
 def load(task):

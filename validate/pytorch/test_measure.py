@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Tests of measure.py: what it says of gradients that differ and of a host that binds, with stand-ins for a GPU.
+
+  /usr/bin/python3 validate/pytorch/test_measure.py
+"""
+
+import importlib.util
+import os
+import sys
+import unittest
+import unittest.mock
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(ROOT, "traces")]
+
+if importlib.util.find_spec("torch") is None:
+    print(f"skipped: {sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)")
+    sys.exit(0)
+
+import measure  # noqa: E402
+import torch  # noqa: E402
+
+from exporter_tests.test_times import Apart  # noqa: E402
+
+
+class Trained(measure.Sameness):
+    """Training of which each run gives the next of some numbers, or is refused; by which kernels, is written down."""
+
+    def __init__(self, answers, plans=1):
+        self.runs = unittest.mock.Mock(task={"device": "cuda"}, plans=[None] * plans)
+        self.model, self.answers, self.asked = None, answers, []
+
+    def trained(self, run):
+        way = (torch.is_deterministic_algorithms_warn_only_enabled(), torch.are_deterministic_algorithms_enabled())
+        self.asked.append(way)
+        answer = self.answers.pop(0)
+        if isinstance(answer, str):
+            raise RuntimeError(answer)
+        return {"loss": torch.tensor([answer, 8.0])}
+
+
+REFUSED = "attention_backward does not have a deterministic implementation"
+
+
+class Sameness(unittest.TestCase):
+    def test_the_first_kernels_by_which_plain_training_is_itself(self):
+        trained = Trained([1.0, 1.0, 1.0, 1.0])
+        self.assertEqual(trained.of_plans(),
+                         [{"differences": [], "deviation": 0.0, "control_deviation": 0.0, "kernels": "deterministic"}])
+        self.assertEqual(trained.asked, [(False, True)] * 4, "two controls and a plan, by kernels that are refused where they add in any order")
+        self.assertFalse(torch.are_deterministic_algorithms_enabled(), "as before")
+
+    def test_what_is_refused_goes_by_the_math_kernel(self):
+        found = Trained([REFUSED, 1.0, 1.0, 1.0, 2.0]).of_plans()
+        self.assertEqual(found, [{"differences": ["loss"], "deviation": 1 / 8, "control_deviation": 0.0,
+                                  "kernels": "deterministic, attention by the math kernel"}])
+
+    def test_a_control_that_differs_goes_on_to_the_last_kernels_and_is_reported(self):
+        trained = Trained([1.0, 1.0, 2.0, 1.0, 2.0, 1.0, 1.0, 1.5, 1.25, 2.0, 1.0], plans=2)
+        found = trained.of_plans()
+        self.assertEqual([of["deviation"] for of in found], [1 / 8, 0.0])
+        self.assertEqual([of["control_deviation"] for of in found], [0.5 / 8] * 2, "the larger of two controls")
+        self.assertEqual([of["differences"] for of in found], [["loss"], []])
+        self.assertTrue(all(of["kernels"].startswith("deterministic where PyTorch has them") for of in found))
+        self.assertEqual(trained.asked[-1], (True, True))
+
+    def test_a_plan_that_is_refused_is_tried_by_the_next_kernels(self):
+        found = Trained([1.0, 1.0, 1.0, REFUSED, 1.0, 1.0, 1.0, 1.0]).of_plans()
+        self.assertEqual((found[0]["differences"], found[0]["kernels"]), ([], "deterministic, attention by the math kernel"))
+
+    def test_other_errors_are_errors(self):
+        with self.assertRaisesRegex(RuntimeError, "out of memory"):
+            Trained(["out of memory"]).of_plans()
+        self.assertFalse(torch.are_deterministic_algorithms_enabled())
+
+    def test_attention_goes_by_the_math_kernel_and_back(self):
+        backend = unittest.mock.Mock(spec=[f"{word}_sdp{end}" for name in ("flash", "cudnn") for word, end in
+                                           ((f"enable_{name}", ""), (name, "_enabled"))])
+        backend.flash_sdp_enabled.return_value, backend.cudnn_sdp_enabled.return_value = True, False
+        with unittest.mock.patch.object(torch.backends, "cuda", backend):
+            with measure.kernels(False, True):
+                backend.enable_flash_sdp.assert_called_once_with(False)
+                backend.enable_cudnn_sdp.assert_called_once_with(False)
+        self.assertEqual(backend.enable_flash_sdp.call_args[0], (True,))
+        self.assertEqual(backend.enable_cudnn_sdp.call_args[0], (False,))
+
+    def test_the_distance_is_of_the_largest_number(self):
+        of = {"a": torch.tensor([4.0, -8.0]), "b": None, "c": torch.tensor([1, 2]), "d": torch.zeros(0)}
+        self.assertEqual(measure.compared(of, dict(of)), ([], 0.0))
+        self.assertEqual(measure.compared(of, of | {"a": torch.tensor([4.0, -8.5])}), (["a"], 0.0625))
+        self.assertEqual(measure.compared(of, of | {"b": torch.ones(1)}), (["b"], 1.0))
+        self.assertEqual(measure.compared(of, of | {"a": torch.tensor([4.0, float("nan")])}), (["a"], 1.0))
+
+
+class Issue(unittest.TestCase):
+    """A device that does later what the host issues."""
+
+    def runs(self, clock):
+        runs = object.__new__(measure.Runs)
+        runs.clock, runs.model = clock, torch.nn.Linear(1, 1)
+        return runs
+
+    def measured(self, clock):
+        runs = self.runs(clock)
+        with unittest.mock.patch("measure.time", clock):
+            seconds, issue = runs.seconds_of(lambda: clock.launch(10))
+        return seconds, issue, runs.issue_of([seconds], [issue])
+
+    def test_a_device_that_binds(self):
+        seconds, issue, said = self.measured(Apart(0.001, 0.004))
+        self.assertAlmostEqual(seconds, 0.040)
+        self.assertAlmostEqual(issue, 0.010)
+        self.assertAlmostEqual(said["issue_share"], 0.25)
+        self.assertEqual(len(said["issue_seconds"]), 1)
+
+    def test_a_host_that_binds(self):
+        seconds, issue, said = self.measured(Apart(0.004, 0.001))
+        self.assertAlmostEqual(issue, 0.040)
+        self.assertGreater(said["issue_share"], 0.9)
+
+    def test_a_host_that_waits_for_room_in_the_queue_is_not_taken_for_slow(self):
+        clock = Apart(0.001, 0.004)
+        launch, calls = clock.launch, []
+
+        def waits(kernels):
+            launch(kernels)
+            calls.append(None)
+            if len(calls) == 2:
+                clock.now += 0.025
+        clock.launch = waits
+        self.assertAlmostEqual(self.measured(clock)[1], 0.010)
+
+    def test_one_processor_has_no_issue(self):
+        runs = self.runs(unittest.mock.Mock(runs_apart=False))
+        self.assertEqual(runs.issue_of([1.0], [1.0]), {})
+
+
+class Quick(unittest.TestCase):
+    def test_it_stands_for_one_plan_and_three_rounds(self):
+        with unittest.mock.patch.object(measure, "measure_all") as measured:
+            self.assertEqual(measure.main(["gpt", "--quick", "--plans", "9", "--program", sys.executable, "-o", "nowhere"]), 0)
+        options = measured.call_args[0][0]
+        self.assertEqual((options.plans, options.strategies, options.rounds), (1, "", 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
