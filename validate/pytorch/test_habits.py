@@ -153,6 +153,95 @@ class Habits(unittest.TestCase):
             made = others[0](tuple(torch.randn(64, 8) for _ in others[0].reads))
         self.assertEqual((kept, [tensor.requires_grad for tensor in made]), ([], [False] * len(made)))
 
+    # --- hooks that a forward registers ---
+
+    def test_hooks_that_a_forward_registers_run_when_it_is_recorded_and_in_no_step(self):
+        class Collecting(Labelled):
+            def __init__(self, kinds):
+                super().__init__()
+                self.found, self.kinds, self.calls = [], kinds, 0
+
+            def forward(self, x, labels):
+                for module in self.modules() if self.kinds else ():
+                    if isinstance(module, self.kinds):
+                        module.register_forward_hook(lambda module, args, output: self.found.append(torch.tanh(output)))
+                self.kinds = ()
+                self.found.clear()
+                output = super().forward(x, labels)
+                return {"loss": output["loss"] + sum(one.pow(2).mean() for one in self.found[:3])}
+        torch.manual_seed(0)
+        for kinds in (Layer, nn.Linear, (Layer, nn.Linear)):
+            model = Collecting(kinds)
+            staged = self.trained(model, None, {"x": self.x, "labels": self.labels})
+            self.assertEqual(sum(operation.name == "tanh" for stage in staged.stages for operation in stage.operations), len(model.found) + 3)
+            self.assertGreater(len(model.found), 2)
+            found = list(map(id, model.found))
+            model.training = False  # so that it is cut anew, with hooks that are there
+            plan = plan_for(staged, hand_plans.recompute_all(len(staged.stages)))
+            with self.assertRaisesRegex(Refused, "has forward hooks, which would run again with each recomputation$"):
+                apply(model, plan)
+            step = apply(Collecting(kinds), plan)
+            for training in (True, False, True):
+                step.model.train(training)
+                step({"x": self.x, "labels": self.labels})
+                self.assertEqual(len(step.model.found), len(found), "steps run no hook")
+
+    def test_hooks_inside_of_what_is_one_call_are_named(self):
+        class Between(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(8, 8)
+
+            def forward(self, x):
+                self.inner.register_forward_hook(lambda *_: None)
+                return self.inner(x) * torch.Tensor([1.0])  # a constructor that torch lets nobody see
+        with self.assertRaisesRegex(Refused, "^module '0': not all that it calls can be seen, and hooks that the model's forward has registered inside "
+                                             r"of it \(on '0.inner'\) would run again with each recomputation$"):
+            split(nn.Sequential(Between(), nn.Linear(8, 1)), self.x, ["1"])
+
+    def test_hooks_of_transformers_from_before_are_no_reason_to_refuse(self):
+        calls = []
+        hook = lambda module, args, output: calls.append(module)
+        model = Labelled()
+        staged = split(copy.deepcopy(model), {"x": self.x, "labels": self.labels})
+        plan = plan_for(staged, hand_plans.recompute_all(len(staged.stages)))
+        for module in (model.layers[1], model.head):
+            module.register_forward_hook(hook)
+        with self.assertRaisesRegex(Refused, "^module 'layers.1' has forward hooks, which would run again with each recomputation$"):
+            apply(model, plan)
+        hook.__module__ = "transformers.utils.output_capturing"
+        step = apply(model, plan)
+        step({"x": self.x, "labels": self.labels})
+        count = len(calls)
+        step({"x": self.x, "labels": self.labels})
+        self.assertEqual(len(calls), count)
+
+    # --- inputs without a batch ---
+
+    def test_an_input_of_one_row_goes_to_every_micro_batch_and_one_number_is_refused(self):
+        class Placed(Labelled):
+            def forward(self, x, positions, labels, count=None):
+                loss = super().forward(x + positions, labels)["loss"]
+                return {"loss": loss if count is None else loss / count}
+        torch.manual_seed(0)
+        model, positions = Placed(), torch.randn(1, 8)
+        one, both = ({"x": x, "positions": positions, "labels": labels} for x, labels in ((self.x[:2], self.labels[:2]), (self.x, self.labels)))
+        staged = split(copy.deepcopy(model), one)
+        plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages), micro_batches=2)
+        plain = copy.deepcopy(model)
+        losses = [plain(self.x[rows], positions, self.labels[rows])["loss"] / 2 for rows in (slice(0, 2), slice(2, 4))]
+        for loss in losses:
+            loss.backward()
+        for inputs in (both, (self.x, positions, self.labels)):
+            model.zero_grad(set_to_none=True)
+            self.assertTrue(torch.equal(apply(model, plan)(inputs), (losses[0] + losses[1]).detach()))
+            self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(plain.parameters(), model.parameters())))
+        with self.assertRaisesRegex(Refused, "^input 'count' is one number for the whole batch, and the plan has 2 micro-batches, whose losses are "
+                                             "averaged: leave it out, or plan with one micro-batch$"):
+            apply(model, plan)({**both, "count": torch.tensor(2.0)})
+        with self.assertRaisesRegex(Refused, r"^the plan has 2 micro-batches, into which a tensor of shape \[1, 8\] cannot be cut$"):
+            apply(model, plan)({**one, "x": self.x[:1], "labels": self.labels[:1]})
+
     # --- what autograd holds and shows no hook ---
 
     def test_a_number_and_what_a_function_keeps_in_its_ctx_are_dropped_and_moved_as_what_is_saved(self):

@@ -8,15 +8,16 @@
         return v5, v7,
 """
 
+from .hooks import has_around_forward
 from .modes import entered
 from .recorder import Ref, Targets, refs_in
 from .values import map_leaves, tensors_in
 
 
-def written_out(operations, dies, reads, makes):
+def written_out(operations, dies, reads, makes, hooked=()):
     """A function of (values in the order of `reads`, targets) that gives a tuple in the order of `makes`. `dies`: for each operation the
-    values that nobody needs behind it."""
-    writer = Writer()
+    values that nobody needs behind it. `hooked`: ids of modules that run with their hooks."""
+    writer = Writer(hooked)
     writer.lines += [f"{tuple_of(reads)} = values"] if reads else []
     for operation, dying in zip(operations, dies):
         writer.call(operation)
@@ -37,8 +38,8 @@ def tuple_of(values):
 
 
 class Writer:
-    def __init__(self):
-        self.lines, self.known = [], {"tensors_in": tensors_in, "entered": entered, "filled": filled}
+    def __init__(self, hooked):
+        self.hooked, self.lines, self.known = hooked, [], {"tensors_in": tensors_in, "entered": entered, "filled": filled}
 
     def name(self, thing):
         """A name for what stands for itself."""
@@ -49,7 +50,7 @@ class Writer:
     def call(self, operation):
         args, kwargs = operation.arguments
         written = [self.argument(value) for value in args] + [f"{name}={self.argument(value)}" for name, value in kwargs.items()]
-        call = f"{self.name(operation)}.function({', '.join(written)})"
+        call = f"{self.called(operation)}({', '.join(written)})"
         outputs = "".join(f"{name_of(value) if value is not None else '_'}, " for value in operation.outputs)
         if operation.is_tensor:
             line = f"{outputs.rstrip(', ')} = {call}"
@@ -61,6 +62,10 @@ class Writer:
         self.lines.append(line)
         if None in operation.outputs:
             self.lines.append("del _")
+
+    def called(self, operation):
+        is_without_hooks = hasattr(operation.function, "forward") and has_around_forward(operation.function) and id(operation.function) not in self.hooked
+        return self.name(operation.function.forward) if is_without_hooks else f"{self.name(operation)}.function"
 
     def argument(self, value):
         if isinstance(value, Ref):

@@ -15,13 +15,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
+from .hooks import AROUND_FORWARD, has_around_forward, is_collecting
 from .modes import difference
 from .origins import Origins
 from .questions import Questions
 from .reads import Reads
 from .refusals import place_of
 from .values import children_of, map_leaves, named_tensors_in, tensors_in
-from .versions import autocast_now, hooks_of, storage_of
+from .versions import autocast_now, storage_of
 
 
 class Ref:
@@ -123,12 +124,12 @@ def buffers_of(model):
 # --- the run ----------------------------------------------------------------------------------------------------------------------
 
 class Recorder(TorchFunctionMode):
-    """`leaves`: paths of modules whose inside is not looked at, beside those without children and those with hooks; `blind`: those of them
-    whose operations are not seen either."""
+    """`leaves`: paths of modules whose inside is not looked at, beside those without children and those with hooks of others, of which `hooked`
+    has the ids; `blind`: those of the leaves whose operations are not seen either."""
 
-    def __init__(self, model, leaves=(), blind=()):
+    def __init__(self, model, leaves=(), hooked=(), blind=()):
         super().__init__()
-        self.model, self.leaves, self.blind = model, set(leaves), blind
+        self.model, self.leaves, self.hooked, self.blind = model, set(leaves), hooked, blind
         self.paths = {}
         for path, module in model.named_modules():
             self.paths.setdefault(id(module), path)
@@ -202,7 +203,8 @@ class Recorder(TorchFunctionMode):
         if self.suspended or path is None:
             return self.within(path, lambda: original(module, *args, **kwargs))
         if path and self.is_leaf(path, module):
-            return self.within(path, lambda: self.run(module, path, path, args, kwargs))
+            call = self.run if id(module) in self.hooked or not has_around_forward(module) else self.run_between_hooks
+            return self.within(path, lambda: call(module, path, path, args, kwargs))
         self.calls.append(Call(path, module, self.call, len(self.operations)))
         outer, self.call = self.call, len(self.calls) - 1
         call = self.calls[-1]
@@ -215,7 +217,16 @@ class Recorder(TorchFunctionMode):
         return self.origins.aside()
 
     def is_leaf(self, path, module):
-        return path in self.leaves or not any(True for _ in module.children()) or bool(hooks_of(module))
+        if path in self.leaves:
+            self.refuse_hooks_inside(path, module)
+        return path in self.leaves or not any(True for _ in module.children()) or id(module) in self.hooked
+
+    def refuse_hooks_inside(self, path, module):
+        for one in module.modules():
+            own = [hook for kind in AROUND_FORWARD for hook in getattr(one, kind).values() if not is_collecting(hook)]
+            if own and one is not module and id(one) not in self.hooked:
+                raise Refused(f"{place_of(path)}: not all that it calls can be seen, and hooks that the model's forward has registered inside of it "
+                              f"(on '{self.paths[id(one)]}') would run again with each recomputation")
 
     def within(self, path, function):
         self.stack.append(path if path is not None else self.path())
@@ -243,15 +254,27 @@ class Recorder(TorchFunctionMode):
 
     # --- what is written down ---
 
-    def run(self, function, path, name, args, kwargs, real_args=None):
-        """Calls and writes it down; `real_args` are handed over in place of `args`, which may have stand-ins."""
+    def run_between_hooks(self, module, path, name, args, kwargs):
+        """The module's own hooks, which are code beside its call."""
+        forward, is_own = module.forward, "forward" in vars(module)
+        module.forward = lambda *given, **named: self.run(module, path, name, given, named, called=forward)
+        try:
+            return self.original(module, *args, **kwargs)
+        finally:
+            del module.forward
+            if is_own:
+                module.forward = forward
+
+    def run(self, function, path, name, args, kwargs, real_args=None, called=None):
+        """Calls and writes it down; `real_args` are handed over in place of `args`, which may have stand-ins, to `called` in place of a module."""
         self.suspended += 1  # not undone where something is raised: the recorder is of no use then
         is_module = isinstance(function, torch.nn.Module) and bool(path)
         with self.aside():
             own = list(function.buffers()) if is_module else []
             given, before = [*tensors_in((args, kwargs)), *own], [buffer.detach().clone() for buffer in own]
             versions = [tensor._version for tensor in given]
-        called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
+        if called is None:
+            called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
         real_args = args if real_args is None else real_args
         has_own_code = is_module or not is_of_torch(function)
         with self.reads.of_call(name, (real_args, kwargs), tensors_in((real_args, kwargs)), function, has_own_code) as call:

@@ -3,8 +3,9 @@
 import torch
 
 from .errors import Refused
+from .hooks import others_hooks_of
 from .plan import WrongPlan
-from .versions import has_hook_on_gradient, hooks_of, is_compiled
+from .versions import has_hook_on_gradient, is_compiled
 
 WRAPPERS = {
     "DistributedDataParallel": "exchanges gradients in hooks that expect one backward",
@@ -36,7 +37,7 @@ def refuse_what_cannot_run(model):
     """By plans."""
     refuse_what_cannot_be_cut(model)
     for path, module in model.named_modules():
-        for hooks in hooks_of(module):
+        for hooks in others_hooks_of(module):
             raise Refused(f"{place_of(path)} has {hooks.strip('_').replace('_', ' ')}, which would run again with each recomputation")
     for name, parameter in model.named_parameters():
         if has_hook_on_gradient(parameter):

@@ -19,6 +19,7 @@ from .again import forget_casts
 from .calls import written_out
 from .cuts import Cuts
 from .errors import Refused
+from .hooks import with_others_hooks
 from .modes import ops_named_in
 from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
@@ -28,7 +29,7 @@ from .versions import is_constructor_under_a_mode
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
 
-def split(model, example_inputs, how="auto", loss=None, targets=None, check=True):
+def split(model, example_inputs, how="auto", loss=None, targets=None, check=True, hooks_are_own=False):
     """A Staged. `model`: an nn.Module, or a list of modules or (name, module) in a row.
 
     example_inputs: a tensor, a tuple (arguments in order) or a dict (arguments by name); of a list or nn.Sequential the one argument
@@ -37,6 +38,7 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
     loss: function of (outputs, targets); default: the output if it is one number, its `.loss` or ["loss"], else the mean square of
         the last output
     check: whether the stages are run once, to see that they make what the model makes
+    hooks_are_own: whether the model's forward itself has registered the hooks that are there, so that stages run without them
     """
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     refuse_what_cannot_be_cut(whole)
@@ -44,8 +46,9 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
     children = [name for name, _ in whole.named_children()] if is_in_a_row(whole) else []
     if how is None:
         how = children if is_in_a_row(whole) else "auto"
+    hooked = set() if hooks_are_own else with_others_hooks(whole)
     with undone(whole):
-        recorder, given, output = recorded(whole, inputs, children if how == children else [], loss, targets)
+        recorder, given, output = recorded(whole, inputs, children if how == children else [], hooked, loss, targets)
     return Staged(whole, how, recorder, given, output, example_inputs, loss, targets, check)
 
 
@@ -87,11 +90,11 @@ def named_arguments(model, example):
 
 # --- recording ----------------------------------------------------------------------------------------------------------------
 
-def recorded(model, inputs, leaves, loss, targets):
+def recorded(model, inputs, leaves, hooked, loss, targets):
     """Modules in which something is not to be seen are taken as a whole."""
     blind = set()
     while True:
-        recorder = Recorder(model, leaves, blind)
+        recorder = Recorder(model, leaves, hooked, blind)
         try:
             return (recorder, *recorder.record(inputs, loss, targets))
         except Refused:
@@ -116,13 +119,13 @@ def first_line(error):
 class Stage:
     """Operations in a row. `reads`, `makes`: names; see the top of this file."""
 
-    def __init__(self, name, modules, operations, reads, makes, values, is_last):
+    def __init__(self, name, modules, operations, reads, makes, values, is_last, hooked):
         self.name, self.modules, self.is_last = name, modules, is_last
         self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
         self.operations = operations
         self.needs_gradients = [values[v].needs_gradient for v in reads]
         self.is_other_without_gradients = False  # whether a function in it takes another kernel where no gradients are followed
-        self._run = written_out(operations, last_reads(operations, makes), reads, makes)
+        self._run = written_out(operations, last_reads(operations, makes), reads, makes, hooked)
 
     def __call__(self, values, targets=None):
         if self.is_other_without_gradients and not torch.is_grad_enabled():
@@ -166,13 +169,13 @@ class Staged:
             raise Refused(f"{WANTED}, found one that needs no gradient")
         self.values[loss[0]].name = "loss"
         self.questions = recorder.questions
-        self._cut(Cuts(recorder, given, loss), loss)
+        self._cut(Cuts(recorder, given, loss), loss, recorder.hooked)
         if check:
             self._check(recorder, inputs, targets)
         self.code = list({id(call.module): call.module for call in recorder.calls}.values())
         self.course = self.course_of(inputs)
 
-    def _cut(self, cuts, loss):
+    def _cut(self, cuts, loss, hooked):
         positions = set(cuts.found() if self.how == "auto" else cuts.at_paths(self.how))
         if cuts.before_loss() is not None:
             positions = {p for p in positions if p <= cuts.before_loss()} | {cuts.before_loss()}
@@ -185,7 +188,7 @@ class Staged:
             last = i == len(ends) - 2
             makes = [v for v in alive[i + 1] if v not in alive[i]]
             self.stages.append(Stage("loss" if last else cuts.name_of(begin, end), cuts.modules_of(begin, end), operations,
-                                     [v for v in alive[i] if v in read], makes, self.values, last))
+                                     [v for v in alive[i] if v in read], makes, self.values, last, hooked))
         self.boundaries = [[self.values[v].name for v in of] for of in alive]
 
     def _check(self, recorder, inputs, targets):

@@ -10,12 +10,12 @@ from .borders import Entry, Exit, GradientBox, readers_of
 from .device import OnHost, copies_for
 from .errors import Refused
 from .plan import LimitExceeded, WrongPlan, read_plan
-from .recorder import constants_in
+from .recorder import constants_in, named_inputs
 from .refusals import refuse_other_model, refuse_what_cannot_run
 from .report import Counts, report_of
 from .saved import HeldByAutograd, Interferences, SavedByStage
 from .sizes import bytes_of
-from .stages import InARow, split
+from .stages import InARow, named_arguments, split
 from .values import map_leaves, tensors_in
 from .versions import geometry, storage_of, view_of
 
@@ -88,7 +88,7 @@ class Step:
     def __call__(self, inputs, targets=None, scale=1.0):
         """The loss (the mean over micro-batches), a tensor without a graph. With several micro-batches `inputs` and `targets` are cut along
         their first dimension. `scale`: gradients are those of (loss * scale), as a GradScaler asks."""
-        batches = micro_batches(inputs, targets, self.plan.micro_batches)
+        batches = micro_batches(self.model, inputs, targets, self.plan)
         if self.staged is None or not self.staged.is_course_of(batches[0][0]):
             self.prepare(*batches[0])
             again.forget_casts()
@@ -112,7 +112,7 @@ class Step:
         return report_of(self.plan, self.counts)
 
     def prepare(self, inputs, targets):
-        staged = split(self.model, inputs, how=self.plan.how, loss=self.loss, targets=targets)
+        staged = split(self.model, inputs, how=self.plan.how, loss=self.loss, targets=targets, hooks_are_own=True)
         shapes = self.plan.model.get("input_shapes", {})
         for name, found in staged.input_shapes().items():
             if name in shapes and shapes[name] != found:
@@ -473,19 +473,33 @@ def node_of(parameter):
         return parameter.view_as(parameter).grad_fn.next_functions[0][0]
 
 
-def micro_batches(inputs, targets, count):
+def micro_batches(model, inputs, targets, plan):
     """[(inputs, targets)] of each, cut along the first dimension."""
-    if count == 1:
+    if plan.micro_batches == 1:
         return [(inputs, targets)]
-    cut = [part(inputs, count), part(targets, count)]
+    cut = [part(inputs, plan.micro_batches, of_every(named_inputs(*named_arguments(model, inputs)), plan)), part(targets, plan.micro_batches)]
     return list(zip(*cut))
 
 
-def part(value, count):
+def of_every(named, plan):
+    """Ids of the inputs that go to every micro-batch as they are: of one row, as when the model was measured, beside others of more (positions
+    of shape [1, T]). One number for the whole batch would count once for each micro-batch."""
+    shapes = plan.model.get("input_shapes", {})
+    for name, tensor in named:
+        if tensor.dim() == 0:
+            raise Refused(f"input '{name}' is one number for the whole batch, and the plan has {plan.micro_batches} micro-batches, whose losses are "
+                          "averaged: leave it out, or plan with one micro-batch")
+    rows = {id(tensor) for name, tensor in named if tensor.shape[0] == 1 and list(tensor.shape) == shapes.get(name, {}).get("shape")}
+    return rows if any(tensor.shape[0] > 1 for _, tensor in named) else set()
+
+
+def part(value, count, whole=()):
     pieces = {}
 
     def cut(leaf):
-        if isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, torch.Tensor) and id(leaf) in whole:
+            pieces[id(leaf)] = [leaf] * count
+        elif isinstance(leaf, torch.Tensor):
             if leaf.dim() == 0 or leaf.shape[0] % count:
                 raise Refused(f"the plan has {count} micro-batches, into which a tensor of shape {list(leaf.shape)} cannot be cut")
             pieces.setdefault(id(leaf), leaf.chunk(count))

@@ -101,11 +101,6 @@ def autocast_now():
 HOOKS_OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def hooks_of(module):
-    """Names of the kinds of hooks that it has."""
-    return [kind for kind in HOOKS_OF_MODULES if getattr(module, kind, None)]
-
-
 def is_compiled(module):
     return getattr(module, "_compiled_call_impl", None) is not None
 
