@@ -170,7 +170,7 @@ class Recorder(TorchFunctionMode):
                                   "the one that is there")
         self.questions = Questions(self.origins, self.given, self.reads.questions)
         self.reads = self.origins = None  # which refer back to here
-        self.result = tensors_in(output)
+        self.result = [tensor.detach() for tensor in tensors_in(output)]
         return list(given), map_leaves(output, self.reference)
 
     def loss_of_run(self, loss, output, targets):

@@ -60,7 +60,7 @@ class Several:
         """The step whose plan is for these inputs, or None."""
         for one in self.steps:
             try:
-                first = micro_batches(inputs, None, one.plan.micro_batches)[0][0]
+                first = micro_batches(one.model, inputs, None, one.plan)[0][0]
             except Refused:  # cannot be cut into so many
                 continue
             if self.shapes(first) == shapes_of(one):

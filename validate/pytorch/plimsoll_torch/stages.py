@@ -194,7 +194,7 @@ class Staged:
     def _check(self, recorder, inputs, targets):
         """The recorded calls give the loss that the model gave, and so does the model once more; with gradients followed, as in training, for
         without them a function may take another kernel, and which stages have such is found out too."""
-        first = recorder.result[0].detach()
+        first = recorder.result[0]
         for run in (lambda: self._run_both_ways(self.values_of(inputs), targets), lambda: self.whole(inputs, targets)):
             with undone(self.model), torch.enable_grad(), nothing_saved():
                 if not is_same(run().detach(), first):
