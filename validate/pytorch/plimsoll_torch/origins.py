@@ -232,7 +232,9 @@ class Dispatched:
         known = {slot.number for _, slot in self.given}
         for tensor in made:
             slot = self.origins.slot_of(tensor, made=True, inputs=inputs, why=why)
-            if slot.number in known:
+            if slot.number in known:  # a view, or what has been written
+                slot.sizes |= sizes if not self.written else frozenset()
+                slot.why = slot.why or (why if self.name in UNBOUND else "")
                 continue
             known.add(slot.number)
             slot.sizes = sizes if tensor.dim() or self.is_source() else frozenset()

@@ -16,8 +16,9 @@ from .values import children_of, tensors_in
 from .versions import without_dispatch_mode
 
 ALL_AT_ONCE = {"tolist", "numpy", "__array__", "__repr__", "__str__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__",
-               "__reduce_ex__", "__deepcopy__"}
-LENT = {"numpy", "__array__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__", "data_ptr", "__cuda_array_interface__"}
+               "__reduce_ex__", "__deepcopy__", "apply_", "map_", "map2_"}  # the last three hand each number to a function of Python
+LENT = {"numpy", "__array__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__", "data_ptr", "__cuda_array_interface__",
+        "apply_", "map_", "map2_"}
 NOT_JUDGED_INSIDE = {"__repr__", "__str__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__"}
 PARTS = {"unbind", "split", "chunk", "tensor_split", "hsplit", "vsplit", "dsplit", "split_with_sizes", "unsafe_split", "unsafe_chunk", "__iter__",
          "unsafe_split_with_sizes"}
@@ -66,11 +67,17 @@ class Reads:
     def __init__(self, origins, here, is_own):
         self.origins, self.here, self.is_own = origins, here, is_own
         self.questions = []  # (text, Asked)
-        origins.outside = lambda asked: self.settle([asked], "a compiled function")
+        self.left = []       # read outside of every call: what raises there is not seen
+        origins.outside = self.left.append
+
+    def settle_left(self):
+        while self.left:
+            self.settle([self.left.pop(0)], "in a compiled function")
 
     @contextlib.contextmanager
     def of_call(self, name, arguments, given, owner, is_leaf):
         """A recorded call of the model."""
+        self.settle_left()
         with self.origins.aside():
             call = Call(self, name, given, owner, is_leaf)
         self.origins.call, call.ignores = call, name == "one_hot" and tells_classes(arguments)
@@ -88,9 +95,9 @@ class Reads:
                 self.settle(pending, call.name)
             if has_numbers(result):
                 self.settle(call.reads + pending, call.name, strictly=True)
-        elif tensors_in(result):
+        elif tensors_in(result) and call.name not in ALL_AT_ONCE:
             if call.name in PARTS:
-                self.settle(self.sizes_of(arguments), call.name)
+                self.settle(self.sizes_of(arguments), call.name, as_shape=True)
             if has_numbers(result):
                 self.settle(call.reads, call.name)
         elif result is not None:
@@ -99,14 +106,14 @@ class Reads:
     def inside(self, function, name, args, kwargs):
         """A function in a module that is one call."""
         call = self.origins.call
-        if call is None:
+        if call is None or not call.is_leaf:
             return function(*args, **kwargs)
         first = len(call.reads)
         literal, self.origins.is_literal = self.origins.is_literal, is_literal(name, (args, kwargs))
         ignores, call.ignores = call.ignores, call.ignores or name == "one_hot" and tells_classes((args, kwargs))
         result = function(*args, **kwargs)
         self.origins.is_literal, call.ignores = literal, ignores
-        if tensors_in(result) or result is None:
+        if (tensors_in(result) or result is None) and name not in ALL_AT_ONCE:
             return result
         own, found = self.is_own(), call.reads[first:]
         call.is_own |= own
@@ -146,7 +153,7 @@ class Reads:
         if whole or call.reads:
             self.settle(whole or call.reads, name)
         elif name not in NO_SHAPE:
-            self.settle(self.sizes_of(arguments), name)
+            self.settle(self.sizes_of(arguments), name, as_shape=True)
 
     def whole_of(self, name, arguments):
         with self.origins.aside():
@@ -159,14 +166,15 @@ class Reads:
         with self.origins.aside():
             return list(dict.fromkeys(asked for tensor in tensors_in(arguments) for asked in self.origins.slot_of(tensor).sizes))
 
-    def settle(self, found, name, strictly=False):
-        """Asks, or refuses."""
+    def settle(self, found, name, strictly=False, as_shape=False):
+        """Asks, or refuses. `as_shape`: a shape was read that follows from the numbers."""
         for asked in found:
+            is_shape = asked.is_shape or as_shape
             if asked.why and (self.is_own() or strictly or asked.inputs):
-                what = "a shape that follows from data" if asked.is_shape else "numbers"
+                what = "a shape that follows from data" if is_shape else "numbers"
                 raise Refused(f"{self.here()}: its forward reads {what} out of a tensor ({name}), so its course depends on the data")
             if asked.inputs and not asked.why:
-                what = "a shape" if asked.is_shape else "a number"
+                what = "a shape" if is_shape else "a number"
                 self.questions.append((f"{self.here()}: its forward reads {what} ({name}) that follows from "
                                        + " and ".join(f"'{one}'" for one in sorted(asked.inputs)), asked))
 
@@ -188,8 +196,6 @@ def is_literal(name, arguments):
 
 
 def is_plain(value):
-    if isinstance(value, slice):
-        return is_plain((value.start, value.stop, value.step))
     children = children_of(value)
     return all(map(is_plain, children)) if children is not None else isinstance(value, (torch.Tensor, torch.Generator, *PLAIN))
 

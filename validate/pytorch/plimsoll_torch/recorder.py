@@ -164,6 +164,7 @@ class Recorder(TorchFunctionMode):
                 output = own
             else:
                 output = self.run(mean_square, "", "loss", (last,), {})
+            self.reads.settle_left()
             for path, module, name, buffer in buffers:
                 if module._buffers.get(name) is not buffer:
                     raise Refused(f"{place_of(path)} puts another tensor in place of its buffer '{name}' in its forward; let it overwrite "

@@ -1,4 +1,5 @@
-"""Nested values with tensors in them: tuples, lists, dicts, named tuples and dataclasses, as modules take and return them."""
+"""Nested values with tensors in them: tuples, lists, dicts, named tuples and dataclasses, as modules take and return them, and slices, as in
+x[:n]."""
 
 import dataclasses
 
@@ -17,6 +18,8 @@ def children_of(value):
         return list(value.values())
     if isinstance(value, (tuple, list)):
         return list(value)
+    if isinstance(value, slice):
+        return [value.start, value.stop, value.step]
     return None
 
 
@@ -50,6 +53,8 @@ def map_leaves(value, function):
         return type(value)((key, map_leaves(item, function)) for key, item in value.items())
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)._make(map_leaves(item, function) for item in value)  # a __new__ of its own may ask for tensors
+    if isinstance(value, slice):
+        return slice(*(map_leaves(item, function) for item in children_of(value)))
     if type(value) in (tuple, list) or (isinstance(value, (tuple, list)) and tensors_in(value)):
         return (list if isinstance(value, list) else tuple)(map_leaves(item, function) for item in value)
     return function(value)
