@@ -153,7 +153,7 @@ class GanttRecord {
       if (std::ranges::find(known, stream.way) == known.end()) known.push_back(stream.way);
     }
     for (std::uint32_t d = 0; d < ways.size(); ++d) {
-      std::ranges::stable_partition(ways[d], [](Way way) { return way == way::compute; });
+      std::stable_partition(ways[d].begin(), ways[d].end(), [](Way way) { return way == way::compute; });
       const bool are_many = std::ranges::count_if(ways[d], goes_to_device) > most_lanes;
       std::optional<std::size_t> sends;
       for (const Way way : ways[d]) {

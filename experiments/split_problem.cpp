@@ -142,7 +142,7 @@ SplitTable table_of(const SplitDraft& draft) {
   for (const std::vector<std::uint32_t>& interval : draft.intervals)
     dates.insert(dates.end(), interval.begin(), interval.end());
   std::ranges::sort(dates);
-  dates.erase(std::ranges::unique(dates).begin(), dates.end());
+  dates.erase(std::unique(dates.begin(), dates.end()), dates.end());
   const auto moment = [&](std::uint32_t date) {
     return static_cast<std::uint32_t>(std::ranges::lower_bound(dates, date) - dates.begin());
   };

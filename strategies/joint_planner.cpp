@@ -124,7 +124,7 @@ std::vector<JointPlanner::Choice> JointPlanner::other_cuts(const std::optional<B
     if (StageCut* made = std::get_if<StageCut>(&cut)) choices.push_back({std::move(*made), {}});
   }
   std::ranges::sort(choices);
-  choices.erase(std::ranges::unique(choices).begin(), choices.end());
+  choices.erase(std::unique(choices.begin(), choices.end()), choices.end());
   std::erase_if(choices, [&](const Choice& choice) { return !is_possible(choice); });
   return choices;
 }

@@ -124,7 +124,7 @@ class ListedGraph {
       at = list_.edges[circle.back()].from;
     } while (at != v);
     const auto first = std::ranges::min_element(circle);  // begin with the edge that comes first in the file
-    std::ranges::rotate(circle, first + 1);
+    std::rotate(circle.begin(), first + 1, circle.end());
     std::ranges::reverse(circle);
     constexpr std::size_t most = 8;
     std::string names;

@@ -135,8 +135,8 @@ void add_piper_layers(JsonDocument& document, PiperDraft& draft) {
       document.complain(below("edges", e, end), fmt::format("no node of id {}", id));
       return false;
     };
-    const bool both = known("sourceId", edge.from) & known("destId", edge.to);
-    if (!both) continue;
+    const bool is_from_known = known("sourceId", edge.from), is_to_known = known("destId", edge.to);
+    if (!is_from_known || !is_to_known) continue;
     edge_between.emplace(std::pair{edge.from, edge.to}, static_cast<std::uint32_t>(table.edges.size()));
     table.edges.push_back(
         {.from = position.at(edge.from), .to = position.at(edge.to), .bytes = edge.bytes, .time = {}});

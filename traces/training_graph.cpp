@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <ranges>
 
 namespace plimsoll {
 
@@ -142,7 +141,7 @@ ProportionedGraph TrainingGraph::trained(const std::vector<Value>& last) && {
   const TensorId one = add_tensor("gradient of the loss", TensorKind::gradient, number, false);
   add_op("ones", Phase::backward, microseconds, false, {}, {one});
   values_[loss.index].contributions.push_back(one);
-  for (const Record& record : std::views::reverse(records_)) add_backward(record);
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) add_backward(*record);
   return std::move(made_);
 }
 

@@ -176,7 +176,7 @@ class Flattener {
       }
     }
     std::ranges::sort(held_by);
-    held_by.erase(std::ranges::unique(held_by).begin(), held_by.end());
+    held_by.erase(std::unique(held_by.begin(), held_by.end()), held_by.end());
     for (std::size_t first = 0, end = 0; first < held_by.size(); first = end) {
       FlatLink& link = links_[held_by[first].first];
       double most = 0;

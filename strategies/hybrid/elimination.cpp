@@ -236,7 +236,7 @@ class SplitNeighbourhoods::Region {
         }
       }
       std::ranges::sort(step.others);
-      step.others.erase(std::ranges::unique(step.others).begin(), step.others.end());
+      step.others.erase(std::unique(step.others.begin(), step.others.end()), step.others.end());
       fill(step, own);
       for (const std::size_t f : of_node[n]) factors[f] = {};
       if (step.others.empty()) {
@@ -386,7 +386,8 @@ class SplitNeighbourhoods::Region {
     const double* costs = &step.costs[row * choices(step.node)];
     std::vector<std::uint32_t> cheapest(choices(step.node));
     std::iota(cheapest.begin(), cheapest.end(), 0U);
-    std::ranges::rotate(cheapest, cheapest.begin() + first_ % static_cast<std::ptrdiff_t>(cheapest.size()));
+    std::rotate(cheapest.begin(), cheapest.begin() + first_ % static_cast<std::ptrdiff_t>(cheapest.size()),
+                cheapest.end());
     std::ranges::stable_sort(cheapest, {}, [&](std::uint32_t c) { return costs[c]; });
     for (const std::uint32_t c : cheapest) {
       const double with = bound + (costs[c] - step.least[row]);

@@ -130,8 +130,7 @@ class Fusing {
     std::vector<std::uint32_t> found;
     for (const std::uint32_t v : nodes) found.push_back(node_[v]);
     std::ranges::sort(found);
-    const auto repeated = std::ranges::unique(found);
-    found.erase(repeated.begin(), repeated.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
   }
 

@@ -13,7 +13,7 @@ std::vector<Nanoseconds> instants_of(const Emulation& times) {
   all.insert(all.end(), times.start.begin(), times.start.end());
   all.insert(all.end(), times.finish.begin(), times.finish.end());
   std::ranges::sort(all);
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   if (all.size() <= most_instants) return all;
   std::vector<Nanoseconds> some;
   for (std::size_t i = 0; i < most_instants; ++i) some.push_back(all[i * all.size() / most_instants]);
@@ -107,7 +107,7 @@ void MemoryTracker::move(std::span<const std::uint32_t> nodes, std::uint32_t to)
   }
   for (std::vector<std::uint32_t>* each : {&values, &residents}) {
     std::ranges::sort(*each);
-    each->erase(std::ranges::unique(*each).begin(), each->end());
+    each->erase(std::unique(each->begin(), each->end()), each->end());
   }
   const auto count_all = [&](std::int64_t sign) {
     for (const std::uint32_t value : values) count_value(value, sign);

@@ -86,7 +86,7 @@ Nanoseconds longest_port(const OpDag& dag, const Machine& machine, std::span<con
     there.clear();
     for (const std::uint32_t r : value.readers) there.push_back(on[r]);
     std::ranges::sort(there);
-    there.erase(std::ranges::unique(there).begin(), there.end());
+    there.erase(std::unique(there.begin(), there.end()), there.end());
     const std::uint32_t from = on[value.maker];
     for (const std::uint32_t p : there) {
       const Nanoseconds time = machine.transfer(from, p, value.bytes) - machine.transfer(from, p, 0);

@@ -150,7 +150,7 @@ Shares shares_of(const OpDag& dag, std::size_t processors, std::span<const std::
     there.clear();
     for (const std::uint32_t v : resident.users) there.push_back(on[v]);
     std::ranges::sort(there);
-    there.erase(std::ranges::unique(there).begin(), there.end());
+    there.erase(std::unique(there.begin(), there.end()), there.end());
     for (const std::uint32_t p : there) made.residents[p] += static_cast<double>(resident.bytes);
   }
   for (std::uint32_t v = 0; v < dag.size; ++v) made.values[on[v]] += static_cast<double>(bytes_made(dag, v));

@@ -33,7 +33,7 @@ class LocalityFirst {
         columns_(made.units.field.size()) {
     find_ratios(transfer);
     std::ranges::sort(places_);
-    places_.erase(std::ranges::unique(places_).begin(), places_.end());
+    places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
     total_.assign(places_.size() + 1, 0);
     for (std::uint32_t v = 0; v < dag.size; ++v) total_[place(level_.top[v]) + 1] += time[v];
     std::partial_sum(total_.begin(), total_.end(), total_.begin());

@@ -203,7 +203,7 @@ class OverflowHandler {
       if (tracker_.on()[v] == p) here.push_back(units_.of[v]);
     }
     std::ranges::sort(here);
-    here.erase(std::ranges::unique(here).begin(), here.end());
+    here.erase(std::unique(here.begin(), here.end()), here.end());
     return here;
   }
 

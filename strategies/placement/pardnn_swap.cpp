@@ -43,7 +43,7 @@ class PathSwapping {
         exchanged_(dag, machine, on_),
         work_(machine.size()) {
     std::ranges::sort(places_);
-    places_.erase(std::ranges::unique(places_).begin(), places_.end());
+    places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
     tree_.emplace_back(places_.size(), machine.size());
     for (std::uint32_t v = 0; v < dag.size; ++v) note(v, 1);
     std::vector<std::uint32_t> path(dag.size, no_node);

@@ -28,7 +28,7 @@ std::vector<std::string_view> last_parts(const Graph& graph) {
     if (op.phase == Phase::forward) parts.push_back(name.substr(name.rfind('.') + 1));
   }
   std::ranges::sort(parts);
-  parts.erase(std::ranges::unique(parts).begin(), parts.end());
+  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
   return parts;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <ranges>
 #include <vector>
 
 #include "tests/generate/random.h"
@@ -42,10 +41,11 @@ std::int64_t smallest_by_all_offsets(const std::vector<Lifetime>& lifetimes, std
     const auto places = [&](auto&& self, std::size_t b) -> bool {
       if (b == lifetimes.size()) return true;
       for (std::int64_t o = 0; o + lifetimes[b].size.count <= size; ++o) {
-        const bool is_free = std::ranges::none_of(std::views::iota(std::size_t{0}, b), [&](std::size_t a) {
-          return lifetimes[a].begin < lifetimes[b].end && lifetimes[b].begin < lifetimes[a].end &&
-                 offsets[a].count < o + lifetimes[b].size.count && o < offsets[a].count + lifetimes[a].size.count;
-        });
+        bool is_free = true;
+        for (std::size_t a = 0; a < b; ++a) {
+          is_free &= lifetimes[a].end <= lifetimes[b].begin || lifetimes[b].end <= lifetimes[a].begin ||
+                     offsets[a].count >= o + lifetimes[b].size.count || o >= offsets[a].count + lifetimes[a].size.count;
+        }
         offsets[b] = Bytes{o};
         if (is_free && self(self, b + 1)) return true;
       }

@@ -15,7 +15,7 @@ class AlpaSearch {
       bounds_.push_back(problem.stages[k].seconds);
     }
     std::ranges::sort(bounds_);
-    bounds_.erase(std::ranges::unique(bounds_).begin(), bounds_.end());
+    bounds_.erase(std::unique(bounds_.begin(), bounds_.end()), bounds_.end());
     behind_limited_ = std::ranges::any_of(
         problem.stages, [&](const AlpaProblem::Stage& stage) { return stage.most_behind < problem.layers; });
   }
