@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 
 #include "sim/io/input_error.h"
@@ -50,9 +51,18 @@ PytorchRun read_run(JsonCursor cursor) {
         if (inner == "relative") run.measured_relative.value = positive(of);
         if (inner == "spread") run.measured_relative.spread = of.number();
         if (inner == "peak_bytes") run.measured_peak = positive_bytes(of);
+        if (inner == "issue_share") run.issue_share = of.number();
       });
       if (run.measured_relative.value == 0) value.complain_missing_key("relative");
       if (run.measured_peak == Bytes{0}) value.complain_missing_key("peak_bytes");
+    } else if (key == "plain") {
+      value.object([&](std::string_view inner, JsonCursor of) {
+        if (inner == "issue_share") run.plain_issue_share = of.number();
+      });
+    } else if (key == "deviation") {
+      run.deviation = value.number();
+    } else if (key == "control_deviation") {
+      run.control_deviation = value.number();
     }
   });
   for (const std::string_view key : required) {
@@ -100,6 +110,46 @@ std::string scores_text(const std::string& name, const RunScores& scores, std::s
                      scores.ranking.tau_b, 100 * scores.guess.mean);
 }
 
+/// `issued` of both iterations, in percent of their times.
+std::string issue_text(const PytorchRun& run) {
+  const auto percent = [](const std::optional<double>& share) {
+    return share ? fmt::format("{:.0f} %", 100 * *share) : std::string("-");
+  };
+  return fmt::format("{:>8}{:>8}", percent(run.issue_share), percent(run.plain_issue_share));
+}
+
+/// What is to be known of a row before its numbers are believed.
+std::string remarks_on(const PytorchRun& run) {
+  std::string text = run.is_bound_by_host() ? "  bound by the host" : "";
+  if (run.differences.empty()) return text;
+  text += "  differs: " + run.differences.front();
+  if (run.deviation == 0) return text;
+  return text + fmt::format(" and {} more, by {:.1e}, plain training from itself by {:.1e}", run.differences.size() - 1,
+                            run.deviation, run.control_deviation);
+}
+
+Json or_null(const std::optional<double>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+/// Those whose times are the device's.
+std::vector<PytorchRun> bound_by_device(const std::vector<PytorchRun>& runs) {
+  std::vector<PytorchRun> found;
+  std::ranges::copy_if(runs, std::back_inserter(found), [](const auto& run) { return !run.is_bound_by_host(); });
+  return found;
+}
+
+std::string sameness_text(const std::vector<PytorchRun>& runs) {
+  const auto count = [&](auto counts) { return static_cast<std::size_t>(std::ranges::count_if(runs, counts)); };
+  const std::size_t same = count([](const auto& run) { return run.differences.empty(); });
+  const std::size_t near =
+      count([](const auto& run) { return !run.differences.empty() && run.differs_no_more_than_control(); });
+  return fmt::format("{} of {} plans train as plain training does, bit for bit; ", same, runs.size()) +
+         (near > 0 ? fmt::format("{} more differ by at most {} times what plain training differs from itself; ", near,
+                                 PytorchRun::control_multiple)
+                   : "");
+}
+
 Json scores_json(const RunScores& scores, std::size_t count) {
   return {{"plans", count},
           {"time_error_mean", scores.time.mean},
@@ -140,13 +190,13 @@ PytorchMeasurement read_pytorch_measurement(const std::filesystem::path& path) {
 std::string pytorch_table(const PytorchMeasurement& measurement) {
   std::string text = fmt::format("{} plans run by PyTorch {} on {}, {}\n\n", measurement.runs.size(), measurement.torch,
                                  measurement.device, measurement.date);
-  text += fmt::format("{:<23}{:<32}{:>20}{:>10}{:>26}{:>10}\n", "model", "strategy", "time / plain training", "error",
-                      "peak, predicted/measured", "error");
+  text += fmt::format("{:<23}{:<32}{:>20}{:>10}{:>26}{:>10}{:>15}\n", "model", "strategy", "time / plain training",
+                      "error", "peak, predicted/measured", "error", "issued, plain");
   for (const PytorchRun& run : measurement.runs) {
-    text += fmt::format("{:<23}{:<32}{:>12.3f}{:>8.3f}{:>+9.1f} %{:>13}{:>13}{:>+8.2f} %{}\n", run.model, run.strategy,
-                        run.predicted_relative, run.measured_relative.value, 100 * run.time_error(),
-                        run.predicted_peak.count, run.measured_peak.count, 100 * run.peak_error(),
-                        run.differences.empty() ? "" : "  differs: " + run.differences.front());
+    text += fmt::format("{:<23}{:<32}{:>12.3f}{:>8.3f}{:>+9.1f} %{:>13}{:>13}{:>+8.2f} %{}{}\n", run.model,
+                        run.strategy, run.predicted_relative, run.measured_relative.value, 100 * run.time_error(),
+                        run.predicted_peak.count, run.measured_peak.count, 100 * run.peak_error(), issue_text(run),
+                        remarks_on(run));
   }
   text += fmt::format("\n{:<34}{:>4}{:>11}{:>10}{:>12}{:>10}{:>9}{:>12}\n", "error of", "", "time: mean", "worst",
                       "peak: mean", "worst", "tau-b", "guessing 1");
@@ -156,10 +206,11 @@ std::string pytorch_table(const PytorchMeasurement& measurement) {
   }
   const RunScores all = scores_of(measurement.runs);
   text += scores_text("all", all, measurement.runs.size());
-  const auto differing =
-      std::ranges::count_if(measurement.runs, [](const auto& run) { return !run.differences.empty(); });
-  text += fmt::format("{} of {} plans train as plain training does, bit for bit; ",
-                      static_cast<std::ptrdiff_t>(measurement.runs.size()) - differing, measurement.runs.size());
+  const std::vector<PytorchRun> by_device = bound_by_device(measurement.runs);
+  if (!by_device.empty() && by_device.size() < measurement.runs.size()) {
+    text += scores_text("all that the host does not bind", scores_of(by_device), by_device.size());
+  }
+  text += sameness_text(measurement.runs);
   return text + (all.above > 0 ? fmt::format("the most that one needs above its promise is {:.3f} %\n", 100 * all.above)
                                : "none needs more than it promised\n");
 }
@@ -168,6 +219,8 @@ Json pytorch_json(const PytorchMeasurement& measurement) {
   Json object{{"device", measurement.device}, {"date", measurement.date}, {"torch", measurement.torch}};
   const RunScores all = scores_of(measurement.runs);
   object["all"] = scores_json(all, measurement.runs.size());
+  const std::vector<PytorchRun> by_device = bound_by_device(measurement.runs);
+  if (!by_device.empty()) object["not_bound_by_host"] = scores_json(scores_of(by_device), by_device.size());
   for (const auto& [key, by] :
        {std::pair{"models", &PytorchRun::model}, std::pair{"strategies", &PytorchRun::strategy}}) {
     Json& of = object[key] = Json::object();
@@ -183,7 +236,12 @@ Json pytorch_json(const PytorchMeasurement& measurement) {
                     {"predicted_peak_bytes", run.predicted_peak.count},
                     {"measured_peak_bytes", run.measured_peak.count},
                     {"peak_error", run.peak_error()},
-                    {"differences", run.differences}});
+                    {"issue_share", or_null(run.issue_share)},
+                    {"plain_issue_share", or_null(run.plain_issue_share)},
+                    {"bound_by_host", run.is_bound_by_host()},
+                    {"differences", run.differences},
+                    {"deviation", run.deviation},
+                    {"control_deviation", run.control_deviation}});
   }
   return object;
 }

@@ -63,6 +63,34 @@ TEST_CASE("plans run by PyTorch: errors, ranking and what guessing 1 scores, by 
                           "promise is 1.010 %\n"));
 }
 
+TEST_CASE("rows of plans say when the host had issued them, and how far plain training is from itself",
+          "[program][pytorch]") {
+  json file = small_measurement();
+  file["rows"][0]["measured"]["issue_share"] = 0.25;
+  file["rows"][0]["plain"]["issue_share"] = 0.5;
+  file["rows"][1]["measured"]["issue_share"] = 0.9;
+  file["rows"][2]["plain"]["issue_share"] = 0.95;
+  file["rows"][2]["deviation"] = 4e-3;
+  file["rows"][2]["control_deviation"] = 1e-3;
+  const std::string table = compared(file.dump()).out;
+  CHECK(table.find("%    25 %    50 %\n") != std::string::npos);
+  CHECK(table.find("%    90 %       -  bound by the host\n") != std::string::npos);
+  CHECK(table.find("%       -    95 %  bound by the host  differs: gradient of w in step 0 and 0 more, by 4.0e-03, "
+                   "plain training from "
+                   "itself by 1.0e-03\n") != std::string::npos);
+  CHECK(table.find("all that the host does not bind      1     0.00 %") != std::string::npos);
+  CHECK(table.find("2 of 3 plans train as plain training does, bit for bit; 1 more differ by at most 4 times what "
+                   "plain training differs "
+                   "from itself; ") != std::string::npos);
+  const json answer = json::parse(compared(file.dump(), "--json").out);
+  CHECK(answer["not_bound_by_host"]["plans"] == 1);
+  CHECK(answer["rows"][1]["bound_by_host"] == true);
+  CHECK(answer["rows"][1]["plain_issue_share"].is_null());
+  CHECK(compared(small_measurement().dump()).out.find("more differ") == std::string::npos);
+  file["rows"][2]["deviation"] = 4.1e-3;
+  CHECK(compared(file.dump()).out.find("1 more differ") == std::string::npos);
+}
+
 TEST_CASE("the ranking of plans is by predicted times", "[program][pytorch]") {
   json file = small_measurement();
   file["rows"][2]["predicted"]["relative"] =
