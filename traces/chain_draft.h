@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/core/allocations.h"
 #include "sim/core/chain.h"
 #include "sim/io/json_cursor.h"
 
@@ -22,6 +23,7 @@ struct StageDraft {
 struct ChainDraft {
   Chain chain;
   std::vector<StageDraft> stages;
+  std::optional<ChainAllocations> allocations;
   bool has_boundaries = false;
 };
 

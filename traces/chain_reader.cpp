@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "sim/io/fields.h"
+#include "traces/allocations_file.h"
 #include "traces/chain_draft.h"
+#include "traces/trace_file.h"
 #include "traces/trace_parts.h"
 
 namespace plimsoll {
@@ -195,6 +197,7 @@ const Field<ChainDraft, JsonCursor> chain_fields[] = {
     {"boundaries", optional, read_boundaries},
     {"parameters", optional, read_parameters},
     {"shared", optional, read_shared},
+    {"allocations", optional, [](ChainDraft& d, JsonCursor c) { d.allocations = read_allocations(c); }},
     {"stages", required, read_stages},
 };
 
@@ -217,7 +220,7 @@ Stage resolved(const StageDraft& draft, Bytes input, std::vector<Parameter>& par
 
 }  // namespace
 
-Chain read_chain(JsonDocument& document) {
+Trace read_chain(JsonDocument& document) {
   ChainDraft draft;
   document.read([&](JsonCursor root) { read_fields(root, chain_fields, draft); });
 
@@ -230,7 +233,8 @@ Chain read_chain(JsonDocument& document) {
     chain.stages.push_back(resolved(stage, input, chain.parameters));
     input = chain.stages.back().output;
   }
-  return std::move(chain);
+  if (draft.allocations) check_allocations(document, chain, *draft.allocations);
+  return {std::move(chain), std::move(draft.allocations)};
 }
 
 }  // namespace plimsoll

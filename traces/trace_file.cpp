@@ -58,7 +58,7 @@ Trace parse_trace(std::string text, std::string file_name) {
   }
   constexpr std::string_view formats[] = {trace_format}, kinds[] = {"chain", "graph"};
   head(document, "format", formats);
-  if (head(document, "kind", kinds) == "chain") return {read_chain(document)};
+  if (head(document, "kind", kinds) == "chain") return read_chain(document);
   return {read_graph(document)};
 }
 

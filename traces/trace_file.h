@@ -2,11 +2,13 @@
 // Trace files: JSON text <-> Chain or Graph. The format is described key by key in traces/README.md.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "sim/core/allocations.h"
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
 
@@ -14,6 +16,7 @@ namespace plimsoll {
 
 struct Trace {
   std::variant<Chain, Graph> model;
+  std::optional<ChainAllocations> allocations = {};  ///< of a chain, where they were measured
 
   friend bool operator==(const Trace&, const Trace&) = default;
 };

@@ -7,9 +7,11 @@
 
 namespace plimsoll {
 
+struct Trace;
+
 inline constexpr std::string_view trace_format = "plimsoll.trace.v1";
 
-Chain read_chain(JsonDocument&);
+Trace read_chain(JsonDocument&);
 Graph read_graph(JsonDocument&);
 
 Source read_source(JsonCursor);

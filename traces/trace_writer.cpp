@@ -3,6 +3,7 @@
 #include "sim/core/names.h"
 #include "sim/io/json.h"
 #include "sim/io/text_file.h"
+#include "traces/allocations_file.h"
 #include "traces/trace_file.h"
 #include "traces/trace_parts.h"
 
@@ -149,6 +150,18 @@ class TraceText {
     text_ += list.empty() ? "]" : "\n  ]";
   }
 
+  /// One line a stage, and one for plain training.
+  void add_allocations(const ChainAllocations& allocations) {
+    begin("allocations") += "{";
+    text_ += "\n    \"stages\": [";
+    for (std::size_t i = 0; i < allocations.stages.size(); ++i) {
+      text_.append(i == 0 ? "\n      " : ",\n      ").append(json_text(to_json(allocations.stages[i])));
+    }
+    text_ += "\n    ]";
+    if (allocations.plain) text_.append(",\n    \"plain\": ").append(json_text(to_json(*allocations.plain)));
+    text_ += "\n  }";
+  }
+
   std::string finish() && { return std::move(text_.append("\n}\n")); }
 
  private:
@@ -160,7 +173,7 @@ class TraceText {
   std::string text_;
 };
 
-std::string text_of(const Chain& chain) {
+std::string text_of(const Chain& chain, const std::optional<ChainAllocations>& allocations) {
   TraceText text;
   text.add("format", trace_format);
   text.add("kind", "chain");
@@ -189,11 +202,12 @@ std::string text_of(const Chain& chain) {
                   {"sum", shared.in_place ? "in_place" : "out_of_place"}};
     });
   }
+  if (allocations) text.add_allocations(*allocations);
   text.add_lines("stages", chain.stages, stage_json);
   return std::move(text).finish();
 }
 
-std::string text_of(const Graph& graph) {
+std::string text_of(const Graph& graph, const std::optional<ChainAllocations>&) {
   TraceText text;
   text.add("format", trace_format);
   text.add("kind", "graph");
@@ -217,7 +231,7 @@ std::string text_of(const Graph& graph) {
 }  // namespace
 
 std::string trace_text(const Trace& trace) {
-  return std::visit([](const auto& model) { return text_of(model); }, trace.model);
+  return std::visit([&](const auto& model) { return text_of(model, trace.allocations); }, trace.model);
 }
 
 void write_trace(const std::filesystem::path& path, const Trace& trace) {

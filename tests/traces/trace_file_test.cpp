@@ -227,3 +227,20 @@ TEST_CASE("a graph with everything in it reads back the same after writing", "[t
   CHECK(output_complaint_of([&] { write_trace("/nowhere/t.json", trace); }) ==
         "/nowhere/t.json: cannot write: No such file or directory");
 }
+
+TEST_CASE("allocations of a chain's passes are read as they are written", "[traces]") {
+  const std::string text = read_text_file("tests/traces/allocations.json");
+  const Trace trace = parse_trace(text, "allocations.json");
+  REQUIRE(trace.allocations);
+  const StageAllocations& first = trace.allocations->stages.at(0);
+  CHECK(first.forward == PassAllocations{{40, 8, 16, -2}, {3}, {{1, 1}}, {}});
+  CHECK(first.forward_nograd == PassAllocations{{40, 8, -2}, {}, {{1, 1}}, {}});
+  CHECK(first.backward == PassAllocations{{24, 8, -1, -3}, {}, {}, {{2, 0}}});
+  CHECK(first.backward_accumulate.order == AllocationOrder{24, -1, -2});
+  CHECK(trace.allocations->stages.at(1).backward == PassAllocations{{40, -1}, {}, {{2, 1}}, {}});
+  CHECK(trace.allocations->plain->fresh == std::vector<AllocationOrder>{{40, 16}, {4}, {40, -3, -1}, {24, -4, -2}});
+  CHECK(trace.allocations->plain->accumulate.at(3) == AllocationOrder{24, -4, -5, -2});
+  const std::string written = trace_text(trace);
+  CHECK(parse_trace(written, "again") == trace);
+  CHECK(written.find(R"("allocations": )") != std::string::npos);
+}
