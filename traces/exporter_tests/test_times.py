@@ -129,6 +129,22 @@ class Covers(unittest.TestCase):
         self.assertAlmostEqual(probe.median("forward", 0), 0.001)
         self.assertEqual(probe.dry_share(), 0)
 
+    def test_the_cover_of_a_whole_iteration_does_not_grow(self):
+        clock = Apart(0.001, 0.0001)
+        probe = TimeProbe(clock)
+
+        def run():
+            probe.begin("iteration", 0, None)
+            clock.launch(10)
+            clock.settle()  # the queue is full
+            clock.launch(10)
+            probe.end("iteration", 0, None)
+
+        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+            probe.find_covers(run)
+        self.assertAlmostEqual(probe.covers["iteration", 0], 1.3 * probe.issue["iteration", 0] + 1e-4)
+        self.assertEqual(probe.ran_dry, {})
+
     def test_what_no_cover_covers_is_said(self):
         clock = Apart(0.001, 0.0001)
         probe = TimeProbe(clock)
