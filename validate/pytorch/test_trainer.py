@@ -144,7 +144,7 @@ class Folders(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
 
-class AsThePlainTrainer(Folders):
+class Comparing(Folders):
     """Bit for bit: what is logged, gradients at each optimizer step, the weights, and the random state afterwards."""
 
     def compare(self, model, plain_kind=Trainer, kind=ByPlanTrainer, precision=None, sequence="segments of 2", **more):
@@ -168,6 +168,8 @@ class AsThePlainTrainer(Folders):
         self.assertTrue(torch.equal(random, after), "random state")
         return trainer
 
+
+class AsThePlainTrainer(Comparing):
     def test_the_model_s_own_loss(self):
         self.compare(Words())
 
@@ -254,27 +256,39 @@ class Resumed(Folders):
 
     def test_from_a_checkpoint_as_without_one(self):
         """Half an epoch in, with dropout, momentum and accumulated gradients; and by the plan as plainly."""
+        self.compare_resumed()
+
+    def compare_resumed(self, precision=None, **more):
         states = []
         for kind, stops in ((Trainer, ()), (ByPlanTrainer, ()), (ByPlanTrainer, (2,))):
             for stop in (*stops, None):
                 folder = os.path.join(self.folder, f"{kind.__name__}{len(stops)}")
-                trainer = trainer_of(kind, Words(), folder, num_train_epochs=2, gradient_accumulation_steps=2, save_strategy="steps", save_steps=2,
-                                     save_total_limit=1)
+                trainer = trainer_of(kind, Words(), folder, gradient_accumulation_steps=2, save_strategy="steps", save_steps=2, save_total_limit=1,
+                                     **more)
                 if kind is ByPlanTrainer:
-                    trainer.plan = plan_for(trainer)
+                    trainer.plan = plan_for(trainer, precision=precision)
                 if stop is not None:
-                    trainer.add_callback(type("Stop", (TrainerCallback,), {"on_step_end": lambda _, args, state, control, **more: setattr(
-                        control, "should_training_stop", state.global_step == stop)})())
+                    trainer.add_callback(StopAt(stop))
                 trainer.train(resume_from_checkpoint=bool(stops) and stop is None)
-            states.append((trainer.model.state_dict(), trainer.optimizer.state_dict()["state"], torch.get_rng_state(), trainer.state.global_step))
+            scaler = trainer.accelerator.scaler
+            states.append((trainer.model.state_dict(), trainer.optimizer.state_dict()["state"], torch.get_rng_state(), trainer.state.global_step,
+                           scaler and scaler.state_dict()))
         for state in states[1:]:
-            self.assertEqual(state[3], states[0][3])
+            self.assertEqual(state[3:], states[0][3:])
             self.assertTrue(torch.equal(state[2], states[0][2]), "random state")
             for name, value in state[0].items():
                 self.assertTrue(torch.equal(value, states[0][0][name]), name)
             for number, of in state[1].items():
                 for key, value in of.items():
                     self.assertTrue(torch.equal(value, states[0][1][number][key]), key)
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop |= state.global_step == self.step
 
 
 class Refusals(Folders):

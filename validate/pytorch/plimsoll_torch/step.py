@@ -21,15 +21,7 @@ from .versions import geometry, storage_of, view_of
 
 
 def apply(model, plan, loss=None, limit=None):
-    """A function that trains `model` for one step by `plan`: `loss = step(inputs, targets)`.
-
-    model: the nn.Module that was measured, or the list of modules
-    plan: a file of `plimsoll plan --for pytorch`, or its JSON as a dict
-    loss: function of (outputs, targets), as when it was measured
-    limit: bytes, or "12 GB": no action is begun that would need more on the device
-
-    Raises Refused, before anything is done, where the plan is not of this model or the model cannot be run by plans.
-    """
+    """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     plan = read_plan(plan)
     refuse_what_cannot_run(whole)
