@@ -100,17 +100,16 @@ class ByPlan:
 
     def handed_over(self, model, inputs, num_items_in_batch):
         """What compute_loss calls the model with, and what it needs beside the outputs."""
+        call, is_own = Call(), self.is_own_loss()
         states = again.RandomStates(next(model.parameters()).device)
-        before, call = states.now(), Call()
-        try:
+        before = states.now() if not is_own else None
+        with contextlib.suppress(Called):
             type(self).compute_loss(self, InPlaceOf(model, call.note), dict(inputs), num_items_in_batch=num_items_in_batch)
-        except Called:
-            pass
         if call.arguments is None:
             raise Refused(f"{self.name_of_loss()} does not call the model that it is handed")
-        if not self.is_own_loss() and states.now() != before:
+        if not is_own and states.now() != before:
             raise Refused(f"{self.name_of_loss()} draws random numbers before it calls the model; draw them in the data collator or in the model")
-        return call.arguments, None if self.is_own_loss() else {"inputs": dict(inputs), "num_items_in_batch": num_items_in_batch}
+        return call.arguments, None if is_own else {"inputs": dict(inputs), "num_items_in_batch": num_items_in_batch}
 
     def loss_of(self, model):
         """As a function of outputs and targets: compute_loss with the outputs in the model's place."""
