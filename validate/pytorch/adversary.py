@@ -5,7 +5,9 @@ says what is right: "fixed" (taken), "asked" (taken, and batches that answer oth
 refusal. What a step leaves to the next differs: parameters, the buffer `count`, the attributes `flag` and `array`, the global `BOX`.
 """
 
+import copy
 import dataclasses
+import pickle
 import random
 
 import numpy
@@ -44,6 +46,30 @@ class Scales(nn.Module):
         return x * self.factor, float(self.factor)
 
 
+class Notes(nn.Module):
+    """A leaf that leaves a shape in an attribute."""
+
+    def forward(self, h, mask):
+        self.noted = mask.nonzero().shape[0]
+        return h * 1
+
+
+class Counted(nn.Module):
+    """A leaf that gives a count as a tensor."""
+
+    def forward(self, mask):
+        return torch.tensor(mask.nonzero().shape[0]) + torch.ones(mask.nonzero().shape[0]).sum()
+
+
+class Keeps(nn.Module):
+    """A leaf that keeps what it made in its first call for the second, which gives that a gradient."""
+
+    def forward(self, h, is_first):
+        if is_first:
+            self.kept = h.mean(1, keepdim=True)
+        return h * self.kept
+
+
 class Looks(nn.Module):
     """A leaf with an attribute that another module sets."""
 
@@ -56,6 +82,7 @@ class Model(nn.Module):
         super().__init__()
         self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 1)
         self.leaf_count, self.leaf_scales, self.leaf_looks = Count(), Scales(), Looks()
+        self.leaf_notes, self.leaf_counted, self.leaf_keeps = Notes(), Counted(), Keeps()
         self.scale = nn.Parameter(torch.ones(()))
         self.register_buffer("count", torch.zeros(()))
         self.flag, self.array, self.trick = torch.zeros(()), numpy.zeros(1), trick
@@ -648,6 +675,253 @@ def asked_in_a_function(m, x, mask, h):
 @kind("asked")
 def number_that_is_made_of_a_read(m, x, mask, h):
     return torch.tensor([float(mask.sum()), 1.0]).sum()
+
+
+# --- shapes that become numbers of tensors ---
+
+@kind(NUMBERS)
+def ones_like_what_is_selected(m, x, mask, h):
+    return torch.ones_like(h[mask.bool()]).sum() / 8
+
+
+@kind(NUMBERS)
+def expanded_as_what_is_selected(m, x, mask, h):
+    return torch.ones(1, 1).expand_as(h[mask.bool()][None]).sum() / 8
+
+
+@kind(NUMBERS)
+def grid_of_what_is_selected(m, x, mask, h):
+    return torch.meshgrid(torch.ones(2), h[mask.bool()], indexing="ij")[0].sum()
+
+
+@kind(NUMBERS)
+def selected_and_filled(m, x, mask, h):
+    return h.detach()[mask.bool()].clone().fill_(1).sum()
+
+
+@kind(NUMBERS)
+def random_of_what_is_selected(m, x, mask, h):
+    return (torch.rand_like(h[mask.bool()]) >= 0).sum()
+
+
+@kind(NUMBERS)
+def sum_of_a_range_to_a_number(m, x, mask, h):
+    return torch.arange(mask.sum()).sum() / 99
+
+
+@kind(NUMBERS)
+def classes_of_a_number(m, x, mask, h):
+    return torch.ones_like(functional.one_hot(mask.sum(1)[1:2])).sum()
+
+
+@kind(NUMBERS)
+def module_that_gives_a_count_as_a_tensor(m, x, mask, h):
+    return m.leaf_counted(mask)
+
+
+@kind("asked")
+def module_that_notes_a_shape(m, x, mask, h):
+    h = m.leaf_notes(h, mask)
+    return float(m.leaf_notes.noted), h
+
+
+@kind("asked")
+def sum_of_what_is_selected(m, x, mask, h):
+    return mask[mask.bool()].sum()
+
+
+# --- more ways to write ---
+
+@kind(NUMBERS)
+def running_mean_of_a_function(m, x, mask, h):
+    mean, variance = torch.zeros(6), torch.ones(6)
+    functional.batch_norm(h, mean, variance, training=True)
+    return mean.sum()
+
+
+@kind((UNKNOWN, NUMBERS))
+def running_mean_of_a_module(m, x, mask, h):
+    norm = nn.BatchNorm1d(6)
+    norm(h)
+    return norm.running_mean.sum()
+
+
+@kind(NUMBERS)
+def noise_of_rrelu(m, x, mask, h):
+    noise = torch.zeros(4, 6)
+    torch._C._nn.rrelu_with_noise(h.detach() - 0.5, noise, 0.1, 0.3, True)
+    return noise.sum()
+
+
+@kind(NUMBERS)
+def sorted_into(m, x, mask, h):
+    values, places = torch.zeros(4, 6), torch.zeros(4, 6, dtype=torch.long)
+    torch.sort(h.detach(), out=(values, places))
+    return values[0, 5] + places.view(-1)[3]
+
+
+@kind(NUMBERS)
+def diagonal(m, x, mask, h):
+    z = torch.zeros(4, 4)
+    z.diagonal().copy_(h[:, 0].detach())
+    return z.sum()
+
+
+@kind(NUMBERS)
+def other_dtype(m, x, mask, h):
+    z = torch.zeros(4, 6)
+    z.view(torch.int32).copy_(h.detach().contiguous().view(torch.int32))
+    return z.mean()
+
+
+@kind((UNKNOWN, NUMBERS))
+def of_a_parameter_made_of_it(m, x, mask, h):
+    z = torch.zeros(4, 6)
+    nn.Parameter(z).data.copy_(h.detach())
+    return z.mean()
+
+
+@kind(NUMBERS)
+def initialised_at_random(m, x, mask, h):
+    return nn.init.normal_(torch.zeros(3)).sum()
+
+
+@kind(NUMBERS)
+def random_integers(m, x, mask, h):
+    return torch.zeros(3).random_(0, 5).sum()
+
+
+@kind(NUMBERS)
+def exponential(m, x, mask, h):
+    return torch.zeros(3).exponential_().sum()
+
+
+@kind(NUMBERS)
+def dropped_out_in_place(m, x, mask, h):
+    z = torch.ones(8)
+    functional.dropout(z, 0.5, inplace=True)
+    return z.sum()
+
+
+@kind(NUMBERS)
+def module_that_drops_out(m, x, mask, h):
+    return nn.Dropout(0.5)(torch.ones(8)).sum()
+
+
+@kind(NUMBERS)
+def hidden_write_into_a_copy_of_an_input(m, x, mask, h):
+    z = mask.float()
+    Hidden.apply(h, z)
+    return z.sum()
+
+
+@kind(NUMBERS)
+def deep_copy(m, x, mask, h):
+    return copy.deepcopy(h.detach()).mean()
+
+
+@kind(NUMBERS)
+def pickled(m, x, mask, h):
+    return pickle.loads(pickle.dumps(h.detach())).mean()
+
+
+@kind(NUMBERS)
+def tensor_of_a_tensor(m, x, mask, h):
+    return torch.tensor(h.detach()).mean()
+
+
+@kind(NUMBERS)
+def every_number(m, x, mask, h):
+    return sum(map(float, h.flatten())) / 24
+
+
+@kind((UNKNOWN, NUMBERS))
+def state_of_the_generator(m, x, mask, h):
+    return torch.get_rng_state()[4:40].sum() / 9
+
+
+@kind(NUMBERS)
+def without_functions(m, x, mask, h):
+    with torch._C.DisableTorchFunction():
+        return h.detach().mean().item()
+
+
+@kind(NUMBERS)
+def view_of_a_parameter(m, x, mask, h):
+    return m.head.weight.detach().view(-1)[1]
+
+
+@kind((UNKNOWN, NUMBERS))
+def input_in_a_global(m, x, mask, h):
+    return BOX["example"].sum()
+
+
+@kind("asked")
+def input_twice(m, x, mask, h):
+    return torch.stack([mask, mask * 2]).sum()
+
+
+@kind("asked")
+def input_without_functions(m, x, mask, h):
+    with torch._C.DisableTorchFunction():
+        return mask.sum().item()
+
+
+@kind("asked")
+def transposed(m, x, mask, h):
+    return mask.t()[1].tolist().count(1)
+
+
+@kind("asked")
+def largest_in_a_row(m, x, mask, h):
+    return max(mask.sum(1).tolist()) - min(int(n) for n in mask.sum(1))
+
+
+@kind(HIDDEN)
+def hidden_write_of_nothing(m, x, mask, h):
+    """Nothing is written for the example."""
+    z = torch.zeros(4, 6)
+    m.leaf_looks.looked_at = z
+
+    class Writes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, h, mask):
+            m.leaf_looks.looked_at.add_(1 - mask)
+            return h * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient, None
+    h = Writes.apply(h, mask)
+    return 0.0, h + z
+
+
+@kind(HIDDEN)
+def hidden_cast(m, x, mask, h):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        m.leaf_looks.looked_at = m.scale.detach().to(torch.bfloat16)
+        return 0.0, m.leaf_looks(h)
+
+
+@kind(HIDDEN)
+def hidden_input(m, x, mask, h):
+    m.leaf_looks.looked_at = mask
+    return 0.0, m.leaf_looks(h)
+
+
+@kind(HIDDEN)
+def kept_for_the_second_call(m, x, mask, h):
+    return 0.0, m.leaf_keeps(m.second(m.leaf_keeps(h, True)).tanh(), False)
+
+
+@kind("fixed")
+def initialised(m, x, mask, h):
+    return nn.init.constant_(torch.empty(3), 2).sum() + nn.init.ones_(torch.empty(2)).sum()
+
+
+@kind("fixed")
+def module_without_parameters(m, x, mask, h):
+    return nn.Softmax(-1)(torch.zeros(2, 2)).argmax()
 
 
 # --- what a call uses and is not handed ---

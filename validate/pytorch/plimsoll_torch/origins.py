@@ -23,18 +23,20 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .values import map_leaves, tensors_in
-from .versions import autocast_now, draws_numbers, geometry, storage_of
+from .versions import draws_numbers, geometry, storage_of
 
 READ_ONLY_THE_SHAPE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "randint_like", "new_zeros", "new_ones",
                        "new_full", "new_empty", "new_empty_strided"}
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "empty_quantized", "resize_", "resize",
                  "resize_as_"}
 UNBOUND = {"as_strided", "as_strided_", "set_", "_reinterpret_tensor"}  # read what lies beside their argument in its storage
+WRITTEN_UNSAID = {"running_mean", "running_var", "noise"}  # arguments that batch norms and rrelu overwrite, which their schemas do not say
 FILLED_ALONE = {"fill_", "zero_", "copy_"}  # make a storage anew where their argument is all of it
 COMPARED = {"lt": lambda p: True if p >= 1 else False if p <= 0 else None, "le": lambda p: True if p >= 1 else False if p < 0 else None,
             "gt": lambda p: False if p >= 1 else True if p < 0 else None, "ge": lambda p: False if p >= 1 else True if p <= 0 else None}
 # Their results are as large as the numbers of their arguments say; the number of arguments whose shape alone counts.
 SIZES_FOLLOW = {"index": 1, "masked_select": 1, "_pack_padded_sequence": 1}
+RANDOM = "a random number"
 MOST_LITERAL_BYTES = 1 << 20
 
 
@@ -131,7 +133,7 @@ class Origins(TorchDispatchMode):
     def given(self, name, tensor):
         """An input of the model."""
         slot = self.slot_of(tensor)
-        slot.inputs, slot.why = slot.inputs | {name}, ""
+        slot.inputs, slot.why = frozenset([name]), ""
         return Place(slot.number, geometry(tensor))
 
     def slot_of(self, tensor, made=False, **follows):
@@ -191,13 +193,13 @@ class Dispatched:
         schema = getattr(func, "_schema", None)
         space, _, self.name = (schema.name if schema is not None else str(func)).rpartition("::")
         self.is_known = schema is not None and space == "aten"
+        self.given, self.written = [], []
         if self.name == "lift_fresh":
             self.bring(args[0])
-        self.given, self.written, self.counted = [], [], []
         arguments = [*zip(schema.arguments, args), *((one, kwargs[one.name]) for one in schema.arguments if one.name in kwargs)] if schema else \
             [(None, (args, kwargs))]
         for argument, value in arguments:
-            writes = argument is not None and argument.alias_info is not None and argument.alias_info.is_write
+            writes = argument is not None and (argument.alias_info is not None and argument.alias_info.is_write or argument.name in WRITTEN_UNSAID)
             for tensor in tensors_in(value):
                 slot = origins.slot_of(tensor)
                 if tensor.is_conj() or tensor.is_neg():
@@ -211,7 +213,7 @@ class Dispatched:
 
     def bring(self, tensor):
         """Numbers of Python become a tensor."""
-        if not self.origins.is_from_python() or reference_of(tensor)[0] in self.origins.slots or storage_of(tensor).nbytes() > MOST_LITERAL_BYTES:
+        if not self.origins.is_from_python() or self.unseen() or reference_of(tensor)[0] in self.origins.slots or storage_of(tensor).nbytes() > MOST_LITERAL_BYTES:
             return
         self.origins.slot_of(tensor, made=True)
         self.origins.add_step(tensor.clone().clone, ((), {}), [tensor], set())
@@ -233,14 +235,15 @@ class Dispatched:
         for tensor in made:
             slot = self.origins.slot_of(tensor, made=True, inputs=inputs, why=why)
             if slot.number in known:  # a view, or what has been written
-                slot.sizes |= sizes if not self.written else frozenset()
-                slot.why = slot.why or (why if self.name in UNBOUND else "")
+                if not self.written:
+                    slot.sizes, slot.inputs, slot.why = slot.sizes | sizes, slot.inputs | inputs, slot.why or why
                 continue
             known.add(slot.number)
             slot.sizes = sizes if tensor.dim() or self.is_source() else frozenset()
             slot.is_uniform = self.name in ("rand", "rand_like") and tensor.dtype in (torch.float32, torch.float64)
-            slot.is_cast = self.name == "_to_copy" and bool(autocast_now()) and not any(of.made for _, of in self.given)
-            slot.owner = self.origins.call.owner if self.origins.call is not None else None
+            if self.origins.call is not None:
+                slot.owner = self.origins.call.owner
+                slot.is_cast = self.name == "_to_copy" and self.origins.call.has_autocast and not any(of.made for _, of in self.given)
             if getattr(tensor, "is_nested", False):
                 slot.sizes = frozenset([unknown_sizes("a nested tensor")])
         if self.name == "uniform_" and whole and range_of(self.args) == (0, 1):
@@ -253,7 +256,8 @@ class Dispatched:
             self.origins.outside(next(iter(sizes)))
 
     def follows(self):
-        """(names of inputs, why it is unguarded, whether what is written is nothing of what was there)."""
+        """(names of inputs, why it is unguarded, whether what is written is nothing of what was there). Of what is read for its shape alone, and
+        of numbers and shapes that a call has read before, nothing is computed again: they leave it unguarded."""
         read = [slot for tensor, slot in self.given]
         whole = self.name in FILLED_ALONE | {"uniform_"} and all(is_all_of_storage(tensor) for tensor, _ in self.written)
         if whole:
@@ -265,12 +269,20 @@ class Dispatched:
         if not self.is_known:
             why = why or f"an operation whose doings nobody knows ({self.name})"
         elif draws_numbers(self.func) or any(argument.name == "generator" for argument in self.func._schema.arguments):
-            why = why or "a random number"
+            why = why or RANDOM
         if self.name in UNINITIALISED:
             why = why or "uninitialised memory"
         if self.name in UNBOUND:
             why = why or "what lies beside a tensor in its memory"
+        for asked in union(slot.sizes for _, slot in self.given if slot not in read) | self.unseen():
+            if asked.inputs or asked.why:
+                inputs, why = inputs | asked.inputs, why or asked.why or "a shape that follows from data"
         return inputs, why, whole
+
+    def unseen(self):
+        """What decides the result beside the arguments: what its call has read, and shapes of what the call was handed and this was not."""
+        call = self.origins.call
+        return call.sizes_now() | call.sizes - union(slot.sizes for _, slot in self.given) if call is not None else frozenset()
 
     # --- sizes ---
 
@@ -322,7 +334,7 @@ class Dispatched:
     def decided(self, result):
         """Random numbers of [0, 1) below a number that none or all of them are below."""
         if self.name not in COMPARED or self.written or len(self.args) != 2 or not isinstance(self.args[1], (bool, int, float)) \
-                or not self.given[0][1].is_uniform:
+                or not self.given[0][1].is_uniform or self.given[0][1].sizes or self.unseen():
             return False
         answer = COMPARED[self.name](self.args[1])
         if answer is None:

@@ -11,9 +11,9 @@ import contextlib
 import torch
 
 from .errors import Refused
-from .origins import unknown_sizes
+from .origins import RANDOM, union, unknown_sizes
 from .values import children_of, tensors_in
-from .versions import without_dispatch_mode
+from .versions import autocast_now, without_dispatch_mode
 
 ALL_AT_ONCE = {"tolist", "numpy", "__array__", "__repr__", "__str__", "storage", "untyped_storage", "_storage", "_typed_storage", "__dlpack__",
                "__reduce_ex__", "__deepcopy__", "apply_", "map_", "map2_"}  # the last three hand each number to a function of Python
@@ -38,7 +38,9 @@ class Call:
     def __init__(self, reads, name, given, owner, is_leaf):
         origins = reads.origins
         self.reads_of, self.name, self.owner, self.is_leaf = reads, name, owner, is_leaf
-        self.given = {origins.slot_of(tensor).number for tensor in given}
+        slots = [origins.slot_of(tensor) for tensor in given]
+        self.given, self.sizes = {slot.number for slot in slots}, union(slot.sizes for slot in slots)
+        self.has_autocast = bool(autocast_now())
         self.first = len(origins.by_number)  # what has a lower number was there before the call
         self.reads = []        # numbers that were read in it
         self.unguarded = []    # those of them that are read anew each time, and that nobody has judged
@@ -54,11 +56,11 @@ class Call:
 
     def look_at(self, operation):
         for _, slot in operation.given:
-            is_fixed = not slot.why and not slot.inputs
-            if slot.number >= self.first or slot.number in self.given or is_fixed or slot.is_cast or not (slot.made or slot.inputs) \
-                    or slot.owner is not None and slot.owner is self.owner:
-                continue
-            self.is_handed_all = False
+            is_fixed = not slot.why and not slot.inputs and all(slot is not written for _, written in operation.written)
+            is_its_own = slot.owner is not None and slot.owner is self.owner and not slot.inputs and slot.why != RANDOM
+            if slot.number < self.first and slot.number not in self.given and (slot.made or slot.inputs) \
+                    and not (is_fixed or slot.is_cast or is_its_own):
+                self.is_handed_all = False
 
 
 class Reads:
@@ -87,13 +89,16 @@ class Reads:
         finally:
             self.origins.call, self.origins.is_literal = None, before
 
-    def end(self, call, result, arguments):
-        """Of a recorded call."""
+    def end(self, call, result, arguments, notes):
+        """Of a recorded call. `notes`: whether it has left numbers elsewhere than in its result."""
+        with self.origins.aside():
+            for tensor in tensors_in(result):
+                self.origins.slot_of(tensor).is_cast = False
         pending = call.unguarded + call.shapes
         if call.is_leaf:
             if call.is_own and not isinstance(result, torch.Tensor):
                 self.settle(pending, call.name)
-            if has_numbers(result):
+            if has_numbers(result) or notes:
                 self.settle(call.reads + pending, call.name, strictly=True)
         elif tensors_in(result) and call.name not in ALL_AT_ONCE:
             if call.name in PARTS:

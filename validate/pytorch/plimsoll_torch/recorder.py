@@ -21,8 +21,10 @@ from .origins import Origins
 from .questions import Questions
 from .reads import Reads
 from .refusals import place_of
-from .values import children_of, map_leaves, named_tensors_in, tensors_in
+from .values import children_of, form_of, map_leaves, named_tensors_in, tensors_in
 from .versions import autocast_now, storage_of
+
+OF_TORCH = set(vars(torch.nn.Module())) - {"training"}  # attributes of every module
 
 
 class Ref:
@@ -274,13 +276,14 @@ class Recorder(TorchFunctionMode):
             own = list(function.buffers()) if is_module else []
             given, before = [*tensors_in((args, kwargs)), *own], [buffer.detach().clone() for buffer in own]
             versions = [tensor._version for tensor in given]
+            notes = notes_of(function) if is_module else None
         if called is None:
             called = (lambda *a, **k: self.original(function, *a, **k)) if is_module else function
         real_args = args if real_args is None else real_args
         has_own_code = is_module or not is_of_torch(function)
         with self.reads.of_call(name, (real_args, kwargs), tensors_in((real_args, kwargs)), function, has_own_code) as call:
             result = called(*real_args, **kwargs) if path not in self.blind else self.reads.blindly(called, real_args, kwargs)
-        self.reads.end(call, result, (real_args, kwargs))
+        self.reads.end(call, result, (real_args, kwargs), is_module and notes != notes_of(function))
         with self.aside():
             written = [tensor for tensor, version in zip(given, versions) if tensor._version != version]
             written += [buffer for buffer, value in zip(own, before) if not are_equal(buffer, value)]  # by way of `.data`
@@ -362,17 +365,12 @@ def mean_square(output):
 
 
 def apart(inputs):
-    """Tensors that share memory (labels that are the tokens) each with their own, for the next time they may differ."""
-    seen = set()
-
+    """Each tensor with memory of its own: two that share theirs (labels that are the tokens) may differ the next time, and what the model's
+    code finds elsewhere (in a global) is no input."""
     def own(leaf):
         if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
             return leaf
-        place = storage_of(leaf).data_ptr()
-        if place not in seen:
-            seen.add(place)
-            return leaf
-        return leaf.clone()
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad)
     return map_leaves(inputs, own)
 
 
@@ -391,6 +389,11 @@ def constants_in(arguments):
     found = []
     map_leaves(arguments, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
+
+
+def notes_of(module):
+    """What is no tensor in the attributes of a module."""
+    return [(name, form_of(value, lambda _: None)) for name, value in vars(module).items() if name not in OF_TORCH]
 
 
 def is_of_torch(function):

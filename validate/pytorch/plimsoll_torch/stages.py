@@ -21,9 +21,9 @@ from .cuts import Cuts
 from .errors import Refused
 from .hooks import with_others_hooks
 from .modes import ops_named_in
-from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
+from .recorder import OF_TORCH, Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
-from .values import children_of, tensors_in
+from .values import form_of, tensors_in
 from .versions import is_constructor_under_a_mode
 
 WANTED = "the loss must be one number that some parameter's gradient flows to"
@@ -259,20 +259,6 @@ class Staged:
     def input_shapes(self):
         return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
                 for value in self.values if value.made_by < 0}
-
-
-OF_TORCH = set(vars(torch.nn.Module())) - {"training"}
-
-
-def form_of(value, of_tensor, depth=4):
-    """Of nested values: their types, and of leaves numbers, words, what `of_tensor` says of tensors, and which other object it is. Tables
-    (a vocabulary) are objects."""
-    children = children_of(value)
-    if children is not None and depth > 0 and len(children) < 100:
-        return type(value), list(value) if isinstance(value, dict) else None, [form_of(child, of_tensor, depth - 1) for child in children]
-    if isinstance(value, torch.Tensor):
-        return of_tensor(value)
-    return type(value), value if isinstance(value, (bool, int, float, str, type(None), torch.dtype)) else id(value)
 
 
 def is_same(again, first):

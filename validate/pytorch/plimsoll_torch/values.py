@@ -58,3 +58,14 @@ def map_leaves(value, function):
     if type(value) in (tuple, list) or (isinstance(value, (tuple, list)) and tensors_in(value)):
         return (list if isinstance(value, list) else tuple)(map_leaves(item, function) for item in value)
     return function(value)
+
+
+def form_of(value, of_tensor, depth=4):
+    """Of nested values: their types, and of leaves numbers, words, what `of_tensor` says of tensors, and which other object it is. Tables
+    (a vocabulary) are objects."""
+    children = children_of(value)
+    if children is not None and depth > 0 and len(children) < 100:
+        return type(value), list(value) if isinstance(value, dict) else None, [form_of(child, of_tensor, depth - 1) for child in children]
+    if isinstance(value, torch.Tensor):
+        return of_tensor(value)
+    return type(value), value if isinstance(value, (bool, int, float, str, type(None), torch.dtype)) else id(value)
