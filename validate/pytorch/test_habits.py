@@ -79,6 +79,8 @@ class Habits(unittest.TestCase):
             self.assertTrue(torch.equal(step(other, targets), expected.detach()))
             for p, q in zip(plain.parameters(), model.parameters()):
                 self.assertTrue(torch.equal(p.grad, q.grad))
+            for (name, p), q in zip(plain.named_buffers(), model.buffers()):
+                self.assertTrue(torch.equal(p, q), name)
         return staged
 
     # --- loss functions ---
@@ -153,6 +155,28 @@ class Habits(unittest.TestCase):
             made = others[0](tuple(torch.randn(64, 8) for _ in others[0].reads))
         self.assertEqual((kept, [tensor.requires_grad for tensor in made]), ([], [False] * len(made)))
 
+    # --- modules that are more than one ---
+
+    def test_a_batch_norm_with_modules_inside_moves_its_statistics_once(self):
+        class Activated(nn.BatchNorm1d):
+            """As timm's: the norm and what follows it."""
+
+            def __init__(self, width):
+                super().__init__(width)
+                self.act = nn.PReLU()
+
+            def forward(self, x):
+                keeps = self.training and self.track_running_stats
+                if keeps:
+                    self.num_batches_tracked.add_(1)
+                mean, var = (self.running_mean, self.running_var) if keeps else (None, None)
+                return self.act(nn.functional.batch_norm(x, mean, var, self.weight, self.bias, True, 0.1, self.eps))
+        torch.manual_seed(0)
+        model = Labelled()
+        model.layers = nn.Sequential(*(one for _ in range(3) for one in (Layer(), Activated(8))))
+        staged = self.trained(model, None, {"x": self.x, "labels": self.labels})
+        self.assertIn("layers.1", [operation.path for stage in staged.stages for operation in stage.operations])
+
     # --- hooks that a forward registers ---
 
     def test_hooks_that_a_forward_registers_run_when_it_is_recorded_and_in_no_step(self):
@@ -209,7 +233,7 @@ class Habits(unittest.TestCase):
             module.register_forward_hook(hook)
         with self.assertRaisesRegex(Refused, "^module 'layers.1' has forward hooks, which would run again with each recomputation$"):
             apply(model, plan)
-        hook.__module__ = "transformers.utils.output_capturing"
+        hook.__module__, hook.__name__ = "transformers.utils.output_capturing", "output_capturing_hook"
         step = apply(model, plan)
         step({"x": self.x, "labels": self.labels})
         count = len(calls)

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from .errors import Refused
-from .hooks import AROUND_FORWARD, has_around_forward, is_collecting
+from .hooks import AROUND_FORWARD, has_around_forward, is_of_library
 from .modes import difference
 from .origins import Origins
 from .questions import Questions
@@ -222,11 +222,12 @@ class Recorder(TorchFunctionMode):
     def is_leaf(self, path, module):
         if path in self.leaves:
             self.refuse_hooks_inside(path, module)
-        return path in self.leaves or not any(True for _ in module.children()) or id(module) in self.hooked
+        is_norm = isinstance(module, torch.nn.modules.batchnorm._BatchNorm)  # whose running statistics stay when it runs again as a module
+        return path in self.leaves or is_norm or not any(True for _ in module.children()) or id(module) in self.hooked
 
     def refuse_hooks_inside(self, path, module):
         for one in module.modules():
-            own = [hook for kind in AROUND_FORWARD for hook in getattr(one, kind).values() if not is_collecting(hook)]
+            own = [hook for kind in AROUND_FORWARD for hook in getattr(one, kind).values() if not is_of_library(hook)]
             if own and one is not module and id(one) not in self.hooked:
                 raise Refused(f"{place_of(path)}: not all that it calls can be seen, and hooks that the model's forward has registered inside of it "
                               f"(on '{self.paths[id(one)]}') would run again with each recomputation")
@@ -306,6 +307,8 @@ class Recorder(TorchFunctionMode):
             if value is None and id(tensor) not in self.constants:
                 own = path if is_module else ".".join(filter(None, [path, name]))
                 value = self.add_value(tensor, f"{own}.{inner}" if inner else own, len(self.operations) - 1)
+            elif value is not None:
+                self.values[value].needs_gradient |= tensor.requires_grad  # by requires_grad_()
             operation.outputs.append(value)
 
     def reference(self, leaf):
