@@ -136,8 +136,9 @@ void check_compatible(const fs::path& folder, const Json& found, const Json& ask
 /// same.
 const Json* ruling(const fs::path& folder, const std::vector<std::pair<fs::path, Json>>& manifests) {
   const Json* rules = nullptr;
-  for (const auto& [path, manifest] : manifests) {
-    if (path.filename() == "manifest.json") return &manifest;
+  for (const auto& each : manifests) {
+    const Json& manifest = each.second;
+    if (each.first.filename() == "manifest.json") return &manifest;
     if (rules == nullptr) rules = &manifest;
     const auto same = [&](const char* key) {
       return (*rules)["identity"].value(key, Json()) == manifest["identity"].value(key, Json());

@@ -116,7 +116,8 @@ MeasuredErrors ErrorMeter::errors() const {
     return error;
   };
   MeasuredErrors all{.runs = runs_.size(), .batches = batches_.size()};
-  for (const auto& [name, numbers] : exact_) {
+  for (const auto& exact : exact_) {
+    const auto& name = exact.first;
     all.of[name] = measured([&](const GradientErrors& each) -> const GradientError& { return each.of.at(name); });
   }
   all.whole = measured([](const GradientErrors& each) -> const GradientError& { return each.whole; });

@@ -207,7 +207,7 @@ class ReducedSplits::Reduction {
       for (const auto& [other, costs] : nodes_[n].beside) {
         if (other > n) continue;  // the row-major table of the pair, from < to
         std::vector<Seconds> seconds;
-        for (const double cost : nodes_[other].beside.at(n)) seconds.emplace_back(cost);
+        for (const double cost : nodes_[other].beside.at(n)) seconds.push_back({cost});
         const auto edge = static_cast<std::uint32_t>(table.edges.size());
         table.edges_of[number[n]].push_back(edge);
         table.edges_of[number[other]].push_back(edge);

@@ -216,7 +216,8 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, std::
                                                    const Options& options, const LevelSearch& search) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
-  auto& [mesh, searched] = std::get<Halving>(begun);
+  Mesh& mesh = std::get<Halving>(begun).mesh;
+  Searched& searched = std::get<Halving>(begun).searched;
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
     searched.cuts.assign(searched.cuts.size(), {});
     KnownTables known(mesh.axes.size());
@@ -230,7 +231,8 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
                                                              std::uint32_t sweeps, bool sums_hide) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
-  auto& [mesh, searched] = std::get<Halving>(begun);
+  Mesh& mesh = std::get<Halving>(begun).mesh;
+  Searched& searched = std::get<Halving>(begun).searched;
   const std::uint32_t inner = devices_of_a_node(problem.platform, mesh.ranks());
   const auto outer = static_cast<std::size_t>(std::bit_width(mesh.ranks() / inner) - 1);
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
@@ -273,8 +275,9 @@ std::variant<Problem, std::string> split_at_once(
   mesh.axes.push_back({"devices", inner, false, way_of(options)});
   std::variant<Searched, std::string> begun = begin(problem, options, mesh);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
-  auto& [model, times, none] = std::get<Searched>(begun);
-  SplitTable table = model.table(mesh, 0, mesh.axes.size(), none, times);
+  BspModel& model = std::get<Searched>(begun).model;
+  const SplitCuts& none = std::get<Searched>(begun).cuts;
+  SplitTable table = model.table(mesh, 0, mesh.axes.size(), none, std::get<Searched>(begun).times);
   return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
     if (row && table.held.empty()) model.add_memory(table, mesh, 0, none);
     table.limit = row;

@@ -118,7 +118,8 @@ TEST_CASE("every element of a list may say its index, and is held to it", "[trac
        R"("tensors": [{"name": "y", "kind": "activation", "bytes": 1}, {"name": "z", "kind": "activation", "bytes": 1}],
         "ops": [{"name": "f", "phase": "forward", "time_s": 1, "outputs": [0]},
         {@"name": "g", "phase": "forward", "time_s": 1, "inputs": [0], "outputs": [1]}])"}};
-  for (const auto& [kind, lists] : files) {
+  for (const auto& file : files) {
+    const std::string &kind = file.first, &lists = file.second;
     INFO(lists);
     const auto complaint_with = [&](const std::string& id) {
       std::string text = R"({"format": "plimsoll.trace.v1", "kind": ")" + kind + R"(", "name": "n", )" + lists + "}";

@@ -68,7 +68,8 @@ class MeasuredTraining(WithFolder):
 @unittest.skipIf(torch is None, NO_TORCH)
 class Kept(unittest.TestCase):
     def test_of_reference_networks_autograd_keeps_what_their_graphs_do(self):
-        """The same numbers as in tests/traces/framework_graphs_test.cpp."""
+        """The same numbers as in tests/traces/framework_graphs_test.cpp, as torch 1.13 has them. Of torch 2 a mean does not keep its input
+        (patches x 384), and hooks are not shown the number of a product: one a block of DeiT."""
         import reference_networks as networks
         expected = {("resmlp_s12", 1, 224): (51787172, 15350872), ("resmlp_s12", 2, 224): (103574340, 15350872),
                     ("resmlp_s24", 2, 224): (204729156, 30020680), ("resmlp_s36", 1, 224): (152941988, 44690488),
@@ -77,4 +78,7 @@ class Kept(unittest.TestCase):
         for (name, batch, size), counted in expected.items():
             with self.subTest(name=name, batch=batch, size=size):
                 model = networks.network(name, size)
-                self.assertEqual((networks.kept_bytes(model, batch, size), networks.numbers_of(model)), counted)
+                kept, numbers = counted
+                if int(torch.__version__.split(".")[0]) >= 2:
+                    kept -= 4 * batch * (size // networks.PATCH) ** 2 * 384 if name in networks.RESMLP_LAYERS else 12 * 8
+                self.assertEqual((networks.kept_bytes(model, batch, size), networks.numbers_of(model)), (kept, numbers))

@@ -40,9 +40,18 @@ def addresses_seen_by_python():
     """Addresses of every storage that some Python object reaches now."""
     found = set()
     for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor) and thing.layout == torch.strided:
+        if issubclass(type(thing), torch.Tensor) and thing.layout == torch.strided and has_storage(thing):
             found.update(storage_bytes([thing]))
     return found
+
+
+def has_storage(tensor):
+    """Not so of the undefined tensor, with which torch 2 stands in for a gradient that is none."""
+    try:
+        storage_of(tensor)
+    except NotImplementedError:
+        return False
+    return True
 
 
 def map_tensors(value, function, is_place=lambda item: isinstance(item, torch.Tensor)):

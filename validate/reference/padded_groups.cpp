@@ -48,7 +48,8 @@ void quantize_padded(const float* x, const PaddedSizes& sizes, Rounding rounding
   const std::int64_t bytes = s.narrow ? 2 : 4;
   const std::int64_t bits = s.bits, written = s.written();
   const int levels = (1 << s.bits) - 1;
-  std::vector<float> numbers(static_cast<std::size_t>(s.group));  // of one group
+  std::vector<float> group(static_cast<std::size_t>(s.group));
+  float* const numbers = group.data();
   for (std::int64_t n = 0; n < s.samples; ++n) {
     const float* sample = x + n * s.values;
     for (std::int64_t g = 0; g < s.groups(); ++g) {
