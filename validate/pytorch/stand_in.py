@@ -220,6 +220,7 @@ class ModelStage:
     def __init__(self, model, k, reads, makes):
         self.model, self.k, self.name, self.reads, self.makes = model, k, model.plan.stages[k], reads, makes
         self.is_last, self.operations, self.device = k == len(model.plan.stages) - 1, [], model.device
+        self.draws_numbers = False
         self.parameter = model.parameter_of(k)
 
     def parameters(self):
@@ -267,6 +268,9 @@ class Model:
         self.values = [SimpleNamespace(name=name, needs_gradient=name in needing) for name in self.bytes_of]
         self.read_by_backward = self.there_at_backwards()
         self.stages = [ModelStage(self, k, stage["reads"], stage["makes"]) for k, stage in enumerate(plan.model["stages"])]
+        self.questions = SimpleNamespace(refuse_other=lambda *_: None)
+        self.model = torch.nn.Module()
+        self.model._parameters.update({str(stage.k): stage.parameter for stage in self.stages if stage.parameter is not None})
 
     def there_at_backwards(self):
         """{stage: names of the values between stages that its backward may read: they are there, and it waits for what has brought them}."""
@@ -333,9 +337,7 @@ def run(text, steps=2, change=None):
     device = Device(plan.predicted["resident_bytes"], rate_of_copies(plan, seconds))
     model = Model(plan, device, seconds)
     with device.in_use():
-        module = torch.nn.Module()
-        module._parameters.update({str(stage.k): stage.parameter for stage in model.stages if stage.parameter is not None})
-        step = Step(module, plan, None, None)
+        step = Step(model.model, plan, None, None)
         step.copies = device_of_step.CudaCopies(torch.device("cpu"), plan)
         if change is not None:
             change(step)
@@ -344,7 +346,7 @@ def run(text, steps=2, change=None):
         device.kernel([], [(storage_of(inputs), plan.values["x0"].names[0])], 0.0)
         with mock.patch("plimsoll_torch.step.split", lambda *_, **__: model):
             for _ in range(steps):
-                for parameter in module.parameters():
+                for parameter in model.model.parameters():
                     parameter.grad = None
                 step(inputs)
     return device

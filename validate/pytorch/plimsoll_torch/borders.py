@@ -43,11 +43,14 @@ class Exit(torch.autograd.Function):
 class GradientBox:
     """The gradient of one input tensor of a stage, in a storage of its own."""
 
-    def __init__(self, others):
+    def __init__(self, others, tensor=None):
         self.gradient = None
         self.others = others  # addresses of gradients that somebody holds
+        self.strides = tensor.stride() if tensor is not None and is_dense(tensor) else None
+        self.is_of_own_layout = True  # whether all gradients have the tensor's, so that a leaf would keep them as they are
 
     def take(self, gradient):
+        self.is_of_own_layout = self.is_of_own_layout and gradient.stride() == self.strides
         if self.gradient is None:
             self.gradient = self.alone(gradient)
         elif is_expanded(self.gradient):  # to which nothing can be added in place
@@ -58,9 +61,21 @@ class GradientBox:
 
     def alone(self, gradient):
         """Without what lies around a window, and not the same memory as another gradient."""
-        storage = storage_of(gradient)
-        is_window = storage.nbytes() > gradient.numel() * gradient.element_size()
-        return gradient.clone() if is_window or storage.data_ptr() in self.others else gradient
+        return gradient.clone() if storage_of(gradient).data_ptr() in self.others else without_surroundings(gradient)
+
+
+def without_surroundings(gradient):
+    return gradient.clone() if storage_of(gradient).nbytes() > gradient.numel() * gradient.element_size() else gradient
+
+
+def is_dense(tensor):
+    """Whether its numbers lie side by side, in whatever order of dimensions."""
+    expected = 1
+    for stride, side in sorted(zip(tensor.stride(), tensor.shape)):
+        if side != 1 and stride != expected:
+            return False
+        expected *= side
+    return True
 
 
 def is_expanded(tensor):

@@ -6,10 +6,9 @@ stages has no tensor of its own, but takes that value's when it is asked.
 
 Each tensor costs some microseconds of Python. Where the plan neither moves what a stage saves nor drops, before its backward, a value
 that the backward reads, autograd may as well hold its tensors itself: from the second step on it does, when the first has shown which
-values these are.
+values these are. Elsewhere it then holds itself what the plan leaves alone.
 """
 
-import contextlib
 import weakref
 
 import torch
@@ -54,6 +53,8 @@ class SavedByStage:
     def __init__(self, stage, always):
         self.stage, self.always = stage, always
         self.holds = []   # weak references
+        self.kinds, self.numbers_of_holds = [], []  # of all that is saved, in order; which of these are the holds
+        self.originals = set()  # ids of what is saved as it is, not as a result
         self.in_ctx = []  # [(node, attribute, what it is with a hold for each tensor)] of functions that keep tensors themselves
         self.numbers = 0  # bytes of numbers that no hook is shown; they stay where they are
         self.reads = set()  # names of values between stages that the backward reads
@@ -65,9 +66,14 @@ class SavedByStage:
 
     def pack(self, tensor):
         if storage_of(tensor).data_ptr() in self.always:
+            self.kinds.append(ALWAYS)
             return tensor
+        if tensor.grad_fn is not None:
+            self.originals.add(id(tensor))
         # A detached alias: the tensor itself would tie a saved output to its own graph in a cycle.
         hold = Hold(tensor.detach())
+        self.numbers_of_holds.append(len(self.kinds))
+        self.kinds.append(INNER)
         self.holds.append(weakref.ref(hold))
         return hold
 
@@ -95,7 +101,7 @@ class SavedByStage:
     def refer_to(self, named, values):
         """`named`: {address of a storage: name} of the values between stages, in `values` when they are asked for."""
         inner = []
-        for reference in self.holds:
+        for number, reference in zip(self.numbers_of_holds, self.holds):
             hold = reference()
             if hold is None:
                 continue
@@ -106,6 +112,7 @@ class SavedByStage:
             else:
                 hold.refer_to(name, values, self.stage)
                 self.reads.add(name)
+                self.kinds[number] = NAMED
         self.holds = inner
 
     def storages(self):
@@ -140,19 +147,42 @@ class SavedByStage:
                 hold.tensor = view_of(storages[number], like)
 
 
-class HeldByAutograd(SavedByStage):
-    """Where the plan leaves alone what the stage saves."""
+ALWAYS, INNER, NAMED, LEFT = range(4)  # what a tensor that is saved is: always there, the stage's own, a value between stages, nothing to us
 
-    def hooks(self):
-        return contextlib.nullcontext()
+
+class SavedLikeBefore(SavedByStage):
+    """Of a forward that has run before: what it saves is known by its number in the order of saving."""
+
+    def __init__(self, stage, always, kinds):
+        super().__init__(stage, always)
+        self.rest, self.own = iter(kinds), []
+
+    def pack(self, tensor):
+        kind = next(self.rest, NAMED)
+        if kind == ALWAYS:
+            return tensor
+        if kind == LEFT:
+            return tensor.detach()
+        if kind == NAMED:
+            return super().pack(tensor)
+        hold = Hold(tensor.detach())
+        hold.stage = self.stage
+        self.own.append(weakref.ref(hold))
+        return hold
+
+    def refer_to(self, named, values):
+        super().refer_to(named, values)
+        self.holds += self.own
 
 
 class Interferences:
     """Where the plan takes something away between a forward that saves and its backward, so that autograd may not hold it."""
 
-    def __init__(self, plan):
+    def __init__(self, plan, counts_all):
+        self.counts_all = counts_all  # whether what a stage saves is counted, even where the plan leaves it alone
         self.between = {}  # {number of a forward: names that are dropped before its backward; None: what it saves is moved or dropped}
         self.reads = {}    # {number of a forward: what its backward reads}, from the first step on
+        self.kinds = {}    # {number of a forward: what each tensor is that it saves}, likewise
         begun = {}         # {(micro-batch, stage): number of the forward}
         for number, action in enumerate(plan.actions):
             if action.do == "backward":
@@ -171,11 +201,13 @@ class Interferences:
             elif value.kind == "boundary" and is_drop and self.between[forward] is not None:
                 self.between[forward].update(value.names)
 
-    def forget(self):
-        """The model's calls are others now."""
-        self.reads = {}
+    def has_seen(self, number, saved):
+        if number not in self.reads:
+            self.reads[number] = saved.reads
+            inner = INNER if self.between[number] is None or self.counts_all else LEFT
+            self.kinds[number] = [inner if kind == INNER else kind for kind in saved.kinds]
 
     def are_none(self, number, there):
         """Whether autograd may hold what the forward saves; `there`: names of what it makes that is there already."""
         reads, between = self.reads.get(number), self.between[number]
-        return reads is not None and between is not None and reads.isdisjoint(between) and reads.isdisjoint(there)
+        return not self.counts_all and reads is not None and between is not None and reads.isdisjoint(between) and reads.isdisjoint(there)

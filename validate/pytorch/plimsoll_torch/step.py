@@ -1,19 +1,17 @@
 """One training step by a plan: forwards, backwards, copies and drops in the plan's order, gradients in `.grad` as after loss.backward()."""
 
 import contextlib
-import dataclasses
 
 import torch
 
 from . import again
-from .borders import Entry, Exit, GradientBox, readers_of
 from .device import OnHost, copies_for
 from .errors import Refused
+from .graphs import Graphs
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in, named_inputs
 from .refusals import refuse_other_model, refuse_what_cannot_run
 from .report import Counts, report_of
-from .saved import HeldByAutograd, Interferences, SavedByStage
 from .sizes import bytes_of
 from .stages import InARow, named_arguments, split
 from .values import map_leaves, tensors_in
@@ -33,20 +31,6 @@ def apply(model, plan, loss=None, limit=None):
     return Step(whole, plan, loss, limit)
 
 
-class Run:
-    """The graph of a stage that has run forward, from where its outputs' gradients come in to where its inputs' come out."""
-
-    def __init__(self, root, incoming, roots, passed, boxes, first, held, saved):
-        self.root = root          # None: no output needs a gradient
-        self.incoming = incoming  # gradients of the root's tensors, filled before the backward
-        self.roots = roots        # {name: its place in `incoming`} of the outputs
-        self.passed = passed      # {name of an output: name of the input that it is}
-        self.boxes = boxes        # {name of an input: box}
-        self.first = first        # {name of an input, or id of a parameter: its place in `incoming`}: of those that several operations read
-        self.held = held          # addresses of gradients that the boxes must not share
-        self.saved = saved
-
-
 class MicroBatch:
     """What is alive of one micro-batch."""
 
@@ -63,17 +47,13 @@ class MicroBatch:
 class Step:
     def __init__(self, model, plan, loss, limit):
         self.model, self.plan, self.loss, self.limit = model, plan, loss, limit
-        self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        self.device = again.device_of(model)
         self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
         self.counts = Counts(self.device)
         self.random = again.RandomStates(self.device)
-        self.token = torch.zeros(0, requires_grad=True)  # makes autograd follow the stages' inputs
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
         self.batches = ()
-        self.several = {}   # {stage: names of inputs and ids of parameters that several of its operations read}
-        self.unseen = {}    # {stage: whether functions in it keep tensors in their ctx, bytes of numbers that no hook is shown}
-        self.interferences = Interferences(plan)
 
     # --- one step -----------------------------------------------------------------------------------------------------------------
 
@@ -85,9 +65,9 @@ class Step:
             self.prepare(*batches[0])
             again.forget_casts()
         given = [self.staged.values_of(of) for of, _ in batches]  # refuses other shapes, and what the model's code would take another course for
-        without = [p for p in self.model.parameters() if p.grad is None]
+        without = [p for p in self.parameters if p.grad is None]
         try:
-            with torch.enable_grad(), self.counts.of_step():
+            with torch.enable_grad(), self.counts.of_step(), again.Autocast() as self.autocast:
                 losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
         except BaseException:
             self.copies.finish()
@@ -120,24 +100,24 @@ class Step:
             for changed in (name for operation in staged.stages[k].operations for name in operation.changes):
                 raise Refused(f"stage '{self.plan.stages[k]}': its forward changes the buffer '{changed}', so it cannot be run again as the plan "
                               "asks")
-        self.staged, self.several, self.unseen = staged, {}, {}
-        self.interferences.forget()
-        self.needs = {value.name: value.needs_gradient for value in staged.values}
-        self.users = users_of(staged)
         self.norms = [again.batch_norms(one for operation in stage.operations if isinstance(operation.function, torch.nn.Module)
                                         for one in operation.function.modules()) for stage in staged.stages]
-        kept = [*self.model.parameters(), *self.model.buffers()]
+        self.draws = [k in self.plan.run_again and stage.draws_numbers for k, stage in enumerate(staged.stages)]
+        self.parameters = list(self.model.parameters())
+        kept = [*self.parameters, *self.model.buffers()]
         kept += [tensor for stage in staged.stages for operation in stage.operations for tensor in constants_in(operation.arguments)]
-        self.always = {storage_of(tensor).data_ptr() for tensor in kept}
+        always = {storage_of(tensor).data_ptr() for tensor in kept}
+        self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
 
     def plainly(self, batches, given, scale):
         """One graph of all stages. The calls that were recorded, and not the model's forward, whose local names may hold tensors to its end."""
         losses = []
         for values, (_, targets) in zip(given, batches):
+            self.autocast.switch(True)
             loss = self.staged.run(values, targets)
             loss = loss / len(batches) if len(batches) > 1 else loss
-            with again.without_autocast():
-                (loss * scale if scale != 1.0 else loss).backward()
+            self.autocast.switch(False)
+            (loss * scale if scale != 1.0 else loss).backward()
             losses.append(loss.detach())
         return losses
 
@@ -145,7 +125,7 @@ class Step:
         self.scale = scale
         batches = [MicroBatch(dict(zip(self.staged.boundaries[0], map(torch.Tensor.detach, values))), targets)
                    for values, (_, targets) in zip(given, batches)]
-        self.always_now = self.always | {storage_of(tensor).data_ptr() for batch in batches for tensor in tensors_in(batch.targets)}
+        self.graphs.begin_step({storage_of(tensor).data_ptr() for batch in batches for tensor in tensors_in(batch.targets)})
         self.batches = batches
         do = {"forward": self.forward, "backward": self.backward, "copy": self.copy, "wait": lambda *_: None}
         for number, action in enumerate(self.plan.actions):
@@ -178,156 +158,37 @@ class Step:
                 if gradient is not None and tensor.requires_grad and tensor.is_leaf:
                     tensor.grad = gradient if tensor.grad is None else tensor.grad.add_(gradient)
 
-    def value(self, batch, name, stage):
-        if name not in batch.values:
-            raise WrongPlan(f"{self.plan.where}: stage '{stage.name}' reads '{name}', which is not there")
-        return batch.values[name]
-
-    # --- forward ------------------------------------------------------------------------------------------------------------------
+    # --- forward and backward -----------------------------------------------------------------------------------------------------
 
     def forward(self, batch, action, number):
-        k, key = action.stage, (action.micro_batch, action.stage)
+        k = action.stage
         stage = self.staged.stages[k]
-        with contextlib.ExitStack() as stack:
-            if action.again:
-                stack.enter_context(self.random.restored(key))
-                stack.enter_context(again.statistics_stay(self.norms[k]))
-            elif k in self.plan.run_again:
-                self.random.note(key)
-            if action.saves:
-                batch.runs[k], made = self.saving(batch, k, stage, number)
-            else:
-                with torch.no_grad():
-                    made = stage(tuple(self.value(batch, name, stage) for name in stage.reads), batch.targets)
-        again.forget_casts()
+        again.follow_gradients(action.saves)
+        self.autocast.switch(True)
+        if action.again and (self.draws[k] or self.norms[k]):
+            with self.random.restored((action.micro_batch, k)) if self.draws[k] else contextlib.nullcontext(), again.statistics_stay(self.norms[k]):
+                made = self.made(batch, stage, action, number)
+        else:
+            if self.draws[k]:
+                self.random.note((action.micro_batch, k))
+            made = self.made(batch, stage, action, number)
+        self.autocast.forget_casts()
         if stage.is_last:
-            batch.loss = made[0].detach() if len(self.batches) == 1 else made[0].detach() / len(self.batches)
+            batch.loss = made[0] if len(self.batches) == 1 else made[0] / len(self.batches)
             return
         for name, tensor in zip(stage.makes, made):
             if name not in batch.values:  # what a repeated forward makes beside may still be there
-                batch.values[name] = tensor.detach()
+                batch.values[name] = tensor
 
-    def saving(self, batch, k, stage, number):
-        there = [name for name in stage.makes if name in batch.values]  # made a second time: autograd would hold its own
-        by_autograd = self.limit is None and self.interferences.are_none(number, there)  # a limit counts what is held
-        saved, held, boxes, given = (HeldByAutograd if by_autograd else SavedByStage)(stage.name, self.always_now), set(), {}, []
-        for name in stage.reads:
-            tensor = self.value(batch, name, stage)
-            if self.needs[name]:
-                boxes[name] = GradientBox(held)
-                tensor = Entry.apply(self.token, boxes[name], tensor)
-            given.append(tensor)
-        versions = [tensor._version for tensor in given]
-        with saved.hooks():
-            made = stage(tuple(given), batch.targets)
-        if versions != [tensor._version for tensor in given]:
-            raise Refused(f"stage '{stage.name}' overwrites its input in place, so that it cannot run again")
-        passed = {name: of for name, tensor in zip(stage.makes, made) for of, one in zip(stage.reads, given) if one is tensor}
-        if not by_autograd:
-            self.hold_unseen(k, saved, made)
-            named = {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.makes, made) if not stage.is_last}
-            named |= {storage_of(tensor).data_ptr(): name for name, tensor in zip(stage.reads, given)}
-            saved.refer_to(named, batch.values)
-            self.interferences.reads[number] = saved.reads
-        needing = {name: tensor for name, tensor in zip(stage.makes, made) if name not in passed and tensor.requires_grad}
-        entries = {name: tensor for name, tensor in zip(stage.reads, given) if name in boxes}
-        return self.run_of(k, stage, needing, entries, passed, boxes, held, saved), made
-
-    def hold_unseen(self, k, saved, made):
-        """What hooks are not shown; from the second step on only where there is such."""
-        keeps, saved.numbers = self.unseen.get(k, (True, 0))
-        keeps = keeps and saved.take_from_functions(made)
-        if k not in self.unseen:
-            saved.numbers = saved.bytes_of_numbers(made)
-        self.unseen[k] = keeps, saved.numbers
-
-    def run_of(self, k, stage, needing, entries, passed, boxes, held, saved):
-        incoming = []
-        if not needing:
-            return Run(None, incoming, {}, passed, boxes, {}, held, saved)
-        if k not in self.several:
-            self.several[k] = self.read_by_several(k, needing, entries)
-        first = {of: entries[of] if of in entries else self.users[of].parameter for of in self.several[k]}
-        if stage.is_last and not first:
-            return Run(next(iter(needing.values())), incoming, {}, passed, boxes, {}, held, saved)
-        incoming += [None] * (len(needing) + len(first))
-        root = Exit.apply(incoming, len(needing), *needing.values(), *first.values())
-        return Run(root, incoming, {name: i for i, name in enumerate(needing)}, passed, boxes,
-                   {of: i for i, of in enumerate(first, len(needing))}, held, saved)
-
-    def read_by_several(self, k, needing, entries):
-        """Names of inputs, and ids of parameters that other stages use as well, which several operations of the stage read."""
-        nodes = {name: tensor.grad_fn for name, tensor in entries.items()}
-        nodes |= {of: node_of(users.parameter) for of, users in self.users.items() if k in users.stages}
-        probe = Exit.apply([], 0, *needing.values())
-        counts = readers_of(probe.grad_fn, nodes.values())
-        return [of for of, node in nodes.items() if counts[node] > 1]
-
-    # --- backward -----------------------------------------------------------------------------------------------------------------
+    def made(self, batch, stage, action, number):
+        if action.saves:
+            return self.graphs.forward(batch, action.stage, number)
+        made = stage(self.graphs.values(batch, stage), batch.targets)
+        return [tensor.detach() if tensor.requires_grad else tensor for tensor in made]
 
     def backward(self, batch, action, _):
-        stage = self.staged.stages[action.stage]
-        if action.stage not in batch.runs:
-            raise WrongPlan(f"{self.plan.where}: stage '{stage.name}': its backward reads what it saves, which is not there")
-        run = batch.runs.pop(action.stage)
-        is_begun, later = stage.is_last and run.root is not None, {}
-        for name in stage.makes:
-            gradient = batch.gradients.pop(name, None)
-            if gradient is not None and name in run.passed:
-                later.setdefault(run.passed[name], []).append(gradient)
-            elif gradient is not None and name in run.roots:
-                run.incoming[run.roots[name]] = gradient
-                run.held.add(storage_of(gradient).data_ptr())
-                is_begun = True
-        for name in run.boxes:
-            if name in batch.gradients:
-                later.setdefault(name, []).append(batch.gradients.pop(name))
-        gradient = None  # held by nobody but those who need it
-        while later:
-            name, gradients = later.popitem()
-            self.hand_in(run, name, gradients, is_begun)
-        if is_begun:
-            self.before_sums(batch, action.stage, run)
-            with again.without_autocast():
-                self.run_backward(batch, stage, run)
-        for name, box in run.boxes.items():
-            if box.gradient is not None:
-                batch.gradients[name] = box.gradient
-        self.after_sums(batch, action.stage)
-
-    def before_sums(self, batch, k, run):
-        """Of parameters that several stages use: plain training sums what a micro-batch contributes before it adds that to `.grad`, one
-        contribution after the other."""
-        for of, users in self.users.items():
-            parameter = users.parameter
-            if parameter.grad is None or k not in users.stages:
-                continue
-            if k == users.stages[-1]:
-                batch.aside[of], parameter.grad = parameter.grad, None
-            elif of in run.first:
-                run.incoming[run.first[of]], parameter.grad = parameter.grad, None
-
-    def after_sums(self, batch, k):
-        for of, users in self.users.items():
-            if k != users.stages[0] or of not in batch.aside:
-                continue
-            before, parameter = batch.aside.pop(of), users.parameter
-            parameter.grad = before if parameter.grad is None else before.add_(parameter.grad)
-
-    def run_backward(self, batch, stage, run):
-        first = self.seed(batch.loss) if stage.is_last else None
-        if run.incoming:
-            if stage.is_last:
-                run.incoming[run.roots[stage.makes[0]]] = first
-            first = run.root.new_empty(0)
-        run.saved.give_to_functions()
-        try:
-            torch.autograd.backward(run.root, first)
-        except RuntimeError as error:
-            what, _, rest = str(error).partition(": ")
-            if what != Refused.__name__:  # raised in a hook, of which autograd keeps the text alone
-                raise
-            raise Refused(rest.splitlines()[0]) from error
+        self.autocast.switch(False)
+        self.graphs.backward(batch, action.stage, lambda: self.seed(batch.loss))
 
     def seed(self, loss):
         """The gradient of the loss: one, times the scale, shared among micro-batches."""
@@ -336,30 +197,21 @@ class Step:
             one = one * self.scale
         return one / len(self.batches) if len(self.batches) > 1 else one
 
-    @staticmethod
-    def hand_in(run, name, gradients, is_begun):
-        """What later stages have made of an input's gradient."""
-        box = run.boxes[name]
-        while gradients:
-            box.take(gradients.pop())
-        if is_begun and name in run.first:
-            run.incoming[run.first[name]], box.gradient = box.gradient, None
-
     # --- drops and copies ---------------------------------------------------------------------------------------------------------
 
     def drop(self, batch, name):
-        value = self.plan.values[name]
-        if name in batch.on_host:
+        value, is_on_host = self.plan.values[name], name in batch.on_host
+        if is_on_host:
             batch.on_host[name].returned = None
         if value.kind == "saved":
-            if name not in batch.on_host:
+            if not is_on_host:
                 batch.runs.pop(value.stage, None)
             elif value.stage in batch.runs:
                 batch.runs[value.stage].saved.away()
             return
         where = batch.values if value.kind == "boundary" else batch.gradients
         tensors = [(one, where.pop(one)) for one in value.names if one in where]
-        if name in batch.on_host:
+        if is_on_host:
             batch.lying[name] = [(one, geometry(tensor)) for one, tensor in tensors]
 
     def copy(self, batch, action, number):
@@ -439,30 +291,6 @@ class Step:
         for tensor in held:
             sizes[storage_of(tensor).data_ptr()] = storage_of(tensor).nbytes()
         return sum(sizes.values())
-
-
-@dataclasses.dataclass
-class Users:
-    """A parameter that several stages use."""
-
-    parameter: torch.nn.Parameter
-    stages: list  # ascending
-
-
-def users_of(staged):
-    """{id: Users}"""
-    found = {}
-    for k, stage in enumerate(staged.stages):
-        for parameter in stage.parameters():
-            if parameter.requires_grad:
-                found.setdefault(id(parameter), Users(parameter, [])).stages.append(k)
-    return {of: users for of, users in found.items() if len(users.stages) > 1}
-
-
-def node_of(parameter):
-    """Where autograd adds to the parameter's gradient."""
-    with torch.enable_grad():
-        return parameter.view_as(parameter).grad_fn.next_functions[0][0]
 
 
 def micro_batches(model, inputs, targets, plan):

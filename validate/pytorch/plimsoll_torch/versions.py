@@ -94,6 +94,14 @@ def autocast_now():
         ("cpu", torch.is_autocast_cpu_enabled, torch.get_autocast_cpu_dtype)) if is_on())
 
 
+def switch_autocast(device, to_on):
+    """Without a context: its dtype and cache stay."""
+    if hasattr(torch, "get_autocast_dtype"):
+        torch.set_autocast_enabled(device, to_on)
+    else:
+        {"cuda": torch.set_autocast_enabled, "cpu": torch.set_autocast_cpu_enabled}[device](to_on)
+
+
 # --- modules ------------------------------------------------------------------------------------------------------------------
 # docs, torch.nn.Module.compile: from 2.2 on, in place, so that no wrapper shows it; register_full_backward_pre_hook: from 2.0 on.
 # docs, torch.Tensor.register_post_accumulate_grad_hook: from 2.1 on.
