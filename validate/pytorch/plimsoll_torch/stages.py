@@ -24,7 +24,7 @@ from .hooks import with_others_hooks
 from .modes import ops_named_in
 from .recorder import OF_TORCH, Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
-from .values import form_of, tensors_in
+from .values import children_of, form_of
 from .versions import is_constructor_under_a_mode
 
 WANTED = "the loss must be one number that some parameter's gradient flows to"
