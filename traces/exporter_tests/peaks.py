@@ -90,3 +90,54 @@ def freed_after_last_use_peak(trace):
         peak = max(peak, live + op["workspace_bytes"])
         live -= sum(size[s] for s in {tensors[i]["storage"] for i in op["inputs"] + op["outputs"]} - stays if last[s] == k)
     return peak
+
+
+def plain_order_peak(orders):
+    """The peak of an iteration's allocations, list by list."""
+    sizes, live, peak = [], 0, 0
+    for number in (number for order in orders for number in order):
+        if number > 0:
+            sizes.append(number)
+        live += number if number > 0 else -sizes[-number - 1]
+        peak = max(peak, live)
+    return peak
+
+
+def replayed_peak(trace, steps):
+    """The peak of passes (F: a forward that keeps nothing, S: one that saves, B: a backward) by their allocations, where each tensor of a boundary is
+    dropped as soon as no later step reads it before it is made anew, and its gradient behind the backward of the stage that made it."""
+    stages, boundaries = trace["stages"], trace["boundaries"]
+    alive, live, peak = {}, 0, 0  # ("tensor", t), ("gradient", t), ("parameter", p), ("saved", stage) -> sizes
+
+    def reads(kind, k):
+        stage = stages[k]
+        if kind != "B":
+            return set(boundaries[k])
+        flags = [t for j, flag in ((k, "keeps_input"), (k + 1, "keeps_output")) if stage[flag] for t in boundaries[j]]
+        return set(stage.get("kept_tensors", flags))
+
+    steps = [(step[0], int(step[1:])) for step in steps]
+    for number, (kind, k) in enumerate(steps):
+        of = trace["allocations"]["stages"][k][{"F": "forward_nograd", "S": "forward", "B": "backward"}[kind]]
+        sizes, own = list(alive.pop(("saved", k), [])) if kind == "B" else [], live
+        for entry in of["order"]:
+            if entry > 0:
+                sizes.append(entry)
+            own += entry if entry > 0 else -sizes[-entry - 1]
+            peak = max(peak, own)
+        live = own
+        for one, index in of.get("tensors", []):
+            alive["gradient" if kind == "B" else "tensor", index] = [sizes[one - 1]]
+        for one, index in of.get("parameters", []):
+            alive["parameter", index] = [sizes[one - 1]]
+        if "saved" in of:
+            alive["saved", k] = [sizes[one - 1] for one in of["saved"]]
+        needed, made = set(), set()
+        for later, stage in steps[number + 1:]:
+            needed |= reads(later, stage) - made
+            made |= set() if later == "B" else set(boundaries[stage + 1]) - set(boundaries[stage])
+        gone = [key for key in alive if key[0] == "tensor" and key[1] not in needed]
+        if kind == "B":
+            gone += [("gradient", t) for t in set(boundaries[k + 1]) - set(boundaries[k]) if ("gradient", t) in alive]
+        live -= sum(sum(alive.pop(key)) for key in gone)
+    return peak

@@ -26,6 +26,8 @@ class ByteFacts:
     checkpoints: str
     deviations: list
     in_place: bool  # autograd's sums of a shared parameter's contributions
+    allocations: dict  # in order; None where they are not known
+    allocations_unexplained: str  # why, where the allocator could be followed
 
 
 def assemble(chain, facts, work, times):
@@ -57,6 +59,8 @@ def with_bytes(trace, chain, facts):
     source = trace["source"] | {"check": check} | evidence_now | pytorch_source(chain, facts.saved)
     made = trace | {"source": source, **chain_bytes(chain, facts)}
     made.pop("shared", None)
+    if facts.allocations is None:
+        made.pop("allocations", None)
     del made["stages"]
     return made | shared_groups(stages, facts.in_place) | {"stages": stages}
 
@@ -83,6 +87,7 @@ def chain_bytes(chain, facts):
         "tensors": tensor_list(facts.saved),
         "boundaries": facts.saved.boundaries[:-1] + [[]],
         "parameters": parameter_list(chain),
+        **({} if facts.allocations is None else {"allocations": facts.allocations}),
     }
 
 
@@ -321,6 +326,8 @@ def byte_evidence(chain, facts):
     unseen = [stage.name for k, stage in enumerate(chain.stages) if facts.weight_parts[k] is None]
     if unseen:
         found["weight_saved_bytes_not_known_of"] = unseen
+    if facts.allocations_unexplained:
+        found["no_allocations_because"] = facts.allocations_unexplained
     elsewhere = {stage.name: f["elsewhere"] for stage, f in zip(chain.stages, saved.stages) if f["elsewhere"]}
     if elsewhere:
         found["saved_but_alive_before_and_not_counted_bytes"] = elsewhere

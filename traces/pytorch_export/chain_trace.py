@@ -7,6 +7,8 @@ import torch
 from plimsoll_torch.versions import storage_of
 
 from . import executor
+from .allocation_log import Unexplained, log_for
+from .allocations import Both, OrderProbe, PlainOrderProbe, StageOrders, logged, plain_orders
 from .chain_fields import ByteFacts, assemble, with_bytes
 from .clocks import TimeProbe, even_out
 from .errors import MeasurementError
@@ -51,13 +53,13 @@ def measure_bytes(chain, counter, say, check_identity):
     say("saved tensors")
     saved = measure_saved(chain)
     say("memory")
-    memory, checkpoints = measure_memory(chain, counter, saved)
+    memory, logs, checkpoints = measure_memory(chain, counter, saved)
     deviations = identity_deviations(chain, saved, memory["new"], counter)
     if check_identity and counter.exact and deviations:
         raise MeasurementError("live bytes do not follow from what autograd saves: " + "; ".join(deviations)
                                + " (--no-identity-check writes the trace nevertheless)")
     return ByteFacts(saved, measure_weight_parts(chain), measure_part_workspaces(chain, counter), memory, checkpoints, deviations,
-                     sum_is_in_place(chain, counter))
+                     sum_is_in_place(chain, counter), *explained_allocations(chain, saved, memory, logs))
 
 
 # --- measurements -------------------------------------------------------------------------------------------------------
@@ -93,29 +95,50 @@ def measure_work(chain):
 
 
 def measure_memory(chain, counter, saved):
-    """Passes without gradients, with new gradients, with existing ones, plain iterations, and a checkpointed sequence."""
-    passes = {}
+    """Passes without gradients, with new gradients, with existing ones, plain iterations, and a checkpointed sequence; and of some of them what the
+    allocator was asked for, where that is written down."""
+    passes, logs, log = {}, {}, log_for(counter)
+
+    def counted(kind, probe, run):
+        passes[kind] = probe
+        if log is None:
+            run(probe)
+        else:
+            logs[kind] = logged(log, OrderProbe(chain, log), lambda outer: run(Both(outer, probe)))
+
     steps = executor.checkpointed(len(chain.stages), math.isqrt(len(chain.stages) - 1) + 1)
     gc.collect()
     with counter.counting():
         executor.clear_gradients(chain)
-        passes["no_grad"] = LiveProbe(chain, counter)
-        executor.run_without_gradients(chain, passes["no_grad"])
-        passes["new"] = LiveProbe(chain, counter)
-        executor.run_stagewise(chain, passes["new"])
-        passes["accumulate"] = LiveProbe(chain, counter)
-        executor.run_stagewise(chain, passes["accumulate"])
+        counted("no_grad", LiveProbe(chain, counter), lambda probe: executor.run_without_gradients(chain, probe))
+        counted("new", LiveProbe(chain, counter), lambda probe: executor.run_stagewise(chain, probe))
+        counted("accumulate", LiveProbe(chain, counter), lambda probe: executor.run_stagewise(chain, probe))
         for kind, existing in (("plain", False), ("plain_accumulate", True)):
             passes[kind] = whole_pass(chain, counter, existing, lambda probe: executor.run_plain(chain, probe))
             passes[f"{kind}_by_calls"] = whole_pass(chain, counter, existing, lambda probe: executor.run_plain(chain, probe, by_calls=True))
             prepare_gradients(chain, existing)
             passes[f"{kind}_by_stage"] = PlainProbe(counter)
             executor.run_plain(chain, passes[f"{kind}_by_stage"], at_stages=True)
+            if log is not None:  # in a pass of its own, since what a mark takes would count in the midst of it
+                prepare_gradients(chain, existing)
+                logs[kind] = logged(log, PlainOrderProbe(chain, log), lambda probe: executor.run_plain(chain, probe, at_stages=True))
         for kind, sequence in (("store_all", executor.store_all(len(chain.stages))), ("checkpointed", steps)):
             passes[kind] = whole_pass(chain, counter, False,
                                       lambda probe, s=sequence: executor.run_sequence(chain, probe, s, saved.facts()))
         executor.clear_gradients(chain)
-    return passes, executor.sequence_text(steps)
+    return passes, logs, executor.sequence_text(steps)
+
+
+def explained_allocations(chain, saved, memory, logs):
+    """(the trace's `allocations`, None), or (None, why there are none)."""
+    if not logs:
+        return None, None
+    try:
+        for reason in filter(lambda of: isinstance(of, Unexplained), logs.values()):
+            raise reason
+        return {"stages": StageOrders(chain, saved, memory, logs).all(), "plain": plain_orders(chain, logs, memory)}, None
+    except Unexplained as reason:
+        return None, str(reason)
 
 
 def prepare_gradients(chain, existing):

@@ -31,6 +31,9 @@ class Probe:
         `outgoing`. Whether its graph must stay until its end."""
         return False
 
+    def passed(self, stage):
+        """The forward of a plain iteration is over with this stage."""
+
     def reached(self, stage):
         """The backward of a plain iteration begins with this stage."""
 
@@ -301,6 +304,7 @@ def run_forwards_with_hooks(chain, probe):
         given = {id(tensor) for tensor in tensors_in(x)}
         with chain.precision():
             x = stage.module(x)
+        probe.passed(k)
         for tensor in tensors_in(x) if k + 1 < len(chain.stages) else ():
             if tensor.requires_grad and id(tensor) not in given:
                 tensor.register_hook(lambda _, k=k: probe.reached(k))

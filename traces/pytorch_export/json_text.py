@@ -19,8 +19,17 @@ def json_text(trace):
 
 
 def top_level_text(key, value):
+    if key == "allocations":
+        return "{\n    " + ",\n    ".join(f"{json.dumps(inner)}: {allocations_text(of)}" for inner, of in value.items()) + "\n  }"
     if key == "source":
         return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n  ")
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + ",\n".join("    " + json.dumps(item, ensure_ascii=False) for item in value) + "\n  ]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def allocations_text(value):
+    """One line for each stage, and one for plain training."""
+    if isinstance(value, list):
+        return "[\n" + ",\n".join("      " + json.dumps(stage) for stage in value) + "\n    ]"
+    return json.dumps(value)

@@ -1,4 +1,4 @@
-// Counts the bytes that are live in blocks of posix_memalign, which is what PyTorch's CPU allocator calls.
+// Counts the bytes that are live in blocks of posix_memalign, which is what PyTorch's CPU allocator calls, and writes down each when asked to.
 // Loaded with LD_PRELOAD, glibc only. Storages, and the scratch that kernels take as tensors, are there to the byte.
 #include <errno.h>
 #include <pthread.h>
@@ -13,6 +13,20 @@ enum { slots = 1 << 20 };
 static uintptr_t addresses[slots];
 static size_t sizes[slots];
 static long long live, peak;
+
+// Each allocation and free since the log was begun: address, then bytes, below 0 of a free.
+enum { entries = 1 << 20 };
+static long long entry[entries][2];
+static long long logged = -1;  // -1: no log is written
+
+static void write_down(uintptr_t address, long long size) {
+  if (logged < 0) return;
+  if (logged < entries) {
+    entry[logged][0] = (long long)address;
+    entry[logged][1] = size;
+  }
+  ++logged;
+}
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t first_slot(uintptr_t address) {
@@ -28,6 +42,7 @@ static void insert(uintptr_t address, size_t size) {
     sizes[i] = size;
     live += (long long)size;
     if (live > peak) peak = live;
+    write_down(address, (long long)size);
   }
   pthread_mutex_unlock(&lock);
 }
@@ -40,6 +55,7 @@ static void erase(uintptr_t address) {
     // No entry probes past an empty slot, so a tombstone is needed only before an occupied one.
     addresses[i] = addresses[(i + 1) & (slots - 1)] == 0 ? 0 : 1;
     live -= (long long)sizes[i];
+    write_down(address, -(long long)sizes[i]);
     break;
   }
   pthread_mutex_unlock(&lock);
@@ -68,4 +84,21 @@ void plimsoll_reset_peak(void) {
   pthread_mutex_lock(&lock);
   peak = live;
   pthread_mutex_unlock(&lock);
+}
+
+void plimsoll_begin_log(void) {
+  pthread_mutex_lock(&lock);
+  logged = 0;
+  pthread_mutex_unlock(&lock);
+}
+void plimsoll_end_log(void) {
+  pthread_mutex_lock(&lock);
+  logged = -1;
+  pthread_mutex_unlock(&lock);
+}
+long long plimsoll_logged(void) {  // more than there is room for: the rest is lost
+  return logged;
+}
+const long long* plimsoll_log(void) {
+  return entry[0];
 }

@@ -53,6 +53,17 @@ def byte_counter_of_cuda():
     return ("requested_bytes" if exact else "allocated_bytes"), exact
 
 
+# docs, "Understanding CUDA Memory Usage": torch.cuda.memory._record_memory_history(enabled, context, stacks) from 2.1 on, and
+# torch.cuda.memory._snapshot()["device_traces"]: a list a device, of entries with action, addr and size as asked for. Before 2.1 with other arguments.
+
+def has_memory_history():
+    return version() >= (2, 1)
+
+
+def write_memory_history(on):
+    torch.cuda.memory._record_memory_history(*(("all", None, "python") if on else (None,)))
+
+
 # --- attention ----------------------------------------------------------------------------------------------------------------
 # docs, torch.nn.functional.scaled_dot_product_attention: from 2.0 on.
 
