@@ -493,6 +493,12 @@ def selected_activations(m, x, mask, h):
 
 
 @kind(SHAPE)
+def selected_by_themselves(m, x, mask, h):
+    above = h > 0.5
+    return above[above].numel() / 8 + torch.masked_select(above, above).numel() / 8
+
+
+@kind(SHAPE)
 def unique_activations(m, x, mask, h):
     return torch.unique((h.detach() * 3).round()).shape[0]
 

@@ -1,9 +1,10 @@
 """What the numbers of a run follow from: for each storage that an operation below autograd makes or writes.
 
-*Fixed*: nothing but constants of the code, shapes, and other fixed numbers. *From inputs only*: fixed numbers and numbers of the model's inputs.
-*Unguarded*: anything else, a parameter, a buffer, an attribute or whatever else was there before the run, a random number, uninitialised
-memory, what numpy may write into. All tensors on a storage follow from the same: what is written into one of them is in all of them.
-`zeros_like` and its kin read the shape only; random numbers of [0, 1) below p are decided where p <= 0 or p >= 1.
+*Fixed*: nothing but constants of the code, shapes, and other fixed numbers. *From inputs only*: fixed numbers and numbers of the model's inputs
+(and of buffers, attributes and whatever else was there before the run, which is kept apart, `There`). *Unguarded*: anything else, a parameter,
+a random number, uninitialised memory, what numpy may write into, what the run changes of what was there before. All tensors on a storage
+follow from the same: what is written into one of them is in all of them. `zeros_like` and its kin read the shape only; random numbers of
+[0, 1) below p are decided where p <= 0 or p >= 1.
 
 Shapes follow the same rule. An operation whose result has as many numbers as its arguments say (`nonzero`, x[mask], `unique`, ...) is a
 source of sizes, which go on to all that is made of the result.
@@ -27,6 +28,7 @@ from .versions import draws_numbers, geometry, storage_of
 
 READ_ONLY_THE_SHAPE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "randint_like", "new_zeros", "new_ones",
                        "new_full", "new_empty", "new_empty_strided"}
+READS = {"_local_scalar_dense", "item", "equal", "is_nonzero", "allclose"}
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "empty_quantized", "resize_", "resize",
                  "resize_as_"}
 UNBOUND = {"as_strided", "as_strided_", "set_", "_reinterpret_tensor"}  # read what lies beside their argument in its storage
@@ -40,13 +42,17 @@ RANDOM = "a random number"
 MOST_LITERAL_BYTES = 1 << 20
 
 
+class There(str):
+    """What was there before the run and is no parameter, in words. Among the names of inputs: it can be read again like one."""
+
+
 class Slot:
     """What a storage follows from."""
 
     def __init__(self, number, nbytes, made, inputs=frozenset(), why="", sizes=frozenset()):
         self.number, self.bytes = number, nbytes
         self.made = made      # whether the run has made it; its inputs and what was there before it are not
-        self.inputs = inputs  # names
+        self.inputs = inputs  # names, and what was there before
         self.why = why        # in words, why it is unguarded
         self.sizes = sizes    # sources of sizes: `Asked`
         self.is_uniform = False  # random numbers of [0, 1)
@@ -113,11 +119,9 @@ class Origins(TorchDispatchMode):
         self.is_literal = False   # whether what is called has nothing but numbers of Python in its arguments that are no tensors
         self.outside = None       # told of what is read outside of every call
         self.python_state = states_of_python()
-        self.words = {}           # address -> what was there before the run, in words
-        for name, tensor in model.named_parameters():
-            self.words[reference_of(tensor)[0]] = f"the parameter '{name}'"
-        for name, tensor in model.named_buffers():
-            self.words.setdefault(reference_of(tensor)[0], f"the buffer '{name}'")
+        self.there = {}           # number of a slot -> a tensor on it that was there before the run
+        self.parameters = {reference_of(tensor)[0]: f"the parameter '{name}'" for name, tensor in model.named_parameters()}
+        self.buffers = {reference_of(tensor)[0]: There(f"the buffer '{name}'") for name, tensor in model.named_buffers()}
 
     @contextlib.contextmanager
     def aside(self):
@@ -134,6 +138,7 @@ class Origins(TorchDispatchMode):
         """An input of the model."""
         slot = self.slot_of(tensor)
         slot.inputs, slot.why = frozenset([name]), ""
+        self.there.pop(slot.number, None)
         return Place(slot.number, geometry(tensor))
 
     def slot_of(self, tensor, made=False, **follows):
@@ -143,7 +148,8 @@ class Origins(TorchDispatchMode):
             return Slot(-1, 0, made, why="a tensor without a storage", sizes=frozenset([unknown_sizes("a tensor without a storage")]))
         if address not in self.slots:
             if not made:
-                follows = {"why": self.words.get(address, "a tensor that was there before")}
+                follows = {"inputs": frozenset([self.buffers.get(address, ELSEWHERE)]), "why": self.parameters.get(address, "")}
+                self.there[len(self.by_number)] = tensor
             slot = Slot(len(self.by_number), storage_of(tensor).nbytes(), made, **follows)
             self.by_number.append(slot)
             self.slots[address] = reference, slot
@@ -220,8 +226,8 @@ class Dispatched:
 
     def note(self, result):
         made = tensors_in(result)
-        if not made and result is not None and self.given:
-            return self.read(result)
+        if not made and result is not None:
+            return self.read(result) if self.is_read() else None
         if self.decided(result):
             return
         inputs, why, whole = self.follows()
@@ -230,7 +236,8 @@ class Dispatched:
             if whole:
                 slot.inputs, slot.why, slot.is_uniform = inputs, why, False
             else:
-                slot.inputs, slot.why, slot.is_uniform = slot.inputs | inputs, slot.why or why, False
+                there = "" if slot.made or slot.number not in self.origins.there else "what the run changes of what was there before"
+                slot.inputs, slot.why, slot.is_uniform = slot.inputs | inputs, slot.why or why or there, False
         known = {slot.number for _, slot in self.given}
         for tensor in made:
             slot = self.origins.slot_of(tensor, made=True, inputs=inputs, why=why)
@@ -311,8 +318,7 @@ class Dispatched:
             first = SIZES_FOLLOW.get(self.name, 0)
             args, kwargs = self.arguments
             args = (*(map_leaves(of, blank) for of in args[:first]), *args[first:])
-            only = {id(tensor) for tensor in tensors_in(self.args[:first])} if first else set()
-            counted = [slot for tensor, slot in self.given if id(tensor) not in only]
+            counted = [self.origins.slot_of(tensor) for tensor in tensors_in((self.args[first:], self.kwargs))]
             source = self.origins.asked(ShapesOf(self.func), (args, kwargs), counted, self.shapes, True)
             if not self.is_known:
                 source.why = source.why or f"an operation whose doings nobody knows ({self.name})"
@@ -322,6 +328,10 @@ class Dispatched:
         return found
 
     # --- reads ---
+
+    def is_read(self):
+        """Whether what is no tensor follows from numbers, and not from shapes and the like alone."""
+        return self.given and (not self.is_known or self.name in READS or torch.Tag.data_dependent_output in self.func.tags)
 
     def read(self, result):
         """A number has been handed to Python, or to what is written in C++ above this operation."""
@@ -336,12 +346,20 @@ class Dispatched:
         if self.name not in COMPARED or self.written or len(self.args) != 2 or not isinstance(self.args[1], (bool, int, float)) \
                 or not self.given[0][1].is_uniform or self.given[0][1].sizes or self.unseen():
             return False
-        answer = COMPARED[self.name](self.args[1])
+        answer = COMPARED[self.name](torch.tensor(self.args[1], dtype=self.args[0].dtype).item())  # as the comparison rounds it
         if answer is None:
             return False
         self.origins.slot_of(result, made=True)
         self.origins.add_step(torch.full, ((tuple(result.shape), answer), {"dtype": torch.bool, "device": result.device}), [result], set())
         return True
+
+
+ELSEWHERE = There("a tensor that was there before")
+
+
+def of_inputs(names):
+    """Those that are the model's inputs."""
+    return [name for name in names if not isinstance(name, There)]
 
 
 def reference_of(tensor):

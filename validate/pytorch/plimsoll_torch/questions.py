@@ -3,6 +3,8 @@
 Their slice of the run, all steps that the answers follow from and no others, is a function of the inputs; another answer is refused by name.
 """
 
+import hashlib
+
 import torch
 
 from .again import without_autocast
@@ -14,6 +16,10 @@ from .versions import geometry, storage_of, view_of
 MOST_SHOWN = 60  # characters of an answer
 
 
+class OtherAnswer(Refused):
+    """For these inputs the model's code would read something else than for the example."""
+
+
 class Questions:
     def __init__(self, origins, given, found):
         """`given`: {name of an input: Place}; `found`: [(text, Asked)], each text once for the same answer."""
@@ -22,6 +28,7 @@ class Questions:
         self.found = sorted(found, key=lambda pair: pair[1].position)
         self.steps = self.slice_of(origins.steps)
         self.written = {slot for _, step in self.steps for slot in step.writes}
+        self.there = {slot: tensor for slot, tensor in origins.there.items() if slot in self.needed}
 
     def slice_of(self, steps):
         """[(number, step)], what the answers follow from."""
@@ -45,7 +52,7 @@ class Questions:
         """Than those of a plan."""
         for (text, asked), other in zip(self.found, expected):
             if text == other["question"] and shown(asked.answer) != other["answer"]:
-                raise Refused(f"{text}: for the example {other['answer']}, for these inputs {shown(asked.answer)}")
+                raise OtherAnswer(f"{text}: for the example {other['answer']}, for these inputs {shown(asked.answer)}")
 
     def ask(self, tensors):
         """`tensors`: {name of an input: tensor}. Raises Refused where one is answered otherwise than for the example."""
@@ -53,7 +60,7 @@ class Questions:
             return
         with torch.no_grad(), without_autocast():
             self.run({self.given[name].slot: self.laid_out(self.given[name], tensor) for name, tensor in tensors.items()
-                      if self.given[name].slot in self.needed})
+                      if self.given[name].slot in self.needed} | {slot: storage_of(tensor) for slot, tensor in self.there.items()})
 
     def laid_out(self, place, tensor):
         """As in the example."""
@@ -71,14 +78,14 @@ class Questions:
             args, kwargs = self.filled(asked.arguments, storages)
             answer = asked.function(*args, **kwargs)
             if not is_same(answer, asked.answer):
-                raise Refused(f"{text}: for the example {shown(asked.answer)}, for these inputs {shown(answer)}")
+                raise OtherAnswer(f"{text}: for the example {shown(asked.answer)}, for these inputs {shown(answer)}")
 
     def do(self, step, storages, text):
         args, kwargs = self.filled(step.arguments, storages)
         made = tensors_in(step.function(*args, **kwargs))
         for tensor, place in zip(made, step.made):
             if geometry(tensor) != place.geometry:
-                raise Refused(f"{text}: for the example by way of a tensor of shape {list(place.geometry[1])}, for these inputs of shape "
+                raise OtherAnswer(f"{text}: for the example by way of a tensor of shape {list(place.geometry[1])}, for these inputs of shape "
                               f"{list(tensor.shape)}")
             storages[place.slot] = storage_of(tensor)
 
@@ -106,4 +113,4 @@ def bits(tensor):
 
 def shown(answer):
     text = str(answer.tolist() if isinstance(answer, torch.Tensor) else answer[0] if isinstance(answer, list) and len(answer) == 1 else answer)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({hashlib.sha256(text.encode()).hexdigest()[:8]})"

@@ -11,7 +11,7 @@ import contextlib
 import torch
 
 from .errors import Refused
-from .origins import RANDOM, union, unknown_sizes
+from .origins import RANDOM, There, of_inputs, union, unknown_sizes
 from .values import children_of, tensors_in
 from .versions import autocast_now, without_dispatch_mode
 
@@ -57,8 +57,8 @@ class Call:
     def look_at(self, operation):
         for _, slot in operation.given:
             is_fixed = not slot.why and not slot.inputs and all(slot is not written for _, written in operation.written)
-            is_its_own = slot.owner is not None and slot.owner is self.owner and not slot.inputs and slot.why != RANDOM
-            if slot.number < self.first and slot.number not in self.given and (slot.made or slot.inputs) \
+            is_its_own = slot.owner is not None and slot.owner is self.owner and not of_inputs(slot.inputs) and slot.why != RANDOM
+            if slot.number < self.first and slot.number not in self.given and (slot.made or of_inputs(slot.inputs)) \
                     and not (is_fixed or slot.is_cast or is_its_own):
                 self.is_handed_all = False
 
@@ -150,7 +150,7 @@ class Reads:
 
     def is_constant(self, asked):
         """Whether it is a number of a tensor that was there before the run."""
-        return asked.why != UNSEEN and not asked.inputs and not any(self.origins.by_number[slot].made for slot in asked.reads if slot >= 0)
+        return asked.why != UNSEEN and not of_inputs(asked.inputs) and not any(self.origins.by_number[slot].made for slot in asked.reads if slot >= 0)
 
     def of_function(self, call, name, arguments):
         """A function that gives Python no tensor."""
@@ -172,16 +172,18 @@ class Reads:
             return list(dict.fromkeys(asked for tensor in tensors_in(arguments) for asked in self.origins.slot_of(tensor).sizes))
 
     def settle(self, found, name, strictly=False, as_shape=False):
-        """Asks, or refuses. `as_shape`: a shape was read that follows from the numbers."""
+        """Asks, or refuses. `as_shape`: a shape was read that follows from the numbers. What torch's modules read of what was there before is
+        asked."""
         for asked in found:
-            is_shape = asked.is_shape or as_shape
-            if asked.why and (self.is_own() or strictly or asked.inputs):
+            is_shape, there = asked.is_shape or as_shape, [one for one in asked.inputs if isinstance(one, There)]
+            if asked.why or there and (self.is_own() or strictly):
                 what = "a shape that follows from data" if is_shape else "numbers"
-                raise Refused(f"{self.here()}: its forward reads {what} out of a tensor ({name}), so its course depends on the data")
-            if asked.inputs and not asked.why:
-                what = "a shape" if is_shape else "a number"
-                self.questions.append((f"{self.here()}: its forward reads {what} ({name}) that follows from "
-                                       + " and ".join(f"'{one}'" for one in sorted(asked.inputs)), asked))
+                raise Refused(f"{self.here()}: its forward reads {what} out of a tensor ({name}), so its course depends on the data: "
+                              f"{'it follows' if is_shape else 'they follow'} from {asked.why or there[0]}")
+            if asked.inputs:
+                names = [*(f"'{one}'" for one in sorted(of_inputs(asked.inputs))), *sorted(there)]
+                self.questions.append((f"{self.here()}: its forward reads {'a shape' if is_shape else 'a number'} ({name}) that follows from "
+                                       + " and ".join(names), asked))
 
 
 def has_numbers(result):

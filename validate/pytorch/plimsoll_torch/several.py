@@ -1,10 +1,12 @@
-"""Inputs whose shapes vary: a plan for each shape or bucket, chosen by the inputs of the step."""
+"""Inputs whose shapes vary: a plan for each shape or bucket, chosen by the inputs of the step; of equal shapes by what the model's code reads
+of them."""
 
 import torch
 
 from . import again, step
 from .errors import Refused
 from .plan import WrongPlan
+from .questions import OtherAnswer
 from .recorder import loss_of, named_inputs
 from .stages import InARow, named_arguments
 from .step import micro_batches
@@ -42,14 +44,20 @@ class Several:
             if not one.plan.model.get("input_shapes"):
                 raise WrongPlan(f"{one.plan.where}: does not say for which inputs it is, so it cannot be one of several")
             for other in steps[:k]:
-                if other.plan.micro_batches == one.plan.micro_batches and shapes_of(other) == shapes_of(one):
+                if other.plan.micro_batches == one.plan.micro_batches and shapes_of(other) == shapes_of(one) \
+                        and other.plan.model.get("answers") == one.plan.model.get("answers"):
                     raise WrongPlan(f"{other.plan.where} and {one.plan.where} are both for {told(shapes_of(one))}")
 
     def __call__(self, inputs, targets=None, scale=1.0):
         """As a step's. Without a plan the batch is trained as a whole, not in micro-batches."""
-        chosen = self.chosen(inputs)
-        if chosen is not None:
-            return chosen(inputs, targets, scale)
+        others = None
+        for one in self.chosen(inputs):
+            try:
+                return one(inputs, targets, scale)
+            except OtherAnswer as error:  # before anything is done
+                others = error
+        if self.otherwise == "refuse" and others is not None:
+            raise others
         if self.otherwise == "refuse":
             plans = "; ".join(f"{one.plan.where} for {told(shapes_of(one))}" + (f" in {one.plan.micro_batches} micro-batches"
                               if one.plan.micro_batches > 1 else "") for one in self.steps)
@@ -57,15 +65,14 @@ class Several:
         return self.plainly(inputs, targets, scale)
 
     def chosen(self, inputs):
-        """The step whose plan is for these inputs, or None."""
+        """The steps whose plans are for inputs of these shapes."""
         for one in self.steps:
             try:
                 first = micro_batches(one.model, inputs, None, one.plan)[0][0]
             except Refused:  # cannot be cut into so many
                 continue
             if self.shapes(first) == shapes_of(one):
-                return one
-        return None
+                yield one
 
     def shapes(self, inputs):
         return {name: (str(tensor.dtype).replace("torch.", ""), list(tensor.shape))
