@@ -20,6 +20,7 @@ try:
     import adversary
     import hand_plans
     from plimsoll_torch import Refused, apply
+    from plimsoll_torch.questions import shown
     from plimsoll_torch.reads import Call, Reads
     from plimsoll_torch.stages import split
 except ModuleNotFoundError as error:
@@ -143,6 +144,133 @@ class Adversary(unittest.TestCase):
             return not all([course.is_right(ones) for ones in (True, False, False, True)])
         except (Refused, ValueError, RuntimeError):  # seen by chance, or in the middle of a step
             return True
+
+
+class Asking(unittest.TestCase):
+    """Of models whose course follows from inputs: when it is asked, and of what."""
+
+    def every(self):
+        return copy.deepcopy(made(adversary.every))
+
+    def other(self, ones, rows=4):
+        whole = [adversary.batch(seed, ones or seed == 3) for seed in range(3, 3 + rows // 4)]
+        return {name: torch.cat([one[name] for one in whole]) for name in whole[0]}
+
+    def refused(self, step, inputs, expected):
+        with self.assertRaises(Refused) as raised:
+            step(inputs)
+        self.assertEqual(str(raised.exception), f"the model itself: its forward reads a number (__float__) that follows from {expected}, for these inputs False")
+        self.assertTrue(all(p.grad is None for p in step.model.parameters()))
+
+    def test_every_micro_batch_is_asked_before_the_first_runs(self):
+        model, example = self.every(), adversary.batch(0)
+        staged = split(copy.deepcopy(model), example, ["second", "head"])
+        plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages), micro_batches=2)
+        plain, step = copy.deepcopy(model), apply(model, plan)
+        inputs = self.other(True, 8)
+        loss = step(inputs)
+        losses = [plain(inputs["x"][k:k + 4], inputs["mask"][k:k + 4]) / 2 for k in (0, 4)]
+        [one.backward() for one in losses]
+        self.assertTrue(torch.equal(loss, (losses[0] + losses[1]).detach()))
+        self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(plain.parameters(), model.parameters()) if p.grad is not None))
+        model.zero_grad(set_to_none=True)
+        started = []
+        step.watch = lambda number, _: started.append(number)
+        self.refused(step, self.other(False, 8), "'mask': for the example True")
+        self.assertEqual(started, [])
+
+    def test_the_first_inputs_are_asked_too_for_the_plan_is_of_the_example(self):
+        model = self.every()
+        self.refused(apply(model, planned(model, adversary.batch(0))), adversary.batch(1, ones=False), "'mask': for the example True")
+
+    def test_inputs_in_containers_have_names(self):
+        torch.manual_seed(0)
+        model = adversary.Nested(adversary.every)
+        nested = [{"x": one["x"], "more": {"batch": adversary.Batch(one["mask"])}} for one in (adversary.batch(0), adversary.batch(1, ones=False))]
+        step = apply(model, planned(model, nested[0]))
+        step(nested[0])
+        model.zero_grad(set_to_none=True)
+        self.refused(step, nested[1], "'more.batch.mask': for the example True")
+
+    def test_two_inputs_that_share_memory_are_two(self):
+        for overlap in (lambda mask: mask, lambda mask: mask.view(4, 6)):
+            model, mask = made(lambda m, x, mask, h: (x == mask).all()), adversary.batch(0)["mask"].float()
+            step = apply(model, planned(model, {"x": mask, "mask": overlap(mask)}))
+            step({"x": mask, "mask": overlap(mask)})
+            model.zero_grad(set_to_none=True)
+            self.refused(step, {"x": mask, "mask": mask * 2}, "'mask' and 'x': for the example True")
+
+    def test_inputs_that_lie_otherwise_in_memory_are_asked_as_well(self):
+        model = self.every()
+        step = apply(model, planned(model, adversary.batch(0)))
+        inputs = adversary.batch(2)
+        for mask in (torch.ones(6, 4, dtype=torch.long).t(), torch.ones(9, 6, dtype=torch.long)[3:7], torch.ones(1, 1, dtype=torch.long).expand(4, 6)):
+            self.assertEqual(step({"x": inputs["x"], "mask": mask}).numel(), 1)
+        mask = torch.ones(6, 4, dtype=torch.long).t()
+        mask[3, 5] = 0
+        model.zero_grad(set_to_none=True)
+        self.refused(step, {"x": inputs["x"], "mask": mask}, "'mask': for the example True")
+
+    def test_what_is_asked_leaves_the_inputs_as_they_are(self):
+        model, inputs = made(adversary.changed_before_the_read), adversary.batch(0)
+        step, before = apply(model, planned(model, inputs)), {name: tensor.clone() for name, tensor in inputs.items()}
+        step(inputs)
+        self.assertTrue(all(torch.equal(inputs[name], before[name]) for name in inputs))
+
+    def test_plans_of_one_shape_are_told_apart_by_what_is_read(self):
+        model = self.every()
+        plain, examples = copy.deepcopy(model), [adversary.batch(0), adversary.batch(0, ones=False)]
+        plans = [planned(model, example) for example in examples]
+        step = apply(model, plans)
+        for ones in (True, False, True):
+            inputs = adversary.batch(5, ones)
+            self.assertTrue(are_same(trained(model, step, inputs, 0), trained(plain, plainly(plain), inputs, 0)))
+        alone = apply(model, plans[:1], otherwise="plain")
+        self.assertTrue(are_same(trained(model, alone, examples[1], 0), trained(plain, plainly(plain), examples[1], 0)))
+        with self.assertRaisesRegex(Refused, "are both for x float32"):
+            apply(model, plans + plans[:1])
+
+    def test_a_buffer_that_torchs_own_modules_read_is_asked(self):
+        class Own(torch.nn.Sequential):  # looked into like torch's own, since it says that it is one
+            __module__ = "torch.nn.modules.container"
+
+            def forward(self, x):
+                return super().forward(x) * (1.0 if self.mask.all() else 2.0)
+
+        class Outer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = Own(torch.nn.Linear(6, 6))
+                self.inner.register_buffer("mask", torch.ones(2))
+                self.head = torch.nn.Linear(6, 1)
+
+            def forward(self, x):
+                return self.head(self.inner(x)).pow(2).mean()
+        torch.manual_seed(0)
+        model, x = Outer(), adversary.batch(0)["x"]
+        staged = split(model, x, ["head"])
+        staged.values_of(x)
+        model.inner.mask[1] = 0
+        with self.assertRaisesRegex(Refused, "^module 'inner': its forward reads a number .__bool__. that follows from the buffer 'inner.mask': for the "
+                                             "example True, for these inputs False$"):
+            staged.values_of(x)
+
+    def test_long_answers_differ_behind_what_is_shown(self):
+        answers = [list(range(99)), [*range(98), 0]]
+        self.assertEqual(shown(answers[0])[:60], shown(answers[1])[:60])
+        self.assertNotEqual(shown(answers[0]), shown(answers[1]))
+
+    def test_casts_that_autocast_keeps_are_no_hidden_tensors(self):
+        class Tied(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.head = torch.nn.Linear(6, 6), torch.nn.Linear(6, 1)
+
+            def forward(self, x):
+                h = self.inner(self.inner(x).tanh()) + torch.nn.functional.linear(x, self.inner.weight)
+                return self.head(h).float().pow(2).mean()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.assertEqual(split(Tied(), adversary.batch(0)["x"], ["head"]).questions.answers(), [])
 
 
 if __name__ == "__main__":
