@@ -47,7 +47,8 @@ const Field<StageAllocations, JsonCursor> stage_allocation_fields[] = {
     {"forward", required, [](StageAllocations& s, JsonCursor c) { read_fields(c, pass_allocation_fields, s.forward); }},
     {"forward_nograd", required,
      [](StageAllocations& s, JsonCursor c) { read_fields(c, pass_allocation_fields, s.forward_nograd); }},
-    {"backward", required, [](StageAllocations& s, JsonCursor c) { read_fields(c, pass_allocation_fields, s.backward); }},
+    {"backward", required,
+     [](StageAllocations& s, JsonCursor c) { read_fields(c, pass_allocation_fields, s.backward); }},
     {"backward_accumulate", required,
      [](StageAllocations& s, JsonCursor c) { read_fields(c, pass_allocation_fields, s.backward_accumulate); }},
 };
@@ -68,7 +69,8 @@ const Field<ChainAllocations, JsonCursor> chain_allocation_fields[] = {
      [](ChainAllocations& a, JsonCursor c) {
        c.array([&](JsonCursor element) { read_fields(element, stage_allocation_fields, a.stages.emplace_back()); });
      }},
-    {"plain", optional, [](ChainAllocations& a, JsonCursor c) { read_fields(c, plain_allocation_fields, a.plain.emplace()); }},
+    {"plain", optional,
+     [](ChainAllocations& a, JsonCursor c) { read_fields(c, plain_allocation_fields, a.plain.emplace()); }},
 };
 
 /// What is alive while an order is followed.
@@ -138,7 +140,7 @@ class StageCheck {
   void backward(const char* name, const PassAllocations& pass, const std::vector<std::int64_t>& saved) {
     follow(name, pass, saved, [&](std::uint32_t t) -> std::optional<Bytes> {
       if (!is_listed(chain_.boundaries[i_], t)) return {};
-      return chain_.tensors[t].gradient.value_or(chain_.tensors[t].bytes);
+      return stage().tensors ? chain_.tensors[t].gradient.value_or(chain_.tensors[t].bytes) : stage().input_gradient;
     });
     if (!pass.saved.empty()) complain(name, "saved", "a backward saves nothing");
   }
