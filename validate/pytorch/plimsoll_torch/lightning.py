@@ -14,6 +14,7 @@ Lightning itself is not imported: `lightning.pytorch` and `pytorch_lightning` bo
 
 import torch
 
+from . import again
 from .errors import Refused
 from .several import apply
 
@@ -53,7 +54,8 @@ class ByPlan:
         is_last = self.trainer.is_last_batch or batch + 1 == self.trainer.num_training_batches
         if (batch + 1) % self._accumulated == 0 or is_last:
             self._clipped = False
-            optimizer.step()
+            with again.without_autocast():  # which Lightning puts around training_step, and not around its own steps
+                optimizer.step()
             if not self._clipped:
                 raise Refused(f"{type(self).__name__}.on_before_optimizer_step does not call super().on_before_optimizer_step, which clips gradients")
             self._step_schedules("step", batch + 1)
