@@ -101,13 +101,12 @@ class ByPlan:
     def handed_over(self, model, inputs, num_items_in_batch):
         """What compute_loss calls the model with, and what it needs beside the outputs."""
         call, is_own = Call(), self.is_own_loss()
-        states = again.RandomStates(next(model.parameters()).device)
-        before = states.now() if not is_own else None
+        before = None if is_own else again.random_state(again.device_of(model))
         with contextlib.suppress(Called):
             type(self).compute_loss(self, InPlaceOf(model, call.note), dict(inputs), num_items_in_batch=num_items_in_batch)
         if call.arguments is None:
             raise Refused(f"{self.name_of_loss()} does not call the model that it is handed")
-        if not is_own and states.now() != before:
+        if not is_own and again.random_state(again.device_of(model)) != before:
             raise Refused(f"{self.name_of_loss()} draws random numbers before it calls the model; draw them in the data collator or in the model")
         return call.arguments, None if is_own else {"inputs": dict(inputs), "num_items_in_batch": num_items_in_batch}
 
