@@ -18,6 +18,7 @@ try:
 
     import hand_plans
     from plimsoll_torch import Refused, apply
+    from plimsoll_torch.saved import SavedByStage
     from plimsoll_torch.stages import split
     from plimsoll_torch.versions import storage_of
 except ModuleNotFoundError as error:
@@ -301,6 +302,13 @@ class Habits(unittest.TestCase):
         saved[0] -= 1
         with self.assertRaisesRegex(Refused, f"^'saved by 0' has {saved[0] + 1} B, by the plan {saved[0]} B"):
             apply(model, hand_plans.plan_of(staged, steps, saved))(self.x)
+
+    def test_numbers_in_the_memory_of_another_device_stay_there(self):
+        saved = SavedByStage("one", set(), torch.device("meta"))  # in place of a GPU
+        with saved.hooks():
+            kept = [nn.functional.gelu(torch.zeros(4, device="meta", requires_grad=True)), torch.zeros(2, requires_grad=True).exp()]
+        self.assertEqual((saved.bytes(), [one.tensor.device.type for one in (hold() for hold in saved.holds)]), (16, ["meta"]))
+        del kept
 
 
 class Keeping(torch.autograd.Function):

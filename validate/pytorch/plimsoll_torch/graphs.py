@@ -11,6 +11,7 @@ import dataclasses
 
 import torch
 
+from . import again
 from .borders import Entry, Exit, GradientBox, readers_of, without_surroundings
 from .errors import Refused
 from .plan import WrongPlan
@@ -65,7 +66,7 @@ class Graphs:
         self.may_be_short = [all(readers.count(name) == 1 and name not in given for _, name in self.needing[k])
                              for k in range(len(self.stages))]
         self.token = torch.zeros(0, requires_grad=True)  # makes autograd follow the stages' inputs
-        self.parameters = list(staged.model.parameters())
+        self.parameters, self.device = list(staged.model.parameters()), again.device_of(staged.model)
 
     def begin_step(self, addresses):
         """`addresses` of what is always there in this step beside."""
@@ -88,7 +89,8 @@ class Graphs:
         saved = None
         if not self.interferences.are_none(number, there):
             kinds = self.interferences.kinds.get(number)
-            saved = SavedByStage(stage.name, self.always_now) if kinds is None else SavedLikeBefore(stage.name, self.always_now, kinds)
+            own = stage.name, self.always_now, self.device
+            saved = SavedByStage(*own) if kinds is None else SavedLikeBefore(*own, kinds)
         way = self.the_short_way if self.short.get(k) else self.the_general_way
         return way(batch, k, stage, number, saved)
 

@@ -48,10 +48,11 @@ def unpack(held):
 
 
 class SavedByStage:
-    """Of one forward. `always`: addresses of parameters and buffers, which stay and are held as they are."""
+    """Of one forward on the device. `always`: addresses of parameters and buffers, which stay and are held as they are, and so is what lies in
+    the memory of another device: numbers such as the 3 of x / 3 on a GPU."""
 
-    def __init__(self, stage, always):
-        self.stage, self.always = stage, always
+    def __init__(self, stage, always, device):
+        self.stage, self.always, self.device = stage, always, device
         self.holds = []   # weak references
         self.kinds, self.numbers_of_holds = [], []  # of all that is saved, in order; which of these are the holds
         self.originals = set()  # ids of what is saved as it is, not as a result
@@ -65,7 +66,7 @@ class SavedByStage:
         return torch.autograd.graph.saved_tensors_hooks(self.pack, unpack)
 
     def pack(self, tensor):
-        if storage_of(tensor).data_ptr() in self.always:
+        if storage_of(tensor).data_ptr() in self.always or tensor.device.type != self.device.type:
             self.kinds.append(ALWAYS)
             return tensor
         if tensor.grad_fn is not None:
@@ -153,8 +154,8 @@ ALWAYS, INNER, NAMED, LEFT = range(4)  # what a tensor that is saved is: always 
 class SavedLikeBefore(SavedByStage):
     """Of a forward that has run before: what it saves is known by its number in the order of saving."""
 
-    def __init__(self, stage, always, kinds):
-        super().__init__(stage, always)
+    def __init__(self, stage, always, device, kinds):
+        super().__init__(stage, always, device)
         self.rest, self.own = iter(kinds), []
 
     def pack(self, tensor):

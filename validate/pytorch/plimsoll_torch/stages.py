@@ -176,7 +176,7 @@ class Staged:
         if check:
             self._check(recorder, inputs, targets)
         self.code = list({id(call.module): call.module for call in recorder.calls}.values())
-        self.course, self.objects = self.course_of(inputs), list(map(objects_of, self.code))
+        self.course, self.objects, self.inside = self.course_of(inputs), list(map(objects_of, self.code)), containers_in(self.code)
 
     def _cut(self, cuts, loss, hooked):
         positions = set(cuts.found() if self.how == "auto" else cuts.at_paths(self.how))
@@ -231,7 +231,8 @@ class Staged:
         return form_of(inputs, lambda tensor: tensor.requires_grad), own
 
     def is_course_of(self, inputs):
-        if all(map(are_the_same, self.code, self.objects)):  # most often, and in a tenth of the time
+        if all(map(are_the_same, self.code, self.objects)) and all(form_of(value, id) == form for value, form in self.inside):
+            # Most often, and in a tenth of the time.
             return self.course[0] == form_of(inputs, lambda tensor: tensor.requires_grad)
         return self.course == self.course_of(inputs)
 
@@ -268,22 +269,24 @@ class Staged:
 
 
 def objects_of(module):
-    """All that its attributes are; None where one has an inside that may change."""
+    """All that its attributes are."""
     own = vars(module)
-    if any(children_of(value) is not None for name, value in own.items() if name not in OF_TORCH):
-        return None
     attributes = [(name, value) for name, value in own.items() if name not in OF_TORCH]
     return len(own), attributes, [list(own[places].values()) for places in ("_modules", "_parameters", "_buffers")]
 
 
 def are_the_same(module, objects):
     """Whether they are the very objects."""
-    if objects is None:
-        return False
     (count, attributes, inner), own = objects, vars(module)
     return (len(own) == count and all([own.get(name, own) is value for name, value in attributes])
             and all(len(own[places]) == len(of) and all(map(operator.is_, own[places].values(), of))
                     for places, of in zip(("_modules", "_parameters", "_buffers"), inner)))
+
+
+def containers_in(modules):
+    """[(container, its form)]: attributes whose inside may change, each once, such as the configuration that all modules of a model hold."""
+    found = {id(value): value for module in modules for name, value in vars(module).items() if name not in OF_TORCH and children_of(value) is not None}
+    return [(value, form_of(value, id)) for value in found.values()]
 
 
 def is_same(again, first):
