@@ -51,14 +51,15 @@ def main(arguments):
             start_again(options, arguments)
         export_pytorch.leave_no_preload()
         os.makedirs(options.output, exist_ok=True)
-        rows = Comparison(options).rows()
+        made = Comparison(options)
+        rows = made.rows()
     except (export_pytorch.UsageError, export_pytorch.MeasurementError, measure.Refused) as error:
         print(f"beside_checkpoint.py: {error}", file=sys.stderr)
         return error.exit_code
     path = os.path.join(options.output, "beside_checkpoint.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"format": "plimsoll.beside_checkpoint.v1", "command": "python3 validate/pytorch/beside_checkpoint.py " + " ".join(arguments),
-                   **export_pytorch.device_names(options.device), "versions": export_pytorch.versions(), "rows": rows}, file, indent=1)
+                   **export_pytorch.device_names(options.device), "versions": export_pytorch.versions(), "trace_check": made.check, "rows": rows}, file, indent=1)
     print(table(rows))
     print(f"wrote {path}")
     return 0
@@ -114,6 +115,8 @@ class Comparison:
         measure.checked([sys.executable, os.path.join(measure.ROOT, "traces", "export_pytorch.py"), "--model", options.model, "--batch", str(options.batch),
                          "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []),
                          "-o", self.trace])
+        self.source = json.load(open(self.trace, encoding="utf-8"))["source"]
+        self.check = {key: self.source["check"].get(key) for key in ("sum_of_stage_times_s", "plain_iteration_s", "plain_issue_s")}
         from plimsoll_torch.versions import autocast_for
         from pytorch_export.clocks import clock_for
         from pytorch_export.live_bytes import counter_for
@@ -128,6 +131,7 @@ class Comparison:
         for name, gradients, _ in kinds:
             self.step(gradients)
         peaks = [self.peak(gradients) for _, gradients, _ in kinds]
+        first = [[self.seconds_of(gradients) for _ in range(3)] for _, gradients, _ in kinds]  # a plan must not make them slower
         for strategy, path in self.plans(peaks[1]):
             plan = measure.apply(self.model, path, loss=self.loss)
             promised = json.load(open(path, encoding="utf-8"))["predicted"]["peak_bytes"] + self.beside_the_plan
@@ -144,9 +148,12 @@ class Comparison:
                 seconds[k].append(took)
                 issues[k].append(issue)
         gc.enable()
-        return [{"name": name, "median_s": statistics.median(took), "issue_s": statistics.median(issue) if self.options.device == "cuda" else None,
+        rows = [{"name": name, "median_s": statistics.median(took), "issue_s": statistics.median(issue) if self.options.device == "cuda" else None,
                  "seconds": took, "peak_bytes": peak, "promised_peak_bytes": promised}
                 for (name, _, promised), took, issue, peak in zip(kinds, seconds, issues, peaks)]
+        for row, before in zip(rows, first):
+            row["before_plans"] = {"seconds": [took for took, _ in before], "issue_s": [issue for _, issue in before]}
+        return rows
 
     # --- steps ---
 
@@ -198,7 +205,7 @@ class Comparison:
         options = self.options
         platform = os.path.join(options.output, "platform.yaml")
         with open(platform, "w", encoding="utf-8") as file:
-            file.write(measure.platform_text(json.load(open(self.trace, encoding="utf-8"))["source"], options.device))
+            file.write(measure.platform_text(self.source, options.device))
         question = ["-t", self.trace, "-p", platform]
         plain = os.path.join(options.output, "plan.json")
         measure.checked([options.program, "plan", *question, "-s", "store_all", "--for", "pytorch", "-o", plain])
