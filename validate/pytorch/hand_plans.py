@@ -9,6 +9,7 @@ import models
 import torch
 
 from plimsoll_torch.recorder import constants_in
+from plimsoll_torch.saved import SavedByStage
 from plimsoll_torch.stages import split
 from plimsoll_torch.versions import storage_of
 
@@ -103,8 +104,9 @@ def saved_bytes(staged, inputs, targets):
         everything += [packed, made]
         borders = known | {storage_of(tensor).data_ptr() for tensor in values.values()} - (
             {storage_of(made[0]).data_ptr()} if stage.is_last else set())
-        found.append(sum({storage_of(t).data_ptr(): storage_of(t).nbytes() for t in packed
-                          if storage_of(t).data_ptr() not in borders}.values()))
+        seen = {storage_of(t).data_ptr(): storage_of(t).nbytes() for t in packed}
+        unseen = SavedByStage(stage.name, known | set(seen)).bytes_of_numbers(made)
+        found.append(sum(size for address, size in seen.items() if address not in borders) + unseen)
     found[-1] += storage_of(made[0]).nbytes()
     return found
 

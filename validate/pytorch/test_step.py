@@ -9,6 +9,7 @@ import os
 import sys
 import unittest
 from types import SimpleNamespace
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -22,8 +23,10 @@ try:
     import torch.utils.checkpoint
 
     from plimsoll_torch import Refused, WrongPlan, apply, policies
+    from plimsoll_torch.borders import Entry
     from plimsoll_torch.policies import SavesInOrder, read_policy
     from plimsoll_torch.stages import split
+    from plimsoll_torch.whole_graph import WholeGraph, refuse_without_graph
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)
@@ -397,6 +400,135 @@ class Refusals(unittest.TestCase):
                 action.setdefault("drops", []).append(f"saved by {action['stage']}")
                 break
         self.refused("^plan: stage '.*': its backward reads what it saves, which is not there$", WrongPlan)
+
+
+class AsOneGraph(unittest.TestCase):
+    """cuda_graph=True, with a recording that is a step of the same tensors issued again: what goes in and out of it. test_cuda_step.py has the rest."""
+
+    class Recorded(WholeGraph):
+        def __init__(self, step):
+            self.key, self.step, self.recordings = None, step, 0
+            self.forget()
+
+        def on_own_stream(self, work):
+            return work()
+
+        def recorded(self, work):
+            self.recordings += 1
+            self.loss = torch.zeros(())
+
+            def replay():
+                outside = [parameter.grad for parameter in self.step.parameters]
+                for parameter in self.step.parameters:
+                    parameter.grad = None
+                self.loss.copy_(work())
+                for (parameter, gradient), made in zip(getattr(self, "gradients", []), [p.grad for p in self.step.parameters if p.grad is not None]):
+                    gradient.copy_(made)
+                for parameter, gradient in zip(self.step.parameters, outside):
+                    parameter.grad = gradient
+
+            work()  # leaves gradients where the replays put theirs
+            return SimpleNamespace(replay=replay)
+
+    def setUp(self):
+        self.model, plan, self.loss, self.inputs, self.targets = hand_plans.planned("unet", hand_plans.SEQUENCES["offload segments"])
+        self.other = copy.deepcopy(self.model)
+        self.step = apply(self.model, plan, loss=self.loss)
+        self.step.whole_graph = self.Recorded(self.step)
+        with mock.patch.object(torch.cuda, "synchronize"):
+            for seed in range(3):
+                self.compare(seed)
+
+    def compare(self, seed, scale=1.0, keep=False):
+        torch.manual_seed(seed)
+        inputs = torch.randn_like(self.inputs)
+        with mock.patch.object(torch.cuda, "synchronize"):
+            got = self.step(inputs, self.targets, scale=scale)
+        expected = self.loss(self.other(inputs), self.targets)
+        (expected * scale).backward()
+        self.assertTrue(torch.equal(got, expected.detach()), seed)
+        self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(self.model.parameters(), self.other.parameters())), seed)
+        for parameter in [] if keep else [*self.model.parameters(), *self.other.parameters()]:
+            parameter.grad = None
+        return got
+
+    def test_other_inputs_and_another_scale(self):
+        first = self.compare(3)
+        before = first.clone()
+        self.compare(4, scale=512.0)
+        self.assertTrue(torch.equal(first, before), "a loss of an earlier step stays")
+        self.assertEqual(self.step.whole_graph.recordings, 1)
+
+    def test_gradients_that_are_there_are_added_to(self):
+        for seed in range(3):
+            self.compare(seed, keep=True)
+
+    def test_another_course_is_recorded_anew(self):
+        self.model.note = 0.5  # which its code might read
+        for seed in range(3):
+            self.compare(seed)
+        self.assertEqual(self.step.whole_graph.recordings, 2)
+
+    def test_what_cannot_be_one_graph(self):
+        with self.assertRaisesRegex(Refused, "^cuda_graph: the model is on 'cpu', and a CUDA graph runs on a GPU alone$"):
+            apply(*hand_plans.planned("unet", hand_plans.SEQUENCES["store all"])[:2], cuda_graph=True)
+        with self.assertRaisesRegex(Refused, "^cuda_graph: a limit is looked at before each action, and in a graph there is no before; "):
+            refuse_without_graph(torch.device("cuda"), 100)
+        with self.assertRaisesRegex(Refused, "^cuda_graph: an input asks for its gradient"):
+            self.step(self.inputs.clone().requires_grad_(), self.targets)
+        stage = SimpleNamespace(name="block", draws_on_host=True)
+        with self.assertRaisesRegex(Refused, "^cuda_graph: stage 'block' draws random numbers and runs again"):
+            self.step.whole_graph.refuse(SimpleNamespace(stages=[stage]), [True])
+        with self.assertRaisesRegex(Refused, "^cuda_graph: stage 'block' draws random numbers on the host"):
+            self.step.whole_graph.refuse(SimpleNamespace(stages=[stage]), [False])
+
+
+class RandomNumbers(unittest.TestCase):
+    """States are noted and put back for stages that draw numbers alone."""
+
+    def states_asked(self, p):
+        torch.manual_seed(0)
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(4, 4), nn.Dropout(p)) for _ in range(4)])
+        staged = split(copy.deepcopy(model), torch.ones(2, 4), how=None)
+        plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
+        step, counts = apply(model, plan), []
+        for _ in range(2):
+            with mock.patch.object(torch, "get_rng_state", side_effect=torch.get_rng_state) as asked:
+                step(torch.ones(2, 4))
+            counts.append(asked.call_count)
+        return counts[1]
+
+    def test_where_none_are_drawn_no_state_is_asked_for(self):
+        self.assertEqual(self.states_asked(0.0), 0)
+        self.assertGreater(self.states_asked(0.5), 0)
+
+
+class ShortWay(unittest.TestCase):
+    """From its second run on a stage has no nodes of ours, but where a value has several readers."""
+
+    def nodes_made(self, name, sequence):
+        model, plan, loss, inputs, targets = hand_plans.planned(name, sequence)
+        step, counts = apply(model, plan, loss=loss), []
+        for _ in range(2):
+            counts.append(0)
+
+            def counted(*args):
+                counts[-1] += 1
+                return entry(*args)
+
+            entry = Entry.apply
+            with mock.patch.object(Entry, "apply", counted):
+                step(inputs, targets)
+        return counts
+
+    def test_a_chain_has_none(self):
+        first, second = self.nodes_made("gpt", hand_plans.SEQUENCES["segments of 2"])
+        self.assertGreater(first, 0)
+        self.assertEqual(second, 0)
+
+    def test_values_of_several_stages_keep_theirs(self):
+        first, second = self.nodes_made("unet", hand_plans.SEQUENCES["segments of 2"])
+        self.assertTrue(0 < second < first, (first, second))
 
 
 class Policies(unittest.TestCase):

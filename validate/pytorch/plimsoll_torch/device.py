@@ -58,6 +58,9 @@ class CpuCopies:
     def finish(self):
         """All copies are over."""
 
+    def settle(self):
+        """The device has come to rest: nobody has to wait for what was before."""
+
 
 class CudaCopies(CpuCopies):
     def __init__(self, device, plan):
@@ -80,7 +83,8 @@ class CudaCopies(CpuCopies):
         if not kept:
             return torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
         buffer, read = kept.pop()
-        self.outward.wait_event(read)
+        if read is not None:
+            self.outward.wait_event(read)
         return buffer
 
     def release(self, buffer):
@@ -134,10 +138,13 @@ class CudaCopies(CpuCopies):
             self.events[number] = self.stream(number).record_event()
 
     def finish(self):
-        current = self.kernels()
-        current.wait_stream(self.outward)
-        current.wait_stream(self.inward)
+        for stream, name in ((self.outward, "outward"), (self.inward, "inward")):
+            if name in self.streams:
+                self.kernels().wait_stream(stream)
         self.forget()
+
+    def settle(self):
+        self.free = {bytes_: [(buffer, None) for buffer, _ in kept] for bytes_, kept in self.free.items()}
 
 
 def copies_for(device, plan):

@@ -125,7 +125,7 @@ class Stage:
         self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
         self.operations = operations
         self.needs_gradients = [values[v].needs_gradient for v in reads]
-        self.draws_numbers = True  # whether it moves on the state of the random numbers
+        self.draws_numbers = self.draws_on_host = True  # whether it moves on the state of the random numbers
         self.is_other_without_gradients = False  # whether a function in it takes another kernel where no gradients are followed
         self._run = written_out(operations, last_reads(operations, makes), reads, makes, hooked)
 
@@ -218,7 +218,8 @@ class Staged:
             forget_casts()
             with ops_named_in(kernels):
                 made = stage(given, targets)
-            stage.draws_numbers = random_state(self.device) != before
+            after = random_state(self.device)
+            stage.draws_numbers, stage.draws_on_host = after != before, after[0] != before[0]
             stage.is_other_without_gradients = without != kernels or not all(map(is_same, other, made))
             return [tensor.detach() for tensor in made]
         return self.run(values, targets, both)

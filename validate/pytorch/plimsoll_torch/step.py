@@ -16,9 +16,10 @@ from .sizes import bytes_of
 from .stages import InARow, named_arguments, split
 from .values import map_leaves, tensors_in
 from .versions import geometry, storage_of, view_of
+from .whole_graph import WholeGraph, refuse_without_graph
 
 
-def apply(model, plan, loss=None, limit=None):
+def apply(model, plan, loss=None, limit=None, cuda_graph=False):
     """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     plan = read_plan(plan)
@@ -28,7 +29,9 @@ def apply(model, plan, loss=None, limit=None):
     for number, action in enumerate(plan.actions):
         if limit is not None and action.peak_bytes > limit:
             raise LimitExceeded(f"{plan.name_of(number)} needs {action.peak_bytes} B by the plan, above the limit of {limit} B")
-    return Step(whole, plan, loss, limit)
+    if cuda_graph:
+        refuse_without_graph(again.device_of(whole), limit)
+    return Step(whole, plan, loss, limit, cuda_graph)
 
 
 class MicroBatch:
@@ -45,11 +48,12 @@ class MicroBatch:
 
 
 class Step:
-    def __init__(self, model, plan, loss, limit):
+    def __init__(self, model, plan, loss, limit, cuda_graph=False):
         self.model, self.plan, self.loss, self.limit = model, plan, loss, limit
         self.device = again.device_of(model)
         self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
+        self.whole_graph = WholeGraph(self.device) if cuda_graph else None
         self.counts = Counts(self.device)
         self.random = again.RandomStates(self.device)
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
@@ -60,14 +64,29 @@ class Step:
     def __call__(self, inputs, targets=None, scale=1.0):
         """The loss (the mean over micro-batches), a tensor without a graph. With several micro-batches `inputs` and `targets` are cut along
         their first dimension. `scale`: gradients are those of (loss * scale), as a GradScaler asks."""
-        batches = micro_batches(self.model, inputs, targets, self.plan)
-        if self.staged is None or not self.staged.is_course_of(batches[0][0]):
-            self.prepare(*batches[0])
+        example = micro_batches(self.model, inputs, targets, self.plan)[0]
+        if self.staged is None or not self.staged.is_course_of(example[0]):
+            self.prepare(*example)
             again.forget_casts()
-        given = [self.staged.values_of(of) for of, _ in batches]  # refuses other shapes, and what the model's code would take another course for
+        if self.whole_graph is not None:
+            return self.whole_graph(self, inputs, targets, scale)
+        return self.issue(inputs, targets, scale)
+
+    def issue(self, inputs, targets, scale):
+        ready = self.ready(inputs, targets)
+        with self.counts.of_step():
+            return self.run(*ready, scale)
+
+    def ready(self, inputs, targets):
+        """Micro-batches, and of each the tensors that its first stage may read: other shapes are refused, and what the model's code would take
+        another course for."""
+        batches = micro_batches(self.model, inputs, targets, self.plan)
+        return batches, [self.staged.values_of(of) for of, _ in batches]
+
+    def run(self, batches, given, scale):
         without = [p for p in self.parameters if p.grad is None]
         try:
-            with torch.enable_grad(), self.counts.of_step(), again.Autocast() as self.autocast:
+            with torch.enable_grad(), again.Autocast() as self.autocast:
                 losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
         except BaseException:
             self.copies.finish()
@@ -103,6 +122,9 @@ class Step:
         self.norms = [again.batch_norms(one for operation in stage.operations if isinstance(operation.function, torch.nn.Module)
                                         for one in operation.function.modules()) for stage in staged.stages]
         self.draws = [k in self.plan.run_again and stage.draws_numbers for k, stage in enumerate(staged.stages)]
+        if self.whole_graph is not None:
+            self.whole_graph.refuse(staged, self.draws)
+            self.whole_graph.forget()
         self.parameters = list(self.model.parameters())
         kept = [*self.parameters, *self.model.buffers()]
         kept += [tensor for stage in staged.stages for operation in stage.operations for tensor in constants_in(operation.arguments)]
@@ -117,7 +139,7 @@ class Step:
             loss = self.staged.run(values, targets)
             loss = loss / len(batches) if len(batches) > 1 else loss
             self.autocast.switch(False)
-            (loss * scale if scale != 1.0 else loss).backward()
+            scaled(loss, scale).backward()
             losses.append(loss.detach())
         return losses
 
@@ -192,9 +214,7 @@ class Step:
 
     def seed(self, loss):
         """The gradient of the loss: one, times the scale, shared among micro-batches."""
-        one = torch.ones_like(loss)
-        if self.scale != 1.0:
-            one = one * self.scale
+        one = scaled(torch.ones_like(loss), self.scale)
         return one / len(self.batches) if len(self.batches) > 1 else one
 
     # --- drops and copies ---------------------------------------------------------------------------------------------------------
@@ -291,6 +311,13 @@ class Step:
         for tensor in held:
             sizes[storage_of(tensor).data_ptr()] = storage_of(tensor).nbytes()
         return sum(sizes.values())
+
+
+def scaled(value, scale):
+    """`scale`: a number, or a tensor with one, which is not looked at."""
+    if isinstance(scale, torch.Tensor):
+        return value * scale.to(value.dtype)
+    return value * scale if scale != 1.0 else value
 
 
 def micro_batches(model, inputs, targets, plan):
