@@ -104,8 +104,8 @@ def saved_bytes(staged, inputs, targets):
         everything += [packed, made]
         borders = known | {storage_of(tensor).data_ptr() for tensor in values.values()} - (
             {storage_of(made[0]).data_ptr()} if stage.is_last else set())
-        seen = {storage_of(t).data_ptr(): storage_of(t).nbytes() for t in packed}
-        unseen = SavedByStage(stage.name, known | set(seen)).bytes_of_numbers(made)
+        seen = {storage_of(t).data_ptr(): storage_of(t).nbytes() for t in packed if t.device == made[0].device}
+        unseen = SavedByStage(stage.name, known | set(seen), made[0].device).bytes_of_numbers(made)
         found.append(sum(size for address, size in seen.items() if address not in borders) + unseen)
     found[-1] += storage_of(made[0]).nbytes()
     return found
