@@ -17,14 +17,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 try:
-    import accelerate  # noqa: F401
+    import accelerate
     import torch
     from torch import nn
     from torch.nn import functional
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     import hand_plans
-    from plimsoll_torch import Refused, WrongPlan
+    from plimsoll_torch import Refused, WrongPlan, apply
     from plimsoll_torch.stages import split
     from plimsoll_torch.trainer import ByPlan
 except ModuleNotFoundError as error:
@@ -241,6 +241,37 @@ class AsThePlainTrainer(Comparing):
         planned = type("Planned", (ByPlan, Trainer), {"plan": plans, "otherwise": "plain"})
         trainer = self.compare(model, Trainer, planned, data=data, train_sampling_strategy="sequential", gradient_accumulation_steps=2)
         self.assertEqual([one.counts.steps for one in trainer.planned_step.steps], [4, 4])
+
+
+class InAccelerate(unittest.TestCase):
+    def train(self, planned):
+        """A loop by accelerate with bf16, accumulation and clipping; the step stands where accelerator.backward stood."""
+        accelerator = accelerate.Accelerator(cpu=True, mixed_precision="bf16", gradient_accumulation_steps=2)
+        model = Words()
+        model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
+        batches = [{name: torch.stack([row[name] for row in pair]) for name in ("input_ids", "labels")} for pair in zip(rows()[::2], rows()[1::2])]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            staged = split(copy.deepcopy(model), batches[0])
+        step = apply(model, hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), [0] * len(staged.stages)))
+        torch.manual_seed(4)
+        for batch in batches[:4]:
+            with accelerator.accumulate(model):
+                if planned:
+                    with accelerator.autocast():
+                        step(batch, scale=1 / accelerator.gradient_accumulation_steps)
+                else:
+                    accelerator.backward(model(**batch)["loss"])
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), 0.1)
+                optimizer.step()
+                optimizer.zero_grad()
+        return model
+
+    def test_as_without_a_plan(self):
+        plain, planned = self.train(False), self.train(True)
+        for (name, one), other in zip(plain.state_dict().items(), planned.state_dict().values()):
+            self.assertTrue(torch.equal(one, other), name)
+        self.assertFalse(torch.equal(plain.head.weight, Words().head.weight))
 
 
 class Resumed(Folders):
