@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+from types import SimpleNamespace
 from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -336,6 +337,26 @@ class Refusals(Folders):
                      kind=type("Planned", (ByPlan, Trainer), {"plan": "none"}), model=WithEmbeddings())
         several = plan_for(trainer_of(ByPlanTrainer, Words(), self.folder)) | {"micro_batches": 2}
         self.refused("is for 2 micro-batches, and the Trainer hands over one at a time", kind=type("P", (ByPlan, Trainer), {"plan": several}))
+
+    def test_what_is_set_elsewhere_by_name(self):
+        trainer = trainer_of(ByPlanTrainer, Words(), self.folder)
+        trainer.plan = "none"
+        args, accelerator = trainer.args, type(trainer.accelerator)
+        several = SimpleNamespace(value="MULTI_GPU")
+        for patched, expected in ((mock.patch.object(args, "gradient_checkpointing", True), "gradient_checkpointing is on, and plans recompute"),
+                                  (mock.patch.object(args, "_n_gpu", 2), r"would run copies on 2 GPUs \(DataParallel\)"),
+                                  (mock.patch.object(trainer.accelerator, "has_lomo_optimizer", True), "optim=.* updates inside of the backward"),
+                                  (mock.patch.object(accelerator, "mixed_precision", "fp8"), "fp8 has recipes of its own"),
+                                  (mock.patch.object(accelerator, "distributed_type", several), r"training is distributed \(MULTI_GPU\)")):
+            with patched, self.assertRaisesRegex(Refused, expected):
+                trainer.step_of(trainer.model)
+
+    def test_a_training_step_that_asks_for_outputs(self):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            return self.compute_loss(model, inputs, return_outputs=True)[0]
+
+        mine = type("Mine", (Trainer,), {"training_step": training_step})
+        self.refused("training_step asks compute_loss for the model's outputs", kind=type("Planned", (ByPlan, mine), {}))
 
     def test_a_batch_that_no_plan_is_for(self):
         self.refused(r"input 'input_ids': expected torch.int64 \[2, 12\], found torch.int64 \[1, 12\]", dataloader_drop_last=False, error=Refused)

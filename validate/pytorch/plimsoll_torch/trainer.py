@@ -31,7 +31,7 @@ class ByPlan:
 
         def by_plan(model, inputs, return_outputs=False, **_):
             if return_outputs:
-                raise Refused(f"{self.has_own('training_step').__name__}.training_step asks for the model's outputs, which a plan drops")
+                raise Refused("training_step asks compute_loss for the model's outputs, which a plan drops")
             given, targets = self.handed_over(model, inputs, num_items_in_batch)
             with self.accelerator.autocast():
                 made.append(self.planned_step(given, targets, scale=seed.item()).requires_grad_())
