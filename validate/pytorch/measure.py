@@ -396,15 +396,16 @@ class Runs:
 
 KERNELS = ({"name": "deterministic", "warn_only": False, "math": False},
            {"name": "deterministic, attention by the math kernel", "warn_only": False, "math": True},
-           {"name": "deterministic where PyTorch has them, attention by the math kernel", "warn_only": True, "math": True})
+           {"name": "deterministic where PyTorch has them, attention by the math kernel", "warn_only": True, "math": True},
+           {"name": "as they are", "warn_only": None, "math": False})
 
 
 @contextlib.contextmanager
 def kernels(warn_only, math_attention):
-    """PyTorch takes kernels that give the same bits each time; refuses others, or only warns of them."""
+    """PyTorch takes kernels that give the same bits each time; refuses others, or only warns of them (None: takes any)."""
     names = [name for name in ("flash", "mem_efficient", "cudnn") if math_attention and hasattr(torch.backends.cuda, f"enable_{name}_sdp")]
     before = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in names}
-    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    torch.use_deterministic_algorithms(warn_only is not None, warn_only=bool(warn_only))
     for name in names:
         getattr(torch.backends.cuda, f"enable_{name}_sdp")(False)
     try:
@@ -422,30 +423,42 @@ class Sameness:
         self.runs = runs
         self.model = load(runs.task)[0]  # not a deep copy, which weights made of others (weight_norm) refuse
         self.start = {name: value.clone() for name, value in runs.model.state_dict().items()}
+        self.controls = {}  # by the name of the kernels
 
     def of_plans(self):
         """For each plan what is not, bit for bit, as after plain training, how far it is from that, and how far plain training is from itself: by the first
-        kernels by which that is itself bit for bit, else by the last ones, which PyTorch never refuses."""
-        if self.runs.task["device"] != "cuda":
-            return self.by("as they are", self.plain(), self.plain())
-        for way in KERNELS:
-            try:
-                with kernels(way["warn_only"], way["math"]):
-                    plain, *controls = self.plain(), self.plain(), self.plain()
-                    if way["warn_only"] or all(not compared(plain, control)[0] for control in controls):
-                        return self.by(way["name"], plain, *controls)
-            except RuntimeError as error:
-                if way["warn_only"] or "determinis" not in str(error):
-                    raise
+        kernels by which that is itself bit for bit, else by those of which PyTorch only warns. A plan that moves what other kernels save otherwise goes by
+        the kernels that it was measured with."""
+        return [self.of(plan) for plan in self.runs.plans]
+
+    def of(self, plan):
+        for way in KERNELS if self.runs.task["device"] == "cuda" else KERNELS[-1:]:
+            with kernels(way["warn_only"], way["math"]):
+                found = self.control(way)
+                if found is None:
+                    continue
+                try:
+                    differences, deviation = compared(found[0], self.trained(self.runs.step_of(self.model, plan)))
+                except (Refused, RuntimeError) as error:
+                    if way is KERNELS[-1] or not is_of_kernels(error):
+                        raise
+                    continue
+            return {"differences": differences, "deviation": deviation, "control_deviation": found[1], "kernels": way["name"]}
         return None
 
-    def by(self, name, plain, *controls):
-        control = max(compared(plain, other)[1] for other in controls)
-        found = []
-        for plan in self.runs.plans:
-            differences, deviation = compared(plain, self.trained(self.runs.step_of(self.model, plan)))
-            found.append({"differences": differences, "deviation": deviation, "control_deviation": control, "kernels": name})
-        return found
+    def control(self, way):
+        """(what plain training gives, how far it is from itself), None where PyTorch refuses its kernels or where others are better."""
+        if way["name"] not in self.controls:
+            try:
+                plain, *others = self.plain(), self.plain(), self.plain()
+                same = all(not compared(plain, other)[0] for other in others)
+                found = (plain, max(compared(plain, other)[1] for other in others)) if same or way["warn_only"] is not False else None
+            except RuntimeError as error:
+                if way["warn_only"] is not False or not is_of_kernels(error):
+                    raise
+                found = None
+            self.controls[way["name"]] = found
+        return self.controls[way["name"]]
 
     def plain(self):
         return self.trained(lambda: self.runs.plain_on(self.model))
@@ -464,6 +477,11 @@ class Sameness:
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return found | {name: value.clone() for name, value in self.model.state_dict().items()}
+
+
+def is_of_kernels(error):
+    """PyTorch refuses a kernel that adds in any order, or a step refuses what another kernel than when it was measured has saved."""
+    return isinstance(error, Refused) or "determinis" in str(error)
 
 
 def compared(plain, other):

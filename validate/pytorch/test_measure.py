@@ -29,18 +29,19 @@ class Trained(measure.Sameness):
 
     def __init__(self, answers, plans=1):
         self.runs = unittest.mock.Mock(task={"device": "cuda"}, plans=[None] * plans)
-        self.model, self.answers, self.asked = None, answers, []
+        self.model, self.answers, self.asked, self.controls = None, answers, [], {}
 
     def trained(self, run):
         way = (torch.is_deterministic_algorithms_warn_only_enabled(), torch.are_deterministic_algorithms_enabled())
         self.asked.append(way)
         answer = self.answers.pop(0)
-        if isinstance(answer, str):
-            raise RuntimeError(answer)
+        if isinstance(answer, Exception):
+            raise answer
         return {"loss": torch.tensor([answer, 8.0])}
 
 
-REFUSED = "attention_backward does not have a deterministic implementation"
+REFUSED = RuntimeError("attention_backward does not have a deterministic implementation")
+OTHER_BYTES = measure.Refused("'saved by attention' has 16 B, by the plan 8 B")
 
 
 class Sameness(unittest.TestCase):
@@ -69,9 +70,18 @@ class Sameness(unittest.TestCase):
         found = Trained([1.0, 1.0, 1.0, REFUSED, 1.0, 1.0, 1.0, 1.0]).of_plans()
         self.assertEqual((found[0]["differences"], found[0]["kernels"]), ([], "deterministic, attention by the math kernel"))
 
+    def test_a_plan_that_moves_what_other_kernels_save_otherwise_goes_by_those_of_its_measurement(self):
+        """Of two plans the first, which is compared with its own control; the second keeps its kernels and its control."""
+        found = Trained([1.0, 1.0, 1.0, OTHER_BYTES, REFUSED, 1.0, 1.0, 1.0, OTHER_BYTES, 1.0, 2.0, 1.0, 3.0, 1.0], plans=2).of_plans()
+        self.assertEqual(found, [{"differences": ["loss"], "deviation": 2 / 8, "control_deviation": 1 / 8, "kernels": "as they are"},
+                                 {"differences": [], "deviation": 0.0, "control_deviation": 0.0, "kernels": "deterministic"}])
+
     def test_other_errors_are_errors(self):
-        with self.assertRaisesRegex(RuntimeError, "out of memory"):
-            Trained(["out of memory"]).of_plans()
+        for error in (RuntimeError("out of memory"), measure.Refused("no such stage")):
+            with self.assertRaises(type(error)):
+                Trained([error] * 9).of_plans()
+        with self.assertRaisesRegex(measure.Refused, "16 B"):
+            Trained([*[1.0, 1.0, 1.0, OTHER_BYTES] * 4]).of_plans()
         self.assertFalse(torch.are_deterministic_algorithms_enabled())
 
     def test_attention_goes_by_the_math_kernel_and_back(self):
