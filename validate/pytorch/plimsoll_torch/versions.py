@@ -1,8 +1,8 @@
 """All that differs between torch 1.13 and 2.x (up to 2.11), for the step and for the exporter (traces/pytorch_export): what is there, what is
 not, and the reason for the message. What copies to a host need on CUDA stands in device.py.
 
-Each part names the fact as PyTorch documents it. Run here with 1.13 on a CPU; the rest follows the documentation and has not been run, but
-with stand-ins for what torch answers (test_versions.py).
+Each part names the fact as PyTorch documents it. Run with 1.13 and 2.6 on a CPU and with 2.11 on an H100; in between it follows the documentation, with
+stand-ins for what torch answers (test_versions.py).
 """
 
 import contextlib
