@@ -2,11 +2,13 @@
 
 import os
 import unittest
+import unittest.mock
 
 from .peaks import plain_order_peak, replayed_peak
 from .support import MODELS, NO_TORCH, SMALL_GPT, WithFolder, torch
 
 if torch is not None:
+    from pytorch_export import allocation_log
     from pytorch_export.allocation_log import Unexplained, cut_at_marks, events_of
     from pytorch_export.allocations import Order, lists, replayed
 
@@ -102,6 +104,35 @@ class MemoryHistory(unittest.TestCase):
         events = events_of(self.HISTORY)
         self.assertEqual(events[:2], [(512, 1), (512, -1)])
         self.assertEqual(cut_at_marks(events, [(512, 1), (1024, 2)]), [[(4096, 1000), (512, 1), (4096, -1000)]])
+
+    def test_a_log_marks_by_blocks_of_its_own(self):
+        history = []
+
+        class Block:
+            def __init__(self, size, dtype, device):
+                self.size = size
+                history.append({"action": "alloc", "addr": 512, "size": size})
+
+            def data_ptr(self):
+                return 512
+
+            def numel(self):
+                return self.size
+
+            def __del__(self):
+                history.extend({"action": action, "addr": 512, "size": self.size} for action in ("free_requested", "free_completed"))
+
+        with unittest.mock.patch.multiple(allocation_log, torch=unittest.mock.Mock(empty=Block), write_memory_history=unittest.mock.DEFAULT) as stand_in:
+            allocation_log.torch.cuda.memory._snapshot.return_value = {"device_traces": [[], history]}
+            allocation_log.torch.cuda.current_device.return_value = 1
+            log = allocation_log.CudaLog()
+            log.begin()
+            for address in (4096, 8192):
+                log.mark()
+                history.append({"action": "alloc", "addr": address, "size": 100})
+            log.mark()
+            self.assertEqual(log.end(), [[(4096, 100)], [(8192, 100)]])
+            self.assertEqual([call[0] for call in stand_in["write_memory_history"].call_args_list], [(True,), (False,)])
 
     def test_a_history_that_has_lost_its_begin_is_refused(self):
         with self.assertRaisesRegex(Unexplained, "does not hold"):
