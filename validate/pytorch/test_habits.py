@@ -51,6 +51,34 @@ class Labelled(nn.Module):
         return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits, "cache": Cache(x)}
 
 
+class Wrapped(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, labels):
+        return {"loss": self.inner(x, labels)["loss"] * 1.5}
+
+
+class Placed(Labelled):
+    def __init__(self, more):
+        super().__init__()
+        self.more = more
+
+    def forward(self, x, labels):
+        return super().forward(self.layers[0](x) + self.more(x), labels)
+
+
+@torch.jit.script
+def places(rows: int, columns: int):
+    return torch.arange(rows).unsqueeze(1) * 0.1 + torch.zeros([columns])
+
+
+@torch.jit.script
+def scaled(x):
+    return x.detach() * 0.5
+
+
 class Cache:
     """Of a class of its own, with tensors inside."""
 
@@ -177,6 +205,32 @@ class Habits(unittest.TestCase):
         model.layers = nn.Sequential(*(one for _ in range(3) for one in (Layer(), Activated(8))))
         staged = self.trained(model, None, {"x": self.x, "labels": self.labels})
         self.assertIn("layers.1", [operation.path for stage in staged.stages for operation in stage.operations])
+
+    # --- tensors that no call is seen to make ---
+
+    def test_a_scripted_function_is_one_call(self):
+        torch.manual_seed(0)
+        staged = self.trained(Placed(lambda x: places(x.shape[0], x.shape[1]) + scaled(x)), None, {"x": self.x, "labels": self.labels})
+        names = [operation.name for stage in staged.stages for operation in stage.operations]
+        self.assertEqual((names.count("places"), names.count("scaled")), (1, 1))
+
+    @unittest.skipUnless(hasattr(torch, "func"), "torch 1.13 has no vmap of this kind")
+    def test_what_follows_from_shapes_in_a_vmap_stands_for_itself(self):
+        def mask(x):
+            row = torch.vmap(lambda i, j: (i <= j) * torch.tensor(0.1), (None, 0))
+            return torch.vmap(row, (0, None))(torch.arange(x.shape[0]), torch.arange(x.shape[1]))
+        torch.manual_seed(0)
+        inputs = {"x": self.x, "labels": self.labels}
+        self.assertGreater(len(self.trained(Placed(mask), None, inputs).stages), 4)
+        for writes in (lambda made: made.add_(1), lambda made: made[1:].mul_(2).sum() + made):  # would be written again in each step
+            staged = self.trained(Wrapped(Placed(lambda x: writes(mask(x)))), None, inputs)
+            self.assertEqual([stage.name for stage in staged.stages], ["inner", "loss"])
+
+    @unittest.skipUnless(hasattr(torch, "func"), "torch 1.13 has no vmap of this kind")
+    def test_what_follows_from_inputs_in_a_vmap_does_not(self):
+        torch.manual_seed(0)
+        staged = self.trained(Wrapped(Placed(lambda x: torch.vmap(lambda row: 0.5 * row)(x))), None, {"x": self.x, "labels": self.labels})
+        self.assertEqual([stage.name for stage in staged.stages], ["inner", "loss"])
 
     # --- hooks that a forward registers ---
 

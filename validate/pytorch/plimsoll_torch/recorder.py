@@ -22,7 +22,7 @@ from .questions import Questions
 from .reads import Reads
 from .refusals import place_of
 from .values import children_of, form_of, map_leaves, named_tensors_in, tensors_in
-from .versions import autocast_now, storage_of
+from .versions import autocast_now, is_inside_transform, storage_of
 
 OF_TORCH = set(vars(torch.nn.Module())) - {"training"}  # attributes of every module
 
@@ -138,6 +138,7 @@ class Recorder(TorchFunctionMode):
         self.values, self.operations, self.calls = [], [], []
         self.known = {}     # id of a tensor -> (weak reference, value)
         self.storages = {}  # address of a storage's head -> (weak reference, number)
+        self.fixed = set()  # numbers of the storages of tensors that stand for themselves, since they are the same in every run
         self.names = {}
         self.call, self.stack, self.suspended, self.modules = None, [], 0, dict(model.named_modules())
         self.origins = Origins(model)
@@ -243,7 +244,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self.origins.is_aside:
+        if self.origins.is_aside or any(map(is_inside_transform, tensors_in((args, kwargs)))):
             return func(*args, **kwargs)
         if self.suspended:
             return self.reads.inside(func, function_name(func), args, kwargs)
@@ -297,6 +298,9 @@ class Recorder(TorchFunctionMode):
 
     def write_down(self, function, path, name, arguments, result, written, is_module):
         arguments = map_leaves(arguments, self.reference)
+        if any(self.storage(tensor) in self.fixed for tensor in written):
+            self.can_be_whole = True
+            raise Refused(f"{self.here()}: '{name}' overwrites a tensor that no recorded call has made")
         writes = {self.storage(tensor) for tensor in written if self.value_of(tensor) is not None}
         changes = sorted({self.buffers[at] for at in (storage_of(tensor).data_ptr() for tensor in written) if at in self.buffers})
         operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments),
@@ -323,8 +327,20 @@ class Recorder(TorchFunctionMode):
             return Ref(value)
         if id(leaf) in self.constants:
             return leaf
+        if self.is_fixed(leaf):
+            self.constants[id(leaf)] = leaf
+            self.fixed.add(self.storage(leaf))
+            return leaf
         self.can_be_whole = True
         raise Refused(f"{self.here()}: uses a tensor of shape {list(leaf.shape)} that no recorded call has made")
+
+    def is_fixed(self, tensor):
+        """Whether a tensor that no recorded call has made (but what runs in a vmap) follows from shapes and constants alone, so that it may stand for
+        itself."""
+        if self.origins is None or tensor.requires_grad:
+            return False
+        slot = self.origins.slot_of(tensor)
+        return slot.made and not (slot.inputs or slot.why or slot.sizes)
 
     def value_of(self, tensor):
         entry = self.known.get(id(tensor))
@@ -415,8 +431,8 @@ def function_name(function):
 
 @contextlib.contextmanager
 def watching(recorder):
-    """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, and in torch 1.13 most of
-    x[i] and x[i] = y."""
+    """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, of scripted ones, and in torch 1.13
+    most of x[i] and x[i] = y."""
     call, own = torch.nn.Module.__call__, torch.autograd.Function.__dict__.get("apply")
     inherited = [name for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__]
     places = {name: getattr(torch.Tensor, name) for name in inherited}
@@ -434,10 +450,13 @@ def watching(recorder):
         setattr(torch.Tensor, name, lambda *args, name=name, function=function:
                 recorder.reads.inside(function, name, args, {}) if recorder.suspended else recorder.run(function, recorder.path(), name, args, {}))
     torch.autograd.Function.apply = classmethod(apply_seen)
+    scripted = torch.jit.ScriptFunction.__call__
+    torch.jit.ScriptFunction.__call__ = lambda function, *args, **kwargs: (
+        scripted(function, *args, **kwargs) if recorder.suspended else recorder.run(function, recorder.path(), function.name, args, kwargs))
     try:
         yield
     finally:
-        torch.nn.Module.__call__ = call
+        torch.nn.Module.__call__, torch.jit.ScriptFunction.__call__ = call, scripted
         for name in places:
             delattr(torch.Tensor, name)
         if own is not None:

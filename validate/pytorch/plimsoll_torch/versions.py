@@ -161,6 +161,14 @@ def without_dispatch_mode():
         yield
 
 
+# --- transforms ---------------------------------------------------------------------------------------------------------------------
+# docs, torch.func.vmap: from 2.0 on. Functions inside are called with tensors that stand for many and have no storage.
+
+def is_inside_transform(tensor):
+    functorch = getattr(torch._C, "_functorch", None)
+    return functorch is not None and functorch.is_functorch_wrapped_tensor(tensor)
+
+
 # --- random numbers -----------------------------------------------------------------------------------------------------------
 # docs, torch.Tag.nondeterministic_seeded (torch.tags): ops that draw from a generator; in 1.13 and later.
 
