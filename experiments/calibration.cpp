@@ -6,6 +6,7 @@
 
 #include "sim/core/codec.h"
 #include "sim/core/expects.h"
+#include "sim/core/input_loads.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
@@ -33,7 +34,9 @@ std::string comments(const MachineRates& r, const MeasuredBy& by) {
                   by.date, by.device, by.library);
   constexpr double giga = 1e9, micro = 1e-6;
   text += line("copy to host", r.to_host, giga, "GB/s") + line("copy to device", r.to_device, giga, "GB/s");
+  if (r.one_block_to_host) text += line("the same block to host", *r.one_block_to_host, giga, "GB/s");
   text += line("copy while another runs", r.both_ways, giga, "GB/s");
+  if (r.host_copies) text += line("copies both ways, together", *r.host_copies, giga, "GB/s");
   text += line("latency to host", r.to_host_latency, micro, "us");
   text += line("latency to device", r.to_device_latency, micro, "us");
   for (std::size_t k = 1; k < r.slowdown.size(); ++k) {
@@ -42,6 +45,7 @@ std::string comments(const MachineRates& r, const MeasuredBy& by) {
   for (const MeasuredPeak& peak : r.peaks) {
     text += line(fmt::format("product {} x {}, {}", peak.rows, peak.rows, peak.dtype), peak.flops, giga, "GFLOPS");
   }
+  text += line("traffic of a sum", r.plain_traffic, giga, "GB/s");
   text += line("traffic of Adam's update", r.update_traffic, giga, "GB/s");
   if (r.host_update_traffic) text += line("the same on the host", *r.host_update_traffic, giga, "GB/s");
   for (const MeasuredCodec& each : r.codecs) {
@@ -92,6 +96,11 @@ std::string capacity(const std::optional<Bytes>& bytes) {
   return bytes ? fmt::format("{} B", bytes->count) : std::string("unlimited");
 }
 
+/// The file's size is a limit; what the device has counts where it is less.
+std::optional<Bytes> device_memory(const std::optional<Bytes>& limit, const MachineRates& r) {
+  return limit && r.device_memory ? std::min(*limit, *r.device_memory) : r.device_memory ? r.device_memory : limit;
+}
+
 Endpoints to_host_of(const Platform& shape) {
   const std::optional<MemoryId> host = memory_at(shape, DeviceId{0}, place::host);
   EXPECTS(host);
@@ -124,7 +133,6 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
   const Device& device = shape.devices[0];
   const Memory& host = shape[to_host_of(shape).to];
   const Link& link = shape.links[0];
-  const double bandwidth = std::min(rates.to_host.median, rates.to_device.median);
   const double latency = std::max(rates.to_host_latency.median, rates.to_device_latency.median);
   std::string text = comments(rates, by);
   text += fmt::format("format: plimsoll.platform.v1\nname: {}\n", name);
@@ -132,22 +140,25 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
                       by.device, shape.name);
   text += fmt::format(
       "devices:\n  - name: {}\n    model: \"{}\"\n    memory: {}\n    peak: {{{}}}\n"
-      "    memory_bandwidth: {:.4g} GBps  # that of Adam's update\n    launch_overhead: {:.4g} us\n"
+      "    memory_bandwidth: {:.4g} GBps\n    adam: {:.4g} GBps\n    launch_overhead: {:.4g} us\n"
       "    overlap_slowdown: [{}]\n",
-      device.name, by.device, capacity(shape[device.memory].capacity), peaks(rates), rates.update_traffic.median / 1e9,
-      rates.launch.median * 1e6, slowdowns(rates));
+      device.name, by.device, capacity(device_memory(shape[device.memory].capacity, rates)), peaks(rates),
+      rates.plain_traffic.median / 1e9, rates.update_traffic.median / 7e9, rates.launch.median * 1e6, slowdowns(rates));
   text += codecs(rates);
   const MeasuredRate host_updates = rates.host_update_traffic.value_or(rates.update_traffic);
   text += fmt::format("memories:\n  - name: {}\n    size: {}\n    bandwidth: {:.4g} GBps\n    adam: {:.4g} GBps\n",
-                      host.name, capacity(host.capacity), host_updates.median / 1e9, host_updates.median / 7e9);
+                      host.name, capacity(host.capacity), rates.host_copies.value_or(host_updates).median / 1e9,
+                      host_updates.median / 7e9);
   // A copy's time is latency + bytes / bandwidth: the bandwidth without the latency that was measured with it.
   const auto copied = static_cast<double>(rates.copied.count);
-  const double lone = copied / std::max(copied / bandwidth - latency, 1e-9);
-  text += fmt::format(
-      "links:\n  - name: {}\n    between: [{}, {}]\n    bandwidth: {:.4g} GBps\n    latency: {:.4g} us\n    duplex: "
-      "{}\n",
-      link.name, device.name, host.name, lone / 1e9, latency * 1e6, link.full_duplex ? "full" : "half");
-  return text;
+  const auto lone = [&](double rate) { return copied / std::max(copied / rate - latency, 1e-9) / 1e9; };
+  text += fmt::format("links:\n  - name: {}\n    between: [{}, {}]\n", link.name, device.name, host.name);
+  const double out = rates.to_host.median, in = rates.to_device.median;
+  text += link.full_duplex
+              ? fmt::format("    bandwidth: {:.4g} GBps  # to the host\n    back: {:.4g} GBps\n", lone(out), lone(in))
+              : fmt::format("    bandwidth: {:.4g} GBps\n", lone(std::min(out, in)));
+  return text +
+         fmt::format("    latency: {:.4g} us\n    duplex: {}\n", latency * 1e6, link.full_duplex ? "full" : "half");
 }
 
 std::optional<SplitBackwards> split_backwards(const Trace& trace, const Platform& platform, Optimizer optimizer) {
@@ -173,7 +184,7 @@ Trace calibrated_trace(Trace trace, const Problem& problem, const OpTimes& times
   source.device = by.device;
   std::erase_if(source.notes, [](const auto& note) { return note.first == "times"; });
   source.notes.emplace_back("library", by.library);
-  source.notes.emplace_back("clock", "from one op's end to the next one's, in place");
+  source.notes.emplace_back("clock", loads_apart);
   source.notes.emplace_back("repetitions", std::to_string(times.samples()));
   source.notes.emplace_back("spread",
                             fmt::format("half of an op's times within {:.1f} % of its median", 100 * times.spread()));

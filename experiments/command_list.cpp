@@ -160,6 +160,7 @@ void describe(const Platform& p) {
   for (const Device& d : p.devices) {
     std::string memory = "memory " + capacity(p[d.memory].capacity);
     if (d.memory_bandwidth) memory += " at " + format_bandwidth(*d.memory_bandwidth);
+    if (d.adam) memory += ", updates " + format_bandwidth(*d.adam);
     for (const auto& [dtype, rate] : d.peak) memory += fmt::format(", {} {}", dtype, format_flops_rate(rate));
     rows.push_back({"  device " + d.name, d.model.empty() ? "any device" : d.model, memory});
   }
@@ -175,8 +176,9 @@ void describe(const Platform& p) {
     std::cout << '\n';
   }
   for (const Link& l : p.links) {
-    std::cout << fmt::format("  link {:<12} {} - {}: {}, {}{}\n", l.name, p.vertices[l.from].name,
-                             p.vertices[l.to].name, format_bandwidth(l.bandwidth), format_seconds(l.latency),
+    const std::string back = l.back ? " (back " + format_bandwidth(*l.back) + ")" : std::string();
+    std::cout << fmt::format("  link {:<12} {} - {}: {}{}, {}{}\n", l.name, p.vertices[l.from].name,
+                             p.vertices[l.to].name, format_bandwidth(l.bandwidth), back, format_seconds(l.latency),
                              l.full_duplex ? "" : ", half duplex");
   }
 }

@@ -167,6 +167,9 @@ class Expansion {
           fmt::format("no device, memory or switch is called '{}'{}", names[i], suggestion(names[i], candidates)));
     }
     if (ends[0] == nullptr || ends[1] == nullptr) return;
+    if (kind.back_at && !kind.link.full_duplex) {
+      return kind.back_at->complain("both directions of a half-duplex link share its bandwidth");
+    }
     const std::size_t first = platform_.links.size();
     if (names[0] == names[1])
       add_pairs(kind, *ends[0]);
@@ -219,6 +222,7 @@ class Expansion {
     const std::uint32_t other = from.is_device ? to.vertices.front() : from.vertices.front();
     LinkKind half = kind;
     half.link.latency = 0.5 * kind.link.latency;
+    if (kind.link.back && !from.is_device) std::swap(half.link.bandwidth, *half.link.back);  // they begin at the device
     for (std::size_t first = 0; first < devices.vertices.size(); first += kind.shared_by) {
       const std::uint32_t meeting = add_switch(fmt::format("{}.switch{}", kind.link.name, meetings_++));
       for (std::size_t i = first; i < first + kind.shared_by; ++i) {

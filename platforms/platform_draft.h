@@ -29,7 +29,7 @@ struct LinkKind {
   Link link;
   std::vector<YamlCursor> between;
   std::uint32_t shared_by = 1;
-  std::optional<YamlCursor> shared_by_at;
+  std::optional<YamlCursor> shared_by_at, back_at;
 };
 
 struct PlatformDraft {

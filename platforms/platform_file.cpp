@@ -116,6 +116,7 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"peak", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.peak = read_peak(c); }},
     {"memory_bandwidth", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.memory_bandwidth = c.bandwidth(); }},
+    {"adam", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.adam = c.bandwidth(); }},
     {"launch_overhead", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.launch_overhead = c.seconds(); }},
     {"overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
@@ -158,6 +159,11 @@ const Field<LinkKind, const YamlCursor&> link_fields[] = {
          c.complain(fmt::format("expected two ends, found {}", k.between.size()));
      }},
     {"bandwidth", required, [](LinkKind& k, const YamlCursor& c) { k.link.bandwidth = c.bandwidth(); }},
+    {"back", optional,
+     [](LinkKind& k, const YamlCursor& c) {
+       k.link.back = c.bandwidth();
+       k.back_at = c;
+     }},
     {"latency", required, [](LinkKind& k, const YamlCursor& c) { k.link.latency = c.seconds(); }},
     {"duplex", optional, [](LinkKind& k, const YamlCursor& c) { k.link.full_duplex = !second_of(c, "full", "half"); }},
     {"shared_by", optional,

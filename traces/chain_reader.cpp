@@ -91,6 +91,7 @@ const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"saved_tensors", optional, read_inner_tensors},
     {"boundary_uses", optional, read_boundary_uses},
     {"forward_nograd_s", optional, [](StageDraft& d, JsonCursor c) { d.forward_nograd = c.seconds(); }},
+    {"load_s", optional, [](StageDraft& d, JsonCursor c) { d.stage.load = c.seconds(); }},
     {"backward_weight_s", optional,
      [](StageDraft& d, JsonCursor c) {
        d.stage.backward_weight = c.seconds();

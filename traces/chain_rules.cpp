@@ -11,6 +11,16 @@
 namespace plimsoll {
 namespace {
 
+/// Only the first stage reads what has to be loaded.
+void check_load(JsonDocument& document, const Stage& stage, std::size_t i) {
+  const Seconds most = i == 0 ? stage.forward : Seconds{0};
+  if (stage.load <= most) return;
+  document.complain(below("stages", i, "load_s"),
+                    i == 0 ? fmt::format("more than the forward, of which it is a part, expected at most {}, found {}",
+                                         most.value, stage.load.value)
+                           : "only the first stage reads the network's input");
+}
+
 /// What is said of the two parts of a backward.
 void check_parts(JsonDocument& document, const Stage& stage, std::size_t i) {
   if (stage.backward_weight > stage.backward) {
@@ -44,6 +54,7 @@ void check_stage(JsonDocument& document, const ChainDraft& draft, std::size_t i)
                                   stage.output.count, stage.saved.count));
   }
   check_parts(document, stage, i);
+  check_load(document, stage, i);
   std::set<std::uint32_t> used;
   Bytes sum;
   for (std::size_t k = 0; k < stage.parameters.size(); ++k) {

@@ -79,6 +79,7 @@ const Field<OpDraft, JsonCursor> op_fields[] = {
     {"mutates", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.mutates, c); }},
     {"attributes", optional, read_attributes},
     {"nograd_time_s", optional, [](OpDraft& d, JsonCursor c) { d.op.nograd_duration = c.seconds(); }},
+    {"load_s", optional, [](OpDraft& d, JsonCursor c) { d.op.load = c.seconds(); }},
     {"nograd_workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.nograd_workspace = c.bytes(); }},
     {"accumulate_workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.accumulate_workspace = c.bytes(); }},
     {"alternatives", optional, read_alternatives},

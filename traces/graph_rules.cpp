@@ -97,6 +97,7 @@ class Rules {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
       const bool is_update = op.phase == Phase::update;
+      check_load(op, i);
       for (std::size_t k = 0; k < op.alternatives.size(); ++k) {
         const Alternative& way = op.alternatives[k];
         if (way.duration || (way.flops && way.bytes_moved)) continue;
@@ -107,6 +108,19 @@ class Rules {
       if (op.duration || (op.bytes_moved && (op.flops || is_update))) continue;
       document_.complain(below("ops", i), fmt::format("op '{}' has neither time_s nor flops and bytes", op.name));
     }
+  }
+
+  void check_load(const Op& op, std::size_t i) {
+    const auto is_input = [&](TensorId t) {
+      return t.index < graph_.tensors.size() && graph_[t].kind == TensorKind::input;
+    };
+    const bool may_load = op.phase == Phase::forward && std::ranges::any_of(op.inputs, is_input);
+    const Seconds most = may_load ? op.duration.value_or(Seconds{0}) : Seconds{0};
+    if (op.load <= most) return;
+    document_.complain(below("ops", i, "load_s"),
+                       may_load ? fmt::format("more than the op, of which it is a part, expected at most {}, found {}",
+                                              most.value, op.load.value)
+                                : "only a forward op that reads an input of the network loads it");
   }
 
   void find_producers() {

@@ -84,6 +84,7 @@ Json stage_json(const Stage& stage) {
     json["boundary_uses"].push_back({{"tensor", use.tensor}, {"uses", uses_json(use.uses)}});
   }
   json["forward_nograd_s"] = stage.forward_nograd.value;
+  if (stage.load > Seconds{0}) json["load_s"] = stage.load.value;
   if (stage.has_backward_weight) json["backward_weight_s"] = stage.backward_weight.value;
   if (stage.weight_saved) json["weight_saved_bytes"] = stage.weight_saved->count;
   if (stage.weight_made > Bytes{0}) json["weight_made_bytes"] = stage.weight_made.count;
@@ -120,6 +121,7 @@ Json op_json(const Op& op) {
   json["stage"] = op.stage;
   if (op.duration) json["time_s"] = op.duration->value;
   if (op.nograd_duration) json["nograd_time_s"] = op.nograd_duration->value;
+  if (op.load > Seconds{0}) json["load_s"] = op.load.value;
   if (op.flops) json["flops"] = op.flops->count;
   if (op.bytes_moved) json["bytes"] = op.bytes_moved->count;
   json["workspace_bytes"] = op.workspace.count;

@@ -38,6 +38,10 @@ struct MachineRates {
   MeasuredRate to_host_latency, to_device_latency;  ///< seconds of a copy of 64 bytes
   std::vector<MeasuredRate> slowdown;               ///< of kernels while 0, 1, 2 copies run; the first is 1
   std::vector<MeasuredPeak> peaks;                  ///< in what the backend's kernels can compute, fp32 first
+  std::optional<MeasuredRate> one_block_to_host;    ///< as to_host into one block over and over, which a cache may hold
+  std::optional<MeasuredRate> host_copies;          ///< bytes a second of both directions together; unset: not measured
+  std::optional<Bytes> device_memory;               ///< what the device has; unset: what the platform's file says
+  MeasuredRate plain_traffic;                       ///< bytes a second that a sum of two tensors moves
   MeasuredRate update_traffic;                      ///< bytes a second that Adam's update moves, seven a parameter byte
   std::optional<MeasuredRate> host_update_traffic;  ///< the same of the host; unset: it is the device
   MeasuredRate launch;                              ///< seconds that a kernel of next to no work takes

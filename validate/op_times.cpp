@@ -17,6 +17,11 @@ Saving saving_of(const Graph& graph, const Schedule& schedule, const Step& step)
   return std::ranges::all_of(op.saved, is_made) ? Saving::keep : Saving::nothing;
 }
 
+bool loads(const Graph& graph, const Schedule& schedule, const Step& step) {
+  return std::ranges::any_of(schedule.buffers_in(step.allocates),
+                             [&](BufferId b) { return graph[schedule[b].tensor].kind == TensorKind::input; });
+}
+
 double median(std::vector<double> values) {
   EXPECTS(!values.empty());
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -31,18 +36,39 @@ void OpTimes::add(const Graph& graph, const Schedule& schedule, const Timeline& 
     if (step.op == no_op || schedule[step.stream].way != way::compute) continue;
     Seconds& before = last[step.stream];
     const Saving saving = saving_of(graph, schedule, step);
-    seconds_[{step.op, saving}].push_back((timeline.steps[s].finish - before).value);
+    seconds_[{step.op, saving, loads(graph, schedule, step)}].push_back((timeline.steps[s].finish - before).value);
     before = timeline.steps[s].finish;
   }
 }
 
-std::optional<Seconds> OpTimes::of(OpId op, Saving saving) const {
-  const Saving other = saving == Saving::keep ? Saving::nothing : Saving::keep;
-  for (const Saving way : {saving, other}) {
-    const auto found = seconds_.find({op, way});
-    if (found != seconds_.end()) return Seconds{median(found->second)};
+std::optional<Seconds> OpTimes::measured(const Run& run) const {
+  const auto found = seconds_.find(run);
+  return found == seconds_.end() ? std::nullopt : std::optional(Seconds{median(found->second)});
+}
+
+std::optional<Seconds> OpTimes::load_of(OpId op) const {
+  for (const Saving saving : {Saving::nothing, Saving::keep}) {
+    const std::optional<Seconds> first = measured({op, saving, true}), again = measured({op, saving, false});
+    if (first && again) return std::max(Seconds{0}, *first - *again);
   }
   return std::nullopt;
+}
+
+std::optional<Seconds> OpTimes::of(OpId op, Saving saving, bool loads) const {
+  const Saving other = saving == Saving::keep ? Saving::nothing : Saving::keep;
+  const Seconds load = load_of(op).value_or(Seconds{0});
+  for (const Saving way : {saving, other}) {
+    if (const std::optional<Seconds> found = measured({op, way, loads})) return found;
+    if (const std::optional<Seconds> found = measured({op, way, !loads})) {
+      return loads ? *found + load : std::max(Seconds{0}, *found - load);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Seconds> OpTimes::of_first(OpId op, Saving saving) const {
+  const auto is_known = [&](Saving way) { return seconds_.contains({op, way, true}); };
+  return of(op, saving, is_known(Saving::keep) || is_known(Saving::nothing));
 }
 
 double OpTimes::spread() const {
@@ -83,7 +109,8 @@ Schedule retimed(Schedule schedule, const Graph& graph, const OpTimes& times) {
   for (Step& step : schedule.steps) {
     step.work.seconds = std::max(Seconds{0}, step.work.seconds - choosing(schedule, graph, step));
     if (step.op == no_op || schedule[step.stream].way != way::compute) continue;
-    if (const std::optional<Seconds> measured = times.of(step.op, saving_of(graph, schedule, step))) {
+    if (const std::optional<Seconds> measured =
+            times.of(step.op, saving_of(graph, schedule, step), loads(graph, schedule, step))) {
       step.work.seconds = *measured;
       step.measured = true;
     }
@@ -108,13 +135,16 @@ Chain with_times(Chain chain, const Problem& problem, const OpTimes& times) {
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
     Stage& stage = chain.stages[i];
     if (!index.weight.empty()) {
-      divide_backward(stage, times.of(index.backward[i], Saving::keep), times.of(index.weight[i], Saving::keep));
+      divide_backward(stage, times.of_first(index.backward[i], Saving::keep),
+                      times.of_first(index.weight[i], Saving::keep));
       continue;
     }
     const Seconds before = stage.backward;
-    stage.forward = times.of(index.forward[i], Saving::keep).value_or(stage.forward);
-    stage.forward_nograd = times.of(index.forward[i], Saving::nothing).value_or(stage.forward_nograd);
-    stage.backward = times.of(index.backward[i], Saving::keep).value_or(stage.backward);
+    stage.forward = times.of_first(index.forward[i], Saving::keep).value_or(stage.forward);
+    stage.forward_nograd = times.of_first(index.forward[i], Saving::nothing).value_or(stage.forward_nograd);
+    const Seconds least = std::min(stage.forward, stage.forward_nograd);
+    stage.load = std::min(times.load_of(index.forward[i]).value_or(Seconds{0}), least);
+    stage.backward = times.of_first(index.backward[i], Saving::keep).value_or(stage.backward);
     if (before > Seconds{0}) stage.backward_weight = (stage.backward_weight / before) * stage.backward;
   }
   return chain;
@@ -122,7 +152,11 @@ Chain with_times(Chain chain, const Problem& problem, const OpTimes& times) {
 
 Graph with_times(Graph graph, const OpTimes& times) {
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
-    if (const auto measured = times.of(id_at<OpId>(o), Saving::keep)) graph.ops[o].duration = measured;
+    const OpId op = id_at<OpId>(o);
+    const std::optional<Seconds> measured = times.of_first(op, Saving::keep);
+    if (!measured) continue;
+    graph.ops[o].duration = measured;
+    graph.ops[o].load = std::min(times.load_of(op).value_or(Seconds{0}), *measured);
   }
   return graph;
 }
@@ -130,8 +164,14 @@ Graph with_times(Graph graph, const OpTimes& times) {
 Schedule calibration_schedule(const Problem& problem) {
   const Partition partition = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
   Tape tape;
+  const auto reads_input = [&](OpId op) {
+    return std::ranges::any_of(problem.graph[op].inputs,
+                               [&](TensorId t) { return problem.graph[t].kind == TensorKind::input; });
+  };
   for (const OpId op : partition.parts[0].ops) {
-    if (problem.graph[op].phase == Phase::forward) tape.actions.push_back(run(op, Saving::nothing));
+    if (problem.graph[op].phase != Phase::forward) continue;
+    tape.actions.push_back(run(op, Saving::nothing));
+    if (reads_input(op)) tape.actions.push_back(run(op, Saving::nothing));
   }
   for (const OpId op : partition.parts[0].ops) tape.actions.push_back(run(op));
   tape = with_drops(problem.graph, std::move(tape));

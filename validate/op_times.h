@@ -16,6 +16,9 @@ namespace plimsoll {
 /// Whether a forward step keeps what is only saved.
 Saving saving_of(const Graph&, const Schedule&, const Step&);
 
+/// Whether an input of the network appears in the step, which takes its time.
+bool loads(const Graph&, const Schedule&, const Step&);
+
 /// The middle one, or the lower of the two middle ones; a broken promise where there is none.
 double median(std::vector<double>);
 
@@ -25,15 +28,28 @@ class OpTimes {
   /// two kernels counts too.
   void add(const Graph&, const Schedule&, const Timeline&);
 
-  /// The median; for a forward never seen in this way, that of the other way. Unset for an op never seen.
-  std::optional<Seconds> of(OpId, Saving) const;
+  /// The median; for a forward never seen in this way, that of the other way, and what loading takes more or less.
+  /// Unset for an op never seen.
+  std::optional<Seconds> of(OpId, Saving, bool loads = false) const;
+  /// Of its first run, in which it loads what it reads of the network's inputs.
+  std::optional<Seconds> of_first(OpId, Saving) const;
+  /// How much longer it takes where it loads; unset where it was never seen in both ways.
+  std::optional<Seconds> load_of(OpId) const;
 
   /// Half the samples lie this close to the median, relative to it; the median over all ops.
   double spread() const;
   std::size_t samples() const;
 
  private:
-  std::map<std::pair<OpId, Saving>, std::vector<double>> seconds_;
+  struct Run {
+    OpId op;
+    Saving saving{};
+    bool loads = false;
+    friend constexpr auto operator<=>(const Run&, const Run&) = default;
+  };
+  std::optional<Seconds> measured(const Run&) const;
+
+  std::map<Run, std::vector<double>> seconds_;
 };
 
 /// The schedule as a replay runs it: with the measured time of every op that a device computes, and without what codecs
@@ -45,8 +61,8 @@ Schedule retimed(Schedule, const Graph&, const OpTimes&);
 Chain with_times(Chain, const Problem&, const OpTimes&);
 Graph with_times(Graph, const OpTimes&);
 
-/// A schedule for measuring only: all forwards without keeping anything, then plain training. Every op runs in both
-/// ways, on the results of the one before.
+/// A schedule for measuring only: all forwards without keeping anything, those that load an input once more at once,
+/// then plain training. Every op runs in both ways, on the results of the one before.
 Schedule calibration_schedule(const Problem&);
 
 }  // namespace plimsoll

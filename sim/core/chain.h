@@ -71,6 +71,7 @@ struct Stage {
   std::vector<BoundaryUse> boundary_uses;        ///< likewise
   std::optional<StageTensors> tensors;           ///< which tensors of the boundaries the backward reads; unset: unknown
   bool recomputable = true;
+  Seconds load = {};         ///< of both forwards, what it takes for the network's input to appear: in the first run
   bool has_backward = true;  ///< false only for stages before the first one that is trained (sparse_update)
 
   friend bool operator==(const Stage&, const Stage&) = default;

@@ -244,7 +244,8 @@ class Builder {
                                 .saved = saved,
                                 .mutates = {},
                                 .recomputable = stage.recomputable,
-                                .attributes = {}}));
+                                .attributes = {},
+                                .load = stage.load}));
   }
 
   /// What the backward of stage i reads beside parameters: output gradient, inner tensors, kept boundary tensors.

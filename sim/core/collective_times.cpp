@@ -26,7 +26,8 @@ class LinkShares {
   BytesPerSecond bandwidth(const Route& route) const {
     double least = route.bandwidth.value;
     for (const LinkUse& use : route.links) {
-      least = std::min(least, platform_[use.link].bandwidth.value / static_cast<double>(uses_[place(use)]));
+      least =
+          std::min(least, bandwidth_of(platform_[use.link], use.down).value / static_cast<double>(uses_[place(use)]));
     }
     return {least};
   }

@@ -52,8 +52,10 @@ class Folding {
       for (const Users& here : {users[2 * l], users[2 * l + 1]}) {
         if (here.stay == 0) continue;
         const double part = static_cast<double>(here.stay) / here.all;
-        made_.links[l].bandwidth.value =
-            std::min(made_.links[l].bandwidth.value, part * platform_.links[l].bandwidth.value);
+        Link& made = made_.links[l];
+        const Link& link = platform_.links[l];
+        made.bandwidth.value = std::min(made.bandwidth.value, part * link.bandwidth.value);
+        if (link.back) made.back->value = std::min(made.back->value, part * link.back->value);
       }
     }
   }

@@ -87,6 +87,7 @@ struct Op {
   std::vector<std::pair<std::string, std::string>> attributes;
   std::vector<InputUse> uses =
       {};                ///< of a stage's backward: how its layers use what the forward has left, where known
+  Seconds load = {};     ///< of its durations, what it takes for an input of the network to appear: in its first run
   bool is_view = false;  ///< makes only views (core/views.h): never run, takes no time and no memory
 
   friend bool operator==(const Op&, const Op&) = default;

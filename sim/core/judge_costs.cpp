@@ -24,12 +24,19 @@ struct Cost {
 };
 
 /// What the trace says where it was measured; elsewhere the longer of computing and moving, and a launch.
-std::optional<double> seconds_of(const Cost& cost, const Source& source, const Device& device) {
-  const bool as_measured = device.takes_trace_times || (!source.device.empty() && source.device == device.model);
-  if (as_measured && cost.seconds) return cost.seconds->value;
-  if (device.takes_trace_times || !cost.flops || !cost.moved || !device.memory_bandwidth) return std::nullopt;
-  if (cost.flops->count == 0 && cost.moved->count == 0) return 0;
-  double longest = static_cast<double>(cost.moved->count) / device.memory_bandwidth->value;
+bool as_measured(const Source& source, const Device& device) {
+  return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
+}
+
+std::optional<double> seconds_of(const Cost& cost, const Source& source, const Device& device, bool is_update = false) {
+  if (as_measured(source, device) && cost.seconds) return cost.seconds->value;
+  if (device.takes_trace_times || !cost.flops || !cost.moved) return std::nullopt;
+  if (cost.flops->count == 0 && cost.moved->count == 0)
+    return device.memory_bandwidth ? std::optional(0.0) : std::nullopt;
+  const bool by_adam = is_update && device.adam;
+  if (!by_adam && !device.memory_bandwidth) return std::nullopt;
+  double longest =
+      static_cast<double>(cost.moved->count) / (by_adam ? 7 * device.adam->value : device.memory_bandwidth->value);
   if (cost.flops->count > 0) {
     const auto peak = device.peak.find(source.dtype);
     if (peak == device.peak.end()) return std::nullopt;
@@ -45,17 +52,26 @@ std::optional<double> in_proportion(std::optional<double> whole, const std::opti
   return *whole * (part->value / of->value);
 }
 
-std::optional<double> seconds_of_op(const Op& op, const Source& source, const Device& device, bool keeps,
-                                    std::uint32_t implementation) {
+std::optional<double> seconds_of_first_run(const Op& op, const Source& source, const Device& device, bool keeps,
+                                           std::uint32_t implementation) {
   if (collective_of(op)) return op.duration ? std::optional(op.duration->value) : std::nullopt;
-  const std::optional<double> plain = seconds_of({op.duration, op.flops, op.bytes_moved}, source, device);
+  const bool is_update = op.phase == Phase::update;
+  const std::optional<double> plain = seconds_of({op.duration, op.flops, op.bytes_moved}, source, device, is_update);
   if (implementation > 0) {
     const Alternative& way = op.alternatives[implementation - 1];
     const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);
     return own || !way.duration || !op.duration ? own : in_proportion(plain, way.duration, op.duration);
   }
-  if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return 0;
+  if (is_update && !op.duration && device.takes_trace_times) return 0;
   return keeps || !op.nograd_duration ? plain : in_proportion(plain, op.nograd_duration, op.duration);
+}
+
+/// An op that runs again, with the network's inputs there, loads none.
+std::optional<double> seconds_of_op(const Op& op, const Source& source, const Device& device, bool keeps, bool loads,
+                                    std::uint32_t implementation) {
+  const std::optional<double> first = seconds_of_first_run(op, source, device, keeps, implementation);
+  const bool has_load = op.load.value > 0 && implementation == 0 && as_measured(source, device);
+  return first && has_load && !loads ? *first - std::min(*first, op.load.value) : first;
 }
 
 /// An update: what it moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven
@@ -194,14 +210,17 @@ void Judge::judge_cost_of_op(StepId s) {
   Callers& callers = callers_[stream.device.index];
   if (ran_[run_of(step)] > 0 || !schedule_.updates.are_synchronous()) callers.in_one_call = false;
   if (is_backward(op.phase) && !callers.first_micro_batch) callers.first_micro_batch = step.micro_batch;
+  const bool loads = std::ranges::any_of(schedule_.buffers_in(step.allocates), [&](BufferId b) {
+    return graph_[schedule_[b].tensor].kind == TensorKind::input;
+  });
   const std::optional<ProductCost> product = product_on_packed(step);
   const Bytes gathered{product ? product->workspace : 0};
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
     if (!(keeps ? may_keep : may_drop)) continue;
-    const auto seconds = product
-                             ? product->seconds
-                             : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation);
+    const auto seconds =
+        product ? product->seconds
+                : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
     if (!same(step.work.seconds, seconds)) continue;
     match.by_stage |= step.workspace == workspace_of(step, keeps, false) + gathered;
     match.in_one_call |= step.workspace == workspace_of(step, keeps, true) + gathered;
@@ -214,7 +233,7 @@ void Judge::judge_cost_of_op(StepId s) {
   const bool keeps = !may_drop;
   const std::optional<double> seconds =
       product ? product->seconds
-              : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, step.implementation);
+              : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
   report(Rule::wrong_cost, s,
          text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
              std::to_string(step.workspace.count) + " B; the model has " + written_seconds(seconds) + " and " +

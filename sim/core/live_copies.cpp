@@ -94,6 +94,11 @@ void LiveCopies::make_resident(TensorId t, const CopyKey& k) {
   builder_.resident(copy->buffer);
 }
 
+bool LiveCopies::fills_inputs(const NewStep& step) const {
+  return std::ranges::any_of(step.allocates,
+                             [&](BufferId b) { return graph_[builder_[b].tensor].kind == TensorKind::input; });
+}
+
 Copy& LiveCopies::made_by(NewStep& step, TensorId t, const CopyKey& k) {
   Copy& made = *live_.try_emplace(k).first;
   made.buffer = new_buffer(t, k);

@@ -56,6 +56,8 @@ class LiveCopies {
   /// What is there from the start, where the tapes say its home is.
   void make_resident(TensorId, const Part&);
 
+  /// Whether an input of the network appears in the step.
+  bool fills_inputs(const NewStep&) const;
   /// A new buffer that the step allocates.
   Copy& made_by(NewStep&, TensorId, const CopyKey&);
 

@@ -340,6 +340,9 @@ class Lowering {
         used.emplace_back(t, &copies_.read(t, *also, false, step));
     }
     earlier_.read(copies_, id, micro_batch, here.device, step, used);
+    if (on_device && op.load > Seconds{0} && !copies_.fills_inputs(step)) {
+      step.work.seconds = duration_again_on(problem_, id, here.device, saving, action.implementation);
+    }
     const std::size_t inputs = used.size();
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {

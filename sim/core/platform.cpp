@@ -11,6 +11,14 @@ std::optional<BytesPerSecond> update_traffic(const Memory& memory) {
   return std::min(BytesPerSecond{adam_moves * memory.adam->value}, memory.bandwidth.value_or(unlimited_bandwidth));
 }
 
+std::optional<BytesPerSecond> update_traffic(const Device& device) {
+  return device.adam ? BytesPerSecond{adam_moves * device.adam->value} : device.memory_bandwidth;
+}
+
+BytesPerSecond bandwidth_of(const Link& link, bool down) {
+  return down ? link.back.value_or(link.bandwidth) : link.bandwidth;
+}
+
 BytesPerSecond copy_bandwidth(const Memory& memory) {
   return memory.device ? unlimited_bandwidth : memory.bandwidth.value_or(unlimited_bandwidth);
 }
@@ -91,7 +99,7 @@ std::optional<Route> RouteFinder::between(MemoryId from, MemoryId to) {
   std::ranges::reverse(route.links);
   for (const LinkUse use : route.links) {
     route.latency += platform_[use.link].latency;
-    route.bandwidth = std::min(route.bandwidth, platform_[use.link].bandwidth);
+    route.bandwidth = std::min(route.bandwidth, bandwidth_of(platform_[use.link], use.down));
   }
   return route;
 }

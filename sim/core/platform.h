@@ -37,6 +37,7 @@ struct Device {
   std::uint32_t compute_streams = 1;
   bool takes_trace_times = false;      ///< `ideal`: every duration is the trace's, whatever it was measured on
   std::vector<CodecRate> codec_rates;  ///< measured; a codec of no kind in it takes the time of what it moves
+  std::optional<BytesPerSecond> adam;  ///< bytes of parameters that Adam updates per second; unset: by what it moves
 };
 
 struct Memory {
@@ -59,6 +60,10 @@ inline constexpr double adam_moves = 7;
 /// rate, at most the memory's bandwidth. Unset without `adam`. Updates that run at the same time share it.
 std::optional<BytesPerSecond> update_traffic(const Memory&);
 
+/// Bytes per second that a device moves in its memory while it updates parameters: the traffic of its `adam` rate, else
+/// its memory's bandwidth.
+std::optional<BytesPerSecond> update_traffic(const Device&);
+
 /// A vertex of the topology: a memory or a switch.
 struct Vertex {
   std::optional<MemoryId> memory;  ///< unset: a switch
@@ -70,8 +75,12 @@ struct Link {
   std::uint32_t from = 0, to = 0;  ///< indices of vertices; `from` to `to` is "up"
   BytesPerSecond bandwidth;
   Seconds latency;
-  bool full_duplex = true;  ///< each direction has the whole bandwidth; else both share it
+  bool full_duplex = true;                  ///< each direction has the whole bandwidth; else both share it
+  std::optional<BytesPerSecond> back = {};  ///< "down", where it differs; of full-duplex links only
 };
+
+/// In one direction.
+BytesPerSecond bandwidth_of(const Link&, bool down);
 
 struct LinkUse {
   LinkId link;

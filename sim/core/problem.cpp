@@ -8,6 +8,7 @@
 #include "sim/core/device_classes.h"
 #include "sim/core/expects.h"
 #include "sim/core/graph_updates.h"
+#include "sim/core/input_loads.h"
 #include "sim/core/optimizer.h"
 #include "sim/core/pinned.h"
 #include "sim/core/views.h"
@@ -112,6 +113,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.view_time = named.view_time;
   }
   if (std::optional<std::string> why = early_reader(problem)) return std::move(*why);
+  find_loads(problem.graph, problem.platform);
   for (const DeviceId one : device_classes(problem.platform, problem.platform.devices.size()).one) {
     const Device& each = problem.platform[one];
     if (std::optional<std::string> why = no_times(problem.graph, each)) return std::move(*why);
@@ -125,6 +127,14 @@ Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving sav
       duration(problem.graph[op], problem.graph.source, problem.platform[device], saving, implementation);
   EXPECTS(known);
   return *known;
+}
+
+Seconds duration_again_on(const Problem& problem, OpId op, DeviceId device, Saving saving,
+                          std::uint32_t implementation) {
+  const Seconds load = implementation > 0
+                           ? Seconds{0}
+                           : load_on(problem.graph[op], problem.graph.source, problem.platform[device], saving);
+  return duration_on(problem, op, device, saving, implementation) - load;
 }
 
 std::optional<Seconds> seconds_on_host(const Problem& problem, OpId id, MemoryId host) {

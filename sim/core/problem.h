@@ -47,6 +47,8 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Plat
 
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
+/// The same where the network's inputs are there already, so that it loads none.
+Seconds duration_again_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
 
 /// How long the op takes alone on the host's processor; unset if the platform does not state the rates it needs.
 ///  - An update takes the bytes that it moves / (7 * the memory's `adam` rate): Adam moves seven times the bytes of its

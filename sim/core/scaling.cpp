@@ -65,17 +65,33 @@ bool times_hold(const Source& source, const Device& device) {
   return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
 }
 
-std::optional<Seconds> duration(const OpCost& cost, const Source& source, const Device& device) {
+namespace {
+
+/// With another rate than that of its memory.
+std::optional<Seconds> duration_at(const std::optional<BytesPerSecond>& moves, const OpCost& cost, const Source& source,
+                                   const Device& device) {
   if (cost.measured && times_hold(source, device)) return cost.measured;
   if (device.takes_trace_times) return std::nullopt;
   const auto peak = device.peak.find(source.dtype);
   if (!cost.flops || !cost.bytes_moved) return std::nullopt;
   if (cost.flops->count > 0 && peak == device.peak.end()) return std::nullopt;
-  if (!device.memory_bandwidth) return std::nullopt;
+  if (!moves) return std::nullopt;
   const Seconds computing = cost.flops->count > 0 ? *cost.flops / peak->second : Seconds{0};
-  const Seconds moving = *cost.bytes_moved / *device.memory_bandwidth;
+  const Seconds moving = *cost.bytes_moved / *moves;
   if (cost.flops->count == 0 && *cost.bytes_moved == Bytes{0}) return Seconds{0};  // nothing is launched
   return std::max(computing, moving) + device.launch_overhead;
+}
+
+}  // namespace
+
+std::optional<Seconds> duration(const OpCost& cost, const Source& source, const Device& device) {
+  return duration_at(device.memory_bandwidth, cost, source, device);
+}
+
+Seconds load_on(const Op& op, const Source& source, const Device& device, Saving saving) {
+  if (op.load == Seconds{0} || !times_hold(source, device)) return Seconds{0};
+  const std::optional<Seconds> whole = duration(op, source, device, saving);
+  return whole ? std::min(op.load, *whole) : Seconds{0};
 }
 
 std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving,
@@ -83,7 +99,9 @@ std::optional<Seconds> duration(const Op& op, const Source& source, const Device
   if (is_pinned_to_host(op) || collective_of(op)) return op.duration;
   if (implementation > 0) return duration_of_alternative(op, source, device, op.alternatives[implementation - 1]);
   if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
-  const std::optional<Seconds> whole = duration({op.duration, op.flops, op.bytes_moved}, source, device);
+  const std::optional<BytesPerSecond> moves =
+      op.phase == Phase::update ? update_traffic(device) : device.memory_bandwidth;
+  const std::optional<Seconds> whole = duration_at(moves, {op.duration, op.flops, op.bytes_moved}, source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
   if (times_hold(source, device)) return op.nograd_duration;
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
@@ -95,6 +113,7 @@ ScaledChain scaled_to(Chain chain, const Device& device) {
   if (times_hold(source, device)) return scaled;
   scaled.rescaled = true;
   for (Stage& stage : scaled.chain.stages) {
+    stage.load = Seconds{0};
     const std::optional<Seconds> forward = duration(forward_cost(stage), source, device);
     const std::optional<Seconds> backward = duration(backward_cost(stage), source, device);
     if (!forward || !backward) {

@@ -2,6 +2,7 @@
 // How long an op takes on a device. A trace's times hold on the device it was measured on and on devices that take a
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
+// Updates move their bytes at the rate of Adam, where the device states one.
 
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,9 @@ std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving,
 /// Who runs the backward: a caller, stage by stage, who holds each boundary tensor until its last reader is done; or
 /// autograd in one call, which frees tensors while an op still runs.
 enum class Backprop : std::uint8_t { by_stage, in_one_call };
+
+/// What of these durations falls away where the network's inputs are there already: it runs again.
+Seconds load_on(const Op&, const Source&, const Device&, Saving);
 
 /// Bytes of workspace of an op. `accumulates`: all parameter gradients that it makes exist already.
 Bytes workspace(const Op&, Saving, bool accumulates, std::uint32_t implementation = 0, Backprop = Backprop::by_stage);

@@ -126,9 +126,10 @@ class Flattener {
   void add_links() {
     for (const Link& link : platform_.links) {
       EXPECTS(link.bandwidth.value > 0 && is_duration(link.latency.value));
+      EXPECTS(!link.back || (link.back->value > 0 && link.full_duplex));
       up_.push_back(size_of(links_));
       links_.push_back({link.bandwidth.value});
-      if (link.full_duplex) links_.push_back({link.bandwidth.value});
+      if (link.full_duplex) links_.push_back({bandwidth_of(link, true).value});
       down_.push_back(size_of(links_) - 1);
     }
   }

@@ -184,8 +184,12 @@ class TapeWalk {
   void compute(const Action& action) {
     const Op& op = graph_[action.op];
     const Saving saving = action.saving;
+    bool loads = false;
     for (const TensorId t : op.inputs) {
-      if (graph_[t].kind == TensorKind::input && !is_there(t)) make(t);
+      if (graph_[t].kind == TensorKind::input && !is_there(t)) {
+        make(t);
+        loads = true;
+      }
       EXPECTS(is_there(t));
     }
     bool makes_gradient = false, new_gradient = false;
@@ -200,7 +204,8 @@ class TapeWalk {
     const bool existed = backprop_ == Backprop::by_stage ? !new_gradient : gradients_exist_;
     const bool accumulates = makes_gradient && existed;
     peak_ = std::max(peak_, live_ + workspace(op, saving, accumulates, action.implementation, backprop_));
-    time_ += duration_on(problem_, action.op, part_.device, saving, action.implementation);
+    time_ +=
+        (loads ? duration_on : duration_again_on)(problem_, action.op, part_.device, saving, action.implementation);
   }
 
   const Problem& problem_;

@@ -48,6 +48,25 @@ TEST_CASE("an op's time on a device it was not measured on is the roofline's", "
   CHECK(reports(found(2), Rule::wrong_cost, 0));
 }
 
+TEST_CASE("an update on a device takes as long as Adam takes for what it moves", "[check]") {
+  const auto found = [](std::optional<BytesPerSecond> adam, double seconds) {
+    return judged([&](Draft& draft, Schedule& s) {
+      Device& device = draft.platform.devices[0];
+      device.memory_bandwidth = BytesPerSecond{28};
+      device.adam = adam;
+      draft.graph.ops[2].duration.reset();
+      draft.graph.ops[2].bytes_moved = Bytes{56};
+      draft.graph.ops[2].flops = Flops{0};
+      device.takes_trace_times = false;
+      draft.graph.source.device = device.model = "M";
+      s.steps[6].work.seconds = Seconds{seconds};
+    });
+  };
+  CHECK(found(std::nullopt, 2).empty());
+  CHECK(found(BytesPerSecond{2}, 4).empty());
+  CHECK(reports(found(BytesPerSecond{2}, 2), Rule::wrong_cost, 6));
+}
+
 TEST_CASE("check holds a workspace against the run that the step makes", "[check]") {
   const auto found = [](std::int64_t first, std::int64_t second) {
     return judged([&](Draft& draft, Schedule& s) {

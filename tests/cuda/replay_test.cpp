@@ -158,8 +158,10 @@ TEST_CASE("the machine's rates are numbers above zero", "[cuda]") {
   const auto backend = cuda_backend({});
   const auto rates = backend->measure({}, {}, 3, [](const std::string&) { return true; });
   REQUIRE(rates);
-  for (const MeasuredRate& rate : {rates->to_host, rates->to_device, rates->both_ways, rates->to_host_latency,
-                                   rates->to_device_latency, rates->update_traffic, rates->launch, rates->allocation}) {
+  for (const MeasuredRate& rate :
+       {rates->to_host, rates->to_device, rates->both_ways, rates->to_host_latency, rates->to_device_latency,
+        *rates->one_block_to_host, *rates->host_copies, rates->plain_traffic, *rates->host_update_traffic,
+        rates->update_traffic, rates->launch, rates->allocation}) {
     CHECK(rate.lower_quartile > 0);
     CHECK(rate.median >= rate.lower_quartile);
   }

@@ -65,8 +65,9 @@ class Naive {
     for (const LinkUse use : route.links) {
       const Link& link = platform_[use.link];
       state.seconds += link.latency.value;
-      if (!std::isfinite(link.bandwidth.value)) continue;
-      state.lanes.insert({Lane::link, use.link.index, link.full_duplex && use.down, link.bandwidth.value});
+      const double bandwidth = use.down && link.back ? link.back->value : link.bandwidth.value;
+      if (!std::isfinite(bandwidth)) continue;
+      state.lanes.insert({Lane::link, use.link.index, link.full_duplex && use.down, bandwidth});
     }
     for (const MemoryId end : {ends.from, ends.to}) {
       if (platform_[end].device) state.devices.insert(platform_[end].device->index);

@@ -23,7 +23,11 @@ MachineRates made_up_rates(Bytes copied, double latency, double bandwidth) {
   rates.to_host_latency = rates.to_device_latency = {latency, latency, latency};
   rates.slowdown = {{1, 1, 1}, {1.1, 1, 1.2}, {1.2, 1, 1.3}};
   rates.peaks = {{"fp32", 4096, {5e13, 5e13, 5e13}}, {"bf16", 8192, {7e14, 7e14, 7e14}}};
-  rates.update_traffic = {3e12, 3e12, 3e12};
+  rates.update_traffic = {2.1e12, 2.1e12, 2.1e12};
+  rates.plain_traffic = {3e12, 3e12, 3e12};
+  rates.host_copies = {{90e9, 90e9, 90e9}};
+  rates.host_update_traffic = {{7e9, 7e9, 7e9}};
+  rates.device_memory = Bytes{80'000'000'000};
   rates.launch = rates.allocation = {3e-6, 3e-6, 3e-6};
   const MeasuredRate packs{1.5e9, 1e9, 2e9}, unpacks{4e9, 3e9, 5e9};
   rates.codecs = {{{.kind = CodecKind::quantize, .bits = 4}, packs, unpacks},
@@ -44,6 +48,12 @@ TEST_CASE("a calibrated link copies what was measured in the time that was measu
     CHECK(made.devices[0].model == "D");
     CHECK(made.links[0].bandwidth.value == Approx(bandwidth).epsilon(1e-3));  // four digits are written
     CHECK(made.links[0].latency.value == Approx(latency));
+    CHECK(bandwidth_of(made.links[0], true).value == Approx(bandwidth).epsilon(1e-3));
+    CHECK(made.devices[0].memory_bandwidth->value == Approx(3e12));
+    CHECK(made.devices[0].adam->value == Approx(3e11));
+    CHECK(made.memories[0].capacity == Bytes{80'000'000'000});  // of the file's 141 GB the device has these
+    CHECK(made.memories[1].bandwidth->value == Approx(90e9));   // as copies see it, not as one thread's updates do
+    CHECK(made.memories[1].adam->value == Approx(1e9));
     CHECK(made.devices[0].peak.at("fp32").value == Approx(5e13));
     CHECK(made.devices[0].peak.at("bf16").value == Approx(7e14));
     CHECK_FALSE(made.devices[0].peak.contains("tf32"));
@@ -55,6 +65,20 @@ TEST_CASE("a calibrated link copies what was measured in the time that was measu
     CHECK(codecs[1].unpack.value == Approx(4e9));
     CHECK(codecs[2].variant == 1);
   }
+}
+
+TEST_CASE("a calibrated link is as fast in each direction as that was measured", "[calibration]") {
+  MachineRates rates = made_up_rates(Bytes{64 << 20}, 8e-6, 50e9);
+  rates.to_host.median *= 0.9;
+  const Platform full = parse_platform(
+      calibrated_platform(load_platform("validate/gpu_link.yaml"), "mine", rates, {"p", "2026-11-22", "D", "L"}), "f");
+  CHECK(bandwidth_of(full.links[0], false).value < 0.91 * bandwidth_of(full.links[0], true).value);
+  CHECK(bandwidth_of(full.links[0], true).value == Approx(50e9).epsilon(1e-3));
+  Platform shape = load_platform("validate/gpu_link.yaml");
+  shape.links[0].full_duplex = false;
+  const Platform half = parse_platform(calibrated_platform(shape, "mine", rates, {"p", "2026-11-22", "D", "L"}), "h");
+  CHECK(!half.links[0].back);
+  CHECK(half.links[0].bandwidth == full.links[0].bandwidth);
 }
 
 /// What the exporter's module prints; nothing where there is no python3.

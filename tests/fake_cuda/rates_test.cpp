@@ -11,8 +11,15 @@
 namespace plimsoll {
 namespace {
 
-constexpr ProbeSizes tiny{
-    .copied = Bytes{8192}, .lead = Bytes{4096}, .product = 16, .peak_product = 8, .half_product = 12, .parameters = 64};
+constexpr ProbeSizes tiny{.copied = Bytes{8192},
+                          .lead = Bytes{4096},
+                          .product = 16,
+                          .peak_product = 8,
+                          .half_product = 12,
+                          .parameters = 64,
+                          .summed = 64,
+                          .blocks = 3,
+                          .host_parameters = 64};
 
 TEST_CASE("a GPU's peaks are measured in each of its dtypes, slow-downs by turns, never with zeros", "[fake_cuda]") {
   fake::begin({});

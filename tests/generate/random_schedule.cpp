@@ -112,6 +112,7 @@ class PlatformMaker {
     const bool full_duplex = random_.chance(0.6);
     platform_.links.push_back(
         {"link" + std::to_string(platform_.links.size()), from, to, bandwidth, latency, full_duplex});
+    if (full_duplex && random_.chance(0.3)) platform_.links.back().back = quantities_.bandwidth();
   }
 
   Random& random_;

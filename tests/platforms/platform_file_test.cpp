@@ -86,7 +86,7 @@ name: one
 source: none
 devices:
   - {name: gpu, model: M, memory: 80 GiB, peak: {fp32: 67 TFLOPS, bf16: 989TFLOPS}, memory_bandwidth: 3.35 TBps,
-     launch_overhead: 3 us, overlap_slowdown: [1.0, 1.05], streams: 2,
+     adam: 310 GBps, launch_overhead: 3 us, overlap_slowdown: [1.0, 1.05], streams: 2,
      codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps, unpack: 9 GBps},
               {codec: zero_run, pack: 1 GBps, unpack: 4 GBps},
               {codec: quantize, bits: 4, ranges: channels, pack: 5 GBps, unpack: 6 GBps}, {codec: projection, pack: 7 GBps}]}
@@ -99,6 +99,8 @@ links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, dup
   CHECK(device.model == "M");
   CHECK(device.peak.at("bf16") == FlopsPerSecond{989e12});
   CHECK(device.memory_bandwidth == BytesPerSecond{3.35e12});
+  CHECK(device.adam == BytesPerSecond{310e9});
+  CHECK(update_traffic(device) == BytesPerSecond{7 * 310e9});
   CHECK(device.launch_overhead == Seconds{3e-6});
   CHECK(device.overlap_slowdown == std::vector<double>{1.0, 1.05});
   CHECK(device.compute_streams == 2);
@@ -141,6 +143,22 @@ TEST_CASE("a shared link is one link behind a switch, and alone looks as it is w
   const std::optional<Route> route = route_between(four, memory(four, "gpu3"), memory(four, "host"));
   CHECK(route->latency == Seconds{6e-6});
   for (const LinkUse use : route->links) CHECK(four[use.link].bandwidth == BytesPerSecond{8e9});
+}
+
+TEST_CASE("a link may be slower back than out, seen from either end", "[platforms]") {
+  const auto bandwidths = [](const std::string& link) {
+    const Platform two =
+        platform("2", "1", "links: [{name: pcie, " + link + ", bandwidth: 8 GBps, back: 9 GBps, latency: 6 us}]");
+    const auto between = [&](const char* from, const char* to) {
+      return route_between(two, memory(two, from), memory(two, to))->bandwidth;
+    };
+    return std::pair(between("gpu1", "host"), between("host", "gpu1"));
+  };
+  constexpr BytesPerSecond out{8e9}, back{9e9};
+  CHECK(bandwidths("between: [gpu, host]") == std::pair(out, back));
+  CHECK(bandwidths("between: [host, gpu]") == std::pair(back, out));
+  CHECK(bandwidths("between: [gpu, host], shared_by: 2") == std::pair(out, back));
+  CHECK(bandwidths("between: [host, gpu], shared_by: 2") == std::pair(back, out));
 }
 
 TEST_CASE("pairs, switches of a node and switches of the cluster join what they say", "[platforms]") {

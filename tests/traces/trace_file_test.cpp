@@ -74,6 +74,20 @@ TEST_CASE("what a chain says of the two parts of a backward is read as it is wri
   CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
 }
 
+TEST_CASE("what loading an input takes is read as it is written, of a chain and of a graph", "[traces]") {
+  CHECK(chain_with("").stages[0].load == Seconds{0});
+  const Chain chain = chain_with(R"(, "load_s": 0.25)");
+  CHECK(chain.stages[0].load == Seconds{0.25});
+  CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
+  const Graph graph = std::get<Graph>(parse_trace(R"({"format": "plimsoll.trace.v1", "kind": "graph", "name": "g",
+      "tensors": [{"name": "x", "kind": "input", "bytes": 4}, {"name": "y", "kind": "activation", "bytes": 4}],
+      "ops": [{"name": "f", "phase": "forward", "stage": 0, "time_s": 2, "load_s": 0.5, "inputs": [0], "outputs": [1]}]})",
+                                                  "g")
+                                          .model);
+  CHECK(graph.ops[0].load == Seconds{0.5});
+  CHECK(parse_trace(trace_text(Trace{graph}), "again") == Trace{graph});
+}
+
 TEST_CASE("what a stage lists of what it saves is read as it is written", "[traces]") {
   CHECK(!lists_saved(chain_with("")));
   const Chain chain =

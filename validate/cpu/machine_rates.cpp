@@ -231,6 +231,9 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   constexpr std::int64_t parameters = 1 << 20;
   const Bench adam(adam_probe(parameters));
   rates.update_traffic = repeated(repetitions, [&] { return 7.0 * 4 * parameters / adam.seconds(); });
+  constexpr std::int64_t summed = 1 << 23;
+  const Bench sum(sum_probe(summed));
+  rates.plain_traffic = repeated(repetitions, [&] { return 3.0 * 4 * summed / sum.seconds(); });
   const Bench least(tiny_probe());
   rates.launch = repeated(10 * repetitions, [&] { return least.seconds(); });
   if (!proceed("codecs")) return std::nullopt;

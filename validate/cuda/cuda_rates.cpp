@@ -18,10 +18,14 @@ constexpr Bytes small{64};
 /// Memory that is given back at the end.
 class Piece {
  public:
-  Piece(SegmentSource& source, Bytes bytes) : source_(source), bytes_(bytes), address_(source.take(bytes)) {
+  Piece(SegmentSource& source, Bytes bytes) : Piece(source, bytes, source.take(bytes)) {
     if (address_ == nullptr) throw CudaError("out of memory while measuring");
   }
-  ~Piece() { source_.give_back(address_, bytes_); }
+  /// Of what the source has given.
+  Piece(SegmentSource& source, Bytes bytes, std::byte* address) : source_(source), bytes_(bytes), address_(address) {}
+  ~Piece() {
+    if (address_ != nullptr) source_.give_back(address_, bytes_);
+  }
   Piece(const Piece&) = delete;
   Piece& operator=(const Piece&) = delete;
 
@@ -50,31 +54,58 @@ double seconds_of(cudaStream_t stream, Work work) {
   return double{milliseconds} / 1e3;
 }
 
-/// Copies one way, on a stream of their own.
+/// As many pieces of these bytes as are wanted, or as there is room for, all with the same numbers.
+class Pieces {
+ public:
+  Pieces(SegmentSource& source, Bytes bytes, std::size_t count) {
+    pieces_.push_back(std::make_unique<Piece>(source, bytes));
+    pieces_.front()->fill(NumberFormat::fp32, Signs::both);
+    while (pieces_.size() < count) {
+      std::byte* address = source.take(bytes);
+      if (address == nullptr) break;
+      pieces_.push_back(std::make_unique<Piece>(source, bytes, address));
+      CUDA_CHECK(cudaMemcpy(address, **pieces_.front(), static_cast<std::size_t>(bytes.count), cudaMemcpyDefault));
+    }
+  }
+
+  std::byte* operator[](std::size_t i) const { return **pieces_[i % pieces_.size()]; }
+
+ private:
+  std::vector<std::unique_ptr<Piece>> pieces_;
+};
+
+/// Copies one way, on a stream of their own, from block to block as a replay's: a cache that holds one block again and
+/// again has nothing of theirs.
 class Copies {
  public:
   Copies(Gpu& gpu, PinnedSegments& pinned, const ProbeSizes& sizes, bool to_host)
       : sizes_(sizes),
-        device_(gpu.segments, sizes.copied),
-        host_(pinned, sizes.copied),
+        device_(gpu.segments, sizes.copied, sizes.blocks),
+        host_(pinned, sizes.copied, sizes.blocks),
         to_host_(to_host),
-        stream_(new_stream()) {
-    device_.fill(NumberFormat::fp32, Signs::both);
-    host_.fill(NumberFormat::fp32, Signs::both);
-  }
+        stream_(new_stream()) {}
 
-  double seconds(Bytes bytes) const {
+  double seconds(Bytes bytes) {
+    ++next_;
+    return seconds_again(bytes);
+  }
+  /// Of the block before once more.
+  double seconds_again(Bytes bytes) const {
     return seconds_of(*stream_, [&] { issue(bytes); });
   }
-  double rate() const { return static_cast<double>(sizes_.copied.count) / seconds(sizes_.copied); }
+  double rate() { return static_cast<double>(sizes_.copied.count) / seconds(sizes_.copied); }
+  double rate_again() const { return static_cast<double>(sizes_.copied.count) / seconds_again(sizes_.copied); }
 
   /// Keeps the link busy for a while; what follows on `other` begins when the copies have begun.
-  void keep_busy(cudaStream_t other) const {
+  void keep_busy(cudaStream_t other) {
     constexpr int copies = 4;
     const OwnedEvent going = new_event();
     issue(sizes_.lead);
     CUDA_CHECK(cudaEventRecord(*going, *stream_));
-    for (int c = 0; c < copies; ++c) issue(sizes_.copied);
+    for (int c = 0; c < copies; ++c) {
+      ++next_;
+      issue(sizes_.copied);
+    }
     CUDA_CHECK(cudaStreamWaitEvent(other, *going, 0));
   }
 
@@ -85,16 +116,17 @@ class Copies {
   void issue(Bytes bytes) const {
     const auto size = static_cast<std::size_t>(bytes.count);
     if (to_host_) {
-      CUDA_CHECK(cudaMemcpyAsync(*host_, *device_, size, cudaMemcpyDeviceToHost, *stream_));
+      CUDA_CHECK(cudaMemcpyAsync(host_[next_], device_[next_], size, cudaMemcpyDeviceToHost, *stream_));
     } else {
-      CUDA_CHECK(cudaMemcpyAsync(*device_, *host_, size, cudaMemcpyHostToDevice, *stream_));
+      CUDA_CHECK(cudaMemcpyAsync(device_[next_], host_[next_], size, cudaMemcpyHostToDevice, *stream_));
     }
   }
 
   ProbeSizes sizes_;
-  Piece device_, host_;
+  Pieces device_, host_;
   bool to_host_;
   OwnedStream stream_;
+  std::size_t next_ = 0;
 };
 
 /// A kernel with memory of its own.
@@ -133,8 +165,16 @@ class Bench {
   Queue queue_;
 };
 
-MeasuredRate copy_rate(const Copies& copies, std::size_t repetitions) {
+MeasuredRate copy_rate(Copies& copies, std::size_t repetitions) {
   return repeated(repetitions, [&] { return copies.rate(); });
+}
+
+/// What a copy reaches while copies the other way keep the link busy.
+double rate_beside(Copies& measured, Copies& others) {
+  others.keep_busy(measured.stream());
+  const double rate = measured.rate();
+  others.wait();
+  return rate;
 }
 
 /// What a dtype's products reach, in numbers that are not zero.
@@ -176,7 +216,7 @@ std::vector<MeasuredPeak> measured_peaks(const ProbeSizes& sizes, Gpu& gpu, cons
 }
 
 /// By turns alone and beside one and two copies: clocks follow the temperature meanwhile.
-std::vector<MeasuredRate> slowdowns(const Bench& product, const std::vector<const Copies*>& copies, std::size_t turns) {
+std::vector<MeasuredRate> slowdowns(const Bench& product, const std::vector<Copies*>& copies, std::size_t turns) {
   std::vector<std::vector<double>> times(copies.size());
   product.seconds();
   for (std::size_t turn = 0; turn < turns; ++turn) {
@@ -205,18 +245,19 @@ double seconds_of_a_block(CachingMemory& memory, Bytes bytes) {
   return std::chrono::duration<double>(Clock::now() - began).count() / takes;
 }
 
-/// One thread, as updates on the host run.
-MeasuredRate host_update_traffic(std::size_t repetitions) {
+/// One thread, as updates on the host run, of more parameters than a cache holds with their states: those of a model
+/// come from memory, each once an iteration.
+MeasuredRate host_update_traffic(std::size_t parameters, std::size_t repetitions) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t parameters = 1 << 20;
-  const std::vector<std::byte> values = probe_values(4 * Bytes{parameters}, NumberFormat::fp32, Signs::positive);
+  const Bytes bytes{static_cast<std::int64_t>(4 * parameters)};
+  const std::vector<std::byte> values = probe_values(bytes, NumberFormat::fp32, Signs::positive);
   std::vector<float> w(parameters);
   std::memcpy(w.data(), values.data(), values.size());
   std::vector<float> g = w, m = w, v = w;
   return repeated(repetitions, [&] {
     const Clock::time_point began = Clock::now();
     plain::adam(w.data(), g.data(), m.data(), v.data(), parameters);
-    return 7.0 * 4 * parameters / std::chrono::duration<double>(Clock::now() - began).count();
+    return 7.0 * 4 * static_cast<double>(parameters) / std::chrono::duration<double>(Clock::now() - began).count();
   });
 }
 
@@ -228,29 +269,33 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   Gpu& gpu = machine.gpu(0);
   MachineRates rates;
   rates.copied = sizes.copied;
-  const Copies to_host(gpu, machine.pinned(), sizes, true), to_device(gpu, machine.pinned(), sizes, false);
+  std::size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  rates.device_memory = Bytes{static_cast<std::int64_t>(total)};
+  Copies to_host(gpu, machine.pinned(), sizes, true), to_device(gpu, machine.pinned(), sizes, false);
   if (!proceed("copies one way")) return std::nullopt;
   rates.to_host = copy_rate(to_host, repetitions);
+  rates.one_block_to_host = repeated(repetitions, [&] { return to_host.rate_again(); });
   rates.to_device = copy_rate(to_device, repetitions);
   rates.to_host_latency = repeated(repetitions, [&] { return to_host.seconds(small); });
   rates.to_device_latency = repeated(repetitions, [&] { return to_device.seconds(small); });
   if (!proceed("copies both ways")) return std::nullopt;
-  rates.both_ways = repeated(repetitions, [&] {
-    to_device.keep_busy(to_host.stream());
-    const double rate = to_host.rate();
-    to_device.wait();
-    return rate;
-  });
+  rates.both_ways = repeated(repetitions, [&] { return rate_beside(to_host, to_device); });
+  rates.host_copies =
+      repeated(repetitions, [&] { return rate_beside(to_host, to_device) + rate_beside(to_device, to_host); });
   if (!proceed("kernels alone and beside copies")) return std::nullopt;
   const Bench product(product_probe(sizes.product), gpu, libraries);
   rates.slowdown = slowdowns(product, {&to_host, &to_device}, 3 * repetitions);
   if (!proceed("peaks of products")) return std::nullopt;
   rates.peaks = measured_peaks(sizes, gpu, libraries, repetitions);
   if (!proceed("updates, launches and allocations")) return std::nullopt;
+  const Bench sum(sum_probe(sizes.summed), gpu, libraries);
+  const double added = 3.0 * 4 * static_cast<double>(sizes.summed);
+  rates.plain_traffic = repeated(repetitions, [&] { return added / sum.seconds(8); });
   const Bench adam(adam_probe(sizes.parameters), gpu, libraries);
   const double moved = 7.0 * 4 * static_cast<double>(sizes.parameters);
   rates.update_traffic = repeated(repetitions, [&] { return moved / adam.seconds(); });
-  rates.host_update_traffic = host_update_traffic(repetitions);
+  rates.host_update_traffic = host_update_traffic(sizes.host_parameters, repetitions);
   const Bench tiny(tiny_probe(), gpu, libraries);
   rates.launch = repeated(repetitions, [&] { return tiny.seconds(100); });
   CachingMemory memory(gpu.segments, std::nullopt);

@@ -12,6 +12,9 @@ struct ProbeSizes {
   std::int64_t product = 2048;                            ///< rows of the kernel beside copies
   std::int64_t peak_product = 4096, half_product = 8192;  ///< rows for the peaks, in 32 and in 16 bits
   std::int64_t parameters = 1 << 24;
+  std::int64_t summed = 1 << 25;
+  std::size_t blocks = 12;  ///< that copies go through, more together than a host's cache
+  std::size_t host_parameters = 1 << 24;
 };
 
 /// Of GPU 0. `proceed` is asked between measurements; where it says no, nothing is returned.

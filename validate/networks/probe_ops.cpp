@@ -40,6 +40,10 @@ ProbeOp adam_probe(std::int64_t n) {
   return made;
 }
 
+ProbeOp sum_probe(std::int64_t n) {
+  return probe(OpKind::add, {{n}, {n}}, {{n}});
+}
+
 ProbeOp tiny_probe() {
   return probe(OpKind::relu, {{16}}, {{16}});
 }

@@ -16,6 +16,7 @@ struct ProbeOp {
 
 ProbeOp product_probe(std::int64_t n);  ///< `linear` of n x n matrices
 ProbeOp adam_probe(std::int64_t n);     ///< an update of n parameters
+ProbeOp sum_probe(std::int64_t n);      ///< of two tensors of n numbers
 ProbeOp tiny_probe();                   ///< next to no work
 
 }  // namespace plimsoll
