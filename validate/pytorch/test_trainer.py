@@ -33,6 +33,7 @@ except ModuleNotFoundError as error:
 
 torch.set_num_threads(1)
 WORDS, LENGTH = 50, 12
+BF16 = torch.autocast("cpu", dtype=torch.bfloat16)
 
 
 def weights_can_be_saved():
@@ -184,7 +185,9 @@ class AsThePlainTrainer(Comparing):
         self.compare(Deaf(), gradient_accumulation_steps=3, max_grad_norm=0.1)
 
     def test_autocast(self):
-        self.compare(Words(), bf16=True, gradient_accumulation_steps=2, precision=torch.autocast("cpu", dtype=torch.bfloat16))
+        trainer = self.compare(Words(), bf16=True, gradient_accumulation_steps=2, precision=BF16)
+        states = {operation.state for stage in trainer.planned_step.staged.stages for operation in stage.operations}
+        self.assertEqual(states, {(False, None)}, "entered once a step, not around each call")
 
     def test_evaluation_between_steps(self):
         self.compare(Words(), eval_strategy="steps", eval_steps=2, eval_dataset=rows(4), prediction_loss_only=True)
@@ -192,8 +195,12 @@ class AsThePlainTrainer(Comparing):
     def test_label_smoothing(self):
         self.compare(Words(), label_smoothing_factor=0.1, gradient_accumulation_steps=2)
 
-    def test_label_smoothing_under_autocast(self):
-        self.compare(Words(), label_smoothing_factor=0.1, bf16=True, precision=torch.autocast("cpu", dtype=torch.bfloat16))
+    def test_a_loss_function_is_outside_of_autocast(self):
+        def loss(outputs, labels, num_items_in_batch=None):
+            logits = outputs["logits"].flatten(0, 1)
+            return functional.cross_entropy(logits, labels.flatten()) + (logits @ logits.t()).mean()  # a product in fp32
+        self.compare(Words(), compute_loss_func=loss, bf16=True, precision=BF16)
+        self.compare(Words(), label_smoothing_factor=0.1, bf16=True, precision=BF16)
 
     def test_a_loss_function_of_one_s_own(self):
         def loss(outputs, labels, num_items_in_batch=None):

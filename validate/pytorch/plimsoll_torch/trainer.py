@@ -33,7 +33,7 @@ class ByPlan:
             if return_outputs:
                 raise Refused("training_step asks compute_loss for the model's outputs, which a plan drops")
             given, targets = self.handed_over(model, inputs, num_items_in_batch)
-            with self.accelerator.autocast():
+            with self.accelerator.autocast():  # else the model's forward enters it, around each of its calls
                 made.append(self.planned_step(given, targets, scale=seed.item()).requires_grad_())
             return made[-1]
 
