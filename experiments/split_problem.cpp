@@ -82,9 +82,9 @@ void judge(JsonDocument& document, const SplitDraft& draft) {
     return false;
   };
   if (nodes == 0) document.complain("problem.nodes.costs", "expected at least one node");
-  const bool fine = as_many("problem.nodes.intervals", draft.intervals.size(), nodes, "node") &
-                    as_many("problem.nodes.usages", draft.usages.size(), nodes, "node") &
-                    as_many("problem.edges.costs", draft.edge_costs.size(), edges, "pair of nodes");
+  bool fine = as_many("problem.nodes.intervals", draft.intervals.size(), nodes, "node");
+  fine = as_many("problem.nodes.usages", draft.usages.size(), nodes, "node") && fine;  // all are complained of
+  fine = as_many("problem.edges.costs", draft.edge_costs.size(), edges, "pair of nodes") && fine;
   if (!fine) return;
   for (std::size_t n = 0; n < nodes; ++n) {
     const std::vector<std::uint32_t>& interval = draft.intervals[n];
