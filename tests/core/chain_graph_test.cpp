@@ -202,7 +202,7 @@ TEST_CASE("a stage that reads a tensor that passes by adds to its gradient in pl
 TEST_CASE("one call of autograd sums a shared parameter's gradient in a buffer of its own", "[chain_graph]") {
   Chain chain = even_chain(4);
   chain.parameters = {{"w", Bytes{100}}};
-  for (const std::size_t i : {0, 1, 3}) {
+  for (const std::size_t i : {0U, 1U, 3U}) {
     chain.stages[i].parameters = {0};
     chain.stages[i].backward_accumulate_workspace = Bytes{100};  // the contribution
   }
