@@ -5,6 +5,7 @@ says what is right: "fixed" (taken), "asked" (taken, and batches that answer oth
 refusal. What a step leaves to the next differs: parameters, the buffer `count`, the attributes `flag` and `array`, the global `BOX`.
 """
 
+import concurrent.futures
 import copy
 import dataclasses
 import pickle
@@ -850,6 +851,12 @@ def state_of_the_generator(m, x, mask, h):
 def without_functions(m, x, mask, h):
     with torch._C.DisableTorchFunction():
         return h.detach().mean().item()
+
+
+@kind("its forward starts a thread, in which nothing is seen")
+def read_in_a_thread(m, x, mask, h):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: h.detach().mean().item()).result()
 
 
 @kind(NUMBERS)

@@ -7,6 +7,7 @@ backward while it runs, and buffers and random state are afterwards what they we
 
 import contextlib
 import dataclasses
+import threading
 import types
 import weakref
 
@@ -432,7 +433,7 @@ def function_name(function):
 @contextlib.contextmanager
 def watching(recorder):
     """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, of scripted ones, and in torch 1.13
-    most of x[i] and x[i] = y."""
+    most of x[i] and x[i] = y. A thread that the model's code starts is refused."""
     call, own = torch.nn.Module.__call__, torch.autograd.Function.__dict__.get("apply")
     inherited = [name for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__]
     places = {name: getattr(torch.Tensor, name) for name in inherited}
@@ -444,7 +445,13 @@ def watching(recorder):
         plain = own.__get__(None, cls) if own is not None else super(torch.autograd.Function, cls).apply
         return plain(*args, **kwargs) if recorder.suspended else recorder.run(plain, recorder.path(), cls.__name__, args, kwargs)
 
-    recorder.original = call
+    def starts(thread):
+        if threading.get_ident() == own_thread:
+            raise Refused(f"{recorder.here()}: its forward starts a thread, in which nothing is seen")
+        return start(thread)
+
+    recorder.original, own_thread, start = call, threading.get_ident(), threading.Thread.start
+    threading.Thread.start = starts
     torch.nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call_module(call, module, args, kwargs)
     for name, function in places.items():
         setattr(torch.Tensor, name, lambda *args, name=name, function=function:
@@ -456,7 +463,7 @@ def watching(recorder):
     try:
         yield
     finally:
-        torch.nn.Module.__call__, torch.jit.ScriptFunction.__call__ = call, scripted
+        torch.nn.Module.__call__, torch.jit.ScriptFunction.__call__, threading.Thread.start = call, scripted, start
         for name in places:
             delattr(torch.Tensor, name)
         if own is not None:
