@@ -662,7 +662,7 @@ def copied_into_uninitialised(m, x, mask, h):
 def changed_after_the_read(m, x, mask, h):
     z = mask.clone()
     number = z.sum().item()
-    z.zero_()
+    z.mul_(2)
     return number + z.sum()
 
 
@@ -677,6 +677,26 @@ def changed_before_the_read(m, x, mask, h):
 @kind("asked")
 def asked_in_a_function(m, x, mask, h):
     return SCRIPTED(mask)
+
+
+@kind("asked")
+def counted_in_a_function(m, x, mask, h):
+    return SCRIPTED_COUNT(mask)
+
+
+@torch.jit.script
+def SCRIPTED_COUNT(mask):
+    return mask.nonzero().size(0)
+
+
+@kind(NUMBERS)
+def ones_of_a_function(m, x, mask, h):
+    return SCRIPTED_ONES(mask).sum()
+
+
+@torch.jit.script
+def SCRIPTED_ONES(mask):
+    return torch.ones([mask.nonzero().size(0)])
 
 
 @kind("asked")

@@ -206,16 +206,27 @@ class Asking(unittest.TestCase):
         inputs = adversary.batch(2)
         for mask in (torch.ones(6, 4, dtype=torch.long).t(), torch.ones(9, 6, dtype=torch.long)[3:7], torch.ones(1, 1, dtype=torch.long).expand(4, 6)):
             self.assertEqual(step({"x": inputs["x"], "mask": mask}).numel(), 1)
-        mask = torch.ones(6, 4, dtype=torch.long).t()
-        mask[3, 5] = 0
-        model.zero_grad(set_to_none=True)
-        self.refused(step, {"x": inputs["x"], "mask": mask}, "'mask': for the example True")
+        staged, mask = split(made(lambda m, x, mask, h: mask.tolist()[0].count(1)), adversary.batch(0), ["head"]), torch.ones(6, 4, dtype=torch.long).t()
+        mask[1] = 0  # a part of the first row of numbers in memory
+        staged.values_of({"x": inputs["x"], "mask": torch.ones(6, 4, dtype=torch.long).t()})
+        with self.assertRaisesRegex(Refused, r"for these inputs \[\[1, 1, 1, 1, 1, 1\], \[0, 0, 0, 0, 0, 0\], \[1"):
+            staged.values_of({"x": inputs["x"], "mask": mask})
 
     def test_what_is_asked_leaves_the_inputs_as_they_are(self):
-        model, inputs = made(adversary.changed_before_the_read), adversary.batch(0)
-        step, before = apply(model, planned(model, inputs)), {name: tensor.clone() for name, tensor in inputs.items()}
-        step(inputs)
-        self.assertTrue(all(torch.equal(inputs[name], before[name]) for name in inputs))
+        def doubled(m, x, mask, h):
+            adversary.Hidden.apply(mask, mask)  # adds to the mask
+            return mask.sum()
+        inputs = adversary.batch(0)
+        staged = split(made(doubled), inputs, ["head"], check=False)
+        self.assertEqual(len(staged.questions.answers()), 1)
+        staged.values_of(inputs)
+        self.assertTrue(torch.equal(inputs["mask"], adversary.batch(0)["mask"]))
+
+    def test_an_answer_by_way_of_other_shapes_is_another(self):
+        staged = split(made(lambda m, x, mask, h: mask[mask.bool()].max()), adversary.batch(0), ["head"])
+        staged.values_of(adversary.batch(1))
+        with self.assertRaisesRegex(Refused, r"for the example by way of a tensor of shape \[24\], for these inputs of shape \[16\]$"):
+            staged.values_of(adversary.batch(1, ones=False))
 
     def test_plans_of_one_shape_are_told_apart_by_what_is_read(self):
         model = self.every()

@@ -289,7 +289,7 @@ class Dispatched:
     def unseen(self):
         """What decides the result beside the arguments: what its call has read, and shapes of what the call was handed and this was not."""
         call = self.origins.call
-        return call.sizes_now() | call.sizes - union(slot.sizes for _, slot in self.given) if call is not None else frozenset()
+        return call.sizes_now() | call.handed_sizes() - union(slot.sizes for _, slot in self.given) if call is not None else frozenset()
 
     # --- sizes ---
 
@@ -323,6 +323,8 @@ class Dispatched:
             if not self.is_known:
                 source.why = source.why or f"an operation whose doings nobody knows ({self.name})"
             found |= {source}
+            if self.origins.call is not None:
+                self.origins.call.sources.add(source)
         if self.origins.call is not None:
             found |= self.origins.call.sizes_now()
         return found

@@ -42,7 +42,9 @@ class Call:
         self.given, self.sizes = {slot.number for slot in slots}, union(slot.sizes for slot in slots)
         self.has_autocast = bool(autocast_now())
         self.first = len(origins.by_number)  # what has a lower number was there before the call
+        self.is_python = is_leaf and not isinstance(owner, torch.jit.ScriptFunction)  # reads of other code are not told one by one
         self.reads = []        # numbers that were read in it
+        self.sources = set()   # of sizes, that it has made
         self.unguarded = []    # those of them that are read anew each time, and that nobody has judged
         self.shapes = []       # shapes that follow from data and were read in it
         self.is_own = False    # whether the model's own code has read something
@@ -53,6 +55,10 @@ class Call:
     def sizes_now(self):
         """What is made from here on may be as large as the numbers say that have been read."""
         return frozenset() if self.ignores else frozenset(self.reads) | frozenset(self.shapes) | frozenset(self.unguarded if self.is_own else ())
+
+    def handed_sizes(self):
+        """What the shapes follow from that its code may know without a read that is seen."""
+        return self.sizes | (frozenset() if self.is_python else self.sources)
 
     def look_at(self, operation):
         for _, slot in operation.given:
@@ -94,19 +100,16 @@ class Reads:
         with self.origins.aside():
             for tensor in tensors_in(result):
                 self.origins.slot_of(tensor).is_cast = False
-        pending = call.unguarded + call.shapes
         if call.is_leaf:
-            if call.is_own and not isinstance(result, torch.Tensor):
-                self.settle(pending, call.name)
-            if has_numbers(result) or notes:
-                self.settle(call.reads + pending, call.name, strictly=True)
-        elif tensors_in(result) and call.name not in ALL_AT_ONCE:
-            if call.name in PARTS:
-                self.settle(self.sizes_of(arguments), call.name, as_shape=True)
-            if has_numbers(result):
-                self.settle(call.reads, call.name)
-        elif result is not None:
-            self.of_function(call, call.name, arguments)
+            if notes or call.is_own and not isinstance(result, torch.Tensor):
+                self.settle(call.reads + call.unguarded + call.shapes, call.name, strictly=True)
+        elif not tensors_in(result) or call.name in ALL_AT_ONCE:
+            if result is not None:
+                self.of_function(call, call.name, arguments)
+        elif has_numbers(result):
+            self.settle(call.reads + ordered(call.handed_sizes()), call.name)
+        elif call.name in PARTS:
+            self.settle(ordered(call.sizes), call.name, as_shape=True)
 
     def inside(self, function, name, args, kwargs):
         """A function in a module that is one call."""
@@ -154,11 +157,11 @@ class Reads:
 
     def of_function(self, call, name, arguments):
         """A function that gives Python no tensor."""
-        whole = self.whole_of(name, arguments)
-        if whole or call.reads:
-            self.settle(whole or call.reads, name)
+        read = self.whole_of(name, arguments) or call.reads
+        if read:
+            self.settle(read + ordered(call.sources), name)
         elif name not in NO_SHAPE:
-            self.settle(self.sizes_of(arguments), name, as_shape=True)
+            self.settle(ordered(call.handed_sizes()), name, as_shape=True)
 
     def whole_of(self, name, arguments):
         with self.origins.aside():
@@ -169,7 +172,7 @@ class Reads:
 
     def sizes_of(self, arguments):
         with self.origins.aside():
-            return list(dict.fromkeys(asked for tensor in tensors_in(arguments) for asked in self.origins.slot_of(tensor).sizes))
+            return ordered(union(self.origins.slot_of(tensor).sizes for tensor in tensors_in(arguments)))
 
     def settle(self, found, name, strictly=False, as_shape=False):
         """Asks, or refuses. `as_shape`: a shape was read that follows from the numbers. What torch's modules read of what was there before is
@@ -184,6 +187,11 @@ class Reads:
                 names = [*(f"'{one}'" for one in sorted(of_inputs(asked.inputs))), *sorted(there)]
                 self.questions.append((f"{self.here()}: its forward reads {'a shape' if is_shape else 'a number'} ({name}) that follows from "
                                        + " and ".join(names), asked))
+
+
+def ordered(sizes):
+    """The same from run to run."""
+    return sorted(sizes, key=lambda asked: (asked.position, repr(asked.answer)))
 
 
 def has_numbers(result):
