@@ -75,6 +75,8 @@ def command_line():
     what.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     what.add_argument("--amp", choices=("bf16", "fp16"), help="autocast around each forward; parameters stay as --dtype says")
+    what.add_argument("--compile", action="store_true",
+                      help="run each stage of a chain through torch.compile (torch 2): what is saved and how long it takes are other then")
     what.add_argument("--optimizer", choices=("sgd", "momentum", "adam", "adamw"),
                       help="measure its step too: written into the source, and with --graph an op for each parameter")
     what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")
@@ -114,6 +116,8 @@ def main(arguments):
             raise UsageError("--bytes-of is for chains; leave --graph out")
         if options.bytes_of and options.optimizer:
             raise UsageError("--bytes-of measures no times; leave --optimizer out")
+        if options.graph and options.compile:
+            raise UsageError("--compile is for chains; leave --graph out")
         folder = os.path.dirname(os.path.abspath(options.output))
         if not os.path.isdir(folder):
             raise UsageError(f"--output {options.output}: no folder {folder}")

@@ -13,8 +13,7 @@ from .errors import UsageError
 def chain_of_modules(subject, precision):
     """A stage for each of the pairs, and the loss: called as they are."""
     loss = Loss(subject.loss or (lambda outputs, _: mean_square(outputs)), subject.targets)
-    model = subject.model if isinstance(subject.model, torch.nn.Sequential) else subject.pairs
-    staged = staged_of(subject, model, None, precision, check=False)
+    staged = staged_of(subject, model_in_a_row(subject), None, precision, check=False)
     modules = [*(module for _, module in subject.pairs), loss]
     if len(staged.stages) != len(modules):
         raise UsageError(f"of {len(subject.pairs)} modules in a row {len(staged.stages) - 1} take and make tensors; leave the others out")
@@ -22,13 +21,17 @@ def chain_of_modules(subject, precision):
     return Chain(subject.name, stages, subject.input, subject.description, precision, pytorch=described(staged))
 
 
-def chain_of_cuts(subject, how, precision):
-    staged = staged_of(subject, subject.model, how, precision, check=True)
+def chain_of_cuts(subject, how, precision, is_compiled=False):
+    """`is_compiled`: each stage is run by torch.compile."""
+    staged = staged_of(subject, subject.model if how is not None else model_in_a_row(subject), how, precision, check=True)
+    if is_compiled:
+        compile_stages(staged)
     last = len(staged.stages) - 1
     stages = [Stage(stage.name, StageModule(staged, i, subject.targets if i == last else None)) for i, stage in enumerate(staged.stages)]
     return Chain(subject.name, stages, staged.values_of(subject.input), subject.description, precision,
                  whole=lambda: staged.whole(subject.input, subject.targets),
-                 names={id(parameter): name for name, parameter in named_parameters(staged, subject.loss)}, pytorch=described(staged))
+                 names={id(parameter): name for name, parameter in named_parameters(staged, subject.loss)},
+                 pytorch=described(staged) | ({"compiled": True} if is_compiled else {}))
 
 
 def staged_of(subject, model, how, precision, check):
@@ -37,6 +40,17 @@ def staged_of(subject, model, how, precision, check):
             return split(model, subject.input, how, subject.loss, subject.targets, check)
     except Refused as error:
         raise UsageError(str(error)) from error
+
+
+def model_in_a_row(subject):
+    return subject.model if isinstance(subject.model, torch.nn.Sequential) else subject.pairs
+
+
+def compile_stages(staged):
+    try:
+        staged.compile()
+    except Refused as error:
+        raise UsageError(f"--compile: {error}") from error
 
 
 def named_parameters(staged, loss):

@@ -58,9 +58,9 @@ def chain_for(options):
     if not getattr(options, "graph", True):
         refuse_kept_weights(subject.model)
     precision = autocast_for(options.device, options.amp)
-    if subject.pairs is not None and options.stages is None:
+    if subject.pairs is not None and options.stages is None and not options.compile:
         return chain_of_modules(subject, precision)
-    return chain_of_cuts(subject, options.stages or "auto", precision)
+    return chain_of_cuts(subject, options.stages or (None if subject.pairs is not None else "auto"), precision, options.compile)
 
 
 def refuse_kept_weights(model):

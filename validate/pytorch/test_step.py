@@ -483,6 +483,41 @@ class AsOneGraph(unittest.TestCase):
             self.step.whole_graph.refuse(SimpleNamespace(stages=[stage]), [False])
 
 
+class Compiled(unittest.TestCase):
+    """Where there is torch.compile; that of a backend which needs no compiler of C++."""
+
+    def setUp(self):
+        self.model, self.plan, self.loss, self.inputs, self.targets = hand_plans.planned("gpt", hand_plans.SEQUENCES["segments of 2"])
+
+    def test_a_mismatch_is_refused(self):
+        compiled = self.plan | {"model": self.plan["model"] | {"compiled": True}}
+        with self.assertRaisesRegex(WrongPlan, r"^plan: is of stages that were measured compiled; apply\(..., compile=True\) runs them so$"):
+            apply(self.model, compiled)
+        if hasattr(torch, "compile"):
+            with self.assertRaisesRegex(WrongPlan, "^plan: is of stages that were measured as they are, not compiled; "):
+                apply(self.model, self.plan, compile=True)
+        else:
+            with self.assertRaisesRegex(Refused, "^stages cannot be compiled: torch.compile needs torch 2, this is "):
+                apply(self.model, compiled, compile=True)
+
+    def test_stages_are_compiled(self):
+        if not hasattr(torch, "compile"):
+            self.skipTest("torch.compile is not there")
+        other, real, names = copy.deepcopy(self.model), torch.compile, []
+        by_eager = lambda function, dynamic: names.append(dynamic) or real(function, dynamic=dynamic, backend="aot_eager")
+        step = apply(self.model, self.plan | {"model": self.plan["model"] | {"compiled": True}}, loss=self.loss, compile=True)
+        with mock.patch.object(torch, "compile", by_eager):
+            for seed in range(3):
+                torch.manual_seed(seed)
+                got = step(self.inputs, self.targets)
+                torch.manual_seed(seed)
+                expected = plain(other, self.loss, self.inputs, self.targets)
+                self.assertTrue(torch.allclose(got, expected), (got, expected))
+        self.assertEqual(names, [False] * len(step.staged.stages))
+        for (name, p), q in zip(self.model.named_parameters(), other.parameters()):
+            self.assertTrue(torch.allclose(p.grad, q.grad, atol=1e-6), name)
+
+
 class RandomNumbers(unittest.TestCase):
     """States are noted and put back for stages that draw numbers alone."""
 

@@ -8,10 +8,17 @@
         return v5, v7,
 """
 
+import itertools
+import linecache
+import weakref
+
 from .hooks import has_around_forward
 from .modes import entered
 from .recorder import Ref, Targets, refs_in
 from .values import map_leaves, tensors_in
+
+
+NUMBERS = itertools.count()
 
 
 def written_out(operations, dies, reads, makes, hooked=()):
@@ -25,7 +32,10 @@ def written_out(operations, dies, reads, makes, hooked=()):
             writer.lines.append(f"del {', '.join(map(name_of, dying))}")
     writer.lines.append(f"return {tuple_of(makes) if makes else '()'}")
     text = "def run(values, targets):\n" + "".join(f"    {line}\n" for line in writer.lines)
-    exec(compile(text, "<the calls of a stage>", "exec"), writer.known)  # nothing in it but names made here
+    name = f"<the calls of stage {next(NUMBERS)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(True), name  # for tracebacks, and torch.compile takes no function without a source
+    exec(compile(text, name, "exec"), writer.known)  # nothing in it but names made here
+    weakref.finalize(writer.known["run"], linecache.cache.pop, name, None)
     return writer.known["run"]
 
 

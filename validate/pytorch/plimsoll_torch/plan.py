@@ -53,6 +53,7 @@ class Plan:
         self.stages = [field(stage, "name", str, f"{where}: model.stages[{k}]")
                        for k, stage in enumerate(field(self.model, "stages", list, f"{where}: model"))]
         self.how = self.model.get("how", self.stages[:-1])  # as stages.split takes it
+        self.is_compiled = self.model.get("compiled", False)
         self.micro_batches = field(text, "micro_batches", int, where)
         self.in_one_call = field(text, "backward", str, where) == "in_one_call"
         self.predicted = field(text, "predicted", dict, where)

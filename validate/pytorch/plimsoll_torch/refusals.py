@@ -5,7 +5,7 @@ import torch
 from .errors import Refused
 from .hooks import others_hooks_of
 from .plan import WrongPlan
-from .versions import has_hook_on_gradient, is_compiled
+from .versions import has_hook_on_gradient, is_compiled, why_no_compile
 
 WRAPPERS = {
     "DistributedDataParallel": "exchanges gradients in hooks that expect one backward",
@@ -67,3 +67,14 @@ def refuse_other_model(model, plan):
         more = (found if len(found) > len(expected) else expected)[min(len(found), len(expected))]
         what = "is not in the plan" if len(found) > len(expected) else "is not in this model"
         raise WrongPlan(f"{plan.where}: is of another model: module '{more[0]}' ({more[1]}) {what}")
+
+
+def refuse_compiled_otherwise(plan, compiled):
+    """What stages save and how long they take is other when they are compiled."""
+    reason = why_no_compile()
+    if compiled and reason is not None:
+        raise Refused(f"stages cannot be compiled: {reason}")
+    if compiled and not plan.is_compiled:
+        raise WrongPlan(f"{plan.where}: is of stages that were measured as they are, not compiled; measure them with --compile, or leave out compile=True")
+    if plan.is_compiled and not compiled:
+        raise WrongPlan(f"{plan.where}: is of stages that were measured compiled; apply(..., compile=True) runs them so")

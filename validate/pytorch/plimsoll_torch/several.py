@@ -14,7 +14,7 @@ from .step import micro_batches
 OTHERWISE = ("refuse", "plain")
 
 
-def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False):
+def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False):
     """A function that trains `model` for one step by `plan`: `loss = step(inputs, targets)`.
 
     model: the nn.Module that was measured, or the list of modules
@@ -22,6 +22,7 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
     loss: function of (outputs, targets), as when it was measured
     limit: bytes, or "12 GB": no action is begun that would need more on the device
     cuda_graph: from the third step on all of it is one CUDA graph, issued by one call; where that cannot be, the reason is said
+    compile: stages are run by torch.compile (torch 2), as they were when they were measured with --compile
     otherwise: what happens to inputs that no plan is for: "refuse", or "plain": trained without a plan, in the memory that takes
 
     Raises Refused, before anything is done, where a plan is not of this model or the model cannot be run by plans.
@@ -32,7 +33,7 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
     if not plans:
         raise WrongPlan("plan: expected a plan or several, found an empty list")
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
-    steps = [step.apply(whole, one, loss=loss, limit=limit, cuda_graph=cuda_graph) for one in plans]
+    steps = [step.apply(whole, one, loss=loss, limit=limit, cuda_graph=cuda_graph, compile=compile) for one in plans]
     return steps[0] if len(steps) == 1 and otherwise == "refuse" else Several(whole, steps, loss, otherwise)
 
 

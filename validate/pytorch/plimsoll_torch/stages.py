@@ -25,7 +25,7 @@ from .modes import ops_named_in
 from .recorder import OF_TORCH, Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import children_of, form_of
-from .versions import is_constructor_under_a_mode
+from .versions import is_constructor_under_a_mode, why_no_compile
 
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
@@ -135,6 +135,11 @@ class Stage:
                 return tuple(tensor.detach() for tensor in self._run(self.followed(values), targets))
         return self._run(values, targets)
 
+    def compile(self):
+        """By torch.compile, for one shape. Without gradients it would be compiled another way, with other bits."""
+        self._run = torch.compile(self._run, dynamic=False)
+        self.is_other_without_gradients = True
+
     def followed(self, values):
         """The same tensors; those that have a gradient in training ask for one."""
         return tuple(tensor.detach().requires_grad_() if needs else tensor for tensor, needs in zip(values, self.needs_gradients))
@@ -223,6 +228,15 @@ class Staged:
             stage.is_other_without_gradients = without != kernels or not all(map(is_same, other, made))
             return [tensor.detach() for tensor in made]
         return self.run(values, targets, both)
+
+    def compile(self):
+        """Each stage by itself, after it has been seen to be the model's as it is written."""
+        reason = why_no_compile()
+        if reason is not None:
+            raise Refused(f"stages cannot be compiled: {reason}")
+        for stage in self.stages:
+            stage.compile()
+        return self
 
     def course_of(self, inputs):
         """All that decides which calls the model makes beside numbers in tensors: what is no tensor in its inputs, and attributes of modules

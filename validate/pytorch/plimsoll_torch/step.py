@@ -10,7 +10,7 @@ from .errors import Refused
 from .graphs import Graphs
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in, named_inputs
-from .refusals import refuse_other_model, refuse_what_cannot_run
+from .refusals import refuse_compiled_otherwise, refuse_other_model, refuse_what_cannot_run
 from .report import Counts, report_of
 from .sizes import bytes_of
 from .stages import InARow, named_arguments, split
@@ -19,12 +19,13 @@ from .versions import geometry, storage_of, view_of
 from .whole_graph import WholeGraph, refuse_without_graph
 
 
-def apply(model, plan, loss=None, limit=None, cuda_graph=False):
+def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False):
     """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     plan = read_plan(plan)
     refuse_what_cannot_run(whole)
     refuse_other_model(whole, plan)
+    refuse_compiled_otherwise(plan, compile)
     limit = bytes_of(limit) if limit is not None else None
     for number, action in enumerate(plan.actions):
         if limit is not None and action.peak_bytes > limit:
@@ -129,6 +130,8 @@ class Step:
         kept = [*self.parameters, *self.model.buffers()]
         kept += [tensor for stage in staged.stages for operation in stage.operations for tensor in constants_in(operation.arguments)]
         always = {storage_of(tensor).data_ptr() for tensor in kept}
+        if self.plan.is_compiled:
+            staged.compile()
         self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
 
     def plainly(self, batches, given, scale):

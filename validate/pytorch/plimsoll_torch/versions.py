@@ -117,6 +117,11 @@ def switch_autocast(device, to_on):
 # docs, torch.nn.Module.compile: from 2.2 on, in place, so that no wrapper shows it; register_full_backward_pre_hook: from 2.0 on.
 # docs, torch.Tensor.register_post_accumulate_grad_hook: from 2.1 on.
 
+def why_no_compile():
+    """docs, torch.compile: from 2.0 on."""
+    return None if hasattr(torch, "compile") else f"torch.compile needs torch 2, this is {torch.__version__}"
+
+
 HOOKS_OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
