@@ -26,6 +26,7 @@ class WrongUsage(WithFolder):
         self.refused("--bytes-of is for chains", "--model", "mlp", "--graph", "--bytes-of", output, "-o", output)
         self.refused("--bytes-of measures no times; leave --optimizer out", "--model", "mlp", "--optimizer", "adam", "--bytes-of", output,
                      "-o", output)
+        self.refused("--compile is for chains; leave --graph out", "--model", "mlp", "--graph", "--compile", "-o", output)
         self.refused("no folder", "--model", "mlp", "-o", "/no/such/folder/trace.json")
         self.assertFalse(os.path.exists(output))
 
@@ -35,6 +36,8 @@ class WrongUsage(WithFolder):
         self.refused("unknown; built in are mlp, gpt, resnet18", "--model", "resnet", *output)
         if not torch.cuda.is_available():
             self.refused("--device cuda: torch sees no CUDA device", "--model", "mlp", "--device", "cuda", *output)
+        if torch is not None and not hasattr(torch, "compile"):
+            self.refused("--compile: stages cannot be compiled: torch.compile needs torch 2, this is ", "--model", "mlp", "--compile", *output)
         self.refused("overwrites its input in place", "--model", f"{self.model}:in_place", "--input-shape", "4,8", *output)
 
     @unittest.skipIf(torch is None, NO_TORCH)
