@@ -254,6 +254,7 @@ class AsThePlainTrainer(Comparing):
 class InAccelerate(unittest.TestCase):
     def train(self, planned):
         """A loop by accelerate with bf16, accumulation and clipping; the step stands where accelerator.backward stood."""
+        accelerate.state.AcceleratorState._reset_state(True)  # as the Trainer does: one state for the whole process
         accelerator = accelerate.Accelerator(cpu=True, mixed_precision="bf16", gradient_accumulation_steps=2)
         model = Words()
         model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
