@@ -68,28 +68,29 @@ TEST_CASE("a chunk may come back while what it was copied from is still being se
   const Training four = with_one_scratch(training_of(network, gpus(machine), options));
   const std::string spec = "1f1b|offload_greedy";
   const PlanOutcome none = planned(four.problem, spec, Bytes{0});
-  const std::int64_t percent = GENERATE(105, 120);
-  const PlanOutcome made =
-      planned(four.problem, spec, Bytes{std::get<Infeasible>(none).smallest->count * percent / 100});
-  const Schedule& schedule = std::get<Plan>(made).schedule;
-  machine.to_peers = BytesPerSecond{200e3};  // slower than planned: a chunk takes 8 ms
+  machine.to_peers = BytesPerSecond{100e3};  // slower than planned: a chunk takes 15 ms
   const Platform slow = gpus(machine);
-  const auto run = run_of(four, schedule, {.links = &slow, .poisons = true, .keeps_values = true});
-  REQUIRE(std::holds_alternative<Replayed>(run));
-  const Replayed& late = std::get<Replayed>(run);
-  CHECK(differing(alone, late).empty());
   std::size_t together = 0;
-  for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
-    if (schedule.steps[s].kind != StepKind::prefetch) continue;
-    const BufferId back = schedule.buffers_in(schedule.steps[s].allocates)[0];
-    for (std::uint32_t other = 0; other < s; ++other) {
-      if (schedule.steps[other].kind != StepKind::send) continue;
-      for (const BufferId sent : schedule.buffers_in(schedule.steps[other].frees)) {
-        const bool are_same = schedule[sent].tensor == schedule[back].tensor &&
-                              schedule[sent].micro_batch == schedule[back].micro_batch &&
-                              schedule[sent].range_offset == schedule[back].range_offset;
-        const Seconds begins = late.timeline.steps[s].start, ends = late.timeline.steps[other].finish;
-        together += are_same && begins < ends ? 1 : 0;
+  for (const std::int64_t percent : {105, 120}) {
+    const PlanOutcome made =
+        planned(four.problem, spec, Bytes{std::get<Infeasible>(none).smallest->count * percent / 100});
+    const Schedule& schedule = std::get<Plan>(made).schedule;
+    const auto run = run_of(four, schedule, {.links = &slow, .poisons = true, .keeps_values = true});
+    REQUIRE(std::holds_alternative<Replayed>(run));
+    const Replayed& late = std::get<Replayed>(run);
+    CHECK(differing(alone, late).empty());
+    for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
+      if (schedule.steps[s].kind != StepKind::prefetch) continue;
+      const BufferId back = schedule.buffers_in(schedule.steps[s].allocates)[0];
+      for (std::uint32_t other = 0; other < s; ++other) {
+        if (schedule.steps[other].kind != StepKind::send) continue;
+        for (const BufferId sent : schedule.buffers_in(schedule.steps[other].frees)) {
+          const bool are_same = schedule[sent].tensor == schedule[back].tensor &&
+                                schedule[sent].micro_batch == schedule[back].micro_batch &&
+                                schedule[sent].range_offset == schedule[back].range_offset;
+          const Seconds begins = late.timeline.steps[s].start, ends = late.timeline.steps[other].finish;
+          together += are_same && begins < ends ? 1 : 0;
+        }
       }
     }
   }
