@@ -29,6 +29,8 @@ if not torch.cuda.is_available():
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 torch.backends.cudnn.benchmark = False
 torch.use_deterministic_algorithms(True)
+for kernel in ("flash", "mem_efficient", "cudnn"):  # whose backwards add in no fixed order
+    getattr(torch.backends.cuda, f"enable_{kernel}_sdp", lambda _: None)(False)
 VALUE = 4_000_000  # bytes of a value between stages
 
 
@@ -48,8 +50,8 @@ def gpt2(batch=2):
 def chain():
     """Stages that save their input and the result of a Tanh."""
     torch.manual_seed(0)
-    model = nn.Sequential(*[nn.Sequential(nn.Linear(1000, 1000), nn.Tanh(), nn.Linear(1000, 1000)) for _ in range(4)]).cuda()
-    return model, None, torch.randn(1000, 1000, device="cuda"), None
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(4)]).cuda()
+    return model, None, torch.randn(10_000, 100, device="cuda"), None
 
 
 def planned(made, sequence, autocast=None):
@@ -161,7 +163,7 @@ class Memory(unittest.TestCase):
         steps = hand_plans.segments(5, 2)
         plain, one = (self.peak(planned(chain(), lambda staged: steps), cuda_graph=cuda_graph) for cuda_graph in (False, True))
         print(f"peaks above what is there: step {plain}, recorded {one} B")
-        self.assertLessEqual(one[1] - plain[1], VALUE + 4096)
+        self.assertLessEqual(one[1] - plain[1], VALUE + 65_536)
 
 
 if __name__ == "__main__":
