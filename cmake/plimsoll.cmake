@@ -18,6 +18,7 @@ function(plimsoll_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow $<$<BOOL:${PLIMSOLL_WERROR}>:-Werror>
                          -Wno-missing-field-initializers  # designated initializers leave defaults out
+                         $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>  # GCC's -Wconversion has not it either
                          -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms on std::string operator+

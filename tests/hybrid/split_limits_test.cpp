@@ -36,7 +36,7 @@ SplitTable limited_table(std::uint64_t seed, std::uint32_t most) {
     for (std::uint32_t k = random.between(0, 2); k > 0; --k) {
       const std::uint32_t from = random.between(0, 4);
       std::vector<Bytes> bytes;
-      for (std::size_t c = 0; c < choices.size(); ++c) bytes.emplace_back(std::int64_t{random.between(0, 10)});
+      for (std::size_t c = 0; c < choices.size(); ++c) bytes.push_back(Bytes{std::int64_t{random.between(0, 10)}});
       all += *std::ranges::max_element(bytes);
       held.push_back({from, random.between(from, 5), std::make_shared<const std::vector<Bytes>>(std::move(bytes))});
     }
