@@ -4,7 +4,7 @@
 
 #include <iostream>
 #include <memory>
-#include <tuple>
+#include <optional>
 
 #include "experiments/command_validate.h"
 #include "experiments/commands.h"
@@ -22,22 +22,30 @@ struct CompareArguments {
   bool json = false;
 };
 
+/// A row of a kind, or of the whole. One recording alone has nothing simulated.
 struct CompareRow {
   std::string what;
-  IterationTime simulated, measured;
+  std::optional<IterationTime> simulated;
+  IterationTime measured;
 
   Json error() const {
-    return measured.median.value > 0 ? Json(simulated.median / measured.median - 1) : Json(nullptr);
+    return simulated && measured.median.value > 0 ? Json(simulated->median / measured.median - 1) : Json(nullptr);
   }
 };
 
-std::vector<CompareRow> rows_of(const TimelineSummary& simulated, const TimelineSummary& measured) {
-  std::vector<CompareRow> rows{{"whole", simulated.whole, measured.whole}};
+IterationTime time_of(const TimelineSummary& summary, Activity activity) {
+  const auto found = summary.activities.find(activity);
+  return found == summary.activities.end() ? IterationTime{} : found->second;
+}
+
+std::vector<CompareRow> rows_of(const TimelineSummary* simulated, const TimelineSummary& measured) {
+  std::vector<CompareRow> rows{{"whole", simulated ? std::optional(simulated->whole) : std::nullopt, measured.whole}};
   for (const auto& [activity, name] : Names<Activity>::all) {
-    const auto a = simulated.activities.find(activity), b = measured.activities.find(activity);
-    if (a == simulated.activities.end() && b == measured.activities.end()) continue;
-    rows.push_back({name, a == simulated.activities.end() ? IterationTime{} : a->second,
-                    b == measured.activities.end() ? IterationTime{} : b->second});
+    const bool is_in_either =
+        measured.activities.contains(activity) || (simulated && simulated->activities.contains(activity));
+    if (!is_in_either) continue;
+    rows.push_back(
+        {name, simulated ? std::optional(time_of(*simulated, activity)) : std::nullopt, time_of(measured, activity)});
   }
   return rows;
 }
@@ -47,25 +55,77 @@ std::string percent(double part) {
   return fmt::format("{:+.1f} %", 100 * part);
 }
 
-std::string times_text(const std::vector<CompareRow>& rows, bool with_spread) {
-  std::string text = fmt::format("{:<12}{:>14}{:>14}{:>10}{}\n", "", "simulated", "measured", "error",
-                                 with_spread ? "   least to most measured" : "");
-  for (const CompareRow& row : rows) {
-    text += fmt::format("{:<12}{:>14}{:>14}{:>10}", row.what, format_seconds(row.simulated.median),
-                        format_seconds(row.measured.median),
-                        row.error().is_null() ? "" : percent(row.error().get<double>()));
-    if (with_spread)
-      text += fmt::format("   {} to {}", format_seconds(row.measured.least), format_seconds(row.measured.most));
-    text += '\n';
+/// Cells by row, the first row being the heads.
+using Cells = std::vector<std::vector<std::string>>;
+
+/// The first column to the left, all others to the right; rows may be short.
+std::string aligned(const Cells& cells) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : cells) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const auto& row : cells) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      line += c == 0 ? fmt::format("{:<{}}", row[c], widths[c]) : fmt::format("  {:>{}}", row[c], widths[c]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
   }
   return text;
+}
+
+void add_time_row(Cells& cells, const CompareRow& row, bool is_pair, bool with_spread) {
+  std::vector<std::string>& made = cells.emplace_back(1, row.what);
+  if (is_pair) made.push_back(row.simulated ? format_seconds(row.simulated->median) : "");
+  made.push_back(format_seconds(row.measured.median));
+  if (is_pair) made.push_back(row.error().is_null() ? "" : percent(row.error().get<double>()));
+  if (!with_spread) return;
+  made.push_back(format_seconds(row.measured.least));
+  made.push_back(format_seconds(row.measured.most));
+}
+
+void add_memory_row(Cells& cells, const std::string& what, const TimelineSummary* simulated,
+                    const TimelineSummary& measured, Bytes MemoryCurve::*part) {
+  if (!measured.memory || (simulated && !simulated->memory)) return;
+  const Bytes b = (*measured.memory).*part;
+  std::vector<std::string>& made = cells.emplace_back(1, what);
+  if (simulated) made.push_back(std::to_string(((*simulated->memory).*part).count));
+  made.push_back(std::to_string(b.count));
+  if (simulated) made.push_back(std::to_string(((*simulated->memory).*part - b).count));
+}
+
+std::string table_text(const TimelineSummary* simulated, const TimelineSummary& measured) {
+  const bool is_pair = simulated != nullptr, with_spread = measured.iterations > 1;
+  Cells cells{{""}};
+  if (is_pair) cells[0].push_back("simulated");
+  cells[0].push_back(is_pair ? "measured" : "time");
+  if (is_pair) cells[0].push_back("error");
+  if (with_spread) cells[0].insert(cells[0].end(), {"least", "most"});
+  for (const CompareRow& row : rows_of(simulated, measured)) add_time_row(cells, row, is_pair, with_spread);
+  if (measured.idle) {
+    add_time_row(cells, {"idle", simulated ? simulated->idle : std::nullopt, *measured.idle}, is_pair, with_spread);
+  }
+  add_memory_row(cells, "live peak B", simulated, measured, &MemoryCurve::peak);
+  add_memory_row(cells, "live mean B", simulated, measured, &MemoryCurve::mean);
+  std::string text = aligned(cells);
+  if (!simulated || !simulated->memory || !measured.memory) return text;
+  const CurveDistance apart = distance(*simulated->memory, *measured.memory);
+  return text + fmt::format("over the iteration live bytes differ by {} in the mean, by {} at most ({} % into it)\n",
+                            format_bytes(apart.mean), format_bytes(apart.most), apart.most_at);
+}
+
+Json seconds_json(const std::optional<IterationTime>& time) {
+  return time ? Json(time->median.value) : Json(nullptr);
 }
 
 Json times_json(const std::vector<CompareRow>& rows) {
   Json kinds = Json::array();
   for (const CompareRow& row : rows) {
     kinds.push_back({{"kind", row.what},
-                     {"simulated_s", row.simulated.median.value},
+                     {"simulated_s", seconds_json(row.simulated)},
                      {"measured_s", row.measured.median.value},
                      {"error", row.error()},
                      {"measured_least_s", row.measured.least.value},
@@ -86,16 +146,6 @@ Json curve_json(const std::optional<MemoryCurve>& memory) {
   return bytes;
 }
 
-std::string memory_text(const MemoryCurve& simulated, const MemoryCurve& measured) {
-  std::string text;
-  for (const auto& [what, a, b] : {std::tuple{"live peak B", simulated.peak, measured.peak},
-                                   std::tuple{"live mean B", simulated.mean, measured.mean}})
-    text += fmt::format("{:<12}{:>14}{:>14}{:>10}\n", what, a.count, b.count, (a - b).count);
-  const CurveDistance apart = distance(simulated, measured);
-  return text + fmt::format("over the iteration live bytes differ by {} in the mean, by {} at most ({} % into it)\n",
-                            format_bytes(apart.mean), format_bytes(apart.most), apart.most_at);
-}
-
 Json memory_json(const TimelineSummary& simulated, const TimelineSummary& measured) {
   Json json{{"simulated_bytes", curve_json(simulated.memory)}, {"measured_bytes", curve_json(measured.memory)}};
   if (!simulated.memory || !measured.memory) return json;
@@ -106,9 +156,25 @@ Json memory_json(const TimelineSummary& simulated, const TimelineSummary& measur
   return json;
 }
 
+Json answer_json(const TimelineSummary* simulated, const TimelineSummary& measured) {
+  const TimelineSummary none;
+  const TimelineSummary& other = simulated ? *simulated : none;
+  return {{"kinds", times_json(rows_of(simulated, measured))},
+          {"simulated_idle_s", seconds_json(other.idle)},
+          {"measured_idle_s", seconds_json(measured.idle)},
+          {"measured_unlaunched_s", seconds_json(measured.unlaunched)},
+          {"simulated_peak_bytes", peak_json(other.memory)},
+          {"measured_peak_bytes", peak_json(measured.memory)},
+          {"memory", memory_json(other, measured)},
+          {"measured_iterations", measured.iterations},
+          {"measured_unmatched_share", measured.unmatched_share},
+          {"simulated_notes", other.notes},
+          {"measured_notes", measured.notes}};
+}
+
 std::string notes_text(const TimelineSummary& summary, std::string_view which) {
   std::string text;
-  for (const std::string& note : summary.notes) text += fmt::format("{}: {}\n", which, note);
+  for (const std::string& note : summary.notes) text += fmt::format("{}{}\n", which, note);
   return text;
 }
 
@@ -126,26 +192,22 @@ int run_compare(const CompareArguments& arguments) {
     if (!percent.fine()) throw InputError("--within: " + percent.complaint);
     bar = percent.value / 100;
   }
-  const TimelineSummary simulated = summary_of_timeline(arguments.simulated);
-  const TimelineSummary measured = summary_of_timeline(arguments.measured);
-  const std::vector<CompareRow> rows = rows_of(simulated, measured);
+  const bool is_pair = !arguments.measured.empty();
+  if (bar && !is_pair) throw InputError("--within: expected two timelines, found one");
+  std::optional<TimelineSummary> simulated;
+  if (is_pair) simulated = summary_of_timeline(arguments.simulated);
+  const TimelineSummary* const first = simulated ? &*simulated : nullptr;
+  const TimelineSummary measured = summary_of_timeline(is_pair ? arguments.measured : arguments.simulated);
   if (arguments.json) {
-    const Json object{{"kinds", times_json(rows)},
-                      {"simulated_peak_bytes", peak_json(simulated.memory)},
-                      {"measured_peak_bytes", peak_json(measured.memory)},
-                      {"memory", memory_json(simulated, measured)},
-                      {"measured_iterations", measured.iterations},
-                      {"measured_unmatched_share", measured.unmatched_share},
-                      {"simulated_notes", simulated.notes},
-                      {"measured_notes", measured.notes}};
-    std::cout << json_text(object, 2) << '\n';
+    std::cout << json_text(answer_json(first, measured), 2) << '\n';
   } else {
-    std::cout << times_text(rows, measured.iterations > 1);
-    if (simulated.memory && measured.memory) std::cout << memory_text(*simulated.memory, *measured.memory);
-    std::cout << notes_text(simulated, "simulated") << notes_text(measured, "measured");
+    std::cout << table_text(first, measured);
+    if (simulated) std::cout << notes_text(*simulated, "simulated: ");
+    std::cout << notes_text(measured, is_pair ? "measured: " : "");
   }
   if (!bar) return exit_fine;
-  const bool held = !rows[0].error().is_null() && std::abs(rows[0].error().get<double>()) <= *bar;
+  const Json error = rows_of(first, measured)[0].error();
+  const bool held = !error.is_null() && std::abs(error.get<double>()) <= *bar;
   if (!held) std::cerr << fmt::format("compare: the whole differs by more than {} %\n", arguments.within);
   return held ? exit_fine : exit_no_result;
 }
@@ -153,32 +215,31 @@ int run_compare(const CompareArguments& arguments) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command =
-      app.add_subcommand("compare", "compare a simulated timeline with a measured one, for each kind of step");
+  CLI::App* command = app.add_subcommand(
+      "compare", "compare a simulated timeline with a measured one, or tell what one recording says");
   command->footer(
-      "Both files are timelines (--timeline of simulate and replay). MEASURED may also be a trace of the PyTorch "
-      "profiler,\n.json or .json.gz, of any size:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s store_all "
-      "--schedule-out s.json --timeline simulated.json\n  plimsoll replay --schedule s.json --timeline measured.json\n "
-      " plimsoll compare simulated.json measured.json\nFrom a profiler's trace the median of its steps (ProfilerStep#) "
-      "is taken, without the first step. A kernel belongs\nto the operator that launched it. If more than 5 % of the "
-      "devices' time belongs to no operator, the comparison is\nrefused with exit code 2. validate/README.md lists the "
-      "names that are understood.");
+      "Both files are timelines (--timeline of simulate and replay), or traces of the PyTorch profiler, .json or "
+      ".json.gz,\nof any size. One file alone is told by itself:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s "
+      "store_all --schedule-out s.json --timeline simulated.json\n  plimsoll replay --schedule s.json --timeline "
+      "measured.json\n  plimsoll compare simulated.json measured.json\n  plimsoll compare trace.json.gz\nFrom a "
+      "profiler's trace the median of its steps (ProfilerStep#) is taken, without the first step. A kernel belongs\nto "
+      "the operator that launched it. If more than 5 % of the devices' time belongs to no operator, the comparison "
+      "is\nrefused with exit code 2. 'idle': no stream of a device worked. Where a tenth of the iteration or more "
+      "passes\nwith nothing launched, the host bound it. validate/README.md lists the names that are understood.");
   auto arguments = std::make_shared<CompareArguments>();
-  CLI::Option* simulated = command->add_option("simulated", arguments->simulated, "timeline of a simulation");
+  CLI::Option* simulated =
+      command->add_option("simulated", arguments->simulated, "timeline of a simulation; alone: any timeline or trace");
   simulated->required()->type_name("SIMULATED");
   CLI::Option* measured =
       command->add_option("measured", arguments->measured, "timeline of a replay, or a trace of the PyTorch profiler");
-  measured->required()->type_name("MEASURED");
+  measured->type_name("MEASURED");
   command
       ->add_option("--pytorch", arguments->pytorch,
-                   "instead of two timelines: plans that PyTorch has run, from validate/pytorch/measure.py")
+                   "instead of timelines: plans that PyTorch has run, from validate/pytorch/measure.py")
       ->type_name("FILE")
       ->excludes(simulated)
       ->excludes(measured)
-      ->each([simulated, measured](const std::string&) {
-        simulated->required(false);
-        measured->required(false);
-      });
+      ->each([simulated](const std::string&) { simulated->required(false); });
   command
       ->add_option("--within", arguments->within,
                    "exit with code 1 if the times of the whole iteration differ by more than this percentage")

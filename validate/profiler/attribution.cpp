@@ -123,7 +123,7 @@ class Attribution {
   void spend_operators() {
     for_each_thread(recording_.ranges, [&](std::span<const HostRange> ranges) {
       OpenRanges open([&](Context context, Nanoseconds from, Nanoseconds to) {
-        if (context.in_operator) spend_({from, from, to, context.activity});
+        if (context.in_operator) spend_({from, from, to, context.activity, {}});
       });
       for (const HostRange& range : ranges) open.open(range);
       open.go_to(std::numeric_limits<Nanoseconds>::max());
@@ -178,7 +178,7 @@ class Attribution {
   }
 
   void spend(const DeviceWork& work, Nanoseconds launched, Activity activity) {
-    spend_({launched, work.start, work.start + work.duration, activity});
+    spend_({launched, work.start, work.start + work.duration, activity, work.device});
   }
 
   /// The last launch of that correlation before the work began, or the first where clocks are that far apart.

@@ -9,9 +9,10 @@ namespace plimsoll {
 
 /// A stretch of time of one device's stream, or of one thread where no device worked.
 struct Spent {
-  Nanoseconds launched = 0;  ///< when the host asked for it
+  Nanoseconds launched = 0;  ///< when the host asked for it; its start where nobody knows
   Nanoseconds start = 0, end = 0;
   Activity activity = Activity::unmatched;
+  std::uint32_t device = 0;
 };
 
 /// Why kernels are unmatched, and how long they took.

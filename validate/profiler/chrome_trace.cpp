@@ -37,6 +37,8 @@ class Reader {
       event.read([&](JsonCursor root) { read_slice(root); });
     } else if ((phase == "i" || phase == "I") && event.peek_string("name") == "[memory]") {
       event.read([&](JsonCursor root) { read_memory(root); });
+    } else if (phase == "M" && event.peek_string("name") == "thread_name") {
+      event.read([&](JsonCursor root) { read_thread_name(root); });
     } else if (phase == "C" && is_first_counter(event.peek_string("name").value_or(""))) {
       event.read([&](JsonCursor root) { read_counter(root); });
     } else {  // names, arrows and the like
@@ -68,9 +70,26 @@ class Reader {
     });
     if (!has_start) root.complain_missing_key("ts");
     if (!has_duration) root.complain_missing_key("dur");
-    const auto number = static_cast<std::uint32_t>(threads_.size());
-    slice.thread = threads_.try_emplace(slice.process + '\n' + thread, number).first->second;
+    slice.thread = number_of(slice.process, thread);
     visitor_.slice(slice);
+  }
+
+  std::uint32_t number_of(const std::string& process, const std::string& thread) {
+    const auto number = static_cast<std::uint32_t>(threads_.size());
+    return threads_.try_emplace(process + '\n' + thread, number).first->second;
+  }
+
+  void read_thread_name(JsonCursor root) {
+    std::string process, thread, name;
+    root.object([&](std::string_view key, JsonCursor value) {
+      if (key == "pid") process = id_text(value);
+      if (key == "tid") thread = id_text(value);
+      if (key != "args" || !value.is_object()) return;
+      value.object([&](std::string_view of, JsonCursor argument) {
+        if (of == "name" && argument.is_word()) name = argument.string();
+      });
+    });
+    visitor_.thread_name({number_of(process, thread), name});
   }
 
   void read_memory(JsonCursor root) {
@@ -101,7 +120,7 @@ class Reader {
       if (key == "ts") sample.date = not_negative(value);
       if (key != "args" || !value.is_object()) return;
       value.object([&](std::string_view, JsonCursor argument) {
-        if (argument.is_whole()) sample.sum += argument.bytes();
+        if (argument.is_whole()) sample.sum += argument.signed_bytes();  // a step's workspace may be below 0
       });
     });
     visitor_.counter(sample);

@@ -42,8 +42,15 @@ struct CounterSample {
   Bytes sum;
 };
 
+/// What a file calls a thread; ours do so before its slices.
+struct ThreadName {
+  std::uint32_t thread = 0;
+  std::string name;
+};
+
 struct TraceVisitor {
   std::function<void(const TraceSlice&)> slice;
+  std::function<void(const ThreadName&)> thread_name;
   std::function<void(const MemorySample&)> memory;
   std::function<void(const CounterSample&)> counter;
 };

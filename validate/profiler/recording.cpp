@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <set>
 
 #include "sim/io/input_error.h"
 
@@ -104,6 +105,9 @@ class Recorder {
         break;
       case SliceKind::step_of_ours:
         made_.own_steps[*from_name<Activity>(slice.category)] += seconds(slice.duration);
+        if (!host_threads_.contains(slice.thread)) {
+          made_.own_busy.push_back({device_of(slice), slice.start, slice.end(), std::nullopt});
+        }
         break;
       case SliceKind::other:
         return;
@@ -112,6 +116,12 @@ class Recorder {
     made_.end = std::max(made_.end, slice.end());
   }
 
+  /// Threads of ours are streams: "compute" or from one place "_to_" another; those of a host alone are called as it
+  /// is.
+  void add(const ThreadName& named) {
+    const bool is_of_device = named.name.starts_with("compute") || has(named.name, "device");
+    if (!is_of_device) host_threads_.insert(named.thread);
+  }
   void add(const MemorySample& sample) { made_.memory.push_back(sample); }
   void add(const CounterSample& sample) { made_.own_memory.push_back(sample); }
 
@@ -132,9 +142,16 @@ class Recorder {
   }
 
   void add_work(const TraceSlice& slice, Activity activity, bool is_kernel) {
-    made_.work.push_back({slice.start, slice.duration, slice.correlation.value_or(-1), is_kernel, activity});
+    made_.work.push_back(
+        {slice.start, slice.duration, slice.correlation.value_or(-1), is_kernel, activity, device_of(slice)});
   }
 
+  std::uint32_t device_of(const TraceSlice& slice) {
+    return devices_.try_emplace(slice.process, static_cast<std::uint32_t>(devices_.size())).first->second;
+  }
+
+  std::map<std::string, std::uint32_t> devices_;
+  std::set<std::uint32_t> host_threads_;
   Recording made_{.begin = std::numeric_limits<Nanoseconds>::max(), .end = std::numeric_limits<Nanoseconds>::min()};
 };
 
@@ -143,6 +160,7 @@ class Recorder {
 Recording read_recording(const std::filesystem::path& file) {
   Recorder recorder;
   read_chrome_trace(file, {.slice = [&](const TraceSlice& slice) { recorder.add(slice); },
+                           .thread_name = [&](const ThreadName& named) { recorder.add(named); },
                            .memory = [&](const MemorySample& sample) { recorder.add(sample); },
                            .counter = [&](const CounterSample& sample) { recorder.add(sample); }});
   Recording recording = recorder.take();

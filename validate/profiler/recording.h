@@ -8,6 +8,7 @@
 
 #include "validate/profiler/activity.h"
 #include "validate/profiler/chrome_trace.h"
+#include "validate/profiler/idle_time.h"
 
 namespace plimsoll {
 
@@ -43,6 +44,7 @@ struct DeviceWork {
   std::int64_t correlation = -1;
   bool is_kernel = false;  ///< whose activity is that of its launch; else `activity` is known by its name
   Activity activity = Activity::unmatched;
+  std::uint32_t device = 0;  ///< a number for each process of devices
 };
 
 /// One `ProfilerStep#number`.
@@ -61,6 +63,7 @@ struct Recording {
 
   // Of a timeline of ours, which says what each of its steps is.
   std::map<Activity, Seconds> own_steps;
+  std::vector<BusyTime> own_busy;  ///< of devices; steps on hosts are none
   std::vector<CounterSample> own_memory;
 
   Nanoseconds begin = 0, end = 0;  ///< of all that counts

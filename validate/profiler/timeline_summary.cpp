@@ -17,17 +17,21 @@ struct Iteration {
   RecordedStep step;
   std::map<Activity, Seconds> activities;
   Nanoseconds device_begin = std::numeric_limits<Nanoseconds>::max(), device_end = 0;
+  std::vector<BusyTime> busy{};
 
   void add(const Spent& spent, bool by_device) {
     activities[spent.activity] += seconds(spent.end - spent.start);
     if (!by_device) return;
     device_begin = std::min(device_begin, spent.start);
     device_end = std::max(device_end, spent.end);
+    const bool is_known = spent.launched < spent.start;
+    busy.push_back({spent.device, spent.start, spent.end, is_known ? std::optional(spent.launched) : std::nullopt});
   }
 
-  Seconds whole() const {
-    return seconds(std::max(step.end - step.start, device_end - std::min(device_begin, device_end)));
+  Nanoseconds length() const {
+    return std::max(step.end - step.start, device_end - std::min(device_begin, device_end));
   }
+  Seconds whole() const { return seconds(length()); }
 };
 
 double median(std::vector<double> values) {
@@ -174,11 +178,34 @@ void measure_memory(const Recording& recording, std::span<const Iteration> count
   if (is_host) summary.notes.push_back("memory is the host's, counted from when the profiler started");
 }
 
+std::string share_text(Seconds part, Seconds whole) {
+  return fmt::format("{} ({:.1f} %)", format_seconds(part), whole.value > 0 ? 100 * (part / whole) : 0);
+}
+
+void measure_idle(std::span<const Iteration> counted, TimelineSummary& summary) {
+  std::vector<IdleTime> idle;
+  for (const Iteration& each : counted) idle.push_back(idle_time(each.busy, each.length()));
+  const auto over = [&](Seconds IdleTime::*part) {
+    return time_over(counted,
+                     [&](const Iteration& i) { return idle[static_cast<std::size_t>(&i - counted.data())].*part; });
+  };
+  summary.idle = over(&IdleTime::idle);
+  summary.unlaunched = over(&IdleTime::unlaunched);
+  const Seconds waited = summary.unlaunched->median, whole = summary.whole.median;
+  const bool is_bound = waited.value >= host_bound_share * whole.value;
+  summary.notes.push_back(fmt::format("the device idled {}, {} with nothing launched: {}",
+                                      share_text(summary.idle->median, whole), share_text(waited, whole),
+                                      is_bound ? "the host bound it" : "the host did not bind it"));
+}
+
 TimelineSummary summary_of_ours(const Recording& recording) {
   TimelineSummary summary;
   const auto once = [](Seconds time) { return IterationTime{time, time, time, time}; };
   summary.whole = once(seconds(recording.end - recording.begin));
   for (const auto& [activity, time] : recording.own_steps) summary.activities[activity] = once(time);
+  if (!recording.own_busy.empty()) {
+    summary.idle = once(idle_time(recording.own_busy, recording.end - recording.begin).idle);
+  }
   std::vector<DatedTotal> totals;
   for (const CounterSample& sample : recording.own_memory) totals.push_back({sample.date, sample.sum});
   std::ranges::stable_sort(totals, {}, &DatedTotal::date);
@@ -214,6 +241,7 @@ TimelineSummary summary_of_timeline(const std::filesystem::path& file) {
     time = time_over(counted, [&](const Iteration& i) { return time_of(i.activities, recorded.first); });
     time.recorded = recorded.second;
   }
+  if (!recording.work.empty()) measure_idle(counted, summary);
   measure_memory(recording, counted, summary);
   return summary;
 }

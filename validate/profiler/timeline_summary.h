@@ -19,8 +19,10 @@ struct IterationTime {
 struct TimelineSummary {
   IterationTime whole;
   std::map<Activity, IterationTime> activities;
-  std::size_t iterations = 1;      ///< how many count
-  std::vector<std::string> notes;  ///< what was taken for an iteration, and what was left out
+  std::size_t iterations = 1;               ///< how many count
+  std::vector<std::string> notes;           ///< what was taken for an iteration, and what was left out
+  std::optional<IterationTime> idle;        ///< in which no stream of a device worked, in the mean over devices
+  std::optional<IterationTime> unlaunched;  ///< of that, with nothing launched; only a profiler's trace says
   std::optional<MemoryCurve> memory;
   double unmatched_share = 0;
 };
