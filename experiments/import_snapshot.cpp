@@ -39,8 +39,8 @@ std::string text_of(const SnapshotFindings& found) {
                                  found.device, found.events, found.streams, found.older);
   text += fmt::format("  segments             {:>15} B reserved, {} B active, {} B allocated, {} B requested\n",
                       found.in_segments.count, found.active.count, found.allocated.count, found.requested.count);
-  text += fmt::format("  history              {:>15} B reserved at most, {} B before it\n", found.peak.count,
-                      found.at_start.count);
+  text += fmt::format("  history              {:>15} B reserved at most, {} B before it; {} B allocated at most\n",
+                      found.peak.count, found.at_start.count, found.peak_allocated.count);
   if (found.at_start < Bytes{0}) text += "  the history takes more segments than there are: it is of another run\n";
   if (found.torn_segments > 0) {
     text += fmt::format("  {} segments have blocks of other bytes in all than their own\n", found.torn_segments);
@@ -70,6 +70,7 @@ Json json_of(const SnapshotFindings& found) {
           {"requested_bytes", found.requested.count},
           {"reserved_before_bytes", found.at_start.count},
           {"peak_reserved_bytes", found.peak.count},
+          {"peak_allocated_bytes", found.peak_allocated.count},
           {"torn_segments", found.torn_segments},
           {"allocators", std::move(allocators)}};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/core/units.h"
@@ -12,6 +13,9 @@
 #include "sim/memory/caching_allocator.h"
 
 namespace plimsoll {
+
+/// Which pool a segment belongs to: {0, 0} unless it is of a CUDA graph or a MemPool.
+using SnapshotPool = std::pair<std::int64_t, std::int64_t>;
 
 struct SnapshotBlock {
   std::int64_t address = 0;
@@ -24,6 +28,7 @@ struct SnapshotSegment {
   std::uint32_t device = 0;
   std::int64_t address = 0;
   std::int64_t stream = 0;  ///< PyTorch's: a handle
+  SnapshotPool pool{};
   Bytes total;
   bool small = false, expandable = false;
   std::vector<SnapshotBlock> blocks;  ///< by address

@@ -109,6 +109,7 @@ class SnapshotReader {
     segment.stream = integer(id, "stream", where);
     segment.total = size(id, "total_size", where);
     segment.small = pickle_.text(value(id, "segment_type", PickleKind::text, where)) == "small";
+    segment.pool = pool_of(id, where);
     const PickleId expandable = pickle_.find(id, "is_expandable");
     segment.expandable =
         expandable != id && pickle_.kind(expandable) == PickleKind::boolean && pickle_.integer(expandable) != 0;
@@ -122,6 +123,18 @@ class SnapshotReader {
       address += bytes.count;
     }
     return segment;
+  }
+
+  /// Older snapshots do not say.
+  SnapshotPool pool_of(PickleId segment, const std::string& where) const {
+    if (pickle_.find(segment, "segment_pool_id") == segment) return {};
+    const PickleId id = value(segment, "segment_pool_id", PickleKind::list, where);
+    const std::vector<PickleId>& numbers = pickle_.list(id);
+    const auto is_whole = [&](PickleId n) { return pickle_.kind(n) == PickleKind::integer; };
+    if (numbers.size() != 2 || !std::ranges::all_of(numbers, is_whole)) {
+      fail(joined(where, "segment_pool_id"), "expected two whole numbers");
+    }
+    return {pickle_.integer(numbers[0]), pickle_.integer(numbers[1])};
   }
 
   /// Blocks follow each other from the segment's address on; older snapshots do not repeat it.

@@ -1,97 +1,76 @@
 #include "experiments/snapshot_replay.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <unordered_map>
 
+#include "experiments/snapshot_history.h"
 #include "sim/memory/caching_allocator.h"
 
 namespace plimsoll {
 namespace {
 
-/// A request, a free, or that free memory goes back, in terms of buffers.
-struct SnapshotStep {
-  enum class Kind : std::uint8_t { allocate, free, release } kind;
-  std::size_t buffer = 0;
-};
+/// Whether the allocator's segments are of the kind that the snapshot has.
+bool has_segments_of(const SnapshotHistory& history, const AllocatorChoice& choice) {
+  return (choice.caching.segments == Segments::expandable) == history.is_expandable;
+}
 
-/// A device's history as steps on buffers, those that are older first.
-class History {
+/// One allocator that is asked for what the history asked for.
+class Replay {
  public:
-  History(const MemorySnapshot& snapshot, std::uint32_t device) {
-    if (device < snapshot.traces.size()) {
-      for (const SnapshotEvent& event : snapshot.traces[device]) add(event);
-    }
-    for (const SnapshotSegment& segment : snapshot.segments) {
-      if (segment.device != device) continue;
-      for (const SnapshotBlock& block : segment.blocks) {
-        if (block.state != BlockState::free && !live_.contains(block.address)) {
-          older_.emplace_back(block.address, new_buffer(block.requested, segment.stream));
-        }
+  Replay(const SnapshotHistory& history, const AllocatorChoice& choice)
+      : history_(history), allocator_(choice.caching), blocks_(history.buffers.size()) {
+    starts_as_recorded_ = history.at_start && has_segments_of(history, choice);
+    if (starts_as_recorded_) {
+      for (const HistorySegment& segment : *history.at_start) adopt(segment);
+      for (const NewSegment& segment : history.made) {
+        allocator_.expect_segment(segment.stream, segment.small, segment.size, segment.address);
       }
+    } else {
+      for (const std::size_t buffer : history.older) allocate(buffer);
     }
-    std::ranges::sort(older_);
   }
 
-  std::size_t older() const { return older_.size(); }
-  std::size_t streams() const { return streams_.size(); }
-
-  SnapshotCandidate replay(const AllocatorChoice& choice) const {
-    CachingAllocator allocator(choice.caching);
-    std::vector<std::optional<BlockId>> blocks(buffers_.size());
-    const auto take = [&](std::size_t b) { blocks[b] = allocator.allocate(buffers_[b].size, buffers_[b].stream); };
-    for (const auto& [address, buffer] : older_) take(buffer);
-    SnapshotCandidate found{choice.text, {}, allocator.reserved()};
-    for (const SnapshotStep& step : steps_) {
-      if (step.kind == SnapshotStep::Kind::allocate) take(step.buffer);
-      if (step.kind == SnapshotStep::Kind::free) allocator.free(*blocks[step.buffer]);
-      if (step.kind == SnapshotStep::Kind::release) allocator.release_cached();
-      found.peak = std::max(found.peak, allocator.reserved());
+  SnapshotCandidate run(const AllocatorChoice& choice) {
+    SnapshotCandidate found{choice.text, {}, allocator_.reserved()};
+    bool is_releasing = false;
+    for (const HistoryStep& step : history_.steps) {
+      const bool releases = step.kind == HistoryStep::Kind::release;
+      if (step.kind == HistoryStep::Kind::allocate) allocate(step.buffer);
+      if (step.kind == HistoryStep::Kind::free) allocator_.free(*blocks_[step.buffer]);
+      if (releases) release(step.address, choice, is_releasing);
+      is_releasing = releases;
+      found.peak = std::max(found.peak, allocator_.reserved());
     }
-    found.reserved = allocator.reserved();
+    found.reserved = allocator_.reserved();
     return found;
   }
 
  private:
-  struct Buffer {
-    Bytes size;
-    StreamId stream;
-  };
-
-  std::size_t new_buffer(Bytes size, std::int64_t stream) {
-    const auto [known, is_new] = streams_.try_emplace(stream, id_at<StreamId>(streams_.size()));
-    buffers_.push_back({std::max(size, Bytes{1}), known->second});
-    return buffers_.size() - 1;
+  void adopt(const HistorySegment& segment) {
+    const std::vector<BlockId> pieces = allocator_.adopt(segment.layout);
+    auto buffer = segment.buffers.begin();
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      if (segment.layout.pieces[p].state == BlockState::allocated) blocks_[*buffer++] = pieces[p];
+    }
   }
 
-  void add(const SnapshotEvent& event) {
-    const bool releases =
-        event.action == AllocatorAction::segment_free || event.action == AllocatorAction::segment_unmap;
-    if (releases && !is_releasing_) steps_.push_back({SnapshotStep::Kind::release});
-    is_releasing_ = releases;
-    if (event.action == AllocatorAction::alloc) {
-      if (const auto lost = live_.find(event.address); lost != live_.end()) {  // its free is not in the history
-        steps_.push_back({SnapshotStep::Kind::free, lost->second});
-      }
-      live_[event.address] = new_buffer(event.size, event.stream);
-      steps_.push_back({SnapshotStep::Kind::allocate, live_[event.address]});
-    }
-    if (event.action != AllocatorAction::free_completed) return;
-    if (!live_.contains(event.address)) {
-      live_[event.address] = new_buffer(event.size, event.stream);
-      older_.emplace_back(event.address, live_[event.address]);
-    }
-    steps_.push_back({SnapshotStep::Kind::free, live_[event.address]});
-    live_.erase(event.address);
+  void allocate(std::size_t buffer) {
+    blocks_[buffer] = allocator_.allocate(history_.buffers[buffer].size, history_.buffers[buffer].stream);
   }
 
-  std::vector<Buffer> buffers_;
-  std::vector<SnapshotStep> steps_;
-  std::vector<std::pair<std::int64_t, std::size_t>> older_;  ///< address and buffer
-  std::unordered_map<std::int64_t, std::size_t> live_;       ///< by address
-  std::map<std::int64_t, StreamId> streams_;
-  bool is_releasing_ = false;
+  /// A native segment that lies where it lay goes back alone; else all that is free does, once for what goes together.
+  void release(std::int64_t address, const AllocatorChoice& choice, bool is_releasing) {
+    if (starts_as_recorded_ && choice.caching.segments != Segments::expandable) {
+      allocator_.release_segment_at(address);
+    } else if (!is_releasing) {
+      allocator_.release_cached();
+    }
+  }
+
+  const SnapshotHistory& history_;
+  CachingAllocator allocator_;
+  std::vector<std::optional<BlockId>> blocks_;
+  bool starts_as_recorded_ = false;
 };
 
 /// What segment events add to the reserved bytes.
@@ -137,10 +116,11 @@ SnapshotFindings findings_of(const MemorySnapshot& snapshot, std::uint32_t devic
   }
   findings.at_start = findings.in_segments - sum;
   findings.peak = findings.at_start + most;
-  const History history(snapshot, device);
-  findings.older = history.older();
-  findings.streams = history.streams();
-  for (const AllocatorChoice& choice : choices) findings.candidates.push_back(history.replay(choice));
+  const SnapshotHistory history = history_of(snapshot, device);
+  findings.older = history.older.size();
+  findings.streams = history.streams;
+  findings.peak_allocated = history.peak_allocated;
+  for (const AllocatorChoice& choice : choices) findings.candidates.push_back(Replay(history, choice).run(choice));
   return findings;
 }
 

@@ -27,14 +27,16 @@ struct SnapshotFindings {
   Bytes in_segments;      ///< total_size of all segments: what is reserved at the end
   Bytes at_start;         ///< what was reserved before: that less what the history's segment events add up to
   Bytes peak;             ///< most that was reserved in between
-  Bytes allocated, active, requested;
-  std::size_t torn_segments = 0;  ///< whose blocks do not fill them
+  Bytes allocated, active, requested;  ///< at the end
+  Bytes peak_allocated;                ///< most in blocks that were handed out in between
+  std::size_t torn_segments = 0;       ///< whose blocks do not fill them
   std::vector<SnapshotCandidate> candidates;
 };
 
-/// For every device that has segments or a history. Buffers that are older than the history are asked for first, by
-/// address. Where the history gives segments back, the allocator gives back all that is free. An allocator's capacity
-/// is unlimited.
+/// For every device that has segments or a history. An allocator whose segments are of the snapshot's kind begins with
+/// those that were there before the history, free room included; new ones lie where the history has them. Others are
+/// asked for the older buffers first, by address, and give back all that is free where the history gives anything back.
+/// An allocator's capacity is unlimited.
 std::vector<SnapshotFindings> replay_snapshot(const MemorySnapshot&, std::span<const AllocatorChoice>);
 
 }  // namespace plimsoll

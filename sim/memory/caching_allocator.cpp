@@ -160,9 +160,8 @@ std::uint32_t CachingAllocator::pool_of(StreamId stream, bool small) {
   return found->second;
 }
 
-/// Whether what a request of `size` leaves of a block is split off, rather than handed out along with it.
-bool CachingAllocator::is_split_off(const Pool& pool, Bytes size, Bytes remainder) const {
-  if (pool.small || settings_.segments != Segments::native) return remainder >= rounding;
+bool CachingAllocator::splits_off(bool small, Bytes size, Bytes remainder) const {
+  if (small || settings_.segments != Segments::native) return remainder >= rounding;
   return remainder > small_limit && (!settings_.max_split || size < *settings_.max_split);
 }
 
@@ -190,7 +189,7 @@ void CachingAllocator::list(BlockId id) {
   Pool& pool = pools_[block.pool];
   if (block.state == BlockState::free) {
     block.listed_at = large_searches_;
-    pool.fitting.insert({block.size, block.segment, block.offset, id});
+    pool.fitting.insert(entry(id, block));
     if (settings_.segments != Segments::expandable && !is_whole(id)) inactive_split_ += block.size;
   }
   if (block.state == BlockState::unmapped) pool.unmapped.emplace(block.offset, id);
@@ -200,7 +199,7 @@ void CachingAllocator::unlist(BlockId id) {
   const Block& block = at(id);
   Pool& pool = pools_[block.pool];
   if (block.state == BlockState::free) {
-    pool.fitting.erase({block.size, block.segment, block.offset, id});
+    pool.fitting.erase(entry(id, block));
     if (settings_.segments != Segments::expandable && !is_whole(id)) inactive_split_ -= block.size;
   }
   if (block.state == BlockState::unmapped) pool.unmapped.erase(block.offset);
@@ -249,7 +248,7 @@ void CachingAllocator::hand_out(BlockId id, Bytes size, Bytes requested) {
   Bytes taken;
   if (at(id).has_pieces) {
     for (const BlockId piece : pieces_[id]) taken += at(piece).size;
-  } else if (is_split_off(pools_[at(id).pool], size, at(id).size - size)) {
+  } else if (splits_off(pools_[at(id).pool].small, size, at(id).size - size)) {
     list(split(id, size));
   }
   taken += at(id).size;

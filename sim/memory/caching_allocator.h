@@ -3,21 +3,22 @@
 //
 // Sizes are rounded up to 512 B, or to steps between powers of two. Up to 1 MiB they come from the small pool, else
 // from the large one; each stream has its own two pools. A request takes the smallest free block that is large enough
-// (ties: the older segment, then the lower address), else new memory: native, a segment of its own; expandable, more
-// pages of the pool's one virtual segment, which then merge with the free block before them; stitched, what is missing
-// beside all the pool's free blocks. What the request does not need is split off as a free block if it is large enough.
-// A freed block merges with its free neighbours, at once or, where other streams used it, at the first request after
-// they are done. New memory that would exceed the capacity makes the allocator first give back free memory. If that
-// does not help, it is out of memory. Source: the rules of c10/cuda/CUDACachingAllocator.cpp and
-// c10/core/AllocatorConfig.h of PyTorch 2.6; expandable segments: pull request pytorch/pytorch#96995; stitching: Guo et
-// al., "GMLake: Efficient and Transparent GPU Memory Defragmentation for Large-scale DNN Training with Virtual Memory
-// Stitching", 2024, and its code.
+// (ties: the lower address; newer segments lie higher unless it is said where), else new memory: native, a segment of
+// its own; expandable, more pages of the pool's one virtual segment, which then merge with the free block before them;
+// stitched, what is missing beside all the pool's free blocks. What the request does not need is split off as a free
+// block if it is large enough. A freed block merges with its free neighbours, at once or, where other streams used it,
+// at the first request after they are done. New memory that would exceed the capacity makes the allocator first give
+// back free memory. If that does not help, it is out of memory. Source: the rules of c10/cuda/CUDACachingAllocator.cpp
+// and c10/core/AllocatorConfig.h of PyTorch 2.6; expandable segments: pull request pytorch/pytorch#96995; stitching:
+// Guo et al., "GMLake: Efficient and Transparent GPU Memory Defragmentation for Large-scale DNN Training with Virtual
+// Memory Stitching", 2024, and its code.
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,19 @@ struct BlockView {
   Bytes offset, size;  ///< within the segment; of a stitched block: its first piece
   BlockState state = BlockState::free;
   Bytes requested{};  ///< what was asked for, where it is allocated or pending
+};
+
+/// A segment that is there before the first request.
+struct SegmentLayout {
+  struct Piece {
+    Bytes size, requested{};
+    BlockState state = BlockState::free;  ///< free, allocated, or unmapped (of an expandable segment)
+  };
+
+  StreamId stream;
+  bool small = false;
+  std::int64_t address = 0;   ///< below 0 is none
+  std::vector<Piece> pieces;  ///< from the address on; no two free ones, nor unmapped ones, follow each other
 };
 
 /// What the allocator did, as PyTorch's memory history names it.
@@ -87,6 +101,13 @@ class CachingAllocator {
   /// Without a capacity it never runs out of memory.
   explicit CachingAllocator(const CachingSettings& settings, std::optional<Bytes> capacity = {});
 
+  /// Takes over a segment and what lies in it, before the first request. An expandable allocator takes one a pool. The
+  /// blocks of its pieces, in order.
+  std::vector<BlockId> adopt(const SegmentLayout&);
+
+  /// A new segment of that pool and size will lie there; several calls: in their order.
+  void expect_segment(StreamId, bool small, Bytes size, std::int64_t address);
+
   /// A block of at least `size` (above 0) for this stream, or nothing when out of memory. What is free has been given
   /// back by then.
   std::optional<BlockId> allocate(Bytes size, StreamId);
@@ -102,6 +123,9 @@ class CachingAllocator {
 
   /// All free memory goes back, as at the capacity: PyTorch's empty_cache. Waits for other streams.
   void release_cached();
+
+  /// The segment at this address goes back, if it is there and all of it is free.
+  void release_segment_at(std::int64_t address);
 
   /// From now on it never runs out of memory, and collects no garbage.
   void lift_capacity();
@@ -121,6 +145,9 @@ class CachingAllocator {
   /// What a request of so many bytes takes.
   Bytes rounded(Bytes size) const;
 
+  /// Whether what a request of `size` leaves of a block is split off, rather than handed out along with it.
+  bool splits_off(bool small, Bytes size, Bytes remainder) const;
+
   BlockView operator[](BlockId) const;
 
   /// Every block, by pool (in order of first use), segment and offset. Those of an expandable segment end with the
@@ -131,6 +158,7 @@ class CachingAllocator {
   struct Block {
     std::uint32_t pool = 0;
     std::uint32_t segment = 0;
+    std::int64_t base = 0;  ///< address of the segment
     Bytes offset{}, size{};
     Bytes requested{};
     std::uint64_t listed_at = 0;  ///< searches of large pools before it became free
@@ -159,10 +187,13 @@ class CachingAllocator {
   bool fits(Bytes more) const { return !capacity_ || reserved_ + more <= *capacity_; }
   bool is_allowed(Bytes more) const { return !allowed_ || reserved_ + more <= *allowed_; }
   static Bytes page(const Pool& pool) { return pool.small ? small_segment : large_segment; }
-  bool is_split_off(const Pool&, Bytes size, Bytes remainder) const;
   void log(AllocatorAction, const Block&, Bytes offset, Bytes size);
 
   BlockId new_block(Block);
+  static FreeBlocks::Entry entry(BlockId id, const Block& block) {
+    return {block.size, block.base + block.offset.count, id};
+  }
+  std::int64_t address_for(const Pool&, Bytes segment);
   void list(BlockId);
   void unlist(BlockId);
   BlockId split(BlockId, Bytes size);
@@ -198,6 +229,8 @@ class CachingAllocator {
   Bytes requested_, allocated_, active_, reserved_, inactive_split_;
   std::uint32_t retries_ = 0;
   std::uint64_t large_searches_ = 0;
+  std::int64_t next_address_ = 0;  ///< above all segments so far
+  std::map<std::tuple<StreamId, bool, Bytes>, std::deque<std::int64_t>> expected_;
   std::vector<Block> blocks_;
   std::vector<BlockId> spare_;  ///< places in blocks_ to use again
   std::vector<Pool> pools_;

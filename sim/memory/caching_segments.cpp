@@ -111,10 +111,62 @@ Bytes CachingAllocator::segment_for(const Pool& pool, Bytes size) const {
 std::optional<BlockId> CachingAllocator::new_segment(std::uint32_t pool, Bytes segment) {
   if (!is_allowed(segment) || !fits(segment)) return std::nullopt;
   reserved_ += segment;
-  const BlockId id = new_block({.pool = pool, .segment = pools_[pool].segments++, .size = segment});
+  const BlockId id = new_block(
+      {.pool = pool, .segment = pools_[pool].segments++, .base = address_for(pools_[pool], segment), .size = segment});
   log(AllocatorAction::segment_alloc, at(id), {}, segment);
   list(id);
   return id;
+}
+
+std::int64_t CachingAllocator::address_for(const Pool& pool, Bytes segment) {
+  std::deque<std::int64_t>& expected = expected_[{pool.stream, pool.small, segment}];
+  std::int64_t address = next_address_;
+  if (!expected.empty()) {
+    address = expected.front();
+    expected.pop_front();
+  }
+  next_address_ = std::max(next_address_, address + segment.count);
+  return address;
+}
+
+void CachingAllocator::expect_segment(StreamId stream, bool small, Bytes size, std::int64_t address) {
+  expected_[{stream, small, size}].push_back(address);
+}
+
+std::vector<BlockId> CachingAllocator::adopt(const SegmentLayout& layout) {
+  const std::uint32_t pool = pool_of(layout.stream, layout.small);
+  const bool is_expandable = settings_.segments == Segments::expandable;
+  EXPECTS(!is_expandable || pools_[pool].segments == 0);
+  const std::uint32_t segment = pools_[pool].segments++;
+  std::vector<BlockId> made;
+  Bytes offset;
+  const auto add = [&](Bytes size, BlockState state) {
+    const BlockId id = new_block({.pool = pool,
+                                  .segment = segment,
+                                  .base = layout.address,
+                                  .offset = offset,
+                                  .size = size,
+                                  .state = state,
+                                  .previous = made.empty() ? std::nullopt : std::optional(made.back())});
+    if (!made.empty()) at(made.back()).next = id;
+    made.push_back(id);
+    offset += size;
+  };
+  for (const SegmentLayout::Piece& piece : layout.pieces) {
+    add(piece.size, piece.state);
+    if (piece.state != BlockState::unmapped) reserved_ += piece.size;
+    if (piece.state != BlockState::allocated) continue;
+    at(made.back()).requested = piece.requested;
+    requested_ += piece.requested;
+    allocated_ += piece.size;
+    active_ += piece.size;
+  }
+  next_address_ = std::max(next_address_, layout.address + offset.count);
+  const std::size_t pieces = made.size();
+  if (is_expandable) add(address_space - offset, BlockState::unmapped);
+  for (const BlockId id : made) list(id);
+  made.resize(pieces);
+  return made;
 }
 
 /// Maps pages where they and the free blocks between them make a block of `size`. Pages that were mapped before the
@@ -184,6 +236,14 @@ void CachingAllocator::release_cached() {
       } else if (is_whole(id)) {
         release_segment(id);
       }
+    }
+  }
+}
+
+void CachingAllocator::release_segment_at(std::int64_t address) {
+  for (const Pool& pool : pools_) {
+    for (const FreeBlocks::Entry& free : pool.fitting) {
+      if (free.address == address && is_whole(free.block)) return release_segment(free.block);
     }
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The free blocks of one pool by size, then age of their segment, then address.
+// The free blocks of one pool by size, then address.
 
 #include <algorithm>
 #include <compare>
@@ -19,8 +19,7 @@ class FreeBlocks {
  public:
   struct Entry {
     Bytes size;
-    std::uint32_t segment = 0;
-    Bytes offset;
+    std::int64_t address = 0;
     BlockId block;
 
     friend auto operator<=>(const Entry&, const Entry&) = default;

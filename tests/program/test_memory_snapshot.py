@@ -114,8 +114,25 @@ class Snapshot(unittest.TestCase):
                                             "blocks": [{"size": 5 * MIB, "state": "active_allocated"}, {"size": 15 * MIB, "state": "inactive"}]}]})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("device 0: 3 events on 1 streams, 2 buffers older than the history\n", done.stdout)
-        self.assertIn(f"{50 * MIB} B reserved at most, {50 * MIB} B before it\n", done.stdout)
+        self.assertIn(f"{50 * MIB} B reserved at most, {50 * MIB} B before it; {35 * MIB} B allocated at most\n", done.stdout)
         self.assertIn(f"cuda {20 * MIB:>31} B reserved, {50 * MIB} B at most: the same\n", done.stdout)
+
+    def test_a_history_cut_off_anywhere_is_reproduced_by_its_allocator(self):
+        for allocator in ("cuda", "cuda-expandable"):
+            with open(self.export(allocator), "rb") as data:
+                snapshot = pickle.load(data)
+            events = snapshot["device_traces"][0]
+            for cut in range(0, len(events), len(events) // 8):
+                while events[cut - 1]["action"] in ("segment_alloc", "segment_map", "free_requested"):
+                    cut += 1
+                out = self.path("found.json")
+                done = self.imported(dict(snapshot, device_traces=[events[cut:]]), "-o", out)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                with open(out, encoding="utf-8") as data:
+                    device = json.load(data)["devices"][0]
+                same = {a["allocator"] for a in device["allocators"] if a["reproduces"]}
+                self.assertIn(allocator, same, f"{allocator} from event {cut} on: {done.stdout}")
+                self.assertLessEqual(device["peak_allocated_bytes"], device["peak_reserved_bytes"])
 
     def test_states_and_protocols_of_all_versions_are_read(self):
         for state in ("active_allocated", "active_pending_free", "active_awaiting_free"):
@@ -152,6 +169,8 @@ class Snapshot(unittest.TestCase):
                      "segments[0].total_size: expected a whole number, found a text")
         self.refused({"segments": [dict(segment, total_size=-1)], "device_traces": []},
                      "segments[0].total_size: expected bytes, at most 4 PiB, found -1")
+        self.refused({"segments": [dict(segment, segment_pool_id=(0, "x"))], "device_traces": []},
+                     "segments[0].segment_pool_id: expected two whole numbers")
         self.refused({"segments": [dict(segment, device=5000)], "device_traces": []},
                      "segments[0].device: expected a device from 0 to 1023, found 5000")
         self.refused({"segments": [dict(segment, blocks=[{"size": 512, "state": "activ_allocated"}])], "device_traces": []},
