@@ -131,6 +131,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   const auto of_metrics = [&](auto value) { return or_null(answer.metrics, value); };
   Json object = question_json(question, problem.times_rescaled, answer.budget, answer.feasible);
   object["states"] = or_null(problem.states, [](States s) { return written(s); });
+  object["update_kernels"] = or_null(problem.states, [&](States) { return written(problem.update_kernels); });
   object["state_bytes"] = bytes_of_kind(problem.graph, TensorKind::optimizer_state).count;
   object["makespan_s"] = of_metrics([](const Metrics& m) { return m.makespan.value; });
   object["peak_bytes"] = of_metrics([](const Metrics& m) { return m.peak.count; });

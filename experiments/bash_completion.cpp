@@ -37,6 +37,7 @@ std::string values_of(const CLI::Option& option) {
   if (name == "allocator") return joined_names<AllocatorKind>();
   if (name == "optimizer") return joined_names<Optimizer>();
   if (name == "states") return joined_names<States>();
+  if (name == "update-kernels") return joined_names<UpdateKernels>();
   if (name == "gradients") return joined_names<Gradients>();
   const std::string type = option.get_type_name();
   if (const std::size_t set = type.find('{'); set != std::string::npos) {  // TEXT:{cpu,cuda}

@@ -191,7 +191,8 @@ void add_schedule_option(CLI::App& command, std::string& schedule) {
   option->each([required](const std::string&) {
     for (CLI::Option* each : required) each->required(false);
   });
-  for (const char* name : {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--gradients"}) {
+  for (const char* name :
+       {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels", "--gradients"}) {
     option->excludes(command.get_option(name));
   }
 }

@@ -69,6 +69,12 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
       ->capture_default_str()
       ->type_name("HOW");
   command
+      .add_option("--update-kernels", words.update_kernels,
+                  "how devices launch those updates: fused (a few kernels that do all), foreach (a few for each "
+                  "operation,\nwith more traffic, and for Adam more memory) or single (a kernel for each parameter)")
+      ->capture_default_str()
+      ->type_name("HOW");
+  command
       .add_option("--gradients", words.gradients,
                   "parameter gradients: new (allocated in the iteration) or existing (there before it begins)")
       ->capture_default_str()
@@ -101,12 +107,17 @@ Question question_of(const QuestionArguments& words, Asks asks) {
   if (states != States::by_dtype && words.optimizer == written(Optimizer::none)) {
     throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", words.states));
   }
+  const auto update_kernels = understood<UpdateKernels>("--update-kernels", words.update_kernels);
+  if (update_kernels != UpdateKernels::fused && words.optimizer == written(Optimizer::none)) {
+    throw InputError(fmt::format("--update-kernels: '{}' needs an --optimizer, found none", words.update_kernels));
+  }
   Question question{.trace = words.trace,
                     .platform = words.platform,
                     .strategy = {},
                     .micro_batches = static_cast<std::uint32_t>(count.value),
                     .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
                     .states = states,
+                    .update_kernels = update_kernels,
                     .gradients = understood<Gradients>("--gradients", words.gradients),
                     .engine = understood<Engine>("--engine", words.engine),
                     .allocator = parse_allocator(words.allocator, "--allocator"),
@@ -142,6 +153,10 @@ void note_times(const Problem& problem) {
       "note: times of '{}' {}; here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth) + launch "
       "overhead\n",
       problem.graph.name, of);
+  if (device.empty() && problem.graph.name.starts_with("transformer")) {
+    std::cerr << "note: by formula a transformer takes 1.3 to 2.1 times as long operator by operator (view=graph) as in "
+                 "stages, which\nmove and launch nothing in between: compare plans of one view only\n";
+  }
   for (const Device& here : problem.platform.devices) {
     if (!seems_same_device(device, here.model)) continue;
     std::cerr << fmt::format(

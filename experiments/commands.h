@@ -26,8 +26,8 @@ void add_describe_command(CLI::App&, int& exit_code, const std::string& command_
 /// A question as words of the command line, before they are understood.
 struct QuestionArguments {
   std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
-                                                 optimizer = "none", states = "by_dtype", gradients = "new",
-                                                 transfers = "link";
+                                                 optimizer = "none", states = "by_dtype", update_kernels = "fused",
+                                                 gradients = "new", transfers = "link";
 };
 
 /// Which options a command takes beside --trace and --platform.

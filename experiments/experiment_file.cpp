@@ -150,6 +150,8 @@ constexpr ExperimentField experiment_fields[] = {
        e.optimizers = list_of<Optimizer>(v, [](const YamlCursor& o) { return one_of<Optimizer>(o); });
      }},
     {"states", Need::optional, [](Experiment& e, const YamlCursor& v) { e.states = one_of<States>(v); }},
+    {"update_kernels", Need::optional,
+     [](Experiment& e, const YamlCursor& v) { e.update_kernels = one_of<UpdateKernels>(v); }},
     {"gradients", Need::optional, [](Experiment& e, const YamlCursor& v) { e.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
     {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = allocator(v); }},
@@ -254,6 +256,7 @@ Json to_json(const Experiment& experiment) {
             {"engine", written(experiment.engine)},
             {"allocator", experiment.allocator.text}};
   if (experiment.states != States::by_dtype) json["states"] = written(experiment.states);
+  if (experiment.update_kernels != UpdateKernels::fused) json["update_kernels"] = written(experiment.update_kernels);
   if (experiment.timelines) json["timelines"] = true;
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;
   if (experiment.memory_limit) json["memory_limit_bytes"] = experiment.memory_limit->count;

@@ -43,6 +43,7 @@ struct Experiment {
   std::vector<Optimizer> optimizers{Optimizer::none};
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
   States states = States::by_dtype;
+  UpdateKernels update_kernels = UpdateKernels::fused;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorChoice allocator{};

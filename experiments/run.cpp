@@ -277,6 +277,7 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .optimizer = question.optimizer,
                                .states = question.states,
+                               .update_kernels = question.update_kernels,
                                .gradients = question.gradients,
                                .backward = backward_for(question.strategy.passes),
                                .inner = inner_for(question.strategy.passes)};
@@ -363,6 +364,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
           .micro_batches = schedule.micro_batches / slices * replicas,
           .optimizer = schedule.optimizer,
           .states = schedule.states,
+          .update_kernels = schedule.update_kernels,
           .gradients = schedule.gradients};
 }
 

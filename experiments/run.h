@@ -38,6 +38,7 @@ struct Question {
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
+  UpdateKernels update_kernels = UpdateKernels::fused;
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorChoice allocator{};

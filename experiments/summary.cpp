@@ -128,9 +128,9 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
                       format_bytes(answer.bounds.memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
   if (problem.states) {
-    text += fmt::format("  optimizer states {:>12}   of {}, {}\n",
+    text += fmt::format("  optimizer states {:>12}   of {}, {}; updates {}\n",
                         format_bytes(bytes_of_kind(problem.graph, TensorKind::optimizer_state)),
-                        written(question.optimizer), written(*problem.states));
+                        written(question.optimizer), written(*problem.states), written(problem.update_kernels));
   }
   if (question.allocator.kind != AllocatorKind::exact) text += allocator_lines(question, problem, answer);
   if (m.moved > Bytes{0}) {

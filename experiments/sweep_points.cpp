@@ -117,6 +117,7 @@ Question question_of(const Experiment& e, std::size_t group) {
           .micro_batches = e.micro_batches[at.micro_batches],
           .optimizer = e.optimizers[at.optimizer],
           .states = e.states,
+          .update_kernels = e.update_kernels,
           .gradients = e.gradients,
           .engine = e.engine,
           .allocator = e.allocator};

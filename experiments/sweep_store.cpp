@@ -107,7 +107,7 @@ Json read_manifest(const fs::path& path) {
 Json settings_of(const Json& identity) {
   const Json experiment = identity.value("experiment", Json::object());
   Json settings = Json::object();
-  for (const char* key : {"gradients", "engine", "allocator", "states", "timelines"}) {
+  for (const char* key : {"gradients", "engine", "allocator", "states", "update_kernels", "timelines"}) {
     settings[key] = experiment.value(key, Json(nullptr));
   }
   return settings;

@@ -21,6 +21,7 @@ struct Cost {
   std::optional<Seconds> seconds;
   std::optional<Flops> flops;
   std::optional<Bytes> moved;
+  double launches = 1, traffic = 1;
 };
 
 /// What the trace says where it was measured; elsewhere the longer of computing and moving, and a launch.
@@ -35,14 +36,14 @@ std::optional<double> seconds_of(const Cost& cost, const Source& source, const D
     return device.memory_bandwidth ? std::optional(0.0) : std::nullopt;
   const bool by_adam = is_update && device.adam;
   if (!by_adam && !device.memory_bandwidth) return std::nullopt;
-  double longest =
-      static_cast<double>(cost.moved->count) / (by_adam ? 7 * device.adam->value : device.memory_bandwidth->value);
+  double longest = cost.traffic * static_cast<double>(cost.moved->count) /
+                   (by_adam ? 7 * device.adam->value : device.memory_bandwidth->value);
   if (cost.flops->count > 0) {
     const auto peak = device.peak.find(source.dtype);
     if (peak == device.peak.end()) return std::nullopt;
     longest = std::max(longest, cost.flops->count / peak->second.value);
   }
-  return longest + device.launch_overhead.value;
+  return longest + cost.launches * device.launch_overhead.value;
 }
 
 /// The whole's seconds, in the proportion in which the trace has the part's to the whole's.
@@ -56,7 +57,8 @@ std::optional<double> seconds_of_first_run(const Op& op, const Source& source, c
                                            std::uint32_t implementation) {
   if (collective_of(op)) return op.duration ? std::optional(op.duration->value) : std::nullopt;
   const bool is_update = op.phase == Phase::update;
-  const std::optional<double> plain = seconds_of({op.duration, op.flops, op.bytes_moved}, source, device, is_update);
+  const std::optional<double> plain =
+      seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device, is_update);
   if (implementation > 0) {
     const Alternative& way = op.alternatives[implementation - 1];
     const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);

@@ -53,6 +53,7 @@ class Lowering {
     schedule.platform = problem_.platform.name;
     schedule.micro_batches = problem_.micro_batches;
     schedule.optimizer = problem_.optimizer;
+    schedule.update_kernels = problem_.update_kernels;
     schedule.states = problem_.states.value_or(States::by_dtype);
     schedule.gradients = problem_.gradients;
     schedule.updates = partition_.updates;

@@ -108,6 +108,13 @@ struct Names<Optimizer> {
 };
 
 template <>
+struct Names<UpdateKernels> {
+  static constexpr std::array all{std::pair{UpdateKernels::fused, "fused"},
+                                  std::pair{UpdateKernels::foreach, "foreach"},
+                                  std::pair{UpdateKernels::single, "single"}};
+};
+
+template <>
 struct Names<States> {
   static constexpr std::array all{std::pair{States::by_dtype, "by_dtype"}, std::pair{States::fp32, "fp32"},
                                   std::pair{States::as_parameters, "as_parameters"}};

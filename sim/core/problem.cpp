@@ -11,6 +11,7 @@
 #include "sim/core/input_loads.h"
 #include "sim/core/optimizer.h"
 #include "sim/core/pinned.h"
+#include "sim/core/update_launches.h"
 #include "sim/core/views.h"
 
 namespace plimsoll {
@@ -70,6 +71,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   Problem problem;
   problem.micro_batches = options.micro_batches;
   problem.optimizer = options.optimizer;
+  problem.update_kernels = options.update_kernels;
   problem.gradients = options.gradients;
   problem.platform = std::move(platform);
   const Device& device = problem.platform.devices.front();
@@ -93,6 +95,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.graph = std::move(problem.index->graph);
     problem.index->graph = {};
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
+    launch_together(problem.graph, options.optimizer, options.update_kernels);
     ScaledChain scaled = scaled_to(std::move(whole), device);
     if (!scaled.refused.empty()) return std::move(scaled.refused);
     problem.chain = std::move(scaled.chain);
@@ -106,6 +109,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
           graph_with_updates(std::move(graph), options.optimizer, options.states);
       if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
       graph = std::move(std::get<UpdatedGraph>(updated).graph);
+      launch_together(graph, options.optimizer, options.update_kernels);
       problem.states = std::get<UpdatedGraph>(updated).states;
     }
     WithoutViews named = without_views(std::move(graph));

@@ -24,6 +24,7 @@ struct Problem {
   std::shared_ptr<const Graph> of_ops = {};  ///< where `graph` is that of a chain which was made of a graph: that graph
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
+  UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
   Gradients gradients = Gradients::fresh;
   Seconds view_time;               ///< time that a graph trace gives for its views, which take none (core/views.h)
@@ -36,6 +37,7 @@ struct ProblemOptions {
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
+  UpdateKernels update_kernels = UpdateKernels::fused;
   Gradients gradients = Gradients::fresh;
   Backward backward = Backward::whole;
   Inner inner = Inner::together;

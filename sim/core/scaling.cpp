@@ -17,8 +17,20 @@ std::string other_dtypes(const Device& device) {
   return ", only for " + known + ": give the trace one of these (source.dtype; transformer:...,dtype=)";
 }
 
+/// On the hardware that the trace was measured on, of an op that was not measured: an optimizer's update, say.
+std::string missing_time(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
+  const std::string why =
+      "'" + op + "' has no time in the trace (time_s), and it cannot be worked out for '" + device.model + "': ";
+  if (!cost.flops || !cost.bytes_moved) {
+    return why + "the trace has no " + (cost.flops ? "bytes moved" : "flops") + " for it";
+  }
+  if (!device.memory_bandwidth) return why + "device '" + device.name + "' of the platform has no memory_bandwidth";
+  return why + "device '" + device.name + "' of the platform has no peak of " + source.dtype + ", the trace's dtype";
+}
+
 std::string refusal(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
   const std::string called = device.model.empty() ? device.name : device.model;
+  if (times_hold(source, device)) return missing_time(source, device, op, cost);
   const std::string from =
       source.device.empty() ? "times are of no device" : "times were measured on '" + source.device + "'";
   const bool seems_same = seems_same_device(source.device, device.model);
@@ -77,9 +89,9 @@ std::optional<Seconds> duration_at(const std::optional<BytesPerSecond>& moves, c
   if (cost.flops->count > 0 && peak == device.peak.end()) return std::nullopt;
   if (!moves) return std::nullopt;
   const Seconds computing = cost.flops->count > 0 ? *cost.flops / peak->second : Seconds{0};
-  const Seconds moving = *cost.bytes_moved / *moves;
+  const Seconds moving = cost.traffic * (*cost.bytes_moved / *moves);
   if (cost.flops->count == 0 && *cost.bytes_moved == Bytes{0}) return Seconds{0};  // nothing is launched
-  return std::max(computing, moving) + device.launch_overhead;
+  return std::max(computing, moving) + cost.launches * device.launch_overhead;
 }
 
 }  // namespace
@@ -101,7 +113,8 @@ std::optional<Seconds> duration(const Op& op, const Source& source, const Device
   if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
   const std::optional<BytesPerSecond> moves =
       op.phase == Phase::update ? update_traffic(device) : device.memory_bandwidth;
-  const std::optional<Seconds> whole = duration_at(moves, {op.duration, op.flops, op.bytes_moved}, source, device);
+  const std::optional<Seconds> whole =
+      duration_at(moves, {op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
   if (times_hold(source, device)) return op.nograd_duration;
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;

@@ -3,6 +3,7 @@
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
 // Updates move their bytes at the rate of Adam, where the device states one.
+// Updates that are made together share launches (sim/core/update_launches.h).
 
 #include <cstdint>
 #include <optional>
@@ -19,6 +20,7 @@ struct OpCost {
   std::optional<Seconds> measured;
   std::optional<Flops> flops;
   std::optional<Bytes> bytes_moved;
+  double launches = 1, traffic = 1;
 };
 
 /// Whether durations measured on the source's device are taken as they stand on this device.

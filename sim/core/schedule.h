@@ -115,6 +115,9 @@ enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };
 /// `as_parameters`: each state has the bytes of its parameter; `by_dtype`: fp32 for parameters narrower than fp32, else
 /// as_parameters.
 enum class States : std::uint8_t { by_dtype, fp32, as_parameters };
+/// How a device launches the updates that --optimizer makes: `fused`, kernels that do all of it for many parameters;
+/// `foreach`, kernels that do one operation for many; `single`, a kernel for each update.
+enum class UpdateKernels : std::uint8_t { fused, foreach, single };
 enum class Gradients : std::uint8_t { fresh, existing };  ///< fresh: appear at the first backward that makes them
 
 struct Schedule {
@@ -125,6 +128,7 @@ struct Schedule {
   std::optional<Bytes> budget;  ///< of each device; unset: unlimited
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
+  UpdateKernels update_kernels = UpdateKernels::fused;
   Gradients gradients = Gradients::fresh;
   Updates updates;
   std::uint32_t staleness = 0;  ///< updates that come before a micro-batch's own and that it does not read, at most

@@ -186,6 +186,7 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"memory_budget_bytes", optional, [](Schedule& s, JsonCursor c) { s.budget = c.bytes(); }},
     {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
     {"states", optional, [](Schedule& s, JsonCursor c) { s.states = enumerator<States>(c); }},
+    {"update_kernels", optional, [](Schedule& s, JsonCursor c) { s.update_kernels = enumerator<UpdateKernels>(c); }},
     {"gradients", required, [](Schedule& s, JsonCursor c) { s.gradients = enumerator<Gradients>(c); }},
     {"versions", optional, [](Schedule& s, JsonCursor c) { s.updates.versions = enumerator<Versions>(c); }},
     {"update_every", optional, [](Schedule& s, JsonCursor c) { read_count(s.updates.every, c); }},
@@ -214,6 +215,7 @@ Schedule parse_schedule(std::string text, std::string file_name) {
   JsonDocument document(std::move(text), std::move(file_name));
   Schedule schedule;
   schedule.states = States::as_parameters;  // of files from before there was a choice
+  schedule.update_kernels = UpdateKernels::single;
   document.read([&](JsonCursor root) { read_fields(root, schedule_fields, schedule); });
   find_peers(schedule);
   find_from(schedule.trace_from, file);

@@ -101,7 +101,10 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
   if (!schedule.platform_from.empty()) object["platform_from"] = seen_from(folder, schedule.platform_from);
   if (schedule.budget) object["memory_budget_bytes"] = schedule.budget->count;
   object["optimizer"] = written(schedule.optimizer);
-  if (schedule.optimizer != Optimizer::none) object["states"] = written(schedule.states);
+  if (schedule.optimizer != Optimizer::none) {
+    object["states"] = written(schedule.states);
+    object["update_kernels"] = written(schedule.update_kernels);
+  }
   object["gradients"] = written(schedule.gradients);
   if (!schedule.updates.are_synchronous()) {
     object["versions"] = written(schedule.updates.versions);

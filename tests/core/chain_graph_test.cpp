@@ -291,6 +291,25 @@ TEST_CASE("an alternative is re-scaled by its own work, without it as the op is"
         "trace");
 }
 
+TEST_CASE("where the hardware is the trace's, what is missing for an op that was not measured is named", "[scaling]") {
+  Device same = device_with(BytesPerSecond{20});
+  same.name = "gpu";
+  same.model = "H100";
+  Graph graph;
+  graph.source = {.kind = Source::Kind::measured, .device = "H100", .dtype = "fp32", .notes = {}};
+  graph.ops = {{.name = "update of w", .flops = Flops{0}, .bytes_moved = Bytes{60}}};
+  CHECK(!no_times(graph, same));
+  same.memory_bandwidth.reset();
+  const std::string begin = "'update of w' has no time in the trace (time_s), and it cannot be worked out for 'H100': ";
+  CHECK(no_times(graph, same) == begin + "device 'gpu' of the platform has no memory_bandwidth");
+  graph.ops[0].flops = Flops{5};
+  same.memory_bandwidth = BytesPerSecond{20};
+  same.peak.clear();
+  CHECK(no_times(graph, same) == begin + "device 'gpu' of the platform has no peak of fp32, the trace's dtype");
+  graph.ops[0].bytes_moved.reset();
+  CHECK(no_times(graph, same) == begin + "the trace has no bytes moved for it");
+}
+
 TEST_CASE("elsewhere an op takes its roofline and a launch; where it was measured, its measured time", "[scaling]") {
   const Source source{.kind = Source::Kind::measured, .device = "slow"};
   const OpCost compute_bound{Seconds{9}, Flops{400}, Bytes{10}}, memory_bound{Seconds{9}, Flops{100}, Bytes{60}};

@@ -205,6 +205,12 @@ TEST_CASE("re-scaled times are announced in every output", "[program]") {
   CHECK(
       plimsoll(question).err.starts_with("note: times of 'resnet50_b8' were measured on 'Intel(R) Xeon(R) Processor'; "
                                          "here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth)"));
+  const std::string views = "times as long operator by operator (view=graph) as in stages";
+  for (const char* view : {"", ",view=graph"}) {
+    const std::string transformer = "-t transformer:layers=1,width=64,sequence=8" + std::string(view) + " -p h200";
+    CHECK(plimsoll("simulate --engine event -s store_all " + transformer).err.find(views) != std::string::npos);
+  }
+  CHECK(plimsoll(question).err.find(views) == std::string::npos);
   CHECK(json_of(question + " --json")["times_rescaled"] == true);
   CHECK(json_of("simulate --strategy store_all --trace resnet50_b8_cpu --platform cpu_host --json")["times_rescaled"] ==
         false);

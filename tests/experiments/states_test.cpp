@@ -39,7 +39,13 @@ TEST_CASE("the states that were taken are in text, JSON and schedule file, and c
   CHECK(narrow["state_bytes"].get<std::int64_t>() * 3 == kept);
   CHECK(answer("check --json --schedule " + file + " " + model)["peak_bytes"] == narrow["peak_bytes"]);
   const std::string summary = plimsoll("simulate --strategy store_all --optimizer adam --engine event " + model).out;
-  CHECK(summary.find("   of adam, fp32\n") != std::string::npos);
+  CHECK(summary.find("   of adam, fp32; updates fused\n") != std::string::npos);
+  const nlohmann::json single = answer(question + "--optimizer adam --update-kernels single --schedule-out " + file);
+  CHECK(single["update_kernels"] == "single");
+  CHECK(single["makespan_s"].get<double>() > mixed["makespan_s"].get<double>());
+  CHECK(answer("check --json --schedule " + file + " " + model)["makespan_s"] == single["makespan_s"]);
+  CHECK(plimsoll("simulate --strategy store_all --update-kernels foreach " + model).err ==
+        "--update-kernels: 'foreach' needs an --optimizer, found none\n");
   const ProgramRun without = plimsoll("simulate --strategy store_all --states fp32 " + model);
   CHECK(without.exit_code == 2);
   CHECK(without.err == "--states: 'fp32' needs an --optimizer, found none\n");
