@@ -13,6 +13,7 @@
 #include "experiments/pytorch_policy.h"
 #include "experiments/pytorch_values.h"
 #include "sim/core/expects.h"
+#include "sim/core/one_call.h"
 #include "sim/io/input_error.h"
 #include "strategies/list.h"
 #include "strategies/plan.h"
@@ -267,26 +268,6 @@ class PlanWriter {
   Bytes live_, peak_, resident_;
   Seconds seconds_, end_;
 };
-
-/// Whether the workspaces are those of one call of autograd for the whole backward, and nothing runs twice or is
-/// copied: plain training.
-bool is_one_call(const Problem& problem, const Schedule& schedule) {
-  bool differs = false;
-  bool first = true;
-  std::uint32_t of_first = 0;
-  for (const Step& step : schedule.steps) {
-    if (step.kind == StepKind::update) continue;
-    if (step.kind == StepKind::recompute || step.work.is_transfer() || step.op == no_op) return false;
-    const Op& op = problem.graph[step.op];
-    if (op.phase == Phase::forward) continue;
-    if (std::exchange(first, false)) of_first = step.micro_batch;
-    const bool accumulates = step.micro_batch != of_first || problem.gradients == Gradients::existing;
-    const Bytes one_call = workspace(op, Saving::keep, accumulates, 0, Backprop::in_one_call);
-    if (step.workspace != one_call) return false;
-    differs |= one_call != workspace(op, Saving::keep, accumulates, 0, Backprop::by_stage);
-  }
-  return differs;
-}
 
 Seconds plain_time(const Problem& problem) {
   const Pass plain = pass_of(store_all_strategy);

@@ -222,14 +222,13 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
 std::vector<ReservedPeak> reserved_by_device(const Problem& problem, const Answer& answer,
                                              const AllocatorChoice& allocator) {
   std::vector<ReservedPeak> peaks;
-  const std::vector<ReservedPeak> reserved =
-      peak_reserved(*answer.schedule, *answer.timeline, problem.platform, allocator);
+  const std::vector<ReservedPeak> reserved = peak_reserved(*answer.schedule, *answer.timeline, problem.platform,
+                                                           allocator, step_orders(problem, *answer.schedule));
   for (const Device& device : problem.platform.devices) peaks.push_back(reserved[device.memory.index]);
   return peaks;
 }
 
-/// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different, and
-/// with it what an allocator reserves that knows its limit.
+/// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different.
 void answer_for(const Question& question, const Problem& problem, const PlannedParts& promise,
                 std::optional<Bytes> budget, Answer& answer) {
   answer.schedule->budget = answer.budget = budget;
@@ -238,9 +237,7 @@ void answer_for(const Question& question, const Problem& problem, const PlannedP
   answer.gap = promise.gap;
   answer.note = promise.note;
   answer.candidates = promise.candidates;
-  if (answer.reserved.empty() || question.allocator.kind != AllocatorKind::exact) {
-    answer.reserved = reserved_by_device(problem, answer, question.allocator);
-  }
+  if (answer.reserved.empty()) answer.reserved = reserved_by_device(problem, answer, question.allocator);
 }
 
 bool same(const PlannedParts& a, const PlannedParts& b) {
@@ -284,6 +281,9 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
   ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
   if (const std::string* why = std::get_if<std::string>(&made)) {
     return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
+  }
+  if (trace.allocations) {
+    std::get<Problem>(made).allocations = std::make_shared<const ChainAllocations>(std::move(*trace.allocations));
   }
   return made;
 }

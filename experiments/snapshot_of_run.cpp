@@ -133,7 +133,8 @@ MemorySnapshot snapshot_of(const Problem& problem, const Schedule& schedule, con
   MemorySnapshot snapshot;
   snapshot.settings = choice.caching;
   const Platform& platform = problem.platform;
-  const std::vector<AllocatorRun> runs = allocator_runs(schedule, timeline, platform, choice);
+  const std::vector<AllocatorRun> runs =
+      allocator_runs(schedule, timeline, platform, choice, step_orders(problem, schedule));
   snapshot.traces.resize(platform.devices.size());
   for (std::uint32_t d = 0; d < platform.devices.size(); ++d) {
     RunSnapshot(problem, schedule, d, runs[platform.devices[d].memory.index], choice, snapshot).write();

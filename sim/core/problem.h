@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "sim/core/allocations.h"
 #include "sim/core/chain_graph.h"
 #include "sim/core/mesh.h"
 #include "sim/core/platform.h"
@@ -22,6 +23,7 @@ struct Problem {
   std::optional<Mesh> mesh = {};  ///< `graph` is one rank's: every device stands for the ranks of this mesh, which run
                                   ///< the same on their shares
   std::shared_ptr<const Graph> of_ops = {};  ///< where `graph` is that of a chain which was made of a graph: that graph
+  std::shared_ptr<const ChainAllocations> allocations = {};  ///< of the chain that the trace has, where it has them
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made

@@ -133,7 +133,7 @@ std::vector<ReservedPeak> planned_peaks(const Schedule& schedule, const Timeline
     const Planned& memory = lifetimes.by_memory()[m];
     const bool is_device = platform.memories[m].device.has_value();
     if (is_device) {
-      peaks.push_back(planned_peak(memory, limit_of(schedule, platform.memories[m])));
+      peaks.push_back(planned_peak(memory, platform.memories[m].capacity));
     } else {
       const Bytes live = sum_of(memory.requested, fullest(memory, memory.requested));
       peaks.push_back({.reserved = live, .allocated = live, .live = live, .active = live, .requested = live});

@@ -31,15 +31,17 @@ class ReplayedMemory {
     step_ = step;
   }
 
-  /// The block, if there is an allocator to take one from.
-  std::optional<BlockId> allocate(Bytes bytes, StreamId stream) {
+  void is_live(Bytes bytes) {
     live_ += bytes;
     peak_.live = std::max(peak_.live, live_);
-    if (!allocator_) {
-      peak_.reserved = peak_.allocated = peak_.active = peak_.requested = peak_.live;
-      peak_.fullest = {peak_.live, peak_.live, peak_.live, peak_.live, {}, {}};
-      return std::nullopt;
-    }
+    if (allocator_) return;
+    peak_.reserved = peak_.allocated = peak_.active = peak_.requested = peak_.live;
+    peak_.fullest = {peak_.live, peak_.live, peak_.live, peak_.live, {}, {}};
+  }
+  void is_dead(Bytes bytes) { live_ -= bytes; }
+
+  /// A block of the allocator's.
+  BlockId allocate(Bytes bytes, StreamId stream) {
     const BlockId block = take(bytes, stream);
     peak_.retries = allocator_->retries();
     const std::pair now{allocator_->reserved(), allocator_->allocated()};
@@ -69,7 +71,6 @@ class ReplayedMemory {
     allocator_->free(block);
     keep_events();
   }
-  void is_dead(Bytes bytes) { live_ -= bytes; }
 
   AllocatorRun run() {
     AllocatorRun run{peak_, std::move(events_), {}};
@@ -114,39 +115,83 @@ ReplayedMemory memory_of(const Schedule& schedule, const Memory& memory, const A
   const auto home = std::ranges::find_if(
       schedule.streams, [&](const Stream& s) { return s.device == *memory.device && s.way == way::compute; });
   const auto index = static_cast<std::size_t>(home - schedule.streams.begin());
-  return {CachingAllocator(choice.caching, limit_of(schedule, memory)), id_at<StreamId>(index)};
+  return {CachingAllocator(choice.caching, memory.capacity), id_at<StreamId>(index)};
 }
 
 class Replay {
  public:
-  Replay(const Schedule& schedule, const Platform& platform, const AllocatorChoice& choice, bool records)
+  Replay(const Schedule& schedule, const Platform& platform, const AllocatorChoice& choice, const StepOrders& orders,
+         bool records)
       : schedule_(schedule),
         platform_(platform),
+        orders_(orders),
         workspace_memories_(workspace_memories(schedule, platform)),
-        buffers_(schedule.buffers.size()),
+        blocks_(schedule.buffers.size()),
+        is_alive_(schedule.buffers.size()),
         workspaces_(schedule.steps.size()),
         has_cublas_(schedule.streams.size(), !choice.cublas_workspace) {
     for (const Memory& memory : platform.memories) memories_.push_back(memory_of(schedule, memory, choice));
     if (records) {
       for (ReplayedMemory& memory : memories_) memory.record_events();
     }
-    for (const BufferId b : schedule.resident) allocate(b, {});
+  }
+
+  /// What is there from the beginning. A first iteration finds no optimizer states yet.
+  void begin(bool is_first) {
+    for (const BufferId b : schedule_.resident) {
+      const bool is_there = is_alive_[b.index] || (is_first && orders_.comes_late[b.index]);
+      if (!is_there) allocate(b, {});
+    }
+  }
+
+  /// States appear, then all goes that is not there from the beginning.
+  void end_first() {
+    std::vector<bool> stays(schedule_.buffers.size());
+    for (const BufferId b : schedule_.resident) {
+      stays[b.index] = true;
+      if (orders_.comes_late[b.index]) allocate(b, {});
+    }
+    for (std::size_t b = 0; b < stays.size(); ++b) {
+      if (is_alive_[b] && !stays[b]) free(id_at<BufferId>(b));
+    }
+    for (const auto& [stream, numbered] : iterations_) {
+      for (const std::optional<BlockId>& block : numbered) {
+        if (block) memories_[workspace_memories_[stream.index].index].free(*block);
+      }
+    }
+    iterations_.clear();
+    for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
+      for (ReplayedMemory& memory : memories_) memory.reach(id_at<StreamId>(s));
+    }
   }
 
   void start(StepId id, Seconds date) {
     const Step& step = schedule_[id];
     for (ReplayedMemory& memory : memories_) memory.at(date, id);
-    for (const BufferId b : schedule_.buffers_in(step.allocates)) allocate(b, id);
+    const StepOrder* const order = order_of(id);
+    for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+      if (order != nullptr && is_made_by(*order, b)) {
+        holder_of(b).is_live(schedule_[b].bytes);
+        is_alive_[b.index] = true;
+      } else {
+        allocate(b, id);
+      }
+    }
     start_cublas(step);
     if (step.workspace > Bytes{0}) {  // below 0: blocks freed early, which no step of the schedule frees
-      workspaces_[id.index] = workspace_memory(step).allocate(step.workspace, step.stream);
+      ReplayedMemory& memory = workspace_memory(step);
+      memory.is_live(step.workspace);
+      if (memory.has_allocator() && order == nullptr)
+        workspaces_[id.index] = memory.allocate(step.workspace, step.stream);
     }
+    if (order != nullptr) follow(*order, step);
     for (const BufferId b : schedule_.buffers_in(step.frees)) {
-      ReplayedMemory& memory = memories_[schedule_[b].memory.index];
-      const std::optional<BlockId> block = buffers_[b.index];
-      if (!block || memory.stream_of(*block) == step.stream) continue;
-      memory.give_up(*block, step.stream);
-      buffers_[b.index].reset();
+      ReplayedMemory& memory = holder_of(b);
+      std::erase_if(blocks_[b.index], [&](BlockId block) {
+        if (memory.stream_of(block) == step.stream) return false;
+        memory.give_up(block, step.stream);
+        return true;
+      });
     }
   }
 
@@ -159,11 +204,8 @@ class Replay {
       if (workspaces_[id.index]) memory.free(*workspaces_[id.index]);
     }
     for (const BufferId b : schedule_.buffers_in(step.frees)) {
-      ReplayedMemory& memory = memories_[schedule_[b].memory.index];
-      memory.is_dead(schedule_[b].bytes);
-      if (buffers_[b.index]) memory.free(*buffers_[b.index]);
-      buffers_[b.index].reset();
-      memory.reach(step.stream);
+      free(b);
+      holder_of(b).reach(step.stream);
     }
   }
 
@@ -175,6 +217,50 @@ class Replay {
 
  private:
   ReplayedMemory& workspace_memory(const Step& step) { return memories_[workspace_memories_[step.stream.index].index]; }
+  ReplayedMemory& holder_of(BufferId b) { return memories_[schedule_[b].memory.index]; }
+
+  /// Where the device has an allocator, and the step an order of requests.
+  const StepOrder* order_of(StepId id) {
+    if (orders_.steps.empty() || !orders_.steps[id.index]) return nullptr;
+    return workspace_memory(schedule_[id]).has_allocator() ? &*orders_.steps[id.index] : nullptr;
+  }
+
+  bool is_made_by(const StepOrder& order, BufferId b) const {
+    if (order.iteration) return orders_.is_in_orders[b.index];
+    return std::ranges::any_of(order.leaves, [&](const auto& left) { return left.second == b; });
+  }
+
+  void follow(const StepOrder& order, const Step& step) {
+    ReplayedMemory& memory = workspace_memory(step);
+    Numbered own;
+    if (order.takes) {
+      for (const BlockId block : std::exchange(blocks_[order.takes->index], {})) own.emplace_back(block);
+    }
+    if (order.iteration && *order.iteration >= iterations_.size()) iterations_.resize(*order.iteration + 1);
+    if (order.iteration) iterations_[*order.iteration].first = step.stream;
+    Numbered& numbered = order.iteration ? iterations_[*order.iteration].second : own;
+    for (const std::int64_t n : *order.order) {
+      if (n > 0) {
+        numbered.emplace_back(memory.allocate(Bytes{n}, step.stream));
+        continue;
+      }
+      const BlockId block = *std::exchange(numbered[static_cast<std::size_t>(-n) - 1], {});
+      if (memory.stream_of(block) == step.stream) {
+        memory.free(block);
+      } else {
+        memory.give_up(block, step.stream);
+      }
+    }
+    for (const auto& [number, b] : order.leaves) blocks_[b.index].push_back(*numbered[number - 1]);
+  }
+
+  void free(BufferId b) {
+    ReplayedMemory& memory = holder_of(b);
+    memory.is_dead(schedule_[b].bytes);
+    for (const BlockId block : blocks_[b.index]) memory.free(block);
+    blocks_[b.index].clear();
+    is_alive_[b.index] = false;
+  }
 
   /// One handle a device: the workspace is taken at the stream's first op and stays.
   void start_cublas(const Step& step) {
@@ -182,57 +268,85 @@ class Replay {
     has_cublas_[step.stream.index] = true;
     const Device& device = platform_[schedule_[step.stream].device];
     ReplayedMemory& memory = memories_[device.memory.index];
-    if (memory.has_allocator()) memory.allocate(cublas_workspace_bytes(device.model), step.stream);
+    if (!memory.has_allocator()) return;
+    const Bytes bytes = cublas_workspace_bytes(device.model);
+    memory.is_live(bytes);
+    memory.allocate(bytes, step.stream);
   }
 
   void allocate(BufferId b, std::optional<StepId> step) {
     const Buffer& buffer = schedule_[b];
     if (buffer.bytes == Bytes{0}) return;
-    ReplayedMemory& memory = memories_[buffer.memory.index];
+    ReplayedMemory& memory = holder_of(b);
+    memory.is_live(buffer.bytes);
+    is_alive_[b.index] = true;
+    if (!memory.has_allocator()) return;
     StreamId stream = memory.home();
     if (step) {
       const StreamId own = schedule_[*step].stream;
       if (platform_[schedule_[own].device].memory == buffer.memory) stream = own;
     }
-    buffers_[b.index] = memory.allocate(buffer.bytes, stream);
+    const bool is_one = orders_.pieces.empty() || orders_.pieces[b.index].empty();
+    if (is_one) {
+      blocks_[b.index].push_back(memory.allocate(buffer.bytes, stream));
+      return;
+    }
+    for (const Bytes piece : orders_.pieces[b.index]) blocks_[b.index].push_back(memory.allocate(piece, stream));
   }
 
   const Schedule& schedule_;
   const Platform& platform_;
+  const StepOrders& orders_;
   std::vector<MemoryId> workspace_memories_;  ///< by stream
   std::vector<ReplayedMemory> memories_;
-  std::vector<std::optional<BlockId>> buffers_;     ///< the block of each live buffer
-  std::vector<std::optional<BlockId>> workspaces_;  ///< the block of each running step
-  std::vector<bool> has_cublas_;                    ///< by stream, or needs none
+  std::vector<std::vector<BlockId>> blocks_;               ///< of each live buffer
+  std::vector<bool> is_alive_;                             ///< by buffer
+  std::vector<std::optional<BlockId>> workspaces_;         ///< the block of each running step
+  using Numbered = std::vector<std::optional<BlockId>>;    ///< blocks by number
+  std::vector<std::pair<StreamId, Numbered>> iterations_;  ///< of plain training
+  std::vector<bool> has_cublas_;                           ///< by stream, or needs none
 };
 
 std::vector<AllocatorRun> replayed(const Schedule& schedule, const Timeline& timeline, const Platform& platform,
-                                   const AllocatorChoice& choice, bool records) {
+                                   const AllocatorChoice& choice, const StepOrders& orders, bool records) {
   EXPECTS(timeline.steps.size() == schedule.steps.size());
-  Replay replay(schedule, platform, choice, records);
-  for (const ReplayEvent& event : replay_order(schedule, timeline)) {
-    if (event.starts) {
-      replay.start(event.step, event.date);
-    } else {
-      replay.finish(event.step, event.date);
+  Replay replay(schedule, platform, choice, orders, records);
+  const std::vector<ReplayEvent> events = replay_order(schedule, timeline, orders);
+  const auto iterate = [&](Seconds from) {
+    for (const ReplayEvent& event : events) {
+      if (event.starts) {
+        replay.start(event.step, from + event.date);
+      } else {
+        replay.finish(event.step, from + event.date);
+      }
     }
+  };
+  Seconds begin;
+  if (!orders.steps.empty()) {
+    replay.begin(true);
+    iterate(begin);
+    replay.end_first();
+    if (!events.empty()) begin = events.back().date;
   }
+  replay.begin(false);
+  iterate(begin);
   return replay.runs();
 }
 
 }  // namespace
 
 std::vector<ReservedPeak> peak_reserved(const Schedule& schedule, const Timeline& timeline, const Platform& platform,
-                                        const AllocatorChoice& choice) {
+                                        const AllocatorChoice& choice, const StepOrders& orders) {
   std::vector<ReservedPeak> peaks;
   if (choice.kind == AllocatorKind::planned) return planned_peaks(schedule, timeline, platform);
-  for (const AllocatorRun& run : replayed(schedule, timeline, platform, choice, false)) peaks.push_back(run.peak);
+  for (const AllocatorRun& run : replayed(schedule, timeline, platform, choice, orders, false))
+    peaks.push_back(run.peak);
   return peaks;
 }
 
 std::vector<AllocatorRun> allocator_runs(const Schedule& schedule, const Timeline& timeline, const Platform& platform,
-                                         const AllocatorChoice& choice) {
-  return replayed(schedule, timeline, platform, choice, true);
+                                         const AllocatorChoice& choice, const StepOrders& orders) {
+  return replayed(schedule, timeline, platform, choice, orders, true);
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,10 @@
 // belongs to the pools of the stream whose step allocates it, or, if that stream is another device's (a received
 // tensor) or the buffer is resident, to the device's first compute stream.
 //
+// A step whose requests are known one by one (sim/memory/step_orders.h) makes those instead, all of them when it
+// starts: a host issues a step in one go. Then two iterations are replayed: an optimizer makes its states at the end of
+// the first, in what that has left, and what the second finds free decides what is reserved.
+//
 // On one stream that is PyTorch's order: its host allocates and frees in issue order, and reuses a freed block at once
 // on the same stream. A buffer that a step of another stream frees is recorded on that stream, as record_stream does:
 // it counts as freed from the start of that step, but stays active until the step is over. PyTorch's host, running
@@ -21,6 +25,7 @@
 #include "sim/core/timeline.h"
 #include "sim/memory/allocator_settings.h"
 #include "sim/memory/caching_allocator.h"
+#include "sim/memory/step_orders.h"
 
 namespace plimsoll {
 
@@ -49,8 +54,8 @@ struct ReservedPeak {
   /// When most is reserved and, of these moments, most allocated.
   AllocatorBytes fullest{};
   std::uint32_t retries = 0;  ///< requests for which all free memory was given back first
-  /// Set when the device's capacity, or the schedule's budget if that is less, did not suffice. The replay then goes on
-  /// without a limit, so `reserved` exceeds the limit.
+  /// Set when the device's capacity did not suffice. The replay then goes on without a limit, so `reserved` exceeds it.
+  /// The schedule's budget is of live bytes and limits nothing here.
   std::optional<OutOfMemory> out_of_memory{};
 
   /// Of what is reserved at most, the share that is never allocated.
@@ -78,9 +83,11 @@ struct AllocatorRun {
 
 /// One per memory of the platform. Memories that are no device's, and all of them with AllocatorKind::exact, reserve
 /// exactly their live bytes and never run out of memory here.
-std::vector<ReservedPeak> peak_reserved(const Schedule&, const Timeline&, const Platform&, const AllocatorChoice&);
+std::vector<ReservedPeak> peak_reserved(const Schedule&, const Timeline&, const Platform&, const AllocatorChoice&,
+                                        const StepOrders& = {});
 
 /// The same with all that the allocators did.
-std::vector<AllocatorRun> allocator_runs(const Schedule&, const Timeline&, const Platform&, const AllocatorChoice&);
+std::vector<AllocatorRun> allocator_runs(const Schedule&, const Timeline&, const Platform&, const AllocatorChoice&,
+                                         const StepOrders& = {});
 
 }  // namespace plimsoll

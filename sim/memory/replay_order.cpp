@@ -5,14 +5,15 @@
 
 namespace plimsoll {
 
-std::vector<ReplayEvent> replay_order(const Schedule& schedule, const Timeline& timeline) {
+std::vector<ReplayEvent> replay_order(const Schedule& schedule, const Timeline& timeline, const StepOrders& orders) {
   std::vector<ReplayEvent> events;
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
     const Interval& ran = timeline.steps[s];
     const bool works = step.workspace > Bytes{0};
     const auto id = id_at<StepId>(s);
-    if (works || step.allocates.count > 0 || step.frees.count > 0)
+    const bool is_ordered = !orders.steps.empty() && orders.steps[s];
+    if (works || is_ordered || step.allocates.count > 0 || step.frees.count > 0)
       events.push_back({ran.start, ran.start_round, true, step.stream, id});
     if (!works && step.frees.count == 0) continue;
     // A measured timeline knows no rounds; a step of zero duration still allocates before it frees.
@@ -23,11 +24,6 @@ std::vector<ReplayEvent> replay_order(const Schedule& schedule, const Timeline& 
   std::ranges::sort(events, {},
                     [](const ReplayEvent& e) { return std::tuple(e.date, e.round, e.starts, e.stream, e.step); });
   return events;
-}
-
-std::optional<Bytes> limit_of(const Schedule& schedule, const Memory& memory) {
-  if (!schedule.budget) return memory.capacity;
-  return memory.capacity ? std::min(*memory.capacity, *schedule.budget) : *schedule.budget;
 }
 
 }  // namespace plimsoll

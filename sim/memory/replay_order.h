@@ -8,6 +8,7 @@
 #include "sim/core/platform.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
+#include "sim/memory/step_orders.h"
 
 namespace plimsoll {
 
@@ -19,10 +20,8 @@ struct ReplayEvent {
   StepId step;
 };
 
-/// Starts and finishes that change a memory: by date, then round, finishes before starts, then stream and step.
-std::vector<ReplayEvent> replay_order(const Schedule&, const Timeline&);
-
-/// The device's capacity, or the schedule's budget if that is less; unset: unlimited.
-std::optional<Bytes> limit_of(const Schedule&, const Memory&);
+/// Starts and finishes that change a memory, and the starts of steps with an order of their own: by date, then round,
+/// finishes before starts, then stream and step.
+std::vector<ReplayEvent> replay_order(const Schedule&, const Timeline&, const StepOrders& = {});
 
 }  // namespace plimsoll

@@ -1,0 +1,13 @@
+#pragma once
+// Whether a schedule is plain training of a chain.
+
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// Whether the workspaces are those of one call of autograd for the whole backward, and nothing runs twice or is
+/// copied.
+bool is_one_call(const Problem&, const Schedule&);
+
+}  // namespace plimsoll

@@ -1,0 +1,36 @@
+#pragma once
+// What each step of a schedule asks its device's allocator for, request by request, where the trace has measured that.
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/core/allocations.h"
+#include "sim/core/problem.h"
+#include "sim/core/schedule.h"
+
+namespace plimsoll {
+
+/// In place of a block for each buffer that the step allocates and one for its workspace.
+struct StepOrder {
+  const AllocationOrder* order = nullptr;
+  std::optional<std::uint32_t> iteration = {};  ///< of plain training, whose numbers go on from step to step
+  std::optional<BufferId> takes = {};  ///< its blocks are the order's first numbers: what the forward has saved
+  std::vector<std::pair<std::uint32_t, BufferId>> leaves = {};  ///< which buffer an allocation is that stays
+};
+
+struct StepOrders {
+  std::vector<std::optional<StepOrder>> steps;  ///< unset: as buffers and workspace say
+  std::vector<std::vector<Bytes>> pieces;       ///< by buffer: the blocks that it is made of; none: one
+  std::vector<bool> is_in_orders;               ///< by buffer: only orders of plain training know its blocks
+  std::vector<bool> comes_late;  ///< by buffer: optimizer states, which appear at the end of the first iteration
+};
+
+// A step has an order where the buffers that it allocates, beside the network's input, are those that the order leaves,
+// and where what it takes is there in the same pieces. One call of autograd for the whole backward
+// (sim/core/one_call.h) has the orders of plain training, if the trace has those. Nothing of a changed model has any.
+/// Of Problem::allocations, which must outlive what is returned; none without them.
+StepOrders step_orders(const Problem&, const Schedule&);
+
+}  // namespace plimsoll
