@@ -88,10 +88,13 @@ class Walk {
     const Step& step = schedule_.steps[event.step_and_start / 2];
     const bool starts = (event.step_and_start & 1U) != 0;
     const std::int64_t sign = starts ? 1 : -1;
-    for (const BufferId b : schedule_.buffers_in(starts ? step.allocates : step.frees)) add(b, sign);
-    if (step.workspace != Bytes{0}) {
+    const auto work = [&] {
       change(workspace_memories_[step.stream.index], workspace_kind, sign * step.workspace.count);
-    }
+    };
+    const bool dies_early = starts && step.workspace < Bytes{0};  // before what the step allocates is there
+    if (dies_early) work();
+    for (const BufferId b : schedule_.buffers_in(starts ? step.allocates : step.frees)) add(b, sign);
+    if (!dies_early && step.workspace != Bytes{0}) work();
   }
 
   void tell(Seconds date, bool all) {

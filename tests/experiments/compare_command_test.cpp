@@ -28,13 +28,13 @@ TEST_CASE("one recording is told alone, in columns", "[compare]") {
   CHECK(run.err.empty());
   CHECK(run.exit_code == 0);
   CHECK(run.out ==
-        "                time\n"
-        "whole        5.000 s\n"
-        "forward      2.000 s\n"
-        "backward     3.000 s\n"
-        "idle             0 s\n"
-        "live peak B      610\n"
-        "live mean B      390\n");
+        "               time\n"
+        "whole        5.00 s\n"
+        "forward      2.00 s\n"
+        "backward     3.00 s\n"
+        "idle            0 s\n"
+        "live peak B     710\n"
+        "live mean B     584\n");
 }
 
 TEST_CASE("a recording alone has nothing to be within a percentage of", "[compare]") {
