@@ -209,7 +209,7 @@ def named_thing(where):
             raise UsageError(f"--model {where}: no file {place}")
         sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
         spec = importlib.util.spec_from_file_location("plimsoll_user_model", place)
-        module = importlib.util.module_from_spec(spec)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where torch.compile looks for what its functions name
         load(where, lambda: spec.loader.exec_module(module))
     else:
         sys.path.insert(0, os.getcwd())
