@@ -36,11 +36,16 @@ def storage_bytes(tensors):
     return found
 
 
+def is_fake(tensor):
+    """A stand-in that torch.compile keeps, with a shape and no memory."""
+    return type(tensor).__module__.startswith("torch._subclasses")
+
+
 def addresses_seen_by_python():
     """Addresses of every storage that some Python object reaches now."""
     found = set()
     for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor) and thing.layout == torch.strided and has_storage(thing):
+        if issubclass(type(thing), torch.Tensor) and not is_fake(thing) and thing.layout == torch.strided and has_storage(thing):
             found.update(storage_bytes([thing]))
     return found
 

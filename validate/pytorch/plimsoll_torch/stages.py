@@ -25,7 +25,7 @@ from .modes import ops_named_in
 from .recorder import OF_TORCH, Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import children_of, form_of
-from .versions import is_constructor_under_a_mode, why_no_compile
+from .versions import is_constructor_under_a_mode, keep_saved_whole, why_no_compile
 
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
@@ -234,6 +234,7 @@ class Staged:
         reason = why_no_compile()
         if reason is not None:
             raise Refused(f"stages cannot be compiled: {reason}")
+        keep_saved_whole()
         for stage in self.stages:
             stage.compile()
         return self

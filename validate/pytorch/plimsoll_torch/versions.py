@@ -122,6 +122,14 @@ def why_no_compile():
     return None if hasattr(torch, "compile") else f"torch.compile needs torch 2, this is {torch.__version__}"
 
 
+def keep_saved_whole():
+    """What a compiled forward saves stays as it is until its backward is over: else (from 2.6 on, donated buffers) a graph may not be kept, which
+    the exporter does, and results are written into what the step may hold."""
+    from torch._functorch import config
+    if hasattr(config, "donated_buffer"):
+        config.donated_buffer = False
+
+
 HOOKS_OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
