@@ -231,14 +231,14 @@ def swapped_by_storage(m, x, mask, h):
     return z.mean()
 
 
-@kind(NUMBERS)
+@kind("by DLPack")
 def alias_by_dlpack(m, x, mask, h):
     z = torch.zeros(4, 6)
     torch.from_dlpack(z).copy_(h.detach())
     return z.mean()
 
 
-@kind((UNKNOWN, NUMBERS))
+@kind("by DLPack")
 def alias_by_a_dlpack_capsule(m, x, mask, h):
     z = torch.zeros(4, 6)
     torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(z)).copy_(h.detach())

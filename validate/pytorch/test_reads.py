@@ -129,6 +129,12 @@ class Adversary(unittest.TestCase):
             Course(trick, inside)
         self.assertIn(words if isinstance(words, str) else words[inside], str(raised.exception))
 
+    def test_what_is_refused_while_a_model_is_recorded_works_behind_it(self):
+        lenders = torch.from_dlpack, torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack
+        with self.assertRaises(Refused):
+            Course(adversary.alias_by_dlpack, False)
+        self.assertEqual(lenders, (torch.from_dlpack, torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack))
+
     def test_each_trick_trains_another_model_where_nobody_watches(self):
         """So that the test above is none of empty words."""
         for name, (trick, kind) in adversary.TRICKS.items():

@@ -107,11 +107,12 @@ class ByPlan:
         super().on_load_checkpoint(checkpoint)
         self._random = checkpoint.get(RANDOM)
 
-    def on_train_start(self):
-        """The next that draws numbers is the sampler of an epoch."""
-        super().on_train_start()
+    def on_fit_start(self):
+        """Before Lightning makes the first epoch's iterator, whose sampler draws the next numbers."""
+        super().on_fit_start()
         if self._random is not None:
+            device = self.trainer.strategy.root_device
             torch.set_rng_state(self._random[0].cpu())
-            if self.device.type == "cuda":
-                torch.cuda.set_rng_state(self._random[1].cpu(), self.device)
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(self._random[1].cpu(), device)
             self._random = None

@@ -433,7 +433,8 @@ def function_name(function):
 @contextlib.contextmanager
 def watching(recorder):
     """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, of scripted ones, and in torch 1.13
-    most of x[i] and x[i] = y. A thread that the model's code starts is refused."""
+    most of x[i] and x[i] = y. A thread that the model's code starts is refused, and so is what lends memory by DLPack: whoever holds it may write
+    there unseen."""
     call, own = torch.nn.Module.__call__, torch.autograd.Function.__dict__.get("apply")
     inherited = [name for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__]
     places = {name: getattr(torch.Tensor, name) for name in inherited}
@@ -450,8 +451,14 @@ def watching(recorder):
             raise Refused(f"{recorder.here()}: its forward starts a thread, in which nothing is seen")
         return start(thread)
 
+    def lends(*_, **__):
+        raise Refused(f"{recorder.here()}: its forward lends a tensor's memory by DLPack, where writes are not seen")
+
+    lenders = [(place, name, getattr(place, name)) for place in (torch, torch.utils.dlpack) for name in ("to_dlpack", "from_dlpack") if hasattr(place, name)]
     recorder.original, own_thread, start = call, threading.get_ident(), threading.Thread.start
     threading.Thread.start = starts
+    for place, name, _ in lenders:
+        setattr(place, name, lends)
     torch.nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call_module(call, module, args, kwargs)
     for name, function in places.items():
         setattr(torch.Tensor, name, lambda *args, name=name, function=function:
@@ -464,6 +471,8 @@ def watching(recorder):
         yield
     finally:
         torch.nn.Module.__call__, torch.jit.ScriptFunction.__call__, threading.Thread.start = call, scripted, start
+        for place, name, function in lenders:
+            setattr(place, name, function)
         for name in places:
             delattr(torch.Tensor, name)
         if own is not None:
