@@ -154,8 +154,9 @@ void note_times(const Problem& problem) {
       "overhead\n",
       problem.graph.name, of);
   if (device.empty() && problem.graph.name.starts_with("transformer")) {
-    std::cerr << "note: by formula a transformer takes 1.3 to 2.1 times as long operator by operator (view=graph) as in "
-                 "stages, which\nmove and launch nothing in between: compare plans of one view only\n";
+    std::cerr
+        << "note: by formula a transformer takes 1.3 to 2.1 times as long operator by operator (view=graph) as in "
+           "stages, which\nmove and launch nothing in between: compare plans of one view only\n";
   }
   for (const Device& here : problem.platform.devices) {
     if (!seems_same_device(device, here.model)) continue;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-
 namespace plimsoll {
 
 /// A third more or less. Raw bits of the engine: distributions of the standard library differ between libraries.
