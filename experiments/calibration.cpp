@@ -164,7 +164,8 @@ std::string calibrated_platform(const Platform& shape, const std::string& name, 
 std::optional<SplitBackwards> split_backwards(const Trace& trace, const Platform& platform, Optimizer optimizer) {
   if (!std::holds_alternative<Chain>(trace.model)) return std::nullopt;
   std::variant<Problem, std::string> made =
-      make_problem(trace.model, platform, {.optimizer = optimizer, .backward = Backward::split});
+      make_problem(trace.model, platform,
+                   {.optimizer = optimizer, .update_kernels = UpdateKernels::single, .backward = Backward::split});
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   Schedule sweeps = calibration_schedule(std::get<Problem>(made));
   return SplitBackwards{std::move(std::get<Problem>(made)), std::move(sweeps)};

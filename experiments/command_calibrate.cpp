@@ -45,7 +45,8 @@ std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const P
   const std::optional<Optimizer> optimizer = from_name<Optimizer>(arguments.optimizer);
   if (!optimizer) throw InputError("--optimizer: expected none, sgd, momentum or adam");
   std::variant<Problem, std::string> made =
-      make_problem(plain.model, platform, {.optimizer = is_chain ? *optimizer : Optimizer::none});
+      make_problem(plain.model, platform,
+                   {.optimizer = is_chain ? *optimizer : Optimizer::none, .update_kernels = UpdateKernels::single});
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   const Problem& problem = std::get<Problem>(made);
   const std::unique_ptr<RunnableNetwork> network =

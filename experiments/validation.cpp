@@ -65,8 +65,11 @@ struct Subject {
 
 Problem made_problem(Trace trace, const Platform& platform, Optimizer optimizer, Inner inner = Inner::together) {
   const bool is_chain = std::holds_alternative<Chain>(trace.model);
-  std::variant<Problem, std::string> made = make_problem(
-      std::move(trace.model), platform, {.optimizer = is_chain ? optimizer : Optimizer::none, .inner = inner});
+  std::variant<Problem, std::string> made =
+      make_problem(std::move(trace.model), platform,
+                   {.optimizer = is_chain ? optimizer : Optimizer::none,
+                    .update_kernels = UpdateKernels::single,  // as the backends launch them
+                    .inner = inner});
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   return std::move(std::get<Problem>(made));
 }

@@ -50,8 +50,9 @@ double seconds_in(const Json& kinds, const std::string& kind) {
 
 Problem problem_on(const Trace& trace, const Platform& platform) {
   const bool is_chain = std::holds_alternative<Chain>(trace.model);
-  return std::get<Problem>(
-      make_problem(trace.model, platform, {.optimizer = is_chain ? Optimizer::adam : Optimizer::none}));
+  return std::get<Problem>(make_problem(
+      trace.model, platform,
+      {.optimizer = is_chain ? Optimizer::adam : Optimizer::none, .update_kernels = UpdateKernels::single}));
 }
 
 /// Seconds of all copies of a kind, each alone.
