@@ -15,6 +15,7 @@
 #include "sim/core/gradient_owners.h"
 #include "sim/core/live_copies.h"
 #include "sim/core/pinned.h"
+#include "sim/core/schedule_head.h"
 #include "sim/core/weight_versions.h"
 
 namespace plimsoll {
@@ -49,13 +50,7 @@ class Lowering {
       return cannot.why;
     }
     Schedule schedule = copies_.finish();
-    schedule.trace = graph_.name;
-    schedule.platform = problem_.platform.name;
-    schedule.micro_batches = problem_.micro_batches;
-    schedule.optimizer = problem_.optimizer;
-    schedule.update_kernels = problem_.update_kernels;
-    schedule.states = problem_.states.value_or(States::by_dtype);
-    schedule.gradients = problem_.gradients;
+    state_problem(schedule, problem_);
     schedule.updates = partition_.updates;
     schedule.staleness = versions_.staleness();
     return schedule;
