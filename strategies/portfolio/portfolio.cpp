@@ -55,12 +55,12 @@ class Portfolio {
         bound_(bounds_of(task).time()),
         has_alternatives_(
             std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })) {
-    for (const std::optional<Bytes>& budget : asked) rows_.push_back({budget});
+    for (const std::optional<Bytes>& budget : asked) rows_.emplace_back().budget = budget;
     if (effort > 0) {
-      for (const std::optional<Bytes>& budget : ladder(task)) rows_.push_back({budget});
+      for (const std::optional<Bytes>& budget : ladder(task)) rows_.emplace_back().budget = budget;
     }
     first_rung_ = asked.size();
-    rows_.push_back({Bytes{0}});  // tells what each member needs at least
+    rows_.emplace_back().budget = Bytes{0};  // tells what each member needs at least
   }
 
   std::vector<TapeOutcome> run() {
