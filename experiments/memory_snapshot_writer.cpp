@@ -22,7 +22,7 @@ class SnapshotWriter {
         out_.list(trace.size(), [&](std::size_t e) { event(trace[e]); });
       });
       out_.key("allocator_settings");
-      settings(snapshot_.settings.value_or(CachingSettings{}));
+      settings(snapshot_.settings ? *snapshot_.settings : CachingSettings{});
       out_.key("external_annotations");
       out_.list(0, [](std::size_t) {});
     });
