@@ -207,7 +207,8 @@ TEST_CASE("re-scaled times are announced in every output", "[program]") {
                                          "here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth)"));
   const std::string views = "times as long operator by operator (view=graph) as in stages";
   for (const char* view : {"", ",view=graph"}) {
-    const std::string transformer = "-t transformer:layers=1,width=64,heads=4,sequence=8" + std::string(view) + " -p h200";
+    const std::string transformer =
+        "-t transformer:layers=1,width=64,heads=4,sequence=8" + std::string(view) + " -p h200";
     CHECK(plimsoll("simulate --engine event -s store_all " + transformer).err.find(views) != std::string::npos);
   }
   CHECK(plimsoll(question).err.find(views) == std::string::npos);
