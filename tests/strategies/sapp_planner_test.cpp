@@ -49,7 +49,7 @@ double longest_of(const SappProblem& p, const Distribution& counts) {
       last = std::max(last, backward.back() + share * forward.back() +
                                 (is_end ? p.tail.backward_seconds + share * p.tail.forward_seconds : 0));
       backward.pop_back();
-      longest = std::max(longest, *std::ranges::max_element(backward));
+      for (const double time : backward) longest = std::max(longest, time);
       continue;
     }
     const double ends = (s == 0 ? p.head.forward_seconds + p.head.backward_seconds : 0) +
