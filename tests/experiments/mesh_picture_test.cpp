@@ -60,11 +60,11 @@ TEST_CASE("what ranks share out and exchange is kept by axis", "[mesh]") {
     REQUIRE(mesh["axes"].size() == 2);
     CHECK(mesh["axes"][0] == Json({{"name", "data"}, {"ranks", 2}, {"own_micro_batches", true}}));
     CHECK(mesh["axes"][1] == Json({{"name", "tensor"}, {"ranks", 2}, {"own_micro_batches", false}}));
-    const Json& heads = named(mesh["operators"], "layer*.attention.qkv");
+    const Json heads = named(mesh["operators"], "layer*.attention.qkv");
     CHECK(heads["count"] == 2);
     CHECK(heads["cuts"] == Json{nullptr, "a"});
     CHECK(heads["results"] == Json{"whole", "cut"});
-    const Json& out = named(mesh["operators"], "layer*.attention.out");
+    const Json out = named(mesh["operators"], "layer*.attention.out");
     CHECK(out["cuts"] == Json{nullptr, "a"});
     CHECK(out["results"] == Json{"whole", "sum"});
     const double value = 4 * 16 * 64 * 2;
