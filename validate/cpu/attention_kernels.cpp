@@ -23,17 +23,17 @@ struct Attention : AttentionSizes {
   /// Query, key or value as (batch, heads, sequence, size), where they lie in a tensor of `columns` columns, of which
   /// each head has as many.
   memory::desc rows(std::int64_t columns) const {
-    return strided({batch, heads, sequence, size}, {sequence * columns, columns / heads, columns, 1});
+    return many_matrices({batch, heads, sequence, size}, {sequence * columns, columns / heads, columns, 1});
   }
   memory::desc columns(std::int64_t columns) const {
-    return strided({batch, heads, size, sequence}, {sequence * columns, columns / heads, 1, columns});
+    return many_matrices({batch, heads, size, sequence}, {sequence * columns, columns / heads, 1, columns});
   }
   /// Scores or weights of the keys of one slice, and where they begin.
   memory::desc square() const {
-    return strided({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, keys, 1});
+    return many_matrices({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, keys, 1});
   }
   memory::desc transposed() const {
-    return strided({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, 1, keys});
+    return many_matrices({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, 1, keys});
   }
   std::int64_t square_of(std::size_t slice) const { return static_cast<std::int64_t>(slice) * sequence; }
 

@@ -12,6 +12,14 @@ const auto scale_and_shift = dnnl::normalization_flags::use_scale | dnnl::normal
 
 }  // namespace
 
+dnnl::memory::desc many_matrices(Dims dims, Dims strides) {
+#if DNNL_VERSION_MAJOR >= 3
+  strides.insert(strides.begin(), dims[0] * strides[0]);
+  dims.insert(dims.begin(), 1);
+#endif
+  return strided(dims, strides);
+}
+
 dnnl::primitive_attr scaled(float scale, bool adds) {
   dnnl::primitive_attr attributes = own_scratch();
   dnnl::post_ops after;
