@@ -80,6 +80,13 @@ class ChainTrace(WithFolder):
         self.assertEqual(trace["stages"][1]["output_bytes"], 2 * 4 * 8 * 4)
         self.assertEqual(trace["stages"][2]["input_gradient_bytes"], 2 * 4 * 8 * 4)
 
+    def test_gradients_of_two_views_of_one_storage_add_up(self):
+        """x (4, 8) -> linear -> two halves of a tanh, 64 bytes each -> their product."""
+        trace = self.trace("halves", counter="malloc")
+        self.assertEqual(trace["boundaries"], [[0], [1], [2], [3], []])
+        self.assertEqual([s["input_gradient_bytes"] for s in trace["stages"]], [0, 128, 128, 64])
+        self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
+
     def test_what_passes_a_stage_by_is_one_tensor_with_one_gradient(self):
         """x (4, 8) -> linear -> tanh, sigmoid -> minus the tanh -> product; every tensor has 128 bytes."""
         trace = self.trace("skip", counter="malloc")

@@ -56,6 +56,13 @@ class Join(nn.Module):
 def pair():
     return [nn.Linear(8, 8), Split(), Join()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
 
+class Halves(nn.Module):
+    def forward(self, x):
+        return tuple(torch.tanh(x).chunk(2, dim=1))
+
+def halves():
+    return [nn.Linear(8, 8), Halves(), Join()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+
 class Fork(nn.Module):
     def forward(self, x):
         return {"main": torch.tanh(x), "more": [torch.sigmoid(x)]}

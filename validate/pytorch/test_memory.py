@@ -110,6 +110,34 @@ class Memory(unittest.TestCase):
         self.assertGreater(counts[1], 0, "of stage 1")
         self.assertEqual(live[:4], [0, 2, 4, 5])
 
+    def test_autograd_holds_no_second_copy_of_what_is_there(self):
+        """What a forward makes that runs again stays as it is: its backward reads that, not what it has made a second time."""
+        class Both(nn.Linear):
+            def forward(self, x):
+                made = super().forward(x)
+                return made, made.sin()  # whose backward reads its input
+
+        class Sum(nn.Module):
+            def forward(self, pair):
+                return pair[0] + pair[1]
+
+        torch.manual_seed(0)
+        model, x = nn.Sequential(Both(100, 100), Sum(), nn.Tanh()), torch.randn(1000, 100)  # a value has 400 kB
+        staged = split(copy.deepcopy(model), x, how=None)
+        steps = [("F", 0), ("S", 1), ("S", 0), ("S", 2), ("S", 3), ("B", 3), ("B", 2), ("B", 1), ("B", 0)]
+        plan = hand_plans.plan_of(staged, steps, [0] * 4)
+        dropped = plan["actions"][1]["drops"]
+        kept = [name for name in dropped if name in plan["actions"][0]["makes"]]
+        plan["actions"][1]["drops"] = [name for name in dropped if name not in kept]  # they are there when their stage runs again
+        step, seen = apply(model, plan), []
+        step.watch = lambda number, action: seen.append(live_bytes())
+        for _ in range(2):
+            for parameter in model.parameters():
+                parameter.grad = None
+            seen.clear()
+            step(x)
+            self.assertEqual([round((live - seen[0]) / 400_000) for live in seen[1:5]], [2, 3, 3, 4])
+
     def test_in_one_call_holds_nothing_for_names_in_the_forward(self):
         class First(nn.Linear):
             def forward(self, x):

@@ -112,9 +112,11 @@ class TrainsAsPlainTraining(unittest.TestCase):
     def test_inputs_get_their_gradients(self):
         model, plan, loss, inputs, targets = hand_plans.planned("unet", hand_plans.SEQUENCES["recompute all"])
         one, two = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
-        loss(copy.deepcopy(model)(one), targets).backward()
-        apply(model, plan, loss=loss)(two, targets)
-        self.assertTrue(torch.equal(one.grad, two.grad))
+        other, step = copy.deepcopy(model), apply(model, plan, loss=loss)
+        for _ in range(2):  # the second adds to the gradient of the first
+            loss(other(one), targets).backward()
+            step(two, targets)
+            self.assertTrue(torch.equal(one.grad, two.grad))
 
     def test_autocast_is_as_in_the_first_run(self):
         for name in ("unet", "encoder_decoder"):
@@ -390,6 +392,9 @@ class Refusals(unittest.TestCase):
                              ({"actions": [{"do": "jump"}]}, r"actions\[0\]: do: expected forward, backward, copy or wait, found 'jump'"),
                              ({"values": [{"name": "x", "kind": "boundary"}]}, r"values\[0\]: tensor: expected a whole number, found nothing")):
             self.refused(text, WrongPlan, plan=self.plan | change)
+        for ends in (("host", "host"), ("device", "device"), ("host", "disk")):
+            copy_of = {"do": "copy", "micro_batch": 0, "value": "saved by 0", "from": ends[0], "to": ends[1]}
+            self.refused(r"actions\[0\]: to: expected ", WrongPlan, plan=self.plan | {"actions": [copy_of]})
         with self.assertRaisesRegex(WrongPlan, "^/nowhere/plan.json: "):
             apply(self.model, "/nowhere/plan.json")
         self.refused("^limit: expected a number of bytes or a size such as '12 GB', found '12 Gb'$", limit="12 Gb")
