@@ -30,3 +30,15 @@ class GraphTrace(WithFolder):
         measured = trace["source"]["check"]["plain_iteration_peak_bytes"]
         # The caller holds the loss to the end; the graph lets its few bytes go.
         self.assertAlmostEqual(freed_after_last_use_peak(trace), measured, delta=64)
+
+    def test_what_touches_changed_buffers_or_draws_behind_another_runs_once(self):
+        trace = self.trace("once", "--graph")
+        forward = [op for op in trace["ops"] if op["phase"] == "forward"]
+        self.assertEqual(trace["source"]["buffers_changed"], ["moving.mean", "norm.num_batches_tracked", "norm.running_mean", "norm.running_var"])
+        touched = {(op["kind"], *op["attributes"]["buffers"]) for op in forward if "buffers" in op.get("attributes", {})}
+        self.assertEqual(touched, {("add_", "norm.num_batches_tracked"), ("native_batch_norm", "norm.running_mean", "norm.running_var"),
+                                   ("clone", "moving.mean"), ("mul_", "moving.mean")}, "the factor stays what it is")
+        self.assertEqual([op["recomputable"] for op in forward if "buffers" in op.get("attributes", {})], 4 * [False])
+        draws = [(op["stage"], op["kind"], op.get("recomputable", True)) for op in forward if op.get("attributes", {}).get("random") == "yes"]
+        self.assertEqual(draws, [(1, "bernoulli_", True), (1, "bernoulli_", False), (2, "bernoulli_", True), (3, "rand", False)])
+        self.assertEqual(sum(op.get("recomputable", True) for op in forward), len(forward) - 6)

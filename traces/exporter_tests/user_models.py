@@ -185,6 +185,22 @@ class Deep(nn.Module):
 def many():
     return Deep(), None, torch.randn(4, 16)
 
+class Moving(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.ones(8))
+        self.register_buffer("factor", torch.full((8,), 0.5))
+        self.own = torch.Generator()
+
+    def forward(self, x):
+        y = torch.tanh(x) * self.mean.clone() * self.factor
+        self.mean.mul_(0.9)
+        return y.exp() + torch.rand(8, generator=self.own.manual_seed(1))
+
+def once():
+    noise = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Dropout(0.5))
+    return [("norm", nn.BatchNorm1d(8)), ("noise", noise), ("more", nn.Dropout(0.5)), ("moving", Moving())], None, torch.randn(4, 8)
+
 in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)

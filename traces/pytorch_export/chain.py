@@ -21,7 +21,7 @@ class Chain:
     description: str = ""
     precision: typing.Callable = contextlib.nullcontext  # entered around each stage's forward: autocast
     whole: typing.Callable = None   # runs the model as it is, up to the loss; None: the stages in a row are the model
-    names: dict = None              # of parameters, by id; None: "stage.name"
+    names: dict = None              # of parameters and buffers, by id; None: "stage.name"
     pytorch: dict = None            # how plans name stages and boundaries: `pytorch` of the trace's source
 
     def modules(self):
@@ -33,12 +33,12 @@ class Chain:
     def buffers(self):
         return list(self.modules().buffers())
 
-    def parameter_names(self):
-        """By id; a tied parameter has the name of its first stage."""
+    def tensor_names(self):
+        """Of parameters and buffers, by id; a tied one has the name of its first stage."""
         if self.names is not None:
             return self.names
-        return {id(parameter): f"{stage.name}.{name}" for stage in reversed(self.stages)
-                for name, parameter in stage.module.named_parameters()}
+        return {id(tensor): f"{stage.name}.{name}" for stage in reversed(self.stages)
+                for name, tensor in (*stage.module.named_parameters(), *stage.module.named_buffers())}
 
 
 class Loss(torch.nn.Module):

@@ -164,7 +164,7 @@ def live_before_backwards(chain, saved, live, new_gradients):
 
 def parameter_list(chain):
     """In the order of chain.parameters()."""
-    names = chain.parameter_names()
+    names = chain.tensor_names()
     return [{"name": names[id(p)], "bytes": p.numel() * p.element_size(), **own_dtype(chain, p)} for p in chain.parameters()]
 
 

@@ -30,7 +30,7 @@ def chain_of_cuts(subject, how, precision, is_compiled=False):
     stages = [Stage(stage.name, StageModule(staged, i, subject.targets if i == last else None)) for i, stage in enumerate(staged.stages)]
     return Chain(subject.name, stages, staged.values_of(subject.input), subject.description, precision,
                  whole=lambda: staged.whole(subject.input, subject.targets),
-                 names={id(parameter): name for name, parameter in named_parameters(staged, subject.loss)},
+                 names={id(tensor): name for name, tensor in named_tensors(staged, subject.loss)},
                  pytorch=described(staged) | ({"compiled": True} if is_compiled else {}))
 
 
@@ -53,9 +53,10 @@ def compile_stages(staged):
         raise UsageError(f"--compile: {error}") from error
 
 
-def named_parameters(staged, loss):
-    own = loss.named_parameters() if isinstance(loss, torch.nn.Module) else ()
-    return [*((f"loss.{name}", parameter) for name, parameter in own), *staged.model.named_parameters()]
+def named_tensors(staged, loss):
+    """Parameters and buffers; the model's own name comes last."""
+    own = [*loss.named_parameters(), *loss.named_buffers()] if isinstance(loss, torch.nn.Module) else ()
+    return [*((f"loss.{name}", tensor) for name, tensor in own), *staged.model.named_parameters(), *staged.model.named_buffers()]
 
 
 class StageModule(torch.nn.Module):

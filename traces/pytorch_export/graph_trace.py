@@ -2,14 +2,15 @@
 
 Operations are those dispatched below autograd, forward and backward. Views are no operations: a tensor of the graph is
 one value of one storage, and an operation that overwrites its argument makes the next value of that storage.
-Buffers (batch statistics, masks, targets) are left out; `source` gives their bytes.
+Buffers (batch statistics, masks, targets) are no tensors of the graph; `source` gives their bytes and says which of them the iteration changes,
+and each operation which of these it touches (runs_once.py).
 """
 
 import gc
 import statistics
 
 import torch
-from plimsoll_torch.versions import draws_numbers, storage_of
+from plimsoll_torch.versions import storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -17,6 +18,7 @@ from . import executor
 from .errors import MeasurementError
 from .live_bytes import SweepCounter
 from .memory import LiveProbe
+from .runs_once import Watch
 from .storages import dtype_name, storage_bytes, tensors_in
 from .update import add_update_ops, measure_update
 from .work import bytes_moved_by, flops_of, is_view, operation_name, reads_only_the_shape
@@ -29,7 +31,9 @@ def measure_graph(chain, clock, counter, repetitions, warm_up, say, optimizer=No
         executor.run_plain(chain, executor.Probe())
         executor.clear_gradients(chain)
     say("operations and memory")
-    graph = recorded(chain, None, counter)
+    graph, watch = recorded(chain, None, counter), Watch(chain)
+    refuse_other_operations(recorded(chain, None, None, watch), graph)
+    watch.mark(graph.ops)
     live = plain_peak(chain, counter) if counter else None
     say(f"{len(graph.ops)} operations; times, {repetitions} repetitions")
     gc.collect()
@@ -40,6 +44,7 @@ def measure_graph(chain, clock, counter, repetitions, warm_up, say, optimizer=No
         gc.enable()
     medians = [statistics.median(samples) for samples in zip(*times)]
     trace = assemble(chain, graph, medians, times, live)
+    trace["source"]["buffers_changed"] = sorted(watch.changed)
     if optimizer is not None:
         trace["source"]["update"], parts = measure_update(chain, optimizer, clock, every_counter, repetitions, say)
         add_update_ops(trace, trace["source"]["update"], parts, graph.numbers)
@@ -55,9 +60,9 @@ def plain_peak(chain, counter):
     return probe.highest
 
 
-def recorded(chain, clock, counter):
-    """One plain iteration under a recorder: with a clock for times, with a counter for workspaces."""
-    recorder = Recorder(chain, clock, counter)
+def recorded(chain, clock, counter, watch=None):
+    """One plain iteration under a recorder: with a clock for times, with a counter for workspaces, with a watch for what may run once only."""
+    recorder = Recorder(chain, clock, counter, watch)
     x = chain.input
     with recorder, torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, recorder.takes_back):
         for k, stage in enumerate(chain.stages):
@@ -82,15 +87,19 @@ def is_detached_number(func, args):
 
 def operation_times(recorder, reference, clock):
     clock.settle()
-    if [op["kind"] for op in recorder.ops] != [op["kind"] for op in reference.ops]:
-        raise MeasurementError("two iterations dispatched different operations, so no graph of one iteration exists")
+    refuse_other_operations(recorder, reference)
     return [clock.seconds(*marks) for marks in recorder.marks]
 
 
+def refuse_other_operations(recorder, reference):
+    if [op["kind"] for op in recorder.ops] != [op["kind"] for op in reference.ops]:
+        raise MeasurementError("two iterations dispatched different operations, so no graph of one iteration exists")
+
+
 class Recorder(TorchDispatchMode):
-    def __init__(self, chain, clock, counter):
+    def __init__(self, chain, clock, counter, watch):
         super().__init__()
-        self.chain, self.clock, self.counter = chain, clock, counter
+        self.chain, self.clock, self.counter, self.watch = chain, clock, counter, watch
         self.phase, self.stage = "forward", 0
         self.tensors, self.ops, self.marks = [], [], []
         self.values = {}  # address -> (weak reference to the storage, index of its present tensor)
@@ -98,7 +107,7 @@ class Recorder(TorchDispatchMode):
         self.held = []    # values that autograd has saved for what runs next in the backward
         for tensor in tensors_in(chain.input):
             self.add_storage(tensor, "input", "input")
-        names = chain.parameter_names()
+        names = chain.tensor_names()
         self.numbers = {id(p): self.add_storage(p, "parameter", names[id(p)]) for p in chain.parameters()}
 
     def enters_backward_of(self, stage):
@@ -143,11 +152,16 @@ class Recorder(TorchDispatchMode):
             return torch.tensor(args[0])
         arguments = tensors_in(list(args) + list(kwargs.values()))
         inputs = [] if reads_only_the_shape(operation_name(func)) else self.present_values(arguments)
-        mutates = self.present_values(written_arguments(func, args, kwargs))
+        written = written_arguments(func, args, kwargs)
+        mutates = self.present_values(written)
         addresses = storage_bytes(arguments)
+        before = self.watch and self.watch.before(func, [tensor for tensor in arguments if self.present_value(tensor) is None])
         result, marks, peak = self.run(func, args, kwargs)
         outputs = tensors_in([result])
-        if not is_view(func, arguments, outputs):
+        views = is_view(func, arguments, outputs)
+        if self.watch:
+            self.watch.behind([*args, *kwargs.values()], self.stage, before, written, views)
+        if not views:
             self.marks.append(marks)
             self.add_operation(func, args, result, arguments, addresses, inputs, mutates, peak)
         return result
@@ -184,8 +198,6 @@ class Recorder(TorchDispatchMode):
             op["flops"] = flops
         op["bytes"] = bytes_moved_by(func, name, arguments, tensors_in([result]))
         op["workspace_bytes"] = max(0, peak - fresh_bytes)
-        if draws_numbers(func):
-            op["attributes"] = {"random": "yes"}
         self.ops.append(op | {"inputs": inputs, "outputs": outputs, "saved": [], "mutates": mutates})
 
     # --- afterwards ------------------------------------------------------------------------------------------------

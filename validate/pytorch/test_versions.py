@@ -129,7 +129,7 @@ class SelectiveCheckpointing(unittest.TestCase):
 
     def contexts(self):
         policy = SimpleNamespace(MUST_SAVE="must save", PREFER_RECOMPUTE="prefer recompute")
-        with given(checkpoint, CheckpointPolicy=policy, create_selective_checkpoint_contexts=lambda function: function):
+        with given(checkpoint, CheckpointPolicy=policy, create_selective_checkpoint_contexts=lambda function, allow_cache_entry_mutation: function):
             return policies(self.PLAN)["block"]
 
     def answers(self, function, again):

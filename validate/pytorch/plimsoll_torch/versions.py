@@ -193,7 +193,7 @@ def draws_numbers(op):
 # --- selective checkpointing --------------------------------------------------------------------------------------------------
 # docs, torch.utils.checkpoint.create_selective_checkpoint_contexts: from 2.4 on. The policy is asked for each op with a context, in the forward
 # and, with `is_recompute` true, when it runs again; in later versions in the forward alone, and `is_recompute` is always false. Ops such as
-# detach (SAC_IGNORED_OPS) are not asked about. A checkpoint takes a context_fn with use_reentrant=False only.
+# detach (SAC_IGNORED_OPS) are not asked about. With allow_cache_entry_mutation values are saved that later ops overwrite. A checkpoint takes a context_fn with use_reentrant=False only.
 
 def selective_checkpointing():
     """(enum of policies, function that makes contexts of a policy), None before 2.4."""
