@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Plants the bugs of bugs.txt one at a time in a copy of the sources and says which of them no test notices.
 
-    ./dev mutate [NAME...]      all, or those whose names contain a word
-    ./dev mutate --quick [...]  only by the tests that each bug names
-    ./dev mutate --check        only whether every bug still has its place in the sources
+    ./dev mutate [NAME...]           all, or those whose names contain a word
+    ./dev mutate --quick [NAME...]   only by the tests that each bug names; without a name 40 of all, drawn by lot
+    ./dev mutate --quick --seed 7    the 40 of an earlier lot, whose seed it has printed
+    ./dev mutate --check             only whether every bug still has its place in the sources, and its tests are there
 
 A bug is noticed where a test fails, crashes, or takes more than ten minutes. First the tests that it names are run;
 one that they do not notice is held against all test programs. Exit code 1: fewer than 95 % are noticed, or one has no
-place in the sources any more or does not compile. Bugs in Python are held against the scripts that they name alone. Needs build-mutate/ to itself; the sources are never touched.
+place in the sources any more or does not compile. Bugs in Python are held against the scripts that they name alone, and
+need nothing built. Needs build-mutate/ to itself; the sources are never touched.
 """
+import argparse
 import os
 import pathlib
+import random
+import secrets
 import shutil
 import subprocess
 import sys
@@ -23,6 +28,7 @@ longest_s = 600
 programs = ["core", "io", "engine", "memory", "traces", "platforms", "placement", "hybrid", "validate", "experiments", "conformance",
             "strategies"]
 enough = 0.95
+lot = 40
 
 
 class Bug:
@@ -69,14 +75,21 @@ def read_bugs():
 
 
 def check(bugs):
-    """Messages of the bugs that have no place in the sources."""
+    """Messages of the bugs that have no place in the sources, or name tests that are not there."""
     messages = []
     for bug in bugs:
         try:
             bug.place((root / bug.file).read_text())
         except (OSError, ValueError) as error:
             messages.append(str(error))
+        for program in [test.split()[0] for test in bug.tests]:
+            if program not in programs and not (root / program).is_file():
+                messages.append(f"bugs.txt:{bug.line}: {bug.name}: no test program '{program}'")
     return messages
+
+
+def drawn(bugs, seed):
+    return random.Random(seed).sample(bugs, min(lot, len(bugs)))
 
 
 def copy_sources():
@@ -144,28 +157,55 @@ def try_bug(bug, quick):
         path.write_text(right)
 
 
-def main():
-    quick = "--quick" in sys.argv
-    words = [word for word in sys.argv[1:] if word != "--quick"]
-    bugs = read_bugs()
-    misplaced = check(bugs)
-    for message in misplaced:
-        print(message)
-    if words == ["--check"]:
-        print(f"{len(bugs) - len(misplaced)} of {len(bugs)} bugs have their place")
-        sys.exit(1 if misplaced else 0)
-    if misplaced:
-        sys.exit(1)
-    chosen = [bug for bug in bugs if not words or any(word in bug.name for word in words)]
+def asked():
+    reader = argparse.ArgumentParser(prog="./dev mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reader.add_argument("--quick", action="store_true")
+    reader.add_argument("--check", action="store_true")
+    reader.add_argument("--seed", type=int)
+    reader.add_argument("names", nargs="*")
+    return reader.parse_args()
+
+
+def chosen_of(bugs, options):
+    if not options.names and options.quick:
+        seed = secrets.randbelow(10**6) if options.seed is None else options.seed
+        print(f"{lot} of {len(bugs)} bugs, by --seed {seed}", flush=True)
+        bugs = drawn(bugs, seed)
+    chosen = [bug for bug in bugs if not options.names or any(word in bug.name for word in options.names)]
     if not chosen:
-        sys.exit(f"no bug's name contains {' or '.join(words)}")
-    copy_sources()
+        sys.exit(f"no bug's name contains {' or '.join(options.names)}")
+    return sorted(chosen, key=lambda bug: bug.file)  # of two in one file only that one is compiled
+
+
+def build_what_is_needed(chosen, quick):
+    """As the sources are; bugs in Python need nothing."""
+    others = [] if quick else ["plimsoll"] + ["test_" + program for program in programs]
+    needed = {target for bug in chosen for test in bug.tests for target in targets_of(test)}
+    if not all(bug.file.endswith(".py") for bug in chosen):
+        needed.update(others)
+    if not needed:
+        return
     subprocess.run(["cmake", "--preset", "release", "-DPLIMSOLL_BENCH=OFF"], cwd=tree, check=True,
                    stdout=subprocess.DEVNULL)
     print("building the sources as they are", flush=True)
-    failed = build(["plimsoll"] + ["test_" + program for program in programs])
+    failed = build(sorted(needed))
     if failed:
         sys.exit(failed)
+
+
+def main():
+    options = asked()
+    quick, bugs = options.quick, read_bugs()
+    misplaced = check(bugs)
+    for message in misplaced:
+        print(message)
+    if options.check:
+        print(f"{len(bugs) - len(misplaced)} of {len(bugs)} bugs have their place")
+    if options.check or misplaced:
+        sys.exit(1 if misplaced else 0)
+    chosen = chosen_of(bugs, options)
+    copy_sources()
+    build_what_is_needed(chosen, quick)
     began, survivors, broken = time.monotonic(), [], []
     for number, bug in enumerate(chosen, 1):
         try:
@@ -177,7 +217,7 @@ def main():
         if by is None:
             survivors.append(bug)
         minutes = (time.monotonic() - began) / 60
-        print(f"{number:3}/{len(chosen)}  {minutes:5.1f} min  {'SURVIVES' if by is None else 'noticed by ' + by:32}"
+        print(f"{number:3}/{len(chosen)}  {minutes:5.1f} min  {'SURVIVES' if by is None else 'noticed by ' + by:32}  "
               f"{bug.name}: {bug.what}", flush=True)
     counted = [bug for bug in chosen if not bug.survives and bug not in broken]
     unexplained = [bug for bug in survivors if not bug.survives]
