@@ -16,7 +16,7 @@ from .borders import Entry, Exit, GradientBox, readers_of, without_surroundings
 from .errors import Refused
 from .plan import WrongPlan
 from .saved import Interferences, SavedByStage, SavedLikeBefore
-from .versions import storage_of, view_of
+from .versions import engine_backward, storage_of, view_of
 
 
 class Run:
@@ -293,7 +293,7 @@ class Graphs:
 
 def run_backward(roots, gradients):
     try:
-        torch.autograd.backward(roots, gradients)
+        engine_backward(roots, gradients)
     except RuntimeError as error:
         what, _, rest = str(error).partition(": ")
         if what != Refused.__name__:  # raised in a hook, of which autograd keeps the text alone

@@ -37,6 +37,19 @@ def geometry(tensor):
     return tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor.device
 
 
+# --- autograd's engine ----------------------------------------------------------------------------------------------------------
+# As torch.autograd.backward calls it in 1.13 and 2.6, without what that checks of each call: it costs as much as a small kernel. Elsewhere the
+# function itself.
+
+def engine_backward(roots, gradients):
+    run_engine(tuple(roots), tuple(gradients), False, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
+run_engine = torch.autograd.Variable._execution_engine.run_backward
+if version() > (2, 6):
+    engine_backward = torch.autograd.backward
+
+
 # --- devices ------------------------------------------------------------------------------------------------------------------
 # docs, torch.cuda.is_available. torch.cuda.OutOfMemoryError is there from 1.13 on, a RuntimeError.
 
