@@ -27,12 +27,13 @@ try:
     import hand_plans
     import huggingface
     from beside_plain import differences
+    from plimsoll_torch import Refused
     from plimsoll_torch.stages import split
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}: models of transformers and timm were not run") is None else 1)
 
 torch.set_num_threads(1)
-FEW = ("olmo2", "qwen2_moe", "albert", "deberta_v2", "mt5", "swin", "mnasnet", "clip", "router_loss", "hidden_states", "with_cache", "checkpointed", "padded")
+FEW = ("olmo2", "qwen2_moe", "albert", "deberta_v2", "mt5", "swin", "mnasnet", "clip", "router_loss", "hidden_states", "with_cache", "padded")
 EXPORTED = ("olmoe", "mpnet", "swin")
 NAMES = [name for name in sys.argv[1:] if not name.startswith("-")]
 
@@ -48,6 +49,12 @@ class Models(unittest.TestCase):
                 saved = [0] * len(staged.stages)
                 plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), saved)
                 self.assertEqual(differences(model, loss, inputs, targets, plan, batches=2), [])
+
+    @unittest.skipIf(NAMES, "only those that are named")
+    def test_one_that_checkpoints_itself_is_refused(self):
+        model, loss, inputs, targets = huggingface.checkpointed()
+        with self.assertRaisesRegex(Refused, r"^module 'model(\.\w+)*': recomputes a part of itself \(torch.utils.checkpoint, use_reentrant=False\)"):
+            split(model.train(), inputs, "auto", loss, targets)
 
     def test_what_the_exporter_measures_follows_from_what_autograd_saves(self):
         for name in NAMES or EXPORTED:

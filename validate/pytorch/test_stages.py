@@ -391,6 +391,21 @@ class Refusals(unittest.TestCase):
         self.refused("module 'between': recomputes a part of itself (torch.utils.checkpoint), whose parameters are not seen; switch that off",
                      Model(Between()))
 
+    def test_what_changes_what_autograd_saves(self):
+        class Kept(nn.Module):
+            def forward(self, x):
+                return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+
+        class OnHost(nn.Module):
+            def forward(self, x):
+                with torch.autograd.graph.save_on_cpu():
+                    return torch.sin(x)
+        for inner, reason in ((Kept(), "recomputes a part of itself (torch.utils.checkpoint, use_reentrant=False), which stages would run without; switch that off"),
+                              (OnHost(), "its forward has hooks on what autograd saves (saved_tensors_hooks), without which stages would run")):
+            self.refused(f"module 'between': {reason}", Model(inner))
+        with torch.autograd.graph.save_on_cpu():  # nobody's but the model's own
+            torch.sin(torch.ones(2, requires_grad=True)).sum().backward()
+
     def test_a_buffer_that_is_replaced(self):
         class Means(nn.BatchNorm1d):
             def forward(self, x):

@@ -7,11 +7,13 @@ backward while it runs, and buffers and random state are afterwards what they we
 
 import contextlib
 import dataclasses
+import sys
 import threading
 import types
 import weakref
 
 import torch
+import torch.utils.checkpoint
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
@@ -430,11 +432,19 @@ def function_name(function):
     return name
 
 
+def is_called_by(module):
+    """Whether code of this file runs now."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != module.__file__:
+        frame = frame.f_back
+    return frame is not None
+
+
 @contextlib.contextmanager
 def watching(recorder):
     """Calls go through the recorder that a function mode does not see: of modules, of autograd functions, of scripted ones, and in torch 1.13
-    most of x[i] and x[i] = y. A thread that the model's code starts is refused, and so is what lends memory by DLPack: whoever holds it may write
-    there unseen."""
+    most of x[i] and x[i] = y. A thread that the model's code starts is refused, and so are hooks on what autograd saves, which a stage's graph would not
+    have, and what lends memory by DLPack: whoever holds it may write there unseen."""
     call, own = torch.nn.Module.__call__, torch.autograd.Function.__dict__.get("apply")
     inherited = [name for name in ("__getitem__", "__setitem__") if name not in torch.Tensor.__dict__]
     places = {name: getattr(torch.Tensor, name) for name in inherited}
@@ -451,12 +461,20 @@ def watching(recorder):
             raise Refused(f"{recorder.here()}: its forward starts a thread, in which nothing is seen")
         return start(thread)
 
+    def keeps_otherwise(_):
+        if is_called_by(torch.utils.checkpoint):
+            raise Refused(f"{recorder.here()}: recomputes a part of itself (torch.utils.checkpoint, use_reentrant=False), which stages would run without; "
+                          "switch that off, for plans recompute")
+        raise Refused(f"{recorder.here()}: its forward has hooks on what autograd saves (saved_tensors_hooks), without which stages would run")
+
     def lends(*_, **__):
         raise Refused(f"{recorder.here()}: its forward lends a tensor's memory by DLPack, where writes are not seen")
 
     lenders = [(place, name, getattr(place, name)) for place in (torch, torch.utils.dlpack) for name in ("to_dlpack", "from_dlpack") if hasattr(place, name)]
     recorder.original, own_thread, start = call, threading.get_ident(), threading.Thread.start
     threading.Thread.start = starts
+    hooks, entered = torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.saved_tensors_hooks.__enter__
+    hooks.__enter__ = keeps_otherwise
     for place, name, _ in lenders:
         setattr(place, name, lends)
     torch.nn.Module.__call__ = lambda module, *args, **kwargs: recorder.call_module(call, module, args, kwargs)
@@ -471,6 +489,7 @@ def watching(recorder):
         yield
     finally:
         torch.nn.Module.__call__, torch.jit.ScriptFunction.__call__, threading.Thread.start = call, scripted, start
+        hooks.__enter__ = entered
         for place, name, function in lenders:
             setattr(place, name, function)
         for name in places:
