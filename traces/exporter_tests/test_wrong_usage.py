@@ -38,14 +38,17 @@ class WrongUsage(WithFolder):
             self.refused("--device cuda: torch sees no CUDA device", "--model", "mlp", "--device", "cuda", *output)
         if torch is not None and not hasattr(torch, "compile"):
             self.refused("--compile: stages cannot be compiled: torch.compile needs torch 2, this is ", "--model", "mlp", "--compile", *output)
-        self.refused("overwrites its input in place", "--model", f"{self.model}:in_place", "--input-shape", "4,8", *output)
+        self.refused("overwrites its input in place, so the model cannot be cut before '1': cut elsewhere (--stages auto,", "--model",
+                     f"{self.model}:in_place", *output)
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_a_loss_that_is_no_number_is_refused(self):
-        with self.assertRaises(UsageError) as raised:
-            self.measure("--model", f"{self.model}:no_loss", "-o", os.path.join(self.folder.name, "none.json"))
-        self.assertIn("the loss must be one number that some parameter's gradient flows to, found a tensor of shape [4, 8]",
-                      str(raised.exception))
+        for name, expected in (("no_loss", "the loss must be one number that some parameter's gradient flows to, found a tensor of shape [4, 8]"),
+                               ("none_given", "no number that some parameter's gradient flows to: give a loss")):
+            for kind in ((), ("--graph",), ("--stages", "auto")):
+                with self.subTest(name, kind=kind), self.assertRaises(UsageError) as raised:
+                    self.measure("--model", f"{self.model}:{name}", *kind, "-o", os.path.join(self.folder.name, "none.json"))
+                self.assertIn(expected, str(raised.exception))
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_a_file_without_the_model_is_refused_with_the_reason(self):

@@ -3,6 +3,9 @@ USER_MODEL = """
 import torch
 from torch import nn
 
+def mean_square(y):
+    return y.pow(2).mean()
+
 class Residual(nn.Module):
     def forward(self, x):
         return x + 1
@@ -22,17 +25,17 @@ def small():
 def tied():
     first, last = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
     last.weight = first.weight
-    return [first, nn.Tanh(), last], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [first, nn.Tanh(), last], mean_square, torch.randn(4, 8)
 
 def early():
     layers = [layer for _ in range(4) for layer in (nn.Tanh(), nn.Sigmoid())]
-    return [nn.Sequential(nn.Linear(8, 256), nn.Linear(256, 256), *layers), nn.Tanh()], lambda y: y.pow(2).mean(), torch.randn(64, 8)
+    return [nn.Sequential(nn.Linear(8, 256), nn.Linear(256, 256), *layers), nn.Tanh()], mean_square, torch.randn(64, 8)
 
 def kept_weight():
-    return [nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 8)), nn.Tanh())], None, torch.randn(4, 8)
+    return [nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 8)), nn.Tanh())], mean_square, torch.randn(4, 8)
 
 def frozen():
-    return [nn.Linear(8, 8), Frozen(8), Residual()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Frozen(8), Residual()], mean_square, torch.randn(4, 8)
 
 class Twice(nn.Module):
     def __init__(self):
@@ -43,7 +46,7 @@ class Twice(nn.Module):
         return self.layer(torch.tanh(self.layer(x)))
 
 def twice():
-    return [nn.Linear(8, 8), Twice()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Twice()], mean_square, torch.randn(4, 8)
 
 class Split(nn.Module):
     def forward(self, x):
@@ -54,14 +57,14 @@ class Join(nn.Module):
         return pair[0] * pair[1]
 
 def pair():
-    return [nn.Linear(8, 8), Split(), Join()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Split(), Join()], mean_square, torch.randn(4, 8)
 
 class Halves(nn.Module):
     def forward(self, x):
         return tuple(torch.tanh(x).chunk(2, dim=1))
 
 def halves():
-    return [nn.Linear(8, 8), Halves(), Join()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Halves(), Join()], mean_square, torch.randn(4, 8)
 
 class Fork(nn.Module):
     def forward(self, x):
@@ -76,7 +79,7 @@ class Meet(nn.Module):
         return boundary["main"] * boundary["more"][0]
 
 def skip():
-    return [nn.Linear(8, 8), Fork(), Pass(), Meet()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Fork(), Pass(), Meet()], mean_square, torch.randn(4, 8)
 
 HIDDEN = []
 
@@ -105,14 +108,14 @@ class Keeps(nn.Module):
         return 0.3 * Keeping.apply(x)
 
 def keeping():
-    return [nn.Linear(8, 8), Keeps()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Keeps()], mean_square, torch.randn(4, 8)
 
 class Secret(nn.Module):
     def forward(self, x):
         return Hidden.apply(x)
 
 def hidden():
-    return [nn.Linear(8, 8), Secret()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Secret()], mean_square, torch.randn(4, 8)
 
 class Aside(nn.Module):
     def forward(self, x):
@@ -120,7 +123,7 @@ class Aside(nn.Module):
         return 2 * x
 
 def unseen():
-    return [nn.Linear(8, 8), Aside()], lambda y: y.pow(2).mean(), torch.randn(4, 8)
+    return [nn.Linear(8, 8), Aside()], mean_square, torch.randn(4, 8)
 
 def pictures():
     torch.manual_seed(0)
@@ -132,6 +135,9 @@ def pictures():
 def no_loss():
     return [nn.Linear(8, 8)], lambda y: y, torch.randn(4, 8)
 
+def none_given():
+    return nn.Sequential(nn.Linear(8, 8)), None, torch.randn(4, 8)
+
 def broken():
     raise KeyError("weights")
 
@@ -140,10 +146,10 @@ class Branches(nn.Module):
         return x if x.sum() > 0 else -x
 
 def branching():
-    return [nn.Linear(8, 8), Branches()], None, torch.randn(4, 8)
+    return [nn.Linear(8, 8), Branches()], mean_square, torch.randn(4, 8)
 
 def two_arguments():
-    return [nn.Linear(8, 8), nn.Bilinear(8, 8, 8)], None, torch.randn(4, 8)
+    return [nn.Linear(8, 8), nn.Bilinear(8, 8, 8)], mean_square, torch.randn(4, 8)
 
 class LateTrouble(torch.autograd.Function):
     @staticmethod
@@ -159,18 +165,18 @@ class Late(nn.Module):
         return LateTrouble.apply(x)
 
 def late():
-    return [nn.Linear(8, 8), Late()], None, torch.randn(4, 8)
+    return [nn.Linear(8, 8), Late()], mean_square, torch.randn(4, 8)
 
 class Backwards(nn.Sequential):
     def forward(self, x):
         return self[0](self[1](x))
 
 def backwards():
-    return Backwards(nn.Linear(6, 4), nn.Linear(8, 6)), None, torch.randn(4, 8)
+    return Backwards(nn.Linear(6, 4), nn.Linear(8, 6)), mean_square, torch.randn(4, 8)
 
 def again():
     layer = nn.Linear(8, 8)
-    return nn.Sequential(layer, nn.Tanh(), layer), None, torch.randn(4, 8)
+    return nn.Sequential(layer, nn.Tanh(), layer), mean_square, torch.randn(4, 8)
 
 class Deep(nn.Module):
     def __init__(self):
@@ -183,7 +189,10 @@ class Deep(nn.Module):
         return x
 
 def many():
-    return Deep(), None, torch.randn(4, 16)
+    return Deep(), mean_square, torch.randn(4, 16)
+
+def in_place():
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True)), mean_square, torch.randn(4, 8)
 
 class Moving(nn.Module):
     def __init__(self):
@@ -199,9 +208,8 @@ class Moving(nn.Module):
 
 def once():
     noise = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Dropout(0.5))
-    return [("norm", nn.BatchNorm1d(8)), ("noise", noise), ("more", nn.Dropout(0.5)), ("moving", Moving())], None, torch.randn(4, 8)
+    return [("norm", nn.BatchNorm1d(8)), ("noise", noise), ("more", nn.Dropout(0.5)), ("moving", Moving())], mean_square, torch.randn(4, 8)
 
-in_place = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
 no_model = 3

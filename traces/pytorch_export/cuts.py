@@ -2,8 +2,8 @@
 
 import torch
 from plimsoll_torch.errors import Refused
-from plimsoll_torch.recorder import constants_in, mean_square
-from plimsoll_torch.refusals import fingerprint_of
+from plimsoll_torch.recorder import constants_in
+from plimsoll_torch.refusals import fingerprint_of, frozen_in
 from plimsoll_torch.stages import is_in_a_row, split
 
 from .chain import Chain, Loss, Stage
@@ -11,12 +11,12 @@ from .errors import UsageError
 
 
 def chain_of_modules(subject, precision):
-    """A stage for each of the pairs, and the loss: called as they are."""
-    loss = Loss(subject.loss or (lambda outputs, _: mean_square(outputs)), subject.targets)
+    """A stage for each of the pairs, and the loss where the last does not make it: called as they are."""
+    losses = [Loss(subject.loss, subject.targets)] if subject.loss is not None else []
     staged = staged_of(subject, model_in_a_row(subject), None, precision, check=False)
-    modules = [*(module for _, module in subject.pairs), loss]
+    modules = [*(module for _, module in subject.pairs), *losses]
     if len(staged.stages) != len(modules):
-        raise UsageError(f"of {len(subject.pairs)} modules in a row {len(staged.stages) - 1} take and make tensors; leave the others out")
+        raise UsageError(f"of {len(subject.pairs)} modules in a row {len(staged.stages) - len(losses)} take and make tensors; leave the others out")
     stages = [Stage(stage.name, module) for stage, module in zip(staged.stages, modules)]  # one that runs again has a name for each call
     return Chain(subject.name, stages, subject.input, subject.description, precision, pytorch=described(staged))
 
@@ -94,4 +94,4 @@ def described(staged):
     return {"how": staged.how, "input_shapes": staged.input_shapes(), "answers": staged.questions.answers(),
             "stages": [{"name": stage.name, "modules": stage.modules, "reads": stage.reads, "makes": stage.makes}
                        for stage in staged.stages],
-            "boundaries": staged.boundaries, "fingerprint": fingerprint_of(staged.model)}
+            "boundaries": staged.boundaries, "fingerprint": fingerprint_of(staged.model), "frozen": frozen_in(staged.model)}

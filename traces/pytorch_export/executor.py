@@ -260,7 +260,7 @@ def described(value):
 
 def begins_in_place(stage):
     return (f"stage '{stage.name}' overwrites its input in place, so the input cannot be a checkpoint: "
-            "cut the chain elsewhere or make that operation out of place")
+            "cut the chain elsewhere (--stages auto) or make that operation out of place")
 
 
 def run_stagewise(chain, probe, inputs_only=False):

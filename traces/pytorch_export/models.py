@@ -30,7 +30,7 @@ class Subject:
     name: str
     description: str
     model: object  # an nn.Module, or a list of (name, module) in a row
-    loss: object   # function of (outputs, targets), or None: plimsoll_torch finds one
+    loss: object   # function of (outputs, targets), or None: the model makes its own
     input: object  # what the model is called with
     targets: object = None
     pairs: list = None
@@ -85,6 +85,10 @@ def place(subject, options):
 
 def cross_entropy(outputs, targets):
     return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+
+
+def mean_square(outputs, _):
+    return outputs.pow(2).mean()
 
 
 # --- images ---------------------------------------------------------------------------------------------------------
@@ -172,7 +176,7 @@ def mlp_subject(options):
     torch.manual_seed(options.seed)
     pairs = [(f"layer{i}", nn.Sequential(nn.Linear(options.width, options.width), nn.ReLU())) for i in range(options.layers)]
     return Subject(f"mlp{options.layers}_w{options.width}_b{options.batch}",
-                   f"{options.layers} linear layers with ReLU, width {options.width}, batch {options.batch}", pairs, None,
+                   f"{options.layers} linear layers with ReLU, width {options.width}, batch {options.batch}", pairs, mean_square,
                    torch.randn(options.batch, options.width), None, pairs)
 
 

@@ -113,7 +113,7 @@ def saved_bytes(staged, inputs, targets):
 
 def plan_of(staged, steps, saved, micro_batches=1):
     """`saved`: bytes by stage, as above."""
-    from plimsoll_torch.refusals import fingerprint_of
+    from plimsoll_torch.refusals import fingerprint_of, frozen_in
     of = {value.name: value for value in staged.values}
     tensors = {}
     for boundary in staged.boundaries[:-1]:
@@ -132,7 +132,7 @@ def plan_of(staged, steps, saved, micro_batches=1):
             "model": {"stages": [{"name": stage.name} for stage in staged.stages], "boundaries": staged.boundaries, "how": staged.how,
                       "tensors": [[number[name] for name in boundary] for boundary in staged.boundaries[:-1]] + [[]],
                       "fingerprint": fingerprint_of(staged.model), "input_shapes": staged.input_shapes(),
-                      "answers": staged.questions.answers()},
+                      "answers": staged.questions.answers(), "frozen": frozen_in(staged.model)},
             "values": values, "actions": actions}
 
 

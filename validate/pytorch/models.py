@@ -22,6 +22,10 @@ def cross_entropy(outputs, targets):
     return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
+def mean_square(outputs, _=None):
+    return outputs.pow(2).mean()
+
+
 # --- pictures -----------------------------------------------------------------------------------------------------------------
 
 def pictures(model, batch, side):

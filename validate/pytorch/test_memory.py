@@ -20,6 +20,7 @@ try:
 
     import hand_plans
 
+    from models import mean_square
     from plimsoll_torch import LimitExceeded, apply
     from plimsoll_torch.saved import SavedByStage
     from plimsoll_torch.stages import split
@@ -59,9 +60,9 @@ class Memory(unittest.TestCase):
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh()) for _ in range(6)])
         x = torch.randn(1000, 100)  # a value has 400 kB
-        staged = split(copy.deepcopy(model), x, how=None)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 3), [0] * len(staged.stages))
-        step, seen = apply(model, plan), []
+        step, seen = apply(model, plan, loss=mean_square), []
         step.watch = lambda number, action: seen.append((live_bytes() if number is not None else 0, action))
         step(x)
         value, base = 400_000, seen[0][0]
@@ -74,13 +75,13 @@ class Memory(unittest.TestCase):
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(3)])
         x = torch.randn(1000, 100)
-        staged = split(copy.deepcopy(model), x, how=None)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         plan = hand_plans.plan_of(staged, steps, [800_000] * 3 + [0])
         for number, names in (drops or {}).items():
             for action in plan["actions"]:
                 action["drops"] = [name for name in action.get("drops", ()) if name not in names]
             plan["actions"][number]["drops"] = names
-        step, counts, seen, pack = apply(model, plan), [], [], SavedByStage.pack
+        step, counts, seen, pack = apply(model, plan, loss=mean_square), [], [], SavedByStage.pack
         for _ in range(2):
             counts.append(0)
 
@@ -123,7 +124,7 @@ class Memory(unittest.TestCase):
 
         torch.manual_seed(0)
         model, x = nn.Sequential(Both(100, 100), Sum(), nn.Tanh()), torch.randn(1000, 100)  # a value has 400 kB
-        staged = split(copy.deepcopy(model), x, how=None)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         steps = [("F", 0), ("S", 1), ("S", 0), ("S", 2), ("S", 3), ("B", 3), ("B", 2), ("B", 1), ("B", 0)]
         plan = hand_plans.plan_of(staged, steps, [0] * 4)
         dropped = plan["actions"][1]["drops"]
@@ -162,9 +163,9 @@ class Memory(unittest.TestCase):
                 return self.last(y)
 
         model, x = Holds(), torch.randn(2, 4)
-        staged = split(copy.deepcopy(model), x)
+        staged = split(copy.deepcopy(model), x, loss=mean_square)
         plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages)) | {"backward": "in_one_call"}
-        apply(model, plan)(x)
+        apply(model, plan, loss=mean_square)(x)
         self.assertTrue(model.last.is_gone)
         model(x)
         self.assertFalse(model.last.is_gone)
@@ -173,11 +174,11 @@ class Memory(unittest.TestCase):
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(4)])
         x = torch.randn(1000, 100)  # a stage saves its input and the result of its Tanh, 400 kB each
-        staged = split(copy.deepcopy(model), x, how=None)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         steps = [("S", 0), ("S", 1), ("out", "saved by 0"), ("S", 2), ("S", 3), ("S", 4), ("B", 4), ("B", 3), ("B", 2), ("B", 1),
                  ("in", "saved by 0"), ("B", 0)]
         plan = hand_plans.plan_of(staged, steps, [400_000] * 4 + [0])
-        step, seen = apply(model, plan), []
+        step, seen = apply(model, plan, loss=mean_square), []
         step.watch = lambda number, action: seen.append(live_bytes())
         step(x)
         held = [round((live - seen[0]) / 400_000) for live in seen]

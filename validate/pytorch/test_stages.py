@@ -18,6 +18,7 @@ try:
     from torch import nn
 
     import models
+    from models import mean_square
     from plimsoll_torch.errors import Refused
     from plimsoll_torch.stages import split
 except ModuleNotFoundError as error:
@@ -121,7 +122,7 @@ class Recording(unittest.TestCase):
         torch.manual_seed(0)
         model = Model(between)
         twin = copy.deepcopy(model)
-        staged = split(model, self.x, list(how))
+        staged = split(model, self.x, list(how), mean_square)
         found = trained(model, lambda: staged.run(staged.values_of(self.x)))
         expected = trained(twin, lambda: twin(self.x).pow(2).mean())
         self.assertEqual(len(found), len(expected))
@@ -238,7 +239,7 @@ class Recording(unittest.TestCase):
         class Meet(nn.Module):
             def forward(self, boundary):
                 return boundary["main"] * boundary["more"][0]
-        staged = split([("linear.first", nn.Linear(4, 4)), Fork(), Pass(), Meet()], self.x, None)
+        staged = split([("linear.first", nn.Linear(4, 4)), Fork(), Pass(), Meet()], self.x, None, mean_square)
         self.assertEqual([stage.name for stage in staged.stages], ["linear.first", "stage1", "stage2", "stage3", "loss"])
         self.assertEqual(staged.boundaries[2], ["stage1.main", "stage1.more.0"])
         self.assertEqual((staged.stages[2].reads, staged.stages[2].makes), (["stage1.main", "stage1.more.0"], ["stage2.main"]))
@@ -253,12 +254,12 @@ class Recording(unittest.TestCase):
 
             def forward(self, x):
                 return self.layer(self.layer(self.layer(x)))
-        self.assertEqual([s.name for s in split(Again(), self.x, ["layer"]).stages], ["layer#1", "layer#2", "layer#3", "loss"])
-        self.assertEqual([s.name for s in split(Again(), self.x, ["layer#3"]).stages], ["layer#1", "layer#3", "loss"])
+        self.assertEqual([s.name for s in split(Again(), self.x, ["layer"], mean_square).stages], ["layer#1", "layer#2", "layer#3", "loss"])
+        self.assertEqual([s.name for s in split(Again(), self.x, ["layer#3"], mean_square).stages], ["layer#1", "layer#3", "loss"])
 
     def test_a_row_with_a_module_twice_and_one_with_a_forward_of_its_own(self):
         layer, other = Layer(), Layer()
-        staged = split(nn.Sequential(layer, other, layer), self.x, None)
+        staged = split(nn.Sequential(layer, other, layer), self.x, None, mean_square)
         self.assertEqual([stage.name for stage in staged.stages], ["0#1", "1", "0#2", "loss"])
 
         class Backwards(nn.Sequential):
@@ -266,7 +267,7 @@ class Recording(unittest.TestCase):
                 for module in reversed(list(self)):
                     x = module(x)
                 return x
-        staged = split(Backwards(layer, other), self.x, None)
+        staged = split(Backwards(layer, other), self.x, None, mean_square)
         self.assertEqual([stage.name for stage in staged.stages], ["1", "0", "loss"])
 
     def test_an_argument_that_is_handed_over_twice_may_differ_the_next_time(self):
@@ -293,7 +294,7 @@ class Recording(unittest.TestCase):
         self.assertNotIn("__getitem__", torch.Tensor.__dict__)
 
     def test_a_stage_lets_go_of_what_it_needs_no_more(self):
-        staged = split(nn.Sequential(*[Layer(64) for _ in range(6)]), torch.randn(4, 64), ["5"])
+        staged = split(nn.Sequential(*[Layer(64) for _ in range(6)]), torch.randn(4, 64), ["5"], mean_square)
         alive, most = set(), [0]
         for operation in staged.stages[0].operations:
             inner = operation.function
@@ -337,13 +338,13 @@ class Halves(nn.Module):
 class Sequences(unittest.TestCase):
     def test_no_cut_lies_between_halves_of_one_tensor(self):
         model, x = Halves(), torch.linspace(-1, 1, 16).view(2, 8)
-        staged = split(model, x)
+        staged = split(model, x, loss=mean_square)
         self.assertEqual([stage.name for stage in staged.stages], ["first", "deeper", "last", "loss"])
         self.assertTrue(torch.equal(staged.run(staged.values_of(x)), model(x).pow(2).mean()))
 
     def test_packed(self):
         model, inputs = Packed(), (torch.arange(8).view(2, 4), torch.tensor([2, 4]))
-        staged = split(model, inputs, ["head"])
+        staged = split(model, inputs, ["head"], mean_square)
         self.assertTrue(torch.equal(staged.run(staged.values_of(inputs)), model(*inputs).pow(2).mean()))
 
 
@@ -352,7 +353,7 @@ class Refusals(unittest.TestCase):
 
     def refused(self, expected, model, how="auto", x=None, **options):
         with self.assertRaises(Refused) as raised:
-            split(model, self.x if x is None else x, how, **options)
+            split(model, self.x if x is None else x, how, **{"loss": mean_square, **options})
         self.assertIn(expected, str(raised.exception))
         self.assertEqual(len(str(raised.exception).splitlines()), 1)
 
@@ -447,7 +448,7 @@ class Refusals(unittest.TestCase):
         self.refused("the model is scripted or traced (torch.jit)", torch.jit.script(layer))
 
     def test_inputs_of_another_shape(self):
-        staged = split(Model(nn.ReLU()), self.x)
+        staged = split(Model(nn.ReLU()), self.x, loss=mean_square)
         for inputs, expected in ((torch.randn(3, 4), "input 'x': expected torch.float32 [2, 4], found torch.float32 [3, 4]"),
                                  ({"y": self.x}, "input 'x' is missing")):
             with self.assertRaises(Refused) as raised:

@@ -22,6 +22,7 @@ try:
     import models
     import torch.utils.checkpoint
 
+    from models import mean_square
     from plimsoll_torch import Refused, WrongPlan, apply, policies
     from plimsoll_torch.borders import Entry
     from plimsoll_torch.policies import SavesInOrder, read_policy
@@ -142,9 +143,9 @@ class TrainsAsPlainTraining(unittest.TestCase):
         torch.manual_seed(0)
         model, x = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16)), torch.randn(4, 16)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            staged = split(copy.deepcopy(model), x, how=None)
+            staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         steps = [("F", 0), ("S", 0), ("S", 1), ("S", 2), ("B", 2), ("B", 1), ("B", 0)]
-        step = apply(model, hand_plans.plan_of(staged, steps, [0] * 3))
+        step = apply(model, hand_plans.plan_of(staged, steps, [0] * 3), loss=mean_square)
         for _ in range(2):  # the first records the model, with gradients
             model.zero_grad(set_to_none=True)
             with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -279,11 +280,11 @@ class OrderOfSums(unittest.TestCase):
 
     def test_a_value_of_several_stages_and_operations(self):
         model, x = Row(), torch.randn(32, 64)
-        staged = split(copy.deepcopy(model), x, how=["twice", "last"])
+        staged = split(copy.deepcopy(model), x, how=["twice", "last"], loss=mean_square)
         self.assertTrue(set(staged.stages[1].reads) & set(staged.boundaries[2]), "the value passes by")
         plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages))
         trained = copy.deepcopy(model)
-        apply(trained, plan)(x)
+        apply(trained, plan, loss=mean_square)(x)
         model(x).pow(2).mean().backward()
         for (name, p), q in zip(model.named_parameters(), trained.named_parameters()):
             self.assertTrue(torch.equal(p.grad, q[1].grad), name)
@@ -302,10 +303,10 @@ class OrderOfSums(unittest.TestCase):
         torch.manual_seed(0)
         cell, x = nn.Linear(64, 64), torch.randn(32, 64)
         model = nn.Sequential(*[Steps(cell) for _ in range(3)])
-        staged = split(copy.deepcopy(model), x, how=None)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), [0] * len(staged.stages))
         trained = copy.deepcopy(model)
-        step = apply(trained, plan)
+        step = apply(trained, plan, loss=mean_square)
         for iteration in range(2):  # the second adds to what the first has left
             step(x)
             model(x).pow(2).mean().backward()
@@ -362,10 +363,10 @@ class Refusals(unittest.TestCase):
                 return self.linear(x)
 
         model, x = nn.Sequential(Counts(), Counts(), Counts()), torch.randn(2, 4)
-        staged = split(copy.deepcopy(model), x, how=None)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
         plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
         with self.assertRaisesRegex(Refused, "^stage '0': its forward changes the buffer '0.calls', so it cannot be run again as the plan asks$"):
-            apply(model, plan)(x)
+            apply(model, plan, loss=mean_square)(x)
         self.assertEqual([float(buffer) for buffer in model.buffers()], [0.0, 0.0, 0.0], "nothing half done")
 
     def test_a_buffer_that_is_changed_behind_a_tensors_back(self):
@@ -381,10 +382,10 @@ class Refusals(unittest.TestCase):
 
         for deep in (False, True):  # one call, and one that is looked into
             model, x = nn.Sequential(nn.Linear(4, 4), Quantizes(), nn.Linear(4, 4)), torch.randn(2, 4)
-            staged = split(copy.deepcopy(model), x, how=None)
+            staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
             plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
             with self.assertRaisesRegex(Refused, "^stage '1': its forward changes the buffer '1.mean'"):
-                apply(model, plan)(x)
+                apply(model, plan, loss=mean_square)(x)
 
     def test_malformed_plans(self):
         for change, text in (({"format": "plimsoll.plan.v0"}, "format: expected 'plimsoll.plan.v1', found 'plimsoll.plan.v0'"),
@@ -529,9 +530,9 @@ class RandomNumbers(unittest.TestCase):
     def states_asked(self, p):
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(4, 4), nn.Dropout(p)) for _ in range(4)])
-        staged = split(copy.deepcopy(model), torch.ones(2, 4), how=None)
+        staged = split(copy.deepcopy(model), torch.ones(2, 4), how=None, loss=mean_square)
         plan = hand_plans.plan_of(staged, hand_plans.recompute_all(len(staged.stages)), [0] * len(staged.stages))
-        step, counts = apply(model, plan), []
+        step, counts = apply(model, plan, loss=mean_square), []
         for _ in range(2):
             with mock.patch.object(torch, "get_rng_state", side_effect=torch.get_rng_state) as asked:
                 step(torch.ones(2, 4))

@@ -65,7 +65,7 @@ class Cuts:
                     raise Refused(f"module '{name}' runs behind the loss, where nothing is to be cut")
                 if position in self.overwritten:
                     raise Refused(f"{described(self.overwritten[position])} overwrites its input in place, so the model cannot be cut before "
-                                  f"'{name}': cut elsewhere or make that operation out of place")
+                                  f"'{name}': cut elsewhere (--stages auto, in Python how='auto') or make that operation out of place")
                 found.add(position)
         return sorted(found - {0})
 

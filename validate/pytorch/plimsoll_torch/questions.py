@@ -17,7 +17,8 @@ MOST_SHOWN = 60  # characters of an answer
 
 
 class OtherAnswer(Refused):
-    """For these inputs the model's code would read something else than for the example."""
+    """For these inputs the model's code would read something else than for the example, or other parameters are trained: another plan may be for
+    that."""
 
 
 class Questions:

@@ -30,6 +30,11 @@ from .versions import autocast_now, is_inside_transform, storage_of
 OF_TORCH = set(vars(torch.nn.Module())) - {"training"}  # attributes of every module
 
 
+ON_GRADIENTS = {"register_hook": "registers a hook on a tensor's gradient (register_hook)",
+                "register_post_accumulate_grad_hook": "registers a hook on a parameter's gradient (register_post_accumulate_grad_hook)",
+                "retain_grad": "keeps the gradient of what is inside (retain_grad)"}
+
+
 class Ref:
     """Stands for a value in the arguments of an operation. No dataclass: those are containers."""
 
@@ -161,15 +166,11 @@ class Recorder(TorchFunctionMode):
         given, buffers = range(len(self.values)), buffers_of(self.model)
         with undone(self.model), torch.enable_grad(), nothing_saved(), watching(self), self.origins, self:
             output = self.model(*args.values(), **kwargs)
-            with self.aside():
-                own = own_loss(output) if loss is None else None
-                last = last_of(output) if loss is None and own is None else None
             if loss is not None:
                 output = self.loss_of_run(loss, output, targets)
-            elif own is not None:
-                output = own
             else:
-                output = self.run(mean_square, "", "loss", (last,), {})
+                with self.aside():
+                    output = own_loss(output)
             self.reads.settle_left()
             for path, module, name, buffer in buffers:
                 if module._buffers.get(name) is not buffer:
@@ -249,6 +250,10 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.origins.is_aside or any(map(is_inside_transform, tensors_in((args, kwargs)))):
             return func(*args, **kwargs)
+        if function_name(func) in ON_GRADIENTS:
+            raise Refused(f"{self.here()}: its forward {ON_GRADIENTS[function_name(func)]}, which runs when it is recorded and in no step")
+        if function_name(func) == "grad_fn":
+            return seen_node(self, func(*args, **kwargs))
         if self.suspended:
             return self.reads.inside(func, function_name(func), args, kwargs)
         return self.run(func, self.path(), function_name(func), args, kwargs)
@@ -363,27 +368,19 @@ class Recorder(TorchFunctionMode):
 
 
 def own_loss(output):
-    """Of a model that computes its loss itself."""
-    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
-    candidate = own if isinstance(own, torch.Tensor) else output
-    return candidate if isinstance(candidate, torch.Tensor) and candidate.numel() == 1 else None
+    """Of a model that computes its loss itself: what it calls so, or the one number in its output that a gradient flows to."""
+    named = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    found = {id(tensor): tensor for tensor in ([named] if isinstance(named, torch.Tensor) else tensors_in(output))
+             if tensor.numel() == 1 and tensor.requires_grad}
+    if len(found) != 1:
+        raise Refused("no loss function is given, and the model returns " + (f"{len(found)} numbers that gradients flow to" if found else
+                      "no number that some parameter's gradient flows to") + ": give a loss, a function of (outputs, targets)")
+    return next(iter(found.values()))
 
 
 def loss_of(output, loss, targets):
     """As `split` defines it."""
-    own = own_loss(output)
-    return loss(output, targets) if loss is not None else own if own is not None else mean_square(last_of(output))
-
-
-def last_of(output):
-    tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
-    if not tensors:
-        raise Refused("the model's output has no tensor of floating point, so it has no loss")
-    return tensors[-1]
-
-
-def mean_square(output):
-    return output.pow(2).mean()
+    return loss(output, targets) if loss is not None else own_loss(output)
 
 
 def apart(inputs):
@@ -438,6 +435,30 @@ def is_called_by(module):
     while frame is not None and frame.f_code.co_filename != module.__file__:
         frame = frame.f_back
     return frame is not None
+
+
+class SeenNode:
+    """A node of autograd's graph as a forward may see it."""
+
+    def __init__(self, recorder, node):
+        self._recorder, self._node = recorder, node
+
+    def __getattr__(self, name):
+        if name in ("register_hook", "register_prehook"):
+            raise Refused(f"{self._recorder.here()}: its forward puts a hook on a node of autograd's graph (grad_fn.{name}), which runs when it is "
+                          "recorded and in no step")
+        found = getattr(self._node, name)
+        return tuple((seen_node(self._recorder, node), place) for node, place in found) if name == "next_functions" else found
+
+    def __eq__(self, other):
+        return self._node is getattr(other, "_node", other)
+
+    def __hash__(self):
+        return hash(self._node)
+
+
+def seen_node(recorder, node):
+    return node if node is None else SeenNode(recorder, node)
 
 
 @contextlib.contextmanager

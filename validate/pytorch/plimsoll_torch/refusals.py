@@ -5,6 +5,7 @@ import torch
 from .errors import Refused
 from .hooks import others_hooks_of
 from .plan import WrongPlan
+from .questions import OtherAnswer
 from .versions import has_hook_on_gradient, is_compiled, why_no_compile
 
 WRAPPERS = {
@@ -51,6 +52,19 @@ def fingerprint_of(model):
     """[path, class, shapes of its own parameters] of each module: by this a plan knows its model."""
     return [[path, type(module).__name__, [list(parameter.shape) for parameter in module.parameters(recurse=False)]]
             for path, module in model.named_modules()]
+
+
+def frozen_in(model):
+    """Names of parameters that are not trained."""
+    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+
+
+def refuse_thawed(model, plan):
+    """What is trained now and was frozen when it was measured: its gradients, and what their backward reads, are in no plan."""
+    frozen = set(plan.model.get("frozen", ()))
+    for name, parameter in model.named_parameters() if frozen else ():
+        if parameter.requires_grad and name in frozen:
+            raise OtherAnswer(f"parameter '{name}' is trained, and was frozen when the model was measured for {plan.where}: measure and plan anew")
 
 
 def refuse_other_model(model, plan):

@@ -47,7 +47,7 @@ class Several:
                 raise WrongPlan(f"{one.plan.where}: does not say for which inputs it is, so it cannot be one of several")
             for other in steps[:k]:
                 if other.plan.micro_batches == one.plan.micro_batches and shapes_of(other) == shapes_of(one) \
-                        and other.plan.model.get("answers") == one.plan.model.get("answers"):
+                        and all(other.plan.model.get(key) == one.plan.model.get(key) for key in ("answers", "frozen")):
                     raise WrongPlan(f"{other.plan.where} and {one.plan.where} are both for {told(shapes_of(one))}")
 
     def __call__(self, inputs, targets=None, scale=1.0):

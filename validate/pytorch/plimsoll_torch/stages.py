@@ -25,8 +25,9 @@ from .modes import ops_named_in
 from .recorder import OF_TORCH, Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import children_of, form_of
-from .versions import is_constructor_under_a_mode, keep_saved_whole, why_no_compile
+from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, why_no_compile
 
+ASKS_FOR_GRADIENT = operator.attrgetter("requires_grad")
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
 
@@ -36,8 +37,8 @@ def split(model, example_inputs, how="auto", loss=None, targets=None, check=True
     example_inputs: a tensor, a tuple (arguments in order) or a dict (arguments by name); of a list or nn.Sequential the one argument
     how: "auto" where few tensors are alive; [paths...] before these modules (before their second call: "path#2"); None: a stage for each
         module of a list or nn.Sequential, "auto" for other models
-    loss: function of (outputs, targets); default: the output if it is one number, its `.loss` or ["loss"], else the mean square of
-        the last output
+    loss: function of (outputs, targets); default: the model's own, its `.loss` or ["loss"], else the one number in its output that a gradient
+        flows to
     check: whether the stages are run once, to see that they make what the model makes
     hooks_are_own: whether the model's forward itself has registered the hooks that are there, so that stages run without them
     """
@@ -167,7 +168,7 @@ def last_reads(operations, makes):
 
 class Staged:
     def __init__(self, model, how, recorder, given, output, inputs, loss, targets, check):
-        self.model, self.how, self.loss = model, how, loss
+        self.model, self.how, self.loss, self.parameters = model, how, loss, list(model.parameters())
         self.device = device_of(model)
         self.values = recorder.values
         loss = refs_in(output)
@@ -240,16 +241,20 @@ class Staged:
         return self
 
     def course_of(self, inputs):
-        """All that decides which calls the model makes beside numbers in tensors: what is no tensor in its inputs, and attributes of modules
-        whose code has been recorded."""
+        """All that decides which calls the model makes beside numbers in tensors: what is no tensor in its inputs, attributes of modules
+        whose code has been recorded, which parameters are trained, and autocast."""
         own = [[(name, form_of(value, id)) for name, value in vars(module).items() if name not in OF_TORCH]
                + [list(map(id, vars(module)[places].values())) for places in ("_modules", "_parameters", "_buffers")] for module in self.code]
-        return form_of(inputs, lambda tensor: tensor.requires_grad), own
+        return form_of(inputs, lambda tensor: tensor.requires_grad), own, self.trained_now(), autocast_now()
+
+    def trained_now(self):
+        return list(map(ASKS_FOR_GRADIENT, self.model.parameters()))
 
     def is_course_of(self, inputs):
         if all(map(are_the_same, self.code, self.objects)) and all(form_of(value, id) == form for value, form in self.inside):
             # Most often, and in a tenth of the time.
-            return self.course[0] == form_of(inputs, lambda tensor: tensor.requires_grad)
+            there = form_of(inputs, lambda tensor: tensor.requires_grad), list(map(ASKS_FOR_GRADIENT, self.parameters)), autocast_now()
+            return there == (self.course[0], *self.course[2:])
         return self.course == self.course_of(inputs)
 
     def values_of(self, inputs):

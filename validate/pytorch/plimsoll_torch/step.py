@@ -10,7 +10,7 @@ from .errors import Refused
 from .graphs import Graphs
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in, named_inputs
-from .refusals import refuse_compiled_otherwise, refuse_other_model, refuse_what_cannot_run
+from .refusals import refuse_compiled_otherwise, refuse_other_model, refuse_thawed, refuse_what_cannot_run
 from .report import Counts, report_of
 from .sizes import bytes_of
 from .stages import InARow, named_arguments, split
@@ -104,14 +104,18 @@ class Step:
         return report_of(self.plan, self.counts)
 
     def prepare(self, inputs, targets):
-        staged = split(self.model, inputs, how=self.plan.how, loss=self.loss, targets=targets, hooks_are_own=True)
+        refuse_thawed(self.model, self.plan)
+        staged = self.cut(inputs, targets, self.plan.how)
         shapes = self.plan.model.get("input_shapes", {})
         for name, found in staged.input_shapes().items():
             if name in shapes and shapes[name] != found:
                 raise WrongPlan(f"input '{name}': the plan is for {shapes[name]['dtype']} {shapes[name]['shape']}, found {found['dtype']} {found['shape']}")
         staged.questions.refuse_other(self.plan.model.get("answers", []))
-        if [stage.name for stage in staged.stages] != self.plan.stages:
-            raise WrongPlan(f"{self.plan.where}: its stages are {self.plan.stages}, of this model come {[stage.name for stage in staged.stages]}")
+        if names_of(staged) != self.plan.stages and self.plan.how == "auto":  # fewer parameters are trained, or it is in autocast, which may cut elsewhere
+            with contextlib.suppress(Refused):
+                staged = self.cut(inputs, targets, self.plan.stages[:-1])
+        if names_of(staged) != self.plan.stages:
+            raise WrongPlan(f"{self.plan.where}: its stages are {self.plan.stages}, of this model come {names_of(staged)}")
         for j, (found, expected) in enumerate(zip(staged.boundaries[:-1], self.plan.model["boundaries"])):
             if found != expected:
                 raise WrongPlan(f"{self.plan.where}: before stage '{self.plan.stages[j]}' there are "
@@ -133,6 +137,9 @@ class Step:
         if self.plan.is_compiled:
             staged.compile()
         self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
+
+    def cut(self, inputs, targets, how):
+        return split(self.model, inputs, how=how, loss=self.loss, targets=targets, hooks_are_own=True)
 
     def plainly(self, batches, given, scale):
         """One graph of all stages. The calls that were recorded, and not the model's forward, whose local names may hold tensors to its end."""
@@ -314,6 +321,10 @@ class Step:
         for tensor in held:
             sizes[storage_of(tensor).data_ptr()] = storage_of(tensor).nbytes()
         return sum(sizes.values())
+
+
+def names_of(staged):
+    return [stage.name for stage in staged.stages]
 
 
 def scaled(value, scale):
