@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,11 +19,12 @@ namespace {
 
 /// What the schedule does that a policy does not.
 struct PolicyLosses {
-  std::size_t copies = 0, again_and_again = 0, crossing = 0, overwritten = 0;
+  std::size_t copies = 0, again_and_again = 0, crossing = 0, overwritten = 0, reads_overwritten = 0;
 };
 
 /// Forward ops that run again, less those that cannot in a policy: what a stage reads of another one's stays for it,
-/// and of ops that write one storage all run again or none.
+/// and of ops that write one storage all run again or none: what is kept of it is what the last of them has left there,
+/// so that no op that reads what was there before runs again either.
 class PolicyChoice {
  public:
   PolicyChoice(const Graph& graph, const Schedule& schedule) : graph_(graph), again_(graph.ops.size(), false) {
@@ -36,7 +38,7 @@ class PolicyChoice {
       losses_.again_and_again += runs[o] > 2 * std::size_t{schedule.micro_batches} ? 1 : 0;
     }
     keep_crossing();
-    keep_overwritten();
+    while (keep_overwritten() || keep_readers_of_overwritten()) continue;
   }
 
   bool runs_again(std::size_t op) const { return again_[op]; }
@@ -59,28 +61,49 @@ class PolicyChoice {
     }
   }
 
-  void keep_overwritten() {
+  /// By storage: the ops of the forward that write it, in order.
+  std::map<StorageId, std::vector<std::size_t>> writers() const {
     std::map<StorageId, std::vector<std::size_t>> writers;
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].phase != Phase::forward) continue;
       for (const TensorId t : graph_.ops[o].outputs) writers[graph_[t].storage].push_back(o);
     }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const auto& [storage, ops] : writers) {
-        if (std::ranges::all_of(ops, [&](std::size_t o) { return again_[o]; })) continue;
-        for (const std::size_t o : ops) {
-          if (!again_[o]) continue;
-          again_[o] = false;
-          changed = true;
-          ++losses_.overwritten;
-        }
+    return writers;
+  }
+
+  /// Whether that changes anything.
+  bool keep(std::size_t op, std::size_t& lost) {
+    if (!again_[op]) return false;
+    again_[op] = false;
+    ++lost;
+    return true;
+  }
+
+  bool keep_overwritten() {
+    bool changed = false;
+    for (const auto& [storage, ops] : writers_) {
+      if (std::ranges::all_of(ops, [&](std::size_t o) { return again_[o]; })) continue;
+      for (const std::size_t o : ops) changed |= keep(o, losses_.overwritten);
+    }
+    return changed;
+  }
+
+  bool keep_readers_of_overwritten() {
+    bool changed = false;
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      for (const TensorId t : graph_.ops[o].inputs) {
+        const auto written = writers_.find(graph_[t].storage);
+        if (written == writers_.end() || again_[written->second.back()]) continue;
+        const std::vector<TensorId>& last = graph_.ops[written->second.back()].outputs;
+        if (std::ranges::find(last, t) == last.end()) changed |= keep(o, losses_.reads_overwritten);
       }
     }
+    return changed;
   }
 
   const Graph& graph_;
   std::vector<bool> again_;
+  std::map<StorageId, std::vector<std::size_t>> writers_ = writers();
   PolicyLosses losses_;
 };
 
@@ -118,6 +141,16 @@ PolicyCost cost_of(const Problem& problem, const Tape& tape) {
   return {timeline.makespan, timeline.peaks[problem.platform.devices[0].memory.index].bytes};
 }
 
+/// What a second run of an op would do to buffers and random numbers, the trace says by `recomputable`.
+void refuse_unless_buffers_known(const Graph& graph) {
+  const auto& notes = graph.source.notes;
+  if (std::ranges::find(notes, "buffers_changed", &std::pair<std::string, std::string>::first) != notes.end()) return;
+  refuse_for_pytorch(fmt::format(
+      "the trace '{}' does not say which buffers its ops change (source.buffers_changed): it was measured by "
+      "an older exporter",
+      graph.name));
+}
+
 Json lost_json(const PolicyLosses& losses) {
   Json lost = Json::array();
   const auto say = [&](std::size_t count, const char* what) {
@@ -127,6 +160,7 @@ Json lost_json(const PolicyLosses& losses) {
   say(losses.again_and_again, "ops that run more than twice: they run again once");
   say(losses.crossing, "values that other stages read and that are made again: they stay");
   say(losses.overwritten, "ops on storages that other ops overwrite: they stay");
+  say(losses.reads_overwritten, "ops that read what is overwritten later: they stay");
   return lost;
 }
 
@@ -136,6 +170,7 @@ Json pytorch_policy(const Question& question, const Problem& problem, const Answ
                     const std::string& made_by) {
   const Graph& graph = problem.graph;
   const Json source = pytorch_stages(graph.source, graph.name);
+  refuse_unless_buffers_known(graph);
   const PolicyChoice choice(graph, *answer.schedule);
   const PolicyCost remains = cost_of(problem, tape_of_policy(graph, choice));
   Json plan{{"format", "plimsoll.policy.v1"},

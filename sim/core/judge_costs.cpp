@@ -191,7 +191,8 @@ bool Judge::fills(const Slice& slice, TensorId t) const {
 
 /// Which of an op's costs are the step's: one that keeps what is only saved makes it, one that keeps nothing does not.
 /// Where that does not tell, because it is there already or is nothing, either may be stated, but time and workspace
-/// of the same.
+/// of the same. A forward that keeps nothing may have followed gradients all the same, as a checkpoint without
+/// reentrance does, and then takes the time of one that keeps.
 void Judge::judge_cost_of_op(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
@@ -219,13 +220,14 @@ void Judge::judge_cost_of_op(StepId s) {
   const Bytes gathered{product ? product->workspace : 0};
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
-    if (!(keeps ? may_keep : may_drop)) continue;
+    const bool follows_only = keeps && !may_keep && op.phase == Phase::forward;
+    if (!(keeps ? may_keep || follows_only : may_drop)) continue;
     const auto seconds =
         product ? product->seconds
                 : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
     if (!same(step.work.seconds, seconds)) continue;
-    match.by_stage |= step.workspace == workspace_of(step, keeps, false) + gathered;
-    match.in_one_call |= step.workspace == workspace_of(step, keeps, true) + gathered;
+    match.by_stage |= step.workspace == workspace_of(step, keeps && may_keep, false) + gathered;
+    match.in_one_call |= step.workspace == workspace_of(step, keeps && may_keep, true) + gathered;
   }
   const Callers before = callers;
   callers.by_stage = before.by_stage && match.by_stage;

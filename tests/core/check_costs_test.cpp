@@ -108,6 +108,12 @@ TEST_CASE("a run that keeps nothing has its own time and workspace, and both of 
     draft.steps[2].workspace = Bytes{6};
     CHECK(reports(draft.judged(), Rule::wrong_cost, 2));
   }
+  SECTION("keeps nothing of a run with gradients: a checkpoint without reentrance") {
+    draft.steps[2].work.seconds = f.duration.value();
+    CHECK(draft.judged().empty());
+    draft.steps[2].workspace = Bytes{6};
+    CHECK(reports(draft.judged(), Rule::wrong_cost, 2));
+  }
 }
 
 TEST_CASE("check names a buffer whose bytes are not its range's", "[check]") {

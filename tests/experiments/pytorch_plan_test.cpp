@@ -194,23 +194,23 @@ TEST_CASE("every plan for PyTorch runs through a second reader, its live bytes t
   CHECK(tried > 40);
 }
 
-TEST_CASE("a graph's plan says which ops of each stage are saved, and what a policy cannot do", "[program][pytorch]") {
-  // a makes 60 B and b 60 B in stage 0, c 10 B in stage 1; the backward of c reads b and c, that of b reads a.
+/// A trace of ops as the exporter writes it, of two stages 's' and 't'.
+struct OpsTrace {
   json trace{{"format", "plimsoll.trace.v1"}, {"kind", "graph"}, {"name", "ops"}};
-  for (const char* name : {"s", "t"}) {
-    trace["source"]["pytorch"]["stages"].push_back({{"name", name}, {"modules", {name}}});
+
+  OpsTrace() {
+    trace["source"]["buffers_changed"] = json::array();
+    for (const char* name : {"s", "t"}) {
+      trace["source"]["pytorch"]["stages"].push_back({{"name", name}, {"modules", {name}}});
+    }
   }
-  const auto tensor = [&](const char* name, int bytes, const char* kind) {
-    trace["tensors"].push_back({{"name", name}, {"bytes", bytes}, {"kind", kind}});
-  };
-  tensor("x", 10, "input");
-  tensor("a", 60, "activation");
-  tensor("b", 60, "activation");
-  tensor("c", 10, "activation");
-  tensor("dc", 10, "gradient");
-  tensor("db", 60, "gradient");
-  tensor("da", 60, "gradient");
-  const auto op = [&](const char* kind, const char* phase, int stage, std::vector<int> in, std::vector<int> out) {
+  /// `storage`: of an earlier tensor; its own if below 0.
+  void tensor(const char* name, int bytes, const char* kind, int storage = -1) {
+    const auto own = static_cast<int>(trace["tensors"].size());
+    trace["tensors"].push_back(
+        {{"name", name}, {"bytes", bytes}, {"kind", kind}, {"storage", storage < 0 ? own : storage}});
+  }
+  json& op(const char* kind, const char* phase, int stage, std::vector<int> in, std::vector<int> out) {
     trace["ops"].push_back({{"name", std::string(kind) + phase},
                             {"kind", kind},
                             {"phase", phase},
@@ -218,16 +218,29 @@ TEST_CASE("a graph's plan says which ops of each stage are saved, and what a pol
                             {"time_s", 1.0},
                             {"inputs", in},
                             {"outputs", out}});
-  };
-  op("mm", "forward", 0, {0}, {1});
-  op("relu", "forward", 0, {1}, {2});
-  op("sum", "forward", 1, {2}, {3});
-  op("loss", "backward", 1, {3}, {4});
-  op("sum", "backward", 1, {4, 2}, {5});
-  op("relu", "backward", 0, {5, 1}, {6});
+    return trace["ops"].back();
+  }
+};
+
+TEST_CASE("a graph's plan says which ops of each stage are saved, and what a policy cannot do", "[program][pytorch]") {
+  // a makes 60 B and b 60 B in stage 0, c 10 B in stage 1; the backward of c reads b and c, that of b reads a.
+  OpsTrace of;
+  of.tensor("x", 10, "input");
+  of.tensor("a", 60, "activation");
+  of.tensor("b", 60, "activation");
+  of.tensor("c", 10, "activation");
+  of.tensor("dc", 10, "gradient");
+  of.tensor("db", 60, "gradient");
+  of.tensor("da", 60, "gradient");
+  of.op("mm", "forward", 0, {0}, {1});
+  of.op("relu", "forward", 0, {1}, {2});
+  of.op("sum", "forward", 1, {2}, {3});
+  of.op("loss", "backward", 1, {3}, {4});
+  of.op("sum", "backward", 1, {4, 2}, {5});
+  of.op("relu", "backward", 0, {5, 1}, {6});
   // All kept, the peak is at the backward of sum: a 60, b 60, dc 10, db 60 = 190. Without a, which is made again from x
   // behind it, the peak is at the backward of relu: a 60, db 60, da 60 = 180.
-  const ProgramRun run = planned(trace, "greedy_recompute", "-m '185 B'");
+  const ProgramRun run = planned(of.trace, "greedy_recompute", "-m '185 B'");
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   const json plan = json::parse(run.out);
@@ -240,6 +253,43 @@ TEST_CASE("a graph's plan says which ops of each stage are saved, and what a pol
   CHECK(plan["remains"] == json{{"makespan_s", 7.0}, {"peak_bytes", 180}});
   CHECK(plan["predicted"] == plan["remains"]);
   CHECK(plan["lost"].empty());
+}
+
+TEST_CASE("a policy keeps what is overwritten as the last op leaves it, and who reads it before",
+          "[program][pytorch]") {
+  // y is made, doubled, and overwritten; the plan makes all three again, but stage t reads what is left of y: it stays.
+  OpsTrace of;
+  of.tensor("x", 10, "input");
+  of.tensor("y", 60, "activation");
+  of.tensor("twice", 60, "activation");
+  of.tensor("left", 60, "activation", 1);
+  of.tensor("c", 10, "activation");
+  of.tensor("dc", 10, "gradient");
+  of.tensor("dy", 60, "gradient");
+  of.tensor("dx", 60, "gradient");
+  of.op("mm", "forward", 0, {0}, {1});
+  of.op("mul", "forward", 0, {1}, {2});
+  of.op("relu_", "forward", 0, {1}, {3})["mutates"] = {1};
+  of.op("sum", "forward", 1, {3}, {4});
+  of.op("loss", "backward", 1, {4}, {5});
+  of.op("sum", "backward", 1, {5}, {6})["workspace_bytes"] = 300;
+  of.op("relu_", "backward", 0, {6, 3, 2}, {7});
+  const auto lost = [&] {
+    const ProgramRun run = planned(of.trace, "greedy_recompute", "-m '440 B'");
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    CHECK(json::parse(run.out)["remains"]["makespan_s"] == 7.0);
+    return json::parse(run.out)["lost"];
+  };
+  CHECK(lost() == json{"1 values that other stages read and that are made again: they stay",
+                       "1 ops on storages that other ops overwrite: they stay",
+                       "1 ops that read what is overwritten later: they stay"});
+  of.trace["source"].erase("buffers_changed");
+  const ProgramRun old = planned(of.trace, "greedy_recompute", "-m '440 B'");
+  CHECK(old.exit_code == 2);
+  CHECK(old.err ==
+        "--for pytorch: the trace 'ops' does not say which buffers its ops change (source.buffers_changed): it was "
+        "measured by an older exporter\n");
 }
 
 TEST_CASE("what a plan for PyTorch cannot say is refused with the reason", "[program][pytorch]") {
