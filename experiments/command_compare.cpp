@@ -222,10 +222,14 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
       ".json.gz,\nof any size. One file alone is told by itself:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s "
       "store_all --schedule-out s.json --timeline simulated.json\n  plimsoll replay --schedule s.json --timeline "
       "measured.json\n  plimsoll compare simulated.json measured.json\n  plimsoll compare trace.json.gz\nFrom a "
-      "profiler's trace the median of its steps (ProfilerStep#) is taken, without the first step. A kernel belongs\nto "
-      "the operator that launched it. If more than 5 % of the devices' time belongs to no operator, the comparison "
-      "is\nrefused with exit code 2. 'idle': no stream of a device worked. Where a tenth of the iteration or more "
-      "passes\nwith nothing launched, the host bound it. validate/README.md lists the names that are understood.");
+      "profiler's trace the median of its steps (ProfilerStep#, else from one Optimizer.step to the next) is "
+      "taken,\nwithout the first; a step lasts from the end of the last kernel of the step before to that of its own. "
+      "A kernel\nbelongs to the operator that launched it. If more than 5 % of the devices' time belongs to no "
+      "operator, "
+      "the\ncomparison is refused with exit code 2. 'idle': no stream of a device worked. Where a tenth of the "
+      "iteration "
+      "or\nmore passes with nothing launched, the host bound it. validate/README.md lists the names that are "
+      "understood.");
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* simulated =
       command->add_option("simulated", arguments->simulated, "timeline of a simulation; alone: any timeline or trace");

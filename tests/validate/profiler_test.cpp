@@ -40,6 +40,12 @@ class TraceText {
     work("kernel", name, duration);
     return slice("cuda_runtime", launch, thread, launched, 1, "\"External id\": 1, " + correlation());
   }
+  /// The same, starting at a date.
+  TraceText& kernel_at(double start, int thread, double launched, double duration) {
+    ++correlation_;
+    slice("cuda_runtime", "cudaLaunchKernel", thread, launched, 1, correlation());
+    return slice("kernel", "gemm", 77, start, duration, correlation());
+  }
   TraceText& work(const std::string& category, const std::string& name, double duration) {
     ++correlation_;
     slice(category, name, 77, 1000 + 100 * correlation_, duration, "\"External id\": 1, " + correlation());
@@ -167,6 +173,30 @@ TEST_CASE("the words of 2021's profiler: other categories, threads that have two
   CHECK(microseconds(got, Activity::forward) == 0);
 }
 
+TEST_CASE("2021: autograd's engine is silent; its nodes are known by name, its thread by doing nothing else",
+          "[profiler]") {
+  const auto node = "\"Sequence number\": 3, \"Fwd thread id\": 1",
+             recorded = "\"Sequence number\": 3, \"Fwd thread id\": 0";
+  const auto trace = [&](bool engine_speaks) {
+    TraceText text;
+    text.slice("Operator", "aten::linear", 1, 0, 10, recorded).kernel(1, 5, 1);
+    text.slice("Operator", "AddmmBackward", 2, 20, 10, node).kernel(2, 22, 2);
+    text.slice("Operator", "aten::add", 2, 31, 3, "").kernel(2, 32, 4);  // two gradients of one value
+    text.slice("Operator", "torch::autograd::AccumulateGrad", 2, 35, 5, "").kernel(2, 36, 8);
+    text.slice("Operator", "CheckpointFunctionBackward", 2, 41, 5, node);
+    text.slice("Operator", "aten::linear", 2, 42, 3, recorded).kernel(2, 43, 16);
+    text.slice("Operator", "my_backward", 1, 50, 5, "").kernel(1, 51, 32);  // a forward's, whatever it is called
+    text.slice("Operator", "Backward", 1, 60, 5, "").kernel(1, 61, 64);
+    if (engine_speaks) text.op(std::string(evaluate) + "ReluBackward0", 2, 70, 5);
+    return summary(text.text());
+  };
+  const TimelineSummary got = trace(false);
+  CHECK(microseconds(got, Activity::forward) == Approx(1 + 32 + 64));
+  CHECK(microseconds(got, Activity::backward) == Approx(2 + 4 + 8));
+  CHECK(microseconds(got, Activity::recompute) == Approx(16));
+  CHECK(microseconds(trace(true), Activity::forward) == Approx(1 + 32 + 64 + 4));
+}
+
 TEST_CASE("what belongs to no operator is a row of its own up to 5 %, and refused beyond, with the reasons",
           "[profiler]") {
   const auto trace = [](double lost, double stray, double graph) {
@@ -198,7 +228,7 @@ TEST_CASE("steps: empty ones, the first and slow ones after it are left out; med
   for (int step = 0; step < 6; ++step) {
     const double length = lengths[step];
     trace.label("ProfilerStep#" + std::to_string(step + 3), 1, start, length);
-    if (step < 5) trace.op("aten::mm", 1, start + 1, 2).kernel(1, start + 2, length / 10);
+    if (step < 5) trace.op("aten::mm", 1, start + 1, 2).kernel_at(start + 0.9 * length, 1, start + 2, length / 10);
     start += length;
   }
   const TimelineSummary got = summary(trace.text());
@@ -214,15 +244,48 @@ TEST_CASE("steps: empty ones, the first and slow ones after it are left out; med
   CHECK(forward.recorded.value == Approx((500 + 190 + 100 + 120 + 110) * 0.1e-6));
 }
 
-TEST_CASE("a step lasts as long as its devices work where the host runs ahead; its work runs later", "[profiler]") {
+TEST_CASE("a step lasts from the end of the last work of the step before to that of its own", "[profiler]") {
+  // Each step copies its input at once; its kernel waits for the one before. The host is most of a step ahead.
   TraceText trace;
-  trace.label("ProfilerStep#1", 1, 0, 10).label("ProfilerStep#2", 1, 10, 10);
-  trace.op("aten::mm", 1, 0, 20);
-  trace.kernel(1, 2, 50).kernel(1, 12, 60).kernel(1, 13, 70);  // devices: at 11,100, 11,200 and 11,300
+  for (int step = 0; step < 4; ++step) {
+    const int at = 100 * step;
+    trace.label("ProfilerStep#" + std::to_string(step), 1, at, 100).op("aten::mm", 1, at + 5, 2);
+    trace.kernel_at(at + 3, 1, at + 1, 2).kernel_at(at + 85, 1, at + 6, 99);
+  }
   const TimelineSummary got = summary(trace.text());
-  CHECK(got.iterations == 1);
-  CHECK(microseconds(got, Activity::forward) == Approx(130));
-  CHECK(got.whole.median.value == Approx(170e-6));
+  CHECK(got.iterations == 3);
+  CHECK(got.whole.median.value == Approx(100e-6));  // and not the 181 us from the copy to the kernel's end
+  CHECK(got.whole.most.value == Approx(100e-6));
+  REQUIRE(got.idle);  // 1 us before the kernel, which the host launched long before
+  CHECK(got.idle->median.value == Approx(1e-6));
+  CHECK(got.unlaunched->median.value == 0);
+}
+
+TEST_CASE("a step after a gap in the steps lasts as long as its devices or its host", "[profiler]") {
+  TraceText trace;
+  trace.label("ProfilerStep#1", 1, 0, 10).label("ProfilerStep#7", 1, 1000, 10);  // two cycles of a schedule
+  trace.op("aten::mm", 1, 0, 2000).kernel_at(2, 1, 1, 5).kernel_at(1005, 1, 1002, 20).kernel_at(1030, 1, 1003, 70);
+  CHECK(summary(trace.text()).whole.median.value == Approx(95e-6));
+}
+
+TEST_CASE("only work of the steps that count has to be matched; what was under way before them does not",
+          "[profiler]") {
+  const auto trace = [](double early) {
+    TraceText text;
+    for (int step = 1; step <= 3; ++step) {
+      const int at = 100 * (step - 1);
+      text.label("ProfilerStep#" + std::to_string(step), 1, at, 100).op("aten::mm", 1, at + 60, 10);
+      text.kernel_at(at + 150, 1, at + 62, 20);
+    }
+    // Launched before the recording: it runs in the time of the second step, and before all kernels of the first.
+    return text.slice("kernel", "before the recording", 77, early, 40, "\"correlation\": 7").text();
+  };
+  const TimelineSummary got = summary(trace(105));
+  CHECK(got.unmatched_share == 0);
+  CHECK(got.notes.at(1) == "unmatched: 0.0 % of the devices' time");
+  CHECK(microseconds(got, Activity::forward) == Approx(20));
+  CHECK(got.activities.at(Activity::unmatched).recorded.value == Approx(40e-6));
+  CHECK(profiler_complaint(trace(180)).starts_with(": 50.0 % of the devices' time (80.00 us) belongs to no operator"));
 }
 
 TEST_CASE("without steps the whole recording is one iteration, and is said to be", "[profiler]") {
@@ -232,6 +295,47 @@ TEST_CASE("without steps the whole recording is one iteration, and is said to be
   CHECK(got.notes.at(0) ==
         "no ProfilerStep in it: the whole recording was taken for one iteration; runs of Optimizer.step in it: 1");
   CHECK(got.whole.median.value == Approx(23e-6));
+}
+
+TEST_CASE("without steps of the profiler's the optimizer's end the iterations", "[profiler]") {
+  TraceText trace;
+  double start = 0;
+  for (const double length : {300, 100, 120, 140}) {
+    trace.op("aten::mm", 1, start, 10).kernel_at(start + 20, 1, start + 1, length / 10);
+    trace.label("Optimizer.step#Schedule.step", 1, start + length - 12, 12);  // a wrapper's, around the optimizer's own
+    trace.label("Optimizer.step#SGD.step", 1, start + length - 10, 5)
+        .kernel_at(start + length - 5, 1, start + length - 8, 5);
+    if (length == 120) trace.label("Optimizer.step#Other.step", 1, start + 50, 5);  // a second optimizer's
+    start += length;
+  }
+  trace.op("aten::mm", 1, start, 10).kernel_at(start + 20, 1, start + 1, 70);  // of an iteration that was cut off
+  const TimelineSummary got = summary(trace.text());
+  CHECK(got.iterations == 3);
+  CHECK(got.notes.at(0) ==
+        "no ProfilerStep in it: cut behind each Optimizer.step#Schedule.step; median of 3 steps, step#2 to #4; without "
+        "#1 (the first)");
+  CHECK(got.whole.median.value == Approx(120e-6));
+  CHECK(microseconds(got, Activity::forward) == Approx(12));
+  CHECK(microseconds(got, Activity::update) == Approx(5));
+}
+
+TEST_CASE("categories of devices that nobody knows are named", "[profiler]") {
+  TraceText trace;
+  trace.op("aten::mm", 1, 10, 10).slice("mtia_runtime", "launch", 1, 12, 2, "\"correlation\": 8");
+  trace.slice("mtia_ccp_events", "gemm", 4, 20, 70, "\"correlation\": 8");
+  trace.slice("cuda_sync", "Stream Synchronize", 4, 20, 70, "\"correlation\": 8")
+      .slice("overhead", "flush", 4, 20, 70, "");
+  const std::vector<std::string> host{
+      "work of devices of unknown categories: mtia_ccp_events (1 event, 70.00 us): left out",
+      "times are those of operators on the host"};
+  const TimelineSummary got = summary(trace.text());
+  CHECK(std::vector(got.notes.begin() + 1, got.notes.end()) == host);
+  trace.kernel(1, 11, 5).slice("hpu_op", "gemm", 4, 90, 30, "");
+  CHECK(summary(trace.text()).notes.at(2) ==
+        "work of devices of unknown categories: hpu_op (1 event, 30.00 us), mtia_ccp_events (1 event, 70.00 us): left "
+        "out");
+  CHECK(profiler_complaint(R"([{"ph": "X", "cat": "hpu_op", "name": "a", "ts": 1, "dur": 1}])")
+            .ends_with("in it; work of devices of unknown categories: hpu_op (1 event, 1.00 us)"));
 }
 
 TEST_CASE("on the host a thread's time counts once, for the innermost that says something", "[profiler]") {

@@ -48,7 +48,8 @@ class OpenRanges {
  public:
   using Segment = std::function<void(Context, Nanoseconds from, Nanoseconds to)>;
 
-  explicit OpenRanges(Segment segment) : segment_(std::move(segment)) {}
+  /// `outside`: what holds where no range is open.
+  OpenRanges(Segment segment, Context outside) : segment_(std::move(segment)), outside_(outside) {}
 
   void open(const HostRange& range) {
     go_to(range.start);
@@ -64,7 +65,7 @@ class OpenRanges {
     pass(date);
   }
 
-  Context now() const { return stack_.empty() ? Context{} : stack_.back().context; }
+  Context now() const { return stack_.empty() ? outside_ : stack_.back().context; }
 
  private:
   struct Open {
@@ -79,6 +80,7 @@ class OpenRanges {
   }
 
   Segment segment_;
+  Context outside_;
   std::vector<Open> stack_;
   Nanoseconds at_ = std::numeric_limits<Nanoseconds>::min();
 };
@@ -92,6 +94,21 @@ void for_each_thread(std::span<const HostRange> ranges, Each each) {
     each(ranges.subspan(first, last - first));
     first = last;
   }
+}
+
+/// What is done on a thread outside of all its ranges.
+Context outside_of(std::span<const HostRange> thread, const Recording& recording) {
+  if (recording.names_engine) return {};
+  bool runs_nodes = false;
+  Nanoseconds nodes_end = std::numeric_limits<Nanoseconds>::min();
+  for (const HostRange& range : thread) {
+    const bool is_node = range.role == RangeRole::backward || range.role == RangeRole::checkpoint_backward;
+    const bool is_neutral = range.role == RangeRole::op || range.role == RangeRole::label;
+    if (!is_node && !is_neutral && range.start >= nodes_end) return {};  // of the thread that trains
+    if (is_node) nodes_end = std::max(nodes_end, range.end);
+    runs_nodes = runs_nodes || is_node;
+  }
+  return {runs_nodes ? Activity::backward : Activity::forward, false};
 }
 
 /// A launch whose kernel's activity is asked for.
@@ -110,21 +127,21 @@ class Attribution {
     std::ranges::sort(recording.launches, {}, [](const Launch& l) { return std::tuple(l.correlation, l.date); });
   }
 
-  Unmatched run() {
+  void run() {
     if (recording_.work.empty()) {
       spend_operators();
     } else {
       spend_work();
     }
-    return unmatched_;
   }
 
  private:
   void spend_operators() {
     for_each_thread(recording_.ranges, [&](std::span<const HostRange> ranges) {
-      OpenRanges open([&](Context context, Nanoseconds from, Nanoseconds to) {
-        if (context.in_operator) spend_({from, from, to, context.activity, {}});
-      });
+      const auto segment = [&](Context context, Nanoseconds from, Nanoseconds to) {
+        if (context.in_operator) spend_({.launched = from, .start = from, .end = to, .activity = context.activity});
+      };
+      OpenRanges open(segment, outside_of(ranges, recording_));
       for (const HostRange& range : ranges) open.open(range);
       open.go_to(std::numeric_limits<Nanoseconds>::max());
     });
@@ -134,22 +151,16 @@ class Attribution {
     std::vector<Asked> asked;
     for (std::size_t w = 0; w < recording_.work.size(); ++w) {
       const DeviceWork& work = recording_.work[w];
-      const bool communicates = work.activity == Activity::collective || work.activity == Activity::send;
-      if (!communicates) unmatched_.of += seconds(work.duration);
       const Launch* const launch = launch_of(work);
       if (!work.is_kernel) {
-        if (work.activity == Activity::unmatched) unmatched_.direction_unknown += seconds(work.duration);
-        spend(work, launch == nullptr ? work.start : launch->date, work.activity);
-        continue;
-      }
-      if (launch == nullptr) {
-        unmatched_.launch_missing += seconds(work.duration);
-        spend(work, work.start, Activity::unmatched);
+        const Cause cause = work.activity == Activity::unmatched ? Cause::direction_unknown : Cause::known;
+        spend(work, launch == nullptr ? work.start : launch->date, work.activity, cause);
+      } else if (launch == nullptr) {
+        spend(work, work.start, Activity::unmatched, Cause::launch_missing);
       } else if (const std::optional<std::uint32_t> thread = thread_of(*launch)) {
         asked.push_back({*thread, launch->date, w, launch->of_graph});
       } else {
-        unmatched_.thread_unknown += seconds(work.duration);
-        spend(work, launch->date, Activity::unmatched);
+        spend(work, launch->date, Activity::unmatched, Cause::thread_unknown);
       }
     }
     answer(asked);
@@ -159,7 +170,7 @@ class Attribution {
     std::ranges::sort(asked, {}, [](const Asked& a) { return std::tuple(a.thread, a.date, a.work); });
     auto next = asked.begin();
     for_each_thread(recording_.ranges, [&](std::span<const HostRange> ranges) {
-      OpenRanges open(nullptr);
+      OpenRanges open(nullptr, outside_of(ranges, recording_));
       auto range = ranges.begin();
       for (; next != asked.end() && next->thread == ranges.front().thread; ++next) {
         for (; range != ranges.end() && range->start <= next->date; ++range) open.open(*range);
@@ -173,12 +184,12 @@ class Attribution {
   void answer(const Asked& asked, Context context) {
     const DeviceWork& work = recording_.work[asked.work];
     const bool is_unknown = asked.of_graph && !context.in_operator && context.activity == Activity::forward;
-    if (is_unknown) unmatched_.of_whole_graph += seconds(work.duration);
-    spend(work, asked.date, is_unknown ? Activity::unmatched : context.activity);
+    if (is_unknown) return spend(work, asked.date, Activity::unmatched, Cause::of_whole_graph);
+    spend(work, asked.date, context.activity, Cause::known);
   }
 
-  void spend(const DeviceWork& work, Nanoseconds launched, Activity activity) {
-    spend_({launched, work.start, work.start + work.duration, activity, work.device});
+  void spend(const DeviceWork& work, Nanoseconds launched, Activity activity, Cause cause) {
+    spend_({launched, work.start, work.start + work.duration, activity, work.device, cause});
   }
 
   /// The last launch of that correlation before the work began, or the first where clocks are that far apart.
@@ -215,14 +226,30 @@ class Attribution {
 
   Recording& recording_;
   const std::function<void(const Spent&)>& spend_;
-  Unmatched unmatched_;
   std::vector<std::uint32_t> by_external_id_;
 };
 
 }  // namespace
 
-Unmatched attribute(Recording& recording, const std::function<void(const Spent&)>& spend) {
-  return Attribution(recording, spend).run();
+void Unmatched::add(const Spent& spent) {
+  const Seconds time = seconds(spent.end - spent.start);
+  if (spent.activity != Activity::collective && spent.activity != Activity::send) of += time;
+  if (spent.cause != Cause::known) times[spent.cause] += time;
+}
+
+void Unmatched::add(const Unmatched& other) {
+  of += other.of;
+  for (const auto& [cause, time] : other.times) times[cause] += time;
+}
+
+Seconds Unmatched::sum() const {
+  Seconds sum;
+  for (const auto& [cause, time] : times) sum += time;
+  return sum;
+}
+
+void attribute(Recording& recording, const std::function<void(const Spent&)>& spend) {
+  Attribution(recording, spend).run();
 }
 
 }  // namespace plimsoll

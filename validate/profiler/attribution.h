@@ -2,10 +2,20 @@
 // What every kernel, copy and operator of a recording is for.
 
 #include <functional>
+#include <map>
 
 #include "validate/profiler/recording.h"
 
 namespace plimsoll {
+
+/// Why nobody knows what a kernel or a copy is for.
+enum class Cause : std::uint8_t {
+  known,
+  launch_missing,     ///< no launch has its correlation id
+  thread_unknown,     ///< launched by a thread that ran no operator
+  of_whole_graph,     ///< launched as a graph outside of any operator
+  direction_unknown,  ///< a copy that does not say where from and to
+};
 
 /// A stretch of time of one device's stream, or of one thread where no device worked.
 struct Spent {
@@ -13,17 +23,17 @@ struct Spent {
   Nanoseconds start = 0, end = 0;
   Activity activity = Activity::unmatched;
   std::uint32_t device = 0;
+  Cause cause = Cause::known;
 };
 
-/// Why kernels are unmatched, and how long they took.
+/// Why work of devices is unmatched, and how long it took.
 struct Unmatched {
-  Seconds launch_missing;     ///< no launch has their correlation id
-  Seconds thread_unknown;     ///< launched by a thread that ran no operator
-  Seconds of_whole_graph;     ///< launched as a graph outside of any operator
-  Seconds direction_unknown;  ///< a copy that does not say where from and to
-  Seconds of;                 ///< all work of devices but communication
+  std::map<Cause, Seconds> times;
+  Seconds of;  ///< all work of devices but communication
 
-  Seconds sum() const { return launch_missing + thread_unknown + of_whole_graph + direction_unknown; }
+  void add(const Spent&);
+  void add(const Unmatched&);
+  Seconds sum() const;
   double share() const { return of.value > 0 ? sum() / of : 0; }
 };
 
@@ -32,8 +42,10 @@ struct Unmatched {
 // autograd running a node, an optimizer's step, gradients set to zero; else it is the forward pass. Within a node an
 // operator that autograd records runs a forward pass again (checkpoints by hooks), and a node of a checkpoint does so
 // outside of the nodes that it runs itself (reentrant checkpoints).
+// Recordings of 2021 have no events of the engine: there a thread that runs nodes and records nothing besides is the
+// engine's, and what it does between them too.
 // Without work of devices, operators are it: every moment in which a thread is within one counts once.
 /// Sorts the recording's lists.
-Unmatched attribute(Recording&, const std::function<void(const Spent&)>& spend);
+void attribute(Recording&, const std::function<void(const Spent&)>& spend);
 
 }  // namespace plimsoll

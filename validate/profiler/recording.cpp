@@ -1,15 +1,21 @@
 // The words of PyTorch's profilers. Kineto has written `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset` in 2021
 // and `cpu_op`, `cuda_runtime`, `kernel`, `gpu_memcpy` and `gpu_memset` since; the profiler without Kineto writes no
-// categories at all, only processes "CPU functions" and "CUDA functions". ROCm's activities have CUDA's categories.
+// categories at all, only processes "CPU functions" and "CUDA functions". ROCm's activities have CUDA's categories;
+// other devices have their own, of which only the launches' endings are common.
 
 #include "validate/profiler/recording.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <set>
 
 #include "sim/io/input_error.h"
+#include "sim/io/printable.h"
+#include "sim/io/quantity.h"
 
 namespace plimsoll {
 namespace {
@@ -22,19 +28,28 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
   return std::ranges::any_of(beginnings, [&](std::string_view b) { return text.starts_with(b); });
 }
 
-enum class SliceKind { host_range, launch, kernel, copy, memset, step_of_ours, other };
+enum class SliceKind { host_range, launch, kernel, copy, memset, step_of_ours, unknown_work, other };
+
+/// Categories of what is no work of a device though it has a correlation.
+bool is_known_aside(std::string_view category) {
+  return starts_with_any(category, {"cuda_sync", "gpu_user_annotation", "overhead", "cuda_profiler_range",
+                                    "external_correlation", "collective_comm", "python_function", "Trace"});
+}
 
 SliceKind kind_of(const TraceSlice& slice) {
   const std::string_view category = slice.category;
   if (category.empty() && slice.process == "CPU functions") return SliceKind::host_range;
   if (category.empty() && slice.process == "CUDA functions") return SliceKind::kernel;
   if (category == "cpu_op" || category == "Operator" || category == "user_annotation") return SliceKind::host_range;
-  if (category == "cuda_runtime" || category == "cuda_driver" || category == "Runtime") return SliceKind::launch;
+  if (category.ends_with("_runtime") || category.ends_with("_driver") || category == "Runtime") {
+    return SliceKind::launch;
+  }
   if (category == "kernel" || category == "Kernel") return SliceKind::kernel;
   if (category == "gpu_memcpy" || category == "Memcpy") return SliceKind::copy;
   if (category == "gpu_memset" || category == "Memset") return SliceKind::memset;
   if (from_name<StepKind>(category)) return SliceKind::step_of_ours;
-  return SliceKind::other;
+  const bool is_work = category == "hpu_op" || (slice.correlation && !category.empty() && !is_known_aside(category));
+  return is_work ? SliceKind::unknown_work : SliceKind::other;
 }
 
 /// Ranges that people and PyTorch's Python code name, which are no operators. Kineto has a category for them since
@@ -44,9 +59,20 @@ bool is_annotation(const TraceSlice& slice) {
          starts_with_any(slice.name, {"ProfilerStep#", "Optimizer.", "enumerate(DataLoader)#", "nn.Module: "});
 }
 
+constexpr std::string_view engine_event = "autograd::engine::evaluate_function";
+
+/// `AddmmBackward0`, `torch::autograd::AccumulateGrad`: a node as such. Recordings of 2021 have no event of the engine
+/// around it.
+bool is_node(std::string_view name) {
+  if (name.starts_with("torch::autograd::")) return true;
+  name = name.substr(0, name.find_last_not_of("0123456789") + 1);
+  const bool is_word = std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return is_word && name.ends_with("Backward") && name != "Backward";
+}
+
 RangeRole role_of(const TraceSlice& slice) {
   const std::string_view name = slice.name;
-  if (name.starts_with("autograd::engine::evaluate_function")) {
+  if (name.starts_with(engine_event) || (slice.category != "user_annotation" && is_node(name))) {
     const bool runs_forward_again = has(name, "Checkpoint") && has(name, "Backward");
     return runs_forward_again ? RangeRole::checkpoint_backward : RangeRole::backward;
   }
@@ -109,6 +135,12 @@ class Recorder {
           made_.own_busy.push_back({device_of(slice), slice.start, slice.end(), std::nullopt});
         }
         break;
+      case SliceKind::unknown_work: {
+        UnknownWork& unknown = made_.unknown[slice.category];
+        ++unknown.events;
+        unknown.time += seconds(slice.duration);
+        return;
+      }
       case SliceKind::other:
         return;
     }
@@ -126,6 +158,7 @@ class Recorder {
   void add(const CounterSample& sample) { made_.own_memory.push_back(sample); }
 
   Recording take() {
+    if (made_.steps.empty()) cut_at_updates();
     std::ranges::sort(made_.steps, {}, [](const RecordedStep& s) { return std::pair(s.start, s.number); });
     return std::move(made_);
   }
@@ -137,7 +170,8 @@ class Recorder {
       return;
     }
     const RangeRole role = role_of(slice);
-    if (role == RangeRole::update) ++made_.updates;
+    if (role == RangeRole::update) updates_.push_back({slice.start, slice.end(), slice.name});
+    made_.names_engine = made_.names_engine || slice.name.starts_with(engine_event);
     made_.ranges.push_back({slice.start, slice.end(), slice.external_id.value_or(-1), slice.thread, role});
   }
 
@@ -146,16 +180,57 @@ class Recorder {
         {slice.start, slice.duration, slice.correlation.value_or(-1), is_kernel, activity, device_of(slice)});
   }
 
+  /// A run of an optimizer's step.
+  struct Update {
+    Nanoseconds start, end;
+    std::string name;
+  };
+
+  /// Without steps of the profiler's an iteration ends with the optimizer's step, with the last one's where there are
+  /// optimizers of several names. A step within another's is a part of it.
+  void cut_at_updates() {
+    std::ranges::sort(updates_, {}, [](const Update& u) { return std::pair(u.start, -u.end); });
+    Nanoseconds end = std::numeric_limits<Nanoseconds>::min();
+    std::erase_if(updates_, [&](const Update& u) {
+      const bool is_within = u.end <= end;
+      end = std::max(end, u.end);
+      return is_within;
+    });
+    made_.updates = updates_.size();
+    if (updates_.empty()) return;
+    const std::string last = updates_.back().name;
+    std::erase_if(updates_, [&](const Update& u) { return u.name != last; });
+    if (updates_.size() < 2) return;
+    made_.cut_at = last;
+    Nanoseconds begin = made_.begin;
+    for (const Update& update : updates_) {
+      made_.steps.push_back({static_cast<std::int64_t>(made_.steps.size()) + 1, begin, update.end});
+      begin = update.end;
+    }
+  }
+
   std::uint32_t device_of(const TraceSlice& slice) {
     return devices_.try_emplace(slice.process, static_cast<std::uint32_t>(devices_.size())).first->second;
   }
 
   std::map<std::string, std::uint32_t> devices_;
   std::set<std::uint32_t> host_threads_;
+  std::vector<Update> updates_;
   Recording made_{.begin = std::numeric_limits<Nanoseconds>::max(), .end = std::numeric_limits<Nanoseconds>::min()};
 };
 
 }  // namespace
+
+std::string unknown_text(const std::map<std::string, UnknownWork>& unknown) {
+  std::string text = "work of devices of unknown categories:";
+  std::string_view before = " ";
+  for (const auto& [category, work] : unknown) {
+    text += fmt::format("{}{} ({} event{}, {})", before, printable(category), work.events, work.events == 1 ? "" : "s",
+                        format_seconds(work.time));
+    before = ", ";
+  }
+  return text;
+}
 
 Recording read_recording(const std::filesystem::path& file) {
   Recorder recorder;
@@ -164,8 +239,11 @@ Recording read_recording(const std::filesystem::path& file) {
                            .memory = [&](const MemorySample& sample) { recorder.add(sample); },
                            .counter = [&](const CounterSample& sample) { recorder.add(sample); }});
   Recording recording = recorder.take();
-  if (recording.own_steps.empty() && recording.ranges.empty() && recording.work.empty())
-    throw InputError(file.string() + ": no steps of Plimsoll's and no operators or kernels of a profiler's in it");
+  if (recording.own_steps.empty() && recording.ranges.empty() && recording.work.empty()) {
+    const std::string unknown = recording.unknown.empty() ? "" : "; " + unknown_text(recording.unknown);
+    throw InputError(file.string() + ": no steps of Plimsoll's and no operators or kernels of a profiler's in it" +
+                     unknown);
+  }
   return recording;
 }
 

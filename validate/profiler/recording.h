@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "validate/profiler/activity.h"
@@ -47,10 +48,16 @@ struct DeviceWork {
   std::uint32_t device = 0;  ///< a number for each process of devices
 };
 
-/// One `ProfilerStep#number`.
+/// One `ProfilerStep#number`; in a recording without them, from one optimizer's step to the next.
 struct RecordedStep {
   std::int64_t number = 0;
   Nanoseconds start = 0, end = 0;
+};
+
+/// Events with a correlation of a category that is neither a launch's nor one whose words are understood.
+struct UnknownWork {
+  std::size_t events = 0;
+  Seconds time;
 };
 
 struct Recording {
@@ -59,7 +66,10 @@ struct Recording {
   std::vector<DeviceWork> work;
   std::vector<RecordedStep> steps;  ///< by start
   std::vector<MemorySample> memory;
-  std::size_t updates = 0;  ///< how many times `Optimizer.step` ran
+  std::size_t updates = 0;    ///< how many times `Optimizer.step` ran; counted where the profiler has no steps
+  std::string cut_at;         ///< the optimizer's step that ends each of `steps`; empty: they are the profiler's
+  bool names_engine = false;  ///< autograd's engine says what it evaluates, as profilers do since 2021
+  std::map<std::string, UnknownWork> unknown;  ///< by category
 
   // Of a timeline of ours, which says what each of its steps is.
   std::map<Activity, Seconds> own_steps;
@@ -68,6 +78,9 @@ struct Recording {
 
   Nanoseconds begin = 0, end = 0;  ///< of all that counts
 };
+
+/// `work of devices of unknown categories: mtia_ccp_events (1 event, 70.00 us)`
+std::string unknown_text(const std::map<std::string, UnknownWork>&);
 
 /// Throws InputError where the file is no timeline.
 Recording read_recording(const std::filesystem::path&);

@@ -11,10 +11,13 @@ usage: independent_reader.py TRACE[.gz]...      one line of JSON for each, secon
 import collections
 import gzip
 import json
+import re
 import statistics
 import sys
 
-NODE = "autograd::engine::evaluate_function"
+ENGINE = "autograd::engine::evaluate_function"
+NODE = re.compile(r"autograd::engine::evaluate_function.*|torch::autograd::\w+|\w+Backward\d*")
+NOT_MODEL = ("Optimizer.step", "Optimizer.zero_grad", "gloo:", "mpi:", "ucc:")
 
 
 def load(path):
@@ -72,19 +75,23 @@ def is_annotation(event):
         name.startswith(("Optimizer.", "nn.Module: "))
 
 
-def purpose(ranges):
+def is_node(event):
+    return category(event) == "op" and NODE.fullmatch(event["name"]) is not None
+
+
+def purpose(ranges, otherwise="forward"):
     """What work is for that is asked for within these ranges, and whether an operator is among them."""
     busy = any(not is_annotation(r) or r["name"].startswith(("gloo:", "mpi:", "ucc:")) for _, _, r in ranges)
     speaking = [(s, -e, r) for s, e, r in ranges
-                if r["name"].startswith((NODE, "Optimizer.step", "Optimizer.zero_grad", "gloo:", "mpi:", "ucc:"))]
+                if is_node(r) or r["name"].startswith(NOT_MODEL)]
     if not speaking:
-        return "forward", busy
+        return otherwise, busy
     start, minus_end, decides = max(speaking, key=lambda each: each[:2])
     if decides["name"].startswith("Optimizer.step"):
         return "update", busy
     if decides["name"].startswith("Optimizer.zero_grad"):
         return "zero_grad", busy
-    if not decides["name"].startswith(NODE):
+    if not is_node(decides):
         return "collective", busy
     if "CheckpointFunctionBackward" in decides["name"]:
         return "recompute", busy
@@ -101,13 +108,34 @@ def kind_of_copy(name):
     return "unmatched"
 
 
+def engine_threads(threads):
+    """Threads of autograd's engine in recordings in which it does not say what it evaluates: they run nodes, and outside
+    of these nothing that autograd records or an optimizer does."""
+    if any(r["name"].startswith(ENGINE) for ranges in threads.values() for _, _, r in ranges):
+        return set()
+    found = set()
+    for thread, ranges in threads.items():
+        nodes = IntervalTree([r for r in ranges if is_node(r[2])])
+        others = [r for r in ranges if not is_node(r[2]) and not nodes.containing((r[0] + r[1]) / 2)]
+        model = [r for _, _, r in others if r["name"].startswith(NOT_MODEL) or
+                 "Sequence number" in r.get("args", {}) and not is_annotation(r)]
+        if nodes.centre is not None and not model:
+            found.add(thread)
+    return found
+
+
+def place_of(event):
+    """A thread or stream: in 2021 slices wrote its number as a word, arrows did not."""
+    return str(event["pid"]), str(event["tid"])
+
+
 def launches(events):
     """The place and date of the launch for each place and date on a stream, by the arrows between them."""
     starts, ends = {}, collections.defaultdict(list)
     for event in events:
         if event.get("cat") not in ("ac2g", "async"):
             continue
-        place = ((event["pid"], event["tid"]), event["ts"])
+        place = (place_of(event), event["ts"])
         if event["ph"] == "s":
             starts[event["id"]] = place
         elif event["ph"] == "f":
@@ -120,33 +148,35 @@ def launches(events):
     return found
 
 
-def work_of_devices(events, trees):
+def work_of_devices(events, trees, engines):
     arrows = launches(events)
     work = []  # (kind, launched, start, duration)
     for event in events:
         what = category(event)
         if what not in ("kernel", "copy", "memset"):
             continue
-        origin = arrows[((event["pid"], event["tid"]), event["ts"])]
+        origin = arrows[(place_of(event), event["ts"])]
         launch = origin.popleft() if origin else None
         if what == "kernel" and ("nccl" in event["name"] or "rccl" in event["name"]):
             kind = "send" if "SendRecv" in event["name"] else "collective"
         elif what == "kernel":
             kind = "unmatched"
             if launch and launch[0] in trees:
-                kind, busy = purpose(trees[launch[0]].containing(launch[1]))
+                kind, busy = purpose(trees[launch[0]].containing(launch[1]),
+                                     "backward" if launch[0] in engines else "forward")
         else:
             kind = "memset" if what == "memset" else kind_of_copy(event["name"])
         work.append((kind, launch[1] if launch else event["ts"], event["ts"], event["dur"]))
     return work
 
 
-def work_of_threads(threads, trees):
+def work_of_threads(threads, trees, engines):
     work = []
     for thread, ranges in threads.items():
         cuts = sorted({x for r in ranges for x in r[:2]})
         for start, end in zip(cuts, cuts[1:]):
-            kind, busy = purpose(trees[thread].containing((start + end) / 2))
+            kind, busy = purpose(trees[thread].containing((start + end) / 2),
+                                 "backward" if thread in engines else "forward")
             if busy:
                 work.append((kind, start, start, end - start))
     return work
@@ -170,21 +200,28 @@ def read(path):
             if event["name"].startswith("ProfilerStep#"):
                 marks.append(interval)
             else:
-                threads[(event["pid"], event["tid"])].append(interval)
+                threads[place_of(event)].append(interval)
     trees = {thread: IntervalTree(ranges) for thread, ranges in threads.items()}
     devices = any(category(e) in ("kernel", "copy", "memset") for e in events)
-    work = work_of_devices(events, trees) if devices else work_of_threads(threads, trees)
+    engines = engine_threads(threads)
+    work = work_of_devices(events, trees, engines) if devices else work_of_threads(threads, trees, engines)
     recorded = collections.Counter()
     for kind, _, _, duration in work:
         recorded[kind] += duration * 1e-6
     steps = []
+    before = None  # when the devices were done with the step before
     for begin, end, mark in sorted(marks, key=lambda m: m[0]):
         own = [w for w in work if begin <= w[1] < end]
         kinds = collections.Counter()
         for kind, _, _, duration in own:
             kinds[kind] += duration * 1e-6
-        on_device = max(s + d for _, _, s, d in own) - min(s for _, _, s, _ in own) if own and devices else 0
-        steps.append({"name": mark["name"], "kinds": kinds, "whole": max(end - begin, on_device) * 1e-6})
+        done = max(s + d for _, _, s, d in own) if own and devices else None
+        if before is not None and done is not None:
+            whole = done - before
+        else:
+            whole = max(end - begin, done - min(s for _, _, s, _ in own) if done is not None else 0)
+        before = done
+        steps.append({"name": mark["name"], "kinds": kinds, "whole": whole * 1e-6})
     counted = steps_that_count(steps)
     median = {kind: statistics.median(s["kinds"][kind] for s in counted) for kind in recorded} if counted else {}
     ours = sum(d for k, _, _, d in work if k not in ("collective", "send")) if devices else 0

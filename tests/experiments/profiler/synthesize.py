@@ -35,6 +35,8 @@ class Trace:
         self.device = {7: 0, 20: 0}  # when each stream is free
         self.truth, self.steps = collections.Counter(), []
         self.live, self.peaks = 0, []
+        # A thread after its nodes does no backward pass; but the engine's own thread does nothing else.
+        self.after_nodes = "backward" if style == "2021" else "forward"
 
     def micro(self, time):
         whole, rest = divmod(self.base + time, 1000)
@@ -101,7 +103,8 @@ class Trace:
         done = body(time + self.tick()) + self.tick()
         args = {"Sequence number": self.random.randint(1, self.sequence), "Fwd thread id": 1}
         self.slice("op", name, MAIN, AUTOGRAD, time + self.unit, done, **args)
-        self.slice("op", NODE + name, MAIN, AUTOGRAD, time, done + self.unit, **args)
+        if self.style != "2021":  # when the engine was silent
+            self.slice("op", NODE + name, MAIN, AUTOGRAD, time, done + self.unit, **args)
         return done + self.unit + self.tick(0, 3)
 
     def backward(self, time):
@@ -129,7 +132,7 @@ class Trace:
         time = self.node(time, "MulBackward0", hook)
         time = self.node(time, "torch::autograd::AccumulateGrad", reduce)
         time = self.node(time, "GraphedBackward", run("backward", launcher="cudaGraphLaunch"))
-        return self.op(AUTOGRAD, time, "forward")  # that thread after its nodes: no backward pass
+        return self.op(AUTOGRAD, time, self.after_nodes)
 
     def iteration(self, number, time):
         begin = time
@@ -152,7 +155,7 @@ class Trace:
             during = self.op(LOADER, during, "forward") + self.tick(20, 60)
         self.memory(AUTOGRAD, time, -self.live)
         update = self.op(MAIN, time + self.tick(), "update")
-        aside = self.op(AUTOGRAD, time + self.tick(), "forward")  # while the optimizer steps
+        aside = self.op(AUTOGRAD, time + self.tick(), self.after_nodes)  # while the optimizer steps
         self.launch(MAIN, update, "device_copy", name="Memcpy DtoD (Device -> Device)", launcher="cudaMemcpyAsync",
                     what="copy")
         self.launch(MAIN, update, "offload", name="Memcpy DtoH (Device -> Pinned)", launcher="cudaMemcpyAsync",
@@ -161,7 +164,8 @@ class Trace:
         end = max(update, aside, during) + self.tick()
         self.slice("label", f"ProfilerStep#{number}", MAIN, MAIN, begin, end)
         first, last = self.steps[-1]["device"]
-        self.steps[-1]["whole"] = max(end - begin, last - first)
+        alone = max(end - begin, last - first)
+        self.steps[-1]["whole"] = last - self.steps[-2]["device"][1] if len(self.steps) > 1 else alone
         return end + self.unit
 
 
