@@ -190,6 +190,7 @@ class Memory(unittest.TestCase):
         plan["actions"][3]["peak_bytes"] = 5000
         with self.assertRaisesRegex(LimitExceeded, r"^action 3 \(forward of .*\) needs 5000 B by the plan, above the limit of 4000 B$"):
             apply(model, plan, loss=loss, limit="4 kB")
+        apply(copy.deepcopy(model), plan, loss=loss, limit=5000)  # no more is needed than that
         step = apply(copy.deepcopy(model), plan, loss=loss, limit=live_bytes_of(model) + 40_000)
         with self.assertRaisesRegex(LimitExceeded, r"^action \d+ .* beside the \d+ B that are there"):
             step(inputs, targets)

@@ -263,6 +263,14 @@ class Reports(unittest.TestCase):
         self.assertEqual(str(report), "rotor, the last 1 step\n  time   promised 10.00 ms, taken 10.20 ms (+2.0 %)\n"
                                       "  peak   promised 10.00 MB, taken 10.01 MB (+0.1 %); beside it 1.00 MB that the plan does not know")
 
+    def test_the_peak_is_the_most_of_any_step(self):
+        counts, events = self.counts(issue_s=0.001, rise_bytes=0), (SimpleNamespace(elapsed_time=lambda _: 1.0), SimpleNamespace(synchronize=lambda: None))
+        counts.took.clear()
+        for before, rise in ((4_000_000, 5_000_000), (3_500_000, 7_000_000), (9_000_000, 6_000_000)):
+            counts.took.append(Took(issue_s=0.001, events=events, before_bytes=before, rise_bytes=rise))
+        report = report_of(self.promised(), counts)
+        self.assertEqual((report.peak_bytes, report.beside_bytes), (10_000_000, 500_000))
+
     def test_what_to_do_where_they_part(self):
         for arguments, expected in (((0.020, 0.019, 7_000_000), "the host binds: it issued for 19.00 ms"), ((0.020, 0.004, 7_000_000), "the GPU binds"),
                                     ((0.005, 0.004, 7_000_000), "faster than promised"),

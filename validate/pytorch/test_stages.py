@@ -335,7 +335,21 @@ class Halves(nn.Module):
         return self.last(torch.cat([left, self.deeper(self.inner(right))], -1))
 
 
+class Wide(nn.Module):
+    """Eight times as wide between the second norm and the last layer as before."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.wide, self.last = nn.Linear(8, 8), nn.LayerNorm(8), nn.LayerNorm(64), nn.Linear(64, 2)
+
+    def forward(self, x):
+        return self.last(self.wide(self.norm(self.first(x)).repeat(1, 8)))
+
+
 class Sequences(unittest.TestCase):
+    def test_cuts_lie_where_few_bytes_are_alive(self):
+        self.assertEqual([stage.name for stage in split(Wide(), torch.randn(2, 8)).stages], ["first", "norm", "loss"])
+
     def test_no_cut_lies_between_halves_of_one_tensor(self):
         model, x = Halves(), torch.linspace(-1, 1, 16).view(2, 8)
         staged = split(model, x, loss=mean_square)
@@ -420,7 +434,8 @@ class Refusals(unittest.TestCase):
     def test_paths_that_are_not_there(self):
         self.refused("no module 'betwen'; did you mean 'between'?", Model(nn.ReLU()), ["betwen"])
         self.refused("module 'between' is not called by itself", NeverCalled(), ["between"])
-        self.refused("no call 2 of module 'b'", Model(nn.ReLU()), ["b#2"])
+        for number in (0, 2):
+            self.refused(f"no call {number} of module 'b'", Model(nn.ReLU()), [f"b#{number}"])
 
     def test_cuts_before_what_is_overwritten(self):
         self.refused("module 'between' overwrites its input in place, so the model cannot be cut before 'between'",

@@ -27,6 +27,7 @@ try:
     from plimsoll_torch.borders import Entry
     from plimsoll_torch.policies import SavesInOrder, read_policy
     from plimsoll_torch.stages import split
+    from plimsoll_torch.versions import autocast_now
     from plimsoll_torch.whole_graph import WholeGraph, refuse_without_graph
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
@@ -130,6 +131,7 @@ class TrainsAsPlainTraining(unittest.TestCase):
             torch.manual_seed(3)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 got = step(inputs, targets)
+                self.assertTrue(autocast_now(), "the caller's goes on")
             torch.manual_seed(3)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 value = loss(model(*inputs) if isinstance(inputs, tuple) else model(inputs), targets)
@@ -393,6 +395,11 @@ class Refusals(unittest.TestCase):
                              ({"actions": [{"do": "jump"}]}, r"actions\[0\]: do: expected forward, backward, copy or wait, found 'jump'"),
                              ({"values": [{"name": "x", "kind": "boundary"}]}, r"values\[0\]: tensor: expected a whole number, found nothing")):
             self.refused(text, WrongPlan, plan=self.plan | change)
+        first = {"do": "forward", "micro_batch": 0, "stage": 0}
+        self.refused(r"actions\[0\]: waits: expected numbers of earlier actions, found \[0\]", WrongPlan,
+                     plan=self.plan | {"actions": [first | {"waits": [0]}]})
+        count = len(self.plan["model"]["stages"])
+        self.refused(f"stage: expected a number below {count}, found {count}", WrongPlan, plan=self.plan | {"actions": [first | {"stage": count}]})
         for ends in (("host", "host"), ("device", "device"), ("host", "disk")):
             copy_of = {"do": "copy", "micro_batch": 0, "value": "saved by 0", "from": ends[0], "to": ends[1]}
             self.refused(r"actions\[0\]: to: expected ", WrongPlan, plan=self.plan | {"actions": [copy_of]})

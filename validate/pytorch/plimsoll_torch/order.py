@@ -58,5 +58,5 @@ def peaks_as_issued(plan):
         for name in action.drops:
             copy = copies.get((action.micro_batch, name))
             if copy is not None:
-                held[copy] = held.get(copy, 0) + plan.values[name].bytes
+                held[copy] = plan.values[name].bytes
     return live
