@@ -210,6 +210,25 @@ def once():
     noise = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Dropout(0.5))
     return [("norm", nn.BatchNorm1d(8)), ("noise", noise), ("more", nn.Dropout(0.5)), ("moving", Moving())], mean_square, torch.randn(4, 8)
 
+class Chosen(nn.Module):
+    def __init__(self, strict):
+        super().__init__()
+        self.strict = strict
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        if self.strict and (x.abs().sum(1) < 3).any():
+            raise ValueError("small rows")
+        return self.second(torch.tanh(self.first(x))[x[:, 0] > 0])
+
+def chosen(strict=False):
+    x = torch.ones(10, 4)
+    x[7:, 0] = -1
+    return Chosen(strict), mean_square, x
+
+def chosen_strictly():
+    return chosen(True)
+
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
 no_model = 3

@@ -6,6 +6,7 @@ import statistics
 
 from .errors import UsageError
 from .memory import SavedProbe
+from .other_batch import Sizes, at_most
 from .part_workspaces import PartWorkspacesProbe
 from .storages import dtype_name, storage_bytes, tensors_in
 
@@ -28,6 +29,13 @@ class ByteFacts:
     in_place: bool  # autograd's sums of a shared parameter's contributions
     allocations: dict  # in order; None where they are not known
     allocations_unexplained: str  # why, where the allocator could be followed
+    at_most: Sizes = None  # where sizes differ on another batch
+    other: object = None   # the ByteFacts of that
+    same_numbers_because: str = None  # why sizes have not been seen on other numbers
+
+    def sizes(self):
+        """What is planned for."""
+        return self.at_most.saved if self.at_most else self.saved
 
 
 def assemble(chain, facts, work, times):
@@ -38,7 +46,7 @@ def assemble(chain, facts, work, times):
         "format": "plimsoll.trace.v1",
         "kind": "chain",
         "name": chain.name,
-        "source": evidence(chain, times, byte_evidence(chain, facts)) | pytorch_source(chain, facts.saved),
+        "source": evidence(chain, times, byte_evidence(chain, facts)) | pytorch_source(chain, facts),
         **chain_bytes(chain, facts),
         **shared_groups(stages, facts.in_place),
         "stages": stages,
@@ -56,7 +64,7 @@ def with_bytes(trace, chain, facts):
         stages.append({key: value for key, value in (before | unstated | bytes_).items() if value is not None})
     evidence_now = byte_evidence(chain, facts)
     check = trace["source"].get("check", {}) | evidence_now.pop("check")
-    source = trace["source"] | {"check": check} | evidence_now | pytorch_source(chain, facts.saved)
+    source = trace["source"] | {"check": check} | evidence_now | pytorch_source(chain, facts)
     made = trace | {"source": source, **chain_bytes(chain, facts)}
     made.pop("shared", None)
     if facts.allocations is None:
@@ -84,7 +92,7 @@ def refuse_unless_same_chain(trace, chain):
 def chain_bytes(chain, facts):
     return {
         "input_bytes": sum(storage_bytes(tensors_in(chain.input)).values()),
-        "tensors": tensor_list(facts.saved),
+        "tensors": tensor_list(facts.sizes()),
         "boundaries": facts.saved.boundaries[:-1] + [[]],
         "parameters": parameter_list(chain),
         **({} if facts.allocations is None else {"allocations": facts.allocations}),
@@ -94,12 +102,21 @@ def chain_bytes(chain, facts):
 def byte_fields(chain, facts):
     """By stage: all that is counted in bytes, and which tensors and parameters the stage touches."""
     numbers = {id(p): i for i, p in enumerate(chain.parameters())}
-    released = released_workspaces(chain, facts.saved, facts.memory)
-    stages = [stage_bytes(chain, k, facts, numbers) | released[k] for k in range(len(chain.stages))]
+    workspaces = at_most_of(facts, lambda of: [stage_workspaces(chain, k, of) for k in range(len(chain.stages))])
+    released = at_most_of(facts, lambda of: released_workspaces(chain, of.saved, of.memory))
+    stages = [stage_bytes(chain, k, facts, numbers, workspaces[k]) | released[k] for k in range(len(chain.stages))]
     if has_several_tensors(facts.saved):
         for stage, of in zip(stages, facts.saved.stages):
             stage |= {"kept_tensors": of["kept"], "gradient_tensors": of["gradient_tensors"]}
     return stages
+
+
+def at_most_of(facts, fields):
+    """By stage; where sizes differ on another batch, at most."""
+    own = fields(facts)
+    if facts.other is None:
+        return own
+    return [{key: at_most(value, two.get(key, value)) for key, value in one.items()} for one, two in zip(own, fields(facts.other))]
 
 
 def has_several_tensors(saved):
@@ -189,14 +206,14 @@ def makes_weights(part):
     return part["made"] > 0 or part["keeps_gradient"]
 
 
-def stage_bytes(chain, k, facts, numbers):
-    of, last, own = facts.saved.stages[k], k == len(chain.stages) - 1, list(chain.stages[k].module.parameters())
-    workspaces = stage_workspaces(chain, k, facts)
+def stage_bytes(chain, k, facts, numbers, workspaces):
+    saved = facts.sizes()
+    of, last, own = saved.stages[k], k == len(chain.stages) - 1, list(chain.stages[k].module.parameters())
     fields = {
         "output_bytes": 0 if last else of["output"],
         # The loss itself is a few bytes that live until its backward: an inner tensor, since nothing is handed on.
         "saved_bytes": of["inner"] + of["output"],
-        "input_gradient_bytes": facts.saved.input_gradient(k),
+        "input_gradient_bytes": saved.input_gradient(k),
         **workspaces,
         "parameters": [numbers[id(p)] for p in own],
         "keeps_input": of["keeps_input"],
@@ -204,7 +221,7 @@ def stage_bytes(chain, k, facts, numbers):
     }
     if of["saved_tensors"]:
         fields["saved_tensors"] = of["saved_tensors"]
-    uses = [use for use in of["boundary_uses"] if not last or use["tensor"] in facts.saved.boundaries[k]]
+    uses = [use for use in of["boundary_uses"] if not last or use["tensor"] in saved.boundaries[k]]
     if uses:
         fields["boundary_uses"] = uses
     part = facts.weight_parts[k]
@@ -300,9 +317,16 @@ def issue_evidence(times):
     return {"plain_issue_s": times["plain"].issue["iteration", 0], "stages_ran_dry": round(statistics.mean(probe.dry_share() for probe in stages), 4)}
 
 
-def pytorch_source(chain, saved):
-    """With which of the trace's `tensors` each value of a boundary is."""
-    return {} if chain.pytorch is None else {"pytorch": chain.pytorch | {"tensors": saved.positions[:-1] + [[]]}}
+def pytorch_source(chain, facts):
+    """With which of the trace's `tensors` each value of a boundary is; and which sizes follow from data, where some do."""
+    if chain.pytorch is None:
+        return {}
+    source = chain.pytorch | {"tensors": facts.saved.positions[:-1] + [[]]}
+    if facts.at_most is not None:
+        named = [pair for names, numbers in zip(source["boundaries"], source["tensors"]) for pair in zip(names, numbers)]
+        source["at_most"] = {"stages": [chain.stages[k].name for k in facts.at_most.stages],
+                             "values": list(dict.fromkeys(name for name, number in named if number in facts.at_most.tensors))}
+    return {"pytorch": source}
 
 
 def byte_evidence(chain, facts):
@@ -328,6 +352,8 @@ def byte_evidence(chain, facts):
         found["weight_saved_bytes_not_known_of"] = unseen
     if facts.allocations_unexplained:
         found["no_allocations_because"] = facts.allocations_unexplained
+    if facts.same_numbers_because:
+        found["sizes_not_seen_on_other_numbers_because"] = facts.same_numbers_because
     elsewhere = {stage.name: f["elsewhere"] for stage, f in zip(chain.stages, saved.stages) if f["elsewhere"]}
     if elsewhere:
         found["saved_but_alive_before_and_not_counted_bytes"] = elsewhere

@@ -1,5 +1,6 @@
 """Measures a chain; chain_fields.py puts the numbers together as a plimsoll.trace.v1 chain."""
 
+import dataclasses
 import gc
 import math
 
@@ -11,10 +12,11 @@ from .allocation_log import Unexplained, log_for
 from .allocations import Both, OrderProbe, PlainOrderProbe, StageOrders, logged, plain_orders
 from .chain_fields import ByteFacts, assemble, with_bytes
 from .clocks import TimeProbe, even_out
-from .errors import MeasurementError
+from .errors import MeasurementError, first_line
 from .executor import Probe
 from .live_bytes import SweepCounter
 from .memory import LiveProbe, PlainProbe, SavedProbe
+from .other_batch import differing
 from .part_workspaces import PartWorkspacesProbe
 from .update import measure_update
 from .weight_part import WeightPartProbe
@@ -58,16 +60,43 @@ def measure_bytes(chain, counter, say, check_identity):
     if check_identity and counter.exact and deviations:
         raise MeasurementError("live bytes do not follow from what autograd saves: " + "; ".join(deviations)
                                + " (--no-identity-check writes the trace nevertheless)")
-    return ByteFacts(saved, measure_weight_parts(chain), measure_part_workspaces(chain, counter), memory, checkpoints, deviations,
-                     sum_is_in_place(chain, counter), *explained_allocations(chain, saved, memory, logs))
+    facts = ByteFacts(saved, measure_weight_parts(chain), measure_part_workspaces(chain, counter), memory, checkpoints, deviations,
+                      sum_is_in_place(chain, counter), *explained_allocations(chain, saved, memory, logs))
+    plan_at_most(chain, facts, counter)
+    return facts
+
+
+def plan_at_most(chain, facts, counter):
+    """What another batch needs beside, where its sizes differ."""
+    other, saved = on_another_batch(chain, facts)
+    facts.at_most = differing(facts.saved, saved) if other is not None else None
+    if facts.at_most is None:
+        return
+    facts.other = dataclasses.replace(facts, saved=saved, memory=measure_memory(other, counter, saved)[0], at_most=None)
+    facts.weight_parts |= dict.fromkeys(facts.at_most.stages)  # the parts of their backwards are not known
+    facts.allocations, facts.allocations_unexplained = None, "sizes follow from data"
+
+
+def on_another_batch(chain, facts):
+    """(chain, what it saves) of the first batch that the model takes like its own."""
+    for make in chain.on_others():
+        try:
+            other = make()
+            return other, measure_saved(other)
+        except Exception as error:  # whatever the model's own code raises where it does not like the numbers
+            facts.same_numbers_because = facts.same_numbers_because or first_line(error)
+    return None, None
 
 
 # --- measurements -------------------------------------------------------------------------------------------------------
 
 def measure_saved(chain):
     probe = SavedProbe(chain)
-    executor.run_stagewise(chain, probe)
-    executor.clear_gradients(chain)
+    try:
+        executor.run_stagewise(chain, probe)
+    finally:
+        probe.let_go()
+        executor.clear_gradients(chain)
     return probe
 
 

@@ -8,6 +8,7 @@ from plimsoll_torch.stages import is_in_a_row, split
 
 from .chain import Chain, Loss, Stage
 from .errors import UsageError
+from .other_batch import other_batches
 
 
 def chain_of_modules(subject, precision):
@@ -18,7 +19,11 @@ def chain_of_modules(subject, precision):
     if len(staged.stages) != len(modules):
         raise UsageError(f"of {len(subject.pairs)} modules in a row {len(staged.stages) - len(losses)} take and make tensors; leave the others out")
     stages = [Stage(stage.name, module) for stage, module in zip(staged.stages, modules)]  # one that runs again has a name for each call
-    return Chain(subject.name, stages, subject.input, subject.description, precision, pytorch=described(staged))
+
+    def on(inputs, targets):
+        own = [Stage(stages[-1].name, Loss(subject.loss, targets))] if losses else []
+        return Chain(subject.name, [*stages[:len(stages) - len(own)], *own], inputs, precision=precision)
+    return Chain(subject.name, stages, subject.input, subject.description, precision, on_others=lambda: on_others(subject, on), pytorch=described(staged))
 
 
 def chain_of_cuts(subject, how, precision, is_compiled=False):
@@ -26,12 +31,21 @@ def chain_of_cuts(subject, how, precision, is_compiled=False):
     staged = staged_of(subject, subject.model if how is not None else model_in_a_row(subject), how, precision, check=True)
     if is_compiled:
         compile_stages(staged)
-    last = len(staged.stages) - 1
-    stages = [Stage(stage.name, StageModule(staged, i, subject.targets if i == last else None)) for i, stage in enumerate(staged.stages)]
-    return Chain(subject.name, stages, staged.values_of(subject.input), subject.description, precision,
+
+    def stages(targets):
+        last = len(staged.stages) - 1
+        return [Stage(stage.name, StageModule(staged, i, targets if i == last else None)) for i, stage in enumerate(staged.stages)]
+
+    def on(inputs, targets):
+        return Chain(subject.name, stages(targets), staged.values_of(inputs), precision=precision)
+    return Chain(subject.name, stages(subject.targets), staged.values_of(subject.input), subject.description, precision,
                  whole=lambda: staged.whole(subject.input, subject.targets),
-                 names={id(tensor): name for name, tensor in named_tensors(staged, subject.loss)},
+                 names={id(tensor): name for name, tensor in named_tensors(staged, subject.loss)}, on_others=lambda: on_others(subject, on),
                  pytorch=described(staged) | ({"compiled": True} if is_compiled else {}))
+
+
+def on_others(subject, on):
+    return (lambda batch=batch: on(*batch) for batch in other_batches(subject.input, subject.targets))
 
 
 def staged_of(subject, model, how, precision, check):

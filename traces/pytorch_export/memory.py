@@ -24,6 +24,12 @@ class SavedProbe(Probe):
         self.needs = []        # needs[j]: whether each of these needs a gradient
         self.ids = {}          # address -> id: all boundaries are held while ids are given
         self.gradient_bytes = {}  # id -> bytes, once a backward has made it
+        self.hooks = None
+
+    def let_go(self):
+        """Where a forward has ended in an error."""
+        if self.hooks is not None:
+            self.hooks.__exit__(None, None, None)
 
     def begin(self, phase, stage, inputs):
         if phase != "forward":
@@ -46,7 +52,7 @@ class SavedProbe(Probe):
     def end(self, phase, stage, outputs):
         if phase != "forward":
             return
-        self.hooks.__exit__(None, None, None)
+        self.hooks = self.hooks.__exit__(None, None, None)
         views = [alias() for alias in self.packed if alias() is not None]
         views += [tensor for tensor in unseen_by_hooks(outputs, views) if tensor.device.type == self.device]
         saved = storage_bytes(views)

@@ -84,6 +84,11 @@ class Cuts:
     # --- found ---
 
     def found(self):
+        """Where no tensor is alive whose shape follows from data (which expert gets which rows), unless next to nothing is left then."""
+        steady = self.found_where(lambda values: not any(self.values[v].varies for v in values))
+        return steady if len(steady) > 1 else self.found_where(lambda _: True)
+
+    def found_where(self, suits):
         """Between two operations with weights the last of the positions where about as few bytes are alive as anywhere there."""
         positions, last, begin = [], self.alive(0), 0
         for end in [p for p, operation in enumerate(self.operations[:self.last_cut + 1]) if self.has_weight(operation)]:
@@ -91,7 +96,7 @@ class Cuts:
             window = [p for p in range(begin + 1, end + 1) if has_weight_before and self.is_good(p)]
             alive = {p: self.alive(p) for p in window}
             alive = {p: values for p, values in alive.items()
-                     if self.is_few(p, values) and not self.is_view_of(last, values) and not self.has_two_views(values)}
+                     if suits(values) and self.is_few(p, values) and not self.is_view_of(last, values) and not self.has_two_views(values)}
             if alive:
                 least = min(map(self.bytes_of, alive.values()))
                 positions.append(max(p for p, values in alive.items() if self.bytes_of(values) <= ABOUT * least))

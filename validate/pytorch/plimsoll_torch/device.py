@@ -152,12 +152,15 @@ def copies_for(device, plan):
 
 
 class OnHost:
-    """Some storages one after the other in one buffer of the host, filled and read back by ranges of bytes."""
+    """Some storages one after the other in one buffer of the host, filled and read back by ranges of bytes; `planned`: of so many, where there may
+    be fewer or more."""
 
-    def __init__(self, storages, device, copies):
+    def __init__(self, storages, device, copies, planned=None):
         self.sizes = [storage.nbytes() for storage in storages]
+        self.there = sum(self.sizes)
+        self.planned = self.there if planned is None else planned
         self.device, self.copies = device, copies
-        self.buffer = copies.host_buffer(sum(self.sizes))
+        self.buffer = copies.host_buffer(max(self.there, self.planned))
         self.returned = None
 
     def fill(self, storages, part):
@@ -172,10 +175,11 @@ class OnHost:
 
     def pieces(self, part):
         """(storage, where it begins, first byte and end in it) of what lies in the range of bytes."""
-        low, length = part if part is not None else (0, sum(self.sizes))
+        low, length = part if part is not None else (0, self.planned)
+        low, until = (byte * self.there // max(1, self.planned) for byte in (low, low + length))
         first = 0
         for number, size in enumerate(self.sizes):
-            begin, end = max(low - first, 0), min(low + length - first, size)
+            begin, end = max(low - first, 0), min(until - first, size)
             if begin < end:
                 yield number, first, begin, end
             first += size

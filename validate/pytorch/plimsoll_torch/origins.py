@@ -38,6 +38,7 @@ COMPARED = {"lt": lambda p: True if p >= 1 else False if p <= 0 else None, "le":
             "gt": lambda p: False if p >= 1 else True if p < 0 else None, "ge": lambda p: False if p >= 1 else True if p <= 0 else None}
 # Their results are as large as the numbers of their arguments say; the number of arguments whose shape alone counts.
 SIZES_FOLLOW = {"index": 1, "masked_select": 1, "_pack_padded_sequence": 1}
+SHAPED_AS_FIRST = {"index_add", "index_copy", "index_fill", "index_put", "index_reduce", "scatter", "scatter_add", "scatter_reduce", "masked_scatter"}
 RANDOM = "a random number"
 MOST_LITERAL_BYTES = 1 << 20
 
@@ -313,7 +314,7 @@ class Dispatched:
 
     def sizes(self, made):
         self.shapes = shapes_of(made)
-        found = union(slot.sizes for _, slot in self.given)
+        found = union(slot.sizes for _, slot in self.given[:1 if self.name in SHAPED_AS_FIRST else None])
         if made and self.is_source():
             first = SIZES_FOLLOW.get(self.name, 0)
             args, kwargs = self.arguments

@@ -25,6 +25,7 @@ class Value:
     bytes: int
     names: tuple  # of a boundary value and of a gradient: what the model's tensors in that storage are called
     stage: int    # of what a stage saves; else -1
+    is_at_most: bool  # whether its size follows from data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,9 @@ class Plan:
             stage = number_below(value, "stage", len(self.stages), place)
         else:
             names = self.names_of(field(value, "tensor", int, place))
-        return Value(kind, field(value, "bytes", int, place), names, stage)
+        at_most = self.model.get("at_most", {})
+        varies = self.stages[stage] in at_most.get("stages", ()) if kind == "saved" else any(name in at_most.get("values", ()) for name in names)
+        return Value(kind, field(value, "bytes", int, place), names, stage, varies)
 
     def names_of(self, tensor):
         names = {}

@@ -70,6 +70,7 @@ class Value:
     shape: list
     dtype: torch.dtype
     needs_gradient: bool
+    varies: object = frozenset()  # whether its shape follows from data and nobody asks about it; while the model runs, what it follows from
 
 
 @dataclasses.dataclass
@@ -177,6 +178,9 @@ class Recorder(TorchFunctionMode):
                     raise Refused(f"{place_of(path)} puts another tensor in place of its buffer '{name}' in its forward; let it overwrite "
                                   "the one that is there")
         self.questions = Questions(self.origins, self.given, self.reads.questions)
+        asked = {one for _, one in self.reads.questions}
+        for value in self.values:
+            value.varies = not value.varies <= asked
         self.reads = self.origins = None  # which refer back to here
         self.result = [tensor.detach() for tensor in tensors_in(output)]
         return list(given), map_leaves(output, self.reference)
@@ -358,7 +362,7 @@ class Recorder(TorchFunctionMode):
         self.names[name] = self.names.get(name, 0) + 1
         name = name if self.names[name] == 1 else f"{name}#{self.names[name]}"
         self.values.append(Value(name, operation, storage_of(tensor).nbytes(), self.storage(tensor), list(tensor.shape), tensor.dtype,
-                                 tensor.requires_grad))
+                                 tensor.requires_grad, self.origins.slot_of(tensor).sizes if operation >= 0 else frozenset()))
         self.known[id(tensor)] = (weakref.ref(tensor), len(self.values) - 1)
         return len(self.values) - 1
 

@@ -38,6 +38,7 @@ class Counts:
 
     def __init__(self, device):
         self.device, self.took, self.steps = device, collections.deque(maxlen=KEPT), 0
+        self.above = {}  # {name of a value whose size follows from data: (most bytes, planned)}, where there were more than planned
 
     @contextlib.contextmanager
     def of_step(self):
@@ -53,6 +54,10 @@ class Counts:
             self.took.clear()  # the first, in which kernels are chosen and buffers made, counts until there is another
         self.steps += 1
         self.took.append(took)
+
+    def note_size(self, name, found, planned):
+        if found > max(planned, self.above.get(name, (0,))[0]):
+            self.above[name] = found, planned
 
     def begun(self):
         torch.cuda.reset_peak_memory_stats(self.device)
@@ -116,7 +121,7 @@ def report_of(plan, counts):
     if not on_cpu:
         highest = max(took, key=lambda one: one.rise_bytes)
         report.peak_bytes, report.beside_bytes = highest.rise_bytes + known, highest.before_bytes - known
-    report.advice = [*advice_on_time(report, on_cpu), *advice_on_peak(report)]
+    report.advice = [*advice_on_time(report, on_cpu), *advice_on_peak(report), *advice_on_sizes(counts.above)]
     return report
 
 
@@ -150,6 +155,11 @@ def advice_on_peak(report):
         return ["more than promised: the model runs in another precision (--amp) or course than when it was measured, or its kernels take other "
                 f"workspaces here; measure it again on this device, until then plan with {told_bytes(more)} less memory"]
     return [f"less than promised (gradients that were there already count as beside it): up to {told_bytes(-more)} more of --memory buy time"]
+
+
+def advice_on_sizes(above):
+    return [f"'{name}', whose size follows from data, had {told_bytes(found)}, and the plan counts on {told_bytes(planned)} at most: the promised peak may "
+            "be passed; measure with a batch like that one" for name, (found, planned) in above.items()]
 
 
 def told_off(taken, promised):

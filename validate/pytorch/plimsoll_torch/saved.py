@@ -66,6 +66,9 @@ class SavedByStage:
         return torch.autograd.graph.saved_tensors_hooks(self.pack, unpack)
 
     def pack(self, tensor):
+        if storage_of(tensor).nbytes() == 0:  # nothing to drop or move, and no other one's memory: an expert that gets no rows
+            self.kinds.append(NAMED)  # the next time it may be anything
+            return tensor.detach()
         if storage_of(tensor).data_ptr() in self.always or tensor.device.type != self.device.type:
             self.kinds.append(ALWAYS)
             return tensor

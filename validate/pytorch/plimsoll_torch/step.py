@@ -267,11 +267,18 @@ class Step:
                 found += batch.runs[self.plan.values[name].stage].saved.numbers
             if self.plan.values[name].stage == len(self.staged.stages) - 1:
                 found += storage_of(batch.loss).nbytes()  # which a plan counts here, and which stays
-            if found != self.plan.values[name].bytes:
-                raise Refused(f"'{name}' has {found} B, by the plan {self.plan.values[name].bytes} B: the model is another now than when it was "
-                              "measured")
-            batch.on_host[name] = OnHost(storages, self.device, self.copies)
+            value = self.plan.values[name]
+            self.refuse_other_size(name, value, found)
+            batch.on_host[name] = OnHost(storages, self.device, self.copies, value.bytes if value.is_at_most else None)
         batch.on_host[name].fill(storages, action.range)
+
+    def refuse_other_size(self, name, value, found):
+        """What follows from data may have fewer bytes than planned. More of them cost the promised peak, which is told, and nothing else; a limit is
+        kept by itself."""
+        if value.is_at_most:
+            self.counts.note_size(name, found, value.bytes)
+        elif found != value.bytes:
+            raise Refused(f"'{name}' has {found} B, by the plan {value.bytes} B: the model is another now than when it was measured")
 
     def fetch(self, number):
         """Issues a copy to the device, where its action stands or before."""

@@ -1,0 +1,50 @@
+"""Sizes that follow from data, seen on another batch: planned for as "at most"."""
+
+import unittest
+
+from .support import NO_TORCH, WithFolder, torch
+
+if torch is not None:
+    from pytorch_export.other_batch import at_most, other_batches
+
+
+@unittest.skipIf(torch is None, NO_TORCH)
+class OtherBatch(WithFolder):
+    def test_another_batch_is_of_the_same_form(self):
+        given = {"x": torch.randn(6, 3) * 2 + 5, "ids": torch.arange(6), "none": None, "one": torch.tensor(3.5)}
+        (numbers, targets), (rows, _) = other_batches(given, torch.tensor([True, False]))
+        for other in (numbers, rows):
+            self.assertEqual([(key, None if tensor is None else (tensor.shape, tensor.dtype)) for key, tensor in other.items()],
+                             [(key, None if tensor is None else (tensor.shape, tensor.dtype)) for key, tensor in given.items()])
+        self.assertFalse(torch.equal(numbers["x"], given["x"]))
+        self.assertTrue(0 < numbers["x"].mean() < 10)
+        self.assertLessEqual(set(numbers["ids"].tolist()), set(range(6)))
+        self.assertTrue(torch.equal(rows["x"], given["x"].flip(0)))
+        self.assertEqual(targets.dtype, torch.bool)
+
+    def test_what_follows_from_data_is_planned_for_at_most(self):
+        trace = self.trace("chosen", "--stages", "first,second")
+        x = torch.ones(10, 4)
+        x[7:, 0] = -1
+        rows = at_most(7, int((other_batches(x)[0][0][:, 0] > 0).sum()))
+        self.assertGreater(rows, 7)
+        boundary = trace["source"]["pytorch"]["boundaries"][1][0]
+        self.assertEqual(trace["source"]["pytorch"]["at_most"]["values"], [boundary, trace["source"]["pytorch"]["boundaries"][2][0]])
+        self.assertEqual([tensor["bytes"] for tensor in trace["tensors"]], [160, 32 * rows, 32 * rows])
+        self.assertEqual([stage["output_bytes"] for stage in trace["stages"]], [32 * rows, 32 * rows, 0])
+        self.assertEqual(trace["stages"][1]["input_gradient_bytes"], 32 * rows)
+        self.assertEqual(trace["source"]["no_allocations_because"], "sizes follow from data")
+        self.assertNotIn("allocations", trace)
+
+    def test_a_model_that_takes_no_other_numbers_is_asked_with_other_rows(self):
+        trace = self.trace("chosen_strictly", "--stages", "first,second")
+        self.assertNotIn("at_most", trace["source"]["pytorch"])
+        self.assertEqual([tensor["bytes"] for tensor in trace["tensors"]], [160, 32 * 7, 32 * 7])
+        self.assertIn("the model itself: its forward reads a number (", trace["source"]["sizes_not_seen_on_other_numbers_because"])
+
+    def test_where_sizes_stay_nothing_is_said(self):
+        self.assertNotIn("at_most", self.trace("small")["source"]["pytorch"])
+
+
+if __name__ == "__main__":
+    unittest.main()
