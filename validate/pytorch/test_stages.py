@@ -6,7 +6,6 @@
 
 import copy
 import os
-import random
 import sys
 import unittest
 
@@ -383,9 +382,12 @@ class Refusals(unittest.TestCase):
         self.refused("module 'between': its forward reads numbers out of a tensor (item)", Model(Leaf()))
 
     def test_a_course_that_differs_from_run_to_run(self):
+        calls = []
+
         class Drops(nn.Module):
             def forward(self, x):
-                return x * random.random()
+                calls.append(1)
+                return x * len(calls)
         self.refused("the model's forward takes another course from run to run", Model(Drops()))
 
     def test_a_course_that_differs_in_code_between_modules(self):

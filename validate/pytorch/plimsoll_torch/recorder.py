@@ -22,6 +22,7 @@ from .hooks import AROUND_FORWARD, has_around_forward, is_of_library
 from .modes import difference
 from .origins import Origins
 from .questions import Questions
+from .ran import CodeThatRuns
 from .reads import Reads
 from .refusals import place_of
 from .values import children_of, form_of, map_leaves, named_tensors_in, tensors_in
@@ -152,6 +153,7 @@ class Recorder(TorchFunctionMode):
         self.call, self.stack, self.suspended, self.modules = None, [], 0, dict(model.named_modules())
         self.origins = Origins(model)
         self.reads = Reads(self.origins, self.here, self.is_own)
+        self.code = CodeThatRuns(self)
         self.can_be_whole = False  # after a refusal: whether the module can be taken as one call
         self.buffers = {storage_of(buffer).data_ptr(): f"{path}.{name}".lstrip(".") for path, module, name, buffer in buffers_of(model)
                         if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and buffer.numel() > 0}
@@ -165,7 +167,7 @@ class Recorder(TorchFunctionMode):
             self.add_value(tensor, name, -1)
             self.given[self.values[-1].name] = self.origins.given(self.values[-1].name, tensor)
         given, buffers = range(len(self.values)), buffers_of(self.model)
-        with undone(self.model), torch.enable_grad(), nothing_saved(), watching(self), self.origins, self:
+        with undone(self.model), torch.enable_grad(), nothing_saved(), watching(self), self.origins, self, self.code.noted():
             output = self.model(*args.values(), **kwargs)
             if loss is not None:
                 output = self.loss_of_run(loss, output, targets)
@@ -188,10 +190,13 @@ class Recorder(TorchFunctionMode):
     def loss_of_run(self, loss, output, targets):
         """By a function of outputs and targets; one that only takes the model's own loss out of its output is no call of a run."""
         before, output = len(self.operations), map_leaves(output, self.stand_in)
+        self.code.is_loss = True
         found = self.run(loss, "", "loss", (output, Targets), {}, (output, targets))
+        self.code.is_loss = False
         for operation in self.operations[before:]:
             if operation.outputs and not operation.writes and all(v is not None and self.values[v].made_by < before for v in operation.outputs):
                 self.operations.remove(operation)
+                self.code.ran |= self.code.in_loss  # does not run in a step
         return found
 
     def stand_in(self, leaf):

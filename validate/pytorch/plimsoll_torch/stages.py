@@ -12,7 +12,6 @@ number and alone may read the targets. A stage never overwrites what stands on i
 """
 
 import inspect
-import operator
 
 import torch
 
@@ -22,12 +21,11 @@ from .cuts import Cuts
 from .errors import Refused
 from .hooks import with_others_hooks
 from .modes import ops_named_in
-from .recorder import OF_TORCH, Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
+from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
 from .refusals import refuse_what_cannot_be_cut
-from .values import children_of, form_of
+from .values import form_of
 from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, why_no_compile
-
-ASKS_FOR_GRADIENT = operator.attrgetter("requires_grad")
+from .watch import ASKS_FOR_GRADIENT, Surroundings, Watch
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
 
@@ -168,7 +166,7 @@ def last_reads(operations, makes):
 
 class Staged:
     def __init__(self, model, how, recorder, given, output, inputs, loss, targets, check):
-        self.model, self.how, self.loss, self.parameters = model, how, loss, list(model.parameters())
+        self.model, self.how, self.loss = model, how, loss
         self.device = device_of(model)
         self.values = recorder.values
         loss = refs_in(output)
@@ -181,8 +179,9 @@ class Staged:
         self._cut(Cuts(recorder, given, loss), loss, recorder.hooked)
         if check:
             self._check(recorder, inputs, targets)
-        self.code = list({id(call.module): call.module for call in recorder.calls}.values())
-        self.course, self.objects, self.inside = self.course_of(inputs), list(map(objects_of, self.code)), containers_in(self.code)
+        self.form, self.autocast = form_of(inputs, ASKS_FOR_GRADIENT), autocast_now()
+        self.watch = Watch(model, list({id(call.module): call.module for call in recorder.calls}.values()), recorder.code.ran)
+        self.surroundings = Surroundings(model, recorder.code.ran)
 
     def _cut(self, cuts, loss, hooked):
         positions = set(cuts.found() if self.how == "auto" else cuts.at_paths(self.how))
@@ -240,22 +239,11 @@ class Staged:
             stage.compile()
         return self
 
-    def course_of(self, inputs):
-        """All that decides which calls the model makes beside numbers in tensors: what is no tensor in its inputs, attributes of modules
-        whose code has been recorded, which parameters are trained, and autocast."""
-        own = [[(name, form_of(value, id)) for name, value in vars(module).items() if name not in OF_TORCH]
-               + [list(map(id, vars(module)[places].values())) for places in ("_modules", "_parameters", "_buffers")] for module in self.code]
-        return form_of(inputs, lambda tensor: tensor.requires_grad), own, self.trained_now(), autocast_now()
-
-    def trained_now(self):
-        return list(map(ASKS_FOR_GRADIENT, self.model.parameters()))
-
     def is_course_of(self, inputs):
-        if all(map(are_the_same, self.code, self.objects)) and all(form_of(value, id) == form for value, form in self.inside):
-            # Most often, and in a tenth of the time.
-            there = form_of(inputs, lambda tensor: tensor.requires_grad), list(map(ASKS_FOR_GRADIENT, self.parameters)), autocast_now()
-            return there == (self.course[0], *self.course[2:])
-        return self.course == self.course_of(inputs)
+        """Whether all that decides which calls the model makes beside numbers in tensors is as it was: what is no tensor in its inputs, what its code
+        reads, which parameters are trained, and autocast."""
+        return (self.surroundings.are_same() and self.form == form_of(inputs, ASKS_FOR_GRADIENT) and self.autocast == autocast_now()
+                and self.watch.is_same())
 
     def values_of(self, inputs):
         """The tensors of boundary 0 of other inputs of the same form, for which the model's code reads what it read in the example."""
@@ -287,27 +275,6 @@ class Staged:
     def input_shapes(self):
         return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
                 for value in self.values if value.made_by < 0}
-
-
-def objects_of(module):
-    """All that its attributes are."""
-    own = vars(module)
-    attributes = [(name, value) for name, value in own.items() if name not in OF_TORCH]
-    return len(own), attributes, [list(own[places].values()) for places in ("_modules", "_parameters", "_buffers")]
-
-
-def are_the_same(module, objects):
-    """Whether they are the very objects."""
-    (count, attributes, inner), own = objects, vars(module)
-    return (len(own) == count and all([own.get(name, own) is value for name, value in attributes])
-            and all(len(own[places]) == len(of) and all(map(operator.is_, own[places].values(), of))
-                    for places, of in zip(("_modules", "_parameters", "_buffers"), inner)))
-
-
-def containers_in(modules):
-    """[(container, its form)]: attributes whose inside may change, each once, such as the configuration that all modules of a model hold."""
-    found = {id(value): value for module in modules for name, value in vars(module).items() if name not in OF_TORCH and children_of(value) is not None}
-    return [(value, form_of(value, id)) for value in found.values()]
 
 
 def is_same(again, first):

@@ -104,6 +104,8 @@ class Step:
         return report_of(self.plan, self.counts)
 
     def prepare(self, inputs, targets):
+        if self.staged is None:
+            refuse_what_cannot_run(self.model)  # what has come since `apply`
         refuse_thawed(self.model, self.plan)
         staged = self.cut(inputs, targets, self.plan.how)
         shapes = self.plan.model.get("input_shapes", {})

@@ -1,0 +1,62 @@
+"""Which Python code runs while a model is recorded, but in calls that run again as a whole, and what it asks of the world that nobody can watch."""
+
+import contextlib
+import datetime
+import random
+import sys
+import time
+
+from .errors import Refused
+from .origins import states_of_python
+
+LANGUAGE = {*sys.stdlib_module_names, "torch", "numpy", "functorch", "plimsoll_torch", "pytorch_export"}  # whose code and constants do not change
+CLOCKS = {time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns, time.process_time, time.process_time_ns,
+          time.thread_time, time.localtime, time.gmtime, time.ctime, time.strftime}
+DATES = ("now", "today", "utcnow")
+STATES = ("getstate", "setstate", "seed")  # where nothing is drawn
+DRAWS = "draws random numbers of Python or numpy, which a forward that runs again would draw anew: draw them by torch"
+
+
+def package_of(name):
+    return name.split(".")[0] if isinstance(name, str) else ""
+
+
+class CodeThatRuns:
+    """`ran`: {code: the globals of its function}. `recorder`: it knows whether a call runs that is run again as a whole."""
+
+    def __init__(self, recorder):
+        self.recorder, self.ran, self.in_loss, self.is_loss = recorder, {}, {}, False
+        self.asks = None  # what nobody can watch, in words
+
+    @contextlib.contextmanager
+    def noted(self):
+        before, states = sys.getprofile(), states_of_python()
+        sys.setprofile(self.see)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+        if self.asks is None and states_of_python() != states:  # by functions that no profiler is told of, as numpy's are
+            self.note(DRAWS, "numpy.random")
+        if self.asks is not None:
+            raise Refused(self.asks)
+
+    def see(self, frame, event, function):
+        if event == "call":
+            if (self.is_loss or not self.recorder.suspended) and package_of(frame.f_globals.get("__name__")) not in LANGUAGE:
+                (self.in_loss if self.is_loss else self.ran).setdefault(frame.f_code, frame.f_globals)
+        elif event == "c_call" and self.asks is None:
+            self.see_call(function, frame)
+
+    def see_call(self, function, frame):
+        owner = getattr(function, "__self__", None)
+        is_of_model = package_of(frame.f_globals.get("__name__")) not in LANGUAGE
+        if isinstance(owner, random.Random) and function.__name__ not in STATES:
+            self.note(DRAWS, function.__name__)
+        elif is_of_model and (function is open or function is input):
+            self.note("reads what is outside of it, which nobody can watch", function.__name__)
+        elif is_of_model and (function in CLOCKS or isinstance(owner, type) and issubclass(owner, datetime.date) and function.__name__ in DATES):
+            self.note("reads the clock", function.__name__)
+
+    def note(self, what, name):
+        self.asks = f"{self.recorder.here()}: its forward {what} ({name})"
