@@ -109,7 +109,7 @@ Json or_null(const Optional& optional, Value value) {
 }
 
 /// What was asked.
-Json question_json(const Question& question, bool times_rescaled, std::optional<Bytes> budget, bool feasible) {
+Json question_json(const Question& question, bool times_rescaled, std::optional<Bytes> budget, Outcome outcome) {
   return {{"trace", question.trace},
           {"platform", question.platform},
           {"strategy", question.strategy.text},
@@ -121,7 +121,8 @@ Json question_json(const Question& question, bool times_rescaled, std::optional<
           {"allocator", question.allocator.text},
           {"times_rescaled", times_rescaled},
           {"memory_budget_bytes", budget ? Json(budget->count) : Json(nullptr)},
-          {"feasible", feasible}};
+          {"feasible", outcome == Outcome::feasible},
+          {"outcome", written(outcome)}};
 }
 
 }  // namespace
@@ -129,7 +130,7 @@ Json question_json(const Question& question, bool times_rescaled, std::optional<
 Json to_json(const Question& question, const Problem& problem, const Answer& answer) {
   const auto count = [](Bytes bytes) { return bytes.count; };
   const auto of_metrics = [&](auto value) { return or_null(answer.metrics, value); };
-  Json object = question_json(question, problem.times_rescaled, answer.budget, answer.feasible);
+  Json object = question_json(question, problem.times_rescaled, answer.budget, answer.outcome);
   object["states"] = or_null(problem.states, [](States s) { return written(s); });
   object["update_kernels"] = or_null(problem.states, [&](States) { return written(problem.update_kernels); });
   object["state_bytes"] = bytes_of_kind(problem.graph, TensorKind::optimizer_state).count;
@@ -174,7 +175,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
     for (std::size_t d = 0; d < answer.metrics->devices.size(); ++d)
       object["devices"].push_back(device_json(question, answer, d));
     object["peak"] = peak_json(problem, answer);
-    if (!answer.feasible) object["reason"] = answer.reason;
+    if (!answer.feasible()) object["reason"] = answer.reason;
   } else {
     object["peak"] = nullptr;
     object["reason"] = answer.reason;
@@ -187,8 +188,9 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   return object;
 }
 
-Json unanswered_json(const Question& question, std::optional<Bytes> budget, const std::string& reason) {
-  Json object = question_json(question, false, budget, false);
+Json unanswered_json(const Question& question, std::optional<Bytes> budget, Outcome outcome,
+                     const std::string& reason) {
+  Json object = question_json(question, false, budget, outcome);
   for (const char* key :
        {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap", "lower_bound_s",
         "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s", "exchange_s", "exposed_exchange_s",

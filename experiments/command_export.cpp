@@ -10,6 +10,7 @@
 #include "experiments/commands.h"
 #include "experiments/memory_snapshot.h"
 #include "experiments/snapshot_of_run.h"
+#include "experiments/summary.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"
@@ -43,23 +44,21 @@ std::string pipeline_csv(const Question& question) {
   return order_csv(order_of(partition));
 }
 
-/// What the allocator does in the strategy's schedule.
+/// What the allocator does in the strategy's schedule, also where it runs out of memory.
 int export_snapshot(const ExportArguments& arguments) {
   if (arguments.file.empty()) throw InputError("export: a memory snapshot is no text; expected -o FILE");
   const Question question = question_of(arguments.question, Asks::strategy);
   const auto [problem, budget] = budgeted_problem_of(question);
   note_times(problem);
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
-  if (!made.feasible) {
-    std::cerr << fmt::format("export: {}\n", made.reason);
-    return exit_no_result;
-  }
+  if (!made.feasible()) std::cerr << "export: " << infeasibility(question, made) << '\n';
+  if (!made.schedule) return exit_no_result;
   const MemorySnapshot snapshot = snapshot_of(problem, *made.schedule, *made.timeline, question.allocator);
   write_text_file(arguments.file, pickled(snapshot));
   std::size_t events = 0;
   for (const std::vector<SnapshotEvent>& trace : snapshot.traces) events += trace.size();
   std::cout << fmt::format("{}: {} events, {} segments\n", arguments.file, events, snapshot.segments.size());
-  return exit_fine;
+  return made.feasible() ? exit_fine : exit_no_result;
 }
 
 int run_export(const ExportArguments& arguments) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include "experiments/commands.h"
@@ -32,7 +33,7 @@ struct SimulateArguments {
 
 /// Every answer that no other one beats in both time and memory, by rising memory.
 std::vector<Answer> front_of(std::vector<Answer> answers) {
-  std::erase_if(answers, [](const Answer& a) { return !a.feasible; });
+  std::erase_if(answers, [](const Answer& a) { return !a.feasible(); });
   std::ranges::stable_sort(answers, {},
                            [](const Answer& a) { return std::pair(a.metrics->peak, a.metrics->makespan); });
   std::vector<Answer> front;
@@ -41,6 +42,18 @@ std::vector<Answer> front_of(std::vector<Answer> answers) {
     front.push_back(std::move(answer));
   }
   return front;
+}
+
+/// Those for which the allocator runs out of memory, each plan once, by rising peak.
+std::vector<Answer> beyond_allocator(std::span<const Answer> answers) {
+  std::map<std::pair<Bytes, Seconds>, const Answer*> failed;
+  for (const Answer& answer : answers) {
+    if (answer.outcome != Outcome::out_of_memory) continue;
+    failed.try_emplace({answer.metrics->peak, answer.metrics->makespan}, &answer);
+  }
+  std::vector<Answer> list;
+  for (const auto& [plan, answer] : failed) list.push_back(*answer);
+  return list;
 }
 
 /// Answers, with a word now and then where they take long.
@@ -56,14 +69,21 @@ int simulate_front(const Question& question, const Problem& problem, bool json) 
     const PlanningWatch watch("looking for the budgets of " + question.strategy.text);
     for (const Bytes b : front_budgets(problem, question.strategy.passes)) budgets.emplace_back(b);
   }
-  const std::vector<Answer> front =
-      budgets.empty() ? std::vector<Answer>{} : front_of(patient_answer(question, problem, budgets));
+  std::vector<Answer> answers;
+  if (!budgets.empty()) answers = patient_answer(question, problem, budgets);
+  const std::vector<Answer> failed = beyond_allocator(answers);
+  const std::vector<Answer> front = front_of(std::move(answers));
   if (json) {
-    Json object{{"front", Json::array()}};
-    for (const Answer& each : front) object["front"].push_back(to_json(question, problem, each));
+    const auto listed = [&](const std::vector<Answer>& list) {
+      Json objects = Json::array();
+      for (const Answer& each : list) objects.push_back(to_json(question, problem, each));
+      return objects;
+    };
+    Json object{{"front", listed(front)}};
+    if (question.allocator.kind != AllocatorKind::exact) object["out_of_memory"] = listed(failed);
     std::cout << json_text(object, 2) << '\n';
   } else {
-    std::cout << front_table(front);
+    std::cout << front_table(front, failed);
   }
   return front.empty() ? exit_no_result : exit_fine;
 }
@@ -98,8 +118,11 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   write_files(arguments, problem, made, command_line);
   std::cout << (arguments.json ? json_text(to_json(question, problem, made), 2) + "\n"
                                : summary(question, problem, made));
-  if (!made.feasible) std::cerr << fmt::format("{}: does not fit: {}\n", arguments.schedule, made.reason);
-  return made.feasible ? exit_fine : exit_no_result;
+  if (!made.feasible()) {
+    const std::string_view what = made.outcome == Outcome::out_of_memory ? "out of memory" : "does not fit";
+    std::cerr << fmt::format("{}: {}: {}\n", arguments.schedule, what, made.reason);
+  }
+  return made.feasible() ? exit_fine : exit_no_result;
 }
 
 /// Plans promise what they take with the platform's links.
@@ -123,18 +146,18 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   if (front) return simulate_front(question, problem, arguments.json);
 
   Answer made = planned_for_links(question, problem, budget);
-  if (made.feasible && question.transfers != Transfers::link) {
+  if (made.schedule && question.transfers != Transfers::link) {
     Schedule schedule = std::move(*made.schedule);
     made = answer(question, problem, std::move(schedule));
   }
-  if (made.feasible) write_files(arguments, problem, made, command_line);
+  if (made.schedule) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
     std::cout << json_text(to_json(question, problem, made), 2) << '\n';
-  } else if (made.feasible) {
+  } else if (made.schedule) {
     std::cout << summary(question, problem, made);
   }
-  if (!made.feasible) std::cerr << infeasibility(question, made) << '\n';
-  return made.feasible ? exit_fine : exit_no_result;
+  if (!made.feasible()) std::cerr << infeasibility(question, made) << '\n';
+  return made.feasible() ? exit_fine : exit_no_result;
 }
 
 /// What the written schedule was found to be.
@@ -162,7 +185,7 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   const auto [problem, budget] = budgeted_problem_of(question);
   note_times(problem);
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
-  if (!made.feasible) {
+  if (!made.feasible()) {
     std::cerr << infeasibility(question, made) << '\n';
     return exit_no_result;
   }

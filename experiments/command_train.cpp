@@ -126,7 +126,7 @@ Prepared plain_training(const Problem& of_strategy, const std::string& reference
 std::optional<Prepared> prepared(const Question& question, const BudgetedProblem& asked, const std::string& reference,
                                  std::uint64_t seed) {
   Answer made = std::move(answer(question, asked.problem, std::span(&asked.budget, 1)).front());
-  if (!made.feasible) {
+  if (!made.feasible()) {
     std::cerr << infeasibility(question, made) << '\n';
     return std::nullopt;
   }

@@ -160,6 +160,7 @@ def draw(figure, strategies):
     marks = [figure[key] for key in ("lower_bound_bytes", "smallest_feasible_bytes", "store_all_bytes") if figure[key]]
     fronts = {series["strategy"]: front(series["points"]) for series in figure["series"]}
     errors = {series["strategy"]: error_of(series["points"]) for series in figure["series"]}
+    notes = {series["strategy"]: series["note"] for series in figure["series"]}
     takes = {series["strategy"]: reserved(series["points"]) for series in figure["series"]}
     peaks = marks + [peak for points in fronts.values() for peak, _ in points]
     peaks += [most for points in takes.values() for _, most, _ in points]
@@ -209,7 +210,7 @@ def draw(figure, strategies):
         # What takes the same memory whatever the budget is one point, large enough to show behind a curve's.
         style = dict(color=colour, marker=marker, markersize=6.5 if len(points) > 1 else 10, markeredgecolor="white",
                      markeredgewidth=0.7)
-        label = strategy + errors.get(strategy, "") if points else strategy + " (fits nowhere)"
+        label = strategy + errors.get(strategy, "") + (" (%s)" % notes[strategy] if notes.get(strategy) else "")
         series_rows.append(Line2D([], [], linewidth=1.6 if len(points) > 1 else 0, label=label, **style))
         x = [peak / size for peak, _ in points]
         y = [time / base for _, time in points]

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "experiments/memory_by_kind.h"
+#include "experiments/sweep_points.h"
+#include "sim/core/names.h"
 
 namespace plimsoll {
 namespace {
@@ -33,6 +35,9 @@ constexpr RecordType an_index{"a whole number of at least 0", is_record_count};
 constexpr RecordType some_seconds{"a number of at least 0", is_record_amount};
 constexpr RecordType bytes_or_null{"a whole number of at least 0, or null",
                                    [](const Json& v) { return v.is_null() || is_record_count(v); }};
+constexpr RecordType an_outcome{"feasible, infeasible, out_of_memory, refused or stopped", [](const Json& v) {
+                                  return v.is_string() && from_name<Outcome>(v.get<std::string>()).has_value();
+                                }};
 constexpr RecordType amount_or_null{"a number of at least 0, or null",
                                     [](const Json& v) { return v.is_null() || is_record_amount(v); }};
 
@@ -51,6 +56,7 @@ constexpr RecordKey in_answered_records[] = {
     {"makespan_s", some_seconds}, {"peak_bytes", an_index}, {"lower_bound_s", some_seconds}};
 constexpr RecordKey in_some_records[] = {
     {"case", an_index},
+    {"outcome", an_outcome},
     {"makespan_s", amount_or_null},
     {"peak_bytes", bytes_or_null},
     {"lower_bound_s", amount_or_null},
@@ -147,6 +153,12 @@ bool is_record_mesh(const Json& mesh) {
 }
 
 }  // namespace
+
+Outcome outcome_of(const Json& record) {
+  if (record.contains("outcome")) return *from_name<Outcome>(record["outcome"].get<std::string>());
+  if (record.at("feasible").get<bool>()) return Outcome::feasible;
+  return is_of_limits(record.value("reason", "")) ? Outcome::stopped : Outcome::infeasible;
+}
 
 std::optional<std::string> wrong_type_in_record(const Json& record) {
   for (const std::span<const RecordKey> keys : {std::span<const RecordKey>(in_every_record), {in_some_records}}) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "experiments/run.h"
 #include "sim/io/json.h"
 
 namespace plimsoll {
@@ -13,5 +14,8 @@ std::optional<std::string> wrong_type_in_record(const Json& record);
 
 /// The same, or the first key that is missing.
 std::optional<std::string> wrong_in_record(const Json& record);
+
+/// What became of its question, of a record with its types as they should be; older ones say less.
+Outcome outcome_of(const Json& record);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "experiments/csv.h"
@@ -15,6 +16,7 @@
 #include "experiments/mesh_picture.h"
 #include "experiments/record_check.h"
 #include "sim/core/expects.h"
+#include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
 #include "sim/io/output_error.h"
@@ -68,12 +70,33 @@ Json point_of(const Json& record) {
                           "bytes_moved", "gap", "smallest_feasible_bytes"}) {
     point[key] = value_or_null(record, key);
   }
+  const Outcome outcome = outcome_of(record);
+  point["outcome"] = written(outcome);
+  if (outcome > Outcome::infeasible) point["reason"] = value_or_null(record, "reason");
   if (record.contains("peak") && record["peak"].contains("bytes_by_kind")) {
     point["kinds"] = record["peak"]["bytes_by_kind"];
   }
   if (const Json error = error_of(record); !error.is_null()) point[gradient_error] = error;
   if (const Json reserved = reserved_of(record); !reserved.is_null()) point[reserved_bytes] = reserved;
   return point;
+}
+
+/// What legends say of a strategy beside its name: why it has no answers, or that some run out of memory or of time.
+std::string without_answers(const Json& points) {
+  std::map<Outcome, std::size_t> counts;
+  for (const Json& point : points) ++counts[*from_name<Outcome>(point["outcome"].get<std::string>())];
+  const bool fits = counts.contains(Outcome::feasible);
+  const auto words = [&](Outcome outcome) -> std::string {
+    if (outcome == Outcome::infeasible) return counts.size() == 1 ? "fits nowhere" : "does not fit";
+    return outcome == Outcome::out_of_memory ? "out of memory" : std::string(written(outcome));
+  };
+  std::string text;
+  for (const auto& [outcome, count] : counts) {
+    if (outcome == Outcome::feasible || (fits && outcome == Outcome::infeasible)) continue;
+    text += (text.empty() ? "" : ", ") + words(outcome);
+    if (counts.size() > 1) text += fmt::format(" at {} of {} budgets", count, points.size());
+  }
+  return text;
 }
 
 /// A part of a file's name: of a name what every file system takes.
@@ -144,7 +167,7 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
     keep_least(figure["lower_bound_s"], value_or_null(record, "lower_bound_s"));
     keep_least(figure["lower_bound_bytes"], value_or_null(record, "lower_bound_bytes"));
     keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "smallest_feasible_bytes"));
-    keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "peak_bytes"));
+    if (record["feasible"]) keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "peak_bytes"));
   }
   Json& series = figure["series"] = Json::array();
   for (const Json& strategy : strategies) {
@@ -152,7 +175,8 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
     for (const Json& record : records) {
       if (record.value("strategy", Json("")) == strategy) points.push_back(point_of(record));
     }
-    series.push_back({{"strategy", strategy}, {"points", std::move(points)}});
+    const std::string note = without_answers(points);
+    series.push_back({{"strategy", strategy}, {"note", note}, {"points", std::move(points)}});
   }
   add_timelines(figure, records, strategies, taken);
   return figure;

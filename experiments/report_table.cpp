@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "experiments/record_check.h"
 #include "sim/io/quantity.h"
 
 namespace plimsoll {
@@ -22,7 +23,18 @@ struct Case {
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
 std::string cell_of(const Json& record) {
-  if (!record.at("feasible").get<bool>()) return "-";
+  switch (outcome_of(record)) {
+    case Outcome::infeasible:
+      return "-";
+    case Outcome::out_of_memory:
+      return "out of memory";
+    case Outcome::refused:
+      return "refused";
+    case Outcome::stopped:
+      return "stopped";
+    case Outcome::feasible:
+      break;
+  }
   const double time = record.at("makespan_s").get<double>(), bound = record.at("lower_bound_s").get<double>();
   const std::string above = bound > 0 ? fmt::format(" {:+6.1f} %", 100 * (time / bound - 1)) : "";
   return format_seconds(Seconds{time}) + above;

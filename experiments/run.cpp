@@ -8,6 +8,7 @@
 #include <map>
 
 #include "experiments/model.h"
+#include "experiments/reserved_memory.h"
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
 #include "sim/core/contention.h"
@@ -211,7 +212,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   answer.simulate_s = now_s() - started;
   answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
-  answer.feasible = true;
+  answer.outcome = Outcome::feasible;
   answer.errors = predicted_errors(schedule, problem.graph);
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.bounds = bounds.of(schedule);
@@ -219,13 +220,15 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   return made;
 }
 
-std::vector<ReservedPeak> reserved_by_device(const Problem& problem, const Answer& answer,
-                                             const AllocatorChoice& allocator) {
-  std::vector<ReservedPeak> peaks;
+/// What the allocator takes of each device for a schedule that fits, or what does not fit because of it.
+void reserve(const Question& question, const Problem& problem, Answer& answer) {
   const std::vector<ReservedPeak> reserved = peak_reserved(*answer.schedule, *answer.timeline, problem.platform,
-                                                           allocator, step_orders(problem, *answer.schedule));
-  for (const Device& device : problem.platform.devices) peaks.push_back(reserved[device.memory.index]);
-  return peaks;
+                                                           question.allocator, step_orders(problem, *answer.schedule));
+  for (const Device& device : problem.platform.devices) answer.reserved.push_back(reserved[device.memory.index]);
+  const std::vector<std::string> failed = out_of_memory(question.allocator.kind, problem.platform, answer.reserved);
+  if (!answer.feasible() || failed.empty()) return;
+  answer.outcome = Outcome::out_of_memory;
+  answer.reason = fmt::format("{}", fmt::join(failed, "; "));
 }
 
 /// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different.
@@ -237,7 +240,7 @@ void answer_for(const Question& question, const Problem& problem, const PlannedP
   answer.gap = promise.gap;
   answer.note = promise.note;
   answer.candidates = promise.candidates;
-  if (answer.reserved.empty()) answer.reserved = reserved_by_device(problem, answer, question.allocator);
+  if (answer.reserved.empty()) reserve(question, problem, answer);
 }
 
 bool same(const PlannedParts& a, const PlannedParts& b) {
@@ -463,12 +466,12 @@ Answer answer(const Question& question, const Problem& problem, Schedule schedul
   Answer& answer = made.answer;
   const std::optional<Bytes> stated = answer.schedule->budget;
   answer.budget = stated ? stated : capacity_of(problem.platform);
-  answer.reserved = reserved_by_device(problem, answer, question.allocator);
   for (const Overfull& memory : overfull(made.peaks, problem.platform, *answer.schedule)) {
     answer.reason += fmt::format("{}{} B on '{}', over its {} B", answer.reason.empty() ? "it keeps " : ", ",
                                  memory.peak.count, problem.platform[memory.memory].name, memory.limit.count);
   }
-  answer.feasible = answer.reason.empty();
+  if (!answer.reason.empty()) answer.outcome = Outcome::infeasible;
+  reserve(question, problem, answer);
   return std::move(made.answer);
 }
 

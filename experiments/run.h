@@ -26,6 +26,9 @@ namespace plimsoll {
 
 enum class Engine { simgrid, event };
 
+/// What became of a question. `stopped` by the limits of a sweep, `refused` since nothing can be planned for it.
+enum class Outcome { feasible, infeasible, out_of_memory, refused, stopped };
+
 /// What --memory states; unset: the device's capacity.
 using StatedBudget = std::optional<std::variant<Bytes, Share>>;
 
@@ -47,7 +50,7 @@ struct Question {
 
 struct Answer {
   std::optional<Bytes> budget;
-  bool feasible = false;
+  Outcome outcome = Outcome::infeasible;   ///< out_of_memory: live bytes fit, what the allocator takes does not
   std::string reason;                      ///< why it is not feasible
   std::optional<Bytes> smallest_feasible;  ///< of this strategy, where it is not feasible
   bool smallest_is_proven = true;          ///< else the least feasible budget is at most that
@@ -65,6 +68,8 @@ struct Answer {
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   LowerBounds bounds;
   double solve_s = 0, simulate_s = 0;
+
+  bool feasible() const { return outcome == Outcome::feasible; }
 };
 
 /// A problem, or in one sentence why a trace and a platform do not go together.
@@ -108,6 +113,12 @@ struct Names<Engine> {
   static constexpr std::array all{std::pair{Engine::simgrid, "simgrid"}, std::pair{Engine::event, "event"}};
 };
 template <>
+struct Names<Outcome> {
+  static constexpr std::array all{std::pair{Outcome::feasible, "feasible"}, std::pair{Outcome::infeasible, "infeasible"},
+                                  std::pair{Outcome::out_of_memory, "out_of_memory"},
+                                  std::pair{Outcome::refused, "refused"}, std::pair{Outcome::stopped, "stopped"}};
+};
+template <>
 struct Names<Transfers> {
   static constexpr std::array all{std::pair{Transfers::link, "link"}, std::pair{Transfers::delay, "delay"},
                                   std::pair{Transfers::blocking, "blocking"}, std::pair{Transfers::added, "added"},
@@ -128,15 +139,15 @@ void answer(const Question&, const Problem&, std::span<const std::optional<Bytes
 /// The same as a list, in the order of the budgets.
 std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
 
-/// A legal schedule simulated and measured, wherever it is from: feasible where it fits, with nothing promised, and
-/// with transfers as the question has them. Throws BrokenPromise where memory counted a second time is not the
+/// A legal schedule simulated and measured, wherever it is from: feasible where it fits, by the question's allocator
+/// too, with nothing promised, and with transfers as the question has them. Throws BrokenPromise where memory counted a second time is not the
 /// engine's.
 Answer answer(const Question&, const Problem&, Schedule);
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.
 Json to_json(const Question&, const Problem&, const Answer&);
 
-/// The same object for a question that has no answer: infeasible, with the reason, and null for all else.
-Json unanswered_json(const Question&, std::optional<Bytes> budget, const std::string& reason);
+/// The same object for a question that has no answer: not feasible, with the reason, and null for all else.
+Json unanswered_json(const Question&, std::optional<Bytes> budget, Outcome, const std::string& reason);
 
 }  // namespace plimsoll

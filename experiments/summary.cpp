@@ -9,6 +9,7 @@
 #include "experiments/host_bounds.h"
 #include "experiments/kept_whole.h"
 #include "experiments/memory_by_kind.h"
+#include "experiments/reserved_memory.h"
 #include "sim/core/codec.h"
 #include "sim/core/memory_profile.h"
 #include "sim/core/names.h"
@@ -67,34 +68,17 @@ std::string at_peak_lines(const Problem& problem, const Answer& answer) {
   return lines;
 }
 
-/// Which request failed, and whether bytes or room in one piece were missing.
-std::string sentence(const OutOfMemory& failed) {
-  const std::string what = failed.step ? fmt::format("step {}", failed.step->index) : "before the first step";
-  const std::string why =
-      failed.is_fragmentation()
-          ? fmt::format("fragmented: {} are not in use, the largest free block has {}",
-                        format_bytes(failed.limit - failed.active), format_bytes(failed.largest_free))
-          : fmt::format("too few bytes: {} are not in use", format_bytes(failed.limit - failed.active));
-  return fmt::format("{} asks for {} of {}, {}", what, format_bytes(failed.requested), format_bytes(failed.limit), why);
-}
-
-/// Of the device that reserves most.
+/// Of the device that reserves most, and of all that run out of memory.
 std::string allocator_lines(const Question& question, const Problem& problem, const Answer& answer) {
-  const auto most = std::ranges::max_element(answer.reserved, {}, &ReservedPeak::reserved);
-  const ReservedPeak& peak = *most;
+  const ReservedPeak& peak = *std::ranges::max_element(answer.reserved, {}, &ReservedPeak::reserved);
   std::string lines = fmt::format("  reserved         {:>12}   by the {} allocator\n", format_bytes(peak.reserved),
                                   question.allocator.text);
   lines += fmt::format("    of it          {:>12}   active at most, {} allocated, {} requested\n",
                        format_bytes(peak.active), format_bytes(peak.allocated), format_bytes(peak.requested));
   lines += fmt::format("  fragmentation    {:>10.1f} %   largest free block at the peak {}, retries {}\n",
                        100 * peak.fragmentation(), format_bytes(peak.fullest.largest_free), peak.retries);
-  if (peak.out_of_memory) {
-    const std::string& name = problem.platform.devices[static_cast<std::size_t>(most - answer.reserved.begin())].name;
-    const std::string why = question.allocator.kind == AllocatorKind::planned
-                                ? fmt::format("the plan takes {} of {}", format_bytes(peak.reserved),
-                                              format_bytes(peak.out_of_memory->limit))
-                                : sentence(*peak.out_of_memory);
-    lines += fmt::format("  out of memory on {}: {}\n", name, why);
+  for (const std::string& failed : out_of_memory(question.allocator.kind, problem.platform, answer.reserved)) {
+    lines += "  out of memory " + failed + "\n";
   }
   return lines;
 }
@@ -171,7 +155,8 @@ std::string summary(const Question& question, const Problem& problem, const Answ
 }
 
 std::string infeasibility(const Question& question, const Answer& answer) {
-  std::string line = fmt::format("infeasible: {} within {}: {}", question.strategy.text,
+  const std::string_view what = answer.outcome == Outcome::out_of_memory ? "out of memory" : "infeasible";
+  std::string line = fmt::format("{}: {} within {}: {}", what, question.strategy.text,
                                  answer.budget ? format_bytes(*answer.budget) : "unlimited memory", answer.reason);
   if (answer.smallest_feasible) {
     line += fmt::format("; the smallest feasible budget is {}{} B ({})", answer.smallest_is_proven ? "" : "at most ",
@@ -181,13 +166,17 @@ std::string infeasibility(const Question& question, const Answer& answer) {
   return line;
 }
 
-std::string front_table(std::span<const Answer> front) {
+std::string front_table(std::span<const Answer> front, std::span<const Answer> failed) {
   std::string text =
       fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", "peak_bytes", "peak", "iteration time", "above bound");
   for (const Answer& answer : front) {
     text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", answer.metrics->peak.count,
                         format_bytes(answer.metrics->peak), format_seconds(answer.metrics->makespan),
                         percent_above(answer.metrics->makespan.value, answer.bounds.time().value));
+  }
+  for (const Answer& answer : failed) {
+    text += fmt::format("{:>14}  {:>12}  {:>14}  out of memory {}\n", answer.metrics->peak.count,
+                        format_bytes(answer.metrics->peak), format_seconds(answer.metrics->makespan), answer.reason);
   }
   return text;
 }

@@ -8,13 +8,13 @@
 
 namespace plimsoll {
 
-/// Time, memory, what is in memory at the peak, and bounds of one feasible answer.
+/// Time, memory, what is in memory at the peak, and bounds of one answer that has a schedule.
 std::string summary(const Question&, const Problem&, const Answer&);
 
-/// Why a question has no schedule, in one line with the smallest feasible budget.
+/// Why a question has no schedule that fits, in one line with the smallest feasible budget.
 std::string infeasibility(const Question&, const Answer&);
 
-/// One line a point of the front of time against memory.
-std::string front_table(std::span<const Answer>);
+/// One line a point of the front of time against memory, and one a plan for which the allocator runs out of memory.
+std::string front_table(std::span<const Answer> front, std::span<const Answer> failed);
 
 }  // namespace plimsoll

@@ -171,6 +171,10 @@ CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std
   return facts;
 }
 
+bool is_of_limits(const std::string& reason) {
+  return reason.starts_with("stopped: ");
+}
+
 Json to_json(const CaseFacts& facts) {
   Json budgets = Json::array();
   for (const std::optional<Bytes>& b : facts.budgets) budgets.push_back(or_null(b));
@@ -213,7 +217,8 @@ CaseFacts case_facts(const Json& json) {
 Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place, std::optional<Bytes> budget,
                       const std::string& reason) {
   Json json = head_of(e, group, place);
-  json.update(unanswered_json(question_of(e, group), budget, reason));
+  const Outcome outcome = is_of_limits(reason) ? Outcome::stopped : Outcome::refused;
+  json.update(unanswered_json(question_of(e, group), budget, outcome, reason));
   return json;
 }
 
@@ -230,7 +235,7 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
   answer(question, problem, asked, [&](std::size_t place, const Answer& each) {
     Json json = head_of(e, group, wanted[place]);
     json.update(to_json(question, problem, each));
-    if (e.timelines && each.feasible) {
+    if (e.timelines && each.feasible()) {
       if (problem.mesh) json["mesh"] = mesh_record(problem);
       json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);
     }

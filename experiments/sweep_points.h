@@ -61,6 +61,9 @@ std::vector<std::optional<Bytes>> budgets_of(const Experiment&, const CaseFacts&
 /// What is known of a case that has no problem, or whose facts are not to be had within the experiment's limits.
 CaseFacts impossible_case(const Experiment&, std::size_t case_index, const std::string& reason);
 
+/// Whether this is why the limits of an experiment ended what was to be known or answered.
+bool is_of_limits(const std::string& reason);
+
 /// Bytes, or null.
 Json or_null(const std::optional<Bytes>&);
 std::optional<Bytes> maybe_bytes(const Json&);
@@ -73,7 +76,7 @@ void answer_points(const Experiment&, const SweepInputs&, std::size_t group,
                    std::span<const std::optional<Bytes>> budgets, std::span<const std::size_t> wanted,
                    const std::function<void(const Json&)>& record);
 
-/// The record of a point that has no answer, and why.
+/// The record of a point that has no answer, and why: refused, or stopped.
 Json unanswered_point(const Experiment&, std::size_t group, std::size_t place, std::optional<Bytes> budget,
                       const std::string& reason);
 

@@ -166,7 +166,7 @@ std::vector<std::pair<fs::path, Json>> manifests_in(const fs::path& folder) {
 
 /// Whether limits of the experiment stopped its group.
 bool was_stopped(const Json& record) {
-  return record.value("reason", "").starts_with("stopped: ");
+  return is_of_limits(record.value("reason", ""));
 }
 
 }  // namespace

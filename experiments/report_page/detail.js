@@ -1,5 +1,6 @@
 // What is known of one point: its numbers, the command that makes it, its timeline and its memory.
 function facts(figure, p) {
+  if (!p.feasible && p.outcome !== "infeasible") return [inWords(p.outcome), ...(p.reason ? [p.reason] : [])];
   if (!p.feasible) return ["infeasible" + (p.smallest_feasible_bytes ? `: fits from ${bytes(p.smallest_feasible_bytes)}` : "")];
   const rows = [`time ${seconds(p.makespan_s)}` + (figure.lower_bound_s > 0 ? ` = ${(p.makespan_s / figure.lower_bound_s).toFixed(4)} \u00d7 lower bound` : ""),
     `peak ${bytes(p.peak_bytes)} (${p.peak_bytes} B)`];
@@ -33,7 +34,7 @@ function commandOf(figure, strategy, p) {
   if (figure.optimizer !== "none") words.push("--optimizer", figure.optimizer);
   for (const key of ["states", "gradients", "engine", "allocator"]) {
     const usual = {states: "by_dtype", gradients: "new", engine: "simgrid", allocator: "exact"}[key], asked = report.experiment[key];
-    if (typeof asked === "string" && asked !== usual) words.push(`--${key}`, asked);
+    if (typeof asked === "string" && asked !== usual) words.push(`--${key}`, quoted(asked));
   }
   return [...words, "--timeline timeline.json --memory-profile memory.csv"].join(" ");
 }

@@ -18,7 +18,7 @@ function strategyButtons(figure) {
     const button = element("button", {type: "button", "data-strategy": series.strategy});
     const svg = element("svg", {width: 14, height: 14, viewBox: "-8 -8 16 16", "aria-hidden": "true"});
     svg.append(element("path", {d: shape(i, 6), "data-colour": i}));
-    button.append(svg, series.strategy + (series.points.some(p => p.feasible) ? "" : " (fits nowhere)"));
+    button.append(svg, series.strategy + (series.note ? ` (${series.note})` : ""));
     button.addEventListener("click", () => {
       if (!hidden.delete(series.strategy)) hidden.add(series.strategy);
       redrawAll();

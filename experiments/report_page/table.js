@@ -5,12 +5,12 @@ const COLUMNS = [
   ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes],
   ["reserved", r => r.p.peak_reserved_bytes ?? null, bytes], ["gradient error", r => r.p.gradient_error ?? null, v => (v === null ? "" : v.toPrecision(3))], ["time", r => r.p.makespan_s, seconds],
   ["time / bound", r => (r.p.feasible && r.figure.lower_bound_s > 0 ? r.p.makespan_s / r.figure.lower_bound_s : null), v => (v === null ? "" : v.toFixed(4))],
-  ["recomputing", r => r.p.recompute_s, seconds], ["moved", r => r.p.bytes_moved, bytes],
-  ["fits from", r => (r.p.feasible ? null : r.p.smallest_feasible_bytes), bytes],
+  ["outcome", r => inWords(r.p.outcome)], ["recomputing", r => r.p.recompute_s, seconds], ["moved", r => r.p.bytes_moved, bytes],
+  ["fits from", r => (r.p.outcome !== "infeasible" ? null : r.p.smallest_feasible_bytes), bytes],
 ];
 const ROW = 27;  // pixels, as in page.css
 const rows = report.figures.flatMap(figure => figure.series.flatMap(s => s.points.map(p => ({figure, strategy: s.strategy, p}))));
-for (const row of rows) row.text = [row.strategy, row.figure.model, row.figure.machine, row.figure.optimizer, row.p.feasible ? "" : "infeasible"].join(" ").toLowerCase();
+for (const row of rows) row.text = [row.strategy, row.figure.model, row.figure.machine, row.figure.optimizer, row.p.feasible ? "" : inWords(row.p.outcome)].join(" ").toLowerCase();
 let columns = [], wanted = rows;
 
 function filterRows() {
@@ -59,7 +59,7 @@ function rowsAsText() {
 
 function table() {
   // Columns that say the same everywhere are left out.
-  columns = COLUMNS.filter(([name, value]) => !["micro-batches", "optimizer", "reserved", "gradient error"].includes(name) || new Set(rows.map(value)).size > 1);
+  columns = COLUMNS.filter(([name, value]) => !["micro-batches", "optimizer", "reserved", "gradient error", "outcome"].includes(name) || new Set(rows.map(value)).size > 1);
   const head = document.querySelector("thead tr");
   columns.forEach(([name, value, format]) => {
     const th = element("th", {"aria-sort": "none", scope: "col", ...(format ? {class: "number"} : {})});

@@ -50,6 +50,7 @@ function seconds(s) {
   }
   return s === 0 ? "0 s" : `${(s * 1e9).toPrecision(4)} ns`;
 }
+const inWords = outcome => outcome.replaceAll("_", " ");
 function ticks(low, high, wanted) {
   const rough = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map(f => f * power).find(s => s >= rough);

@@ -1,10 +1,14 @@
 #include "experiments/allocator_spec.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
 #include "tests/experiments/run_program.h"
+#include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -99,7 +103,8 @@ TEST_CASE("the summary and the JSON say what the allocator takes, how fragmented
   CHECK(fine.out.find("out of memory") == std::string::npos);
   // The schedule fits the device, but not into what the process may reserve.
   const ProgramRun tight = plimsoll("simulate --allocator 'cuda(fraction=0.001)'" + std::string(resnet_on_h200));
-  REQUIRE(tight.exit_code == 0);
+  REQUIRE(tight.exit_code == 1);
+  CHECK(tight.err.find("out of memory: store_all within 141.00 GB: on gpu: step ") != std::string::npos);
   CHECK(tight.out.find("  out of memory on gpu: ") != std::string::npos);
   CHECK(tight.out.find("too few bytes: ") != std::string::npos);
   const ProgramRun torn = plimsoll("simulate --allocator 'cuda(fraction=0.002)'" + std::string(resnet_on_h200));
@@ -109,6 +114,7 @@ TEST_CASE("the summary and the JSON say what the allocator takes, how fragmented
   for (const char* key :
        {"\"allocator\": \"cuda(fraction=0.001)\"", "\"peak_active_bytes\"", "\"peak_allocated_bytes\"",
         "\"peak_requested_bytes\"", "\"fragmentation\"", "\"largest_free_bytes\"", "\"inactive_split_bytes\"",
+        "\"feasible\": false", "\"outcome\": \"out_of_memory\"", "\"reason\": \"on gpu: ",
         "\"allocation_retries\"", "\"out_of_memory\"", "\"reason\": \"too few bytes\"", "\"limit_bytes\": 150754820"}) {
     INFO(key);
     CHECK(json.out.find(key) != std::string::npos);
@@ -129,6 +135,36 @@ TEST_CASE("experiments name allocators as the command line does", "[allocator][p
   CHECK(sweep("cudda").err.find(":6:12: allocator: expected exact, cuda, ") != std::string::npos);
   const ProgramRun fine = sweep("'cuda(roundup=[4:2,>:8])'");
   CHECK(fine.exit_code == 0);
+}
+
+TEST_CASE("a schedule that fits by its live bytes and not by its allocator is out of memory, in every command",
+          "[allocator][program]") {
+  const TemporaryFolder folder;
+  const auto text = [](const std::filesystem::path& file) { return read_text_file(file); };
+  const std::string asks = " --allocator 'cuda(fraction=0.002)'" + std::string(resnet_on_h200);
+  const std::string plan = (folder / "plan.json").string();
+  const ProgramRun planned = plimsoll("plan" + asks + " -o " + plan);
+  CHECK(planned.exit_code == 1);
+  CHECK(planned.err.find("out of memory: store_all within 141.00 GB: on gpu: step ") != std::string::npos);
+  CHECK(!std::filesystem::exists(plan));
+  const ProgramRun front = plimsoll("simulate --memory front" + asks);
+  CHECK(front.exit_code == 1);
+  CHECK(front.out.find("  out of memory on gpu: step ") != std::string::npos);
+  CHECK(plimsoll("simulate --memory front --json" + asks).out.find("\"front\": [],\n  \"out_of_memory\": [\n") !=
+        std::string::npos);
+  REQUIRE(plimsoll("plan" + std::string(resnet_on_h200) + " -o " + plan).exit_code == 0);
+  const ProgramRun from_file = plimsoll("simulate --schedule " + plan + " --allocator 'cuda(fraction=0.002)'");
+  CHECK(from_file.exit_code == 1);
+  CHECK(from_file.err.find(plan + ": out of memory: on gpu: step ") != std::string::npos);
+
+  std::ofstream(folder / "e.yaml") << "format: plimsoll.experiment.v1\nname: a\ntraces: [resnet50_b8_cpu]\n"
+                                   << "platforms: [h200]\nstrategies: [store_all]\nallocator: 'cuda(fraction=0.002)'\n";
+  REQUIRE(plimsoll("sweep " + (folder / "e.yaml").string() + " -o " + (folder / "out").string()).exit_code == 0);
+  CHECK(text(folder / "out" / "results.jsonl").find("\"outcome\":\"out_of_memory\"") != std::string::npos);
+  const ProgramRun report = plimsoll("report " + (folder / "out").string());
+  CHECK(report.out.find("  141.00 GB         out of memory") != std::string::npos);
+  CHECK(text(folder / "out" / "results.csv").find("out_of_memory") != std::string::npos);
+  CHECK(text(folder / "out" / "report.html").find("\"note\":\"out of memory\"") != std::string::npos);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST_CASE("a schedule that answers several budgets is looked at once, and answer
     const Answer alone = answer(question, problem, std::span(&budgets[b], 1)).front();
     INFO("budget " << b);
     CHECK(unmeasured(question, problem, together[b]).dump() == unmeasured(question, problem, alone).dump());
-    if (!alone.feasible) continue;
+    if (!alone.feasible()) continue;
     simulated.insert(together[b].simulate_s);  // no two simulations take the same time
     Schedule schedule = *alone.schedule;
     schedule.budget.reset();

@@ -119,6 +119,37 @@ TEST_CASE("a report shows what an allocator reserves, of the device that reserve
   CHECK(results_csv(reserved, "test").find("peak_reserved_bytes") == std::string::npos);
 }
 
+TEST_CASE("a report names what runs out of memory, is refused or stopped, and says 'fits nowhere' of nothing else",
+          "[report]") {
+  SweepContents made = contents();
+  const auto say = [&](std::size_t point, const char* outcome) {
+    Json record = Json::parse(made.records[point]);
+    record.update({{"feasible", false}, {"outcome", outcome}, {"reason", "because"}});
+    made.records[point] = record.dump();
+  };
+  const auto note = [&](std::size_t strategy) {
+    return report_data(made, "test")["figures"][0]["series"][strategy]["note"].get<std::string>();
+  };
+  CHECK(note(0).empty());  // fits one of its budgets
+  CHECK(note(2) == "fits nowhere");
+  say(4, "refused");
+  CHECK(note(2) == "refused");
+  say(4, "stopped");
+  CHECK(note(2) == "stopped");
+  say(4, "out_of_memory");
+  CHECK(note(2) == "out of memory");
+  say(3, "out_of_memory");
+  CHECK(note(1) == "out of memory at 1 of 2 budgets");
+  say(2, "infeasible");
+  CHECK(note(1) == "does not fit at 1 of 2 budgets, out of memory at 1 of 2 budgets");
+  say(1, "out_of_memory");
+  const Json figure = report_data(made, "test")["figures"][0];
+  CHECK(figure["series"][1]["points"][1]["outcome"] == "out_of_memory");
+  CHECK(figure["series"][1]["points"][1]["reason"] == "because");
+  CHECK(figure["smallest_feasible_bytes"] == 20);  // as the records say, not the peak of what runs out of memory
+  CHECK(results_csv(made, "test").find(",out_of_memory\n") != std::string::npos);
+}
+
 TEST_CASE("a report says what codecs do to gradients, of all as one vector", "[report]") {
   SweepContents with_errors = contents();
   Json lossy = Json::parse(with_errors.records[3]), exact = Json::parse(with_errors.records[1]);
