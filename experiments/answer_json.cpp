@@ -145,8 +145,9 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
     object["candidates"] = Json::array();
     for (const Candidate& each : answer.candidates) object["candidates"].push_back(candidate_json(each));
   }
-  object["lower_bound_s"] = answer.bounds.time().value;
-  object["lower_bound_bytes"] = answer.bounds.memory.count;
+  object["lower_bound_s"] = or_null(answer.bounds, [](const LowerBounds& bounds) { return bounds.time().value; });
+  object["lower_bound_bytes"] = or_null(answer.bounds, [](const LowerBounds& bounds) { return bounds.memory.count; });
+  object["lower_bound_stays"] = or_null(answer.bounds, [&](const LowerBounds&) { return written(answer.stays); });
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
@@ -193,7 +194,7 @@ Json unanswered_json(const Question& question, std::optional<Bytes> budget, Outc
   Json object = question_json(question, false, budget, outcome);
   for (const char* key :
        {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap", "lower_bound_s",
-        "lower_bound_bytes", "recompute_s", "bytes_moved", "exposed_transfer_s", "exchange_s", "exposed_exchange_s",
+        "lower_bound_bytes", "lower_bound_stays", "recompute_s", "bytes_moved", "exposed_transfer_s", "exchange_s", "exposed_exchange_s",
         "contention_s", "gradient_error", "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
     object[key] = nullptr;
   }

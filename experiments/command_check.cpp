@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <memory>
 
@@ -103,36 +104,66 @@ int run_check(const CheckArguments& arguments) {
   return verdict && verdict->over.empty() ? exit_fine : exit_no_result;
 }
 
+/// What a bound holds for: schedules that keep at least this on the devices.
+struct BoundedSchedules {
+  Stays stays;
+  std::string_view words;
+};
+constexpr std::array bounded_schedules{BoundedSchedules{Stays::all, "parameters, gradients, optimizer states"},
+                                       BoundedSchedules{Stays::parameters, "parameters"},
+                                       BoundedSchedules{Stays::nothing, "nothing"}};
+
+std::string largest_working_set(const Problem& problem, const LowerBounds& bounds) {
+  return bounds.memory_by ? problem.graph[*bounds.memory_by].name : "(resident)";
+}
+
+Json bounds_json(const Problem& problem, std::size_t devices, Stays stays) {
+  const LowerBounds one = lower_bounds(problem, 1, stays), all = lower_bounds(problem, devices, stays);
+  return {{"stays", written(stays)},
+          {"lower_bound_s", one.time().value},
+          {"work_s", one.work.value},
+          {"critical_path_s", one.critical_path.value},
+          {"lower_bound_bytes", one.memory.count},
+          {"largest_working_set", largest_working_set(problem, one)},
+          {"devices", devices},
+          {"all_devices_lower_bound_s", all.time().value},
+          {"all_devices_lower_bound_bytes", all.memory.count}};
+}
+
+/// A row for each kind of schedules.
+std::string bounds_table(const Problem& problem, std::size_t devices, std::string_view memory) {
+  std::string text = fmt::format("  {:<40}  {:>13}  {:>15}\n", "what stays there", "time at least", memory);
+  for (const BoundedSchedules& kind : bounded_schedules) {
+    const LowerBounds bounds = lower_bounds(problem, devices, kind.stays);
+    text += fmt::format("  {:<40}  {:>13}  {:>15}", kind.words, format_seconds(bounds.time()),
+                        format_bytes(bounds.memory));
+    if (devices == 1) text += fmt::format("   the working set of '{}'", largest_working_set(problem, bounds));
+    text += '\n';
+  }
+  return text;
+}
+
 int run_bounds(const QuestionArguments& words, bool json) {
   const Problem problem = problem_of(question_of(words, Asks::problem));
   note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
-  const LowerBounds one = lower_bounds(problem, 1), all = lower_bounds(problem, devices);
-  const std::string by = one.memory_by ? problem.graph[*one.memory_by].name : "(resident)";
   if (json) {
-    const Json object{{"trace", words.trace},
-                      {"platform", words.platform},
-                      {"times_rescaled", problem.times_rescaled},
-                      {"lower_bound_s", one.time().value},
-                      {"work_s", one.work.value},
-                      {"critical_path_s", one.critical_path.value},
-                      {"lower_bound_bytes", one.memory.count},
-                      {"largest_working_set", by},
-                      {"devices", devices},
-                      {"all_devices_lower_bound_s", all.time().value},
-                      {"all_devices_lower_bound_bytes", all.memory.count}};
+    Json object{
+        {"trace", words.trace}, {"platform", words.platform}, {"times_rescaled", problem.times_rescaled}};
+    object.update(bounds_json(problem, devices, Stays::all));
+    Json& others = object["where_less_stays"] = Json::array();
+    for (const Stays stays : {Stays::parameters, Stays::nothing}) others.push_back(bounds_json(problem, devices, stays));
     std::cout << json_text(object, 2) << '\n';
     return exit_fine;
   }
-  std::cout << fmt::format("{} on one device of {}{}\n", problem.graph.name, problem.platform.name,
-                           problem.times_rescaled ? " (times re-scaled)" : "");
-  std::cout << fmt::format("  time    at least {:>12}   work {}, critical path {}\n", format_seconds(one.time()),
-                           format_seconds(one.work), format_seconds(one.critical_path));
-  std::cout << fmt::format("  memory  at least {:>12}   {} B, the working set of '{}'\n", format_bytes(one.memory),
-                           one.memory.count, by);
+  const LowerBounds one = lower_bounds(problem, 1);
+  std::cout << fmt::format("{} on one device of {}{}, of schedules that pack nothing\n", problem.graph.name,
+                           problem.platform.name, problem.times_rescaled ? " (times re-scaled)" : "");
+  std::cout << bounds_table(problem, 1, "memory at least");
+  std::cout << fmt::format("  work {}, critical path {}\n", format_seconds(one.work),
+                           format_seconds(one.critical_path));
   if (devices > 1) {
-    std::cout << fmt::format("on all {} devices: time at least {}, memory of the fullest at least {}\n", devices,
-                             format_seconds(all.time()), format_bytes(all.memory));
+    std::cout << fmt::format("on all {} devices\n", devices) << bounds_table(problem, devices, "fullest at least");
   }
   return exit_fine;
 }
@@ -155,7 +186,8 @@ void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
 }
 
 void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("bounds", "compute lower bounds on time and memory that no schedule can beat");
+  CLI::App* command = app.add_subcommand(
+      "bounds", "compute lower bounds on time and memory, for schedules that pack nothing, by what stays on the devices");
   auto words = std::make_shared<QuestionArguments>();
   auto json = std::make_shared<bool>(false);
   add_question_options(*command, *words, Asks::problem);

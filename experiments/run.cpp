@@ -95,25 +95,39 @@ class Bounds {
     if (is_new) place->second = lower_bounds(problem_, devices, stays);
     return place->second;
   }
-  const LowerBounds& of(const Schedule& schedule) {
+  LowerBounds of(const Schedule& schedule, Stays stays) {
     const std::size_t devices = devices_used(schedule);
-    const Stays stays = stays_in(schedule, problem_.graph, problem_.platform);
     if (schedule.codecs.empty()) return of(devices, stays);
-    return packing_ = lower_bounds(problem_, devices, stays, schedule.codecs);
+    return lower_bounds(problem_, devices, stays, schedule.codecs);
   }
 
  private:
   const Problem& problem_;
   std::map<std::pair<std::size_t, Stays>, LowerBounds> known_;  // of schedules that pack nothing
-  LowerBounds packing_;
 };
 
-Answer infeasible_answer(Bounds& bounds, const Infeasible& why) {
+bool packs(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
+}
+
+/// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.
+Stays stays_with(std::span<const Pass> passes) {
+  const auto may_leave = [](const Pass& pass) {
+    return pass.strategy->moves_parameters || pass.strategy->partition != nullptr;
+  };
+  return std::ranges::any_of(passes, may_leave) ? Stays::nothing : Stays::all;
+}
+
+/// With bounds that hold for all that the passes could have made.
+Answer infeasible_answer(Bounds& bounds, const Problem& problem, std::span<const Pass> passes, const Infeasible& why) {
   Answer answer;
   answer.reason = why.reason;
   answer.smallest_feasible = why.smallest;
   answer.smallest_is_proven = why.smallest_is_proven;
-  answer.bounds = bounds.of(1, Stays::all);
+  answer.stays = stays_with(passes);
+  const bool on_several =
+      std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  if (!packs(passes)) answer.bounds = bounds.of(on_several ? problem.platform.devices.size() : 1, answer.stays);
   return answer;
 }
 
@@ -129,10 +143,6 @@ std::string fullest_op(const Problem& problem, std::span<const Pass> passes, Byt
   if (moment.at_start) return {};
   const Step& step = made->schedule[moment.step];
   return step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name;
-}
-
-bool packs(std::span<const Pass> passes) {
-  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
 }
 
 /// The engine of a question, with one server for SimGrid's simulations, started when there is one.
@@ -215,7 +225,8 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   answer.outcome = Outcome::feasible;
   answer.errors = predicted_errors(schedule, problem.graph);
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
-  answer.bounds = bounds.of(schedule);
+  answer.stays = stays_in(schedule, problem.graph, problem.platform);
+  answer.bounds = bounds.of(schedule, answer.stays);
   answer.schedule = std::move(schedule);
   return made;
 }
@@ -411,7 +422,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
   Simulator simulator(question.engine, problem.platform);
   for (const std::vector<std::size_t>& places : together(plans)) {
     if (const Infeasible* why = std::get_if<Infeasible>(&plans[places.front()])) {
-      Answer answer = infeasible_answer(bounds, *why);
+      Answer answer = infeasible_answer(bounds, problem, question.strategy.passes, *why);
       if (why->smallest && packs(question.strategy.passes)) {
         answer.smallest_by = fullest_op(problem, question.strategy.passes, *why->smallest);
       }
@@ -436,7 +447,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
         take(b, made.answer);
         continue;
       }
-      Answer unfit = infeasible_answer(bounds, {*why, std::nullopt});
+      Answer unfit = infeasible_answer(bounds, problem, question.strategy.passes, {*why, std::nullopt});
       unfit.budget = limits[b];
       unfit.solve_s = made.answer.solve_s;
       unfit.simulate_s = made.answer.simulate_s;

@@ -66,7 +66,8 @@ struct Answer {
   std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
   PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
-  LowerBounds bounds;
+  std::optional<LowerBounds> bounds;  ///< unset: nothing holds for all schedules of a strategy that packs
+  Stays stays = Stays::all;           ///< of the schedules that they hold for
   double solve_s = 0, simulate_s = 0;
 
   bool feasible() const { return outcome == Outcome::feasible; }
@@ -117,6 +118,11 @@ struct Names<Outcome> {
   static constexpr std::array all{std::pair{Outcome::feasible, "feasible"}, std::pair{Outcome::infeasible, "infeasible"},
                                   std::pair{Outcome::out_of_memory, "out_of_memory"},
                                   std::pair{Outcome::refused, "refused"}, std::pair{Outcome::stopped, "stopped"}};
+};
+template <>
+struct Names<Stays> {
+  static constexpr std::array all{std::pair{Stays::all, "all"}, std::pair{Stays::parameters, "parameters"},
+                                  std::pair{Stays::nothing, "nothing"}};
 };
 template <>
 struct Names<Transfers> {

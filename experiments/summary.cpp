@@ -104,13 +104,13 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   const Metrics& m = *answer.metrics;
   std::string text = fmt::format("{} with {} on {}{}\n", problem.graph.name, question.strategy.text,
                                  problem.platform.name, problem.times_rescaled ? " (times re-scaled)" : "");
-  const double bound = answer.bounds.time().value;
+  const double bound = answer.bounds->time().value;
   text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
-                      format_seconds(answer.bounds.time()), percent_above(m.makespan.value, bound));
+                      format_seconds(answer.bounds->time()), percent_above(m.makespan.value, bound));
   text += fmt::format("  recomputing      {:>12}   {} of {} steps\n", format_seconds(m.recompute), m.recomputes,
                       answer.schedule->steps.size());
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
-                      format_bytes(answer.bounds.memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
+                      format_bytes(answer.bounds->memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
   if (problem.states) {
     text += fmt::format("  optimizer states {:>12}   of {}, {}; updates {}\n",
                         format_bytes(bytes_of_kind(problem.graph, TensorKind::optimizer_state)),
@@ -172,7 +172,7 @@ std::string front_table(std::span<const Answer> front, std::span<const Answer> f
   for (const Answer& answer : front) {
     text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", answer.metrics->peak.count,
                         format_bytes(answer.metrics->peak), format_seconds(answer.metrics->makespan),
-                        percent_above(answer.metrics->makespan.value, answer.bounds.time().value));
+                        percent_above(answer.metrics->makespan.value, answer.bounds->time().value));
   }
   for (const Answer& answer : failed) {
     text += fmt::format("{:>14}  {:>12}  {:>14}  out of memory {}\n", answer.metrics->peak.count,

@@ -1,5 +1,5 @@
 #pragma once
-// What no schedule can beat: time by the work per device and by the critical path, memory by the largest working set.
+// What no such schedule can beat: time by the work per device and the critical path, memory by the largest working set.
 
 #include <algorithm>
 #include <optional>

@@ -175,11 +175,40 @@ TEST_CASE("check exits with 1 and names rule, step and buffer of a broken schedu
             "it needs\n");
 }
 
-TEST_CASE("bounds prints what no schedule can beat", "[program]") {
+TEST_CASE("bounds prints what no schedule of a kind can beat, and an answer says of which kind its own are",
+          "[program]") {
   const nlohmann::json result = json_of(std::string("bounds --json ") + example);
   CHECK(result["lower_bound_s"] == 7.0);
   CHECK(result["lower_bound_bytes"] == 20);
   CHECK(result["largest_working_set"] == "first backward");
+  CHECK(result["stays"] == "all");
+  REQUIRE(result["where_less_stays"].size() == 2);
+  CHECK(result["where_less_stays"][1]["stays"] == "nothing");
+
+  // States and updates on a host: less memory than any schedule that keeps all on the device.
+  const std::string question = "--trace gpt12_w768_t256_b4_cpu --platform h200 --optimizer adam ";
+  const nlohmann::json bounds = json_of("bounds --json " + question);
+  const auto answer = [&](const std::string& asked, int exit_code = 0) {
+    return json_of("simulate --json " + question + asked, exit_code);
+  };
+  const nlohmann::json offmate = answer("-s 'rotor|offmate' --memory '1.3 GB'");
+  REQUIRE(offmate["feasible"] == true);
+  CHECK(offmate["peak_bytes"] < bounds["lower_bound_bytes"]);
+  CHECK(offmate["lower_bound_stays"] == "nothing");
+  CHECK(offmate["lower_bound_bytes"] == bounds["where_less_stays"][1]["lower_bound_bytes"]);
+  CHECK(offmate["lower_bound_bytes"] <= offmate["peak_bytes"]);
+  CHECK(answer("-s rotor")["lower_bound_stays"] == "all");
+  // What no budget of one byte allows is bounded by what the strategy could have made.
+  CHECK(answer("-s 'rotor|offmate' --memory '1 B'", 1)["lower_bound_bytes"] == offmate["lower_bound_bytes"]);
+  CHECK(answer("-s rotor --memory '1 B'", 1)["lower_bound_bytes"] == bounds["lower_bound_bytes"]);
+  CHECK(answer("-s quantize --memory '1 B'", 1)["lower_bound_bytes"].is_null());
+}
+
+TEST_CASE("bounds says for people what stays where they hold", "[program]") {
+  const ProgramRun run = plimsoll("bounds --trace gpt12_w768_t256_b4_cpu --platform h200 --optimizer adam");
+  CHECK(run.exit_code == 0);
+  CHECK(run.out.find("  parameters, gradients, optimizer states  ") != std::string::npos);
+  CHECK(run.out.find("\n  nothing  ") != std::string::npos);
 }
 
 TEST_CASE("list names every strategy, platform and trace that ships", "[program]") {
