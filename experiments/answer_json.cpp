@@ -192,10 +192,26 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
 Json unanswered_json(const Question& question, std::optional<Bytes> budget, Outcome outcome,
                      const std::string& reason) {
   Json object = question_json(question, false, budget, outcome);
-  for (const char* key :
-       {"makespan_s", "peak_bytes", "promised_makespan_s", "promised_peak_bytes", "gap", "lower_bound_s",
-        "lower_bound_bytes", "lower_bound_stays", "recompute_s", "bytes_moved", "exposed_transfer_s", "exchange_s", "exposed_exchange_s",
-        "contention_s", "gradient_error", "bubble_fraction", "longest_stage_s", "ideal_s", "period_s", "steps"}) {
+  for (const char* key : {"makespan_s",
+                          "peak_bytes",
+                          "promised_makespan_s",
+                          "promised_peak_bytes",
+                          "gap",
+                          "lower_bound_s",
+                          "lower_bound_bytes",
+                          "lower_bound_stays",
+                          "recompute_s",
+                          "bytes_moved",
+                          "exposed_transfer_s",
+                          "exchange_s",
+                          "exposed_exchange_s",
+                          "contention_s",
+                          "gradient_error",
+                          "bubble_fraction",
+                          "longest_stage_s",
+                          "ideal_s",
+                          "period_s",
+                          "steps"}) {
     object[key] = nullptr;
   }
   object["devices"] = Json::array();

@@ -135,8 +135,8 @@ std::string bounds_table(const Problem& problem, std::size_t devices, std::strin
   std::string text = fmt::format("  {:<40}  {:>13}  {:>15}\n", "what stays there", "time at least", memory);
   for (const BoundedSchedules& kind : bounded_schedules) {
     const LowerBounds bounds = lower_bounds(problem, devices, kind.stays);
-    text += fmt::format("  {:<40}  {:>13}  {:>15}", kind.words, format_seconds(bounds.time()),
-                        format_bytes(bounds.memory));
+    text +=
+        fmt::format("  {:<40}  {:>13}  {:>15}", kind.words, format_seconds(bounds.time()), format_bytes(bounds.memory));
     if (devices == 1) text += fmt::format("   the working set of '{}'", largest_working_set(problem, bounds));
     text += '\n';
   }
@@ -148,11 +148,11 @@ int run_bounds(const QuestionArguments& words, bool json) {
   note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
   if (json) {
-    Json object{
-        {"trace", words.trace}, {"platform", words.platform}, {"times_rescaled", problem.times_rescaled}};
+    Json object{{"trace", words.trace}, {"platform", words.platform}, {"times_rescaled", problem.times_rescaled}};
     object.update(bounds_json(problem, devices, Stays::all));
     Json& others = object["where_less_stays"] = Json::array();
-    for (const Stays stays : {Stays::parameters, Stays::nothing}) others.push_back(bounds_json(problem, devices, stays));
+    for (const Stays stays : {Stays::parameters, Stays::nothing})
+      others.push_back(bounds_json(problem, devices, stays));
     std::cout << json_text(object, 2) << '\n';
     return exit_fine;
   }
@@ -187,7 +187,8 @@ void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
 
 void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
   CLI::App* command = app.add_subcommand(
-      "bounds", "compute lower bounds on time and memory, for schedules that pack nothing, by what stays on the devices");
+      "bounds",
+      "compute lower bounds on time and memory, for schedules that pack nothing, by what stays on the devices");
   auto words = std::make_shared<QuestionArguments>();
   auto json = std::make_shared<bool>(false);
   add_question_options(*command, *words, Asks::problem);

@@ -115,7 +115,8 @@ struct Names<Engine> {
 };
 template <>
 struct Names<Outcome> {
-  static constexpr std::array all{std::pair{Outcome::feasible, "feasible"}, std::pair{Outcome::infeasible, "infeasible"},
+  static constexpr std::array all{std::pair{Outcome::feasible, "feasible"},
+                                  std::pair{Outcome::infeasible, "infeasible"},
                                   std::pair{Outcome::out_of_memory, "out_of_memory"},
                                   std::pair{Outcome::refused, "refused"}, std::pair{Outcome::stopped, "stopped"}};
 };
@@ -146,8 +147,8 @@ void answer(const Question&, const Problem&, std::span<const std::optional<Bytes
 std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
 
 /// A legal schedule simulated and measured, wherever it is from: feasible where it fits, by the question's allocator
-/// too, with nothing promised, and with transfers as the question has them. Throws BrokenPromise where memory counted a second time is not the
-/// engine's.
+/// too, with nothing promised, and with transfers as the question has them. Throws BrokenPromise where memory counted a
+/// second time is not the engine's.
 Answer answer(const Question&, const Problem&, Schedule);
 
 /// The JSON object of `simulate --json`, keys as in experiments/README.md.

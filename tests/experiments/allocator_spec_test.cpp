@@ -114,8 +114,8 @@ TEST_CASE("the summary and the JSON say what the allocator takes, how fragmented
   for (const char* key :
        {"\"allocator\": \"cuda(fraction=0.001)\"", "\"peak_active_bytes\"", "\"peak_allocated_bytes\"",
         "\"peak_requested_bytes\"", "\"fragmentation\"", "\"largest_free_bytes\"", "\"inactive_split_bytes\"",
-        "\"feasible\": false", "\"outcome\": \"out_of_memory\"", "\"reason\": \"on gpu: ",
-        "\"allocation_retries\"", "\"out_of_memory\"", "\"reason\": \"too few bytes\"", "\"limit_bytes\": 150754820"}) {
+        "\"feasible\": false", "\"outcome\": \"out_of_memory\"", "\"reason\": \"on gpu: ", "\"allocation_retries\"",
+        "\"out_of_memory\"", "\"reason\": \"too few bytes\"", "\"limit_bytes\": 150754820"}) {
     INFO(key);
     CHECK(json.out.find(key) != std::string::npos);
   }
