@@ -104,7 +104,7 @@ TEST_CASE("the summary and the JSON say what the allocator takes, how fragmented
   // The schedule fits the device, but not into what the process may reserve.
   const ProgramRun tight = plimsoll("simulate --allocator 'cuda(fraction=0.001)'" + std::string(resnet_on_h200));
   REQUIRE(tight.exit_code == 1);
-  CHECK(tight.err.find("out of memory: store_all within 141.00 GB: on gpu: step ") != std::string::npos);
+  CHECK(tight.err.find("out of memory: store_all within 150.75 GB: on gpu: step ") != std::string::npos);
   CHECK(tight.out.find("  out of memory on gpu: ") != std::string::npos);
   CHECK(tight.out.find("too few bytes: ") != std::string::npos);
   const ProgramRun torn = plimsoll("simulate --allocator 'cuda(fraction=0.002)'" + std::string(resnet_on_h200));
@@ -145,7 +145,7 @@ TEST_CASE("a schedule that fits by its live bytes and not by its allocator is ou
   const std::string plan = (folder / "plan.json").string();
   const ProgramRun planned = plimsoll("plan" + asks + " -o " + plan);
   CHECK(planned.exit_code == 1);
-  CHECK(planned.err.find("out of memory: store_all within 141.00 GB: on gpu: step ") != std::string::npos);
+  CHECK(planned.err.find("out of memory: store_all within 150.75 GB: on gpu: step ") != std::string::npos);
   CHECK(!std::filesystem::exists(plan));
   const ProgramRun front = plimsoll("simulate --memory front" + asks);
   CHECK(front.exit_code == 1);
@@ -162,7 +162,7 @@ TEST_CASE("a schedule that fits by its live bytes and not by its allocator is ou
   REQUIRE(plimsoll("sweep " + (folder / "e.yaml").string() + " -o " + (folder / "out").string()).exit_code == 0);
   CHECK(text(folder / "out" / "results.jsonl").find("\"outcome\":\"out_of_memory\"") != std::string::npos);
   const ProgramRun report = plimsoll("report " + (folder / "out").string());
-  CHECK(report.out.find("  141.00 GB         out of memory") != std::string::npos);
+  CHECK(report.out.find("  150.75 GB         out of memory") != std::string::npos);
   CHECK(text(folder / "out" / "results.csv").find("out_of_memory") != std::string::npos);
   CHECK(text(folder / "out" / "report.html").find("\"note\":\"out of memory\"") != std::string::npos);
 }

@@ -191,15 +191,15 @@ TEST_CASE("bounds prints what no schedule of a kind can beat, and an answer says
   const auto answer = [&](const std::string& asked, int exit_code = 0) {
     return json_of("simulate --json " + question + asked, exit_code);
   };
-  const nlohmann::json offmate = answer("-s 'rotor|offmate' --memory '1.3 GB'");
-  REQUIRE(offmate["feasible"] == true);
-  CHECK(offmate["peak_bytes"] < bounds["lower_bound_bytes"]);
-  CHECK(offmate["lower_bound_stays"] == "nothing");
-  CHECK(offmate["lower_bound_bytes"] == bounds["where_less_stays"][1]["lower_bound_bytes"]);
-  CHECK(offmate["lower_bound_bytes"] <= offmate["peak_bytes"]);
+  const nlohmann::json left = bounds["where_less_stays"];
+  const nlohmann::json offloaded = answer("-s 'rotor|zero_offload' --memory '1.4 GB'");
+  CHECK(offloaded["peak_bytes"] < bounds["lower_bound_bytes"]);
+  CHECK(offloaded["lower_bound_stays"] == "parameters");
+  CHECK(offloaded["lower_bound_bytes"] == left[0]["lower_bound_bytes"]);
+  CHECK(offloaded["lower_bound_bytes"] <= offloaded["peak_bytes"]);
   CHECK(answer("-s rotor")["lower_bound_stays"] == "all");
   // What no budget of one byte allows is bounded by what the strategy could have made.
-  CHECK(answer("-s 'rotor|offmate' --memory '1 B'", 1)["lower_bound_bytes"] == offmate["lower_bound_bytes"]);
+  CHECK(answer("-s 'rotor|zero_offload' --memory '1 B'", 1)["lower_bound_bytes"] == left[1]["lower_bound_bytes"]);
   CHECK(answer("-s rotor --memory '1 B'", 1)["lower_bound_bytes"] == bounds["lower_bound_bytes"]);
   CHECK(answer("-s quantize --memory '1 B'", 1)["lower_bound_bytes"].is_null());
 }
