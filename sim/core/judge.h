@@ -183,6 +183,8 @@ class Judge {
   // --- collectives
   void prepare_exchanges();
   std::optional<Exchange::Flow> flow_of(StepId s, const Exchange& exchange);
+  /// Whether all ranks of a group begin its collectives in one order.
+  void judge_order_of_collectives();
   void judge_flow(StepId s);
   void judge_whole_collective(StepId s);
   void judge_exchanged_value(StepId s, const Collective& collective);

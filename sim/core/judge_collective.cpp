@@ -2,6 +2,8 @@
 // between its ranks. Enough bytes and the way from rank to rank are judge_flows.cpp's.
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "sim/core/judge.h"
 
@@ -32,6 +34,12 @@ bool are_parts(const Ranges& ranges) {
   return true;
 }
 
+/// Of a group's collectives.
+struct Begun {
+  std::map<MemoryId, std::map<CollectiveId, StepId>> by_rank;  ///< the first flow that it sends
+  std::map<CollectiveId, std::pair<StepId, MemoryId>> first;   ///< of all ranks' and whose it is
+};
+
 /// The collective as if it exchanged this value alone.
 Collective of_one_value(const Collective& collective, std::uint32_t value) {
   Collective alone{collective.kind, {}, {}};
@@ -57,6 +65,42 @@ void Judge::prepare_exchanges() {
     exchanges_[c].end_of_flows();
     if (!exchanges_[c].flows().empty()) continue;
     report(Rule::collective, std::nullopt, std::nullopt, "collective " + std::to_string(c) + " has no steps");
+  }
+  judge_order_of_collectives();
+}
+
+/// A rank begins a collective with the first flow that it sends. Two ranks that begin two of their group in opposite
+/// orders wait for each other, however their flows are issued here: a communicator has one order.
+void Judge::judge_order_of_collectives() {
+  std::map<std::set<MemoryId>, Begun> groups;
+  for (std::size_t c = 0; c < exchanges_.size(); ++c) {
+    const Collective& collective = schedule_.collectives[c];
+    const auto memory = [&](std::size_t rank) { return schedule_[collective.inputs[rank * collective.values]].memory; };
+    std::set<MemoryId> ranks;
+    for (std::size_t rank = 0; rank < collective.ranks(); ++rank) ranks.insert(memory(rank));
+    Begun& begun = groups[std::move(ranks)];
+    for (const Exchange::Flow& flow : exchanges_[c].flows()) {  // in the order of the steps
+      begun.by_rank[memory(flow.from)].try_emplace(id_at<CollectiveId>(c), flow.step);
+      begun.first.try_emplace(id_at<CollectiveId>(c), flow.step, memory(flow.from));
+    }
+  }
+  for (const auto& [ranks, begun] : groups) {
+    for (const auto& [rank, flows] : begun.by_rank) {
+      std::vector<std::pair<StepId, CollectiveId>> order;
+      for (const auto& [collective, step] : flows) order.emplace_back(step, collective);
+      std::ranges::sort(order);
+      for (std::size_t k = 1; k < order.size(); ++k) {
+        const CollectiveId before = order[k - 1].second, behind = order[k].second;
+        const auto& [first, other] = begun.first.at(behind);
+        const bool is_crossed = first < begun.first.at(before).first && begun.by_rank.at(other).contains(before);
+        if (!is_crossed) continue;
+        report(Rule::collective, order[k - 1].first,
+               text(order[k - 1].first) + " begins collective " + std::to_string(before.index) + " on '" +
+                   platform_[rank].name + "', which begins collective " + std::to_string(behind.index) + " later; '" +
+                   platform_[other].name + "' begins that one first (step " + std::to_string(first.index) +
+                   "): ranks of one group that begin its collectives in opposite " + "orders wait for each other");
+      }
+    }
   }
 }
 

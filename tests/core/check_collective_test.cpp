@@ -370,6 +370,38 @@ TEST_CASE("a round of a ring that does not wait for the one before is named", "[
   }
 }
 
+TEST_CASE("ranks that begin two collectives of their group in opposite orders are named", "[check]") {
+  for (const bool crossed : {false, true}) {
+    Ranks ranks(2);
+    const CollectiveId of_g = ranks.collective(CollectiveKind::all_reduce, ranks.g, ranks.g),
+                       of_h = ranks.collective(CollectiveKind::all_reduce, ranks.h, ranks.h);
+    ranks.flow(of_g, 0, 1, ranks.g[0], ranks.g[1], 8);
+    if (!crossed) ranks.flow(of_g, 1, 0, ranks.g[1], ranks.g[0], 8);
+    ranks.flow(of_h, 0, 1, ranks.h[0], ranks.h[1], 8);
+    ranks.flow(of_h, 1, 0, ranks.h[1], ranks.h[0], 8);
+    if (crossed) ranks.flow(of_g, 1, 0, ranks.g[1], ranks.g[0], 8);
+    const std::vector<Violation> found = ranks.judged();
+    REQUIRE(found.size() == (crossed ? 1 : 0));
+    if (!crossed) continue;
+    CHECK(found[0].rule == Rule::collective);
+    CHECK(found[0].what ==
+          "step 4 begins collective 1 on 'gpu1', which begins collective 0 later; 'gpu0' begins that one first (step "
+          "2): ranks of one group that begin its collectives in opposite orders wait for each other");
+  }
+}
+
+TEST_CASE("collectives of different groups may begin in any order", "[check]") {
+  Ranks ranks(3);
+  const CollectiveId of_two = ranks.collective(CollectiveKind::all_reduce, {ranks.g[0], ranks.g[1]},
+                                               {ranks.g[0], ranks.g[1]}),
+                     of_all = ranks.collective(CollectiveKind::broadcast, ranks.h, ranks.h);
+  ranks.flow(of_two, 0, 1, ranks.g[0], ranks.g[1], 8);
+  const std::size_t sent = ranks.flow(of_all, 0, 1, ranks.h[0], ranks.h[1], 8);
+  ranks.flow(of_all, 1, 2, ranks.h[1], ranks.h[2], 8, {sent});
+  ranks.flow(of_two, 1, 0, ranks.g[1], ranks.g[0], 8);
+  for (const Violation& found : ranks.judged()) CHECK(found.what.find("opposite orders") == std::string::npos);
+}
+
 TEST_CASE("a reader of a result between a collective's flows is named, and so is a change", "[check]") {
   Ranks ranks(2);
   exchange_all(ranks, ranks.h, 0, 1, 8);
