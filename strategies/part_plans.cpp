@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/core/graph_updates.h"
 #include "sim/core/lower_bounds.h"
 #include "sim/core/pinned.h"
 #include "strategies/common/chain_part.h"
@@ -114,9 +115,7 @@ class PartPlanner {
   }
 
  private:
-  bool has_updates() const {
-    return std::ranges::any_of(alone_.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
-  }
+  bool has_updates() const { return std::ranges::any_of(alone_.problem.graph.ops, updates_parameters); }
 
   PartTape tape_of_part(const Tape& tape) const {
     return task_.problem.chain ? tape_in_pipeline(task_, alone_, tape)

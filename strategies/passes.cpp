@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "sim/core/graph_updates.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/better_outcome.h"
 #include "strategies/common/op_sequence.h"
@@ -121,7 +122,7 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
           fmt::format("strategy '{}' chooses among the tensors that stages save, and those of '{}' list none",
                       pass.strategy->name, problem.graph.name));
     }
-    const bool updates = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+    const bool updates = std::ranges::any_of(problem.graph.ops, updates_parameters);
     if (pass.strategy->needs_updates && !updates) {
       throw InputError(fmt::format("strategy '{}' places parameter updates, and there are none: give an --optimizer",
                                    pass.strategy->name));

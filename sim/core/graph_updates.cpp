@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/optimizer.h"
 
@@ -172,6 +173,10 @@ class Matching {
 };
 
 }  // namespace
+
+bool updates_parameters(const Op& op) {
+  return op.phase == Phase::update && !collective_of(op);
+}
 
 std::variant<std::vector<TrainedParameter>, std::string> trained_parameters(const Graph& graph) {
   return Matching(graph).run();

@@ -11,6 +11,9 @@
 
 namespace plimsoll {
 
+/// Whether it is one of an optimizer's updates, and no exchange of ranks before or after them.
+bool updates_parameters(const Op&);
+
 /// The parameter that each parameter gradient belongs to. Both are the first tensors of their storages.
 struct TrainedParameter {
   TensorId parameter;

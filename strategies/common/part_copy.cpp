@@ -8,6 +8,23 @@ namespace {
 
 constexpr StorageId no_storage{std::numeric_limits<std::uint32_t>::max()};
 
+/// Also what an update or an exchange around it takes together with that.
+std::vector<bool> shared_with_updates(const PartTask& task) {
+  std::vector<bool> shared = shared_with_other_parts(task);
+  const auto is_shared = [&](TensorId t) { return shared[t.index]; };
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (const Op& op : task.problem.graph.ops) {
+      if (op.phase != Phase::update || std::ranges::none_of(op.inputs, is_shared)) continue;
+      for (const TensorId t : op.inputs) {
+        grows |= !shared[t.index];
+        shared[t.index] = true;
+      }
+    }
+  }
+  return shared;
+}
+
 }  // namespace
 
 /// By tensor: parameters that other parts use, and gradients that they make too.
@@ -100,17 +117,20 @@ OpId PartCopy::add(Op op, OpId of) {
 }
 
 std::vector<OpId> PartCopy::own_updates() const {
-  const std::vector<bool> elsewhere = shared_with_other_parts(task_);
+  const std::vector<bool> elsewhere = shared_with_updates(task_);
+  std::vector<bool> is_updated(whole_.graph.tensors.size(), false);
   std::vector<OpId> updates;
   for (std::size_t o = 0; o < whole_.graph.ops.size(); ++o) {
     const Op& op = whole_.graph.ops[o];
     if (op.phase != Phase::update) continue;
     const auto is_here = [&](TensorId t) {
-      return whole_.graph[t].kind == TensorKind::parameter_gradient && made_.tensor_here[t.index] != no_tensor;
+      const bool is_gradient = whole_.graph[t].kind == TensorKind::parameter_gradient;
+      return is_updated[t.index] || (is_gradient && made_.tensor_here[t.index] != no_tensor);
     };
     const auto is_shared = [&](TensorId t) { return elsewhere[t.index]; };
-    if (std::ranges::none_of(op.inputs, is_here)) continue;
-    if (std::ranges::none_of(op.inputs, is_shared)) updates.push_back(id_at<OpId>(o));
+    if (std::ranges::none_of(op.inputs, is_here) || std::ranges::any_of(op.inputs, is_shared)) continue;
+    updates.push_back(id_at<OpId>(o));
+    for (const TensorId t : op.mutates) is_updated[t.index] = true;
   }
   return updates;
 }

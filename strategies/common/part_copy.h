@@ -32,7 +32,8 @@ class PartCopy {
   /// At the end of the ops here; `of`: in the whole problem, or no_op.
   OpId add(Op, OpId of);
 
-  /// Of the whole problem: those of parameters whose gradients no other part makes.
+  /// Of the whole problem: those of parameters whose gradients no other part makes, and what ranks exchange around
+  /// them.
   std::vector<OpId> own_updates() const;
 
   /// All ops on the part's device, once they are there.

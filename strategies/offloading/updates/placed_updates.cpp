@@ -6,7 +6,9 @@
 #include <map>
 #include <string>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/core/graph_updates.h"
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
@@ -41,6 +43,30 @@ std::map<TensorId, std::size_t> completions(const Graph& graph, const Tape& tape
   return last;
 }
 
+/// Ranks that train together sum a gradient as soon as it is complete: it is complete when they have.
+void add_sums(const Graph& graph, std::map<TensorId, std::size_t>& completed, std::vector<std::vector<Action>>& after) {
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (graph.ops[o].phase != Phase::update || !collective_of(graph.ops[o])) continue;
+    const std::vector<TensorId> gradients = Values(graph, id_at<OpId>(o)).gradients;
+    if (gradients.empty()) continue;  // it hands parameters out
+    std::size_t complete = 0;
+    for (const TensorId t : gradients) complete = std::max(complete, completed.at(t));
+    for (const TensorId t : gradients) completed.at(t) = complete;
+    after[complete].push_back(run(id_at<OpId>(o)));
+    after[complete].back().last_only = true;
+  }
+}
+
+/// By parameter: the exchanges that hand it out once it has been updated.
+std::map<TensorId, std::vector<OpId>> gathers_of_parameters(const Graph& graph) {
+  std::map<TensorId, std::vector<OpId>> gathers;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (graph.ops[o].phase != Phase::update || !collective_of(graph.ops[o])) continue;
+    for (const TensorId t : Values(graph, id_at<OpId>(o)).parameters) gathers[t].push_back(id_at<OpId>(o));
+  }
+  return gathers;
+}
+
 void gradient_leaves(const Problem& problem, TensorId gradient, std::vector<Action>& after) {
   after.push_back(along(way::device_to_host, ActionKind::copy, gradient));
   after.back().last_only = true;
@@ -67,8 +93,10 @@ class UpdateTape {
         graph_(problem.graph),
         copies_(copies),
         completed_(completions(graph_, tape)),
+        gathers_(gathers_of_parameters(graph_)),
         after_(tape.actions.size()),
         tape_(std::move(tape)) {
+    add_sums(graph_, completed_, after_);
     for (const Home& home : tape_.homes) {
       if (!home.has(place::device)) last_use_[graph_[home.tensor].storage] = 0;
     }
@@ -119,6 +147,18 @@ class UpdateTape {
     }
   }
 
+  /// What the host has updated a share of is made whole on the device; what is at home elsewhere comes for that alone.
+  void hand_out(const Values& values) {
+    for (const TensorId t : values.parameters) {
+      const auto gathers = gathers_.find(t);
+      if (gathers == gathers_.end() || !is_streamed(t)) continue;  // what is on the device is gathered in the end
+      tape_.end.push_back(along(way::host_to_device, ActionKind::copy, t));
+      for (const OpId gather : gathers->second) tape_.end.push_back(run(gather));
+      tape_.end.push_back(along(way::device_to_host, ActionKind::copy, t));
+      tape_.end.push_back(on_tensor(ActionKind::drop, t));
+    }
+  }
+
   void copy_at_end(Way way, std::span<const TensorId> tensors) {
     for (const TensorId t : tensors) tape_.end.push_back(along(way, ActionKind::copy, t));
   }
@@ -157,6 +197,7 @@ class UpdateTape {
       case UpdateSite::host:
         gradients_leave(values);
         update_on_host(op, values);
+        hand_out(values);
         parameters_return(values, ActionKind::copy);
         drop_at_end(place::host, values.gradients);
         break;
@@ -194,6 +235,7 @@ class UpdateTape {
     }
     copy_at_end(way::disk_to_host, moved);
     tape_.end.push_back(run_at(place::host, op));
+    hand_out(values);
     copy_at_end(way::host_to_disk, moved);
     parameters_return(values, ActionKind::move);
     for (const TensorId t : values.parameters) {
@@ -210,6 +252,7 @@ class UpdateTape {
   const Graph& graph_;
   const UpdateCopies& copies_;
   std::map<TensorId, std::size_t> completed_;
+  std::map<TensorId, std::vector<OpId>> gathers_;
   std::map<StorageId, std::size_t> last_use_;  // of streamed parameters: an action of the tape
   std::vector<std::vector<Action>> after_;     // by action of the tape
   Tape tape_;
@@ -222,7 +265,7 @@ std::vector<OpId> updates_by_gradient(const Problem& problem, const Tape& tape) 
   const std::map<TensorId, std::size_t> completed = completions(problem.graph, tape);
   std::vector<std::pair<std::size_t, OpId>> found;
   for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
-    if (problem.graph.ops[o].phase != Phase::update) continue;
+    if (!updates_parameters(problem.graph.ops[o])) continue;
     std::size_t complete = 0;
     for (const TensorId t : Values(problem.graph, id_at<OpId>(o)).gradients) {
       complete = std::max(complete, completed.at(t));
@@ -243,7 +286,7 @@ Tape with_updates(const Problem& problem, Tape tape, std::span<const UpdateGroup
 
 Tape with_updates_in_backward(const Problem& problem, Tape tape) {
   const Graph& graph = problem.graph;
-  const std::map<TensorId, std::size_t> completed = completions(graph, tape);
+  std::map<TensorId, std::size_t> completed = completions(graph, tape);
   std::map<StorageId, std::size_t> last_read;  // of parameters
   for (std::size_t a = 0; a < tape.actions.size(); ++a) {
     if (tape.actions[a].kind != ActionKind::run) continue;
@@ -252,6 +295,7 @@ Tape with_updates_in_backward(const Problem& problem, Tape tape) {
     }
   }
   std::vector<std::vector<Action>> after(tape.actions.size());
+  add_sums(graph, completed, after);
   for (const OpId op : updates_by_gradient(problem, tape)) {
     const Values values(graph, op);
     std::size_t ready = 0;
@@ -283,8 +327,7 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
   const DeviceId device = task.part().device;
   const std::optional<MemoryId> host = memory_at(platform, device, place::host);
   if (!host) throw InputError(fmt::format("{}: platform '{}' has no host memory", strategy, platform.name));
-  const bool updates =
-      std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+  const bool updates = std::ranges::any_of(task.problem.graph.ops, updates_parameters);
   if (updates && !platform[*host].adam) {
     throw InputError(
         fmt::format("{}: platform '{}' does not state how fast the host updates parameters: '{}' has no "
@@ -299,7 +342,9 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
 
 Tape with_gradients_on_host(const Problem& problem, Tape tape) {
   std::vector<std::vector<Action>> after(tape.actions.size());
-  for (const auto& [gradient, action] : completions(problem.graph, tape)) {
+  std::map<TensorId, std::size_t> completed = completions(problem.graph, tape);
+  add_sums(problem.graph, completed, after);
+  for (const auto& [gradient, action] : completed) {
     gradient_leaves(problem, gradient, after[action]);
   }
   tape.actions = with_actions_after(tape.actions, after);

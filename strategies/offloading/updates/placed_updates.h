@@ -29,12 +29,14 @@ struct UpdateCopies {
   std::uint32_t on_host_at_once = 2;  ///< updates from a disk whose values may be in the host's memory together
 };
 
-/// Every update of the part's graph, in the order in which the backward completes their gradients. Parameter gradients
-/// are completed by the last op of the tape that makes them.
+/// Every update of the part's graph, without what ranks exchange around them, in the order in which the backward
+/// completes their gradients. Parameter gradients are completed by the last op of the tape that makes them.
 std::vector<OpId> updates_by_gradient(const Problem&, const Tape&);
 
-/// The tape with all its updates placed; the groups name each update once, in the order in which a site takes them.
-/// Parameters that the tape streams (their home is not the device) do not come back after an update at their home.
+/// The tape with all its updates placed, and what ranks exchange around them: sums before gradients leave, parameters
+/// that are at home elsewhere handed out when they have been updated; the groups name each update once, in the order in
+/// which a site takes them. Parameters that the tape streams (their home is not the device) do not come back after an
+/// update at their home.
 Tape with_updates(const Problem&, Tape, std::span<const UpdateGroup>, const UpdateCopies&);
 
 /// The tape with each update in the last micro-batch, right after the last op that adds to its gradient or reads its
