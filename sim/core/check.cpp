@@ -25,7 +25,9 @@ Judge::Judge(const Schedule& schedule, const Graph& graph, const Platform& platf
       if (graph[t].kind == TensorKind::parameter_gradient) makers_[t.index].push_back(id_at<OpId>(o));
     }
     if (graph.ops[o].phase != Phase::update) continue;
-    for (const TensorId t : graph.ops[o].mutates) is_updated_[graph[t].storage.index] = true;
+    for (const TensorId t : graph.ops[o].mutates) {  // gradients, too, where ranks sum them
+      if (graph[t].kind != TensorKind::parameter_gradient) is_updated_[graph[t].storage.index] = true;
+    }
   }
 }
 

@@ -217,7 +217,8 @@ class ChainOfGraph {
     return false;
   }
 
-  /// Ops that make nothing but gradients of parameters, and what only these read.
+  /// Ops that make nothing but gradients of parameters, and what only these read: in the order of the backward, so that
+  /// their times, rounded as they are added up, never come to more than the whole backward's.
   std::vector<std::size_t> weight_ops(const std::vector<std::size_t>& backward) const {
     std::vector<std::size_t> found;
     std::set<std::size_t> is_weight;
@@ -232,6 +233,7 @@ class ChainOfGraph {
       is_weight.insert(backward[k]);
       found.push_back(backward[k]);
     }
+    std::ranges::reverse(found);
     return found;
   }
 
