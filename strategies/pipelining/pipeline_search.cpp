@@ -54,7 +54,8 @@ struct Shape {
   Partition cut;
   PartCosts costs;
   std::vector<std::int64_t> limits;
-  std::vector<PipelineOrder> orders;
+  void (*add_orders)(Shape&, std::uint32_t micro_batches);
+  std::vector<PipelineOrder> orders = {};
 };
 
 void add_line(Shape& shape, std::uint32_t m) {
@@ -129,32 +130,43 @@ void limit_to(const Problem& problem, const Bytes& budget, Shape& shape) {
   }
 }
 
-/// With no orders yet.
+/// Whether every part can send the next one what it makes, and get its gradient back.
+bool has_routes(const Platform& platform, std::span<const std::uint32_t> rank_of) {
+  RouteFinder routes(platform);
+  for (std::size_t g = 1; g < rank_of.size(); ++g) {
+    const MemoryId before = platform.devices[rank_of[g - 1]].memory, here = platform.devices[rank_of[g]].memory;
+    if (before != here && (!routes.between(before, here) || !routes.between(here, before))) return false;
+  }
+  return true;
+}
+
+/// With no orders yet. The last device of a row need not have a link to the first.
 std::vector<Shape> shapes_for(const Problem& problem, const Options& options, std::uint32_t p,
                               const std::optional<Bytes>& budget) {
-  std::vector<std::vector<std::uint32_t>> ranks(1, std::vector<std::uint32_t>(p));
-  std::iota(ranks[0].begin(), ranks[0].end(), 0U);
+  std::vector<std::uint32_t> line(p);
+  std::iota(line.begin(), line.end(), 0U);
+  std::vector<std::pair<std::vector<std::uint32_t>, decltype(Shape::add_orders)>> ways{{std::move(line), add_line}};
   if (problem.chain->stages.size() >= std::size_t{2} * p) {
-    ranks.push_back(v_shape(p));
-    ranks.push_back(interleaved_order(p, 2, 1, WarmUp::megatron).rank_of);
+    ways.emplace_back(v_shape(p), add_v);
+    std::vector<std::uint32_t> round = interleaved_order(p, 2, 1, WarmUp::megatron).rank_of;
+    if (has_routes(problem.platform, round)) ways.emplace_back(std::move(round), add_interleaved);
   }
   const std::vector<double> limits = limits_asked(options, p);
   std::vector<Shape> shapes;
-  for (std::vector<std::uint32_t>& rank_of : ranks) {
+  for (auto& [rank_of, add_orders] : ways) {
     Partition cut = cut_for(problem, options, "pipeline_search", rank_of, true, budget);
     PartCosts costs = part_costs(problem, cut);
     std::vector<std::int64_t> kept = limits_of(costs, rank_of, limits);
-    shapes.push_back({std::move(rank_of), std::move(cut), std::move(costs), std::move(kept), {}});
+    shapes.push_back({std::move(rank_of), std::move(cut), std::move(costs), std::move(kept), add_orders});
     if (budget) limit_to(problem, *budget, shapes.back());
   }
   return shapes;
 }
 
 void add_orders(std::vector<Shape>& shapes, std::uint32_t m) {
-  for (std::size_t k = 0; k < shapes.size(); ++k) {
-    Shape& shape = shapes[k];
+  for (Shape& shape : shapes) {
     if (std::ranges::any_of(shape.limits, [](std::int64_t limit) { return limit < 0; })) continue;
-    (k == 0 ? add_line : k == 1 ? add_v : add_interleaved)(shape, m);
+    shape.add_orders(shape, m);
     add_lists(shape, m);
     std::erase_if(shape.orders, [&](const PipelineOrder& order) {
       return !std::ranges::equal(kept_at_most(shape.costs, order), shape.limits, std::ranges::less_equal{});
