@@ -1,11 +1,13 @@
 // The program: reads the command line, runs one command, and turns what went wrong into one line and an exit code.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <iostream>
 #include <limits>
@@ -184,13 +186,15 @@ int run_command(int argc, char** argv) {
     return exit_bad_input;
   }
   try {
-    app.parse(argc, argv);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      exit_code = usage_error(app, error, argc, argv);  // --help and --version, too
+    }
     std::cout.flush();
     if (!std::cout && reader_is_gone()) return exit_no_room;  // `| head` has what it wanted
     if (!std::cout) throw OutputError("cannot write to the standard output");
     return exit_code;
-  } catch (const CLI::ParseError& error) {
-    return usage_error(app, error, argc, argv);
   } catch (const InputError& unplaced) {
     const InputError error = placed_in_strategy(app, unplaced);
     std::cerr << readable(error.what(), error.excerpts());
@@ -225,10 +229,20 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
+/// Files, pipes and sockets that are opened later would take the numbers of standard streams that are closed, and get
+/// what is printed. What cannot be used takes their places, so that reading and writing fail as on what is closed.
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
+  plimsoll::hold_standard_streams();
   plimsoll::keep_freed_memory();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an output that cannot be written,
   std::signal(SIGXFSZ, SIG_IGN);  // and so is a file that would be larger than the shell allows

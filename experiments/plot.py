@@ -262,8 +262,28 @@ def draw(figure, strategies):
     return canvas
 
 
+def has_ended(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # somebody else's, or no process at all
+        return False
+    return False
+
+
+def remove_leftovers(path):
+    """What processes that have ended since left of the same file."""
+    folder, stem = os.path.dirname(path) or ".", os.path.basename(path) + ".unfinished-"
+    for name in os.listdir(folder):
+        process = name[len(stem):]
+        if name.startswith(stem) and process.isdigit() and has_ended(int(process)):
+            os.remove(os.path.join(folder, name))
+
+
 def write(canvas, path, **how):
     """Written beside and renamed: readers see the old figure or the new one."""
+    remove_leftovers(path)
     unfinished = "%s.unfinished-%d" % (path, os.getpid())
     try:
         # Long names of strategies widen the figure.

@@ -8,6 +8,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
+#include "sim/io/parsed_json.h"
 
 namespace plimsoll {
 namespace {
@@ -79,7 +80,7 @@ Json noted(const Source& of, const std::string& trace) {
                     "older exporter, or not in PyTorch",
                     trace));
   }
-  Json source = Json::parse(found->second, nullptr, false);
+  Json source = parsed_json(found->second);
   if (!source.is_object()) refuse_for_pytorch("source.pytorch of the trace: expected an object");
   return source;
 }

@@ -10,6 +10,7 @@
 #include "experiments/memory_by_kind.h"
 #include "experiments/sweep_points.h"
 #include "sim/core/names.h"
+#include "sim/io/key_path.h"
 
 namespace plimsoll {
 namespace {
@@ -152,12 +153,75 @@ bool is_record_mesh(const Json& mesh) {
          is_record_list(mesh, "exchanges", is_mesh_exchange);
 }
 
+constexpr RecordType budgets_list{"a list of whole numbers of at least 0, or null", [](const Json& v) {
+                                    return v.is_array() && std::ranges::all_of(v, bytes_or_null.fits);
+                                  }};
+constexpr RecordKey in_every_case[] = {
+    {"case", an_index},
+    {"trace", a_text},
+    {"platform", a_text},
+    {"model", a_text},
+    {"machine", a_text},
+    {"micro_batches", a_count},
+    {"optimizer", a_text},
+    {"times_rescaled", a_flag},
+    {"capacity_bytes", bytes_or_null},
+    {"store_all_bytes", bytes_or_null},
+    {"smallest_feasible_bytes", bytes_or_null},
+    {"lower_bound_bytes", an_index},
+    {"lower_bound_s", some_seconds},
+    {"budgets_bytes", budgets_list},
+};
+constexpr RecordKey in_every_smallest[] = {
+    {"trace", a_text},     {"platform", a_text}, {"micro_batches", a_count},
+    {"optimizer", a_text}, {"strategy", a_text}, {"smallest_feasible_bytes", bytes_or_null},
+    {"stopped", a_flag},
+};
+
+std::optional<WrongInManifest> wrong_in_identity(const Json& manifest) {
+  const Json& identity = manifest["identity"];
+  if (!identity.is_object()) return WrongInManifest{"identity", "expected an object"};
+  if (!identity.contains("version")) return WrongInManifest{"identity", "missing key 'version'"};
+  if (!identity["version"].is_string()) return WrongInManifest{"identity.version", "expected a text"};
+  if (!identity.contains("experiment")) return WrongInManifest{"identity", "missing key 'experiment'"};
+  const Json& experiment = identity["experiment"];
+  if (!experiment.is_object()) return WrongInManifest{"identity.experiment", "expected an object"};
+  if (!experiment.contains("strategies")) return WrongInManifest{"identity.experiment", "missing key 'strategies'"};
+  const Json& strategies = experiment["strategies"];
+  if (strategies.is_array() && std::ranges::all_of(strategies, &Json::is_string)) return std::nullopt;
+  return WrongInManifest{"identity.experiment.strategies", "expected a list of texts"};
+}
+
+/// Of the objects in a list of this name.
+std::optional<WrongInManifest> wrong_in_list(const Json& manifest, const char* list, std::span<const RecordKey> keys) {
+  if (!manifest[list].is_array()) return WrongInManifest{list, "expected a list"};
+  for (std::size_t k = 0; k < manifest[list].size(); ++k) {
+    const Json& one = manifest[list][k];
+    if (!one.is_object()) return WrongInManifest{below(list, k), "expected an object"};
+    for (const RecordKey& key : keys) {
+      if (!one.contains(key.name)) return WrongInManifest{below(list, k), fmt::format("missing key '{}'", key.name)};
+      if (key.type.fits(one[key.name])) continue;
+      return WrongInManifest{below(list, k, key.name), fmt::format("expected {}", key.type.words)};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Outcome outcome_of(const Json& record) {
   if (record.contains("outcome")) return *from_name<Outcome>(record["outcome"].get<std::string>());
   if (record.at("feasible").get<bool>()) return Outcome::feasible;
   return is_of_limits(record.value("reason", "")) ? Outcome::stopped : Outcome::infeasible;
+}
+
+std::optional<WrongInManifest> wrong_in_manifest(const Json& manifest) {
+  for (const char* key : {"identity", "cases"}) {
+    if (!manifest.contains(key)) return WrongInManifest{"", fmt::format("missing key '{}'", key)};
+  }
+  if (const auto wrong = wrong_in_identity(manifest)) return wrong;
+  if (const auto wrong = wrong_in_list(manifest, "cases", in_every_case)) return wrong;
+  return manifest.contains("smallest") ? wrong_in_list(manifest, "smallest", in_every_smallest) : std::nullopt;
 }
 
 std::optional<std::string> wrong_type_in_record(const Json& record) {

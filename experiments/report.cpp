@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -203,6 +204,10 @@ void draw(const fs::path& data, const fs::path& folder) {
     }
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  if (WIFSIGNALED(status)) {
+    throw OutputError(fmt::format("figures: {} {} was ended by signal {} ({})", python, script, WTERMSIG(status),
+                                  strsignal(WTERMSIG(status))));
+  }
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (code == cannot_run) throw InputError("figures need " + python + ": apt-get install python3 python3-matplotlib");
   if (code == no_matplotlib) throw InputError("figures need matplotlib: apt-get install python3-matplotlib");

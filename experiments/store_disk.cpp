@@ -10,6 +10,7 @@
 #include "experiments/worker_pool.h"
 #include "sim/io/input_error.h"
 #include "sim/io/output_error.h"
+#include "sim/io/unfinished.h"
 
 namespace plimsoll {
 namespace {
@@ -55,7 +56,7 @@ void StoreDisk::sync(int file, const fs::path& path) {
 }
 
 void StoreDisk::replace(const fs::path& path, std::string_view text) {
-  const fs::path unfinished = path.string() + ".unfinished-" + std::to_string(getpid());
+  const fs::path unfinished = unfinished_beside(path);
   const Descriptor file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (file.fd() < 0) fail(path, errno);
   try {

@@ -54,11 +54,7 @@ class Sweep {
         groups_(groups_of(experiment_, options.shard)),
         per_group_(budgets(experiment_)),
         facts_(experiment_, groups_) {
-    try {
-      for (const Json& manifest : store_.manifests_that_hold()) facts_.reuse(manifest);
-    } catch (const Json::exception& error) {
-      throw InputError(located(options.folder.string(), {}, "", std::string("facts of a manifest: ") + error.what()));
-    }
+    for (const Json& manifest : store_.manifests_that_hold()) facts_.reuse(manifest);
     if (const fs::path aside = options.resume ? fs::path() : store_.start_afresh(); !aside.empty()) {
       fmt::print(stderr, "{}: starting afresh, the results so far are in {}; --resume would keep them\n",
                  printable(store_.results().string()), printable(aside.string()));

@@ -13,7 +13,9 @@
 #include "experiments/build_name.h"
 #include "experiments/record_check.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json_cursor.h"
 #include "sim/io/output_error.h"
+#include "sim/io/parsed_json.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {
@@ -82,23 +84,16 @@ std::string joined(const Records& records) {
   return text;
 }
 
-/// What of a manifest's identity is looked into: a version, and the names of the strategies.
-bool is_identity(const Json& identity) {
-  if (!identity.is_object() || !identity.value("version", Json("")).is_string()) return false;
-  const Json experiment = identity.value("experiment", Json::object());
-  if (!experiment.is_object()) return false;
-  const Json strategies = experiment.value("strategies", Json::array());
-  return strategies.is_array() && std::ranges::all_of(strategies, &Json::is_string);
-}
-
 Json read_manifest(const fs::path& path) {
-  Json manifest = Json::parse(read_text_file(path), nullptr, false);
-  constexpr const char* keys[] = {"format", "identity", "cases"};
-  const bool whole = manifest.is_object() &&
-                     std::ranges::all_of(keys, [&](auto key) { return manifest.contains(key); }) &&
-                     is_identity(manifest["identity"]) && manifest["cases"].is_array();
-  if (!whole || manifest["format"] != "plimsoll.sweep.v1") {
+  std::string text = read_text_file(path);
+  Json manifest = parsed_json(text);
+  if (!manifest.is_object() || manifest.value("format", Json()) != "plimsoll.sweep.v1") {
     throw InputError(located(path.string(), {}, "", "is not the manifest of a sweep"));
+  }
+  if (const auto wrong = wrong_in_manifest(manifest)) {
+    JsonDocument document(std::move(text), path.string());
+    document.complain(wrong->path, wrong->what);
+    document.throw_if_any();
   }
   return manifest;
 }
@@ -148,13 +143,9 @@ const Json* ruling(const fs::path& folder, const std::vector<std::pair<fs::path,
   return rules;
 }
 
-std::map<std::size_t, CaseFacts> cases_of(const fs::path& path, const Json& manifest) {
+std::map<std::size_t, CaseFacts> cases_of(const Json& manifest) {
   std::map<std::size_t, CaseFacts> cases;
-  try {
-    for (const Json& one : manifest["cases"]) cases[one.at("case")] = case_facts(one);
-  } catch (const Json::exception& error) {
-    throw InputError(located(path.string(), {}, "cases", error.what()));
-  }
+  for (const Json& one : manifest["cases"]) cases[one.at("case")] = case_facts(one);
   return cases;
 }
 
@@ -172,7 +163,7 @@ bool was_stopped(const Json& record) {
 }  // namespace
 
 Json parse_record(std::string_view line, const fs::path& path, std::size_t line_number) {
-  Json record = Json::parse(line, nullptr, false);
+  Json record = parsed_json(line);
   if (!record.is_object() || !record.contains("point") || !record["point"].is_number_unsigned()) {
     throw InputError(located(path.string(), {static_cast<std::uint32_t>(line_number), 1}, "",
                              "is not a record of a sweep (a JSON object with a 'point')"));
@@ -188,7 +179,7 @@ SweepContents read_sweep(const fs::path& folder) {
   const auto manifests = manifests_in(folder);
   const Json* rules = ruling(folder, manifests);
   for (const auto& [path, manifest] : manifests) {
-    std::map<std::size_t, CaseFacts> cases = cases_of(path, manifest);
+    std::map<std::size_t, CaseFacts> cases = cases_of(manifest);
     const bool is_it = rules != nullptr && manifest["identity"].value("experiment", Json()) ==
                                                (*rules)["identity"].value("experiment", Json());
     if (is_it) contents.cases.merge(cases);
@@ -220,10 +211,7 @@ SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity, Store
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw OutputError(located(folder_.string(), {}, "", "cannot make the folder: " + error.message()));
-  for (const auto& [path, manifest] : manifests_in(folder_)) {
-    cases_of(path, manifest);
-    manifests_.push_back(manifest);
-  }
+  for (auto& [path, manifest] : manifests_in(folder_)) manifests_.push_back(std::move(manifest));
   if (manifests_.empty() && holds_other_things(folder_)) {
     throw InputError(
         located(folder_.string(), {}, "", "is not empty and holds no sweep; choose another folder with -o"));

@@ -63,7 +63,8 @@ Validation read_validation(const std::filesystem::path& path) {
   read_fields(document.root(), validation_fields, validation);
   document.throw_if_any();
   const std::filesystem::path beside = path.parent_path() / validation.platform;
-  if (std::filesystem::exists(beside)) validation.platform = beside.lexically_normal();
+  std::error_code ignored;
+  if (std::filesystem::exists(beside, ignored)) validation.platform = beside.lexically_normal();
   return validation;
 }
 

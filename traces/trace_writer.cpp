@@ -2,6 +2,7 @@
 
 #include "sim/core/names.h"
 #include "sim/io/json.h"
+#include "sim/io/parsed_json.h"
 #include "sim/io/text_file.h"
 #include "traces/allocations_file.h"
 #include "traces/trace_file.h"
@@ -14,7 +15,7 @@ namespace {
 
 /// A note is kept as the text that was read: JSON again where it is exactly that, else a string.
 Json note(const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
+  Json value = parsed_json(text);
   const bool same = !value.is_discarded() && !value.is_string() && value.dump() == text;
   return same ? value : Json(text);
 }

@@ -5,10 +5,9 @@
 #include <cstring>
 #include <memory>
 
-#include <unistd.h>
-
 #include "sim/io/input_error.h"
 #include "sim/io/output_error.h"
+#include "sim/io/unfinished.h"
 
 namespace plimsoll {
 namespace {
@@ -22,6 +21,9 @@ template <class Error>
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view what, int error) {
   throw Error(located(path.string(), {}, "", std::string(what) + ": " + std::strerror(error)));
 }
+
+/// Of what is no file with a size, such as a pipe or a device: it may never end.
+constexpr std::size_t most_without_size = std::size_t{1} << 28;
 
 /// 0, or what errno says.
 int write_to(const std::filesystem::path& path, std::string_view text) {
@@ -39,8 +41,9 @@ std::string read_text_file(const std::filesystem::path& path) {
   const File file(std::fopen(path.c_str(), "rb"));
   if (!file) fail<InputError>(path, "cannot read", errno);
   const std::uintmax_t size = std::filesystem::file_size(path, error);  // unknown for pipes
+  const bool has_size = !error && size > 0 && std::filesystem::is_regular_file(path, error);
   std::string text;
-  if (!error) text.reserve(static_cast<std::size_t>(size) + 1);  // one more, to see the end
+  if (has_size) text.reserve(static_cast<std::size_t>(size) + 1);  // one more, to see the end
   constexpr std::size_t block = std::size_t{1} << 20;
   for (std::size_t used = 0;;) {
     const std::size_t room = text.capacity() > used ? text.capacity() - used : block;
@@ -48,6 +51,11 @@ std::string read_text_file(const std::filesystem::path& path) {
     const std::size_t got = std::fread(text.data() + used, 1, text.size() - used, file.get());
     if (got < text.size() - used && std::ferror(file.get())) fail<InputError>(path, "cannot read", errno);
     used += got;
+    if (!has_size && used > most_without_size) {
+      throw InputError(located(
+          path.string(), {}, "",
+          "cannot read: it has no size, and does not end within " + std::to_string(most_without_size) + " bytes"));
+    }
     if (got == 0) {
       text.resize(used);
       return text;
@@ -63,7 +71,7 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
     if (const int error = write_to(path, text); error != 0) fail<OutputError>(path, "cannot write", error);
     return;
   }
-  const std::filesystem::path unfinished = path.string() + ".unfinished-" + std::to_string(::getpid());
+  const std::filesystem::path unfinished = unfinished_beside(path);
   if (const int error = write_to(unfinished, text); error != 0) {
     std::remove(unfinished.c_str());
     fail<OutputError>(path, "cannot write", error);

@@ -9,10 +9,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import program as runs
 import readers
@@ -161,6 +163,41 @@ class NoRoom(Program):
         for engine in ("event", "simgrid"):
             self.expect(4, "^plimsoll: not enough memory\n$", f"{many} --engine {engine}", limits="ulimit -d 40000")
 
+    def test_help_and_version(self):
+        for command in ("--version", "--help", "plan --help", "help"):
+            self.expect(4, "cannot write to the standard output", command, into="/dev/full")
+
+    def test_closed_streams(self):
+        """Files and pipes that are opened later must not take their numbers."""
+        chimera = "simulate --trace transformer:layers=4,vocabulary=1000 --platform h100_sxm_8 --strategy chimera --micro-batches 8 --json"
+        for engine in ("event", "simgrid"):
+            for closed in ("0<&-", "1>&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"):
+                with self.subTest(engine=engine, closed=closed):
+                    words = shlex.split(f"{chimera} --engine {engine}")
+                    run = subprocess.run(["/bin/sh", "-c", f'exec "$@" {closed}', "sh", PROGRAM, *words], stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.PIPE, timeout=100)
+                    self.assertEqual(run.returncode, 4 if "1" in closed else 0, run.stderr)
+
+    def test_what_was_killed_left_nothing(self):
+        """Leftovers go with the next run; those of a process that lives stay."""
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        names = ("results.csv", "report.html", "uniform_3-ideal.svg", "uniform_3-ideal.png")
+        os.mkdir(self.path("report"))
+        for name in names:
+            self.write(f"report/{name}.unfinished-{ended.pid}", "half")
+        self.write(f"report/report.html.unfinished-{os.getpid()}", "half")
+        self.expect(0, "", "report {made}/sweep -o {folder}/report")
+        self.assertEqual([name for name in os.listdir(self.path("report")) if "unfinished" in name],
+                         [f"report.html.unfinished-{os.getpid()}"])
+
+    def test_figures_that_were_killed(self):
+        os.makedirs(self.path("data/experiments"))
+        shutil.copytree("experiments/report_page", self.path("data/experiments/report_page"))
+        self.write("data/experiments/plot.py", "import os\nos.kill(os.getpid(), 9)\n")
+        with mock.patch.dict(os.environ, PLIMSOLL_DATA=self.path("data")):
+            self.expect(4, "^figures: .*plot.py was ended by signal 9 [(]Killed[)]\n$", "report {made}/sweep -o {folder}/report")
+
     def test_no_thread(self):
         """Memory for the program, none for a thread's stack."""
         self.expect(4, "^plimsoll: ", PRINTING["replay"], limits="ulimit -s 1000000; ulimit -d 100000")
@@ -195,6 +232,60 @@ class Inputs(Program):
             self.write(f"{folder}/results.jsonl", "".join(json.dumps(record) + "\n" for record in [changed, *records[1:]]))
             for command in ("report {folder}/%s -o {folder}/report", "sweep {made}/swept.yaml -o {folder}/%s --resume"):
                 self.expect(2, f"results.jsonl:1:1: {key}: expected ", command % folder)
+
+    def test_manifests_without_a_key(self):
+        """At the place of what should have it."""
+        with open(os.path.join(self.made, "sweep", "manifest.json"), encoding="utf-8") as file:
+            manifest = json.load(file)
+        with open(os.path.join(self.made, "sweep", "results.jsonl"), "rb") as file:
+            results = file.read()
+        missing = [(("cases",), "1:1: missing key 'cases'"), (("identity",), "1:1: missing key 'identity'"),
+                   (("identity", "version"), "[0-9]+:[0-9]+: identity: missing key 'version'"),
+                   (("identity", "experiment"), "[0-9]+:[0-9]+: identity: missing key 'experiment'"),
+                   (("identity", "experiment", "strategies"), "[0-9]+:[0-9]+: identity.experiment: missing key 'strategies'")]
+        missing += [(("cases", 0, key), f"[0-9]+:[0-9]+: cases.0.: missing key '{key}'") for key in manifest["cases"][0]]
+        for n, (path, where) in enumerate(missing):
+            changed = json.loads(json.dumps(manifest))
+            within = changed
+            for part in path[:-1]:
+                within = within[part]
+            del within[path[-1]]
+            os.mkdir(self.path(f"m{n}"))
+            self.write(f"m{n}/manifest.json", json.dumps(changed, indent=2))
+            self.write(f"m{n}/results.jsonl", results)
+            for command in ("report {folder}/m%d -o {folder}/report", "sweep {made}/swept.yaml -o {folder}/m%d --resume"):
+                self.expect(2, f"manifest.json:{where}\n", command % n)
+        manifest["cases"][0]["micro_batches"] = -1
+        os.mkdir(self.path("typed"))
+        self.write("typed/manifest.json", json.dumps(manifest, indent=2))
+        self.expect(2, "manifest.json:[0-9]+:[0-9]+: cases.0..micro_batches: expected a whole number", "report {folder}/typed")
+
+    def test_results_nested_deep(self):
+        with open(os.path.join(self.made, "sweep", "manifest.json"), "rb") as file:
+            manifest = file.read()
+        os.mkdir(self.path("deep"))
+        self.write("deep/manifest.json", manifest)
+        self.write("deep/results.jsonl", '{"point": 0, "x": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
+        for command in ("report {folder}/deep -o {folder}/report", "sweep {made}/swept.yaml -o {folder}/deep --resume"):
+            self.expect(2, "results.jsonl:1:1: is not a record of a sweep", command)
+        self.write("deep/results.jsonl", "")
+        self.write("deep/manifest.json", '{"format": "plimsoll.sweep.v1", "cases": ' + "[" * 100_000 + "]" * 100_000 + "}")
+        self.expect(2, "manifest.json: is not the manifest of a sweep", "report {folder}/deep")
+
+    def test_inputs_without_an_end(self):
+        for command in ("describe {file}", "bounds --trace uniform:3 --platform {file}", "replay-log {file}"):
+            self.expect(2, "^/dev/zero: cannot read: it has no size, and does not end within", command, file="/dev/zero")
+
+    def test_links_that_lead_to_themselves(self):
+        os.symlink(self.path("loop"), self.path("loop"))
+        for command in READING:
+            if "{file}" in command:
+                self.expect(2, "/loop: cannot read: Too many levels of symbolic links\n", command, file=self.path("loop"))
+        for command in WRITING:
+            self.expect(4, "cannot write: ", command, out=self.path("loop/x"))
+        self.write("v.yaml", "format: plimsoll.validation.v1\nname: n\nplatform: loop\nnetworks: ['mlp:layers=1']\nchain_strategies: [chen_sqrt]\n"
+                             "graph_strategies: []\n")
+        self.expect(2, "loop", "validate {folder}/v.yaml --backend cpu -o {folder}/out")
 
     def test_numbers_beyond_the_counters(self):
         """Schedules, platforms, logs and graphs: 2^63 and more, and durations below 0."""
