@@ -103,7 +103,7 @@ std::optional<Number> take_number(std::string_view& text) {
     std::size_t first = at + 1;
     if (text[first] == '+') ++first;
     const auto [end, error] = std::from_chars(text.data() + first, text.data() + text.size(), number.exponent);
-    if (error != std::errc() || std::abs(number.exponent) > 400) number.too_long = true;
+    if (error != std::errc() || number.exponent < -400 || number.exponent > 400) number.too_long = true;
     at = static_cast<std::size_t>(end - text.data());
   }
   text.remove_prefix(at);

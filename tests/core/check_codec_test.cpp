@@ -244,6 +244,32 @@ TEST_CASE("a stage may read signs for its ReLUs, and the value for what else nee
   CHECK(reports(draft.judged(exact), Rule::missing_input, 5));
 }
 
+// The backward of a product reads its input for the gradient of the weight alone; of what is made of its result nothing
+// is known.
+TEST_CASE("a stage's gradients are exact where products read an approximation as a factor alone", "[check][codec]") {
+  PackedDraft draft;
+  draft.graph.tensors.push_back({.name = "gradient of x",
+                                 .kind = TensorKind::gradient,
+                                 .bytes = Bytes{8},
+                                 .storage = id_at<StorageId>(draft.graph.storages++)});
+  const auto dx = id_at<TensorId>(draft.graph.tensors.size() - 1);
+  Op& stage = draft.graph.ops[1];
+  stage.kind = "stage";
+  stage.outputs.push_back(dx);
+  draft.steps[3].allocates.push_back(draft.buffer(dx, 1, 0));
+  const BufferId of_input = draft.buffer(dx, 0, 0);
+  draft.steps[5].allocates = {of_input};
+  const auto judged_as = [&](const char* use) {
+    stage.uses = {{draft.a, *layer_use(use)}};
+    return draft.judged([](Schedule&) {});
+  };
+  for (const char* use : {"linear.input", "conv3x3.input"}) CHECK(judged_as(use).empty());
+  for (const char* use : {"linear.output", "conv.output", "matmul.input", "gelu.input"}) {
+    INFO(use);
+    CHECK(reports(judged_as(use), Rule::lossy, 5, of_input));
+  }
+}
+
 TEST_CASE("a stage never takes the signs of a ReLU's output from block means", "[check][codec]") {
   PackedDraft draft({.kind = CodecKind::pool, .window = 2});
   draft.graph.tensors[draft.a.index].shape = {1, 1, 1, 2};

@@ -262,6 +262,56 @@ TEST_CASE("an update within an iteration that is left out, made twice or of anot
   }
 }
 
+// f and b of each micro-batch, and an update behind each; then what the first update has taken is added to what the
+// second one takes.
+TEST_CASE("a gradient that one update has taken may not be added to what the next one takes", "[versions]") {
+  const Graph graph = small_graph();
+  const auto found_with = [&](bool adds, bool back) {
+    ScheduleBuilder builder;
+    const StreamId compute = builder.stream(DeviceId{0}, way::compute);
+    const auto buffer = [&](TensorId t, std::uint32_t micro_batch) {
+      return builder.buffer({.tensor = t, .micro_batch = micro_batch, .memory = MemoryId{0}, .bytes = Bytes{8}});
+    };
+    const BufferId weight = buffer(Draft::w, 0);
+    builder.resident(weight);
+    std::vector<BufferId> gradients;
+    for (const std::uint32_t m : {0U, 1U}) {
+      const BufferId x = buffer(Draft::x, m), a = buffer(Draft::a, m), g = buffer(Draft::g, 0);
+      gradients.push_back(g);
+      const auto run = [&](StepKind kind, OpId op, double seconds) {
+        return NewStep{.kind = kind, .stream = compute, .op = op, .micro_batch = m, .work = {.seconds = {seconds}}};
+      };
+      NewStep forward = run(StepKind::forward, Draft::f, 1), backward = run(StepKind::backward, Draft::b, 2),
+              update = run(StepKind::update, Draft::update, 1);
+      forward.reads = {weight};
+      forward.allocates = {x, a};
+      backward.reads = {a, x};
+      backward.allocates = {g};
+      update.reads = {g};
+      update.writes = {weight};
+      builder.add(forward);
+      builder.add(backward);
+      if (adds && m == 1) {
+        const BufferId from = gradients[back ? 1 : 0], to = gradients[back ? 0 : 1];
+        builder.add({.kind = StepKind::pack, .stream = compute, .reads = {from}, .writes = {to}});
+      }
+      builder.add(update);
+    }
+    Schedule made = builder.finish();
+    made.micro_batches = 2;
+    made.updates = stashed;
+    const auto why = [&](const Violation& v) {
+      return v.what.find("adds what another update takes to") != std::string::npos;
+    };
+    const std::vector<Violation> found = check(made, graph, gpus({}));
+    if (!adds) CHECK(first_of(found) == "legal");
+    return std::ranges::count_if(found, why);
+  };
+  CHECK(found_with(false, false) == 0);
+  CHECK(found_with(true, false) == 1);
+  CHECK(found_with(true, true) == 1);
+}
+
 TEST_CASE("a version that is freed too early, or the newest one, is not there when it is read", "[versions]") {
   Made made = made_with(stashed, 3, 8);
   const StepId last = made.step(Phase::backward, 0, 5), before = made.step(Phase::forward, 0, 6);

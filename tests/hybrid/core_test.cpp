@@ -8,6 +8,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/collective_times.h"
 #include "sim/core/folded.h"
+#include "sim/core/gradient_reduction.h"
 #include "sim/core/metrics.h"
 #include "sim/core/stage_chain.h"
 #include "sim/engine/event/event_engine.h"
@@ -134,6 +135,34 @@ TEST_CASE("a folded platform shares out what its ranks share", "[hybrid]") {
         "a mesh of 8 ranks, but 'machine' has 4 devices");
 }
 
+// Three nodes of two GPUs, two ranks each, and two fabrics, of which a node takes the one whose link is named first:
+// the middle one has other ways back to the first than the first has to it.
+TEST_CASE("a folded platform shares links that only the way to the stage before takes", "[hybrid]") {
+  Platform platform = gpus({.count = 6, .to_host = {1e9}});
+  platform.links.clear();
+  const auto first = static_cast<std::uint32_t>(platform.vertices.size()), fabric = first + 3;
+  for (const char* name : {"inside 0", "inside 1", "inside 2", "fabric 0", "fabric 1"}) {
+    platform.vertices.push_back({std::nullopt, name});
+  }
+  for (std::uint32_t d = 0; d < 6; ++d) platform.links.push_back({"fast", d, first + d / 2, {20e9}, {}});
+  const auto slow = [&](std::uint32_t node, std::uint32_t by, double bandwidth) {
+    platform.links.push_back({"slow", first + node, fabric + by, {bandwidth}, {}});
+  };
+  slow(0, 0, 8e9);
+  slow(0, 1, 4e9);
+  slow(1, 1, 8e9);
+  slow(1, 0, 8e9);
+  slow(2, 0, 8e9);
+  slow(2, 1, 8e9);
+  const auto made = std::get<Platform>(folded(platform, {{{"tensor", 2}}}));
+  REQUIRE(made.devices.size() == 3);
+  const auto between = [&](std::size_t from, std::size_t to) {
+    return route_between(made, made.devices[from].memory, made.devices[to].memory)->bandwidth.value;
+  };
+  CHECK(between(0, 1) == Approx(4e9));  // two ranks over a link of 8
+  CHECK(between(1, 0) == Approx(2e9));  // over one of 4
+}
+
 // Ranks that share no link and no parameters do what a pipeline of as many stages does for its micro-batches alone,
 // which knows nothing of meshes: time to 1e-9, memory to the byte.
 TEST_CASE("a folded pipeline takes the time and memory of one replica by itself", "[hybrid]") {
@@ -206,6 +235,76 @@ TEST_CASE("sums of gradients run beside the backward, and gathers no further ahe
               all = std::get<3>(streams("zero3(prefetch=9)"));
   CHECK(none < one);
   CHECK(one < all);
+}
+
+TEST_CASE("stages of a chain gather whole parameters for every run, and shares are rounded up", "[hybrid]") {
+  Chain chain = even_chain(2);
+  for (std::uint32_t p = 0; p < 2; ++p) {
+    chain.parameters.push_back({"w" + std::to_string(p), Bytes{10}});
+    chain.stages[p].parameters = {p};
+  }
+  chain.parameters.push_back({.name = "frozen", .bytes = Bytes{6}, .trained = false});
+  chain.stages[0].parameters.push_back(2);
+  const auto transformed_by = [&](const char* spec) {
+    const Problem problem = problem_of(chain, gpus({.count = 4, .to_peers = BytesPerSecond{1e9}}),
+                                       {.micro_batches = 4, .optimizer = Optimizer::adam});
+    return *transformed(problem, parse_spec(spec, "test")).chain;
+  };
+  const Chain sharded = transformed_by("zero3(prefetch=0)");
+  CHECK(sharded.parameters[0].bytes == Bytes{3});
+  CHECK(sharded.parameters[2].bytes == Bytes{6});
+  CHECK(sharded.stages[0].forward_workspace == Bytes{10});
+  CHECK(sharded.stages[0].forward_nograd_workspace == Bytes{10});
+  CHECK(!sharded.stages[0].parameter_gradient);  // as large as the parameter's share
+  // Its own gradients and parameters, and the gradients of the stage behind, which are summed meanwhile.
+  CHECK(sharded.stages[0].backward_workspace == Bytes{30});
+  CHECK(sharded.stages[1].backward_workspace == Bytes{20});
+  const Chain ahead = transformed_by("zero3");
+  CHECK(ahead.stages[0].forward_workspace == Bytes{20});      // and what the next stage gathers
+  CHECK(ahead.stages[1].backward_workspace == Bytes{30});     // and what the stage before does
+  CHECK(ahead.stages[1].forward == chain.stages[1].forward);  // its gather is over long before
+  const Chain summed = transformed_by("zero2");
+  CHECK(summed.parameters[0].bytes == Bytes{10});
+  CHECK(summed.stages[0].parameter_gradient == Bytes{3});
+  CHECK(summed.stages[0].forward_nograd_workspace == Bytes{0});
+}
+
+TEST_CASE("shares are whole numbers where a tensor has such", "[hybrid]") {
+  Tensor tensor;
+  tensor.bytes = Bytes{12};
+  CHECK(shared_bytes(tensor, 2) == Bytes{6});
+  CHECK(shared_bytes(tensor, 5) == Bytes{3});
+  tensor.shape = {3};
+  CHECK(shared_bytes(tensor, 2) == Bytes{8});
+  CHECK(shared_bytes(tensor, 3) == Bytes{4});
+}
+
+TEST_CASE("a bucket ends where it is full, and with its stage", "[hybrid]") {
+  const auto sums = [](std::int64_t bucket, bool one_stage) {
+    Graph graph;
+    std::vector<GradientSum> all;
+    for (std::uint32_t k = 0; k < 4; ++k) {
+      graph.tensors.push_back({.name = "g" + std::to_string(k),
+                               .kind = TensorKind::parameter_gradient,
+                               .bytes = Bytes{4},
+                               .storage = id_at<StorageId>(graph.storages++)});
+      Op& op = graph.ops.emplace_back();
+      op.phase = Phase::backward;
+      op.stage = one_stage ? 0 : k / 3;
+      op.outputs = {TensorId{k}};
+      all.push_back({TensorId{k}, "data", CollectiveKind::all_reduce});
+    }
+    std::vector<std::size_t> gradients;
+    for (const Op& op : with_gradient_sums(graph, all, Bytes{bucket}).ops) {
+      if (op.phase == Phase::update) gradients.push_back(op.inputs.size());
+    }
+    return gradients;
+  };
+  using Counts = std::vector<std::size_t>;
+  CHECK(sums(8, true) == Counts{2, 2});
+  CHECK(sums(9, true) == Counts{3, 1});
+  CHECK(sums(100, true) == Counts{4});
+  CHECK(sums(100, false) == Counts{3, 1});
 }
 
 TEST_CASE("a graph of stages as a chain keeps, takes and sums what the graph does", "[hybrid]") {

@@ -85,6 +85,9 @@ TEST_CASE("times are rounded once", "[io]") {
     CHECK(parse_seconds(text).complaint == "");
     CHECK(parse_seconds(text).value == Seconds{seconds});
   }
+  for (const char* text : {"1e-401 s", "1e-2147483648 s", "1e-99999999999 s"}) {
+    CHECK(parse_seconds(text).complaint == "too many digits, found '" + std::string(text) + "'");
+  }
   CHECK(parse_seconds("5").complaint == "missing unit, expected a time such as 3.2 ms or 5 us, found '5'");
   CHECK(parse_seconds("-5 us").complaint == "must not be negative, found '-5 us'");
   CHECK(parse_seconds("5 sec").complaint == "unknown unit 'sec', expected a time such as 3.2 ms or 5 us");

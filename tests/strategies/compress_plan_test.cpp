@@ -126,6 +126,44 @@ TEST_CASE("compress_plan is near the best of all choices of bits and of values t
   }
 }
 
+// x1 = f1(x), x2 = f2(x1), and the gradient behind f2 reads both last of all: x1 is still there when x2 is made again.
+TEST_CASE("what is made again takes no more than what makes it where its inputs are still read", "[compression]") {
+  Graph graph;
+  graph.name = "two values";
+  const auto tensor = [&](const char* name, TensorKind kind) {
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{4}, .storage = id_at<StorageId>(graph.storages++)});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  using enum TensorKind;
+  const TensorId x = tensor("x", input), x1 = tensor("x1", activation), x2 = tensor("x2", activation);
+  const TensorId y = tensor("y", activation), loss = tensor("loss", gradient), g = tensor("g", gradient);
+  const auto op = [&](const char* name, Phase phase, double seconds, std::vector<TensorId> in, TensorId out) {
+    graph.ops.push_back(
+        {.name = name, .phase = phase, .duration = Seconds{seconds}, .inputs = std::move(in), .outputs = {out}});
+  };
+  op("f1", Phase::forward, 5, {x}, x1);
+  op("f2", Phase::forward, 3, {x1}, x2);
+  op("f3", Phase::forward, 1, {x2}, y);
+  op("loss", Phase::backward, 1, {y}, loss);
+  op("b2", Phase::backward, 1, {loss, x1, x2}, g);
+  const Problem problem = problem_of(graph, gpus({}));
+  const Partition partition = one_device(problem.graph, 1, 1);
+  const PartTask task{problem, partition, PartId{0}};
+  const auto model = std::get<OffloadModel>(offload_model(task, nullptr));
+  const std::vector<SavedTensor> saved = saved_tensors(problem.graph, model);
+  CompressionMenu menu(problem.graph, saved, {}, problem.platform.devices[0]);
+  menu.offer_recomputation(model, op_model(task));
+  const auto again = [&](TensorId t) {
+    const std::optional<std::size_t> dish = menu.dish_of(t);
+    REQUIRE(dish);
+    REQUIRE(menu[*dish].forms.back().again);
+    return menu[*dish].forms.back().time.value;
+  };
+  CHECK(again(x2) == 3);
+  CHECK(again(x1) == 5);
+}
+
 TEST_CASE(
     "where the recursion over stages alone has a plan it is near the best of all choices of bits and values made again",
     "[compression][compress_plan]") {

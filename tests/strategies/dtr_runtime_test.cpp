@@ -197,6 +197,34 @@ TEST_CASE("what was made of a banished storage stays", "[dtr]") {
   CHECK(banishing.clock == 4);
 }
 
+// Of b and c, evicted, only a knows; a is released. Then b is computed again, which nobody asks a for: what is needed
+// next is d, which was used later than a, so a goes.
+TEST_CASE("with banishing what nobody refers to does not count as used when it is read again", "[dtr]") {
+  OpLog log;
+  const auto add = [&](const char* name, std::vector<TensorId> arguments) {
+    log.events.push_back({OpLog::EventKind::call, static_cast<std::uint32_t>(log.calls.size())});
+    const auto t = id_at<TensorId>(log.tensors.size());
+    log.tensors.push_back({name, Bytes{1}, {}});
+    log.calls.push_back(
+        {.name = "f", .nanoseconds = 1, .workspace = {}, .arguments = std::move(arguments), .results = {t}});
+    return t;
+  };
+  const auto release = [&](TensorId t) { log.events.push_back({OpLog::EventKind::release, t.index}); };
+  const TensorId a = add("a", {}), b = add("b", {a});
+  add("c", {a});
+  const TensorId d = add("d", {a});  // b goes
+  release(add("e", {a}));            // c goes
+  release(a);
+  release(add("f", {d}));
+  add("g", {b});  // b again, by a
+  add("h", {d});
+  for (const char* heuristic : {"lru", "local"}) check_equal(log, 3, heuristic, {}, true);
+  const DtrRun run = run_dtr_banishing(
+      log, {.budget = Bytes{3}, .heuristic = DtrHeuristic::lru, .seed = 0, .rematerialization_limit = {}});
+  CHECK(run.end == DtrEnd::finished);
+  CHECK(run.rematerializations == 1);
+}
+
 TEST_CASE("a replay stops where rematerialisation takes more than the baseline, and is the same each time", "[dtr]") {
   const OpLog log = linear_op_log(400);
   const DtrReplay lru = replay_dtr_log(log, Bytes{40}, DtrHeuristic::lru);

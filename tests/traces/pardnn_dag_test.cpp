@@ -52,6 +52,13 @@ TEST_CASE("rows of a dag become ops with an output, a parameter and groups that 
   CHECK(parse_trace(trace_text(Trace{graph}), "written.json") == Trace{graph});
 }
 
+TEST_CASE("groups of a dag are counted from 0, and its edges end at its ops", "[pardnn_dag]") {
+  const std::string ops = "# dag1 2 1\n0 F 1 0 4 0\n1 F 2 0 4 0\n";
+  CHECK(parse_pardnn_dag(ops + "0 1\n", "t.dag").colocate == Groups{{OpId{0}, OpId{1}}});
+  CHECK(complaint_of([&] { parse_pardnn_dag(ops + "0 2\n", "t.dag"); }) ==
+        "t.dag:4:3: dst: expected a whole number from 0 to 1, found '2'");
+}
+
 TEST_CASE("ops of a dag are put in an order in which they can be computed", "[pardnn_dag]") {
   const Graph graph = parse_pardnn_dag("# dag1 3 2\n0 F 1 0 4 -1\n1 F 2 0 4 -1\n2 F 3 0 4 -1\n2 0\n0 1\n", "back.dag");
   CHECK(graph.ops[0].name == "op 2");
@@ -96,6 +103,14 @@ TEST_CASE("nodes of a drawn graph become ops, edges of equal bytes one value", "
   CHECK(graph.ops[1].attributes.empty());
   CHECK(graph.colocate == Groups{{OpId{1}, OpId{2}}});
   CHECK(parse_trace(trace_text(Trace{graph}), "written.json") == Trace{graph});
+}
+
+TEST_CASE("a label that stands for the name is none", "[dot_graph]") {
+  const Graph graph =
+      parse_dot_graph(R"(digraph { node [label="\N", weight=1, size=4]; a; b [label="last"]; a -> b })", "t.dot");
+  REQUIRE(graph.ops.size() == 2);
+  CHECK(graph.ops[0].name == "a");
+  CHECK(graph.ops[1].name == "last");
 }
 
 TEST_CASE("every broken dag and drawn graph is refused with the message beside it", "[pardnn_dag][dot_graph]") {

@@ -34,6 +34,7 @@ TEST_CASE("a profile's nodes become layers, without inputs and results that nobo
   CHECK(lstm.backward.value == Approx(4e-3));
   CHECK(lstm.kept == Bytes{80});
   CHECK(lstm.parameters == Bytes{16});
+  CHECK(lstm.fixed == Bytes{16});
   CHECK(table.edges == std::vector<LayerEdge>{{0, 1, Bytes{100}, {}}, {1, 2, Bytes{80}, {}}, {2, 3, Bytes{60}, {}}});
   CHECK(parse_layer_table(layer_table_text(table), "written.json") == table);
 }
@@ -56,6 +57,8 @@ TEST_CASE("malformed profiles are refused where they are wrong", "[pipedream_pro
   CHECK(profile_complaint("[60.0; 20.0]", "[60.0; 20.0") == "net.txt:3:99: activation_size: a list without its end");
   CHECK(profile_complaint("[60.0; 20.0]", "[60.0; twenty]") ==
         "net.txt:3:106: activation_size: expected a number from 0 to 4503599627370496, found 'twenty'");
+  CHECK(profile_complaint("[60.0; 20.0]", "[4503599627370496; 1]") ==
+        "net.txt:3:118: activation_size: sizes of 4503599627370497 together");
   CHECK(profile_complaint("node6 -- Linear", "node5 -- Linear") == "net.txt:6:1: node5: a second node of this name");
   CHECK(profile_complaint("node6 -- Linear -- ", "node6 -- ") ==
         "net.txt:6:1: expected a node, 'name -- description -- forward_compute_time=..., ...'");

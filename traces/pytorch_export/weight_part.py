@@ -54,7 +54,7 @@ class WeightPartProbe(SavedProbe):
             self.kept = None
         elif stage not in self.parts:  # no input needs a gradient: all of its backward is for the weights
             trained = any(parameter.requires_grad for parameter in self.chain.stages[stage].module.parameters())
-            self.parts[stage] = {"saved": self.stages[stage]["inner"] if trained else 0, "made": 0,
+            self.parts[stage] = {"saved": self.stages[stage]["inner"], "made": 0,
                                  "keeps_input": trained, "keeps_output": trained, "keeps_gradient": trained}
 
 
