@@ -80,6 +80,12 @@ class ChainTrace(WithFolder):
         self.assertEqual(trace["stages"][1]["output_bytes"], 2 * 4 * 8 * 4)
         self.assertEqual(trace["stages"][2]["input_gradient_bytes"], 2 * 4 * 8 * 4)
 
+    def test_a_stage_that_changes_a_buffer_runs_once(self):
+        """Batch statistics stay when their stage runs again; a mean of the model's own does not."""
+        trace = self.trace("once")
+        self.assertEqual({stage["name"]: stage.get("recomputable", True) for stage in trace["stages"]},
+                         {"norm": True, "noise": True, "more": True, "moving": False, "loss": True})
+
     def test_gradients_of_two_views_of_one_storage_add_up(self):
         """x (4, 8) -> linear -> two halves of a tanh, 64 bytes each -> their product."""
         trace = self.trace("halves", counter="malloc")

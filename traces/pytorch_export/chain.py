@@ -11,6 +11,7 @@ import torch
 class Stage:
     name: str
     module: torch.nn.Module
+    runs_once: str = ""  # why its forward must not run again, in words
 
 
 @dataclasses.dataclass

@@ -41,7 +41,8 @@ class ByteFacts:
 def assemble(chain, facts, work, times):
     stages = []
     for k, (own, bytes_) in enumerate(zip(chain.stages, byte_fields(chain, facts))):
-        stages.append({"name": own.name} | time_fields(k, times, facts.weight_parts[k]) | bytes_ | work_fields(k, work))
+        once = {"recomputable": False} if own.runs_once else {}
+        stages.append({"name": own.name} | time_fields(k, times, facts.weight_parts[k]) | bytes_ | work_fields(k, work) | once)
     return {
         "format": "plimsoll.trace.v1",
         "kind": "chain",

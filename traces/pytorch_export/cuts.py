@@ -18,7 +18,7 @@ def chain_of_modules(subject, precision):
     modules = [*(module for _, module in subject.pairs), *losses]
     if len(staged.stages) != len(modules):
         raise UsageError(f"of {len(subject.pairs)} modules in a row {len(staged.stages) - len(losses)} take and make tensors; leave the others out")
-    stages = [Stage(stage.name, module) for stage, module in zip(staged.stages, modules)]  # one that runs again has a name for each call
+    stages = [Stage(stage.name, module, stage.runs_once) for stage, module in zip(staged.stages, modules)]  # one that runs again has a name for each call
 
     def on(inputs, targets):
         own = [Stage(stages[-1].name, Loss(subject.loss, targets))] if losses else []
@@ -34,7 +34,7 @@ def chain_of_cuts(subject, how, precision, is_compiled=False):
 
     def stages(targets):
         last = len(staged.stages) - 1
-        return [Stage(stage.name, StageModule(staged, i, targets if i == last else None)) for i, stage in enumerate(staged.stages)]
+        return [Stage(stage.name, StageModule(staged, i, targets if i == last else None), stage.runs_once) for i, stage in enumerate(staged.stages)]
 
     def on(inputs, targets):
         return Chain(subject.name, stages(targets), staged.values_of(inputs), precision=precision)

@@ -180,6 +180,115 @@ class Losses(unittest.TestCase):
                                                     "(outputs, targets)")
 
 
+class Moves(nn.Module):
+    """Keeps a mean of what it is given, in a buffer or in a tensor that is none, and may be called before it has moved it."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.kept = kept
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.kept.mul_(0.9).add_(0.1 * x.mean(0))
+        return x * 1
+
+
+class Inner(nn.Module):
+    def __init__(self, moves):
+        super().__init__()
+        self.moves, self.linear = moves, nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.linear(self.moves(x))
+
+
+class Plus(nn.Module):
+    def __init__(self, kept):
+        super().__init__()
+        self.kept, self.linear = kept, nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.linear(x) + self.kept.clone()
+
+
+class RunsOnce(unittest.TestCase):
+    def stages(self, *modules):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), *modules, nn.Linear(8, 2))
+        before = [tensor.clone() for tensor in model.state_dict().values()]
+        staged = split(model, batch(0), [str(k) for k in range(1, len(model))], mean_square)
+        self.assertTrue(all(map(torch.equal, before, model.state_dict().values())))
+        return model, {stage.name: stage.runs_once for stage in staged.stages if stage.runs_once}
+
+    def kept_by(self, is_buffer):
+        kept = torch.zeros(8)
+        moves, plus = Moves(kept), Plus(kept)
+        if is_buffer:
+            del moves.kept, plus.kept
+            moves.register_buffer("kept", kept)
+            plus.register_buffer("kept", kept)
+        return moves, plus
+
+    def test_what_changes_a_buffer_and_what_reads_it_before(self):
+        for is_buffer in (True, False):
+            for whole in (lambda moves: moves, Inner):
+                moves, plus = self.kept_by(is_buffer)
+                model, found = self.stages(plus, whole(moves), Plus(torch.ones(8)))
+                self.assertEqual(set(found), {"1", "2"})
+                self.assertRegex(found["1"], r"^its forward reads the buffer '[12]\.(moves\.)?kept', which the model changes behind it$")
+                self.assertRegex(found["2"], r"^its forward changes the buffer '[12]\.(moves\.)?kept'$")
+                self.assertTrue(torch.equal(moves.kept, torch.zeros(8)), "cutting leaves it")
+
+    def test_what_reads_it_behind_finds_what_it_found(self):
+        moves, plus = self.kept_by(True)
+        self.assertEqual(set(self.stages(moves, plus)[1]), {"1"})
+
+    def test_statistics_stay_but_for_those_who_read_them_before(self):
+        norm, plus = nn.BatchNorm1d(8), Plus(torch.zeros(8))
+        self.assertEqual(self.stages(plus, norm)[1], {})
+        plus.kept = norm.running_mean
+        self.assertEqual(list(self.stages(plus, norm)[1]), ["1"])
+        self.assertEqual(self.stages(norm, plus)[1], {})
+
+    def test_a_plan_that_runs_them_again_is_refused_and_one_that_does_not_trains(self):
+        moves, plus = self.kept_by(True)
+        model, _ = self.stages(plus, moves)
+        plain, steps = copy.deepcopy(model), {}
+        staged = split(copy.deepcopy(model), batch(0), ["1", "2", "3"], mean_square)
+        for name, sequence in (("again", hand_plans.recompute_all(5)), ("once", [("F", 0), ("S", 1), ("S", 2), ("S", 3), ("S", 4), ("B", 4), ("B", 3), ("B", 2),
+                                                                                 ("B", 1), ("S", 0), ("B", 0)])):
+            steps[name] = apply(copy.deepcopy(model), hand_plans.plan_of(staged, sequence, [0] * 5), loss=mean_square)
+        with self.assertRaisesRegex(Refused, "^stage '1': its forward reads the buffer '[12].kept', which the model changes behind it, so it cannot be run "
+                                             "again as the plan asks$"):
+            steps["again"](batch(1))
+        for seed in range(3):
+            mean_square(plain(batch(seed))).backward()
+            steps["once"](batch(seed))
+        for one, other in zip([*plain.state_dict().values(), *(p.grad for p in plain.parameters())],
+                              [*steps["once"].model.state_dict().values(), *(p.grad for p in steps["once"].model.parameters())]):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_a_parameter_that_a_forward_overwrites_is_refused_before_it_is(self):
+        def in_place(m, x, i):
+            with torch.no_grad():
+                m.head.weight.mul_(0.9)
+            return x
+
+        def by_data(m, x, i):
+            m.head.weight.data = 0.9 * m.head.weight.data
+            return x
+
+        def through_data(m, x, i):
+            m.head.weight.data.add_(1)
+            return x
+        for between, name in ((in_place, "mul_"), (by_data, "data"), (through_data, "add_")):
+            model = Layers(between)
+            before = model.head.weight.detach().clone()
+            with self.assertRaisesRegex(Refused, rf"^the model's forward overwrites the parameter 'head.weight' \({name}\), which would move with each run"):
+                split(model, batch(0), loss=mean_square)
+            self.assertTrue(torch.equal(model.head.weight, before))
+
+
 class Noting(nn.Module):
     """A module that is one call."""
 

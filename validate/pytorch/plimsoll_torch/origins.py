@@ -23,6 +23,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .errors import Refused
 from .values import map_leaves, tensors_in
 from .versions import draws_numbers, geometry, storage_of
 
@@ -168,9 +169,17 @@ class Origins(TorchDispatchMode):
             return func(*args, **kwargs)
         with self.aside():
             operation = Dispatched(self, func, args, kwargs)
+            for tensor, _ in operation.written:
+                self.refuse_parameter(tensor, operation.name)
             result = func(*args, **kwargs)
             operation.note(result)
         return result
+
+    def refuse_parameter(self, tensor, name):
+        """Before it is overwritten."""
+        parameter = self.parameters.get(reference_of(tensor)[0])
+        if parameter is not None:
+            raise Refused(f"the model's forward overwrites {parameter} ({name}), which would move with each run: leave that to the script, behind the step")
 
     def add_step(self, function, arguments, made, given):
         writes = {self.slot_of(tensor).number for tensor in made}

@@ -31,6 +31,7 @@ from .versions import autocast_now, is_inside_transform, storage_of
 OF_TORCH = set(vars(torch.nn.Module())) - {"training"}  # attributes of every module
 
 
+SET_DATA = torch.Tensor.data.__set__
 ON_GRADIENTS = {"register_hook": "registers a hook on a tensor's gradient (register_hook)",
                 "register_post_accumulate_grad_hook": "registers a hook on a parameter's gradient (register_post_accumulate_grad_hook)",
                 "retain_grad": "keeps the gradient of what is inside (retain_grad)"}
@@ -93,7 +94,7 @@ class Operation:
     arguments: object  # (args, kwargs) with a Ref for each value
     outputs: list      # values, in the order of the tensors of the result
     writes: set        # storages of values that are overwritten
-    changes: list      # names of buffers that it overwrites, beside running statistics of batch norms
+    changes: list      # names of buffers and of tensors in attributes that it overwrites, beside running statistics of batch norms
     call: int          # the innermost Call
     state: tuple       # whether gradients are followed, and autocast, where these differ from the caller's
     reads: list        # values
@@ -102,8 +103,9 @@ class Operation:
 
 @contextlib.contextmanager
 def undone(model, changes_buffers=True):
-    """Buffers and random state are afterwards as before."""
+    """Buffers, tensors that are attributes, and random state are afterwards as before."""
     buffers = [(module, name, buffer, buffer.detach().clone()) for _, module, name, buffer in buffers_of(model) if changes_buffers]
+    attributes = [(tensor, tensor.clone()) for _, _, tensor in attributes_of(model) if changes_buffers]
     devices = sorted({tensor.device.index for tensor in [*model.parameters(), *model.buffers()] if tensor.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices):
@@ -114,6 +116,9 @@ def undone(model, changes_buffers=True):
                 module._buffers[name] = buffer
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)
+            for tensor, before in attributes:
+                if not torch.equal(tensor, before):
+                    tensor.copy_(before)
 
 
 def nothing_saved():
@@ -131,6 +136,18 @@ def buffers_of(model):
     """[(path, module, name, buffer)]"""
     return [(path, module, name, buffer) for path, module in model.named_modules() for name, buffer in module._buffers.items()
             if buffer is not None]
+
+
+def attributes_of(model):
+    """[(path, name, tensor)] of tensors that a module keeps as a plain attribute."""
+    return [(path, name, value) for path, module in model.named_modules() for name, value in vars(module).items()
+            if isinstance(value, torch.Tensor) and not value.requires_grad and value.layout == torch.strided]
+
+
+def state_of(model):
+    """{address: name} of what a forward may keep from step to step, beside parameters."""
+    named = [(path, name, buffer) for path, _, name, buffer in buffers_of(model)] + attributes_of(model)
+    return {storage_of(tensor).data_ptr(): f"{path}.{name}".lstrip(".") for path, name, tensor in named if tensor.numel() > 0}
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------------------
@@ -155,8 +172,8 @@ class Recorder(TorchFunctionMode):
         self.reads = Reads(self.origins, self.here, self.is_own)
         self.code = CodeThatRuns(self)
         self.can_be_whole = False  # after a refusal: whether the module can be taken as one call
-        self.buffers = {storage_of(buffer).data_ptr(): f"{path}.{name}".lstrip(".") for path, module, name, buffer in buffers_of(model)
-                        if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and buffer.numel() > 0}
+        norms = {storage_of(buffer).data_ptr() for _, module, _, buffer in buffers_of(model) if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)}
+        self.state = {address: name for address, name in state_of(model).items() if address not in norms}
         self.constants = {id(tensor): tensor for module in model.modules() for tensor in tensors_in(vars(module))}
 
     def record(self, inputs, loss, targets):
@@ -261,6 +278,8 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         if function_name(func) in ON_GRADIENTS:
             raise Refused(f"{self.here()}: its forward {ON_GRADIENTS[function_name(func)]}, which runs when it is recorded and in no step")
+        if func == SET_DATA:
+            self.origins.refuse_parameter(args[0], "data")
         if function_name(func) == "grad_fn":
             return seen_node(self, func(*args, **kwargs))
         if self.suspended:
@@ -292,7 +311,7 @@ class Recorder(TorchFunctionMode):
         self.suspended += 1  # not undone where something is raised: the recorder is of no use then
         is_module = isinstance(function, torch.nn.Module) and bool(path)
         with self.aside():
-            own = list(function.buffers()) if is_module else []
+            own = [*function.buffers(), *(tensor for _, _, tensor in attributes_of(function))] if is_module else []
             given, before = [*tensors_in((args, kwargs)), *own], [buffer.detach().clone() for buffer in own]
             versions = [tensor._version for tensor in given]
             notes = notes_of(function) if is_module else None
@@ -319,7 +338,7 @@ class Recorder(TorchFunctionMode):
             self.can_be_whole = True
             raise Refused(f"{self.here()}: '{name}' overwrites a tensor that no recorded call has made")
         writes = {self.storage(tensor) for tensor in written if self.value_of(tensor) is not None}
-        changes = sorted({self.buffers[at] for at in (storage_of(tensor).data_ptr() for tensor in written) if at in self.buffers})
+        changes = sorted({self.state[at] for at in (storage_of(tensor).data_ptr() for tensor in written) if at in self.state})
         operation = Operation(function, path, name, arguments, [], writes, changes, self.call or 0, difference(self.outer), refs_in(arguments),
                               isinstance(result, torch.Tensor))
         self.operations.append(operation)

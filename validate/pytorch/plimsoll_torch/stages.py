@@ -21,10 +21,10 @@ from .cuts import Cuts
 from .errors import Refused
 from .hooks import with_others_hooks
 from .modes import ops_named_in
-from .recorder import Recorder, Ref, constants_in, loss_of, named_inputs, nothing_saved, refs_in, undone
+from .recorder import Recorder, Ref, attributes_of, constants_in, loss_of, named_inputs, nothing_saved, refs_in, state_of, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import form_of
-from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, why_no_compile
+from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, storage_of, why_no_compile
 from .watch import ASKS_FOR_GRADIENT, Surroundings, Watch
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
@@ -124,6 +124,7 @@ class Stage:
         self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
         self.operations = operations
         self.needs_gradients = [values[v].needs_gradient for v in reads]
+        self.runs_once = ""  # why it must not run again, in words
         self.draws_numbers = self.draws_on_host = True  # whether it moves on the state of the random numbers
         self.is_other_without_gradients = False  # whether a function in it takes another kernel where no gradients are followed
         self._run = written_out(operations, last_reads(operations, makes), reads, makes, hooked)
@@ -177,6 +178,7 @@ class Staged:
         self.values[loss[0]].name = "loss"
         self.questions = recorder.questions
         self._cut(Cuts(recorder, given, loss), loss, recorder.hooked)
+        self._note_what_runs_once()
         if check:
             self._check(recorder, inputs, targets)
         self.form, self.autocast = form_of(inputs, ASKS_FOR_GRADIENT), autocast_now()
@@ -199,6 +201,21 @@ class Staged:
                                      [v for v in alive[i] if v in read], makes, self.values, last, hooked))
         self.boundaries = [[self.values[v].name for v in of] for of in alive]
 
+    def _note_what_runs_once(self):
+        """Stages that change what the model keeps from step to step, or read what is changed behind them: a second run would find it changed."""
+        state = state_of(self.model)
+        operations = [(stage, operation) for stage in self.stages for operation in stage.operations]
+        last = {}  # {name: number of the last operation that changes it}
+        for number, (_, operation) in enumerate(operations):
+            statistics = operation.function.buffers() if is_norm(operation.function) and operation.function.training else ()
+            last.update(dict.fromkeys([*operation.changes, *(state[at] for at in map(address_of, statistics) if at in state)], number))
+        for number, (stage, operation) in enumerate(operations):
+            for name in operation.changes:
+                stage.runs_once = f"its forward changes the buffer '{name}'"
+            for name in [] if stage.runs_once or is_norm(operation.function) else [state.get(address_of(tensor)) for tensor in held_by(operation)]:
+                if last.get(name, -1) > number:
+                    stage.runs_once = f"its forward reads the buffer '{name}', which the model changes behind it"
+
     def _check(self, recorder, inputs, targets):
         """The recorded calls give the loss that the model gave, and so does the model once more; with gradients followed, as in training, for
         without them a function may take another kernel, and which stages have such is found out too, and which draw random numbers."""
@@ -217,7 +234,7 @@ class Staged:
         def both(stage, given):
             without, kernels = [], []
             forget_casts()
-            with undone(self.model, any(operation.changes for operation in stage.operations)), torch.no_grad(), ops_named_in(without):
+            with undone(self.model, any(operation.changes or is_norm(operation.function) for operation in stage.operations)), torch.no_grad(), ops_named_in(without):
                 other = stage(given, targets)
             given, before = stage.followed(given), random_state(self.device)
             forget_casts()
@@ -275,6 +292,22 @@ class Staged:
     def input_shapes(self):
         return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
                 for value in self.values if value.made_by < 0}
+
+
+def is_norm(function):
+    """A batch norm runs again without its statistics."""
+    return isinstance(function, torch.nn.modules.batchnorm._BatchNorm)
+
+
+def address_of(tensor):
+    return storage_of(tensor).data_ptr()
+
+
+def held_by(operation):
+    """Tensors that it is handed or, a module, has: those that were there before the run."""
+    function = operation.function
+    own = [*function.buffers(), *(tensor for _, _, tensor in attributes_of(function))] if isinstance(function, torch.nn.Module) else []
+    return [*constants_in(operation.arguments), *own]
 
 
 def is_same(again, first):

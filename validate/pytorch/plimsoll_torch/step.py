@@ -123,9 +123,8 @@ class Step:
                 raise WrongPlan(f"{self.plan.where}: before stage '{self.plan.stages[j]}' there are "
                                 f"{expected} by the plan, and {found} in this model")
         for k in sorted(self.plan.run_again):
-            for changed in (name for operation in staged.stages[k].operations for name in operation.changes):
-                raise Refused(f"stage '{self.plan.stages[k]}': its forward changes the buffer '{changed}', so it cannot be run again as the plan "
-                              "asks")
+            if staged.stages[k].runs_once:
+                raise Refused(f"stage '{self.plan.stages[k]}': {staged.stages[k].runs_once}, so it cannot be run again as the plan asks")
         self.norms = [again.batch_norms(one for operation in stage.operations if isinstance(operation.function, torch.nn.Module)
                                         for one in operation.function.modules()) for stage in staged.stages]
         self.draws = [k in self.plan.run_again and stage.draws_numbers for k, stage in enumerate(staged.stages)]
