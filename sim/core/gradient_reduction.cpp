@@ -31,7 +31,7 @@ struct Bucket {
 Op sum_op(const Graph& graph, const GradientSum& like, const Bucket& bucket) {
   std::string name = std::string(written(like.kind)) + " over " + like.axis + " of " + graph[like.gradient].name;
   if (bucket.gradients.size() > 1) name += " and " + std::to_string(bucket.gradients.size() - 1) + " more";
-  Op op = collective_op(std::move(name), {like.kind, like.axis, true}, Phase::update);
+  Op op = collective_op(std::move(name), {like.kind, like.axis, like.overlaps}, Phase::update);
   op.stage = bucket.stage;
   op.inputs = op.mutates = bucket.gradients;
   op.recomputable = false;
@@ -141,7 +141,9 @@ class Sharing {
     } else {
       const CollectiveKind kind =
           sharded_ == Sharded::nothing ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
-      for (const TensorId t : parameter_gradients(graph_)) sums.push_back({t, axis_.name, kind});
+      for (const TensorId t : parameter_gradients(graph_)) {
+        sums.push_back({t, axis_.name, kind, how_.overlaps});
+      }
     }
     if (sharded_ == Sharded::states || sharded_ == Sharded::gradients) hand_out_parameters();
     return with_gradient_sums(std::move(graph_), sums, how_.bucket);
@@ -275,7 +277,7 @@ class Sharing {
     for (const TensorId t : updated_) {
       if (graph_[t].kind != TensorKind::parameter) continue;
       Op op = collective_op("all_gather over " + axis_.name + " of " + graph_[t].name,
-                            {CollectiveKind::all_gather, axis_.name, true}, Phase::update);
+                            {CollectiveKind::all_gather, axis_.name, how_.overlaps}, Phase::update);
       op.inputs = op.mutates = {t};
       op.recomputable = false;
       graph_.ops.push_back(std::move(op));
@@ -304,7 +306,8 @@ Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Byte
     open.bytes += graph[sum.gradient].bytes;
     open.stage = graph.ops[maker(sum)].stage;
     const bool goes_on = k + 1 < order.size() && open.bytes < bucket && order[k + 1].axis == sum.axis &&
-                         order[k + 1].kind == sum.kind && graph.ops[maker(order[k + 1])].stage == open.stage;
+                         order[k + 1].kind == sum.kind && order[k + 1].overlaps == sum.overlaps &&
+                         graph.ops[maker(order[k + 1])].stage == open.stage;
     if (goes_on) continue;
     graph.ops.push_back(sum_op(graph, sum, open));
     open = {};

@@ -17,6 +17,7 @@ struct GradientSum {
   TensorId gradient;
   std::string axis;
   CollectiveKind kind = CollectiveKind::all_reduce;  ///< reduce_scatter: a rank ends with the sum of its share
+  bool overlaps = true;                              ///< beside what the device computes; else it computes nothing
 };
 
 /// The graph with these sums before its updates, beside what the device computes. What comes at the end of an iteration
@@ -36,6 +37,7 @@ struct Together {
   bool are_summed = false;     ///< gradients are shares, summed already
   std::uint32_t prefetch = 1;  ///< of parameters: so many stages ahead
   Bytes bucket = {};           ///< of gradients that are summed at the end
+  bool overlaps = true;        ///< whether a device goes on computing while these are summed, and parameters handed out
 };
 
 /// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded

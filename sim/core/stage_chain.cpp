@@ -20,11 +20,12 @@ struct NotAChain {
   std::string why;
 };
 
-/// Ops of one stage, and the tensors that matter outside of it.
+/// Ops of one stage, and the tensors that matter outside of it: one of each storage.
 struct StageOps {
   std::vector<std::size_t> forward, backward;
-  std::optional<TensorId> output, input_gradient;
-  std::vector<TensorId> inner;  ///< one of each storage
+  std::vector<TensorId> output;           ///< what later stages read, made here or before
+  std::vector<TensorId> input_gradients;  ///< what earlier stages read, made here or later
+  std::vector<TensorId> inner;
 };
 
 class ChainOfGraph {
@@ -46,6 +47,7 @@ class ChainOfGraph {
     }
     chain_.source.device = problem_.platform.devices.front().model;
     for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
+    add_boundaries();
     Problem made = problem_;
     made.chain = with_loss(chain_);
     exchanges_.resize(made.chain->stages.size());
@@ -96,53 +98,76 @@ class ChainOfGraph {
           if (seen.insert(graph_[t].storage).second) sort_value(i, t);
         }
       }
+      std::set<StorageId> handed;
       for (const std::size_t o : stages_[i].backward) {
         for (const TensorId t : graph_.ops[o].outputs) {
-          if (graph_[t].kind == TensorKind::parameter_gradient || !leaves(i, t)) continue;
-          only_one(stages_[i].input_gradient, t, i, "hands back");
+          if (graph_[t].kind != TensorKind::parameter_gradient && handed.insert(graph_[t].storage).second) {
+            hand_back(i, t);
+          }
         }
       }
     }
   }
 
-  bool leaves(std::size_t stage, TensorId t) const {
-    const auto& readers = readers_[graph_[t].storage.index];
-    return std::ranges::any_of(readers,
-                               [&](std::size_t o) { return stage_of_[o] != stage && stage_of_[o] != nowhere; });
-  }
-
-  void only_one(std::optional<TensorId>& place, TensorId t, std::size_t stage, const std::string& does) const {
-    if (place && graph_[*place].storage != graph_[t].storage) {
-      throw NotAChain{"stage " + std::to_string(stage) + " " + does + " both '" + graph_[*place].name + "' and '" +
-                      graph_[t].name + "'; stages of a chain pass on one tensor"};
+  /// To the first stage that reads it, by all those between.
+  void hand_back(std::size_t i, TensorId t) {
+    std::size_t first = i;
+    for (const std::size_t o : readers_[graph_[t].storage.index]) {
+      if (stage_of_[o] != nowhere) first = std::min(first, stage_of_[o]);
     }
-    place = t;
+    for (std::size_t by = i; by > first; --by) stages_[by].input_gradients.push_back(t);
   }
 
+  /// On to the last stage that reads it, by all those between.
   void sort_value(std::size_t i, TensorId t) {
-    bool is_output = false, is_kept = false;
+    std::size_t last = i;
+    bool is_kept = false;
     for (const std::size_t reader : readers_[graph_[t].storage.index]) {
       const std::size_t by = stage_of_[reader];
       if (by == nowhere) continue;
-      const bool backward = is_backward(graph_.ops[reader].phase);
-      if (by != i && by != i + 1) {
-        throw NotAChain{"'" + graph_[t].name + "' goes from stage " + std::to_string(i) + " to stage " +
-                        std::to_string(by) + ", past those between"};
+      if (by < i) {
+        throw NotAChain{"'" + graph_[t].name + "' goes back from stage " + std::to_string(i) + " to stage " +
+                        std::to_string(by)};
       }
-      is_output |= by == i + 1;
-      is_kept |= by == i && backward;
+      last = std::max(last, by);
+      is_kept |= is_backward(graph_.ops[reader].phase);
     }
-    if (is_output) {
-      only_one(stages_[i].output, t, i, "makes");
-    } else if (is_kept) {
-      stages_[i].inner.push_back(t);
-    }
+    for (std::size_t by = i; by < last; ++by) stages_[by].output.push_back(t);
+    if (last == i && is_kept) stages_[i].inner.push_back(t);
   }
 
-  bool read_by(std::optional<TensorId> t, const std::vector<std::size_t>& ops) const {
-    if (!t) return false;
-    const auto& readers = readers_[graph_[*t].storage.index];
-    return std::ranges::any_of(ops, [&](std::size_t o) { return std::ranges::find(readers, o) != readers.end(); });
+  bool read_by(const std::vector<TensorId>& tensors, const std::vector<std::size_t>& ops) const {
+    return std::ranges::any_of(tensors, [&](TensorId t) {
+      const auto& readers = readers_[graph_[t].storage.index];
+      return std::ranges::any_of(ops, [&](std::size_t o) { return std::ranges::find(readers, o) != readers.end(); });
+    });
+  }
+
+  Bytes sum(const std::vector<TensorId>& tensors) const {
+    Bytes sum;
+    for (const TensorId t : tensors) sum += bytes(t);
+    return sum;
+  }
+
+  bool is_among(const std::vector<TensorId>& tensors, TensorId t) const {
+    return std::ranges::any_of(tensors, [&](TensorId each) { return graph_[each].storage == graph_[t].storage; });
+  }
+
+  /// What passes a stage by is made and counted once.
+  void add_boundaries() {
+    if (std::ranges::all_of(stages_, [](const StageOps& ops) { return ops.output.size() < 2; })) return;
+    std::map<StorageId, std::uint32_t> number;
+    const auto boundary = [&](const std::vector<TensorId>& tensors) {
+      std::vector<std::uint32_t>& made = chain_.boundaries.emplace_back();
+      for (const TensorId t : tensors) {
+        const auto next = static_cast<std::uint32_t>(chain_.tensors.size());
+        const auto [place, is_new] = number.try_emplace(graph_[t].storage, next);
+        if (is_new) chain_.tensors.push_back({graph_[t].name, bytes(t), graph_[t].shape, graph_[t].dtype});
+        made.push_back(place->second);
+      }
+    };
+    boundary(network_input());
+    for (const StageOps& ops : stages_) boundary(ops.output);
   }
 
   /// The most that is there while these ops run one after the other, of what they make and of their workspaces; what
@@ -241,27 +266,25 @@ class ChainOfGraph {
     const StageOps& ops = stages_[i];
     Stage stage;
     stage.name = name_of(i);
-    const std::optional<TensorId> input = i == 0 ? network_input() : stages_[i - 1].output;
-    if (i == 0) chain_.input = input ? bytes(*input) : Bytes{0};
+    const std::vector<TensorId> input = i == 0 ? network_input() : stages_[i - 1].output;
+    if (i == 0) chain_.input = sum(input);
     stage.forward = seconds(ops.forward, Saving::keep);
     stage.forward_nograd = seconds(ops.forward, Saving::nothing);
     stage.backward = seconds(ops.backward, Saving::keep);
     stage.backward_weight = seconds(weight_ops(ops.backward), Saving::keep);
     stage.has_backward_weight = true;
     stage.has_backward = !ops.backward.empty();
-    stage.output = ops.output ? bytes(*ops.output) : Bytes{0};
-    stage.saved = stage.output;
-    for (const TensorId t : ops.inner) stage.saved += bytes(t);
-    stage.input_gradient = ops.input_gradient ? bytes(*ops.input_gradient) : Bytes{0};
+    stage.output = sum(ops.output);
+    stage.saved = stage.output + sum(ops.inner);
+    stage.input_gradient = sum(ops.input_gradients);
     stage.keeps_input = read_by(input, ops.backward);
     stage.keeps_output = read_by(ops.output, ops.backward);
-    const auto is_output = [&](TensorId t) { return ops.output && graph_[t].storage == graph_[*ops.output].storage; };
-    const auto is_kept = [&](TensorId t) {
-      return is_output(t) ||
-             std::ranges::any_of(ops.inner, [&](TensorId kept) { return graph_[kept].storage == graph_[t].storage; });
-    };
-    stage.forward_workspace = beyond(most_made(ops.forward, is_kept), stage.saved);
-    stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output);
+    Bytes passed;
+    for (const TensorId t : ops.output) passed += is_among(input, t) ? bytes(t) : Bytes{0};
+    const auto is_output = [&](TensorId t) { return is_among(ops.output, t); };
+    const auto is_kept = [&](TensorId t) { return is_output(t) || is_among(ops.inner, t); };
+    stage.forward_workspace = beyond(most_made(ops.forward, is_kept), stage.saved - passed);
+    stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output - passed);
     stage.backward_workspace = stage.backward_accumulate_workspace =
         beyond(most_made(ops.backward, [](TensorId) { return false; }), stage.input_gradient);
     add_parameters(stage, ops);
@@ -286,13 +309,13 @@ class ChainOfGraph {
 
   static Bytes beyond(Bytes most, Bytes counted) { return most > counted ? most - counted : Bytes{0}; }
 
-  std::optional<TensorId> network_input() const {
+  std::vector<TensorId> network_input() const {
     for (const std::size_t o : stages_.front().forward) {
       for (const TensorId t : graph_.ops[o].inputs) {
-        if (graph_[t].kind == TensorKind::input) return t;
+        if (graph_[t].kind == TensorKind::input) return {t};
       }
     }
-    return std::nullopt;
+    return {};
   }
 
   void add_parameters(Stage& stage, const StageOps& ops) {

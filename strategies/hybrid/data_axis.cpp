@@ -3,13 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string_view>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/collective_times.h"
 #include "sim/core/stage_exchanges.h"
 
 namespace plimsoll {
 namespace {
+
+/// Of replicas, and of the ranks of each that share it out where it is one (HSDP).
+constexpr std::string_view data_name = "data", shards_name = "shards";
 
 bool is_summed_by_stages(Sharded sharded) {
   return sharded == Sharded::gradients || sharded == Sharded::parameters;
@@ -105,10 +111,42 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
   return problem;
 }
 
+/// Whether whole replicas sum their gradients over the axis `data`, and nothing else is done along it.
+bool are_replicas(const Problem& problem) {
+  bool any = false;
+  for (const Op& op : problem.graph.ops) {
+    const std::optional<OpCollective> exchange = collective_of(op);
+    if (!exchange || exchange->axis != data_name) continue;
+    if (exchange->kind != CollectiveKind::all_reduce) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// Sums what stages keep of their gradients over the replicas again, their graph being a new one.
+std::variant<Problem, std::string> over_replicas(Problem problem) {
+  const Axis replicas = problem.mesh->axes[*problem.mesh->axis(data_name)];
+  std::variant<Graph, std::string> graph =
+      trained_together(std::move(problem.graph), replicas, {.sharded = Sharded::nothing, .bucket = usual_bucket});
+  if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
+  problem.graph = std::get<Graph>(std::move(graph));
+  return problem;
+}
+
+void index_updates(Problem& problem) {
+  if (!problem.index) return;
+  problem.index->updates.clear();
+  for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+    if (problem.graph.ops[o].phase == Phase::update) problem.index->updates.push_back(id_at<OpId>(o));
+  }
+}
+
 }  // namespace
 
 std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Together how) {
-  const Axis axis{"data", replicas(options, devices_left(of)), true, way_of(options)};
+  const bool is_within = is_summed_by_stages(how.sharded) && of.mesh && are_replicas(of);
+  const std::string name(is_within ? shards_name : data_name);
+  const Axis axis{name, replicas(options, devices_left(of)), true, way_of(options)};
   if (axis.ranks == 1 && of.mesh && options.text("ranks") == "all") {
     return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
                        of.mesh->ranks(), of.platform.name, of.platform.devices.size());
@@ -118,24 +156,27 @@ std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options
 
 std::variant<Problem, std::string> on_axis(const Problem& of, const Axis& axis, Together how) {
   const Sharded sharded = how.sharded;
-  std::variant<Problem, std::string> made = with_outer_axis(of, axis);
+  const bool is_within = axis.name == shards_name;
+  std::variant<Problem, std::string> made =
+      with_outer_axis(of, axis, is_within ? std::optional(data_name) : std::nullopt);
   if (std::holds_alternative<std::string>(made)) return made;
   Problem& problem = std::get<Problem>(made);
-  if (problem.chain && is_summed_by_stages(sharded)) {
+  const bool has_chain = problem.chain.has_value();
+  if (has_chain && is_summed_by_stages(sharded)) {
     made = by_stages(std::move(problem), axis, how);
-    if (std::holds_alternative<std::string>(made) || sharded == Sharded::parameters) return made;
+    if (std::holds_alternative<std::string>(made)) return made;
   }
   Problem& last = std::get<Problem>(made);
-  how.are_summed = last.chain && sharded == Sharded::gradients;
-  std::variant<Graph, std::string> graph = trained_together(std::move(last.graph), axis, how);
-  if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
-  last.graph = std::get<Graph>(std::move(graph));
-  if (last.index) {
-    last.index->updates.clear();
-    for (std::size_t o = 0; o < last.graph.ops.size(); ++o) {
-      if (last.graph.ops[o].phase == Phase::update) last.index->updates.push_back(id_at<OpId>(o));
-    }
+  if (!has_chain || sharded != Sharded::parameters) {
+    how.are_summed = has_chain && sharded == Sharded::gradients;
+    std::variant<Graph, std::string> graph = trained_together(std::move(last.graph), axis, how);
+    if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
+    last.graph = std::get<Graph>(std::move(graph));
+  } else if (!is_within) {
+    return made;
   }
+  if (has_chain && is_within) made = over_replicas(std::move(last));
+  if (Problem* done = std::get_if<Problem>(&made)) index_updates(*done);
   return made;
 }
 

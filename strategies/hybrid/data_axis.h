@@ -27,7 +27,20 @@ inline constexpr OptionInfo gradient_buckets_option{
     .allowed = [](std::string_view text) { return text == "off" || parse_bytes(text).fine(); },
 };
 
-/// What the option above is by default.
+/// Megatron's `--overlap-grad-reduce` and DistributedDataParallel's hooks are yes; Megatron without it is no.
+inline constexpr OptionInfo overlap_option{
+    .name = "overlap",
+    .default_value = "yes",
+    .values = "yes or no",
+    .help = "no: gradients are summed when the whole backward is over, and the device computes nothing meanwhile",
+    .allowed = [](std::string_view text) { return text == "yes" || text == "no"; },
+};
+
+inline bool overlaps(const Options& options) {
+  return options.text("overlap") == "yes";
+}
+
+/// What the option of buckets is by default.
 inline constexpr Bytes usual_bucket{25'000'000};
 
 /// 0: off.

@@ -3,10 +3,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option, collectives_option};
+constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option, overlap_option,
+                                                collectives_option};
 
 std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options, {.sharded = Sharded::nothing, .bucket = bucket_of(options)});
+  return on_data_axis(problem, options,
+                      {.sharded = Sharded::nothing, .bucket = bucket_of(options), .overlaps = overlaps(options)});
 }
 
 }  // namespace

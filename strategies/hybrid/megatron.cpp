@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <tuple>
 
+#include "sim/core/padding.h"
 #include "sim/core/rank_graph.h"
 #include "strategies/common/option_rules.h"
 #include "strategies/hybrid/on_mesh.h"
@@ -25,8 +28,40 @@ std::uint32_t tensor_ranks(const Options& options, std::uint32_t devices) {
   return asked_devices(options, "tensor", devices);
 }
 
-std::variant<Problem, std::string> megatron_ranks(const Problem& problem, const Options& options) {
-  SplitPlan plan{{{{"tensor", tensor_ranks(options, devices_left(problem)), false, way_of(options)}}}, {}};
+/// An op that needs all of its dimension, such as the loss of eager PyTorch all words, has it gathered.
+std::optional<std::uint8_t> cuttable(const OpLoop& loop, std::string_view name) {
+  const std::optional<std::uint8_t> dim = loop.dim(name);
+  return dim && loop.dims[*dim].cuttable ? dim : std::nullopt;
+}
+
+/// What the words of a vocabulary come in for each device (Megatron's --make-vocab-size-divisible-by).
+constexpr std::int64_t words_together = 128;
+
+/// Words and inner numbers that the ranks do not divide are padded: words to a multiple of 128 for each rank.
+Problem padded_for(Problem problem, std::int64_t ranks) {
+  for (const auto& [name, what, together] : {std::tuple{"v", "words", words_together}, {"f", "inner numbers", 1L}}) {
+    std::set<std::int64_t> sizes;
+    for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+      if (problem.graph.ops[o].phase == Phase::update) continue;
+      const std::variant<OpLoop, std::string> found = loop_of(problem.graph, id_at<OpId>(o));
+      const OpLoop* loop = std::get_if<OpLoop>(&found);
+      const auto dim = loop == nullptr ? std::nullopt : cuttable(*loop, name);
+      if (dim && loop->dims[*dim].size % ranks != 0) sizes.insert(loop->dims[*dim].size);
+    }
+    for (const std::int64_t size : sizes) {
+      const std::int64_t multiple = together * ranks, to = (size + multiple - 1) / multiple * multiple;
+      problem.graph = padded(std::move(problem.graph), name, size, to);
+      problem.notes.push_back(fmt::format("{} {} are padded to {}, a multiple of {}{}", size, what, to, multiple,
+                                          together > 1 ? ", as Megatron does" : ""));
+    }
+  }
+  return problem;
+}
+
+std::variant<Problem, std::string> megatron_ranks(const Problem& given, const Options& options) {
+  const std::uint32_t ranks = tensor_ranks(options, devices_left(given));
+  const Problem problem = given.chain || given.mesh ? given : padded_for(given, ranks);
+  SplitPlan plan{{{{"tensor", ranks, false, way_of(options)}}}, {}};
   plan.cuts.assign(problem.graph.ops.size(), {std::nullopt});
   const bool cuts_positions = options.text("sequence") == "yes";
   bool cuts_blocks = false;
@@ -36,12 +71,12 @@ std::variant<Problem, std::string> megatron_ranks(const Problem& problem, const 
     const OpLoop* loop = std::get_if<OpLoop>(&found);
     if (loop == nullptr) continue;
     for (const std::string_view name : within_blocks) {
-      if (!plan.cuts[o].front()) plan.cuts[o].front() = loop->dim(name);
+      if (!plan.cuts[o].front()) plan.cuts[o].front() = cuttable(*loop, name);
     }
     if (plan.cuts[o].front()) {
       cuts_blocks = true;
     } else if (cuts_positions) {
-      plan.cuts[o].front() = loop->dim(between_blocks);
+      plan.cuts[o].front() = cuttable(*loop, between_blocks);
     }
   }
   if (!problem.chain && plan.mesh.ranks() > 1 && !cuts_blocks) {

@@ -24,12 +24,14 @@ std::optional<std::string> too_many(const Mesh& mesh, const Platform& platform) 
 
 }  // namespace
 
-std::variant<Problem, std::string> with_outer_axis(Problem problem, const Axis& axis) {
+std::variant<Problem, std::string> with_outer_axis(Problem problem, const Axis& axis,
+                                                   std::optional<std::string_view> within) {
   if (!problem.mesh) problem.mesh = Mesh{};
   if (problem.mesh->axis(axis.name)) {
     return fmt::format("the ranks of an axis '{}' train together already", axis.name);
   }
-  problem.mesh->axes.insert(problem.mesh->axes.begin(), axis);
+  const std::ptrdiff_t place = within ? *problem.mesh->axis(*within) + std::ptrdiff_t{1} : 0;
+  problem.mesh->axes.insert(problem.mesh->axes.begin() + place, axis);
   if (std::optional<std::string> why = too_many(*problem.mesh, problem.platform)) return std::move(*why);
   if (axis.shares_micro_batches) {
     if (problem.micro_batches % axis.ranks != 0) {

@@ -1,6 +1,7 @@
 #pragma once
 // Problems of one rank of a mesh.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -13,9 +14,9 @@
 
 namespace plimsoll {
 
-/// With an axis around those that the mesh has. Of an axis whose ranks each have their own micro-batches a rank has its
-/// share of them. Or in one sentence why not.
-std::variant<Problem, std::string> with_outer_axis(Problem, const Axis&);
+/// With an axis around those that the mesh has, or right within another one of it. Of an axis whose ranks each have
+/// their own micro-batches a rank has its share of them. Or in one sentence why not.
+std::variant<Problem, std::string> with_outer_axis(Problem, const Axis&, std::optional<std::string_view> within = {});
 
 /// Why what cuts operators may not follow another hybrid strategy.
 inline constexpr std::string_view cuts_first =

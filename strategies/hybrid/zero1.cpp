@@ -3,10 +3,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero1_options[] = {replicas_option, gradient_buckets_option, collectives_option};
+constexpr OptionInfo zero1_options[] = {replicas_option, gradient_buckets_option, overlap_option, collectives_option};
 
 std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options, {.sharded = Sharded::states, .bucket = bucket_of(options)});
+  return on_data_axis(problem, options,
+                      {.sharded = Sharded::states, .bucket = bucket_of(options), .overlaps = overlaps(options)});
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "platforms/platform_file.h"
+#include "sim/core/check.h"
 #include "sim/core/collective_op.h"
 #include "sim/core/collective_times.h"
 #include "sim/core/folded.h"
@@ -333,4 +336,79 @@ TEST_CASE("a graph of stages as a chain keeps, takes and sums what the graph doe
   const Problem shared = transformer_problem("zero2|1f1b(stages=1)", 4);
   CHECK(bytes_of_kind(shared.graph, TensorKind::parameter_gradient).count * 4 ==
         bytes_of_kind(shared.graph, TensorKind::parameter).count);
+}
+
+// A transformer cut where blocks are: what goes around a block passes the stages between, once.
+TEST_CASE("stages of a graph pass on several tensors, and what goes around them", "[hybrid]") {
+  auto graph =
+      std::get<Graph>(synthetic_model("transformer:layers=2,width=64,heads=4,sequence=16,batch=4,"
+                                      "vocabulary=32,view=graph"));
+  const auto by_phase = [&](bool backward, std::size_t stages) {  // op by op, wherever that is
+    std::vector<Op*> ops;
+    for (Op& op : graph.ops) {
+      if (op.phase != Phase::update && is_backward(op.phase) == backward) ops.push_back(&op);
+    }
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      const std::size_t part = k * stages / ops.size();
+      ops[k]->stage = static_cast<std::uint32_t>(backward ? stages - 1 - part : part);
+    }
+  };
+  by_phase(false, 12);
+  by_phase(true, 12);
+  auto made = make_problem(graph, two_by_two(), {.micro_batches = 4, .optimizer = Optimizer::adam});
+  const auto converted = as_chain(std::get<Problem>(made), Backward::whole);
+  REQUIRE(std::holds_alternative<Problem>(converted));
+  const Problem& problem = std::get<Problem>(converted);
+  const Chain& chain = *problem.chain;
+  REQUIRE(chain.boundaries.size() == chain.stages.size() + 1);
+  CHECK(std::ranges::any_of(chain.boundaries, [](const auto& tensors) { return tensors.size() > 1; }));
+  const auto passes = [&](std::size_t i) {
+    return std::ranges::any_of(chain.boundaries[i], [&](std::uint32_t t) {
+      return std::ranges::find(chain.boundaries[i + 1], t) != chain.boundaries[i + 1].end();
+    });
+  };
+  CHECK(passes(2));
+  Seconds of_chain, of_ops;
+  for (const Stage& stage : chain.stages) of_chain += stage.forward + stage.backward;
+  const Problem& whole = std::get<Problem>(made);
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (graph.ops[o].phase != Phase::update) of_ops += duration_on(whole, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+  }
+  CHECK(of_chain.value == Approx(of_ops.value));
+  // By hand: every value that is read behind a boundary is on it, every gradient that is read before it.
+  for (std::size_t b = 1; b < chain.stages.size(); ++b) {
+    std::map<StorageId, std::size_t> made_in, made_back;
+    for (const Op& op : graph.ops) {
+      for (const TensorId t : op.outputs) {
+        const bool is_forward = op.phase == Phase::forward;
+        const bool is_value = graph[t].kind != TensorKind::parameter_gradient && op.phase != Phase::update;
+        if (is_value) (is_forward ? made_in : made_back).try_emplace(graph[t].storage, op.stage);
+      }
+    }
+    std::set<StorageId> values, gradients;
+    for (const Op& op : graph.ops) {
+      for (const TensorId t : op.inputs) {
+        const StorageId s = graph[t].storage;
+        if (op.phase == Phase::update) continue;
+        if (made_in.contains(s) && made_in[s] < b && op.stage >= b) values.insert(s);
+        if (made_back.contains(s) && made_back[s] >= b && op.stage < b) gradients.insert(s);
+      }
+    }
+    const auto sum = [&](const std::set<StorageId>& of) {
+      std::map<StorageId, Bytes> bytes;
+      for (const Tensor& tensor : graph.tensors) bytes[tensor.storage] = tensor.bytes;
+      Bytes all;
+      for (const StorageId s : of) all += bytes[s];
+      return all;
+    };
+    CHECK(chain.stages[b - 1].output == sum(values));
+    CHECK(chain.stages[b].input_gradient == sum(gradients));
+  }
+  for (const char* spec : {"data_parallel(ranks=2)|1f1b(stages=2)", "data_parallel(ranks=2)|1f1b(stages=2)|rotor"}) {
+    auto on_ranks = make_problem(graph, two_by_two(), {.micro_batches = 4, .optimizer = Optimizer::adam});
+    const std::vector<Pass> asked = parse_spec(spec, "test");
+    const Problem ready = transformed(std::get<Problem>(std::move(on_ranks)), asked);
+    const Plan plan_made = std::get<Plan>(plan(ready, asked, std::nullopt));
+    CHECK(check(plan_made.schedule, ready.graph, ready.platform).empty());
+  }
 }

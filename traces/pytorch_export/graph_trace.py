@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import executor
 from .errors import MeasurementError
 from .live_bytes import SweepCounter
+from .loops import Loops
 from .memory import LiveProbe
 from .runs_once import Watch
 from .storages import dtype_name, storage_bytes, tensors_in
@@ -105,6 +106,7 @@ class Recorder(TorchDispatchMode):
         self.values = {}  # address -> (weak reference to the storage, index of its present tensor)
         self.storages = 0
         self.held = []    # values that autograd has saved for what runs next in the backward
+        self.loops = None if clock else Loops(self)  # times have no names
         for tensor in tensors_in(chain.input):
             self.add_storage(tensor, "input", "input")
         names = chain.tensor_names()
@@ -129,6 +131,8 @@ class Recorder(TorchDispatchMode):
         self.tensors.append({"name": name, "kind": kind, "bytes": storage_of(tensor).nbytes(), "shape": list(tensor.shape),
                              "dtype": dtype_name(tensor), "storage": storage})
         self.values[storage_of(tensor).data_ptr()] = (StorageWeakRef(storage_of(tensor)), len(self.tensors) - 1)
+        if self.loops:
+            self.loops.add_tensor(len(self.tensors) - 1, tensor)
         return len(self.tensors) - 1
 
     def add_storage(self, tensor, kind, name):
@@ -164,6 +168,8 @@ class Recorder(TorchDispatchMode):
         if not views:
             self.marks.append(marks)
             self.add_operation(func, args, result, arguments, addresses, inputs, mutates, peak)
+            if self.loops:
+                self.loops.add(self.ops[-1], func, args, kwargs, result)
         return result
 
     def run(self, func, args, kwargs):
@@ -208,6 +214,10 @@ class Recorder(TorchDispatchMode):
             index = self.present_value(parameter.grad) if parameter.grad is not None else None
             if index is not None:
                 self.tensors[index] |= {"kind": "parameter_gradient", "gradient_of": self.present_value(parameter)}
+                if self.loops:
+                    self.loops.is_gradient(index, parameter.grad, self.present_value(parameter))
+        if self.loops:
+            self.loops.write()
         read_in = {"forward": set(), "backward": set()}
         for op in self.ops:
             read_in[op["phase"]].update(op["inputs"])
