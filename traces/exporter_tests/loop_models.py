@@ -97,6 +97,17 @@ def plain():
     return Words(Block), of_words, (ids(),), ids()
 
 
+class Fused(Block):
+    def forward(self, x):
+        q, k, v = (t.view(-1, S, H, W // H).transpose(1, 2) for t in self.qkv(self.before(x)).split(W, dim=2))
+        x = x + self.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(-1, S, W))
+        return x + self.outer(F.gelu(self.inner(self.behind(x))))
+
+
+def fused():
+    return Words(Fused), of_words, (ids(),), ids()
+
+
 class Pictures(nn.Module):
     def __init__(self):
         super().__init__()

@@ -136,8 +136,16 @@ class Loops(WithFolder):
                 heads = [loop for kind in ("mm", "addmm") for loop in loops[kind, "forward"] if "a*" in loop]
                 self.assertEqual(len(heads), 8 if name in ("rotating", "gathered") else 4)
                 if name != "pictures":
+                    self.assertEqual(set(loops["_softmax", "forward"]), {"b a s - -> b a s -"}, "positions that ask may be cut")
                     self.assertEqual(loops["embedding", "forward"][0], "v w, b s -> b s w")
                     self.assertEqual(loops["mm", "forward"][-1], "b s w, v w -> b s v")
+
+    @unittest.skipUnless(hasattr(torch and torch.nn.functional, "scaled_dot_product_attention"), "this torch has no fused attention")
+    def test_heads_of_a_fused_attention_are_heads(self):
+        trace = self.exported("fused")
+        loops = {op["attributes"]["loop"].split("->")[1].split(",")[0].split()[:2] == ["b", "a"] for op in trace["ops"]
+                 if "scaled_dot_product" in op["kind"] and op["phase"] == "forward"}
+        self.assertEqual(loops, {True})
 
     def test_gradients_have_their_parameters_shapes(self):
         trace = self.exported("plain")

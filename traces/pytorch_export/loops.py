@@ -130,7 +130,7 @@ def operands_of(name, args, kwargs, result):
         return aligned(everything)
     if name in ("mm", "bmm", "addmm", "baddbmm"):
         return products(name, args, result)
-    if name in ("_softmax", "_log_softmax"):
+    if name in ("_softmax", "_log_softmax", "_safe_softmax"):
         return along([args[0], result], args[1])
     if name in ("_softmax_backward_data", "_log_softmax_backward_data"):
         return along([args[0], args[1], result], args[2])
@@ -293,6 +293,10 @@ class Loops:
                 for axis in op.axes("z"):
                     names.setdefault(axis, "a")
                 within |= {axis for symbol in "mkn" for axis in op.axes(symbol)}
+        for op in self.ops:
+            if "scaled_dot_product" in op.name:
+                for axis in op.axes("h"):
+                    names.setdefault(axis, "a")
         made, read = [], set()
         for op, has_parameter in self.products:
             if has_parameter and op.op["phase"] == "forward":
