@@ -306,8 +306,7 @@ Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Byte
     open.bytes += graph[sum.gradient].bytes;
     open.stage = graph.ops[maker(sum)].stage;
     const bool goes_on = k + 1 < order.size() && open.bytes < bucket && order[k + 1].axis == sum.axis &&
-                         order[k + 1].kind == sum.kind && order[k + 1].overlaps == sum.overlaps &&
-                         graph.ops[maker(order[k + 1])].stage == open.stage;
+                         order[k + 1].kind == sum.kind && graph.ops[maker(order[k + 1])].stage == open.stage;
     if (goes_on) continue;
     graph.ops.push_back(sum_op(graph, sum, open));
     open = {};
