@@ -11,6 +11,7 @@ plain training, and at the budget in the middle the other strategies. On a CPU t
 beside the computation, and peaks are counted by the exporter's preloaded counter; on CUDA times are events and peaks the caching allocator's
 (allocated, and reserved beside it), and beside each time stands when the host had issued all: from 0.9 of the time on, the host binds the row.
 Losses, gradients and parameters are compared with kernels that add in a fixed order, where PyTorch has them; plain training is compared with itself first.
+What trains is other batches than the one that was exported, of other numbers or other rows, where the model takes the same course with them.
 """
 
 import argparse
@@ -244,11 +245,33 @@ class Runs:
         from plimsoll_torch.versions import autocast_for
         self.task = task
         torch.set_num_threads(1)
-        self.model, self.loss, self.inputs, self.targets = load(task)
+        self.model, self.loss, *example = load(task)
         self.clock, self.counter = clock_for(task["device"], 1), counter_for(task["device"])
         self.plans = [json.load(open(plan["file"], encoding="utf-8")) for plan in task["plans"]]
         self.precision = autocast_for(task["device"], task["amp"])
         self.steps = [self.step_of(self.model, plan) for plan in self.plans]
+        self.batches, self.why = self.other_batches(example)
+        self.take(0)
+
+    def take(self, number):
+        """From now on this batch is trained."""
+        self.inputs, self.targets = self.batches[number % len(self.batches)]
+
+    def other_batches(self, example):
+        """(batches that are not the exported one, "") as far as plans are for them; else (that one, why)."""
+        from pytorch_export.other_batch import other_batches
+        found, why = [], ""
+        for batch in other_batches(*example):
+            self.batches = [batch]
+            self.take(0)
+            try:
+                self.plain_on(self.model)
+                self.steps[0]()
+                found.append(batch)
+            except Exception as error:  # of the model's own code, which need not take any numbers; or the plan is not for them
+                why = why or f"{type(error).__name__}: {error}"
+            self.clear()
+        return (found, "") if found else ([example], why)
 
     def step_of(self, model, plan):
         step = apply(model, plan, loss=self.loss)
@@ -363,7 +386,7 @@ class Runs:
         row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], **same,
                "predicted": {"seconds": time_, "relative": 1.0 if plan["backward"] == "in_one_call" else time_ / self.task["plain_s"],
                              "peak_bytes": peak},
-               "measured": measured}
+               "measured": measured, "batches": f"the exported one ({self.why})" if self.why else f"{len(self.batches)} others"}
         return row | ({"profile": profile} if profile else {})
 
     def relative(self, seconds, plain):
@@ -417,7 +440,7 @@ def kernels(warn_only, math_attention):
 
 
 class Sameness:
-    """Two steps of training with an optimizer, by each plan and plainly, and plainly once more: the control."""
+    """Two steps of training with an optimizer, each on a batch of its own, by each plan and plainly, and plainly once more: the control."""
 
     def __init__(self, runs):
         self.runs = runs
@@ -470,12 +493,14 @@ class Sameness:
         found = {}
         for iteration in range(2):
             optimizer.zero_grad(set_to_none=True)
+            self.runs.take(iteration)
             torch.manual_seed(iteration)
             found[f"loss of step {iteration}"] = run().detach().clone()
             found |= {f"gradient of {name} in step {iteration}": None if p.grad is None else p.grad.clone()
                       for name, p in self.model.named_parameters()}
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        self.runs.take(0)
         return found | {name: value.clone() for name, value in self.model.state_dict().items()}
 
 

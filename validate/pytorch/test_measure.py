@@ -146,6 +146,46 @@ class Issue(unittest.TestCase):
         self.assertEqual(runs.issue_of([1.0], [1.0]), {})
 
 
+class Batches(unittest.TestCase):
+    """What trains is not what was exported."""
+
+    example = torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 2])
+
+    def found(self, is_for):
+        """By plans that are for such inputs."""
+        runs, trained = object.__new__(measure.Runs), []
+        runs.model = torch.nn.Linear(1, 1)
+        runs.plain_on = lambda _: trained.append(runs.inputs)
+
+        def step():
+            if not is_for(runs.inputs):
+                raise measure.Refused("another course")
+        runs.steps = [step]
+        found, why = runs.other_batches(self.example)
+        self.assertEqual(len(trained), 2, "others alone")
+        return [inputs for inputs, _ in found], why
+
+    def test_they_are_other_numbers_and_other_rows(self):
+        (numbers, rows), why = self.found(lambda inputs: True)
+        self.assertEqual(why, "")
+        self.assertTrue(torch.equal(rows, self.example[0].flip(0)))
+        self.assertFalse(torch.equal(numbers.sort().values, self.example[0].sort().values))
+
+    def test_what_the_plan_is_not_for_is_left_out(self):
+        found, why = self.found(lambda inputs: inputs.sum() == 15)
+        self.assertEqual((len(found), why), (1, ""))
+        found, why = self.found(lambda inputs: False)
+        self.assertTrue(torch.equal(found[0], self.example[0]))
+        self.assertEqual(why, "Refused: another course")
+
+    def test_each_step_has_its_own(self):
+        runs, model = unittest.mock.Mock(), torch.nn.Linear(2, 1)
+        same = object.__new__(measure.Sameness)
+        same.runs, same.model, same.start = runs, model, {name: value.clone() for name, value in model.state_dict().items()}
+        same.trained(lambda: model(torch.ones(2)).sum())
+        self.assertEqual([call.args for call in runs.take.call_args_list], [(0,), (1,), (0,)])
+
+
 class Quick(unittest.TestCase):
     def test_it_stands_for_one_plan_and_three_rounds(self):
         with unittest.mock.patch.object(measure, "measure_all") as measured:

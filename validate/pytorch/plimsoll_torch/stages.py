@@ -26,6 +26,7 @@ from .refusals import refuse_what_cannot_be_cut
 from .values import form_of
 from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, storage_of, why_no_compile
 from .watch import ASKS_FOR_GRADIENT, Surroundings, Watch
+ANOTHER_SHAPE = " (a plan is for one: leave a smaller last batch out, or give a plan for each shape, or otherwise='plain')"
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
 
@@ -271,7 +272,7 @@ class Staged:
                 raise Refused(f"input '{value.name}' is missing")
             tensor = found[value.name]
             if list(tensor.shape) != value.shape or tensor.dtype != value.dtype:
-                raise Refused(f"input '{value.name}': expected {value.dtype} {value.shape}, found {tensor.dtype} {list(tensor.shape)}")
+                raise Refused(f"input '{value.name}': expected {value.dtype} {value.shape}, found {tensor.dtype} {list(tensor.shape)}{ANOTHER_SHAPE}")
         self.questions.ask({value.name: found[value.name] for value in expected})
         return tuple(found[value.name] for value in expected)
 

@@ -13,7 +13,7 @@ from .recorder import constants_in, named_inputs
 from .refusals import refuse_compiled_otherwise, refuse_other_model, refuse_thawed, refuse_what_cannot_run
 from .report import Counts, report_of
 from .sizes import bytes_of
-from .stages import InARow, named_arguments, split
+from .stages import ANOTHER_SHAPE, InARow, named_arguments, split
 from .values import map_leaves, tensors_in
 from .versions import geometry, storage_of, view_of
 from .whole_graph import WholeGraph, refuse_without_graph
@@ -111,7 +111,8 @@ class Step:
         shapes = self.plan.model.get("input_shapes", {})
         for name, found in staged.input_shapes().items():
             if name in shapes and shapes[name] != found:
-                raise WrongPlan(f"input '{name}': the plan is for {shapes[name]['dtype']} {shapes[name]['shape']}, found {found['dtype']} {found['shape']}")
+                raise WrongPlan(f"input '{name}': the plan is for {shapes[name]['dtype']} {shapes[name]['shape']}, found {found['dtype']} {found['shape']}"
+                                f"{ANOTHER_SHAPE}")
         staged.questions.refuse_other(self.plan.model.get("answers", []))
         if names_of(staged) != self.plan.stages and self.plan.how == "auto":  # fewer parameters are trained, or it is in autocast, which may cut elsewhere
             with contextlib.suppress(Refused):
