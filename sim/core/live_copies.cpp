@@ -129,8 +129,38 @@ void LiveCopies::expect(std::size_t steps) {
 }
 
 StepId LiveCopies::add(const NewStep& step) {
-  issued_.push_back({step.stream, step.kind});
+  count_issued({step.stream, step.kind, expected_of(step)});
   return builder_.add(step);
+}
+
+LiveCopies::Expected LiveCopies::expected_of(const NewStep& step) {
+  Expected made;
+  if (step.stream.index < stream_ends_.size()) made.start = stream_ends_[step.stream.index];
+  for (std::size_t speed = 0; speed < link_speeds; ++speed) {
+    for (const StepId wait : step.waits) {
+      made.start[speed] = std::max(made.start[speed], issued_[wait.index].expected.end[speed]);
+    }
+    Seconds takes = step.work.seconds;
+    if (step.work.is_transfer()) {
+      const Route& route = *known_routes_[step.work.route.index];
+      const std::size_t sharing = speed == 0 ? 1 : problem_.platform.devices.size();
+      takes += route.latency + static_cast<double>(sharing) * (step.work.bytes / route.bandwidth);
+    }
+    made.end[speed] = made.start[speed] + static_cast<float>(takes.value);
+  }
+  return made;
+}
+
+void LiveCopies::count_issued(const Issued& step) {
+  if (step.stream.index >= stream_ends_.size()) stream_ends_.resize(step.stream.index + 1);
+  stream_ends_[step.stream.index] = step.expected.end;
+  issued_.push_back(step);
+}
+
+/// Whether a step is expected to end before another starts, at both speeds.
+bool LiveCopies::ends_before(StepId step, StepId other) const {
+  return std::ranges::equal(issued_[step.index].expected.end, issued_[other.index].expected.start,
+                            std::ranges::less_equal{});
 }
 
 StepId LiveCopies::add_compute(const NewStep& step, DeviceId device) {
@@ -151,6 +181,9 @@ StepId LiveCopies::copy(TensorId t, const CopyKey& from, const CopyKey& to, cons
   Copy* there = find(to);
   const BufferId target = there == nullptr ? new_buffer(t, to) : there->buffer;
   step.work = {.seconds = {}, .bytes = builder_[target].bytes, .route = builder_.route(source_memory, target_memory)};
+  known_routes_.resize(std::max(known_routes_.size(), std::size_t{step.work.route.index} + 1));
+  std::optional<Route>& route = known_routes_[step.work.route.index];
+  if (!route) route = routes_.between(source_memory, target_memory);
   (there == nullptr ? step.allocates : step.writes) = {target};
   if (there != nullptr) step.waits.assign(there->users.begin(), there->users.end());
   source.add_makers(step.waits);
@@ -190,8 +223,11 @@ void LiveCopies::all_reduce(std::span<const TensorId> gradients, std::span<const
     }
   }
   const std::vector<StepId> flows = ring_all_reduce(builder_, problem_.platform, ranks, Collectives::aggregated);
+  NewStep sum;  // of which the flows are taken to be parts without duration
+  for (const Rank& rank : ranks) sum.waits.insert(sum.waits.end(), rank.after.begin(), rank.after.end());
   while (issued_.size() < builder_.steps()) {
-    issued_.push_back({builder_.stream_of(id_at<StepId>(issued_.size())), StepKind::collective});
+    sum.stream = builder_.stream_of(id_at<StepId>(issued_.size()));
+    count_issued({sum.stream, StepKind::collective, expected_of(sum)});
   }
   const std::size_t values = ranks[0].buffers.size();
   for (std::size_t first = 0; first < values; ++first) {  // of one value: on each device
@@ -231,21 +267,34 @@ void LiveCopies::drop(const CopyKey& k, DeviceId device) {
   if (--copy.holders > 0) return;
   EXPECTS(!copy.users.empty());
   StepId last = *std::ranges::max_element(copy.users);
-  const auto leaves = [&](StepId user) { return issued_[user.index].kind == StepKind::offload; };
-  const auto offload = std::ranges::find_if(copy.users, leaves);
-  if (offload != copy.users.end() && builder_[issued_[last.index].stream].way == way::compute) {
+  if (const std::optional<Way> way = way_of_release(copy, last)) {
     NewStep release;
     release.kind = StepKind::offload;
-    release.stream = builder_.stream(device, builder_[issued_[offload->index].stream].way, 1);
+    release.stream = builder_.stream(device, *way, 1);
     release.micro_batch = k.micro_batch;
+    release.waits.assign(copy.users.begin(), copy.users.end());
     last = add(release);
     released_[k] = last;
-  }
-  for (const StepId user : copy.users) {
-    if (issued_[user.index].stream != issued_[last.index].stream) builder_.wait(last, user);
+  } else {
+    for (const StepId user : copy.users) {
+      if (issued_[user.index].stream != issued_[last.index].stream) builder_.wait(last, user);
+    }
   }
   builder_.free_after(last, copy.buffer);
   live_.erase(k);
+}
+
+/// Of the stream on which a step of its own frees the copy, where its last user should not wait for the others.
+std::optional<Way> LiveCopies::way_of_release(const Copy& copy, StepId last) const {
+  const auto way_of = [&](StepId user) { return builder_[issued_[user.index].stream].way; };
+  const bool computes = way_of(last) == way::compute;
+  std::optional<Way> way;  // of the first offload, or of the last one that would be waited for
+  for (const StepId user : copy.users) {
+    if (issued_[user.index].stream == issued_[last.index].stream) continue;
+    if (computes && issued_[user.index].kind == StepKind::offload) return way_of(user);
+    if (!ends_before(user, last)) way = way_of(computes ? user : last);
+  }
+  return way == way::compute ? std::nullopt : way;
 }
 
 }  // namespace plimsoll

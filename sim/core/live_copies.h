@@ -83,7 +83,8 @@ class LiveCopies {
   void wait_for_copy(const CopyKey& at, const CopyKey& on_device, DeviceId);
 
   /// The buffer dies with its last user, which waits for the last user on every other stream. Where that would hold
-  /// back a kernel until an offload ends, a step that does nothing else frees it.
+  /// back a kernel until an offload ends, or any step until others end that it need not wait for, a step that does
+  /// nothing else frees it.
   void drop(const CopyKey&, DeviceId);
 
   StreamId stream(DeviceId device, Way way) { return builder_.stream(device, way); }
@@ -104,9 +105,17 @@ class LiveCopies {
   Schedule finish();
 
  private:
+  static constexpr std::size_t link_speeds = 2;  ///< of transfers that have links alone, or share them with all devices
+
+  /// When a step starts and ends if nothing but its waits and its stream holds it back, at each speed of links. A step
+  /// that waits for another, whatever the durations, starts no earlier than that ends.
+  struct Expected {
+    std::array<float, link_speeds> start{}, end{};
+  };
   struct Issued {
     StreamId stream;
     StepKind kind;
+    Expected expected;
   };
 
   BufferId new_buffer(TensorId, const CopyKey&);
@@ -116,6 +125,11 @@ class LiveCopies {
   bool reads_as_exact(const Op&, TensorId, const Copy&) const;
   void make_resident(TensorId, const CopyKey&);
   void refuse_without_route(MemoryId from, MemoryId to);
+
+  Expected expected_of(const NewStep&);
+  void count_issued(const Issued&);
+  bool ends_before(StepId, StepId other) const;
+  std::optional<Way> way_of_release(const Copy&, StepId last) const;
 
   static constexpr std::size_t relative_places = 3;
 
@@ -130,9 +144,11 @@ class LiveCopies {
   std::unordered_map<CopyKey, StepId, CopyKeyHash> released_;  // by which step, where that is its only work
   RouteFinder routes_;
   std::map<Endpoints, bool> reachable_;
-  std::vector<std::vector<StepId>> waits_;           // by device: what its next compute waits for
-  std::vector<std::optional<StepId>> last_compute_;  // by device
-  std::vector<Issued> issued_;                       // steps
+  std::vector<std::vector<StepId>> waits_;                   // by device: what its next compute waits for
+  std::vector<std::optional<StepId>> last_compute_;          // by device
+  std::vector<Issued> issued_;                               // steps
+  std::vector<std::array<float, link_speeds>> stream_ends_;  // by stream: of its last step
+  std::vector<std::optional<Route>> known_routes_;           // by id, of copies
 };
 
 }  // namespace plimsoll

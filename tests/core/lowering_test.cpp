@@ -89,6 +89,102 @@ TEST_CASE("devices whose orders wait for each other in a circle are refused", "[
         "micro-batch 0, and part 1 on 'gpu1' waits for what part 0 makes of micro-batch 0");
 }
 
+/// o0 makes 4 bytes of which o1 on the second device and o2 on the first make something, in 1, 1 and 2 seconds; a way
+/// between the devices takes 1 s a byte.
+struct SentAndRead {
+  Problem problem;
+  Partition partition;
+  std::vector<Tape> tapes{2};
+
+  explicit SentAndRead(double bytes_per_second) : problem(problem_of(graph(), platform(bytes_per_second))) {
+    partition.parts = {{{OpId{0}, OpId{2}, OpId{3}}, DeviceId{0}}, {{OpId{1}}, DeviceId{1}}};
+    partition.order = {{{PartId{0}, 0, 0}}, {{PartId{1}, 0, 0}}};
+    tapes[1].actions = {on_tensor(ActionKind::receive, sent), run(OpId{1})};
+  }
+
+  static constexpr TensorId sent{1};
+
+  Schedule lowered() {
+    for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
+    std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+    REQUIRE(std::holds_alternative<Schedule>(made));
+    CHECK(check(std::get<Schedule>(made), problem.graph, problem.platform).empty());
+    return std::get<Schedule>(std::move(made));
+  }
+
+ private:
+  static Graph graph() {
+    Graph made;
+    made.name = "sent and read";
+    const auto tensor = [&](std::string name, TensorKind kind) {
+      const auto id = id_at<TensorId>(made.tensors.size());
+      made.tensors.push_back(
+          {.name = std::move(name), .kind = kind, .bytes = Bytes{4}, .storage = id_at<StorageId>(made.storages++)});
+      return id;
+    };
+    const TensorId x = tensor("x", TensorKind::input), v = tensor("v", TensorKind::activation);
+    const auto op = [&](std::string name, double seconds, TensorId in, TensorId out) {
+      made.ops.push_back({.name = std::move(name),
+                          .phase = Phase::forward,
+                          .duration = Seconds{seconds},
+                          .inputs = {in},
+                          .outputs = {out}});
+    };
+    op("o0", 1, x, v);
+    op("o1", 1, v, tensor("a", TensorKind::activation));
+    const TensorId b = tensor("b", TensorKind::activation);
+    op("o2", 2, v, b);
+    op("o3", 1, b, tensor("c", TensorKind::activation));
+    return made;
+  }
+  static Platform platform(double bytes_per_second) {
+    return gpus({.count = 2, .to_peers = BytesPerSecond{bytes_per_second}});
+  }
+};
+
+Seconds finish_of(OpId op, const Schedule& schedule, const Timeline& timeline) {
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    if (schedule.steps[s].op == op) return timeline.steps[s].finish;
+  }
+  return {};
+}
+
+TEST_CASE("what reads a value does not wait until it has been sent, and it is there until both are over",
+          "[lowering]") {
+  SentAndRead slow(1);
+  slow.tapes[0].actions = {run(OpId{0}), on_tensor(ActionKind::send, SentAndRead::sent, PartId{1}), run(OpId{2}),
+                           run(OpId{3})};
+  const Schedule schedule = slow.lowered();
+  const Timeline timeline = simulate_event(schedule, slow.problem.platform);
+  CHECK(finish_of(OpId{2}, schedule, timeline) == Seconds{1 + 2});
+  CHECK(finish_of(OpId{3}, schedule, timeline) == Seconds{1 + 2 + 1});
+  CHECK(finish_of(OpId{1}, schedule, timeline) == Seconds{1 + 4 + 1});
+  CHECK(timeline.peaks[0].bytes == Bytes{12});  // v beside what o3 reads and makes
+}
+
+TEST_CASE("a value may still be on its way when its last reader starts, or has been sent for sure", "[lowering]") {
+  // Sent from 1 s on for 2 s, if nothing else is on the way, and read from 3 s on; or sent for half a second, at most
+  // for one.
+  for (const auto& [bytes_per_second, steps] : {std::pair{2.0, 6}, std::pair{8.0, 5}}) {
+    SentAndRead twice(bytes_per_second);
+    twice.problem.graph.ops[3].inputs.push_back(SentAndRead::sent);
+    twice.tapes[0].actions = {run(OpId{0}), on_tensor(ActionKind::send, SentAndRead::sent, PartId{1}), run(OpId{2}),
+                              run(OpId{3})};
+    const Schedule schedule = twice.lowered();
+    CHECK(schedule.steps.size() == static_cast<std::size_t>(steps));
+    CHECK(simulate_event(schedule, twice.problem.platform).peaks[0].bytes == Bytes{12});
+  }
+}
+
+TEST_CASE("a value is sent before those that read it earlier are over", "[lowering]") {
+  SentAndRead late(1);
+  late.tapes[0].actions = {run(OpId{0}), run(OpId{2}), on_tensor(ActionKind::send, SentAndRead::sent, PartId{1}),
+                           run(OpId{3})};
+  const Schedule schedule = late.lowered();
+  const Timeline timeline = simulate_event(schedule, late.problem.platform);
+  CHECK(finish_of(OpId{1}, schedule, timeline) == Seconds{1 + 4 + 1});
+}
+
 TEST_CASE("two GPUs that offload and prefetch at once share the uplink", "[lowering]") {
   Chain chain = even_chain(2);
   chain.stages[0].saved = Bytes{10 + 1'000'000'000};  // 1 GB of inner tensors
