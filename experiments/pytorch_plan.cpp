@@ -91,7 +91,9 @@ class PlanWriter {
     for (std::uint32_t i = 0; i < problem.chain->stages.size(); ++i) {
       const Stage& stage = problem.chain->stages[i];
       if (stage.parameter_gradient == Bytes{0}) continue;  // frozen
-      for (const std::uint32_t parameter : stage.parameters) users_[parameter].push_back(i);
+      for (const std::uint32_t parameter : stage.parameters) {
+        if (problem.chain->parameters[parameter].trained) users_[parameter].push_back(i);
+      }
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include "experiments/model.h"
 #include "sim/core/optimizer.h"
+#include "sim/core/shared_parameters.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json_cursor.h"
 #include "sim/io/text_file.h"
@@ -36,7 +37,7 @@ LayerTable layers_of(const Chain& chain, Optimizer optimizer, States states) {
       plain.parameters += parameter.bytes;
       if (parameter.trained) plain.fixed += state_bytes(optimizer, states, parameter.bytes, dtype_of(chain, parameter));
     }
-    plain.fixed += plain.parameters + stage.parameter_gradient.value_or(plain.parameters);
+    plain.fixed += plain.parameters + stage.parameter_gradient.value_or(trained_bytes(chain, stage));
     LayerOption again = plain;
     again.name = "recompute";
     again.backward += stage.forward;

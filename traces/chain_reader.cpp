@@ -126,6 +126,7 @@ const Field<ParameterDraft, JsonCursor> parameter_fields[] = {
     {"name", optional, [](ParameterDraft& d, JsonCursor c) { d.parameter.name = c.string(); }},
     {"bytes", required, [](ParameterDraft& d, JsonCursor c) { d.parameter.bytes = c.bytes(); }},
     {"dtype", optional, [](ParameterDraft& d, JsonCursor c) { d.parameter.dtype = c.string(); }},
+    {"trained", optional, [](ParameterDraft& d, JsonCursor c) { d.parameter.trained = c.boolean(); }},
 };
 
 struct ChainTensorDraft {

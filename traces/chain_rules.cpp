@@ -65,6 +65,12 @@ void check_stage(JsonDocument& document, const ChainDraft& draft, std::size_t i)
       document.complain(path, fmt::format("parameter {} for the second time", parameter));
     sum += draft.chain.parameters[parameter].bytes;
   }
+  const bool is_frozen = std::ranges::none_of(used, [&](std::uint32_t p) { return draft.chain.parameters[p].trained; });
+  if (!used.empty() && is_frozen && stage.parameter_gradient.value_or(Bytes{}) > Bytes{}) {
+    document.complain(below("stages", i, "parameter_gradient_bytes"),
+                      fmt::format("none of the stage's parameters is trained, expected 0, found {}",
+                                  stage.parameter_gradient->count));
+  }
   if (!stage.parameters.empty() && parameter_bytes && *parameter_bytes != sum) {
     document.complain(
         below("stages", i, "parameter_bytes"),

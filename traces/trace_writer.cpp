@@ -196,6 +196,7 @@ std::string text_of(const Chain& chain, const std::optional<ChainAllocations>& a
   text.add_lines("parameters", chain.parameters, [](const Parameter& parameter) {
     Json json = {{"name", parameter.name}, {"bytes", parameter.bytes.count}};
     if (!parameter.dtype.empty()) json["dtype"] = parameter.dtype;
+    if (!parameter.trained) json["trained"] = false;
     return json;
   });
   if (!chain.shared.empty()) {

@@ -158,7 +158,9 @@ class Builder {
     for (const Stage& stage : chain_.stages) {
       std::vector<TensorId>& gradients = parameter_gradients_.emplace_back();
       std::vector<TensorId> own_parameters;
-      for (const std::uint32_t p : stage.parameters) own_parameters.push_back(parameters_[p]);
+      for (const std::uint32_t p : stage.parameters) {
+        if (chain_.parameters[p].trained) own_parameters.push_back(parameters_[p]);
+      }
       if (own_gradient(chain_, stage)) {
         if (*stage.parameter_gradient == Bytes{0}) continue;  // frozen
         const TensorId gradient =
@@ -168,6 +170,7 @@ class Builder {
         continue;
       }
       for (const std::uint32_t p : stage.parameters) {
+        if (!chain_.parameters[p].trained) continue;
         const auto [place, fresh] = gradient_of.try_emplace(p);
         if (fresh) {
           const Parameter& parameter = chain_.parameters[p];

@@ -25,7 +25,7 @@ std::optional<std::string> no_states(const Chain& chain, const ProblemOptions& o
   if (options.optimizer == Optimizer::none || options.states != States::fp32) return std::nullopt;
   for (const Parameter& parameter : chain.parameters) {
     const std::string& dtype = dtype_of(chain, parameter);
-    if (!bytes_of_dtype(dtype)) return no_fp32_states(parameter.name, dtype);
+    if (parameter.trained && !bytes_of_dtype(dtype)) return no_fp32_states(parameter.name, dtype);
   }
   return std::nullopt;
 }

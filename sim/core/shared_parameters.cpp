@@ -5,10 +5,16 @@
 
 namespace plimsoll {
 
+Bytes trained_bytes(const Chain& chain, const Stage& stage) {
+  Bytes sum;
+  for (const std::uint32_t p : stage.parameters) {
+    if (chain.parameters[p].trained) sum += chain.parameters[p].bytes;
+  }
+  return sum;
+}
+
 bool own_gradient(const Chain& chain, const Stage& stage) {
-  Bytes own;
-  for (const std::uint32_t p : stage.parameters) own += chain.parameters[p].bytes;
-  return stage.parameter_gradient && *stage.parameter_gradient != own;
+  return stage.parameter_gradient && *stage.parameter_gradient != trained_bytes(chain, stage);
 }
 
 std::vector<SharedParameter> shared_parameters(const Chain& chain) {

@@ -11,7 +11,11 @@
 
 namespace plimsoll {
 
-/// Whether the stage states a gradient that is not as large as its parameters: a tensor of its own, of no other stage.
+/// Of the stage's parameters those that are trained.
+Bytes trained_bytes(const Chain&, const Stage&);
+
+/// Whether the stage states a gradient that is not as large as its trained parameters: a tensor of its own, of no other
+/// stage.
 bool own_gradient(const Chain&, const Stage&);
 
 /// Every parameter that several stages train, as Chain::shared says; where that says nothing, out of place.

@@ -4,13 +4,14 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/optimizer.h"
+#include "sim/core/shared_parameters.h"
 
 namespace plimsoll {
 
 namespace {
 
 // Backwards run from the last stage to the first; a shared parameter's gradient appears at the first of them. A stated
-// gradient that is not as large as the stage's parameters is a tensor of its own (as in core's chain_graph).
+// gradient that is not as large as the stage's trained parameters is a tensor of its own (as in core's chain_graph).
 struct NewGradients {
   std::vector<Bytes> bytes;
   std::vector<bool> any;         // whether the stage makes or adds to a gradient at all
@@ -29,18 +30,18 @@ NewGradients new_gradients(const Chain& chain, const TrainingState& training) {
   std::vector<bool> made(chain.parameters.size());
   for (std::size_t i = n; i-- > 0;) {
     const Stage& stage = chain.stages[i];
-    Bytes own;
     bool trains = false;
     for (const std::uint32_t p : stage.parameters) {
       EXPECTS(p < chain.parameters.size());
-      own += chain.parameters[p].bytes;
       trains |= chain.parameters[p].trained;
     }
-    if (stage.parameter_gradient && *stage.parameter_gradient != own) {
+    if (own_gradient(chain, stage)) {
       result.bytes[i] = *stage.parameter_gradient;
       result.any[i] = *stage.parameter_gradient > Bytes{0};
       if (!result.any[i]) continue;
-      for (const std::uint32_t p : stage.parameters) result.states += states(p);
+      for (const std::uint32_t p : stage.parameters) {
+        if (chain.parameters[p].trained) result.states += states(p);
+      }
       continue;
     }
     result.any[i] = trains;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/core/shared_parameters.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/planners/sapp.h"
 #include "strategies/pipelining/planners/sapp_costs.h"
@@ -28,9 +29,9 @@ SappLayer layer_of(const Problem& problem, std::size_t stage) {
     (problem.graph[op].phase == Phase::forward ? layer.forward : layer.backward) += seconds;
   }
   const Chain& chain = *problem.chain;
-  for (const std::uint32_t p : chain.stages[stage].parameters) {
-    layer.fixed += 2 * static_cast<double>(chain.parameters[p].bytes.count);  // and gradients
-  }
+  Bytes fixed = trained_bytes(chain, chain.stages[stage]);  // gradients
+  for (const std::uint32_t p : chain.stages[stage].parameters) fixed += chain.parameters[p].bytes;
+  layer.fixed = static_cast<double>(fixed.count);
   layer.kept = static_cast<double>(chain.stages[stage].saved.count);
   return layer;
 }

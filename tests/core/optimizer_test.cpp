@@ -64,6 +64,27 @@ TEST_CASE("an optimizer keeps and moves what its parameters' dtype asks for", "[
   CHECK(seconds_on_host(problem, update, MemoryId{1})->value == Approx(static_cast<double>(10 * e.moved) / 28));
 }
 
+TEST_CASE("of a stage that is partly frozen, states and update are those of what is trained", "[optimizer]") {
+  Chain chain = ten_numbers("fp32");
+  chain.parameters.push_back({.name = "frozen", .bytes = Bytes{4000}, .dtype = "unknown", .trained = false});
+  chain.stages[0].parameters = {1, 0};
+  for (const std::optional<Bytes> stated :
+       {std::optional<Bytes>{}, std::optional(Bytes{40}), std::optional(Bytes{24})}) {
+    chain.stages[0].parameter_gradient = stated;
+    const Problem problem = problem_of(chain, gpus({}), {.optimizer = Optimizer::adam, .states = States::fp32});
+    CHECK(bytes_of_kind(problem.graph, TensorKind::parameter_gradient) == stated.value_or(Bytes{40}));
+    CHECK(bytes_of_kind(problem.graph, TensorKind::optimizer_state) == Bytes{80});
+    REQUIRE(problem.index->updates.size() == 1);
+    const Op& update = problem.graph[problem.index->updates[0]];
+    CHECK(update.bytes_moved == Bytes{2 * 40 + 2 * 80} + stated.value_or(Bytes{40}));
+  }
+  chain.stages[0].parameter_gradient.reset();
+  chain.parameters[0].trained = false;
+  const Problem frozen = problem_of(chain, gpus({}), {.optimizer = Optimizer::adam});
+  CHECK(frozen.index->updates.empty());
+  CHECK(bytes_of_kind(frozen.graph, TensorKind::parameter_gradient) == Bytes{0});
+}
+
 TEST_CASE("states in fp32 need a known dtype", "[optimizer]") {
   const auto made =
       make_problem(ten_numbers("posit"), gpus({}), {.optimizer = Optimizer::adam, .states = States::fp32});

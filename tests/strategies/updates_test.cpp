@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -248,6 +249,38 @@ TEST_CASE("updates cannot move without an optimizer, a host's rate or a disk", "
         "zero_offload: platform 'test' does not state how fast the host updates parameters: 'host' has no 'adam'");
   CHECK(message(problem_of(stages_alike(2), gpus({.adam = BytesPerSecond{1}}), {.optimizer = Optimizer::adam}),
                 "zero_infinity") == "zero_infinity: platform 'test' has no disk behind the host");
+}
+
+/// Of which each parameter is frozen or not, and now and then a stage that shares none has one gradient of another
+/// size.
+Chain partly_frozen(std::uint64_t seed) {
+  Random random(seed);
+  Chain chain = random_small_chain(seed, random.between(2, 6));
+  std::vector<int> users(chain.parameters.size(), 0);
+  for (const Stage& stage : chain.stages) {
+    for (const std::uint32_t p : stage.parameters) ++users[p];
+  }
+  for (Parameter& parameter : chain.parameters) parameter.trained = random.chance(0.5);
+  for (Stage& stage : chain.stages) {
+    const auto is_own = [&](std::uint32_t p) { return users[p] == 1; };
+    if (!random.chance(0.4) || !std::ranges::all_of(stage.parameters, is_own)) continue;
+    const auto is_trained = [&](std::uint32_t p) { return chain.parameters[p].trained; };
+    const bool trains = std::ranges::any_of(stage.parameters, is_trained);
+    stage.parameter_gradient = trains ? Bytes{random.between(1, 4)} : Bytes{0};
+  }
+  return chain;
+}
+
+TEST_CASE("plans of partly frozen chains are as promised, and hold states of what is trained", "[updates]") {
+  for (const RandomCase seed : random_cases(1, 60)) {
+    const Problem problem =
+        problem_of(partly_frozen(seed), gpus({.to_host = BytesPerSecond{8}}), {.optimizer = Optimizer::adam});
+    for (const char* spec : {"rotor", "chen_sqrt", "full_recompute", "rotor|offload_greedy", "pofo"}) {
+      INFO(spec);
+      judged(problem, spec);
+      judged(problem, spec, smallest(problem, spec));
+    }
+  }
 }
 
 }  // namespace

@@ -106,6 +106,14 @@ TEST_CASE("what a stage lists of what it saves is read as it is written", "[trac
   CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
 }
 
+TEST_CASE("which parameters of a chain are trained is read as it is written", "[traces]") {
+  const Chain chain = chain_with(R"(, "parameters": [0, 1], "parameter_gradient_bytes": 8)",
+                                 R"("parameters": [{"bytes": 8}, {"bytes": 9, "trained": false}],)");
+  CHECK(chain.parameters[0].trained);
+  CHECK(!chain.parameters[1].trained);
+  CHECK(parse_trace(trace_text(Trace{chain}), "again") == Trace{chain});
+}
+
 TEST_CASE("parameter_bytes is an anonymous parameter behind the listed ones", "[traces]") {
   const Chain chain = chain_with(R"(, "parameter_bytes": 9)", R"("parameters": [{"id": 0, "bytes": 8}],)");
   REQUIRE(chain.parameters.size() == 2);

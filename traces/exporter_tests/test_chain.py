@@ -74,6 +74,14 @@ class ChainTrace(WithFolder):
         self.assertEqual(residual["saved_bytes"], residual["output_bytes"])
         self.assertFalse(residual["keeps_input"] or residual["keeps_output"])
 
+    def test_frozen_parameters_are_said_and_a_frozen_first_stage_has_a_backward_of_no_work(self):
+        trace = self.trace("adapted")
+        table, adapted, _ = trace["stages"]
+        self.assertEqual([parameter.get("trained", True) for parameter in trace["parameters"]], [False, False, True, True])
+        self.assertEqual((table["parameter_gradient_bytes"], adapted["parameter_gradient_bytes"]), (0, 2 * 8 * 2 * 4))
+        self.assertEqual((table["backward_flops"], table["backward_bytes_moved"]), (0, 0))
+        self.assertGreater(adapted["backward_flops"], 0)
+
     def test_a_tuple_boundary_lists_each_tensor(self):
         trace = self.trace("pair")
         self.assertEqual(trace["boundaries"], [[0], [1], [2, 3], [4], []])

@@ -37,6 +37,19 @@ def kept_weight():
 def frozen():
     return [nn.Linear(8, 8), Frozen(8), Residual()], mean_square, torch.randn(4, 8)
 
+class Adapted(nn.Module):
+    # A frozen layer, and a product of low rank beside it.
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8, bias=False).requires_grad_(False)
+        self.down, self.up = nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False)
+
+    def forward(self, x):
+        return self.layer(x) + self.up(self.down(x))
+
+def adapted():
+    return [nn.Embedding(16, 8).requires_grad_(False), Adapted()], lambda y: y.pow(2).mean(), torch.arange(4)
+
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()

@@ -42,7 +42,8 @@ def assemble(chain, facts, work, times):
     stages = []
     for k, (own, bytes_) in enumerate(zip(chain.stages, byte_fields(chain, facts))):
         once = {"recomputable": False} if own.runs_once else {}
-        stages.append({"name": own.name} | time_fields(k, times, facts.weight_parts[k]) | bytes_ | work_fields(k, work) | once)
+        stages.append({"name": own.name} | time_fields(k, times, facts.weight_parts[k]) | bytes_
+                      | work_fields(k, work, has_backward(own, bytes_)) | once)
     return {
         "format": "plimsoll.trace.v1",
         "kind": "chain",
@@ -85,9 +86,14 @@ def refuse_unless_same_chain(trace, chain):
             ("name", trace["name"], chain.name),
             ("stages", [stage["name"] for stage in trace["stages"]], [stage.name for stage in chain.stages]),
             ("input_bytes", trace["input_bytes"], sum(storage_bytes(tensors_in(chain.input)).values())),
-            ("parameters", trace["parameters"], parameter_list(chain))):
+            ("parameters", *(without_trained(parameters) for parameters in (trace["parameters"], parameter_list(chain))))):
         if expected != found:
             refuse(what, expected, found)
+
+
+def without_trained(parameters):
+    """What traces have said since before they said which parameters are trained."""
+    return [{key: value for key, value in parameter.items() if key != "trained"} for parameter in parameters]
 
 
 def chain_bytes(chain, facts):
@@ -183,7 +189,11 @@ def live_before_backwards(chain, saved, live, new_gradients):
 def parameter_list(chain):
     """In the order of chain.parameters()."""
     names = chain.tensor_names()
-    return [{"name": names[id(p)], "bytes": p.numel() * p.element_size(), **own_dtype(chain, p)} for p in chain.parameters()]
+    return [{"name": names[id(p)], "bytes": p.numel() * p.element_size(), **own_dtype(chain, p), **frozen(p)} for p in chain.parameters()]
+
+
+def frozen(parameter):
+    return {} if parameter.requires_grad else {"trained": False}
 
 
 def own_dtype(chain, parameter):
@@ -266,12 +276,17 @@ def clamped_workspaces(chain, k, facts):
     return [f"{chain.stages[k].name} {text}" for text in part_workspaces(k, facts, stage_workspaces(chain, k, facts))[1]]
 
 
-def work_fields(k, work):
+def has_backward(stage, bytes_):
+    """Whether any gradient comes out of it: frozen stages before the first that is trained have none."""
+    return bytes_["input_gradient_bytes"] > 0 or any(p.requires_grad for p in stage.module.parameters())
+
+
+def work_fields(k, work, runs_backward):
     """What is unknown is left out: an operation without a formula, or a backward that the mode did not see."""
     fields = {}
     for phase in ("forward", "backward"):
         flops, bytes_moved, operations = work[phase, k]
-        if operations == 0 and phase == "backward":
+        if operations == 0 and phase == "backward" and runs_backward:
             continue
         if flops is not None:
             fields[f"{phase}_flops"] = flops
