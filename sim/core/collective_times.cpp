@@ -244,8 +244,8 @@ Seconds CollectiveTimes::Groups::seconds(CollectiveKind kind, double bytes, Coll
 Seconds CollectiveTimes::Ways::seconds(CollectiveKind kind, double bytes, CollectiveWay way) const {
   using enum CollectiveKind;
   const Seconds flat = all.seconds(kind, bytes, way);
-  const bool is_asked = way == CollectiveWay::fastest || way == CollectiveWay::levels;
-  if (!within || !is_asked || kind == all_to_all || kind == broadcast) return flat;
+  const bool takes_levels = way == CollectiveWay::levels || (way == CollectiveWay::fastest && kind == all_reduce);
+  if (!within || !takes_levels || kind == all_to_all || kind == broadcast) return flat;
   Seconds levels = between->seconds(kind, bytes / within->ranks);
   levels += kind == all_reduce ? within->seconds(reduce_scatter, bytes) + within->seconds(all_gather, bytes)
                                : within->seconds(kind, bytes);

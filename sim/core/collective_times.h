@@ -27,7 +27,8 @@ namespace plimsoll {
 ///    is left, sum over k of (L_k + B / 2^k / W_k); an all_reduce twice that. all_reduce, reduce_scatter, all_gather.
 ///  - trees, two binary ones: 2 (log2(n) L + B / W), pieces following each other. all_reduce and broadcast.
 ///  - levels, where each group has as many ranks in each of several nodes: within nodes, and on the shares of that
-///    between nodes, each the fastest of the others. all_reduce, reduce_scatter, all_gather.
+///    between nodes, each the fastest of the others. all_reduce; reduce_scatter and all_gather where they are asked
+///    for, since libraries such as NCCL have no levels for these.
 /// Where all of a group's axes ask for one way, that one for the kinds and groups that it can do.
 /// Sources: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005;
 /// Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.

@@ -39,8 +39,8 @@ struct Names<CollectiveWay> {
 
 inline constexpr OptionInfo collectives_option{
     .name = "collectives",
-    .default_value = "fastest",
-    .values = "fastest, ring, halving, trees or levels",
+    .default_value = "ring",
+    .values = "ring, halving, trees, levels or fastest",
     .help = "the way in which these ranks exchange, where it can do that",
     .allowed = [](std::string_view text) { return from_name<CollectiveWay>(text).has_value(); },
 };

@@ -230,7 +230,7 @@ TEST_CASE("collectives as flows take what their closed forms say, within 2 %", "
         const auto compare = [&](CollectiveWay way, double flows) {
           CAPTURE(name, static_cast<int>(kind), bytes, static_cast<int>(way), flows);
           CHECK(closed(way, kind, bytes) == Approx(flows).epsilon(0.02));
-          least = std::min(least, flows);
+          if (way != CollectiveWay::levels || kind == all_reduce) least = std::min(least, flows);
           ++compared;
         };
         for (const CollectiveWay way : flat_ways) {

@@ -14,6 +14,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
 #include "strategies/transforms/recomputed_ops.h"
@@ -219,6 +220,32 @@ TEST_CASE("the published iteration of 22 billion parameters, by a data sheet's r
 
 // Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared
 // out, each is a reduce-scatter and an all-gather; the backward gathers what products of weights read once more.
+// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, table
+// 2: 174.6 billion parameters by ZeRO-3, 1,536 samples on 384, 768 and 1,536 A100, as many a rank as that leaves.
+TEST_CASE("the published iterations of ZeRO-3 over many nodes, by rings", "[hybrid]") {
+  struct Published {
+    int nodes, batch;
+    double teraflops;  // a GPU and second
+  };
+  constexpr double s = 2048, l = 96, h = 12288, v = 51200, samples = 1536;
+  constexpr double flops = 96 * samples * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  for (const Published& row : {Published{48, 4, 144}, Published{96, 2, 88}, Published{192, 1, 44}}) {
+    CAPTURE(row.nodes);
+    std::string platform = read_text_file("platforms/a100_sxm_64.yaml");
+    const std::string nodes = "nodes: 8\n";
+    platform.replace(platform.find(nodes), nodes.size(), "nodes: " + std::to_string(row.nodes) + "\n");
+    const Shape shape{.layers = 96, .h = 12288, .a = 96, .s = 2048, .b = row.batch, .v = 51200};
+    const std::vector<Pass> passes = parse_spec("zero3(prefetch=0)|full_recompute", "test");
+    auto made =
+        make_problem(synthetic_model(graph_of(shape, ",dtype=bf16")), parse_platform(platform, "a100.yaml"),
+                     {.micro_batches = static_cast<std::uint32_t>(1536 / row.batch), .optimizer = Optimizer::adam});
+    const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
+    const PlanOutcome outcome = plan(problem, passes, std::nullopt);
+    const double gpus = 8.0 * row.nodes;
+    CHECK(flops / std::get<Plan>(outcome).makespan.value / gpus / 1e12 == Approx(row.teraflops).epsilon(0.05));
+  }
+}
+
 TEST_CASE("a layer of a tensor-parallel transformer exchanges what the paper says", "[hybrid]") {
   const Shape two{.layers = 2}, four{.layers = 4};
   const std::int64_t numbers = 2 * two.s * two.b * two.h;
@@ -426,7 +453,7 @@ TEST_CASE("stages of chains take of ZeRO's exchanges what their neighbours do no
   const std::string trace = "transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100";
   const Problem before = problem_on(trace, "h100_sxm_8", 8, "store_all");
   const std::vector<Stage>& plain = before.chain->stages;
-  auto times_or_why = CollectiveTimes::on(before.platform, Mesh{{{"data", 4}}});
+  auto times_or_why = CollectiveTimes::on(before.platform, Mesh{{{"data", 4, true, CollectiveWay::ring}}});
   CollectiveTimes& times = std::get<CollectiveTimes>(times_or_why);
   constexpr std::uint32_t axis = 0;
   const std::size_t count = plain.size();
