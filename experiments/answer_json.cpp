@@ -108,6 +108,27 @@ Json or_null(const Optional& optional, Value value) {
   return optional ? Json(value(*optional)) : Json(nullptr);
 }
 
+/// By axis of the mesh.
+Json exchanges_json(const Metrics& metrics) {
+  Json list = Json::array();
+  for (const AxisMetrics& each : metrics.axes) {
+    list.push_back(
+        {{"axes", each.axis}, {"exchange_s", each.exchange.value}, {"exposed_exchange_s", each.exposed.value}});
+  }
+  return list;
+}
+
+/// Those that are no device's and hold something.
+Json memories_json(const Metrics& metrics) {
+  Json list = Json::array();
+  for (const MemoryMetrics& memory : metrics.memories) {
+    list.push_back({{"name", memory.name},
+                    {"peak_live_bytes", memory.peak.count},
+                    {"capacity_bytes", or_null(memory.capacity, [](Bytes bytes) { return bytes.count; })}});
+  }
+  return list;
+}
+
 /// What was asked.
 Json question_json(const Question& question, bool times_rescaled, std::optional<Bytes> budget, Outcome outcome) {
   return {{"trace", question.trace},
@@ -136,6 +157,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["state_bytes"] = bytes_of_kind(problem.graph, TensorKind::optimizer_state).count;
   object["makespan_s"] = of_metrics([](const Metrics& m) { return m.makespan.value; });
   object["peak_bytes"] = of_metrics([](const Metrics& m) { return m.peak.count; });
+  object["host_peak_bytes"] = of_metrics([](const Metrics& m) { return host_peak(m).count; });
   object["promised_makespan_s"] = or_null(answer.promised_makespan, [](Seconds s) { return s.value; });
   object["promised_peak_bytes"] = or_null(answer.promised_peak, count);
   object["gap"] = or_null(answer.gap, [](double gap) { return gap; });
@@ -153,6 +175,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
   object["exchange_s"] = of_metrics([](const Metrics& m) { return m.exchange.value; });
   object["exposed_exchange_s"] = of_metrics([](const Metrics& m) { return m.exposed_exchange.value; });
+  object["exchanges"] = answer.metrics ? exchanges_json(*answer.metrics) : Json::array();
   object["contention_s"] = answer.metrics ? Json(answer.contention.value) : Json(nullptr);
   object["gradient_error"] = answer.metrics ? errors_json(problem, answer.errors) : Json(nullptr);
   if (answer.schedule && !answer.schedule->codecs.empty()) {
@@ -175,9 +198,11 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   if (answer.metrics) {
     for (std::size_t d = 0; d < answer.metrics->devices.size(); ++d)
       object["devices"].push_back(device_json(question, answer, d));
+    object["memories"] = memories_json(*answer.metrics);
     object["peak"] = peak_json(problem, answer);
     if (!answer.feasible()) object["reason"] = answer.reason;
   } else {
+    object["memories"] = Json::array();
     object["peak"] = nullptr;
     object["reason"] = answer.reason;
     object["smallest_feasible_bytes"] = or_null(answer.smallest_feasible, count);
@@ -194,6 +219,7 @@ Json unanswered_json(const Question& question, std::optional<Bytes> budget, Outc
   Json object = question_json(question, false, budget, outcome);
   for (const char* key : {"makespan_s",
                           "peak_bytes",
+                          "host_peak_bytes",
                           "promised_makespan_s",
                           "promised_peak_bytes",
                           "gap",
@@ -214,7 +240,7 @@ Json unanswered_json(const Question& question, std::optional<Bytes> budget, Outc
                           "steps"}) {
     object[key] = nullptr;
   }
-  object["devices"] = Json::array();
+  object["devices"] = object["memories"] = object["exchanges"] = Json::array();
   object["peak"] = nullptr;
   object["reason"] = reason;
   object["smallest_feasible_bytes"] = nullptr;

@@ -60,6 +60,7 @@ constexpr RecordKey in_some_records[] = {
     {"outcome", an_outcome},
     {"makespan_s", amount_or_null},
     {"peak_bytes", bytes_or_null},
+    {"host_peak_bytes", bytes_or_null},
     {"lower_bound_s", amount_or_null},
     {"lower_bound_bytes", bytes_or_null},
     {"recompute_s", amount_or_null},

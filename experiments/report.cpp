@@ -67,8 +67,8 @@ Json reserved_of(const Json& record) {
 /// What of a record a figure needs.
 Json point_of(const Json& record) {
   Json point;
-  for (const char* key : {"point", "memory_budget_bytes", "feasible", "peak_bytes", "makespan_s", "recompute_s",
-                          "bytes_moved", "gap", "smallest_feasible_bytes"}) {
+  for (const char* key : {"point", "memory_budget_bytes", "feasible", "peak_bytes", "host_peak_bytes", "makespan_s",
+                          "recompute_s", "bytes_moved", "gap", "smallest_feasible_bytes"}) {
     point[key] = value_or_null(record, key);
   }
   const Outcome outcome = outcome_of(record);

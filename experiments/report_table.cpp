@@ -37,7 +37,10 @@ std::string cell_of(const Json& record) {
   }
   const double time = record.at("makespan_s").get<double>(), bound = record.at("lower_bound_s").get<double>();
   const std::string above = bound > 0 ? fmt::format(" {:+6.1f} %", 100 * (time / bound - 1)) : "";
-  return format_seconds(Seconds{time}) + above;
+  const Json host = record.value("host_peak_bytes", Json());
+  const bool on_host = host.is_number() && host > 0;
+  return format_seconds(Seconds{time}) + above +
+         (on_host ? ", host " + format_bytes(Bytes{host.get<std::int64_t>()}) : "");
 }
 
 std::string title_of(const Json& record) {
@@ -49,6 +52,16 @@ std::string title_of(const Json& record) {
   if (optimizer != "none") title += fmt::format(", {}", optimizer);
   if (record.at("times_rescaled").get<bool>()) title += " (times re-scaled)";
   return title;
+}
+
+/// By strategy: of its column.
+std::map<std::string, std::size_t> widths_of(const Case& of) {
+  std::map<std::string, std::size_t> widths;
+  for (const std::string& strategy : of.strategies) widths[strategy] = 20;
+  for (const auto& [budget, cells] : of.cells) {
+    for (const auto& [strategy, cell] : cells) widths[strategy] = std::max(widths[strategy], cell.size());
+  }
+  return widths;
 }
 
 }  // namespace
@@ -72,13 +85,14 @@ std::string report_table(const SweepContents& contents) {
       continue;
     }
     table += fmt::format("\n{}\n  {:>12}", of.title, "budget");
-    for (const std::string& strategy : of.strategies) table += fmt::format("  {:>20}", strategy);
+    const std::map<std::string, std::size_t> widths = widths_of(of);
+    for (const std::string& strategy : of.strategies) table += fmt::format("  {:>{}}", strategy, widths.at(strategy));
     table += "   iteration time and its distance from the lower bound\n";
     for (const auto& [budget, cells] : of.cells) {
       table += fmt::format("  {:>12}", budget == unlimited ? "unlimited" : format_bytes(Bytes{budget}));
       for (const std::string& strategy : of.strategies) {
         const auto cell = cells.find(strategy);
-        table += fmt::format("  {:>20}", cell == cells.end() ? "" : cell->second);
+        table += fmt::format("  {:>{}}", cell == cells.end() ? "" : cell->second, widths.at(strategy));
       }
       table += '\n';
     }

@@ -68,6 +68,20 @@ std::string at_peak_lines(const Problem& problem, const Answer& answer) {
   return lines;
 }
 
+/// Of the hosts the fullest, and of the disks.
+std::vector<MemoryMetrics> fullest_of_each_kind(const Metrics& metrics) {
+  std::vector<MemoryMetrics> fullest;
+  for (const MemoryMetrics& memory : metrics.memories) {
+    const auto same = std::ranges::find(fullest, memory.is_host, &MemoryMetrics::is_host);
+    if (same == fullest.end()) {
+      fullest.push_back(memory);
+    } else if (memory.peak > same->peak) {
+      *same = memory;
+    }
+  }
+  return fullest;
+}
+
 /// Of the device that reserves most, and of all that run out of memory.
 std::string allocator_lines(const Question& question, const Problem& problem, const Answer& answer) {
   const ReservedPeak& peak = *std::ranges::max_element(answer.reserved, {}, &ReservedPeak::reserved);
@@ -111,6 +125,11 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                       answer.schedule->steps.size());
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
                       format_bytes(answer.bounds->memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
+  for (const MemoryMetrics& memory : fullest_of_each_kind(m)) {
+    const std::string name = memory.name + " memory";
+    text += fmt::format("  {:<16} {:>12}   of {}\n", name, format_bytes(memory.peak),
+                        memory.capacity ? format_bytes(*memory.capacity) : "unlimited");
+  }
   if (problem.states) {
     text += fmt::format("  optimizer states {:>12}   of {}, {}; updates {}\n",
                         format_bytes(bytes_of_kind(problem.graph, TensorKind::optimizer_state)),
@@ -167,12 +186,14 @@ std::string infeasibility(const Question& question, const Answer& answer) {
 }
 
 std::string front_table(std::span<const Answer> front, std::span<const Answer> failed) {
-  std::string text =
-      fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", "peak_bytes", "peak", "iteration time", "above bound");
+  const bool on_host = std::ranges::any_of(front, [](const Answer& a) { return host_peak(*a.metrics) > Bytes{0}; });
+  std::string text = fmt::format("{:>14}  {:>12}  {:>14}  {:>12}{}\n", "peak_bytes", "peak", "iteration time",
+                                 "above bound", on_host ? "          host" : "");
   for (const Answer& answer : front) {
-    text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}\n", answer.metrics->peak.count,
+    const std::string host = on_host ? fmt::format("  {:>12}", format_bytes(host_peak(*answer.metrics))) : "";
+    text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}{}\n", answer.metrics->peak.count,
                         format_bytes(answer.metrics->peak), format_seconds(answer.metrics->makespan),
-                        percent_above(answer.metrics->makespan.value, answer.bounds->time().value));
+                        percent_above(answer.metrics->makespan.value, answer.bounds->time().value), host);
   }
   for (const Answer& answer : failed) {
     text += fmt::format("{:>14}  {:>12}  {:>14}  out of memory {}\n", answer.metrics->peak.count,

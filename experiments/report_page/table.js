@@ -2,7 +2,7 @@
 const COLUMNS = [
   ["model", r => r.figure.model], ["platform", r => r.figure.machine], ["micro-batches", r => r.figure.micro_batches],
   ["optimizer", r => r.figure.optimizer], ["strategy", r => r.strategy],
-  ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes],
+  ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes], ["host", r => r.p.host_peak_bytes, bytes],
   ["reserved", r => r.p.peak_reserved_bytes ?? null, bytes], ["gradient error", r => r.p.gradient_error ?? null, v => (v === null ? "" : v.toPrecision(3))], ["time", r => r.p.makespan_s, seconds],
   ["time / bound", r => (r.p.feasible && r.figure.lower_bound_s > 0 ? r.p.makespan_s / r.figure.lower_bound_s : null), v => (v === null ? "" : v.toFixed(4))],
   ["outcome", r => inWords(r.p.outcome)], ["recomputing", r => r.p.recompute_s, seconds], ["moved", r => r.p.bytes_moved, bytes],

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/core/stage_exchanges.h"
 
 namespace plimsoll {
 namespace {
@@ -78,7 +80,93 @@ struct MicroBatches {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 };
 
+/// Collectives of a device: those that are steps, and what steps of stages say that is part of them.
+class Exchanges {
+ public:
+  void add(std::string_view axis, const Interval& ran) {
+    steps_[std::string(axis)].emplace_back(ran.start.value, ran.finish.value);
+  }
+  void add(const ExchangeShare& within, bool is_saved) {
+    Exchanged& sum = within_[within.axis];
+    sum.time += within.total;
+    sum.exposed += is_saved ? within.exposed : within.exposed_unsaved;
+  }
+
+  void measure(const Spans& computing, Metrics& metrics) const {
+    Spans all;
+    for (const auto& [axis, spans] : steps_) {
+      all.insert(all.end(), spans.begin(), spans.end());
+      const Spans exchanges = merged(spans);
+      add(metrics, axis, {Seconds{length(exchanges)}, Seconds{length_outside(exchanges, computing)}});
+    }
+    const Spans exchanges = merged(std::move(all));
+    metrics.exchange += Seconds{length(exchanges)};
+    metrics.exposed_exchange += Seconds{length_outside(exchanges, computing)};
+    for (const auto& [axis, sum] : within_) {
+      metrics.exchange += sum.time;
+      metrics.exposed_exchange += sum.exposed;
+      add(metrics, axis, sum);
+    }
+  }
+
+ private:
+  struct Exchanged {
+    Seconds time, exposed;
+  };
+
+  static void add(Metrics& metrics, const std::string& axis, const Exchanged& some) {
+    auto place = std::ranges::lower_bound(metrics.axes, axis, {}, &AxisMetrics::axis);
+    if (place == metrics.axes.end() || place->axis != axis) {
+      place = metrics.axes.insert(place, {.axis = axis, .exchange = {}, .exposed = {}});
+    }
+    place->exchange += some.time;
+    place->exposed += some.exposed;
+  }
+
+  std::map<std::string, Spans> steps_;
+  std::map<std::string, Exchanged> within_;
+};
+
+/// Whether the step keeps what only its backward needs.
+bool saves(const Schedule& schedule, const Step& step, const Op& op) {
+  if (op.saved.empty()) return true;
+  return std::ranges::any_of(schedule.buffers_in(step.allocates), [&](BufferId b) {
+    return std::ranges::find(op.saved, schedule[b].tensor) != op.saved.end();
+  });
+}
+
+std::vector<MemoryId> hosts_of(const Platform& platform) {
+  RouteFinder finder(platform);
+  std::vector<MemoryId> hosts;
+  for (std::uint32_t d = 0; d < platform.devices.size(); ++d) {
+    const std::optional<MemoryId> host = finder.memory_at(DeviceId{d}, place::host);
+    if (host && std::ranges::find(hosts, *host) == hosts.end()) hosts.push_back(*host);
+  }
+  return hosts;
+}
+
+std::vector<MemoryMetrics> other_memories(const Platform& platform, const Timeline& timeline) {
+  std::vector<MemoryMetrics> found;
+  std::vector<MemoryId> hosts;
+  for (std::uint32_t m = 0; m < platform.memories.size(); ++m) {
+    const Memory& memory = platform.memories[m];
+    if (memory.device || timeline.peaks[m].bytes == Bytes{0}) continue;
+    if (found.empty()) hosts = hosts_of(platform);
+    const bool is_host = std::ranges::find(hosts, MemoryId{m}) != hosts.end();
+    found.push_back({memory.name, is_host, timeline.peaks[m].bytes, memory.capacity});
+  }
+  return found;
+}
+
 }  // namespace
+
+Bytes host_peak(const Metrics& metrics) {
+  Bytes most;
+  for (const MemoryMetrics& memory : metrics.memories) {
+    if (memory.is_host) most = std::max(most, memory.peak);
+  }
+  return most;
+}
 
 std::size_t devices_used(const Schedule& schedule) {
   std::set<DeviceId> used;
@@ -94,8 +182,8 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
   Metrics metrics;
   metrics.makespan = timeline.makespan;
   std::vector<Spans> computing(platform.devices.size()), moving(platform.devices.size()),
-      exchanging(platform.devices.size()),
-      waiting(platform.devices.size());  // in collectives; of these, nothing beside
+      waiting(platform.devices.size());  // in collectives, with nothing beside
+  std::vector<Exchanges> exchanges(platform.devices.size());
   std::vector<MicroBatches> on_device(platform.devices.size(), MicroBatches(schedule.micro_batches));
   MicroBatches everywhere(schedule.micro_batches);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
@@ -105,14 +193,22 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     if (step.work.is_transfer()) {
       metrics.moved += step.work.bytes;
       moving[device].emplace_back(ran.start.value, ran.finish.value);
-    } else if (step.op != no_op && collective_of(problem.graph[step.op])) {
-      exchanging[device].emplace_back(ran.start.value, ran.finish.value);
-      if (schedule[step.stream].way == way::compute) waiting[device].push_back(exchanging[device].back());
+    } else if (const auto exchange = step.op == no_op ? std::nullopt : collective_of(problem.graph[step.op])) {
+      exchanges[device].add(exchange->axis, ran);
+      if (schedule[step.stream].way == way::compute) {
+        waiting[device].emplace_back(ran.start.value, ran.finish.value);
+      }
     } else {
       computing[device].emplace_back(ran.start.value, ran.finish.value);
       if (step.op != no_op && step.kind != StepKind::update) {
         on_device[device].add(step, ran);
         everywhere.add(step, ran);
+      }
+    }
+    if (step.op != no_op) {
+      const Op& op = problem.graph[step.op];
+      for (const ExchangeShare& within : exchanges_within(op)) {
+        exchanges[device].add(within, saves(schedule, step, op));
       }
     }
     if (step.kind != StepKind::recompute) continue;
@@ -121,9 +217,7 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
   }
   double busy = 0;
   for (std::size_t d = 0; d < platform.devices.size(); ++d) {
-    const Spans exchanges = merged(std::move(exchanging[d]));
-    metrics.exchange += Seconds{length(exchanges)};
-    metrics.exposed_exchange += Seconds{length_outside(exchanges, merged(computing[d]))};
+    exchanges[d].measure(merged(computing[d]), metrics);
     computing[d].insert(computing[d].end(), waiting[d].begin(), waiting[d].end());  // takes the device, too
     const Spans computes = merged(std::move(computing[d]));
     const Spans moves = merged(std::move(moving[d]));
@@ -144,6 +238,7 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
       metrics.longest_stage = std::max(metrics.longest_stage, stage);
     }
   }
+  metrics.memories = other_memories(platform, timeline);
   const auto devices = static_cast<double>(devices_used(schedule));
   const double available = devices * metrics.makespan.value;
   metrics.ideal = Seconds{busy / devices};

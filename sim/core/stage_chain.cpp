@@ -40,6 +40,7 @@ class ChainOfGraph {
     }
     gather_stages();
     find_uses();
+    trained_ = find_trained();
     chain_.name = graph_.name;
     chain_.source = graph_.source;
     for (Device& device : problem_.platform.devices) {
@@ -51,10 +52,13 @@ class ChainOfGraph {
     Problem made = problem_;
     made.chain = with_loss(chain_);
     exchanges_.resize(made.chain->stages.size());
+    within_.resize(made.chain->stages.size());
+    const Chain without_waits = *made.chain;
     add_exchanges(*made.chain, exchanges_, gathers_ahead());
     made.index = chain_graph(*made.chain, Optimizer::none, backward_);
     made.graph = std::move(made.index->graph);
     made.index->graph = {};
+    state_exchanges(made.graph, *made.index, without_waits, *made.chain, within_);
     add_updates(made);
     made.of_ops = std::make_shared<const Graph>(std::move(problem_.graph));
     return made;
@@ -227,6 +231,23 @@ class ChainOfGraph {
     return made;
   }
 
+  /// Of all of them, by axis.
+  PassExchanges exchanges_by_axis(const StageOps& ops) const {
+    PassExchanges made;
+    const auto add = [&](const std::vector<std::size_t>& some, std::vector<AxisExchange>& list) {
+      for (const std::size_t o : some) {
+        const std::optional<OpCollective> exchange = collective_of(graph_.ops[o]);
+        if (!exchange) continue;
+        const Seconds seconds = duration_on(problem_, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+        PassExchanges::add(list, exchange->axis, seconds, exchange->overlaps);
+      }
+    };
+    add(ops.forward, made.forward);
+    add(ops.backward, made.backward);
+    add(weight_ops(ops.backward), made.weight);
+    return made;
+  }
+
   /// Whether what a stage needs is gathered before the one that runs before it.
   bool gathers_ahead() const {
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
@@ -290,6 +311,7 @@ class ChainOfGraph {
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
     exchanges_.push_back(exchanges(ops));
+    within_.push_back(exchanges_by_axis(ops));
   }
 
   /// What the names of its ops begin with, up to a dot: `layer3.attention`; else its number.
@@ -319,17 +341,17 @@ class ChainOfGraph {
   }
 
   void add_parameters(Stage& stage, const StageOps& ops) {
-    Bytes parameters, gradients;
+    Bytes trained, gradients;
     for (const auto* list : {&ops.forward, &ops.backward}) {
       for (const std::size_t o : *list) {
         for (const TensorId t : graph_.ops[o].inputs) {
           if (graph_[t].kind != TensorKind::parameter) continue;
           const auto [place, fresh] = parameters_.try_emplace(graph_[t].storage, chain_.parameters.size());
-          if (fresh) chain_.parameters.push_back({graph_[t].name, bytes(t), graph_[t].dtype});
+          if (fresh) chain_.parameters.push_back({graph_[t].name, bytes(t), graph_[t].dtype, is_trained(t)});
           const auto number = static_cast<std::uint32_t>(place->second);
           if (std::ranges::find(stage.parameters, number) != stage.parameters.end()) continue;
           stage.parameters.push_back(number);
-          parameters += bytes(t);
+          if (is_trained(t)) trained += bytes(t);
         }
       }
     }
@@ -341,8 +363,25 @@ class ChainOfGraph {
         stage_of_gradient_[graph_[t].storage] = stage.name;
       }
     }
-    if (gradients != parameters) stage.parameter_gradient = gradients;
+    if (gradients != trained) stage.parameter_gradient = gradients;
   }
+
+  /// By storage: parameters that a gradient is of, or that an update changes.
+  std::set<StorageId> find_trained() const {
+    std::set<StorageId> found;
+    for (const Tensor& tensor : graph_.tensors) {
+      if (tensor.gradient_of) found.insert(graph_[*tensor.gradient_of].storage);
+    }
+    for (const Op& op : graph_.ops) {
+      for (const TensorId t : op.mutates) {
+        if (op.phase == Phase::update) found.insert(graph_[t].storage);
+      }
+    }
+    return found;
+  }
+
+  /// All of them where the graph does not say.
+  bool is_trained(TensorId t) const { return trained_.empty() || trained_.contains(graph_[t].storage); }
 
   /// The graph's, on the chain's parameters and gradients.
   void add_updates(Problem& made) const {
@@ -409,9 +448,11 @@ class ChainOfGraph {
   Backward backward_;
   Chain chain_;
   std::vector<StageExchanges> exchanges_;  // by stage
+  std::vector<PassExchanges> within_;
   std::vector<StageOps> stages_;
   std::vector<std::size_t> stage_of_;  // by op; nowhere: an update
   std::vector<std::vector<std::size_t>> readers_;
+  std::set<StorageId> trained_;
   std::map<StorageId, std::size_t> parameters_;         // number in the chain
   std::map<StorageId, std::string> stage_of_gradient_;  // the stage that makes it
 };

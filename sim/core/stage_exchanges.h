@@ -3,8 +3,10 @@
 // gathered before they run, gradients that are summed after.
 
 #include <span>
+#include <string>
+#include <vector>
 
-#include "sim/core/chain.h"
+#include "sim/core/chain_graph.h"
 #include "sim/core/units.h"
 
 namespace plimsoll {
@@ -27,5 +29,33 @@ void add_backward_workspace(Stage&, Bytes more);
 /// sum of its gradients, are waited for whole. Tapes run stages in other orders, too: their times are the same.
 /// `gathers_ahead`: else every stage waits for all that it gathers.
 void add_exchanges(Chain&, std::span<const StageExchanges>, bool gathers_ahead);
+
+/// What an op of a stage exchanges along one axis of the mesh.
+struct ExchangeShare {
+  std::string axis;
+  Seconds total;
+  Seconds exposed, exposed_unsaved;  ///< of it within the op's time; of a forward that keeps nothing
+};
+
+/// Kept in an attribute of the op, so that a written trace has them.
+std::vector<ExchangeShare> exchanges_within(const Op&);
+void state_exchanges(Op&, const std::vector<ExchangeShare>&);
+
+/// What the ops of a pass of a stage exchange along one axis: within its time, and beside it.
+struct AxisExchange {
+  std::string axis;
+  Seconds within, beside;
+};
+struct PassExchanges {
+  std::vector<AxisExchange> forward, backward;
+  std::vector<AxisExchange> weight;  ///< of the backward, in the part for parameters
+
+  static void add(std::vector<AxisExchange>&, std::string_view axis, Seconds, bool is_beside);
+};
+
+/// States them on the ops of a chain's graph, whose stages wait for what others than their own ops exchange as long as
+/// `with` takes longer than `without`.
+void state_exchanges(Graph&, const ChainGraph& index, const Chain& without, const Chain& with,
+                     std::span<const PassExchanges>);
 
 }  // namespace plimsoll

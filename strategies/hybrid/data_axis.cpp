@@ -40,6 +40,7 @@ class SharedStages {
     Chain& chain = *problem_.chain;
     std::vector<StageExchanges> exchanges;
     for (Stage& stage : chain.stages) exchanges.push_back(share(stage));
+    const Chain without_waits = chain;
     add_exchanges(chain, exchanges, how_.prefetch > 0);
     if (sharded_ == Sharded::parameters) {
       for (Parameter& parameter : chain.parameters) {
@@ -52,10 +53,22 @@ class SharedStages {
         chain_graph(chain, problem_.optimizer, backward, problem_.states.value_or(States::by_dtype), inner);
     problem_.graph = std::move(problem_.index->graph);
     problem_.index->graph = {};
+    state_exchanges(problem_.graph, *problem_.index, without_waits, chain, by_axis(exchanges));
     return std::move(problem_);
   }
 
  private:
+  std::vector<PassExchanges> by_axis(std::span<const StageExchanges> exchanges) const {
+    std::vector<PassExchanges> made;
+    const std::string& axis = problem_.mesh->axes[axis_].name;
+    for (const StageExchanges& each : exchanges) {
+      PassExchanges& pass = made.emplace_back();
+      PassExchanges::add(pass.forward, axis, each.forward_gather, true);
+      PassExchanges::add(pass.backward, axis, each.backward_gather + each.sum, true);
+    }
+    return made;
+  }
+
   std::uint32_t ranks() const { return problem_.mesh->axes[axis_].ranks; }
 
   StageExchanges share(Stage& stage) const {

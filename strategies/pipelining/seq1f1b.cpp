@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/slices.h"
+#include "sim/core/stage_exchanges.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
@@ -104,6 +105,11 @@ class SequenceSlices {
     if (whole.nograd_duration) op.nograd_duration = share * *whole.nograd_duration;
     if (whole.flops) op.flops = Flops{share * whole.flops->count};
     if (whole.bytes_moved) op.bytes_moved = part_of(*whole.bytes_moved);
+    std::vector<ExchangeShare> exchanges = exchanges_within(whole);
+    for (ExchangeShare& each : exchanges) {
+      for (Seconds* seconds : {&each.total, &each.exposed, &each.exposed_unsaved}) *seconds = share * *seconds;
+    }
+    state_exchanges(op, exchanges);
   }
 
   void cut_times(std::size_t i) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "experiments/run.h"
+#include "experiments/summary.h"
+#include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 
 namespace plimsoll {
@@ -76,6 +78,45 @@ TEST_CASE("a schedule that answers several budgets is looked at once, and answer
   }
   CHECK(simulated.size() <= schedules.size());
   CHECK(schedules.size() < budgets.size() - 2);
+}
+
+TEST_CASE("every answer says what the host holds", "[answer]") {
+  const auto asked = [](const char* strategy) {
+    return Question{.trace = "transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32",
+                    .platform = "rtx_4090_pcie4",
+                    .strategy = parse_pipeline(strategy, "test"),
+                    .optimizer = Optimizer::adam,
+                    .engine = Engine::event};
+  };
+  for (const auto& [strategy, is_on_host] : {std::pair{"zero_offload", true}, std::pair{"store_all", false}}) {
+    INFO(strategy);
+    const Question question = asked(strategy);
+    const Problem problem = problem_of(question);
+    const std::vector<std::optional<Bytes>> budgets{std::nullopt};
+    const Answer found = answer(question, problem, budgets).front();
+    REQUIRE(found.feasible);
+    Bytes most;
+    std::string name;
+    for (std::size_t m = 0; m < problem.platform.memories.size(); ++m) {
+      const Memory& memory = problem.platform.memories[m];
+      if (memory.device || found.timeline->peaks[m].bytes <= most) continue;
+      most = found.timeline->peaks[m].bytes;
+      name = memory.name;
+    }
+    CHECK((most > Bytes{0}) == is_on_host);
+    const Json json = to_json(question, problem, found);
+    CHECK(json["host_peak_bytes"] == most.count);
+    CHECK(json["memories"].size() == (is_on_host ? 1 : 0));
+    const std::string text = summary(question, problem, found), line = "  host memory      ";
+    CHECK((text.find(line) != std::string::npos) == is_on_host);
+    const std::string table = front_table(std::span(&found, 1), {});
+    CHECK((table.find("host") != std::string::npos) == is_on_host);
+    if (!is_on_host) continue;
+    CHECK(json["memories"][0]["name"] == name);
+    CHECK(json["memories"][0]["peak_live_bytes"] == most.count);
+    CHECK(text.find(format_bytes(most)) != std::string::npos);
+    CHECK(table.find(format_bytes(most)) != std::string::npos);
+  }
 }
 
 }  // namespace

@@ -66,7 +66,9 @@ TEST_CASE("collectives take what the fastest way takes, all groups at once", "[h
   // 2 * 3 * (12 us + 2 MB / 8 GB/s) = 1.57 ms, halving and doubling 2 * (12 us + 4 MB / 4 GB/s + 2 us + 2 MB / 20
   // GB/s).
   CHECK(times.seconds(all_reduce, bytes, both).value == Approx(2 * (2e-6 + 4e6 / 20e9) + 2 * (12e-6 + 2e6 / 4e9)));
-  CHECK(times.seconds(all_gather, bytes, both).value == Approx(2e-6 + 4e6 / 20e9 + 12e-6 + 2e6 / 4e9));
+  // What only gathers or scatters has no such levels, unless they are asked for.
+  CHECK(times.seconds(all_gather, bytes, both).value == Approx(3 * (12e-6 + 2e6 / 8e9)));
+  CHECK(times.seconds(reduce_scatter, bytes, both).value == Approx(3 * (12e-6 + 2e6 / 8e9)));
   // Of few bytes latencies count: by a tree two levels up and down, by halves one step each to the other node and back.
   const Bytes few{8};
   CHECK(times.seconds(all_reduce, few, both).value == Approx(2 * (12e-6 + 2e-6)).epsilon(1e-3));
@@ -92,6 +94,7 @@ TEST_CASE("collectives go the way that is asked for, where it can do them", "[hy
   CHECK(all(CollectiveWay::trees, all_reduce) == Approx(2 * (2 * 12e-6 + 8e6 / 8e9)));
   CHECK(all(CollectiveWay::levels, all_reduce) == Approx(2 * (2e-6 + 4e6 / 20e9) + 2 * (12e-6 + 2e6 / 4e9)));
   CHECK(all(CollectiveWay::ring, all_gather) == Approx(3 * (12e-6 + 2e6 / 8e9)));
+  CHECK(all(CollectiveWay::levels, all_gather) == Approx(2e-6 + 4e6 / 20e9 + 12e-6 + 2e6 / 4e9));
   // The first rank hands out a share within its node and two to the other one, alone on its links; they go around. From
   // all to all: at a distance of 1 and 3 one rank of each node goes to the other one, of 2 both do.
   CHECK(all(CollectiveWay::ring, broadcast) ==
@@ -308,6 +311,78 @@ TEST_CASE("a bucket ends where it is full, and with its stage", "[hybrid]") {
   CHECK(sums(9, true) == Counts{3, 1});
   CHECK(sums(100, true) == Counts{4});
   CHECK(sums(100, false) == Counts{3, 1});
+}
+
+/// Of a plan without a limit, in one iteration.
+Metrics measured(const std::string& spec, const std::string& trace) {
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  auto made = make_problem(synthetic_model(trace), two_by_two(),
+                           {.micro_batches = 4, .optimizer = Optimizer::adam, .backward = backward_for(passes)});
+  const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
+  const PlanOutcome outcome = plan(problem, passes, std::nullopt);
+  const Plan& found = std::get<Plan>(outcome);
+  return measure(problem, found.schedule, simulate_event(found.schedule, problem.platform));
+}
+
+/// Sums of axes are those of all: at no time do ranks exchange along two of these axes.
+void check_axes(const Metrics& metrics, const std::vector<std::string>& expected) {
+  std::vector<std::string> axes;
+  Seconds exchange, exposed;
+  for (const AxisMetrics& each : metrics.axes) {
+    axes.push_back(each.axis);
+    exchange += each.exchange;
+    exposed += each.exposed;
+    CHECK(each.exchange > Seconds{0});
+  }
+  CHECK(axes == expected);
+  CHECK(exchange.value == Approx(metrics.exchange.value).epsilon(1e-9));
+  CHECK(exposed.value == Approx(metrics.exposed_exchange.value).epsilon(1e-9));
+}
+
+// What is planned by stages exchanges what is planned by ops does; where it waits longer, what is left of its time is
+// the same.
+TEST_CASE("stages say how much of each pass is exchange, and along which axis", "[hybrid]") {
+  const std::string trace = "transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32,view=graph";
+  const auto [spec, axes] = GENERATE(
+      std::pair<std::string, std::vector<std::string>>{"megatron(tensor=4,sequence=yes)", {"tensor"}},
+      std::pair<std::string, std::vector<std::string>>{"zero2", {"data"}},
+      std::pair<std::string, std::vector<std::string>>{"zero3", {"data"}},
+      std::pair<std::string, std::vector<std::string>>{"zero3(prefetch=0)", {"data"}},
+      std::pair<std::string, std::vector<std::string>>{"megatron(tensor=2)|zero3(prefetch=0)", {"data", "tensor"}});
+  CAPTURE(spec);
+  const Metrics by_ops = measured(spec, trace), by_stages = measured(spec + "|rotor", trace);
+  for (const Metrics& metrics : {by_ops, by_stages}) {
+    CHECK(metrics.exposed_exchange > Seconds{0});
+    CHECK(metrics.exposed_exchange <= (1 + 1e-9) * metrics.exchange);
+  }
+  check_axes(by_stages, axes);
+  CHECK(by_stages.exchange.value == Approx(by_ops.exchange.value).epsilon(1e-9));
+  CHECK((by_stages.makespan - by_stages.exposed_exchange).value ==
+        Approx((by_ops.makespan - by_ops.exposed_exchange).value).epsilon(1e-9));
+  // What runs again exchanges again: here all but the last stage's forward, of each micro-batch.
+  const Metrics again = measured(spec + "|full_recompute", trace);
+  CHECK(again.recomputes > 0);
+  CHECK(again.exchange > by_stages.exchange);
+}
+
+TEST_CASE("parts of a split backward, and stages of a pipeline, say what they exchange", "[hybrid]") {
+  const std::string trace = "transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32,view=graph";
+  const Seconds whole = measured("megatron(tensor=2,sequence=yes)|1f1b(stages=1)", trace).exchange;
+  for (const char* pipeline : {"1f1b(stages=2)", "zb_h1(stages=2)"}) {
+    CAPTURE(pipeline);
+    const Metrics metrics = measured(std::string("megatron(tensor=2,sequence=yes)|") + pipeline, trace);
+    CHECK(metrics.exchange.value == Approx(whole.value).epsilon(1e-9));
+    CHECK(metrics.exposed_exchange == metrics.exchange);
+    check_axes(metrics, {"tensor"});
+  }
+}
+
+TEST_CASE("chains in replicas say what they exchange", "[hybrid]") {
+  const std::string trace = "transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32";
+  for (const char* spec : {"zero3", "zero3|rotor", "zero2"}) {
+    CAPTURE(spec);
+    check_axes(measured(spec, trace), {"data"});
+  }
 }
 
 TEST_CASE("a graph of stages as a chain keeps, takes and sums what the graph does", "[hybrid]") {
