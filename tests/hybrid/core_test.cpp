@@ -356,23 +356,26 @@ TEST_CASE("stages say how much of each pass is exchange, and along which axis", 
     CHECK(metrics.exposed_exchange <= (1 + 1e-9) * metrics.exchange);
   }
   check_axes(by_stages, axes);
-  CHECK(by_stages.exchange.value == Approx(by_ops.exchange.value).epsilon(1e-9));
+  REQUIRE(by_ops.axes.size() == axes.size());
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    CHECK(by_stages.axes[a].exchange.value == Approx(by_ops.axes[a].exchange.value).epsilon(1e-9));
+  }
   CHECK((by_stages.makespan - by_stages.exposed_exchange).value ==
         Approx((by_ops.makespan - by_ops.exposed_exchange).value).epsilon(1e-9));
   // What runs again exchanges again: here all but the last stage's forward, of each micro-batch.
   const Metrics again = measured(spec + "|full_recompute", trace);
   CHECK(again.recomputes > 0);
-  CHECK(again.exchange > by_stages.exchange);
+  if (spec != "zero2") CHECK(again.exchange > by_stages.exchange);  // which gathers nothing for its forwards
 }
 
 TEST_CASE("parts of a split backward, and stages of a pipeline, say what they exchange", "[hybrid]") {
   const std::string trace = "transformer:layers=2,width=64,heads=4,sequence=16,batch=4,vocabulary=32,view=graph";
-  const Seconds whole = measured("megatron(tensor=2,sequence=yes)|1f1b(stages=1)", trace).exchange;
+  const Seconds whole = measured("megatron(tensor=2)|1f1b(stages=1)", trace).exchange;
   for (const char* pipeline : {"1f1b(stages=2)", "zb_h1(stages=2)"}) {
     CAPTURE(pipeline);
-    const Metrics metrics = measured(std::string("megatron(tensor=2,sequence=yes)|") + pipeline, trace);
+    const Metrics metrics = measured(std::string("megatron(tensor=2)|") + pipeline, trace);
     CHECK(metrics.exchange.value == Approx(whole.value).epsilon(1e-9));
-    CHECK(metrics.exposed_exchange == metrics.exchange);
+    CHECK(metrics.exposed_exchange.value == Approx(metrics.exchange.value).epsilon(1e-9));
     check_axes(metrics, {"tensor"});
   }
 }
