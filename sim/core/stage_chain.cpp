@@ -214,40 +214,6 @@ class ChainOfGraph {
     return sum;
   }
 
-  /// Of those beside it.
-  StageExchanges exchanges(const StageOps& ops) const {
-    StageExchanges made;
-    const auto add = [&](const std::vector<std::size_t>& some, Seconds& gather, Bytes& gathered) {
-      for (const std::size_t o : some) {
-        const Op& op = graph_.ops[o];
-        if (!runs_beside(op)) continue;
-        const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
-        (gathers ? gather : made.sum) += duration_on(problem_, id_at<OpId>(o), DeviceId{0}, Saving::keep);
-        (gathers ? gathered : made.gradients) += exchanged_bytes(graph_, op);
-      }
-    };
-    add(ops.forward, made.forward_gather, made.gathered_forward);
-    add(ops.backward, made.backward_gather, made.gathered_backward);
-    return made;
-  }
-
-  /// Of all of them, by axis.
-  PassExchanges exchanges_by_axis(const StageOps& ops) const {
-    PassExchanges made;
-    const auto add = [&](const std::vector<std::size_t>& some, std::vector<AxisExchange>& list) {
-      for (const std::size_t o : some) {
-        const std::optional<OpCollective> exchange = collective_of(graph_.ops[o]);
-        if (!exchange) continue;
-        const Seconds seconds = duration_on(problem_, id_at<OpId>(o), DeviceId{0}, Saving::keep);
-        PassExchanges::add(list, exchange->axis, seconds, exchange->overlaps);
-      }
-    };
-    add(ops.forward, made.forward);
-    add(ops.backward, made.backward);
-    add(weight_ops(ops.backward), made.weight);
-    return made;
-  }
-
   /// Whether what a stage needs is gathered before the one that runs before it.
   bool gathers_ahead() const {
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
@@ -310,8 +276,8 @@ class ChainOfGraph {
         beyond(most_made(ops.backward, [](TensorId) { return false; }), stage.input_gradient);
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
-    exchanges_.push_back(exchanges(ops));
-    within_.push_back(exchanges_by_axis(ops));
+    exchanges_.push_back(exchanges_beside(problem_, ops.forward, ops.backward));
+    within_.push_back(exchanges_by_axis(problem_, ops.forward, ops.backward, weight_ops(ops.backward)));
   }
 
   /// What the names of its ops begin with, up to a dot: `layer3.attention`; else its number.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/op_attribute.h"
 
@@ -99,6 +100,23 @@ void wait_before_forward(Stage& stage, Seconds kept, Seconds without) {
 
 }  // namespace
 
+StageExchanges exchanges_beside(const Problem& problem, std::span<const std::size_t> forward,
+                                std::span<const std::size_t> backward) {
+  StageExchanges made;
+  const auto add = [&](std::span<const std::size_t> some, Seconds& gather, Bytes& gathered) {
+    for (const std::size_t o : some) {
+      const Op& op = problem.graph.ops[o];
+      if (!runs_beside(op)) continue;
+      const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
+      (gathers ? gather : made.sum) += duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+      (gathers ? gathered : made.gradients) += exchanged_bytes(problem.graph, op);
+    }
+  };
+  add(forward, made.forward_gather, made.gathered_forward);
+  add(backward, made.backward_gather, made.gathered_backward);
+  return made;
+}
+
 void add_backward_workspace(Stage& stage, Bytes more) {
   stage.backward_workspace += more;
   stage.backward_accumulate_workspace += more;
@@ -172,6 +190,23 @@ void PassExchanges::add(std::vector<AxisExchange>& list, std::string_view axis, 
   auto found = std::ranges::find(list, axis, &AxisExchange::axis);
   if (found == list.end()) found = list.insert(list.end(), {.axis = std::string(axis), .within = {}, .beside = {}});
   (is_beside ? found->beside : found->within) += seconds;
+}
+
+PassExchanges exchanges_by_axis(const Problem& problem, std::span<const std::size_t> forward,
+                                std::span<const std::size_t> backward, std::span<const std::size_t> weight) {
+  PassExchanges made;
+  const auto add = [&](std::span<const std::size_t> some, std::vector<AxisExchange>& list) {
+    for (const std::size_t o : some) {
+      const std::optional<OpCollective> exchange = collective_of(problem.graph.ops[o]);
+      if (!exchange) continue;
+      const Seconds seconds = duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+      PassExchanges::add(list, exchange->axis, seconds, exchange->overlaps);
+    }
+  };
+  add(forward, made.forward);
+  add(backward, made.backward);
+  add(weight, made.weight);
+  return made;
 }
 
 void state_exchanges(Graph& graph, const ChainGraph& index, const Chain& without_waits, const Chain& with,

@@ -2,12 +2,12 @@
 // What stages of a chain exchange with the other ranks of their mesh beside their computation: parameters that are
 // gathered before they run, gradients that are summed after.
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "sim/core/chain_graph.h"
-#include "sim/core/units.h"
+#include "sim/core/problem.h"
 
 namespace plimsoll {
 
@@ -17,6 +17,10 @@ struct StageExchanges {
   Seconds sum;                                           ///< of gradients, after its backward
   Bytes gathered_forward, gathered_backward, gradients;  ///< there while they are exchanged
 };
+
+/// Of a stage with these ops of the problem's graph: of those that run beside the others.
+StageExchanges exchanges_beside(const Problem&, std::span<const std::size_t> forward,
+                                std::span<const std::size_t> backward);
 
 /// To all kinds of the stage's backward.
 void add_backward_workspace(Stage&, Bytes more);
@@ -52,6 +56,10 @@ struct PassExchanges {
 
   static void add(std::vector<AxisExchange>&, std::string_view axis, Seconds, bool is_beside);
 };
+
+/// Of a stage with these ops of the problem's graph, `weight` some of `backward`.
+PassExchanges exchanges_by_axis(const Problem&, std::span<const std::size_t> forward,
+                                std::span<const std::size_t> backward, std::span<const std::size_t> weight);
 
 /// States them on the ops of a chain's graph, whose stages wait for what others than their own ops exchange as long as
 /// `with` takes longer than `without`.

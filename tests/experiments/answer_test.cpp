@@ -94,7 +94,7 @@ TEST_CASE("every answer says what the host holds", "[answer]") {
     const Problem problem = problem_of(question);
     const std::vector<std::optional<Bytes>> budgets{std::nullopt};
     const Answer found = answer(question, problem, budgets).front();
-    REQUIRE(found.feasible);
+    REQUIRE(found.feasible());
     Bytes most;
     std::string name;
     for (std::size_t m = 0; m < problem.platform.memories.size(); ++m) {
