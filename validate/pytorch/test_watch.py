@@ -368,6 +368,11 @@ class Settings:
         return Settings.by_class
 
 
+class Outer:
+    def __init__(self):
+        self.inner = Settings()
+
+
 class Slotted:
     __slots__ = ("factor",)
 
@@ -468,6 +473,8 @@ WHERE = [  # (name, what the model gets as `thing`, what its forward does with x
     ("a dataclass", Record, lambda m, x: x * dataclasses.asdict(m.thing)["factor"], setter("factor")),
     ("a namespace", lambda: types.SimpleNamespace(factor=1.0), lambda m, x: x * m.thing.factor, setter("factor")),
     ("a name that is made", Settings, lambda m, x: x * getattr(m.thing, f"scale_{len(m.layers) - 2}"), setter("scale_1")),
+    ("a word", lambda: types.SimpleNamespace(inner=Settings()), lambda m, x: x * getattr(m.thing, "inner").factor, setter("inner", "factor")),
+    ("a word of an object", lambda: Outer(), lambda m, x: x * getattr(m.thing, "inner").factor, setter("inner", "factor")),
     ("a global", int, lambda m, x: x * GLOBAL, set_global),
     ("a global of a function", int, lambda m, x: helper(x), set_global),
     ("a function by its name", int, lambda m, x: helper(x), set_helper),
@@ -577,6 +584,27 @@ class WhatIsRead(Beside):
         self.begin(Two(), lambda output, _: output["a"] if TABLE["factor"] == 1.0 else output["b"])
         self.check(1)
         self.check(2, lambda model: TABLE.update(factor=2.0))
+
+    def test_what_an_object_among_the_inputs_has(self):
+        class Asked(Layers):
+            def forward(self, x, settings):
+                return super().forward(x) * settings.factor
+        model, settings, x = Asked(), Settings(), batch(0)
+        plain = copy.deepcopy(model)
+        step = apply(model, planned(copy.deepcopy(model), (x, settings)), loss=mean_square)
+        for factor in (1.0, 3.0):
+            settings.factor = factor
+            self.assertTrue(torch.equal(step((x, settings)), mean_square(plain(x, settings)).detach()))
+
+    def test_a_table_is_watched_where_the_code_names_it(self):
+        self.begin_with(lambda: [1.0] * 1000, lambda m, x: x * m.thing[500])
+        self.model.other = self.plain.other = [1.0] * 1000
+        self.check(1)
+        before = self.step.staged
+        self.model.other[500] = 2.0
+        self.check(2)
+        self.assertIs(self.step.staged, before)
+        self.check(3, lambda model: model.thing.__setitem__(500, 2.0))
 
     def test_what_is_not_named_is_not_watched(self):
         self.begin_with(Settings, lambda m, x: x * m.thing.factor)

@@ -23,9 +23,9 @@ from .hooks import with_others_hooks
 from .modes import ops_named_in
 from .recorder import Recorder, Ref, attributes_of, constants_in, loss_of, named_inputs, nothing_saved, refs_in, state_of, undone
 from .refusals import refuse_what_cannot_be_cut
-from .values import form_of
+from .values import form_of, map_leaves
 from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, storage_of, why_no_compile
-from .watch import ASKS_FOR_GRADIENT, Surroundings, Watch
+from .watch import ASKS_FOR_GRADIENT, NUMBERS_AND_WORDS, Surroundings, Watch
 ANOTHER_SHAPE = " (a plan is for one: leave a smaller last batch out, or give a plan for each shape, or otherwise='plain')"
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
@@ -183,7 +183,8 @@ class Staged:
         if check:
             self._check(recorder, inputs, targets)
         self.form, self.autocast = form_of(inputs, ASKS_FOR_GRADIENT), autocast_now()
-        self.watch = Watch(model, list({id(call.module): call.module for call in recorder.calls}.values()), recorder.code.ran)
+        self.watch = Watch(model, list({id(call.module): call.module for call in recorder.calls}.values()), recorder.code.ran,
+                           objects_in(inputs))
         self.surroundings = Surroundings(model, recorder.code.ran)
 
     def _cut(self, cuts, loss, hooked):
@@ -293,6 +294,13 @@ class Staged:
     def input_shapes(self):
         return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
                 for value in self.values if value.made_by < 0}
+
+
+def objects_in(inputs):
+    """What is no tensor, number or word in them."""
+    found = []
+    map_leaves(inputs, lambda leaf: found.append(leaf) if not isinstance(leaf, (torch.Tensor, *NUMBERS_AND_WORDS)) else None)
+    return found
 
 
 def is_norm(function):

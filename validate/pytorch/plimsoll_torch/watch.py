@@ -63,10 +63,11 @@ def words_in(code):
 
 
 class Watch:
-    """`modules`: those whose code has run; `ran`: {code: the globals of its function}; `model`: its modules stand for themselves."""
+    """`modules`: those whose code has run; `ran`: {code: the globals of its function}; `model`: its modules stand for themselves; `given`: objects among
+    its inputs."""
 
-    def __init__(self, model, modules, ran):
-        self.of = model, modules, ran
+    def __init__(self, model, modules, ran, given=()):
+        self.of = model, modules, ran, given
         self.own = {id(module) for module in model.modules()}
         self.names = set().union(*map(words_in, ran))
         self.makes_names = bool(MAKES_NAMES & self.names)
@@ -105,13 +106,15 @@ class Watch:
     # --- the look ---
 
     def look_at_roots(self):
-        model, modules, ran = self.of
+        model, modules, ran, given = self.of
         code = {id(module) for module in modules}
         for path, module in model.named_modules():
             if id(module) in code:
                 self.look_at_module(module, f"{place_of(path)}: ")
         for code, space in ran.items():
             self.look_at_names(space, [name for name in globals_in(code) if name in space], f"{space.get('__name__')}.")
+        for value in given:
+            self.look(value, "an input of the model: ")
         if {"environ", "getenv"} & self.names:
             self.look(vars(os.environ)["_data"], "os.environ")
 
@@ -166,7 +169,7 @@ class Watch:
             self.keys.append(name)
             self.values.append(value)
             self.course.append(name)
-            if deep is None or name in deep or isinstance(value, (*NUMBERS_AND_WORDS, *CONTAINERS)) or is_dataclass(value):
+            if deep is None or name in deep or isinstance(value, NUMBERS_AND_WORDS) or is_small(value):
                 self.look(value, f"{where}{name}")
             else:
                 self.kept.append(value)
@@ -242,7 +245,8 @@ class Watch:
         """Of an object, and of its class."""
         if not has_attributes(value):
             return
-        kind, own = value.__class__ if isinstance(value, weakref.ProxyTypes) else type(value), getattr(value, "__dict__", {})
+        kind, own = value.__class__ if isinstance(value, weakref.ProxyTypes) else type(value), getattr(value, "__dict__", None)
+        own = own if isinstance(own, dict) else {}
         bases = [base for base in kind.__mro__ if not is_of_language(base)]
         is_whole = any(package_of(base.__module__) in LANGUAGE - WITHOUT_STATE for base in kind.__mro__)  # has methods that nobody has seen
         deep = {name for name in own if is_whole or name in self.names}
@@ -251,6 +255,11 @@ class Watch:
         slots = [name for base in bases for of in [vars(base).get("__slots__", ())] for name in ([of] if isinstance(of, str) else of)]
         self.look_at_places(value, [name for name in slots if name in self.names and hasattr(value, name)], f"{where}.")
         self.look_at_class(kind)
+
+
+def is_small(value):
+    """Whether it is looked into where the code does not name it: no table."""
+    return is_dataclass(value) or isinstance(value, CONTAINERS) and len(value) < 100
 
 
 def has_attributes(value):
