@@ -41,7 +41,10 @@ std::string pipeline_csv(const Question& question) {
                                    question.strategy.text));
     }
   }
-  return order_csv(order_of(partition));
+  const auto ranks = order_of(partition);
+  OrderFile file{ranks, problem.micro_batches, partition.exchanges};
+  if (!file.exchanges.empty()) file.exchanges.resize(ranks.turns.size());
+  return order_csv(file);
 }
 
 /// What the allocator does in the strategy's schedule, also where it runs out of memory.

@@ -78,12 +78,15 @@ Imported imported_as(const ImportArguments& arguments, const Importer& importer)
   return importer.import(arguments.file);
 }
 
-/// Judged, and written without empty cells, B apart where the file has I and W.
+/// Judged, and written without empty cells and FSDP's, B apart where the file has I and W.
 int import_order(const ImportArguments& arguments) {
   const OrderFile file = read_order(arguments.file);
-  write_text_file(arguments.trace, order_csv(file.order));
+  write_text_file(arguments.trace, order_csv(file));
   std::cout << fmt::format("{}: {} devices, {} parts, {} micro-batches\n", arguments.trace, file.order.turns.size(),
                            file.order.rank_of.size(), file.micro_batches);
+  if (file.left_out > 0) {
+    std::cout << fmt::format("left out: {} cells of FSDP (UNSHARD, RESHARD, REDUCE_GRAD)\n", file.left_out);
+  }
   return exit_fine;
 }
 

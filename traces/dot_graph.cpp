@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -53,6 +54,7 @@ class DotReader {
     while (!token_.is("}")) read_statement();
     advance();
     if (token_.kind != DotToken::Kind::end) refuse_token("the end");
+    if (are_nodes_bare_) count_alike();
     if (list_.ops.empty()) complaints_.add(token_.place, "", "no node");
     find_ends();
     complaints_.throw_if_any();
@@ -156,6 +158,7 @@ class DotReader {
     }
     DotAttributes given = attributes();
     complete(given, edge_defaults_, "bytes", "weight");
+    are_edges_bare_ = are_edges_bare_ && given.empty();
     const std::optional<Bytes> sent = bytes(one_of_two(given, "bytes", "weight"));
     for (std::size_t e = first; e < edges_.size(); ++e) edges_[e].bytes = sent;
   }
@@ -235,10 +238,11 @@ class DotReader {
     if (const Found label = find(given, "label"); label != nullptr && label->second.text != "\\N") {
       op.name = label->second.text;
     }
+    are_nodes_bare_ = are_nodes_bare_ && (given.empty() || (given.size() == 1 && given.contains("label")));
     if (const Found found = one_of_two(given, "time", "weight")) {
       op.time = time(found);
     } else {
-      complaints_.add(name.place, "", fmt::format("node '{}' has neither time nor weight", name.text));
+      timeless_.push_back(name);
     }
     op.output = bytes(find(given, "size"));
     op.parameters = bytes(find(given, "parameters")).value_or(Bytes{});
@@ -256,6 +260,22 @@ class DotReader {
     list_.ops.push_back(std::move(op));
   }
 
+  /// Where no node has an attribute the file is of a graph alone, as dagP reads them: each weighs 1, and nodes may be
+  /// named by their edges only.
+  void count_alike() {
+    timeless_.clear();
+    for (ListedOp& op : list_.ops) op.time = Seconds{seconds_in_microsecond};
+    for (const DotEdge& edge : edges_) {
+      for (const std::string* end : {&edge.from, &edge.to}) {
+        if (!number_.emplace(*end, static_cast<std::uint32_t>(list_.ops.size())).second) continue;
+        ListedOp op;
+        op.name = *end;
+        op.time = Seconds{seconds_in_microsecond};
+        list_.ops.push_back(std::move(op));
+      }
+    }
+  }
+
   std::optional<std::uint32_t> node(const std::string& name, Position place) {
     const auto found = number_.find(name);
     if (found != number_.end()) return found->second;
@@ -264,6 +284,14 @@ class DotReader {
   }
 
   void find_ends() {
+    for (const DotToken& node : timeless_) {
+      complaints_.add(node.place, "", fmt::format("node '{}' has neither time nor weight", node.text));
+    }
+    const bool have_sizes = std::ranges::any_of(list_.ops, [](const ListedOp& op) { return op.output.has_value(); });
+    are_edges_bare_ = are_edges_bare_ && !have_sizes && !edges_.empty();
+    for (DotEdge& edge : edges_) {
+      if (are_edges_bare_) edge.bytes = Bytes{1};
+    }
     for (const DotEdge& edge : edges_) {
       const std::optional<std::uint32_t> from = node(edge.from, edge.from_place), to = node(edge.to, edge.to_place);
       if (!from || !to) continue;
@@ -282,6 +310,8 @@ class DotReader {
     notes.emplace_back("assumed",
                        "fp32, which the file does not say; what 'parameters' says is of that op alone; edges of one "
                        "node that carry as many bytes carry one value; no workspaces");
+    if (are_nodes_bare_) notes.emplace_back("times", "the file has no weights of nodes: 1 us each");
+    if (are_edges_bare_) notes.emplace_back("bytes", "the file has no weights of edges: 1 byte each");
     if (!has_phases_) notes.emplace_back("phases", "the file does not say any: all ops are forward");
   }
 
@@ -293,7 +323,8 @@ class DotReader {
   DotAttributes node_defaults_, edge_defaults_, ignored_;
   std::unordered_map<std::string, std::uint32_t> number_;  ///< of a node
   std::map<std::string, std::uint32_t> groups_;
-  bool has_phases_ = false;
+  std::vector<DotToken> timeless_;                                           ///< nodes without a weight
+  bool has_phases_ = false, are_nodes_bare_ = true, are_edges_bare_ = true;  // without attributes
 };
 
 }  // namespace

@@ -100,6 +100,9 @@ class LiveCopies {
     to.insert(to.end(), waits_[device.index].begin(), waits_[device.index].end());
     waits_[device.index].clear();
   }
+  void wait_at_next(DeviceId device, const std::vector<StepId>& steps) {
+    waits_[device.index].insert(waits_[device.index].end(), steps.begin(), steps.end());
+  }
   std::optional<StepId> last_compute(DeviceId device) const { return last_compute_[device.index]; }
 
   Schedule finish();

@@ -11,11 +11,13 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/earlier_slices.h"
+#include "sim/core/exchange_order.h"
 #include "sim/core/expects.h"
 #include "sim/core/gradient_owners.h"
 #include "sim/core/live_copies.h"
 #include "sim/core/pinned.h"
 #include "sim/core/schedule_head.h"
+#include "sim/core/waiting_circle.h"
 #include "sim/core/weight_versions.h"
 
 namespace plimsoll {
@@ -34,6 +36,7 @@ class Lowering {
         owners_(problem, partition, copies_),
         versions_(problem, partition, copies_),
         earlier_(graph_),
+        exchanges_(partition),
         ran_(graph_.ops.size() * problem.micro_batches, false) {
     for (const Tape& tape : tapes) pieces_.push_back(pieces_of(tape));
     note_turns();
@@ -44,7 +47,7 @@ class Lowering {
     try {
       make_resident();
       versions_.find_updates(tapes_);
-      if (!issue_turns()) return circle();
+      if (!issue_turns()) return waiting_circle(problem_, partition_, [&](std::size_t d) { return blocked(d); });
       issue_ends();
     } catch (const CannotLower& cannot) {
       return cannot.why;
@@ -127,11 +130,6 @@ class Lowering {
     return std::ranges::equal(places_, partition_.order, is_done);
   }
 
-  /// What a device waits for: the turn that it is at, and the part that has not sent yet what that reads.
-  struct Blocked {
-    Turn turn;
-    PartId by;
-  };
   std::optional<Blocked> blocked(std::size_t device) const {
     const Place& place = places_[device];
     if (place.turn == partition_.order[device].size()) return std::nullopt;
@@ -149,25 +147,6 @@ class Lowering {
     return std::nullopt;
   }
 
-  /// Names two parts that wait for each other, or for others that do.
-  std::string circle() const {
-    std::string text = "the devices' orders wait for each other in a circle";
-    std::vector<bool> seen(places_.size(), false);
-    std::optional<Blocked> at;
-    for (std::size_t d = 0; d < places_.size() && !at; ++d) at = blocked(d);
-    while (at && !seen[part(at->turn.part).device.index]) {
-      seen[part(at->turn.part).device.index] = true;
-      at = blocked(part(at->by).device.index);
-    }
-    const std::string_view between[] = {": ", ", and "};
-    for (int names = 0; at && names < 2; ++names, at = blocked(part(at->by).device.index)) {
-      text += std::string(between[names]) + "part " + std::to_string(at->turn.part.index) + " on '" +
-              problem_.platform[part(at->turn.part).device].name + "' waits for what part " +
-              std::to_string(at->by.index) + " makes of micro-batch " + std::to_string(at->turn.micro_batch);
-    }
-    return text;
-  }
-
   bool issue_until_blocked(std::size_t device, Place& place) {
     const std::vector<Turn>& order = partition_.order[device];
     bool moved = false;
@@ -177,6 +156,7 @@ class Lowering {
            ++place.action) {
         const Action& action = tapes_[turn.part.index].actions[piece.first + place.action];
         if (action.kind == ActionKind::receive && !arrived(action, turn)) return moved;
+        if (!may_exchange(action, turn)) return moved;
         issue(action, turn);
         moved = true;
       }
@@ -201,6 +181,13 @@ class Lowering {
   /// The first chunk stands for all, which are sent at once.
   bool arrived(const Action& receive, const Turn& turn) const { return copies_.contains(key_of(receive, turn)); }
 
+  /// Whether it is the turn of what is sent or received, in the device's order.
+  bool may_exchange(const Action& action, const Turn& turn) {
+    if (action.kind == ActionKind::receive) return exchanges_.may_receive(turn.part, turn.micro_batch, action.tensor);
+    if (action.kind != ActionKind::send) return true;
+    return exchanges_.may_send(turn.part, taker(action.peer, turn.micro_batch), turn.micro_batch);
+  }
+
   /// On the part's device, in the form that the action names.
   CopyKey key_of(const Action& action, const Turn& turn) const {
     CopyKey k = copies_.key(action.tensor, turn.micro_batch, copies_.memory_of(part(turn.part).device));
@@ -218,6 +205,7 @@ class Lowering {
       case ActionKind::send:
         return send(action, turn.part, turn.micro_batch);
       case ActionKind::receive:
+        return copies_.wait_at_next(here.device, exchanges_.receive(turn.part, turn.micro_batch, action.tensor));
       case ActionKind::cut:
         return;
       case ActionKind::pack:
@@ -274,7 +262,11 @@ class Lowering {
         held_by_[from] = {by, peer};
         continue;
       }
-      copies_.copy(action.tensor, from, to, {here.device, {place::device, MemoryId{to.memory}}}, StepKind::send);
+      const Stream way{here.device, {place::device, MemoryId{to.memory}}};
+      const StepId step = copies_.copy(action.tensor, from, to, way, StepKind::send);
+      for (const StepId earlier : exchanges_.send(by, peer, micro_batch, action.tensor, step)) {
+        if (earlier != step) copies_.wait(step, earlier);
+      }
     }
   }
 
@@ -425,6 +417,7 @@ class Lowering {
   GradientOwners owners_;
   WeightVersions versions_;
   EarlierSlices earlier_;
+  ExchangeOrder exchanges_;
   std::vector<bool> ran_;  // by op and micro-batch
   NewStep step_;           // the one that is made, and what it uses: their room is used again
   std::vector<std::pair<TensorId, Copy*>> used_;

@@ -54,6 +54,17 @@ struct Turn {
   std::uint32_t piece = number_of(PieceName::forward);
 };
 
+/// What one part sends another, of one micro-batch, where an order says when.
+struct Exchange {
+  PartId from, to;
+  std::uint32_t micro_batch = 0;
+  std::optional<Turn> behind = {};  ///< of the device's turns: the last one that stands before it
+
+  bool is_of(PartId sender, PartId receiver, std::uint32_t number) const {
+    return from == sender && to == receiver && micro_batch == number;
+  }
+};
+
 struct Partition {
   std::vector<Part> parts;
   std::vector<std::vector<Turn>> order;  ///< by device
@@ -61,6 +72,8 @@ struct Partition {
   Updates updates = {};                  ///< of each part, where it has made the gradients of the micro-batches of one
   Bytes bucket = {};  ///< of gradients of parts with copies: those that become complete one after the other are summed
                       ///< together as soon as they have so many bytes; 0: each alone
+  std::vector<std::vector<Exchange>> exchanges = {};  ///< by device, in the order in which it sends and receives, one
+                                                      ///< after the other; empty: as they come, each way by itself
 };
 
 /// The whole graph on the platform's first device, micro-batches one after the other.

@@ -34,7 +34,19 @@ std::vector<PartitionOutcome> order_partition(const Problem& problem, const Opti
     throw InputError(fmt::format("order: '{}' is for {} micro-batches, and --micro-batches is {}", name,
                                  file.micro_batches, problem.micro_batches));
   }
-  return pipeline(problem, options, "order", file.order, budgets);
+  if (!file.exchanges.empty() && options.text("work_conserving") == "yes") {
+    throw InputError(
+        fmt::format("order: '{}' says when ranks send and receive, so that work_conserving=yes cannot take "
+                    "turns in another order",
+                    name));
+  }
+  return each_changed(pipeline(problem, options, "order", file.order, budgets), [&](Partition& made) {
+    made.exchanges = file.exchanges;
+    if (!made.exchanges.empty()) made.exchanges.resize(made.order.size());
+    if (file.left_out == 0) return;
+    made.note =
+        fmt::format("{} cells of FSDP (UNSHARD, RESHARD, REDUCE_GRAD) in '{}' are left out", file.left_out, name);
+  });
 }
 
 constexpr std::array order_options{cut_option, work_conserving_option,
@@ -43,7 +55,8 @@ constexpr std::array order_options{cut_option, work_conserving_option,
                                        .default_value = "",
                                        .values = "the path of a CSV file",
                                        .help = "a line a device, cells such as 0F1, 0B1, 0I1 and 0W1: part, forward, "
-                                               "whole backward or its two halves, micro-batch",
+                                               "whole backward or its two halves, micro-batch; 0SEND_F1 and 1RECV_F1: "
+                                               "when devices exchange",
                                        .allowed = [](std::string_view text) { return !text.empty(); },
                                    }};
 

@@ -1,41 +1,67 @@
 #include "strategies/pipelining/order_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "sim/io/input_error.h"
 #include "sim/io/printable.h"
 #include "sim/io/text_file.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/order_circle.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::uint32_t most_parts = 4096, most_micro_batches = 1'000'000;
 
+/// What a cell says that is done.
+enum class Does : std::uint8_t { forward, backward, input, weights, send_f, recv_f, send_b, recv_b, sharding };
+constexpr std::pair<std::string_view, Does> cell_words[] = {
+    {"F", Does::forward},        {"B", Does::backward},       {"BW", Does::backward},
+    {"I", Does::input},          {"W", Does::weights},        {"SEND_F", Does::send_f},
+    {"RECV_F", Does::recv_f},    {"SEND_B", Does::send_b},    {"RECV_B", Does::recv_b},
+    {"UNSHARD", Does::sharding}, {"RESHARD", Does::sharding}, {"REDUCE_GRAD", Does::sharding}};
+
+constexpr bool is_exchange(Does does) {
+  return does >= Does::send_f && does <= Does::recv_b;
+}
+
 /// An action of the file.
 struct Action {
   std::uint32_t part = 0, micro_batch = 0;
-  char kind = 'F';  // F, B, I or W
+  Does does = Does::forward;
+  bool says_both = false;  ///< BW
   std::uint32_t rank = 0;
   Position position;
 
-  std::string text() const { return fmt::format("{}{}{}", part, kind, micro_batch); }
+  std::string text() const {
+    const auto* word = std::ranges::find(cell_words, does, &std::pair<std::string_view, Does>::second);
+    return fmt::format("{}{}{}", part, says_both ? "BW" : word->first, micro_batch);
+  }
+  bool sends() const { return does == Does::send_f || does == Does::send_b; }
+  bool goes_on() const { return does == Does::send_f || does == Does::recv_f; }
 };
 
 std::optional<Action> parse_action(std::string_view cell) {
   Action action;
   const char* const end = cell.data() + cell.size();
   const auto [letter, wrong] = std::from_chars(cell.data(), end, action.part);
-  if (wrong != std::errc{} || letter == end || std::string_view("FBIW").find(*letter) == std::string_view::npos) {
-    return std::nullopt;
-  }
-  action.kind = *letter;
-  const auto [last, wrong_too] = std::from_chars(letter + 1, end, action.micro_batch);
+  if (wrong != std::errc{}) return std::nullopt;
+  const char* const number = std::find_if(letter, end, [](char c) { return c >= '0' && c <= '9'; });
+  const std::string_view word(letter, static_cast<std::size_t>(number - letter));
+  const auto* known = std::ranges::find(cell_words, word, &std::pair<std::string_view, Does>::first);
+  if (known == std::end(cell_words)) return std::nullopt;
+  action.does = known->second;
+  action.says_both = word == "BW";
+  if (number == end) return action.does == Does::sharding ? std::optional(action) : std::nullopt;
+  const auto [last, wrong_too] = std::from_chars(number, end, action.micro_batch);
   if (wrong_too != std::errc{} || last != end) return std::nullopt;
   return action;
 }
@@ -58,7 +84,17 @@ class OrderReader {
     complaints_.throw_if_any();
     ask_for_all();
     complaints_.throw_if_any();
-    return {order(), micro_batches_};
+    OrderFile made{order(), micro_batches_, {}, left_out_};
+    if (!exchanges_.empty()) {
+      ask_for_exchanges();
+      complaints_.throw_if_any();
+      made.exchanges = exchanges(made.order);
+    }
+    if (const std::string circle = circle_in(made); !circle.empty()) {
+      complaints_.add({}, "", circle);
+      complaints_.throw_now();
+    }
+    return made;
   }
 
  private:
@@ -89,11 +125,22 @@ class OrderReader {
   }
 
   void read_cell(std::string_view cell, Position position) {
+    constexpr std::string_view overlap = ")OVERLAP_F_B";
+    if (!cell.starts_with('(') || !cell.ends_with(overlap)) return read_action(cell, position);
+    std::string_view pair = cell.substr(1, cell.size() - 1 - overlap.size());
+    for (; !pair.empty(); pair.remove_prefix(std::min(pair.find(';') + 1, pair.size()))) {
+      const std::size_t end = std::min(pair.find(';'), pair.size());
+      read_action(trimmed(pair.substr(0, end)), position);
+      if (end == pair.size()) break;
+    }
+  }
+
+  void read_action(std::string_view cell, Position position) {
     std::optional<Action> action = parse_action(cell);
     if (!action) {
       return complaints_.add(position, "",
-                             fmt::format("expected an action such as 0F1, 0B1, 0I1 or 0W1 (part, kind, "
-                                         "micro-batch), found '{}'",
+                             fmt::format("expected an action such as 0F1, 0B1, 0I1, 0W1, 0SEND_F1 or 1RECV_F1 (part, "
+                                         "kind, micro-batch), found '{}'",
                                          printable(std::string(cell))));
     }
     action->rank = ranks_;
@@ -101,19 +148,33 @@ class OrderReader {
     if (action->part >= most_parts || action->micro_batch >= most_micro_batches) {
       return complain(*action, fmt::format("at most {} parts and {} micro-batches", most_parts, most_micro_batches));
     }
-    actions_.push_back(*action);
+    if (action->does == Does::sharding) {
+      ++left_out_;
+    } else if (is_exchange(action->does)) {
+      exchanges_.push_back({*action, actions_.size()});
+    } else {
+      actions_.push_back(*action);
+    }
   }
 
   /// Which rank has which part; every part from 0 on has one.
   void index_parts() {
+    std::set<std::pair<std::uint32_t, std::uint32_t>> inputs, weights;
     for (const Action& action : actions_) {
       parts_ = std::max(parts_, action.part + 1);
       micro_batches_ = std::max(micro_batches_, action.micro_batch + 1);
-      weights_apart_ = weights_apart_ || action.kind == 'I' || action.kind == 'W';
       const auto [of, is_new] = rank_of_.emplace(action.part, action.rank);
       if (!is_new && of->second != action.rank) {
         complain(action, fmt::format("part {} is on rank {} already", action.part, of->second));
       }
+      if (action.does == Does::input) inputs.emplace(action.part, action.micro_batch);
+      if (action.does == Does::weights) weights.emplace(action.part, action.micro_batch);
+    }
+    for (Action& action : actions_) {  // B is a half where W is the other one
+      const std::pair of{action.part, action.micro_batch};
+      const bool is_half = action.does == Does::backward && !action.says_both && weights.contains(of);
+      if (is_half && !inputs.contains(of)) action.does = Does::input;
+      weights_apart_ = weights_apart_ || action.does == Does::input || action.does == Does::weights;
     }
     for (std::uint32_t g = 0; g < parts_; ++g) {
       if (rank_of_.contains(g)) continue;
@@ -129,13 +190,13 @@ class OrderReader {
     std::map<std::pair<std::uint32_t, std::uint32_t>, Done> done;
     for (const Action& action : actions_) {
       Done& of = done[{action.part, action.micro_batch}];
-      const bool is_weights = action.kind == 'W';
-      bool& now = action.kind == 'F' ? of.forward : is_weights ? of.weights : of.backward;
+      const bool is_forward = action.does == Does::forward, is_weights = action.does == Does::weights;
+      bool& now = is_forward ? of.forward : is_weights ? of.weights : of.backward;
       if (now) complain(action, "a second time");
-      if (action.kind != 'F' && !(is_weights ? of.backward : of.forward)) {
+      if (!is_forward && !(is_weights ? of.backward : of.forward)) {
         complain(action, fmt::format("before {}{}{}", action.part, is_weights ? 'I' : 'F', action.micro_batch));
       }
-      if (action.kind == 'B') of.weights = true;
+      if (action.does == Does::backward) of.weights = true;
       now = true;
     }
     for (std::uint32_t g = 0; g < parts_ && !complaints_.any(); ++g) {
@@ -148,57 +209,119 @@ class OrderReader {
     }
   }
 
-  PipelineOrder order() {
+  PipelineOrder order() const {
     PipelineOrder order{{}, std::vector<std::vector<Turn>>(ranks_), weights_apart_};
     for (std::uint32_t g = 0; g < parts_; ++g) order.rank_of.push_back(rank_of_.at(g));
     for (const Action& action : actions_) {
-      const std::uint32_t kind = action.kind == 'F'   ? piece::forward
-                                 : action.kind == 'W' ? piece::weights
-                                                      : piece::backward;
-      std::vector<Turn>& turns = order.turns[action.rank];
-      turns.push_back({PartId{action.part}, action.micro_batch, kind});
-      if (action.kind == 'B' && weights_apart_) {
-        turns.push_back({PartId{action.part}, action.micro_batch, piece::weights});
-      }
+      std::ranges::copy(turns_of(action), std::back_inserter(order.turns[action.rank]));
     }
-    refuse_circle(order);
     return order;
   }
 
-  /// Names two parts that wait for each other, if ranks do.
-  void refuse_circle(const PipelineOrder& order) {
-    PartCosts costs;
-    costs.f = costs.b = costs.w = std::vector<double>(parts_, 1);
-    costs.sent = costs.returned = std::vector<double>(parts_ - 1, 0);
-    const std::vector<Turn> stuck = time_order(costs, micro_batches_, order).stuck;
-    if (stuck.empty()) return;
-    const auto waits_for = [&](const Turn& turn) {  // what is next on the rank that should make what it reads
-      const std::uint32_t maker = turn.part.index + (turn.piece == piece::forward ? -1U : 1U);
-      return *std::ranges::find(stuck, order.rank_of[maker],
-                                [&](const Turn& t) { return order.rank_of[t.part.index]; });
-    };
-    Turn turn = stuck[0];
-    for (std::size_t k = 0; k < stuck.size(); ++k) turn = waits_for(turn);  // until it is in the circle
-    const Turn other = waits_for(turn);
-    const auto text = [](const Turn& t) {
-      return fmt::format("{}{}{}", t.part.index, t.piece == piece::forward ? 'F' : 'B', t.micro_batch);
-    };
-    complaints_.add(
-        {}, "",
-        fmt::format("ranks wait in a circle: {} of part {} on rank {} waits for rank {}, whose next is {} of "
-                    "part {}",
-                    text(turn), turn.part.index, order.rank_of[turn.part.index], order.rank_of[other.part.index],
-                    text(other), other.part.index));
-    complaints_.throw_now();
+  std::vector<Turn> turns_of(const Action& action) const {
+    const std::uint32_t kind = action.does == Does::forward   ? piece::forward
+                               : action.does == Does::weights ? piece::weights
+                                                              : piece::backward;
+    std::vector<Turn> turns{{PartId{action.part}, action.micro_batch, kind}};
+    if (action.does == Does::backward && weights_apart_) {
+      turns.push_back({PartId{action.part}, action.micro_batch, piece::weights});
+    }
+    return turns;
+  }
+
+  /// An end of an exchange, and how many actions stand before it.
+  struct End {
+    Action action;
+    std::size_t before;
+  };
+
+  static std::uint32_t sender(const Action& end) {
+    return end.sends() ? end.part : end.goes_on() ? end.part - 1 : end.part + 1;
+  }
+  static std::uint32_t receiver(const Action& end) {
+    return !end.sends() ? end.part : end.goes_on() ? end.part + 1 : end.part - 1;
+  }
+
+  /// Both ends of all exchanges between ranks, once, behind what makes it and before what reads it.
+  void ask_for_exchanges() {
+    std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool>> ends;
+    const auto place_of = places();
+    for (const auto& [end, before] : exchanges_) {
+      const std::uint32_t from = sender(end), to = receiver(end);  // wraps around where there is none
+      if (from >= parts_ || to >= parts_) {
+        complain(end, "there is no such part on the other end");
+      } else if (rank_of_.at(end.part) != end.rank) {
+        complain(end, fmt::format("part {} is on rank {}", end.part, rank_of_.at(end.part)));
+      } else if (rank_of_.at(from) == rank_of_.at(to)) {
+        complain(end, fmt::format("parts {} and {} are on one rank", from, to));
+      } else if (end.micro_batch >= micro_batches_) {
+        complain(end, fmt::format("there are {} micro-batches", micro_batches_));
+      } else if (!ends.emplace(from, to, end.micro_batch, end.sends()).second) {
+        complain(end, "a second time");
+      } else if ((place_of.at({end.part, end.micro_batch, end.goes_on()}) < before) != end.sends()) {
+        complain(end, end.sends() ? "before what it sends is made" : "behind what reads it");
+      }
+    }
+    if (complaints_.any()) return;
+    for (std::uint32_t g = 0; g + 1 < parts_; ++g) {
+      for (std::uint32_t i = 0; i < micro_batches_ && rank_of_.at(g) != rank_of_.at(g + 1); ++i) {
+        if (!ends.contains({g, g + 1, i, true})) return complaints_.add({}, "", fmt::format("no {}SEND_F{}", g, i));
+        if (!ends.contains({g, g + 1, i, false}))
+          return complaints_.add({}, "", fmt::format("no {}RECV_F{}", g + 1, i));
+        if (!ends.contains({g + 1, g, i, true})) return complaints_.add({}, "", fmt::format("no {}SEND_B{}", g + 1, i));
+        if (!ends.contains({g + 1, g, i, false})) return complaints_.add({}, "", fmt::format("no {}RECV_B{}", g, i));
+      }
+    }
+  }
+
+  /// By part, micro-batch and whether it is the forward: how many actions stand before the pass.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::size_t> places() const {
+    std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::size_t> places;
+    for (std::size_t a = 0; a < actions_.size(); ++a) {
+      if (actions_[a].does == Does::weights) continue;
+      places.try_emplace({actions_[a].part, actions_[a].micro_batch, actions_[a].does == Does::forward}, a);
+    }
+    return places;
+  }
+
+  std::vector<std::vector<Exchange>> exchanges(const PipelineOrder& order) const {
+    std::vector<std::vector<Exchange>> made(ranks_);
+    std::vector<std::size_t> turns(ranks_, 0);
+    std::size_t read = 0;
+    for (const auto& [end, before] : exchanges_) {
+      for (; read < before; ++read) turns[actions_[read].rank] += turns_of(actions_[read]).size();
+      Exchange exchange{PartId{sender(end)}, PartId{receiver(end)}, end.micro_batch};
+      if (turns[end.rank] > 0) exchange.behind = order.turns[end.rank][turns[end.rank] - 1];
+      made[end.rank].push_back(exchange);
+    }
+    return made;
   }
 
   std::string_view text_;
   Complaints complaints_;
   std::vector<Action> actions_;
+  std::vector<End> exchanges_;
+  std::size_t left_out_ = 0;
   std::uint32_t ranks_ = 0, parts_ = 0, micro_batches_ = 0;
   bool weights_apart_ = false;
   std::map<std::uint32_t, std::uint32_t> rank_of_;
 };
+
+std::string turn_text(const Turn& turn, bool weights_apart) {
+  const char backward = weights_apart ? 'I' : 'B';
+  const char kind = turn.piece == piece::forward ? 'F' : turn.piece == piece::backward ? backward : 'W';
+  return fmt::format("{}{}{}", turn.part.index, kind, turn.micro_batch);
+}
+
+bool is_same_turn(const Turn& a, const Turn& b) {
+  return a.part == b.part && a.micro_batch == b.micro_batch && a.piece == b.piece;
+}
+
+std::string end_text(const Exchange& exchange, bool sends) {
+  const PartId here = sends ? exchange.from : exchange.to;
+  return fmt::format("{}{}_{}{}", here.index, sends ? "SEND" : "RECV", exchange.from < exchange.to ? 'F' : 'B',
+                     exchange.micro_batch);
+}
 
 }  // namespace
 
@@ -211,16 +334,27 @@ OrderFile parse_order(const std::string& name, std::string_view text) {
 }
 
 std::string order_csv(const PipelineOrder& order) {
+  return order_csv(OrderFile{order, 0});
+}
+
+std::string order_csv(const OrderFile& file) {
   std::string text;
-  for (const std::vector<Turn>& turns : order.turns) {
-    std::string_view comma;
-    for (const Turn& turn : turns) {
-      const char backward = order.weights_apart ? 'I' : 'B';
-      const char kind = turn.piece == piece::forward ? 'F' : turn.piece == piece::backward ? backward : 'W';
-      text += fmt::format("{}{}{}{}", comma, turn.part.index, kind, turn.micro_batch);
-      comma = ",";
+  for (std::size_t r = 0; r < file.order.turns.size(); ++r) {
+    std::vector<std::string> cells;
+    auto next = file.exchanges.empty() ? std::vector<Exchange>::const_iterator() : file.exchanges[r].begin();
+    const auto add_behind = [&](const Turn* turn) {
+      while (!file.exchanges.empty() && next != file.exchanges[r].end()) {
+        if (turn == nullptr ? next->behind.has_value() : !is_same_turn(*next->behind, *turn)) return;
+        cells.push_back(end_text(*next, file.order.rank_of[next->from.index] == r));
+        ++next;
+      }
+    };
+    add_behind(nullptr);
+    for (const Turn& turn : file.order.turns[r]) {
+      cells.push_back(turn_text(turn, file.order.weights_apart));
+      add_behind(&turn);
     }
-    text += '\n';
+    text += fmt::format("{}\n", fmt::join(cells, ","));
   }
   return text;
 }

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <set>
+
 #include "tests/bad_input.h"
 #include "traces/dot_graph.h"
 #include "traces/trace_file.h"
@@ -111,6 +113,26 @@ TEST_CASE("a label that stands for the name is none", "[dot_graph]") {
   REQUIRE(graph.ops.size() == 2);
   CHECK(graph.ops[0].name == "a");
   CHECK(graph.ops[1].name == "last");
+}
+
+TEST_CASE("a graph without weights, as dagP reads it, has ops and values of 1", "[dot_graph]") {
+  const Graph graph = parse_dot_graph("digraph G {\n0;\n1 [label=last];\n0 -> 1;\n0 -> 2;\n2 -> 1;\n}\n", "net.dot");
+  REQUIRE(graph.ops.size() == 3);
+  std::set<std::string> names;
+  for (const Op& op : graph.ops) {
+    names.insert(op.name);
+    CHECK(op.duration->value == Approx(1e-6));
+    for (const TensorId t : op.inputs) CHECK(graph[t].bytes == Bytes{1});
+  }
+  CHECK(names == std::set<std::string>{"0", "2", "last"});
+  const Graph weighed = parse_dot_graph("digraph { a [weight=3]; b [weight=2]; a -> b; }", "net.dot");
+  CHECK(weighed.ops[0].duration->value == Approx(3e-6));
+  CHECK(weighed[weighed.ops[0].outputs.at(0)].bytes == Bytes{1});
+  CHECK(complaint_of([] { parse_dot_graph("digraph { a; b [weight=2]; a -> b; }", "net.dot"); }) ==
+        "net.dot:1:11: node 'a' has neither time nor weight");
+  CHECK(complaint_of([] {
+          parse_dot_graph("digraph { a [weight=1]; b [weight=2]; a -> b; b -> a [color=red]; }", "n");
+        }).starts_with("n:1:39: the edge from 'a' to 'b' has neither bytes nor weight"));
 }
 
 TEST_CASE("every broken dag and drawn graph is refused with the message beside it", "[pardnn_dag][dot_graph]") {
