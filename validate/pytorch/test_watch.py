@@ -626,14 +626,25 @@ class WhatIsRead(Beside):
                 (int, lambda m, x: x * min(1.0, time.perf_counter() + 1), "its forward reads the clock (perf_counter)"),
                 (int, lambda m, x: x * min(1.0, datetime.datetime.now().year), "its forward reads the clock (now)"),
                 (int, lambda m, x: x * len(in_a_file()), "its forward reads what is outside of it, which nobody can watch (open)"),
-                (int, lambda m, x: x if random.random() < 2 else -x, "its forward draws random numbers of Python or numpy"),
                 (int, lambda m, x: x if random.choice([1, 2]) else -x, "its forward draws random numbers of Python or numpy"),
-                (int, lambda m, x: x if numpy.random.rand() < 2 else -x, "its forward draws random numbers of Python or numpy"),
-                (lambda: random.Random(0), lambda m, x: x if m.thing.random() < 2 else -x, "its forward draws random numbers of Python or numpy"),
+                (int, lambda m, x: x if numpy.random.randint(4) < 9 else -x, "its forward draws random numbers of Python or numpy"),
+                (lambda: random.Random(0), lambda m, x: x if m.thing.random() < 2 else -x, "what it gives the model's code nobody can watch"),
                 (lambda: numpy.random.default_rng(0), lambda m, x: x if m.thing.random() < 2 else -x, "what it gives the model's code nobody can watch")):
             with self.subTest(expected), self.assertRaises(Refused) as raised:
                 self.begin_with(made, read)
             self.assertIn(expected, str(raised.exception))
+
+    def test_random_numbers_that_decide_nothing_are_taken(self):
+        for draw in (random.random, lambda: random.random(), lambda: random.uniform(0, 1), lambda: numpy.random.uniform(0, 1), lambda: numpy.random.rand()):
+            for p, is_taken in ((0.0, True), (1.0, True), (0.01, False), (0.99, False)):
+                model = Layers(lambda m, x, i: x * 2 if draw() < p else x)
+                with self.subTest(p=p), contextlib.nullcontext() if is_taken and draw is not random.random else self.assertRaisesRegex(
+                        Refused, "^the model itself: its forward draws random numbers of Python or numpy"):
+                    split(model, batch(0), loss=mean_square)
+        self.assertNotEqual(random.random(), random.random(), "as before")
+        for between in (lambda m, x, i: x * numpy.random.rand(8).astype("float32").mean().item(), lambda m, x, i: x if 0.4 < random.random() < 0.6 else 2 * x):
+            with self.assertRaisesRegex(Refused, "random numbers of Python or numpy"):
+                split(Layers(between), batch(0), loss=mean_square)
 
     def test_a_profiler_of_the_caller_goes_on(self):
         seen = []

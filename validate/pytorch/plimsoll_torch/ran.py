@@ -26,7 +26,8 @@ class CodeThatRuns:
 
     def __init__(self, recorder):
         self.recorder, self.ran, self.in_loss, self.is_loss = recorder, {}, {}, False
-        self.asks = None  # what nobody can watch, in words
+        self.asks = None   # what nobody can watch, in words
+        self.draws = None  # that it draws random numbers of Python or numpy, which may decide nothing
 
     @contextlib.contextmanager
     def noted(self):
@@ -36,8 +37,8 @@ class CodeThatRuns:
             yield
         finally:
             sys.setprofile(before)
-        if self.asks is None and states_of_python() != states:  # by functions that no profiler is told of, as numpy's are
-            self.note(DRAWS, "numpy.random")
+        if self.draws is None and states_of_python() != states:  # by functions that no profiler is told of, as numpy's are
+            self.draws = self.said(DRAWS, "numpy.random")
         if self.asks is not None:
             raise Refused(self.asks)
 
@@ -52,11 +53,31 @@ class CodeThatRuns:
         owner = getattr(function, "__self__", None)
         is_of_model = package_of(frame.f_globals.get("__name__")) not in LANGUAGE
         if isinstance(owner, random.Random) and function.__name__ not in STATES:
-            self.note(DRAWS, function.__name__)
+            self.draws = self.draws or self.said(DRAWS, function.__name__)
         elif is_of_model and (function is open or function is input):
-            self.note("reads what is outside of it, which nobody can watch", function.__name__)
+            self.asks = self.said("reads what is outside of it, which nobody can watch", function.__name__)
         elif is_of_model and (function in CLOCKS or isinstance(owner, type) and issubclass(owner, datetime.date) and function.__name__ in DATES):
-            self.note("reads the clock", function.__name__)
+            self.asks = self.said("reads the clock", function.__name__)
 
-    def note(self, what, name):
-        self.asks = f"{self.recorder.here()}: its forward {what} ({name})"
+    def said(self, what, name):
+        return f"{self.recorder.here()}: its forward {what} ({name})"
+
+
+@contextlib.contextmanager
+def draws_are(number):
+    """Every uniform random number of Python and numpy is the same of [0, 1), as far as one is asked for by their modules' names. Gives a list, to
+    which True is added where others are drawn."""
+    numpy, states, others = sys.modules.get("numpy"), states_of_python(), []
+    between = lambda low=0.0, high=1.0: low + (high - low) * number
+    places = [(random, "random", lambda: number), (random, "uniform", between)]
+    places += [(numpy.random, name, made) for name, made in (("rand", lambda: number), ("random", lambda: number), ("uniform", between))] if numpy else []
+    before = [(place, name, getattr(place, name)) for place, name, _ in places]
+    for place, name, made in places:
+        setattr(place, name, made)
+    try:
+        yield others
+    finally:
+        for place, name, function in before:
+            setattr(place, name, function)
+        if states_of_python() != states:
+            others.append(True)

@@ -21,6 +21,7 @@ from .cuts import Cuts
 from .errors import Refused
 from .hooks import with_others_hooks
 from .modes import ops_named_in
+from .ran import draws_are
 from .recorder import Recorder, Ref, attributes_of, constants_in, loss_of, named_inputs, nothing_saved, refs_in, state_of, undone
 from .refusals import refuse_what_cannot_be_cut
 from .values import form_of, map_leaves
@@ -180,6 +181,8 @@ class Staged:
         self.questions = recorder.questions
         self._cut(Cuts(recorder, given, loss), loss, recorder.hooked)
         self._note_what_runs_once()
+        if recorder.code.draws:
+            self._refuse_draws(recorder, inputs, targets)
         if check:
             self._check(recorder, inputs, targets)
         self.form, self.autocast = form_of(inputs, ASKS_FOR_GRADIENT), autocast_now()
@@ -227,6 +230,17 @@ class Staged:
                 if not is_same(run().detach(), first):
                     raise Refused("run a second time on the same input, it gives another loss: the model's forward takes another course from run "
                                   "to run")
+
+    def _refuse_draws(self, recorder, inputs, targets):
+        """Random numbers of Python and numpy, unless they decide nothing: a layer is left out where one is below 0."""
+        for number in (0.0, 0.5, 1 - 2**-53):
+            with undone(self.model), torch.enable_grad(), nothing_saved(), draws_are(number) as others:
+                try:
+                    found = self.whole(inputs, targets).detach()
+                except TypeError as error:  # of what is asked for more numbers at once
+                    raise Refused(recorder.code.draws) from error
+            if others or not is_same(found, recorder.result[0]):
+                raise Refused(recorder.code.draws)
 
     def _run_both_ways(self, values, targets):
         """As `run`, each stage without gradients before."""
