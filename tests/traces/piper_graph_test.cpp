@@ -50,7 +50,7 @@ TEST_CASE("malformed graphs of Piper are refused where they are wrong", "[piper_
         "two.json:4:59: nodes[0].TMPCs.two: the key is no number of devices\n"
         "two.json:4:59: nodes[0].TMPCs.two: expected 1 to 1000000 devices as the key");
   CHECK(piper_complaint("\"2\": [", "\"0\": [") ==
-        "two.json:4:59: nodes[0].TMPCs.0: expected 1 to 1000000 devices as the key");
+        "two.json:4:57: nodes[0].TMPCs.0: expected 1 to 1000000 devices as the key");
   CHECK(piper_complaint("{\"5\": 3.0}", "{\"4\": 3.0}") ==
         "two.json:7:35: nodes[1].TMPCs: bytes for an edge from 4 to 9, which is not there");
   CHECK(piper_complaint("\"destId\": 9", "\"destId\": 8") ==
