@@ -184,7 +184,9 @@ void Judge::fill_output(StepId s, const Op& op, BufferId b) {
   }
   const TensorKind kind = graph_[buffer.tensor].kind;
   if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
+  const bool is_approximate = kind == TensorKind::parameter_gradient && held_in(b).approximate;  // a sum stays one
   Held& held = fill(s, b, std::move(tensors));
+  held.approximate = is_approximate;
   if (kind == TensorKind::parameter || kind == TensorKind::optimizer_state) note_updated(s, b);
   if (kind != TensorKind::parameter_gradient || step_is_update(s)) return;  // summed over ranks it is of the same ones
   if (!held.sums.all_have(0) && held.version != update_of(step.micro_batch)) {
