@@ -29,7 +29,11 @@ void WeightVersions::find_updates(std::span<const Tape> tapes) {
       part = &parts_[owners_.at(graph[t].storage).index];
       if (std::ranges::find(part->gradients, t) == part->gradients.end()) part->gradients.push_back(t);
     }
-    EXPECTS(part != nullptr);
+    if (part == nullptr) {
+      throw CannotLower{"'" + op.name +
+                        "' hands out what ranks have updated shares of: updates within an iteration are of whole "
+                        "parameters, each rank's own"};
+    }
     part->updates.push_back(id_at<OpId>(o));
     for (const TensorId t : op.mutates) {
       if (graph[t].kind == TensorKind::parameter) part->parameters.push_back(t);
