@@ -12,8 +12,9 @@ from .storages import map_tensors
 
 
 def other_batches(*values):
-    """From the most to the least that is changed: numbers and rows, rows alone."""
-    return [map_tensors(values, lambda tensor, change=change: change(tensor).requires_grad_(tensor.requires_grad)) for change in (with_other_numbers, with_other_rows)]
+    """From the most to the least that is changed: numbers, the order of rows alone."""
+    return [map_tensors(values, lambda tensor, change=change: change(tensor).requires_grad_(tensor.requires_grad))
+            for change in (with_other_numbers, with_other_rows)]
 
 
 def with_other_numbers(tensor):

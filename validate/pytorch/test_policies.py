@@ -114,10 +114,11 @@ def graph_of(block):
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         model, path = os.path.join(folder, "model.py"), os.path.join(folder, "trace.json")
         with open(model, "w", encoding="utf-8") as file:
-            file.write(f"import sys\nsys.path.insert(0, {HERE!r})\nimport test_policies\ndef build(): return test_policies.example(test_policies.{block.__name__})\n")
+            file.write(f"import sys\nsys.path.insert(0, {HERE!r})\nimport test_policies\n"
+                       f"def build(): return test_policies.example(test_policies.{block.__name__})\n")
         export_pytorch.export(export_pytorch.command_line().parse_args(
-            ["--model", f"{model}:build", "--graph", "--stages", "blocks.0,blocks.1,blocks.2", "--repetitions", "1", "--warm-up", "1", "--memory-counter", "sweep",
-             "-o", path]))
+            ["--model", f"{model}:build", "--graph", "--stages", "blocks.0,blocks.1,blocks.2", "--repetitions", "1", "--warm-up", "1",
+             "--memory-counter", "sweep", "-o", path]))
         with open(path, encoding="utf-8") as file:
             return json.load(file)
 
