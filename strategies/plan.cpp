@@ -7,6 +7,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/lowering.h"
 #include "sim/core/pinned.h"
+#include "sim/core/stage_chain.h"
 #include "sim/io/input_error.h"
 #include "strategies/common/op_sequence.h"
 #include "strategies/common/tape_cost.h"
@@ -95,6 +96,23 @@ bool plans_stages(const Pass& pass) {
          (pass.strategy->family == Family::hybrid && pass.strategy->partition != nullptr);
 }
 
+/// A graph whose ops are of stages, for pipelines of these.
+Problem as_stages(Problem problem, std::span<const Pass> passes) {
+  const auto cuts_chains = [](const Pass& pass) {
+    return pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
+  };
+  const auto pipeline = std::ranges::find_if(passes, cuts_chains);
+  if (problem.chain || pipeline == passes.end()) return problem;
+  std::variant<Problem, std::string> made = as_chain(std::move(problem), backward_for(passes));
+  if (const std::string* why = std::get_if<std::string>(&made)) {
+    throw InputError(fmt::format("{}: {}", pipeline->strategy->name, *why));
+  }
+  Problem chain = std::get<Problem>(std::move(made));
+  chain.notes.push_back(
+      fmt::format("'{}' is planned as a chain of its {} stages", chain.chain->name, chain.chain->stages.size()));
+  return chain;
+}
+
 /// A gap that is nothing but the rounding of sums is none.
 std::optional<double> beyond_rounding(std::optional<double> gap) {
   constexpr double rounding = 1e-12;
@@ -153,7 +171,7 @@ Problem transformed(Problem problem, std::span<const Pass> passes) {
     problem = std::get<Problem>(std::move(made));
     problem.transformed = true;
   }
-  if (!problem.mesh) return problem;
+  if (!problem.mesh) return as_stages(std::move(problem), passes);
   return for_planners(std::move(problem), std::ranges::any_of(passes, plans_stages), backward_for(passes),
                       passes.front().strategy->name);
 }

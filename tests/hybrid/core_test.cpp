@@ -482,10 +482,16 @@ TEST_CASE("stages of a graph pass on several tensors, and what goes around them"
     CHECK(chain.stages[b - 1].output == sum(values));
     CHECK(chain.stages[b].input_gradient == sum(gradients));
   }
-  for (const char* spec : {"data_parallel(ranks=2)|1f1b(stages=2)", "data_parallel(ranks=2)|1f1b(stages=2)|rotor"}) {
+  for (const char* spec : {"data_parallel(ranks=2)|1f1b(stages=2)", "data_parallel(ranks=2)|1f1b(stages=2)|rotor",
+                           "1f1b(stages=3)", "1f1b(stages=3)|rotor"}) {
     auto on_ranks = make_problem(graph, two_by_two(), {.micro_batches = 4, .optimizer = Optimizer::adam});
     const std::vector<Pass> asked = parse_spec(spec, "test");
     const Problem ready = transformed(std::get<Problem>(std::move(on_ranks)), asked);
+    const bool is_as_it_is = std::string_view(spec).starts_with("1f1b");
+    const auto says_so = [](const std::string& note) {
+      return note.ends_with("is planned as a chain of its 12 stages");
+    };
+    CHECK(std::ranges::any_of(ready.notes, says_so) == is_as_it_is);
     const Plan plan_made = std::get<Plan>(plan(ready, asked, std::nullopt));
     CHECK(check(plan_made.schedule, ready.graph, ready.platform).empty());
   }
