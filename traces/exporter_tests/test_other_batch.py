@@ -5,6 +5,7 @@ import unittest
 from .support import NO_TORCH, WithFolder, torch
 
 if torch is not None:
+    from pytorch_export.errors import UsageError
     from pytorch_export.other_batch import at_most, other_batches
 
 
@@ -41,6 +42,10 @@ class OtherBatch(WithFolder):
         self.assertNotIn("at_most", trace["source"]["pytorch"])
         self.assertEqual([tensor["bytes"] for tensor in trace["tensors"]], [160, 32 * 7, 32 * 7])
         self.assertIn("the model itself: its forward reads a number (", trace["source"]["sizes_not_seen_on_other_numbers_because"])
+
+    def test_an_example_without_rows_is_refused(self):
+        with self.assertRaisesRegex(UsageError, "^a tensor between two stages is empty in the example, and not in another batch: take an example"):
+            self.trace("none_chosen", "--stages", "first,second")
 
     def test_where_sizes_stay_nothing_is_said(self):
         self.assertNotIn("at_most", self.trace("small")["source"]["pytorch"])

@@ -242,6 +242,11 @@ def chosen(strict=False):
 def chosen_strictly():
     return chosen(True)
 
+def none_chosen():
+    x = torch.randn(10, 4)
+    x[:, 0] = -x[:, 0].abs()
+    return Chosen(False), lambda y: y.sum(), x
+
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
 no_model = 3
