@@ -7,7 +7,7 @@ namespace plimsoll {
 ExchangeOrder::ExchangeOrder(const Partition& partition) : partition_(partition), devices_(partition.exchanges.size()) {
   for (std::size_t d = 0; d < partition.exchanges.size(); ++d) {
     for (std::size_t k = 0; k < partition.exchanges[d].size(); ++k) {
-      const Exchange& each = partition.exchanges[d][k];
+      const PartExchange& each = partition.exchanges[d][k];
       auto& [sender, receiver] = places_[key(each)];
       (device(each.from) == d ? sender : receiver) = k;
     }
@@ -20,7 +20,7 @@ bool ExchangeOrder::is_past(std::size_t d, const Key& until) {
   const auto& [sender, receiver] = places_.at(until);
   const std::size_t place = device(std::get<0>(until)) == d ? sender : receiver;
   for (; here.at <= place; ++here.at) {
-    const Exchange& next = partition_.exchanges[d][here.at];
+    const PartExchange& next = partition_.exchanges[d][here.at];
     const auto sent = sent_.find(key(next));
     if (sent == sent_.end()) return false;
     if (device(next.from) == d) {

@@ -35,7 +35,7 @@ class ExchangeOrder {
     std::vector<StepId> come;    ///< since the device's compute has waited last
   };
 
-  static Key key(const Exchange& exchange) { return {exchange.from, exchange.to, exchange.micro_batch}; }
+  static Key key(const PartExchange& exchange) { return {exchange.from, exchange.to, exchange.micro_batch}; }
   std::size_t device(PartId part) const { return partition_.parts[part.index].device.index; }
   bool is_past(std::size_t device, const Key&);
 

@@ -55,7 +55,7 @@ struct Turn {
 };
 
 /// What one part sends another, of one micro-batch, where an order says when.
-struct Exchange {
+struct PartExchange {
   PartId from, to;
   std::uint32_t micro_batch = 0;
   std::optional<Turn> behind = {};  ///< of the device's turns: the last one that stands before it
@@ -72,8 +72,9 @@ struct Partition {
   Updates updates = {};                  ///< of each part, where it has made the gradients of the micro-batches of one
   Bytes bucket = {};  ///< of gradients of parts with copies: those that become complete one after the other are summed
                       ///< together as soon as they have so many bytes; 0: each alone
-  std::vector<std::vector<Exchange>> exchanges = {};  ///< by device, in the order in which it sends and receives, one
-                                                      ///< after the other; empty: as they come, each way by itself
+  std::vector<std::vector<PartExchange>> exchanges =
+      {};  ///< by device, in the order in which it sends and receives, one
+           ///< after the other; empty: as they come, each way by itself
 };
 
 /// The whole graph on the platform's first device, micro-batches one after the other.

@@ -55,7 +55,7 @@ class TurnWalk {
   /// Whether a rank's next exchange has come about: what it sends does not wait for the receiver.
   bool exchanged(std::size_t r) {
     if (file_.exchanges.empty() || exchange_[r] == file_.exchanges[r].size()) return false;
-    const Exchange& next = file_.exchanges[r][exchange_[r]];
+    const PartExchange& next = file_.exchanges[r][exchange_[r]];
     const std::tuple value{next.from, next.to, next.micro_batch};
     const bool sends = order_.rank_of[next.from.index] == r;
     if ((next.behind && !done_.contains(key(*next.behind))) || (!sends && !sent_.contains(value))) return false;

@@ -284,13 +284,13 @@ class OrderReader {
     return places;
   }
 
-  std::vector<std::vector<Exchange>> exchanges(const PipelineOrder& order) const {
-    std::vector<std::vector<Exchange>> made(ranks_);
+  std::vector<std::vector<PartExchange>> exchanges(const PipelineOrder& order) const {
+    std::vector<std::vector<PartExchange>> made(ranks_);
     std::vector<std::size_t> turns(ranks_, 0);
     std::size_t read = 0;
     for (const auto& [end, before] : exchanges_) {
       for (; read < before; ++read) turns[actions_[read].rank] += turns_of(actions_[read]).size();
-      Exchange exchange{PartId{sender(end)}, PartId{receiver(end)}, end.micro_batch};
+      PartExchange exchange{PartId{sender(end)}, PartId{receiver(end)}, end.micro_batch};
       if (turns[end.rank] > 0) exchange.behind = order.turns[end.rank][turns[end.rank] - 1];
       made[end.rank].push_back(exchange);
     }
@@ -317,7 +317,7 @@ bool is_same_turn(const Turn& a, const Turn& b) {
   return a.part == b.part && a.micro_batch == b.micro_batch && a.piece == b.piece;
 }
 
-std::string end_text(const Exchange& exchange, bool sends) {
+std::string end_text(const PartExchange& exchange, bool sends) {
   const PartId here = sends ? exchange.from : exchange.to;
   return fmt::format("{}{}_{}{}", here.index, sends ? "SEND" : "RECV", exchange.from < exchange.to ? 'F' : 'B',
                      exchange.micro_batch);
@@ -341,7 +341,7 @@ std::string order_csv(const OrderFile& file) {
   std::string text;
   for (std::size_t r = 0; r < file.order.turns.size(); ++r) {
     std::vector<std::string> cells;
-    auto next = file.exchanges.empty() ? std::vector<Exchange>::const_iterator() : file.exchanges[r].begin();
+    auto next = file.exchanges.empty() ? std::vector<PartExchange>::const_iterator() : file.exchanges[r].begin();
     const auto add_behind = [&](const Turn* turn) {
       while (!file.exchanges.empty() && next != file.exchanges[r].end()) {
         if (turn == nullptr ? next->behind.has_value() : !is_same_turn(*next->behind, *turn)) return;

@@ -14,8 +14,8 @@ namespace plimsoll {
 struct OrderFile {
   PipelineOrder order;
   std::uint32_t micro_batches = 0;
-  std::vector<std::vector<Exchange>> exchanges = {};  ///< by rank, as of Partition; empty: the file has none
-  std::size_t left_out = 0;                           ///< cells of FSDP
+  std::vector<std::vector<PartExchange>> exchanges = {};  ///< by rank, as of Partition; empty: the file has none
+  std::size_t left_out = 0;                               ///< cells of FSDP
 };
 
 /// Throws InputError, located, where the file is no order of whole pipelines: every part's forward and backward of
