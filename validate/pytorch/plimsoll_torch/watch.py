@@ -303,7 +303,8 @@ def look_at_module_of_torch(watch, value, where):
 CONTAINERS = (dict, types.MappingProxyType, list, tuple, set, frozenset, collections.deque)
 LOOKS = [
     (torch.Tensor, Watch.look_at_itself), (torch.nn.Module, look_at_module_of_torch), (enum.Enum, Watch.look_at_itself),
-    (contextvars.ContextVar, look_at_variable), (weakref.ProxyTypes, look_at_proxy), (weakref.ReferenceType, look_behind), ((collections.UserDict, collections.UserList), of_parts("data")),
+    (contextvars.ContextVar, look_at_variable), (weakref.ProxyTypes, look_at_proxy), (weakref.ReferenceType, look_behind),
+    ((collections.UserDict, collections.UserList), of_parts("data")),
     (types.ModuleType, Watch.look_at_module_of_python), (type, Watch.look_at_class_itself),
     (types.FunctionType, Watch.look_at_function), (types.MethodType, of_parts("__func__", "__self__")),
     ((staticmethod, classmethod), of_parts("__func__")), (property, of_parts("fget")), (functools.cached_property, of_parts("func")),
