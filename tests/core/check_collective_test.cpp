@@ -89,14 +89,15 @@ struct Ranks {
     return flows.size() - 1;
   }
 
-  std::vector<Violation> judged() const {
+  Schedule schedule() const {
     ScheduleBuilder copy = builder;
     for (const Collective& collective : collectives) copy.collective(collective);
     for (const NewStep& step : flows) copy.add(step);
     Schedule schedule = copy.finish();
     schedule.replicas = static_cast<std::uint32_t>(backward.size());
-    return check(schedule, graph, platform);
+    return schedule;
   }
+  std::vector<Violation> judged() const { return check(schedule(), graph, platform); }
 
  private:
   std::vector<BufferId> filled_;
@@ -170,6 +171,56 @@ TEST_CASE("a hierarchical all-reduce with a sum made twice, a part left out or a
   SECTION("the parts overlap") {
     h.collectives[4].inputs[1] = h.half[0];
     CHECK_FALSE(h.judged().empty());
+  }
+}
+
+TEST_CASE("the parts of a gradient must hold all of it at the end", "[check]") {
+  const auto found_with = [](std::int64_t from, std::int64_t to) {
+    ScheduleBuilder builder;
+    const auto part = [&](TensorId t, std::int64_t first, std::int64_t end) {
+      return builder.buffer({.tensor = t, .bytes = Bytes{end - first}, .range_offset = Bytes{first}});
+    };
+    builder.add({.kind = StepKind::backward,
+                 .stream = builder.stream(DeviceId{0}, way::compute),
+                 .op = OpId{0},
+                 .work = {.seconds = Seconds{1}},
+                 .allocates = {part(input, 0, 8), part(gradient, 0, 3), part(gradient, from, to), part(other, 0, 8)}});
+    return check(builder.finish(), two_gradients(), gpus({}));
+  };
+  CHECK(found_with(3, 8).empty());
+  CHECK(reports(found_with(4, 8), Rule::incomplete));
+  CHECK(reports(found_with(3, 7), Rule::incomplete));
+}
+
+TEST_CASE("the gradients of every replica must be complete at the end", "[check]") {
+  const std::vector<Violation> found = Ranks(2).judged();  // which sum nothing
+  for (const char* replica : {"of replica 0", "of replica 1"}) {
+    CHECK(std::ranges::count_if(found, [&](const Violation& v) { return v.what.ends_with(replica); }) == 2);
+  }
+}
+
+TEST_CASE("shares that overlap are no parts", "[check]") {
+  Ranks ranks(2);
+  const std::vector<BufferId> shares{ranks.part(gradient, 0, 0, 5), ranks.part(gradient, 1, 4, 8)};
+  const CollectiveId id = ranks.collective(CollectiveKind::reduce_scatter, ranks.g, shares);
+  ranks.flow(id, 0, 1, ranks.g[0], shares[1], 4);
+  ranks.flow(id, 1, 0, ranks.g[1], shares[0], 5);
+  CHECK(std::ranges::any_of(ranks.judged(), [](const Violation& v) {
+    return v.what.find("a reduce-scatter's inputs are of the same bytes, its outputs the parts of them") !=
+           std::string::npos;
+  }));
+}
+
+TEST_CASE("gradients for several updates are not summed", "[check]") {
+  Ranks ranks(2);
+  exchange_all(ranks, ranks.g, 0, 1, 8);
+  const auto mixes = [](const Violation& v) { return v.what.find("or another version of it") != std::string::npos; };
+  for (const std::uint32_t every : {2U, 1U}) {
+    Schedule schedule = ranks.schedule();
+    schedule.micro_batches = 2;
+    schedule.updates = {Versions::stashed, every};
+    schedule.steps[1].micro_batch = 1;  // of the other rank
+    CHECK(std::ranges::any_of(check(schedule, ranks.graph, ranks.platform), mixes) == (every == 1));
   }
 }
 
@@ -431,6 +482,10 @@ TEST_CASE("contributions are kept by range: sums join where they are equal and d
   CHECK_FALSE(whole.add(right));
   CHECK(whole.within(Bytes{0}, Bytes{4}).all_have(2));
   CHECK_FALSE(whole.within(Bytes{3}, Bytes{2}).add(left));
+  RangedSums half(Bytes{0}, Bytes{10}), again(Bytes{0}, Bytes{10});
+  CHECK(half.add(left));
+  CHECK(again.add(1));
+  CHECK_FALSE(half.add(again));  // though the right part has nothing of it
   RangedSums empty(Bytes{4}, Bytes{0});
   CHECK(empty.add(right));
   CHECK(empty.all_have(1));

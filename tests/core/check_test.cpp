@@ -214,6 +214,17 @@ TEST_CASE("check names a copy that moves too few bytes or another value", "[chec
   }
 }
 
+TEST_CASE("check names a copy that fills more than its source holds", "[check]") {
+  Draft draft;
+  draft.steps[1].work.bytes = Bytes{4};
+  Schedule schedule = draft.schedule();
+  Buffer& half = schedule.buffers[draft.a0_host.index];
+  half.bytes = half.range_length = Bytes{4};
+  CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::wrong_value, 4, draft.a0_back));
+  half.range_offset = Bytes{4};
+  CHECK(reports(check(schedule, draft.graph, draft.platform), Rule::wrong_value, 4, draft.a0_back));
+}
+
 TEST_CASE("check names an op that never runs and a gradient without all contributions", "[check]") {
   Draft draft;
   draft.steps.erase(draft.steps.begin() + 5);

@@ -312,6 +312,39 @@ TEST_CASE("a gradient that one update has taken may not be added to what the nex
   CHECK(found_with(true, true) == 1);
 }
 
+TEST_CASE("a packed form of the newest version is not what the next iteration begins with", "[versions]") {
+  Graph graph = small_graph();
+  graph.tensors[Draft::w.index].shape = {2};
+  ScheduleBuilder builder;
+  const StreamId compute = builder.stream(DeviceId{0}, way::compute);
+  const auto buffer = [&](TensorId t) { return builder.buffer({.tensor = t, .bytes = Bytes{8}}); };
+  const BufferId weight = buffer(Draft::w), newer = buffer(Draft::w), x = buffer(Draft::x), a = buffer(Draft::a),
+                 g = buffer(Draft::g);
+  const BufferId packed = builder.buffer(
+      {.tensor = Draft::w, .bytes = Bytes{2}, .range_length = Bytes{8}, .codec = CodecId{0}, .lossy = true});
+  builder.resident(weight);
+  const auto op = [&](StepKind kind, OpId id, double seconds, std::vector<BufferId> reads,
+                      std::vector<BufferId> makes) {
+    builder.add({.kind = kind,
+                 .stream = compute,
+                 .op = id,
+                 .work = {.seconds = Seconds{seconds}},
+                 .reads = std::move(reads),
+                 .allocates = std::move(makes)});
+  };
+  op(StepKind::forward, Draft::f, 1, {weight}, {x, a});
+  op(StepKind::backward, Draft::b, 2, {a, x}, {g});
+  op(StepKind::update, Draft::update, 1, {weight, g}, {newer});
+  builder.add({.kind = StepKind::pack, .stream = compute, .reads = {newer}, .allocates = {packed}});
+  Schedule made = builder.finish();
+  made.updates = stashed;
+  made.codecs = {{.kind = CodecKind::quantize, .bits = 8}};
+  CHECK(!reports(check(made, graph, gpus({})), Rule::incomplete));
+  made.steps[3].frees = {static_cast<std::uint32_t>(made.buffer_list.size()), 1};
+  made.buffer_list.push_back(newer);
+  CHECK(reports(check(made, graph, gpus({})), Rule::incomplete, {}, weight));
+}
+
 TEST_CASE("a version that is freed too early, or the newest one, is not there when it is read", "[versions]") {
   Made made = made_with(stashed, 3, 8);
   const StepId last = made.step(Phase::backward, 0, 5), before = made.step(Phase::forward, 0, 6);

@@ -72,6 +72,35 @@ TEST_CASE("a parameter's new value waits for those who still read the old one on
   CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{10 + 1});  // then 8 bytes at 8 B/s
 }
 
+// The first part runs again for its second output alone, while it holds the first one still, as does the part that it
+// was sent to: when both have dropped it it is gone.
+TEST_CASE("a part that makes again what it holds holds it once", "[lowering]") {
+  Graph graph = row_of_ops(2);
+  graph.tensors.push_back({.name = "beside",
+                           .kind = TensorKind::activation,
+                           .bytes = Bytes{4},
+                           .storage = id_at<StorageId>(graph.storages++)});
+  const TensorId sent{1}, beside{3};
+  graph.ops[0].outputs.push_back(beside);
+  const Problem problem = problem_of(graph, gpus({}));
+  Partition partition;
+  partition.parts = {{{OpId{0}}, DeviceId{0}}, {{OpId{1}}, DeviceId{0}}};
+  partition.order = {{{PartId{0}, 0, 0}, {PartId{1}, 0, 0}}};
+  std::vector<Tape> tapes(2);
+  tapes[0].actions = {run(OpId{0}), on_tensor(ActionKind::send, sent, PartId{1}), on_tensor(ActionKind::drop, beside),
+                      run(OpId{0}), on_tensor(ActionKind::drop, beside),          on_tensor(ActionKind::drop, sent)};
+  tapes[1].actions = {on_tensor(ActionKind::receive, sent), run(OpId{1}), on_tensor(ActionKind::drop, sent)};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  std::size_t frees = 0;
+  for (const Step& step : schedule.steps) {
+    for (const BufferId b : schedule.buffers_in(step.frees)) frees += schedule[b].tensor == sent ? 1 : 0;
+  }
+  CHECK(frees == 1);
+}
+
 TEST_CASE("devices whose orders wait for each other in a circle are refused", "[lowering]") {
   const Problem problem = problem_of(row_of_ops(4), gpus({.count = 2}));
   Partition partition;

@@ -100,6 +100,26 @@ TEST_CASE("one micro-batch of a parameter on two devices takes its ops and what 
   CHECK(simulate_event(lowered(made), made.problem.platform).makespan.value == Approx(2 + 4 + 0.1 + 0.1 + 1));
 }
 
+TEST_CASE("a sum of two gradients moves three of its size: it reads two and writes one", "[lowering]") {
+  Tied made = tied({});
+  made.problem.graph.source.device = "as measured";
+  for (Device& device : made.problem.platform.devices) {
+    device.takes_trace_times = false;
+    device.model = "as measured";
+    device.memory_bandwidth = BytesPerSecond{100};
+  }
+  const Schedule schedule = lowered(made);
+  const std::vector<Violation> found = check(schedule, made.problem.graph, made.problem.platform);
+  INFO((found.empty() ? std::string() : found[0].what));
+  CHECK(found.empty());
+  const auto is_sum = [](const Step& step) {
+    return step.op == no_op && !step.work.is_transfer() && step.writes.count == 1;
+  };
+  const auto sum = std::ranges::find_if(schedule.steps, is_sum);
+  REQUIRE(sum != schedule.steps.end());
+  CHECK(sum->work.seconds == Seconds{3});
+}
+
 TEST_CASE("check() misses a partial gradient that is not summed, and sees one that is summed twice", "[check]") {
   const Tied made = tied({.optimizer = Optimizer::none});
   Schedule schedule = lowered(made);

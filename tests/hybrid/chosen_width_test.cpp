@@ -62,6 +62,24 @@ TEST_CASE("the width in front of a pipeline is the fastest of all", "[hybrid]") 
   }
 }
 
+// Rows are shared out among all three, over links that take no time.
+TEST_CASE("all devices are a width too where they are no power of two", "[hybrid]") {
+  const Platform platform = parse_platform(
+      "format: plimsoll.platform.v1\nname: three\nsource: made up\n"
+      "devices:\n  - {name: gpu, count: 3, memory: 10 GB, peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps}\n"
+      "memories:\n  - {name: host, size: 100 GB, bandwidth: 50 GBps}\n"
+      "links:\n  - {name: fast, between: [gpu, gpu], bandwidth: 1000 TBps, latency: 0 s}\n"
+      "  - {name: bus, between: [gpu, host], bandwidth: 10 GBps, latency: 2 us}\n",
+      "three.yaml");
+  auto made = make_problem(synthetic_model("transformer:layers=1,width=96,heads=6,sequence=12,batch=6,vocabulary=48,"
+                                           "view=graph"),
+                           platform, {.micro_batches = 1});
+  const Problem split = transformed(std::get<Problem>(made), parse_spec("optcnn|1f1b(stages=1)", "test"));
+  CHECK(std::ranges::any_of(split.notes, [](const std::string& note) {
+    return note.starts_with("optcnn(devices=3) was the best of all tried");
+  }));
+}
+
 TEST_CASE("alpa pipelines by itself where it is asked to", "[hybrid]") {
   const Problem problem = transformer_on("pcie_4x_rtx4090");
   const Seconds both = simulated_time(problem, "alpa(pipeline=yes)");
