@@ -338,8 +338,7 @@ class Habits(unittest.TestCase):
             self.trained(copy.deepcopy(model), None, {"x": self.x}, sequence=sequence)
         staged = split(copy.deepcopy(model), self.x, ["second"])
         saved = hand_plans.saved_bytes(staged, self.x, None)
-        kept = 128 + 16 + (8 * 2 if torch.__version__ >= "2" else 0)  # a copy of x, two numbers of its own, and those of products
-        saved[0] += kept
+        saved[0] += 128 + 16  # a copy of x, and two numbers of its own
         steps = hand_plans.offload(hand_plans.store_all(3), staged)
         step = apply(model, hand_plans.in_parts(hand_plans.plan_of(staged, steps, saved), 3))
         step.watch = lambda number, action: alive.append(sum(not one.expired() for one in Keeping.kept))
