@@ -121,6 +121,34 @@ class Pictures(nn.Module):
         return self.head(self.blocks(x)[:, 0])
 
 
+class Sounds(nn.Module):  # convolutions along time, and in groups
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv1d(3, W, 3, padding=1), nn.Conv1d(W, W, 3, padding=1, groups=W)
+        self.block, self.head = Block(S, False), nn.Linear(W, V)
+
+    def forward(self, x):
+        return self.head(self.block(self.second(F.gelu(self.first(x))).transpose(1, 2)).mean(1))
+
+
+def sounds():
+    return Sounds(), F.cross_entropy, (torch.randn(B, 3, S),), torch.randint(0, V, (B,))
+
+
+class Windows(nn.Module):  # attention within each of 2 windows: its products have samples, windows and heads in one row
+    def __init__(self):
+        super().__init__()
+        self.take, self.block, self.head = nn.Linear(3, W), Block(3, False), nn.Linear(W, V)
+
+    def forward(self, x):
+        h = self.take(x).view(-1, 2, 3, W)
+        return self.head(self.block(h.flatten(0, 1)).view(-1, 2, 3, W).mean((1, 2)))
+
+
+def windows():
+    return Windows(), F.cross_entropy, (torch.randn(B, S, 3),), torch.randint(0, V, (B,))
+
+
 def pictures():
     return Pictures(), F.cross_entropy, (torch.randn(B, 3, 8, 8),), torch.randint(0, V, (B,))
 '''

@@ -11,6 +11,7 @@ from .loop_models import LOOP_MODELS
 from .support import NO_TORCH, WithFolder, torch
 
 MODELS = ("rotating", "gathered", "plain", "pictures")
+OTHERS = ("sounds", "windows")
 NAMES_SIZES = {"slice_backward", "select_backward", "embedding_dense_backward"}  # among their arguments
 NOT_CUT = {"embedding", "embedding_dense_backward"}                              # by words: ids are places in the whole table
 
@@ -81,7 +82,7 @@ def cut_gives_the_whole(loops, op, func, args, kwargs, result, key):
     for number in (0, 1):
         made = func(*[halved(a, number) for a in args], **{k: halved(v, number) for k, v in kwargs.items()})
         parts.append(made if isinstance(made, tuple) else (made,))
-    for place, tensor in enumerate(outputs):
+    for place, tensor in ((p, t) for p, t in enumerate(result if isinstance(result, tuple) else (result,)) if t is not None):
         halves = [half_of(tensor, *dims[id(tensor)], key, number) for number in (0, 1)]
         if halves[0] is None:  # partial sums; a mean is one of as many times too large numbers, a bias is added once
             total = parts[0][place] + parts[1][place]
@@ -108,7 +109,7 @@ class Loops(WithFolder):
 
     def test_halves_of_every_axis_that_a_loop_names_give_the_whole(self):
         checked = collections.Counter()
-        for name in MODELS:
+        for name in MODELS + OTHERS:
             with mock.patch("pytorch_export.graph_trace.Loops", Watched):
                 self.exported(name)
             loops = Watched.last
@@ -118,7 +119,8 @@ class Loops(WithFolder):
                 for axis, key in {key: (axis, key) for axis, key in shown}.values():
                     checked[op.name, names.get(axis, "")] += key in loops.checked.get(id(op.op), ())
         for kind, axis in (("mm", "f"), ("mm", "a"), ("mm", "b"), ("bmm", "a"), ("_softmax", "a"), ("silu", "f"), ("cat", "a"), ("rsqrt", "b"),
-                           ("pow", "w"), ("mean", "w"), ("clone", "a"), ("gelu", "f"), ("addmm", "f"), ("gather", "b"), ("stack", "a")):
+                           ("pow", "w"), ("mean", "w"), ("clone", "a"), ("gelu", "f"), ("addmm", "f"), ("gather", "b"), ("stack", "a"),
+                           ("convolution", "b"), ("convolution_backward", "b")):
             self.assertGreater(checked[kind, axis], 0, f"{kind} was never cut along '{axis}'")
 
     def test_names_say_what_dimensions_are_for(self):
@@ -146,6 +148,12 @@ class Loops(WithFolder):
         loops = {op["attributes"]["loop"].split("->")[1].split(",")[0].split()[:2] == ["b", "a"] for op in trace["ops"]
                  if "scaled_dot_product" in op["kind"] and op["phase"] == "forward"}
         self.assertEqual(loops, {True})
+
+    def test_heads_are_no_windows(self):
+        trace = self.exported("windows")
+        softmax = next(op for op in trace["ops"] if op["kind"] == "_softmax")
+        shape, loop = trace["tensors"][softmax["outputs"][0]]["shape"], softmax["attributes"]["loop"].split("->")[1].split()
+        self.assertEqual((shape, loop[loop.index("a")], loop.index("a")), ([4, 2, 2, 3, 3], "a", 2))
 
     def test_gradients_have_their_parameters_shapes(self):
         trace = self.exported("plain")

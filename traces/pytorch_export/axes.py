@@ -99,7 +99,8 @@ class Storage:
     def collect(leaf, size, stride, reached, found):
         """Adds to `found` what of the leaf, whose stride is `reached`, is of the dimension; returns the next one's."""
         for part in Storage.cut(leaf, size, stride, reached, found):
-            if reached >= stride and math.prod(axis.size for axis in found) < size:
+            is_of_it = bool(found) or reached == stride
+            if is_of_it and math.prod(axis.size for axis in found) < size:
                 found.insert(0, part)
             reached *= part.size
         return reached
@@ -113,7 +114,8 @@ class Storage:
             return [inner] + Storage.cut(outer, size, stride, stride, found)
         have = math.prod(axis.size for axis in found)
         left = size // have if size % have == 0 else 0
-        if reached >= stride and 1 < left < leaf.size and leaf.size % left == 0:
+        is_of_it = bool(found) or reached == stride
+        if is_of_it and 1 < left < leaf.size and leaf.size % left == 0:
             leaf.take_apart(leaf.size // left)
             return [leaf.parts[1], leaf.parts[0]]
         return [leaf]

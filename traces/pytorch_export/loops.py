@@ -17,7 +17,7 @@ exp fill_ full_like ge gelu gelu_backward gt hardswish hardtanh isneginf le leak
 masked_fill masked_fill_ maximum minimum mul mul_ native_dropout native_dropout_backward ne neg ones_like pow reciprocal
 relu relu_ rsqrt rsub sigmoid sigmoid_ sigmoid_backward sign silu silu_ silu_backward sin sqrt square sub sub_ tanh
 tanh_backward threshold_backward where zero_ zeros_like _to_copy""".split())
-BY_TABLE = {"convolution", "convolution_backward", "native_batch_norm", "native_batch_norm_backward",
+BY_TABLE = {"native_batch_norm", "native_batch_norm_backward",
             "max_pool2d_with_indices", "max_pool2d_with_indices_backward"}  # of sim/core/split_rules.cpp
 PREFERRED = "bavfsw"
 
@@ -123,6 +123,23 @@ def attention(args, result):
     return [Operand(t, (["z", "h"] if t.shape[:2] == batch else ["-", "-"]) + ["-"] * (t.dim() - 2)) for t in tensors], ()
 
 
+def is_by_table(name, args):
+    """Of convolutions those of pictures in one group."""
+    if name in ("convolution", "convolution_backward"):
+        return args[0].dim() == 4 and args[-1 if name == "convolution" else -2] == 1
+    return name in BY_TABLE
+
+
+def convolved(name, args, result):
+    """Samples; of pictures in one group also channels, which are the table's to name."""
+    if name == "convolution" and is_by_table(name, args):
+        return spelled("bk nk bn", *(Picture(t) for t in (args[0], args[1], result))), ()
+    of_samples = [args[0], result] if name == "convolution" else [args[0], args[1], result[0]]
+    others = [args[1], args[2]] if name == "convolution" else [args[2], *result[1:]]
+    return [Operand(t, ["b"] + ["-"] * (t.dim() - 1)) for t in of_samples if t is not None] + \
+        [Operand(t, ["-"] * t.dim()) for t in others if t is not None], ()
+
+
 def operands_of(name, args, kwargs, result):
     """Operands, and symbols of dimensions that must be whole; None where nobody knows."""
     everything = tensors_in(list(args) + list(kwargs.values())) + tensors_in([result])
@@ -146,8 +163,8 @@ def operands_of(name, args, kwargs, result):
         return picked(args, result)
     if name in ("nll_loss_forward", "nll_loss_backward"):
         return negative_log_likelihood(args, result)
-    if name == "convolution":  # samples and channels, for the names; its loop is the table's
-        return spelled("bk nk bn", *(Picture(t) for t in (args[0], args[1], result))), ()
+    if name in ("convolution", "convolution_backward"):
+        return convolved(name, args, result)
     if "scaled_dot_product" in name:
         return attention(args, result)
     return None
@@ -206,7 +223,7 @@ class Loops:
         name = operation_name(func)
         found = operands_of(name, args, kwargs, result)
         if found is None:
-            if name not in BY_TABLE:
+            if not is_by_table(name, args):
                 self.ops.append(NamedOp(op, name, [], ()))
             return
         operands = []
@@ -217,7 +234,7 @@ class Loops:
                 operands.append((number, list(zip(operand.symbols, dims))))
         named = NamedOp(op, name, operands, found[1])
         self.unite(named)
-        if name not in BY_TABLE:
+        if not is_by_table(name, args):
             self.ops.append(named)
         if name in ("mm", "addmm", "bmm"):
             self.products.append((named, any(self.is_parameter(number) for number, _ in operands)))
@@ -285,12 +302,14 @@ class Loops:
         return symbol not in [s for s, _ in op.operands[-1][1]]
 
     def name_blocks(self, names):
-        """Heads are the batch of products of values, beside samples; inner numbers are made by one product with
-        parameters and read by another, and words are looked up or softmaxed at the end."""
+        """Heads are in the batch of products of values, and made by products with parameters (windows of pictures are in
+        the batch, too); inner numbers are made by one such product and read by another, and words are looked up or
+        softmaxed at the end."""
         within = set()
+        columns = {axis for op, has_parameter in self.products if has_parameter for axis in op.axes("n")}
         for op, has_parameter in self.products:
             if op.name == "bmm" and not has_parameter:
-                for axis in op.axes("z"):
+                for axis in [axis for axis in op.axes("z") if axis in columns][:1]:
                     names.setdefault(axis, "a")
                 within |= {axis for symbol in "mkn" for axis in op.axes(symbol)}
         for op in self.ops:
@@ -325,8 +344,6 @@ class Loops:
             if tensor["kind"] in ("activation", "gradient"):
                 tensor["shape"], self.values[index] = self.spread(tensor["shape"], self.values[index], names)
         for op in self.ops:
-            if not (op.op["inputs"] or op.op["outputs"]):
-                continue
             op.op.setdefault("attributes", {})["loop"] = LoopText(self, op, names).text()
 
 
