@@ -39,6 +39,7 @@ class GraphTrace(WithFolder):
         self.assertEqual(touched, {("add_", "norm.num_batches_tracked"), ("native_batch_norm", "norm.running_mean", "norm.running_var"),
                                    ("clone", "moving.mean"), ("mul_", "moving.mean")}, "the factor stays what it is")
         self.assertEqual([op["recomputable"] for op in forward if "buffers" in op.get("attributes", {})], 4 * [False])
+        self.assertEqual([op["name"] for op in trace["ops"] if "loop" not in op.get("attributes", {}) and "batch_norm" not in op["kind"]], [])
         draws = [(op["stage"], op["kind"], op.get("recomputable", True)) for op in forward if op.get("attributes", {}).get("random") == "yes"]
         self.assertEqual(draws, [(1, "bernoulli_", True), (1, "bernoulli_", False), (2, "bernoulli_", True), (3, "rand", False)])
         self.assertEqual(sum(op.get("recomputable", True) for op in forward), len(forward) - 6)

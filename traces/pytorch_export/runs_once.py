@@ -45,7 +45,7 @@ class Watch:
         drawing = set()
         for op, (stage, touched, draws, own) in zip(ops, self.ops):
             if draws:
-                op["attributes"] = {"random": "yes"}
+                op["attributes"] = op.get("attributes", {}) | {"random": "yes"}
             if op["phase"] != "forward":
                 continue
             names = sorted(touched & self.changed)
