@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
 
+#include "sim/core/optimizer.h"
 #include "sim/core/padding.h"
 #include "sim/core/rank_graph.h"
 #include "strategies/common/option_rules.h"
@@ -18,6 +20,10 @@ constexpr OptionInfo megatron_options[] = {
     {"tensor", "all", "all or a whole number from 1 to 65536", "devices that share out each block", is_all_or_count},
     {"sequence", "no", "yes or no", "also share out the positions of what lies between blocks",
      [](std::string_view text) { return text == "yes" || text == "no"; }},
+    {"main_gradients", "as_parameters", "as_parameters, auto or fp32",
+     "in what parameters' gradients of 16 bits are summed and kept; auto: as Megatron does by default, fp32 for "
+     "parameters in bf16",
+     [](std::string_view text) { return text == "as_parameters" || text == "auto" || text == "fp32"; }},
     collectives_option};
 
 /// Heads of an attention, inner numbers of an MLP, words of the vocabulary; as the synthetic transformer names them.
@@ -58,6 +64,29 @@ Problem padded_for(Problem problem, std::int64_t ranks) {
   return problem;
 }
 
+/// Gradients of parameters in fp32 where the option asks for that, and what ops move because of it.
+void keep_main_gradients(Graph& graph, std::string_view asked) {
+  std::map<TensorId, Bytes> more;
+  for (std::size_t t = 0; t < graph.tensors.size() && asked != "as_parameters"; ++t) {
+    Tensor& tensor = graph.tensors[t];
+    const std::string& dtype = dtype_of(graph, tensor);
+    const bool is_bf16 = dtype == "bf16" || dtype == "bfloat16";
+    if (tensor.kind != TensorKind::parameter_gradient || bytes_of_dtype(dtype) != 2) continue;
+    if (asked == "auto" && !is_bf16) continue;
+    more[id_at<TensorId>(t)] = tensor.bytes;
+    tensor.bytes = 2 * tensor.bytes;
+    tensor.dtype = "fp32";
+  }
+  for (Op& op : graph.ops) {
+    if (!op.bytes_moved) continue;
+    for (const auto* list : {&op.inputs, &op.outputs}) {
+      for (const TensorId t : *list) {
+        if (const auto found = more.find(t); found != more.end()) *op.bytes_moved += found->second;
+      }
+    }
+  }
+}
+
 std::variant<Problem, std::string> megatron_ranks(const Problem& given, const Options& options) {
   const std::uint32_t ranks = tensor_ranks(options, devices_left(given));
   const Problem problem = given.chain || given.mesh ? given : padded_for(given, ranks);
@@ -83,7 +112,9 @@ std::variant<Problem, std::string> megatron_ranks(const Problem& given, const Op
     return fmt::format("no op of '{}' has a loop over heads ('a'), inner numbers ('f') or words ('v')",
                        problem.graph.name);
   }
-  return on_mesh(problem, std::move(plan));
+  std::variant<Problem, std::string> made = on_mesh(problem, std::move(plan));
+  if (Problem* rank = std::get_if<Problem>(&made)) keep_main_gradients(rank->graph, options.text("main_gradients"));
+  return made;
 }
 
 }  // namespace

@@ -286,6 +286,22 @@ TEST_CASE("ranks keep what ZeRO's paper says to the byte", "[hybrid]") {
   CHECK(kept("zero3(ranks=4)") == std::array{2 * p / d, 2 * p / d, 12 * p / d});
 }
 
+// Megatron-LM: 18 bytes a parameter in bf16 with Adam, 2 of them the parameter's and 4 its main gradient's.
+TEST_CASE("Megatron's main gradients are in fp32 where that is asked for", "[hybrid]") {
+  const auto kept = [](const std::string& dtype, const std::string& spec) {
+    const Problem problem = problem_on(graph_of({}) + ",dtype=" + dtype, "h100_sxm_8", 8, spec);
+    judged_plan(problem, spec);
+    const std::int64_t p = sum_of(problem.graph, TensorKind::parameter).count / 2;
+    return std::pair(sum_of(problem.graph, TensorKind::parameter_gradient).count / p,
+                     sum_of(problem.graph, TensorKind::optimizer_state).count / p);
+  };
+  using Kept = std::pair<std::int64_t, std::int64_t>;
+  CHECK(kept("bf16", "megatron(tensor=2)") == Kept{2, 12});
+  CHECK(kept("bf16", "megatron(tensor=2,main_gradients=auto)") == Kept{4, 12});
+  CHECK(kept("fp16", "megatron(tensor=2,main_gradients=auto)") == Kept{2, 12});
+  CHECK(kept("fp16", "megatron(tensor=2,main_gradients=fp32)") == Kept{4, 12});
+}
+
 // Data parallelism sums 2 P bytes of gradients. ZeRO 1 and 2 scatter and gather as much; ZeRO 3 gathers parameters
 // twice.
 TEST_CASE("ranks exchange what ZeRO's paper says", "[hybrid]") {
