@@ -43,10 +43,21 @@ std::vector<std::uint32_t> gradients_of(const Chain& chain, std::size_t stage) {
   return chain.boundaries[stage];
 }
 
-/// Empty where it has no name that is a text.
+/// Empty where it has no such text.
+std::string text_at(const Json& stage, const char* key) {
+  const auto text = stage.is_object() ? stage.find(key) : stage.end();
+  return stage.is_object() && text != stage.end() && text->is_string() ? text->get<std::string>() : "";
+}
+
+/// By its first module, as PyTorch's side cuts the model.
 std::string stage_name(const Json& stage) {
-  const auto name = stage.is_object() ? stage.find("name") : stage.end();
-  return stage.is_object() && name != stage.end() && name->is_string() ? name->get<std::string>() : "";
+  return text_at(stage, "name");
+}
+
+/// What the trace calls that stage, which may be another name.
+std::string name_in_trace(const Json& stage) {
+  const std::string own = text_at(stage, "in_trace");
+  return own.empty() ? stage_name(stage) : own;
 }
 
 /// A list of the same length as another one of the chain.
@@ -135,7 +146,7 @@ Json pytorch_source(const Chain& chain) {
   Json source = noted(chain.source, chain.name);
   const Json& stages = list_of(source, "stages", chain.stages.size());
   for (std::size_t i = 0; i < chain.stages.size(); ++i) {
-    if (stage_name(stages[i]) != chain.stages[i].name) {
+    if (name_in_trace(stages[i]) != chain.stages[i].name) {
       refuse_for_pytorch(
           fmt::format("source.pytorch.stages[{}] of the trace is not its stage '{}'", i, chain.stages[i].name));
     }

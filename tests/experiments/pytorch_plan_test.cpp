@@ -135,6 +135,17 @@ class Reader {
 
 }  // namespace
 
+TEST_CASE("stages that PyTorch calls otherwise than the trace say what they are there", "[program][pytorch]") {
+  json trace = small_trace();
+  trace["source"]["pytorch"]["stages"][0] = {{"name", "read"}, {"in_trace", "a"}};
+  const ProgramRun run = planned(trace, "rotor", "-m '390 B'");
+  REQUIRE(run.exit_code == 0);
+  CHECK(json::parse(run.out)["model"]["stages"][0]["name"] == "read");
+  trace["source"]["pytorch"]["stages"][0] = {{"name", "a"}, {"in_trace", "read"}};
+  CHECK(planned(trace, "rotor", "-m '390 B'").err.find("source.pytorch.stages[0] of the trace is not its stage 'a'") !=
+        std::string::npos);
+}
+
 TEST_CASE("a plan for PyTorch by hand: a and b run without saving, and again from the input", "[program][pytorch]") {
   // x0 10, x1..x3 100, saved 40 each. Forward keeps nothing of a and b; c saves. Least is at the backward of c:
   // x0 10 + x2 100 + saved 40 + gradients of x3 and x2 200 = 350.

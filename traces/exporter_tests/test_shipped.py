@@ -35,3 +35,19 @@ class ShippedTraces(unittest.TestCase):
                 check = trace["source"]["check"]
                 self.assertEqual(plain_peak(trace, True), check["plain_iteration_peak_bytes"])
                 self.assertEqual(plain_peak(trace, False), check["plain_accumulate_peak_bytes"])
+
+    def test_stages_that_a_library_s_model_has_are_named_for_plans(self):
+        """resnet50 and vgg16: each stage has the parameters of the modules that PyTorch's names say."""
+        named = {name: trace for name, trace in measured_traces("chain") if "pytorch" in trace["source"]}
+        self.assertEqual(sorted(named), ["resnet50_b8_cpu.json", "vgg16_b8_cpu.json"])
+        for name, trace in named.items():
+            source = trace["source"]["pytorch"]
+            self.assertEqual(len(source["stages"]), len(trace["stages"]))
+            owners = {path: shapes for path, _, shapes in source["fingerprint"]}
+            for stage, own in zip(source["stages"], trace["stages"]):
+                with self.subTest(trace=name, stage=own["name"]):
+                    self.assertEqual(stage.get("in_trace", stage["name"]), own["name"])
+                    inside = [path for path in owners if any(f"{path}.".startswith(f"{module}.") for module in stage["modules"])]
+                    kinds = ("weight", "bias")
+                    parameters = [p for p in own.get("parameters", []) if trace["parameters"][p]["name"].rsplit(".", 1)[1] in kinds]
+                    self.assertEqual(sum(len(owners[path]) for path in inside), len(parameters))
