@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -291,6 +292,28 @@ TEST_CASE("pipeline_search keeps a limit for each device, and what the budget le
   if (all_cases()) CHECK(limited >= cases_of(std::size_t{8}));
   if (all_cases()) CHECK(fits > cases_of(std::size_t{60}));
   if (all_cases()) CHECK(one_fits > cases_of(std::size_t{60}));
+}
+
+TEST_CASE("pipeline_search does without a way from the last device to the first", "[pipelining]") {
+  const auto devices = [](bool in_a_ring) {
+    return parse_platform(std::string("format: plimsoll.platform.v1\nname: row\nsource: made up\ndevices:\n") +
+                              "  - {name: a, memory: 1 GB, times: trace}\n  - {name: b, memory: 1 GB, times: trace}\n"
+                              "  - {name: c, memory: 1 GB, times: trace}\nlinks:\n"
+                              "  - {name: ab, between: [a, b], bandwidth: 1 GBps, latency: 0 s}\n"
+                              "  - {name: bc, between: [b, c], bandwidth: 1 GBps, latency: 0 s}\n" +
+                              (in_a_ring ? "  - {name: ca, between: [c, a], bandwidth: 1 GBps, latency: 0 s}\n" : ""),
+                          "row.yaml");
+  };
+  const Chain six = with_weight_times(even_chain(6));
+  const ProblemOptions options{.micro_batches = 8, .backward = Backward::split};
+  const Problem row = problem_of(six, devices(false), options), ring = problem_of(six, devices(true), options);
+  CHECK_THROWS_AS(plan_for(row, "interleaved(backward=split)"), InputError);
+  const Plan searched = plan_for(row, "pipeline_search(moves=100)");
+  for (const char* spec : {"1f1b(backward=split)", "zb_h1", "zb_v"}) {
+    CHECK(searched.makespan.value <= plan_for(row, spec).makespan.value + 1e-9);
+  }
+  CHECK(plan_for(ring, "pipeline_search(moves=100)").makespan.value <=
+        plan_for(ring, "interleaved(backward=split)").makespan.value + 1e-9);
 }
 
 TEST_CASE("pipeline_search refuses limits for another number of devices", "[pipelining]") {
