@@ -495,4 +495,31 @@ TEST_CASE("stages of a graph pass on several tensors, and what goes around them"
     const Plan plan_made = std::get<Plan>(plan(ready, asked, std::nullopt));
     CHECK(check(plan_made.schedule, ready.graph, ready.platform).empty());
   }
+
+TEST_CASE("the times of a stage's weight gradients do not come to more than its backward by rounding", "[hybrid]") {
+  Graph graph;
+  graph.name = "weights only";
+  const auto tensor = [&](std::string name, TensorKind kind) {
+    graph.tensors.push_back({.name = std::move(name), .kind = kind, .bytes = Bytes{8}, .storage = {graph.storages++}});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId x = tensor("x", TensorKind::input), y = tensor("y", TensorKind::activation);
+  graph.ops.push_back({.name = "forward", .duration = Seconds{1}, .inputs = {x}, .outputs = {y}});
+  for (const double time : {0.3, 0.2, 0.1}) {  // (0.3 + 0.2) + 0.1 < (0.1 + 0.2) + 0.3 in doubles
+    const std::string number = std::to_string(graph.ops.size());
+    const TensorId w = tensor("w" + number, TensorKind::parameter),
+                   g = tensor("gradient of w" + number, TensorKind::parameter_gradient);
+    graph.ops.front().inputs.push_back(w);
+    graph.ops.push_back({.name = "backward" + number,
+                         .phase = Phase::backward,
+                         .duration = Seconds{time},
+                         .inputs = {y},
+                         .outputs = {g}});
+  }
+  auto made = make_problem(graph, load_platform("ideal"), {});
+  const auto converted = as_chain(std::get<Problem>(made), Backward::split);
+  REQUIRE(std::holds_alternative<Problem>(converted));
+  const Problem& problem = std::get<Problem>(converted);
+  CHECK(problem.chain->stages.front().backward_weight == problem.chain->stages.front().backward);
+  for (const Op& op : problem.graph.ops) CHECK(op.duration.value_or(Seconds{0}) >= Seconds{0});
 }

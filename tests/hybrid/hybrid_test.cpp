@@ -438,6 +438,8 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
                            "zero3|rotor|offload_greedy",
                            "zero2|offload_greedy",
                            "data_parallel(ranks=4)|pardnn",
+                           "data_parallel(ranks=2)|contiguous",
+                           "zero1(ranks=2)|contiguous",
                            "megatron(tensor=2)|zero2(ranks=2)|1f1b|rotor",
                            "megatron(tensor=4)|1f1b|rotor",
                            "data_parallel(ranks=2)|zb_h1",
@@ -448,6 +450,15 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
     CAPTURE(spec);
     const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
     judged_plan(problem, spec);
+  }
+}
+
+TEST_CASE("shares that are handed out have no place between updates within an iteration", "[hybrid]") {
+  for (const char* spec : {"zero1(ranks=2)|pipedream(stages=2)", "zero2(ranks=2)|pipedream_2bw(stages=2)"}) {
+    CAPTURE(spec);
+    const Problem problem =
+        problem_on("transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100", "h100_sxm_8", 8, spec);
+    CHECK_THROWS_AS(plan(problem, parse_spec(spec, "test"), std::nullopt), InputError);
   }
 }
 
