@@ -86,22 +86,39 @@ std::vector<std::uint32_t> warm_up_for(const std::vector<std::uint32_t>& copies)
   return warm_up;
 }
 
+std::vector<std::uint32_t> interleaved_groups(std::uint32_t p, std::uint32_t m, std::uint32_t group) {
+  std::vector<std::uint32_t> groups;
+  if (group == 0) {
+    const std::uint32_t count = std::max(1U, m / p);
+    for (std::uint32_t k = 0; k < count; ++k) groups.push_back(m / count + (k < m % count ? 1 : 0));
+    return groups;
+  }
+  for (std::uint32_t first = 0; first < m; first += group) groups.push_back(std::min(group, m - first));
+  return groups;
+}
+
 PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t m, WarmUp rule) {
+  return interleaved_order(p, v, interleaved_groups(p, m), rule);
+}
+
+PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::span<const std::uint32_t> groups, WarmUp rule) {
   PipelineOrder order;
   for (std::uint32_t g = 0; g < p * v; ++g) order.rank_of.push_back(g % p);
   order.turns.resize(p);
-  // The k-th step of a direction: a group of p micro-batches goes through all parts of the rank before the next one.
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> steps;  // (part of the rank, micro-batch)
-  for (std::uint32_t first = 0; first < m; first += p) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> steps;  // of a direction: part of the rank, micro-batch
+  std::uint32_t m = 0;
+  for (const std::uint32_t group : groups) {
     for (std::uint32_t chunk = 0; chunk < v; ++chunk) {
-      for (std::uint32_t i = first; i < std::min(m, first + p); ++i) steps.emplace_back(chunk, i);
+      for (std::uint32_t i = m; i < m + group; ++i) steps.emplace_back(chunk, i);
     }
+    m += group;
   }
-  const std::size_t all = steps.size(), longer = static_cast<std::size_t>(m % p) * (v - 1);
+  const std::size_t all = steps.size();
   for (std::uint32_t r = 0; r < p; ++r) {
-    const std::uint32_t ahead = rule == WarmUp::megatron ? 2 * (p - r - 1) + (v - 1) * p : p * v - r - 1;
+    const std::uint32_t behind = p - r - 1, others = (v - 1) * groups.front();
+    const std::size_t ahead = others + (rule == WarmUp::megatron ? 2 * behind : behind);
     const bool all_first = rule == WarmUp::megatron && m == p;
-    const std::size_t warm_up = all_first ? all : std::min<std::size_t>(ahead + longer, all);
+    const std::size_t warm_up = all_first ? all : std::min(ahead, all);
     std::vector<Turn>& turns = order.turns[r];
     const auto forward = [&](std::size_t k) {
       turns.push_back({PartId{steps[k].first * p + r}, steps[k].second, piece::forward});

@@ -4,6 +4,7 @@
 // and, where the backward is split, weight gradients.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/core/partition.h"
@@ -39,10 +40,18 @@ std::vector<std::uint32_t> warm_up_for(const std::vector<std::uint32_t>& copies)
 /// The same with p - r - 1 forwards to warm up rank r of p: 1F1B.
 PipelineOrder one_forward_one_backward_order(std::uint32_t m, std::uint32_t p);
 
-/// Megatron-LM's, Narayanan et al. 2021: part g on rank g mod p; p micro-batches of a part, then the next part.
-/// `less_memory` warms up with p v - r - 1 forwards instead of (v + 1) p - 2 r - 2. Where p does not divide m the last
-/// group of micro-batches is smaller.
+/// Groups of micro-batches that a rank takes of one part before it goes on to the next part: as PyTorch's, max(1, m /
+/// p) of them, as equal as can be, the larger ones first; or of `group` each, the last of what is left.
+std::vector<std::uint32_t> interleaved_groups(std::uint32_t p, std::uint32_t m, std::uint32_t group = 0);
+
+/// Megatron-LM's, Narayanan et al. 2021: part g on rank g mod p, the micro-batches of a group through all parts of a
+/// rank before the next group. With g micro-batches in the largest group rank r warms up with (v - 1) g + 2 (p - r - 1)
+/// forwards, with all where m = p, and with `less_memory` (v - 1) g + p - r - 1. No rank waits for ever where all
+/// groups but a single one have at least p.
 enum class WarmUp { megatron, less_memory };
+PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::span<const std::uint32_t> groups, WarmUp);
+
+/// With PyTorch's groups of m micro-batches.
 PipelineOrder interleaved_order(std::uint32_t p, std::uint32_t v, std::uint32_t m, WarmUp);
 
 /// Zero bubble by hand, Qi et al. 2024: (p - r - 1) `depth` F to warm up, and W delayed by as much as the last rank is

@@ -10,6 +10,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/cuts.h"
+#include "strategies/pipelining/orders.h"
 #include "strategies/plan.h"
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
@@ -70,16 +71,75 @@ TEST_CASE("interleaved: (m v + p - 1)(f + b), and Megatron's parts in flight", "
   }
 }
 
-TEST_CASE("interleaved with any number of micro-batches runs, and is never faster than its work", "[pipelining]") {
+TEST_CASE("interleaved: devices need not divide the micro-batches for the formula to hold", "[pipelining]") {
+  const auto makespan = [](const std::string& options, std::uint32_t p, std::uint32_t v, std::uint32_t m) {
+    const std::string spec = "interleaved(chunks=" + std::to_string(v) + options + ")";
+    return run_of(spec, p, v * p, m, {}).makespan.value;
+  };
   for (const std::uint32_t p : {2U, 3U, 4U}) {
-    for (std::uint32_t m = 1; m <= 9; ++m) {
-      for (const char* warm_up : {"megatron", "less_memory"}) {
-        INFO("p " << p << ", m " << m << ", " << warm_up);
-        const Run run = run_of(std::string("interleaved(chunks=3,warm_up=") + warm_up + ")", p, 3 * p, m, {});
-        CHECK(run.makespan.value >= (m * 3 + p - 1.0) * 3 - 1e-9);
+    for (std::uint32_t m = 1; m <= 11; ++m) {
+      INFO("p " << p << ", m " << m);
+      const double formula = (m * 3 + p - 1.0) * 3;
+      for (const char* warm_up : {",warm_up=megatron", ",warm_up=less_memory"}) {
+        const double found = makespan(warm_up, p, 3, m);
+        if (m >= p) {
+          CHECK(found == Approx(formula).epsilon(1e-12));
+        } else {
+          CHECK(found >= formula - 1e-9);
+        }
       }
     }
   }
+  CHECK(makespan("", 5, 4, 12) == Approx((12 * 4 + 4) * 3));  // of groups of 5, 5 and 2 the devices wait in a circle
+}
+
+/// As ScheduleInterleaved1F1B of torch.distributed.pipelining numbers its steps; rounds divide the micro-batches.
+std::vector<Turn> pytorch_turns(std::uint32_t p, std::uint32_t v, std::uint32_t m, std::uint32_t rank) {
+  const std::uint32_t in_a_round = m / std::max(1U, m / p), all = m * v;
+  const std::uint32_t ahead = std::min((v - 1) * in_a_round + 2 * (p - 1 - rank), all);
+  std::vector<std::uint32_t> forwards(v, 0), backwards(v, 0);
+  std::vector<Turn> turns;
+  for (std::uint32_t step = 0; step < all + ahead; ++step) {
+    if (step < all) {
+      const std::uint32_t chunk = step / in_a_round % v;
+      turns.push_back({PartId{chunk * p + rank}, forwards[chunk]++, piece::forward});
+    }
+    if (step >= ahead) {
+      const std::uint32_t chunk = v - 1 - (step - ahead) / in_a_round % v;
+      turns.push_back({PartId{chunk * p + rank}, backwards[chunk]++, piece::backward});
+    }
+  }
+  return turns;
+}
+
+TEST_CASE("interleaved: PyTorch's turns where its rounds divide the micro-batches", "[pipelining]") {
+  constexpr std::array<std::array<std::uint32_t, 3>, 5> cases{
+      {{4, 2, 10}, {4, 2, 8}, {4, 3, 15}, {3, 2, 4}, {4, 2, 3}}};  // p, v, m; where m = p, Megatron-LM's has more ahead
+  for (const auto& [p, v, m] : cases) {
+    INFO("p " << p << ", v " << v << ", m " << m);
+    const PipelineOrder order = interleaved_order(p, v, m, WarmUp::megatron);
+    for (std::uint32_t r = 0; r < p; ++r) {
+      const auto is_same = [](const Turn& a, const Turn& b) {
+        return a.part == b.part && a.micro_batch == b.micro_batch && a.piece == b.piece;
+      };
+      CHECK(std::ranges::equal(order.turns[r], pytorch_turns(p, v, m, r), is_same));
+    }
+  }
+}
+
+TEST_CASE("interleaved: the size of groups as asked, and what would stop the devices is refused", "[pipelining]") {
+  const auto run = [](const char* group, std::uint32_t m) {
+    return run_of(std::string("interleaved(group=") + group + ")", 4, 8, m, {});
+  };
+  const Run fours = run("4", 8), eight = run("8", 8), more = run("100", 8);
+  CHECK(fours.peaks.front() == Bytes{6 * 11});  // (v - 1) g + 2 (p - 1) + 1 parts of 6 B
+  CHECK(eight.peaks.front() == Bytes{6 * 15});
+  CHECK(more.peaks.front() == eight.peaks.front());
+  CHECK(run("6", 10).makespan.value == Approx(fours.makespan.value + 2 * 2 * 3));
+  CHECK_THROWS_WITH(run("6", 8),
+                    "interleaved: group=6 makes a group of 2 of 8 micro-batches, and of several each has "
+                    "at least one a device, 4");
+  CHECK_THROWS_WITH(run("3", 6), Catch::Contains("group=3 makes a group of 3 of 6"));
 }
 
 TEST_CASE("zb_h1 and zb_h2: bubbles as by their formulas", "[pipelining]") {
