@@ -40,14 +40,7 @@ std::string_view what_is_not_expressed(Family family) {
   return "";
 }
 
-void refuse_what_cannot_be_said(const Question& question, const Problem& problem, const Schedule& schedule) {
-  for (const Pass& pass : question.strategy.passes) {
-    const std::string_view why = what_is_not_expressed(pass.strategy->family);
-    if (!why.empty()) refuse_for_pytorch(fmt::format("{} {}", pass.strategy->name, why));
-  }
-  if (problem.mesh || problem.platform.devices.size() > 1) {
-    refuse_for_pytorch(fmt::format("platform '{}' has several devices, and a plan is for one", problem.platform.name));
-  }
+void refuse_what_cannot_be_said(const Problem& problem, const Schedule& schedule) {
   for (const Stream& stream : schedule.streams) {
     if (stream.way.computes_elsewhere())
       refuse_for_pytorch("updates run on the host; in PyTorch the optimizer's own step() does them");
@@ -280,9 +273,20 @@ Seconds plain_time(const Problem& problem) {
 
 }  // namespace
 
+void refuse_early_for_pytorch(const Question& question, const Problem& problem) {
+  for (const Pass& pass : question.strategy.passes) {
+    const std::string_view why = what_is_not_expressed(pass.strategy->family);
+    if (!why.empty()) refuse_for_pytorch(fmt::format("{} {}", pass.strategy->name, why));
+  }
+  if (problem.mesh || problem.platform.devices.size() > 1) {
+    refuse_for_pytorch(fmt::format("platform '{}' has several devices, and a plan is for one", problem.platform.name));
+  }
+  if (problem.chain) pytorch_source(*problem.chain);
+}
+
 Json pytorch_plan(const Question& question, const Problem& problem, const Answer& answer, const std::string& made_by) {
   const Schedule& schedule = *answer.schedule;
-  refuse_what_cannot_be_said(question, problem, schedule);
+  refuse_what_cannot_be_said(problem, schedule);
   if (!problem.chain) return pytorch_policy(question, problem, answer, made_by);
   const Json source = pytorch_source(*problem.chain);
   const bool one_call = is_one_call(problem, schedule);

@@ -49,9 +49,10 @@ std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
 
 class Portfolio {
  public:
-  Portfolio(const PartTask& task, std::int64_t effort, Budgets asked)
+  Portfolio(const PartTask& task, std::int64_t effort, MembersFor target, Budgets asked)
       : task_(task),
         effort_(effort),
+        target_(target),
         bound_(bounds_of(task).time()),
         has_alternatives_(
             std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })) {
@@ -66,7 +67,7 @@ class Portfolio {
   std::vector<TapeOutcome> run() {
     const Chain* chain = task_.problem.chain ? &*task_.problem.chain : nullptr;
     const std::size_t size = chain != nullptr ? chain->stages.size() : task_.problem.graph.ops.size();
-    for (const Member& member : portfolio_members(chain != nullptr, size, effort_)) ask(member);
+    for (const Member& member : portfolio_members(chain != nullptr, size, effort_, target_)) ask(member);
     improve();
     std::vector<TapeOutcome> outcomes;
     for (std::size_t r = 0; r < first_rung_; ++r) outcomes.push_back(outcome(rows_[r]));
@@ -133,7 +134,8 @@ class Portfolio {
     for (std::size_t r = first_rung_; r < rows_.size(); ++r) {
       const Row& row = rows_[r];
       if (!row.best || !row.budget || is_settled(row)) continue;
-      PlannedTape made = improved(task_, *row.best, *row.budget, trials_at_effort * effort_);
+      PlannedTape made = improved(task_, *row.best, *row.budget, trials_at_effort * effort_,
+                                  target_ == MembersFor::pytorch ? "1" : "4");
       if (!(made.makespan < row.best->makespan)) continue;
       if (!smallest_ || made.peak < *smallest_) smallest_ = made.peak;
       improved_.push_back({std::move(made), row.candidates[row.by].strategy});
@@ -159,6 +161,7 @@ class Portfolio {
 
   const PartTask& task_;
   std::int64_t effort_;
+  MembersFor target_;
   Seconds bound_;
   bool has_alternatives_;
   std::size_t first_rung_ = 0;
@@ -177,13 +180,31 @@ constexpr std::array portfolio_options{
                 "are fast at any size",
         .allowed = integer_between<0, 100>,
     },
+    OptionInfo{
+        .name = "target",
+        .default_value = "any",
+        .values = "any or pytorch",
+        .help = "pytorch: only strategies whose plans PyTorch runs: parameters, gradients and updates stay where they "
+                "are, and values move whole; what 'plan --for pytorch' asks for",
+        .allowed = [](std::string_view text) { return text == "any" || text == "pytorch"; },
+    },
+    OptionInfo{
+        .name = "eight_bit",
+        .default_value = "no",
+        .values = "no or yes",
+        .help =
+            "yes: Adam's states may have 8 bits (adam8bit), which does not train exactly as 32 bits do; of 'simulate' "
+            "and 'plan'",
+        .allowed = [](std::string_view text) { return text == "no" || text == "yes"; },
+    },
 };
 
 std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& options, Budgets budgets, const Tape*) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("portfolio: works on one device and the whole graph only");
   }
-  return Portfolio(task, options.integer("effort"), budgets).run();
+  const MembersFor target = options.text("target") == "pytorch" ? MembersFor::pytorch : MembersFor::any;
+  return Portfolio(task, options.integer("effort"), target, budgets).run();
 }
 
 std::vector<Bytes> portfolio_candidates(const PartTask& task, const Options& options) {

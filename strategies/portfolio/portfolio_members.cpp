@@ -14,9 +14,10 @@ namespace {
 std::vector<std::vector<Pass>> compositions() {
   const Pass rotor = pass_of(rotor_strategy), rockmate = pass_of(rockmate_strategy),
              recompute = pass_of(greedy_recompute_strategy), offload = pass_of(offload_greedy_strategy),
-             updates = pass_of(zero_offload_strategy);
-  return {{rotor, offload},   {rockmate, offload}, {recompute, offload},
-          {offload, updates}, {rotor, updates},    {recompute, updates}};
+             updates = pass_of(zero_offload_strategy), parameters = pass_of(offmate_strategy),
+             chen = pass_of(chen_sqrt_strategy);
+  return {{rotor, offload},     {rockmate, offload}, {recompute, offload}, {offload, updates},     {rotor, updates},
+          {recompute, updates}, {chen, parameters},  {rotor, parameters},  {recompute, parameters}};
 }
 
 std::string names_of(std::span<const Pass> passes) {
@@ -54,9 +55,15 @@ void leave_out_above(Member& member, bool chain, std::size_t size, std::int64_t 
 
 }  // namespace
 
-std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t effort) {
+std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t effort, MembersFor target) {
   std::vector<Member> members;
   const auto add = [&](std::vector<Pass> passes) {
+    if (target == MembersFor::pytorch) {
+      if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->moves_parameters; })) return;
+      for (Pass& pass : passes) {
+        if (has_option(*pass.strategy, "chunks")) pass.options = pass.options.with("chunks", "1");
+      }
+    }
     std::string spec = names_of(passes);
     members.push_back({std::move(spec), std::move(passes), ""});
     leave_out_above(members.back(), chain, size, effort);

@@ -9,6 +9,9 @@
 
 namespace plimsoll {
 
+/// Who runs the plans. PyTorch frees whole values only, and its optimizer keeps and updates parameters.
+enum class MembersFor { any, pytorch };
+
 struct Member {
   std::string spec;          ///< the names, as on the command line
   std::vector<Pass> passes;  ///< none: left out
@@ -17,6 +20,7 @@ struct Member {
 
 /// Every registered strategy that leaves the problem as it is, and compositions; limits by the clock are replaced by
 /// limits in nodes and states. `size`: stages of a chain, else ops.
-std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t effort);
+std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t effort,
+                                      MembersFor target = MembersFor::any);
 
 }  // namespace plimsoll

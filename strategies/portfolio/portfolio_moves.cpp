@@ -13,8 +13,13 @@ namespace {
 
 class MoveSearch {
  public:
-  MoveSearch(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials)
-      : task_(task), graph_(task.problem.graph), best_(std::move(start)), budget_(budget), trials_(trials) {
+  MoveSearch(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials, std::string_view chunks)
+      : task_(task),
+        graph_(task.problem.graph),
+        best_(std::move(start)),
+        budget_(budget),
+        trials_(trials),
+        offloading_(pass_of(offload_greedy_strategy, {{"chunks", std::string(chunks)}})) {
     std::vector<std::uint32_t> tensors(graph_.storages, 0);
     for (const Tensor& tensor : graph_.tensors) ++tensors[tensor.storage.index];
     for (const Op& op : graph_.ops) {
@@ -132,8 +137,7 @@ class MoveSearch {
     if (trials_ < price || !memory_at(task_.problem.platform, device, place::host)) return false;
     trials_ -= price;
     const std::optional<Bytes> budget = budget_;
-    const Pass offloading = pass_of(offload_greedy_strategy);
-    TapeOutcome made = offloading.strategy->tapes(task_, offloading.options, std::span(&budget, 1), &tape).front();
+    TapeOutcome made = offloading_.strategy->tapes(task_, offloading_.options, std::span(&budget, 1), &tape).front();
     PlannedTape* planned = std::get_if<PlannedTape>(&made);
     return planned != nullptr && take(std::move(*planned));
   }
@@ -223,13 +227,15 @@ class MoveSearch {
   PlannedTape best_;
   Bytes budget_;
   std::int64_t trials_;
+  Pass offloading_;
   std::vector<bool> plain_;  // by op: its outputs are values of their own, overwritten by nobody
 };
 
 }  // namespace
 
-PlannedTape improved(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials) {
-  return MoveSearch(task, std::move(start), budget, trials).run();
+PlannedTape improved(const PartTask& task, PlannedTape start, Bytes budget, std::int64_t trials,
+                     std::string_view chunks) {
+  return MoveSearch(task, std::move(start), budget, trials, chunks).run();
 }
 
 }  // namespace plimsoll

@@ -303,6 +303,13 @@ TEST_CASE("a policy keeps what is overwritten as the last op leaves it, and who 
         "measured by an older exporter\n");
 }
 
+TEST_CASE("a portfolio's plan for PyTorch leaves updates to its optimizer", "[program][pytorch]") {
+  const ProgramRun run = planned(small_trace(), "portfolio", "--optimizer adam");
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(json::parse(run.out)["strategy"] == "portfolio");
+}
+
 TEST_CASE("what a plan for PyTorch cannot say is refused with the reason", "[program][pytorch]") {
   const json trace = small_trace();
   const auto answer = [&](const json& of, const std::string& strategy, const std::string& platform = "ideal",

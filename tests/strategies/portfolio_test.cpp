@@ -87,6 +87,26 @@ TEST_CASE("a portfolio says what each strategy gave and which one it took", "[po
   }
 }
 
+TEST_CASE("a portfolio for PyTorch asks nobody who moves parameters or parts of values", "[portfolio]") {
+  const auto has = [](const std::vector<Member>& members, std::string_view spec) {
+    return std::ranges::find(members, spec, &Member::spec) != members.end();
+  };
+  const std::vector<Member> all = portfolio_members(true, 5, 1),
+                            some = portfolio_members(true, 5, 1, MembersFor::pytorch);
+  for (const char* spec : {"offmate", "chen_sqrt|offmate", "rotor|zero_offload", "zero_infinity"}) {
+    CHECK(has(all, spec));
+    CHECK_FALSE(has(some, spec));
+  }
+  CHECK(has(some, "rotor|offload_greedy"));
+  for (const Member& member : some) {
+    INFO(member.spec);
+    for (const Pass& pass : member.passes) {
+      CHECK_FALSE(pass.strategy->moves_parameters);
+      if (has_option(*pass.strategy, "chunks")) CHECK(pass.options.text("chunks") == "1");
+    }
+  }
+}
+
 Platform without_host() {
   Platform platform = gpus({});
   platform.links.clear();
@@ -120,11 +140,11 @@ TEST_CASE("local moves undo recomputations and copies that the budget does not a
       const auto start = std::get<PlannedTape>(
           judged_tapes_of_passes(task, parse_spec(spec, "test"), std::span(&unlimited, 1)).front());
       INFO(spec << ", seed " << seed);
-      CHECK(improved(task, start, plain.peak, 0).makespan == start.makespan);
-      const PlannedTape better = improved(task, start, std::max(start.peak, plain.peak), 1'000);
+      CHECK(improved(task, start, plain.peak, 0, "4").makespan == start.makespan);
+      const PlannedTape better = improved(task, start, std::max(start.peak, plain.peak), 1'000, "4");
       CHECK(better.makespan.value == Approx(plain.makespan.value));
       undone += better.makespan < start.makespan ? 1 : 0;
-      CHECK(improved(task, start, start.peak, 1'000).peak <= start.peak);
+      CHECK(improved(task, start, start.peak, 1'000, "4").peak <= start.peak);
       tight += start.peak < plain.peak && plain.makespan < start.makespan ? 1 : 0;
     }
   }
