@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/core/places.h"
 #include "strategies/pipelining/asked_cut.h"
@@ -14,6 +15,8 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr int most_tries = 100;  // of moves from one choice to the next
 
 std::string numbers_text(const std::vector<std::uint32_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ":"));
@@ -46,22 +49,18 @@ JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, Par
 
 PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
   std::optional<Found> best;
-  std::optional<Bytes> smallest;
-  for (const Choice& choice : other_cuts(budget)) {
-    const PartsOutcome outcome = planner_of(choice).within(budget);
-    if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) {
-      if (why->smallest) smallest = std::min(smallest.value_or(*why->smallest), *why->smallest);
-    } else if (const auto& made = std::get<PlannedParts>(outcome); !best || made.makespan < best->parts.makespan) {
-      best = Found{choice, made};
-    }
-  }
+  std::optional<Closest> closest;
+  for (const Choice& choice : other_cuts(budget)) try_out(best, closest, choice, budget);
   for (const Choice& choice : joint_cuts(budget)) {
     improve(best, choice, budget, best ? Care::quick : Care::thorough);
   }
   const std::optional<PlannedParts> star = star_parts(budget);
   if (!best && star) return *star;
-  if (!best) return Infeasible{"no cut that was tried fits with any level of memory", smallest, false};
-  constexpr int most_tries = 100;
+  if (!best) shrink(best, closest, budget);
+  if (!best) {
+    return Infeasible{"no cut that was tried fits with any level of memory",
+                      closest ? std::optional(closest->needs) : std::nullopt, false};
+  }
   for (int tries = 0; tries < most_tries;) {
     bool is_better = false;
     for (const Choice& choice : neighbours(best->choice)) {
@@ -78,14 +77,98 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
   return best->parts;
 }
 
+/// True where the choice needs less than those before.
+bool JointPlanner::try_out(std::optional<Found>& best, std::optional<Closest>& closest, const Choice& choice,
+                           const std::optional<Bytes>& budget) {
+  const PartsOutcome outcome = planner_of(choice).within(budget);
+  if (const auto* made = std::get_if<PlannedParts>(&outcome)) {
+    if (!best || made->makespan < best->parts.makespan) best = Found{choice, *made};
+    return false;
+  }
+  const std::optional<Bytes> needs = std::get<Infeasible>(outcome).smallest;
+  if (!needs || (closest && *needs >= closest->needs)) return false;
+  closest = Closest{choice, *needs};
+  return true;
+}
+
+/// Where nothing fits: all cuts with as little in flight as can be, if they are few. Else the one whose parts need the
+/// least each for itself, then from what needs the least of all on, one border a stage further at a time while that
+/// needs less.
+void JointPlanner::shrink(std::optional<Found>& best, std::optional<Closest>& closest,
+                          const std::optional<Bytes>& budget) {
+  const std::vector<Choice> all = few_choices();
+  for (const Choice& choice : all) try_out(best, closest, choice, budget);
+  if (!all.empty()) return;
+  if (const std::optional<Choice> least = least_choice()) try_out(best, closest, *least, budget);
+  for (int tries = 0; !best && closest && tries < most_tries;) {
+    bool is_closer = false;
+    for (const Choice& choice : neighbours(Choice(closest->choice))) {
+      if (best || tries++ >= most_tries) return;
+      if (try_out(best, closest, choice, budget)) {
+        is_closer = true;
+        break;
+      }
+    }
+    if (!is_closer) return;
+  }
+}
+
+/// Every cut that is possible; none where there are many.
+std::vector<JointPlanner::Choice> JointPlanner::few_choices() const {
+  std::vector<bool> begins(problem_.chain->stages.size() - 1, false);  // whether a part begins behind each stage
+  std::fill(begins.end() - static_cast<std::ptrdiff_t>(waiting_.size() - 1), begins.end(), true);
+  std::vector<Choice> choices;
+  int tries = 0;
+  do {
+    if (++tries > most_tries) return {};
+    std::vector<std::size_t> first{0};
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      if (begins[i]) first.push_back(i + 1);
+    }
+    Choice choice{without_copies(std::move(first)), {}};
+    if (in_flight_is_free_) choice.in_flight.assign(waiting_.size(), 1);
+    if (is_possible(choice)) choices.push_back(std::move(choice));
+  } while (std::next_permutation(begins.begin(), begins.end()));
+  return choices;
+}
+
+/// By what the memory strategies need of each part alone.
+std::optional<JointPlanner::Choice> JointPlanner::least_choice() {
+  const auto parts = static_cast<std::uint32_t>(waiting_.size());
+  const bool weights_apart = balanced_->parts.front().cut_before_weights;
+  const auto needs = [&](std::uint32_t first, std::uint32_t last, std::uint32_t part) -> std::optional<Bytes> {
+    if (!is_trained(problem_, first, last)) return std::nullopt;
+    Waiting waiting = waiting_[part];
+    if (in_flight_is_free_) waiting.in_flight = 1;
+    const auto [found, is_new] = needs_.try_emplace({first, last, waiting, std::nullopt});
+    if (is_new) {
+      const RangePart range(problem_, first, last, DeviceId{0}, weights_apart);
+      found->second =
+          planners_.least_budget_of({problem_, range.partition, range.id, waiting.in_flight, waiting.weights});
+    }
+    return found->second;
+  };
+  const auto stages = static_cast<std::uint32_t>(problem_.chain->stages.size());
+  std::vector<std::size_t> first = least_memory_cut(stages, parts, needs);
+  if (first.empty()) return std::nullopt;
+  Choice choice{without_copies(std::move(first)), {}};
+  if (in_flight_is_free_) choice.in_flight.assign(parts, 1);
+  return choice;
+}
+
 /// Where in-flight counts are free they may follow from the planner's period, and a device may have several stages.
 std::optional<PlannedParts> JointPlanner::star_parts(const std::optional<Bytes>& budget) {
   if (!in_flight_is_free_) return std::nullopt;
   const Options options = pass_.options.with("cut", std::string(star_cut));
-  const auto made = pass_.strategy->partition(problem_, options, std::span(&budget, 1));
-  PartsOutcome outcome = planners_.of(std::get<std::shared_ptr<const Partition>>(made.front())).within(budget);
-  PlannedParts* parts = std::get_if<PlannedParts>(&outcome);
-  return parts == nullptr ? std::nullopt : std::optional(std::move(*parts));
+  // What fits the budget in plain training may be slower than what the memory strategies bring into it.
+  const std::array<std::optional<Bytes>, 2> asked{budget, std::nullopt};
+  std::optional<PlannedParts> best;
+  for (const PartitionOutcome& made : pass_.strategy->partition(problem_, options, asked)) {
+    PartsOutcome outcome = planners_.of(std::get<std::shared_ptr<const Partition>>(made)).within(budget);
+    PlannedParts* parts = std::get_if<PlannedParts>(&outcome);
+    if (parts != nullptr && (!best || parts->makespan < best->makespan)) best = std::move(*parts);
+  }
+  return best;
 }
 
 std::vector<Bytes> JointPlanner::peaks_of_levels() {

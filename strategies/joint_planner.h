@@ -41,6 +41,11 @@ class JointPlanner {
     Choice choice;
     PlannedParts parts;
   };
+  /// What needs the least of those that do not fit.
+  struct Closest {
+    Choice choice;
+    Bytes needs;
+  };
 
   std::optional<PlannedParts> star_parts(const std::optional<Bytes>& budget);
   std::vector<Choice> other_cuts(const std::optional<Bytes>& budget) const;
@@ -50,6 +55,10 @@ class JointPlanner {
   std::optional<double> seconds(std::uint32_t first, std::uint32_t last, const Waiting&,
                                 const std::optional<Bytes>& budget);
   PartsPlanner& planner_of(const Choice&);
+  bool try_out(std::optional<Found>&, std::optional<Closest>&, const Choice&, const std::optional<Bytes>& budget);
+  void shrink(std::optional<Found>&, std::optional<Closest>&, const std::optional<Bytes>& budget);
+  std::vector<Choice> few_choices() const;
+  std::optional<Choice> least_choice();
   bool improve(std::optional<Found>&, const Choice&, const std::optional<Bytes>& budget, Care);
 
   const Problem& problem_;
@@ -66,6 +75,7 @@ class JointPlanner {
     friend auto operator<=>(const Range&, const Range&) = default;
   };
   std::map<Range, std::optional<double>> seconds_;  // of a micro-batch
+  std::map<Range, std::optional<Bytes>> needs_;     // at least, without a budget
 };
 
 }  // namespace plimsoll

@@ -36,6 +36,19 @@ bool fit(const std::vector<Bytes>& peaks, const std::vector<Bytes>& limits) {
   return std::ranges::equal(peaks, limits, std::ranges::less_equal{});
 }
 
+/// The least budget for which there is a tape: what the strategy says, else to 1/512 of the most.
+Bytes least_budget(const std::function<TapeOutcome(Bytes)>& tape_within, Bytes most) {
+  const TapeOutcome none = tape_within(Bytes{0});
+  if (const PlannedTape* tape = std::get_if<PlannedTape>(&none)) return tape->peak;
+  if (const std::optional<Bytes> smallest = std::get<Infeasible>(none).smallest) return std::min(*smallest, most);
+  Bytes below{0}, enough = most;
+  for (const Bytes close{most.count / 512}; enough - below > close && enough - below > Bytes{1};) {
+    const Bytes middle{below.count + (enough - below).count / 2};
+    (std::holds_alternative<PlannedTape>(tape_within(middle)) ? enough : below) = middle;
+  }
+  return enough;
+}
+
 /// By more than the rounding of sums.
 bool is_longer(Seconds a, Seconds b) {
   return a.value > b.value * (1 + 1e-9);
@@ -190,7 +203,7 @@ PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) {
   TapeOutcome outcome = tape_within(p, std::nullopt);
   if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) refuse(why->reason);
   auto& all = std::get<PlannedTape>(outcome);
-  const Bytes least = least_budget(p, all.peak);
+  const Bytes least = least_budget([&](Bytes budget) { return tape_within(p, budget); }, all.peak);
   std::vector<std::optional<Bytes>> budgets;
   for (std::uint32_t level = 0; level + 1 < levels; ++level) {
     budgets.emplace_back(least + range_of(all.peak - least, {level, levels - 1}).offset);
@@ -210,19 +223,6 @@ PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) {
   const PlannedTape first = menu.front();
   menu.insert(menu.begin(), levels - menu.size(), first);
   return menu;
-}
-
-/// The least budget of a part for which there is a tape: what the strategy says, else to 1/512 of the most.
-Bytes PartsPlanner::least_budget(std::size_t p, Bytes most) {
-  const TapeOutcome none = tape_within(p, Bytes{0});
-  if (const PlannedTape* tape = std::get_if<PlannedTape>(&none)) return tape->peak;
-  if (const std::optional<Bytes> smallest = std::get<Infeasible>(none).smallest) return std::min(*smallest, most);
-  Bytes below{0}, enough = most;
-  for (const Bytes close{most.count / 512}; enough - below > close && enough - below > Bytes{1};) {
-    const Bytes middle{below.count + (enough - below).count / 2};
-    (std::holds_alternative<PlannedTape>(tape_within(p, middle)) ? enough : below) = middle;
-  }
-  return enough;
 }
 
 /// The parts' tapes at the levels of their devices, on their device together with the others.
@@ -359,6 +359,13 @@ TapeOutcome PartsPlanners::tape_of(const PartTask& task, const std::optional<Byt
   const auto& made = kept_.of(task);
   if (const std::string* why = std::get_if<std::string>(&made)) return Infeasible{*why, std::nullopt};
   return std::get<PartPlans>(made).outcomes(std::span(&budget, 1)).front();
+}
+
+std::optional<Bytes> PartsPlanners::least_budget_of(const PartTask& task) {
+  const TapeOutcome all = tape_of(task, std::nullopt);
+  const PlannedTape* tape = std::get_if<PlannedTape>(&all);
+  if (tape == nullptr) return std::nullopt;
+  return least_budget([&](Bytes budget) { return tape_of(task, budget); }, tape->peak);
 }
 
 }  // namespace plimsoll

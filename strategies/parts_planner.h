@@ -39,7 +39,6 @@ class PartsPlanner {
   TapeOutcome tape_within(std::size_t p, std::optional<Bytes> budget);
   void fill_menus();
   Menu menu_of(std::size_t p);
-  Bytes least_budget(std::size_t p, Bytes most);
   const PlannedParts& simulated(const std::vector<std::size_t>& level);
   const PlannedParts& simulated_everywhere(std::size_t level);
   Seconds least_makespan_of(std::size_t level);
@@ -81,6 +80,9 @@ class PartsPlanners {
 
   /// Of a part by itself, of any partition.
   TapeOutcome tape_of(const PartTask&, const std::optional<Bytes>& budget);
+
+  /// The least that there is a tape for; nothing where there is none at all.
+  std::optional<Bytes> least_budget_of(const PartTask&);
 
  private:
   const Problem& problem_;

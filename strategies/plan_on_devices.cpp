@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/core/expects.h"
 #include "sim/core/lower_bounds.h"
 #include "sim/io/input_error.h"
 #include "strategies/joint_planner.h"
+#include "strategies/list.h"
 #include "strategies/parts_planner.h"
 #include "strategies/pipelining/planner_cuts.h"
 #include "strategies/pipelining/star_order.h"
@@ -90,6 +92,25 @@ void name_largest_op(const Problem& problem, std::span<const Pass> memory,
   }
 }
 
+/// Whether the last pass moves activations only as far as that is faster, so that it may as well move none.
+bool may_move_nothing(std::span<const Pass> memory) {
+  const std::array<const StrategyInfo*, 4> chooses{&offload_greedy_strategy, &offload_fractional_strategy,
+                                                   &offload_dp_strategy, &offload_exact_strategy};
+  return !memory.empty() && std::ranges::find(chooses, memory.back().strategy) != chooses.end();
+}
+
+/// Parts are planned at levels of memory, other ones with the last pass than without: what is faster, or fits, without
+/// it is taken as it is.
+void or_without_last(const Problem& problem, const Pass& partitioning, std::span<const Pass> memory,
+                     std::span<const std::optional<Bytes>> budgets, std::vector<PartsOutcome>& outcomes) {
+  const Pass plain = pass_of(store_all_strategy);
+  const std::span<const Pass> without = memory.size() > 1 ? memory.first(memory.size() - 1) : std::span(&plain, 1);
+  std::vector<PartsOutcome> others = plan_on_devices(problem, partitioning, without, budgets);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    if (is_better(others[b], outcomes[b])) outcomes[b] = std::move(others[b]);
+  }
+}
+
 /// A larger budget never gives a slower plan.
 void never_slower_with_more(std::vector<PartsOutcome>& outcomes, std::span<const std::optional<Bytes>> budgets) {
   for (std::size_t b = 0; b < outcomes.size(); ++b) {
@@ -151,6 +172,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
       outcomes.push_back(std::move(outcome));
     }
   }
+  if (may_move_nothing(memory)) or_without_last(problem, partitioning, memory, budgets, outcomes);
   if (is_work_conserving(partitioning)) {
     for (PartsOutcome& outcome : outcomes) {
       PlannedParts* made = std::get_if<PlannedParts>(&outcome);

@@ -118,4 +118,30 @@ std::vector<std::size_t> cut_stages(const Chain& chain, std::size_t parts, CutRu
   return first;
 }
 
+std::vector<std::size_t> least_memory_cut(std::uint32_t stages, std::uint32_t parts, const RangeNeeds& needs) {
+  // By first stage, what the parts from the next one on need; nothing where the stages cannot be so many parts.
+  std::vector<std::optional<Bytes>> behind(stages + 1);
+  behind[stages] = Bytes{0};
+  std::vector<std::vector<std::uint32_t>> next(parts, std::vector<std::uint32_t>(stages + 1));
+  for (std::uint32_t part = parts; part-- > 0;) {
+    std::vector<std::optional<Bytes>> here(stages + 1);
+    for (std::uint32_t first = part; first < stages && (part > 0 || first == 0); ++first) {
+      std::optional<Bytes>& least = here[first];
+      for (std::uint32_t last = first + 1; last <= stages; ++last) {
+        const std::optional<Bytes>& most = behind[last];
+        if (!most || (least && *most >= *least)) continue;
+        const std::optional<Bytes> own = needs(first, last, part);
+        if (!own || (least && *own >= *least)) continue;
+        least = std::max(*own, *most);
+        next[part][first] = last;
+      }
+    }
+    behind = std::move(here);
+  }
+  std::vector<std::size_t> firsts;
+  if (!behind[0]) return firsts;
+  for (std::uint32_t part = 0, first = 0; part < parts; first = next[part++][first]) firsts.push_back(first);
+  return firsts;
+}
+
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,5 +39,12 @@ std::optional<std::vector<std::uint32_t>> read_numbers(std::string_view);
 
 /// The first stage of each part, ascending, beginning with 0. There are at least as many stages as parts.
 std::vector<std::size_t> cut_stages(const Chain&, std::size_t parts, CutRule);
+
+/// What stages [first, last) need of a device as the part of this number; nothing where they cannot be one.
+using RangeNeeds = std::function<std::optional<Bytes>(std::uint32_t first, std::uint32_t last, std::uint32_t part)>;
+
+/// The first stages of the parts where what the part that needs the most needs is least: D(i, q) of the stages from i
+/// on as parts q and on is the least max(needs(i, j, q), D(j, q + 1)). Empty where there is no cut.
+std::vector<std::size_t> least_memory_cut(std::uint32_t stages, std::uint32_t parts, const RangeNeeds&);
 
 }  // namespace plimsoll

@@ -15,6 +15,7 @@ struct ProgramOrder {
   PipelineOrder order;
   double bound = 0;  ///< no order's longest rank is shorter, transfers being free to overtake each other
   MilpResult::End end = MilpResult::End::optimal;
+  bool is_too_large = false;  ///< the program was not asked: more work than nodes can limit
 };
 
 /// The order whose longest rank, from its first forward to its last step, is shortest; never longer than `start`'s,

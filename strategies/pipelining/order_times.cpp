@@ -1,6 +1,7 @@
 #include "strategies/pipelining/order_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sim/core/expects.h"
@@ -120,6 +121,18 @@ void each_turn(const PipelineOrder& order, Function after) {
   }
 }
 
+/// Of each order: its longest rank and its makespan.
+std::vector<std::pair<double, double>> lengths_of(const PartCosts& costs, std::uint32_t micro_batches,
+                                                  std::span<const PipelineOrder> orders) {
+  std::vector<std::pair<double, double>> lengths;
+  for (const PipelineOrder& order : orders) {
+    const OrderTimes time = time_order(costs, micro_batches, order);
+    EXPECTS(time.stuck.empty());
+    lengths.emplace_back(time.longest(), time.makespan());
+  }
+  return lengths;
+}
+
 }  // namespace
 
 double OrderTimes::makespan() const {
@@ -138,13 +151,43 @@ OrderTimes time_order(const PartCosts& costs, std::uint32_t micro_batches, const
 
 const PipelineOrder& shortest(const PartCosts& costs, std::uint32_t micro_batches,
                               std::span<const PipelineOrder> orders) {
-  std::vector<std::pair<double, double>> times;
-  for (const PipelineOrder& order : orders) {
-    const OrderTimes time = time_order(costs, micro_batches, order);
-    EXPECTS(time.stuck.empty());
-    times.emplace_back(time.longest(), time.makespan());
+  const auto lengths = lengths_of(costs, micro_batches, orders);
+  return orders[static_cast<std::size_t>(std::ranges::min_element(lengths) - lengths.begin())];
+}
+
+const PipelineOrder& shortest_beside_first(const PartCosts& costs, std::uint32_t micro_batches,
+                                           std::span<const PipelineOrder> orders) {
+  const auto lengths = lengths_of(costs, micro_batches, orders);
+  std::size_t best = 0;
+  for (std::size_t k = 1; k < orders.size(); ++k) {
+    if (lengths[k].second <= lengths[0].second && lengths[k] < lengths[best]) best = k;
   }
-  return orders[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+  return orders[best];
+}
+
+std::optional<PipelineOrder> best_of_transfer_times(
+    const PartCosts& costs, std::uint32_t micro_batches,
+    const std::function<std::optional<PipelineOrder>(const PartCosts&)>& search) {
+  constexpr std::array of_the_longest_forward{0.0, 0.0625, 0.125, 0.25, 0.5, 0.70710678, 1.0, 1.41421356, 2.0, 4.0};
+  std::optional<PipelineOrder> best = search(costs);
+  if (!best) return best;
+  const auto length_of = [&](const PipelineOrder& order) {
+    const OrderTimes times = time_order(costs, micro_batches, order);
+    return std::pair(times.makespan(), times.longest());
+  };
+  std::pair<double, double> least = length_of(*best);
+  PartCosts other = costs;
+  for (const double factor : of_the_longest_forward) {
+    std::ranges::fill(other.sent, factor * std::ranges::max(costs.f));
+    other.returned = other.sent;
+    std::optional<PipelineOrder> made = search(other);
+    if (!made) continue;
+    if (const std::pair<double, double> length = length_of(*made); length < least) {
+      least = length;
+      best = std::move(made);
+    }
+  }
+  return best;
 }
 
 std::vector<std::int64_t> kept_at_most(const PartCosts& costs, const PipelineOrder& order) {

@@ -214,6 +214,24 @@ class StarSearch {
   double least_ = 0;
 };
 
+/// One stage a device and one micro-batch at a time, cut so that the fullest device needs the least: no order of stages
+/// on a device each needs less.
+std::optional<Partition> with_least_memory(const Problem& problem, std::string_view strategy, std::uint32_t ranks) {
+  const RangeBytes bytes = plain_bytes(problem);
+  const auto needs = [&](std::uint32_t first, std::uint32_t last, std::uint32_t) -> std::optional<Bytes> {
+    if (!is_trained(problem, first, last)) return std::nullopt;
+    return Bytes{static_cast<std::int64_t>(bytes(first, last, 1))};
+  };
+  const auto stages = static_cast<std::uint32_t>(problem.chain->stages.size());
+  const std::vector<std::size_t> first = least_memory_cut(stages, ranks, needs);
+  if (first.empty()) return std::nullopt;
+  const StageCut cut = without_copies(first);
+  const std::vector<std::uint32_t> alone(ranks, 0);
+  Partition made = partition_of(problem, cut, strategy, one_forward_one_backward_order(problem.micro_batches, alone));
+  made.note = fmt::format("cut={}, one micro-batch in flight: the least memory", text_of(cut));
+  return made;
+}
+
 }  // namespace
 
 Partition star_partition(const Problem& problem, std::string_view strategy, std::uint32_t ranks,
@@ -225,6 +243,7 @@ Partition star_partition(const Problem& problem, std::string_view strategy, std:
   if (budget) table.memory_bytes = static_cast<double>(budget->count);
   std::optional<Partition> made = StarSearch(problem, strategy, table, Buffers::none).fastest();
   if (!made) made = StarSearch(problem, strategy, table, Buffers::at_borders).fastest();
+  if (!made) made = with_least_memory(problem, strategy, ranks);
   if (!made) {
     table.memory_bytes.reset();
     made = StarSearch(problem, strategy, table, Buffers::none).fastest();

@@ -13,8 +13,8 @@ namespace plimsoll {
 inline constexpr std::string_view star_cut = "madpipe";
 
 /// The fastest, for the problem's micro-batches, of: 1F1B* on one stage a device; 1F1B there, if it fits; a periodic
-/// order where one device has several stages. Within the budget in plain training or, where none fits, as if there were
-/// no limit.
+/// order where one device has several stages. Within the budget in plain training or, where none fits, what needs the
+/// least.
 Partition star_partition(const Problem&, std::string_view strategy, std::uint32_t ranks,
                          const std::optional<Bytes>& budget);
 

@@ -52,6 +52,39 @@ class VSlots {
     for (int round = 0; round < 6 && move_forward(parts); ++round) squeeze();
   }
 
+  /// Moves every pass to the first free slot after what it reads, while no rank keeps more. `into_its_own`: also where
+  /// the slots are in part those that it has.
+  bool move_forward(std::uint32_t parts, bool into_its_own = true) {
+    std::vector<std::vector<bool>> taken = slots_taken();
+    std::vector<std::vector<std::uint32_t>> kept_now;
+    for (std::uint32_t r = 0; r < p_; ++r) kept_now.push_back(kept(r));
+    bool any = false;
+    for (const SlotPass& pass : sorted()) {
+      std::vector<bool>& busy = taken[pass.rank];
+      std::vector<std::uint32_t>& keeps = kept_now[pass.rank];
+      const std::uint32_t slots = length(pass.kind);
+      std::uint32_t first = readable(pass.rank, pass.kind, pass.micro_batch);
+      if (is_slot_forward(pass.kind)) {  // kept for longer
+        std::uint32_t least = pass.begin;
+        while (least > first && keeps[least - 1] < parts) --least;
+        first = least;
+      }
+      if (into_its_own) occupy(busy, pass.begin, slots, false);
+      while (first < pass.begin && !is_free(busy, first, slots)) ++first;
+      occupy(busy, pass.begin, slots, false);
+      occupy(busy, first, slots, true);
+      if (first == pass.begin) continue;
+      any = true;
+      at(pass.rank, pass.kind, pass.micro_batch) = first;
+      if (is_slot_forward(pass.kind)) {
+        for (std::uint32_t s = first; s < pass.begin; ++s) ++keeps[s];
+      } else if (ends_a_part(pass.kind)) {
+        for (std::uint32_t s = first + slots; s < pass.begin + slots; ++s) --keeps[s];
+      }
+    }
+    return any;
+  }
+
   /// Moves every pass to the last free slot before what reads it, while no rank keeps more: what could come later makes
   /// room for what could come sooner.
   void move_back(std::uint32_t parts) {
@@ -256,36 +289,6 @@ class VSlots {
     EXPECTS(std::ranges::max(begin_) < not_yet);
   }
 
-  bool move_forward(std::uint32_t parts) {
-    std::vector<std::vector<bool>> taken = slots_taken();
-    std::vector<std::vector<std::uint32_t>> kept_now;
-    for (std::uint32_t r = 0; r < p_; ++r) kept_now.push_back(kept(r));
-    bool any = false;
-    for (const SlotPass& pass : sorted()) {
-      std::vector<bool>& busy = taken[pass.rank];
-      std::vector<std::uint32_t>& keeps = kept_now[pass.rank];
-      const std::uint32_t slots = length(pass.kind);
-      std::uint32_t first = readable(pass.rank, pass.kind, pass.micro_batch);
-      if (is_slot_forward(pass.kind)) {  // kept for longer
-        std::uint32_t least = pass.begin;
-        while (least > first && keeps[least - 1] < parts) --least;
-        first = least;
-      }
-      occupy(busy, pass.begin, slots, false);
-      while (first < pass.begin && !is_free(busy, first, slots)) ++first;
-      occupy(busy, first, slots, true);
-      if (first == pass.begin) continue;
-      any = true;
-      at(pass.rank, pass.kind, pass.micro_batch) = first;
-      if (is_slot_forward(pass.kind)) {
-        for (std::uint32_t s = first; s < pass.begin; ++s) ++keeps[s];
-      } else if (ends_a_part(pass.kind)) {
-        for (std::uint32_t s = first + slots; s < pass.begin + slots; ++s) --keeps[s];
-      }
-    }
-    return any;
-  }
-
   static constexpr std::uint32_t not_yet = 1U << 30U;
 
   std::uint32_t p_, m_;
@@ -301,13 +304,18 @@ std::uint32_t parts_kept(const VBlock& block, std::uint32_t micro_batches) {
 
 std::vector<PipelineOrder> orders_of(const VBlock& block, std::uint32_t micro_batches, std::uint32_t parts) {
   VSlots slots(block, micro_batches);
+  VSlots once = slots;
   slots.tighten(parts);
   std::vector<PipelineOrder> orders{slots.order()};
   VSlots later = slots;
   later.move_back(parts);
   later.tighten(parts);
   orders.push_back(later.order());
-  if (block.has_whole_backwards) return orders;
+  if (block.has_whole_backwards) {  // as the published program
+    once.move_forward(parts, false);
+    orders.push_back(once.order());
+    return orders;
+  }
   slots.backwards_first();
   slots.tighten(parts);
   orders.push_back(slots.order());

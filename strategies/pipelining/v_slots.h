@@ -23,8 +23,10 @@ struct VBlock {
 VBlock v_min_block(std::uint32_t p);
 VBlock v_half_block(std::uint32_t p);
 
-/// Whole backwards: the block in which a micro-batch is fastest through all passes, about 2/3 of 1F1B's memory.
+/// Whole backwards: the block in which a micro-batch is fastest through all passes, about 2/3 of 1F1B's memory; and
+/// that of the published program.
 VBlock whole_v_block(std::uint32_t p);
+VBlock published_whole_block(std::uint32_t p);
 
 /// All blocks whose first rank begins with F in slot 0 and whose ranks follow each other by (k, -1, k, -1) slots, k
 /// changing at most once, to less.
@@ -35,7 +37,10 @@ std::uint32_t parts_kept(const VBlock&, std::uint32_t micro_batches);
 
 /// The block repeated for each micro-batch, then every pass moved forward into free slots while no rank keeps more than
 /// `parts` parts: one order with W where they are made, one after all has been moved back and forward again, and one
-/// whose W after the last forward fill what is left.
+/// whose W after the last forward fill what is left; of whole backwards, one that has been moved once instead.
 std::vector<PipelineOrder> orders_of(const VBlock&, std::uint32_t micro_batches, std::uint32_t parts);
+
+/// The order that the published program makes, then ours of a block that keeps no more.
+std::vector<PipelineOrder> orders_beside_published(const VBlock&, std::uint32_t micro_batches);
 
 }  // namespace plimsoll

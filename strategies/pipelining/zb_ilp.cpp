@@ -15,13 +15,14 @@
 namespace plimsoll {
 namespace {
 
-std::string note_of(const ProgramOrder& made, double longest, std::string_view seconds) {
+std::string note_of(const ProgramOrder& made, double longest, std::string_view nodes) {
   const std::string found = fmt::format("the longest device takes {:.6g} s, no order less than {:.6g} s (gap {:.2f} %)",
                                         longest, made.bound, longest > 0 ? 100 * (longest / made.bound - 1) : 0);
   if (made.end == MilpResult::End::optimal) return found;
-  return found + (made.end == MilpResult::End::out_of_time
-                      ? fmt::format("; the integer program stopped after {} s (seconds)", seconds)
-                      : "; the integer program stopped at its limit of nodes or memory");
+  if (made.is_too_large) return found + "; the integer program is too large to be asked";
+  return found + (made.end == MilpResult::End::out_of_nodes
+                      ? fmt::format("; the integer program stopped after {} nodes (nodes)", nodes)
+                      : "; the integer program stopped at its limit of memory");
 }
 
 std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Options& options,
@@ -33,25 +34,32 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
     Partition cut = cut_for(problem, options, "zb_ilp", rank_of, true, budget);
     const PartCosts costs = part_costs(problem, cut);
     const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-    std::optional<PipelineOrder> start = zero_bubble_search(costs, m, limits);
-    if (!start) start = list_order(costs, rank_of, m, true, limits, {});
+    const auto search = [&](const PartCosts& given) { return zero_bubble_search(given, m, limits); };
+    std::optional<PipelineOrder> start = search(costs);
+    if (start) {
+      const std::array starts{*start, *best_of_transfer_times(costs, m, search)};
+      start = shortest(costs, m, starts);
+    } else {
+      start = list_order(costs, rank_of, m, true, limits, {});
+    }
     if (!start) {
       throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",
                                    options.text("limit"), least_limit(costs, rank_of)));
     }
-    const ProgramOrder made = program_order(costs, m, *start, limits, {.seconds = options.number("seconds")});
+    const MilpLimits work{.seconds = 86'400, .nodes = static_cast<int>(options.integer("nodes"))};
+    const ProgramOrder made = program_order(costs, m, *start, limits, work);
     const double longest = time_order(costs, m, made.order).longest();
-    return with_turns(std::move(cut), made.order, note_of(made, longest, options.text("seconds")));
+    return with_turns(std::move(cut), made.order, note_of(made, longest, options.text("nodes")));
   });
 }
 
 constexpr std::array zb_ilp_options{stages_option, cut_option, work_conserving_option, limit_option,
                                     OptionInfo{
-                                        .name = "seconds",
-                                        .default_value = "60",
-                                        .values = "a whole number from 1 to 86400",
-                                        .help = "how long the integer program may search, in seconds",
-                                        .allowed = integer_between<1, 86'400>,
+                                        .name = "nodes",
+                                        .default_value = "500",
+                                        .values = "a whole number from 0 to 1000000000",
+                                        .help = "how many branch-and-bound nodes the integer program may search",
+                                        .allowed = integer_between<0, 1'000'000'000>,
                                     }};
 
 }  // namespace

@@ -215,6 +215,42 @@ TEST_CASE("cut=joint keeps fewer micro-batches in flight where that costs no tim
   CHECK(std::get<Plan>(joint).note.starts_with("cut="));
 }
 
+/// That a plan within a budget of nothing names.
+Bytes named_smallest(const Problem& problem, const std::string& spec) {
+  const PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), Bytes{0});
+  return std::get<Infeasible>(outcome).smallest.value();
+}
+
+TEST_CASE("cut=joint and cut=madpipe name the smallest budget of all cuts and numbers in flight, and have a plan there",
+          "[pipelining][joint]") {
+  for (const RandomCase seed : fewer_cases(1, 30)) {
+    Random random(seed);
+    const std::uint32_t devices = random.between(2, 3);
+    Chain chain = random_small_chain(seed, random.between(devices + 1, 7));
+    for (Stage& stage : chain.stages) stage.has_backward = true;
+    const Problem problem = problem_of(std::move(chain), gpus({.count = devices, .to_peers = BytesPerSecond{1}}),
+                                       {.micro_batches = random.between(2, 6)});
+    const auto layers = static_cast<std::uint32_t>(problem.chain->stages.size());
+    const std::string one_each = devices == 2 ? ",in_flight=1:1" : ",in_flight=1:1:1";
+    for (const char* memory : {"", "|rotor"}) {
+      Bytes least = largest_bytes, least_of_gpipe = largest_bytes;
+      for (const std::vector<std::uint32_t>& first : all_cuts(layers, devices)) {
+        const std::string cut = "(cut=" + text_of(first);
+        least = std::min(least, named_smallest(problem, "1f1b" + cut + one_each + ")" + memory));
+        least_of_gpipe = std::min(least_of_gpipe, named_smallest(problem, "gpipe" + cut + ")" + memory));
+      }
+      for (const char* planner : {"1f1b(cut=joint)", "1f1b(cut=madpipe)"}) {
+        INFO(planner << memory << ", least " << least.count);
+        const bool is_for_plain_training = planner == std::string("1f1b(cut=madpipe)") && *memory != 0;
+        if (is_for_plain_training) continue;
+        CHECK(named_smallest(problem, planner + std::string(memory)) <= least);
+        CHECK(makespan(problem, planner + std::string(memory), least));
+      }
+      CHECK(named_smallest(problem, std::string("gpipe(cut=joint)") + memory) <= least_of_gpipe);
+    }
+  }
+}
+
 TEST_CASE("cut=joint is for strategies that soon have an order for any cut", "[pipelining][joint]") {
   for (const char* spec : {"zb_ilp(cut=joint)", "interleaved(cut=joint)", "chimera(cut=joint)", "order(cut=joint)"}) {
     CHECK(complaint_of([&] { parse_spec(spec, "test"); }).find("found 'joint'") != std::string::npos);

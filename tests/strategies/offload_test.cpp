@@ -146,6 +146,25 @@ TEST_CASE("rotor|offload_greedy is never slower than rotor, and offload_greedy w
   }
 }
 
+TEST_CASE("in pipelines offload_greedy behind recomputation is never slower than without, and has a plan where it has",
+          "[offload]") {
+  for (const RandomCase seed : fewer_cases(1, 12)) {
+    const Problem problem = problem_of(random_small_chain(seed, 4 + seed % 5),
+                                       gpus({.count = 2, .to_host = BytesPerSecond{2}, .to_peers = BytesPerSecond{2}}),
+                                       {.micro_batches = 3});
+    for (const std::string alone : {"1f1b(stages=2)|rotor", "gpipe(stages=2)|full_recompute"}) {
+      const Bytes least = smallest(problem, alone);
+      for (Bytes budget = least + Bytes{24}; budget >= least; budget -= Bytes{8}) {
+        INFO(alone << ", budget " << budget.count);
+        const Plan both = planned(problem, alone + "|offload_greedy", budget);
+        CHECK(check(both.schedule, problem.graph, problem.platform).empty());
+        CHECK(both.peak <= budget);
+        CHECK(both.makespan.value <= planned(problem, alone, budget).makespan.value * (1 + 1e-9));
+      }
+    }
+  }
+}
+
 TEST_CASE("save_on_cpu takes the time of all copies, one after the other, by hand", "[offload]") {
   // Two stages of 1 s and 2 s and a loss without time: x1 and x2 (10 B) and their inner tensors (5 B) are saved; x0
   // stays. At 5 B/s 30 B take 6 s there and 6 s back: 2 * 3 + 12 s.

@@ -34,7 +34,7 @@ TEST_CASE("every pipeline's order is the same after a file, and takes the same t
   const std::string file = (folder / "order.csv").string();
   for (const char* spec : {"gpipe", "1f1b", "eager_1f1b", "interleaved", "1f1b(backward=split)", "zb_h1", "zb_h2",
                            "zb_auto", "zb_v", "v_half", "v_half(pattern=1f1b_v)", "v_min", "hanayo", "dualpipe_v",
-                           "zb_ilp(seconds=2)", "pipeline_search(moves=200)"}) {
+                           "zb_ilp(nodes=10)", "pipeline_search(moves=200)"}) {
     INFO(spec);
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Problem problem =

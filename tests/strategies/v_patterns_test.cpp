@@ -43,6 +43,45 @@ TEST_CASE("v_min, v_half and 1f1b_v keep the published number of parts, and are 
   }
 }
 
+TEST_CASE("v_half and 1f1b_v are never longer than the published program's orders", "[pipelining]") {
+  struct Published {
+    const char* spec;
+    std::uint32_t p, m;
+    Pieces time;
+    double longest;  ///< what the published program gives for these times
+  };
+  const char *half = "v_half", *whole = "v_half(pattern=1f1b_v)";
+  for (const Published& row : {Published{half, 4, 8, {3, 3, 1, 0}, 137}, Published{half, 8, 8, {2, 9, 9, 0}, 457},
+                               Published{half, 6, 12, {6, 7, 5, 0}, 520}, Published{half, 6, 12, {2, 5, 3, 0}, 321},
+                               Published{half, 6, 12, {4, 8, 8, 1}, 598}, Published{whole, 3, 3, {4, 1, 8, 0}, 114},
+                               Published{whole, 3, 3, {4, 4, 1, 0}, 74}, Published{whole, 3, 3, {7, 8, 4, 1}, 172},
+                               Published{whole, 3, 3, {5, 6, 9, 0}, 180}, Published{whole, 3, 3, {1, 5, 3, 1}, 96}}) {
+    INFO(row.spec << ", " << row.p << " devices, " << row.m << " micro-batches");
+    const Run run = run_of(row.spec, row.p, 2 * row.p, row.m, row.time, {6, 6});
+    CHECK(run.longest_stage.value <= row.longest + 1e-9);
+    CHECK(run.makespan.value <= row.longest + 1e-9);  // as long there
+  }
+}
+
+TEST_CASE("zb_v and zb_auto: a faster network makes no iteration longer", "[pipelining]") {
+  for (const RandomCase seed : fewer_cases(1, 24)) {
+    Random random(seed);
+    const std::uint32_t p = random.between(2, 5), m = random.between(p, 3 * p);
+    Pieces time{1.0 * random.between(1, 9), 1.0 * random.between(1, 9), 1.0 * random.between(1, 9), 0};
+    double faster = 0;
+    for (const char* spec : {"zb_v", "zb_auto"}) {
+      INFO(spec << ", " << p << " devices, " << m << " micro-batches");
+      faster = 0;
+      for (const double c : {0.0, 0.1, 0.25, 0.5, 1.0, 2.0}) {
+        time.c = c * time.f;
+        const double makespan = run_of(spec, p, 2 * p, m, time).makespan.value;
+        CHECK(makespan >= faster * (1 - 1e-9));
+        faster = makespan;
+      }
+    }
+  }
+}
+
 TEST_CASE("v_min and v_half: parts kept as by their formulas for any number of devices", "[pipelining]") {
   for (std::int64_t p = 2; p <= 12; ++p) {
     for (const std::int64_t m : {2 * p, 3 * p + 1}) {

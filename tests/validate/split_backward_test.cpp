@@ -144,7 +144,7 @@ TEST_CASE("every synchronous pipeline trains as one device does", "[validate][sp
                                        "chimera",
                                        "dualpipe",
                                        "dualpipe_v",
-                                       "zb_ilp(seconds=1)",
+                                       "zb_ilp(nodes=10)",
                                        "pipeline_search(moves=200)",
                                        "zb_h1|rotor",
                                        "zb_v|full_recompute",
