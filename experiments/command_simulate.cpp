@@ -13,7 +13,6 @@
 #include "experiments/perfetto.h"
 #include "experiments/planning_watch.h"
 #include "experiments/pytorch_plan.h"
-#include "experiments/several_devices.h"
 #include "experiments/summary.h"
 #include "sim/core/check.h"
 #include "sim/io/input_error.h"
@@ -63,11 +62,6 @@ std::vector<Answer> patient_answer(const Question& question, const Problem& prob
                                    std::span<const std::optional<Bytes>> budgets) {
   const PlanningWatch watch("planning with " + question.strategy.text);
   return answer(question, problem, budgets);
-}
-
-ChosenForDevices patient_choice(const Question& question) {
-  const PlanningWatch watch("planning with " + question.strategy.text);
-  return chosen_for_devices(question);
 }
 
 int simulate_front(const Question& question, const Problem& problem, bool json) {
@@ -143,27 +137,20 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   QuestionArguments words = arguments.question;
   const bool front = words.memory == "front";
   if (front) words.memory.clear();
-  Question question = question_of(words, Asks::strategy);
+  const Question question = question_of(words, Asks::strategy);
   if (front && question.transfers != Transfers::link) {
     throw InputError(
         fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
   }
-  if (front) {
-    const Problem problem = budgeted_problem_of(question).problem;
-    note_times(problem);
-    return simulate_front(question, problem, arguments.json);
-  }
-  const ChosenForDevices chosen = patient_choice(question);
-  question = chosen.question;
-  const auto& [problem, budget] = chosen.problem;
+  const auto [problem, budget] = budgeted_problem_of(question);
   note_times(problem);
+  if (front) return simulate_front(question, problem, arguments.json);
 
   Answer made = planned_for_links(question, problem, budget);
   if (made.schedule && question.transfers != Transfers::link) {
     Schedule schedule = std::move(*made.schedule);
     made = answer(question, problem, std::move(schedule));
   }
-  if (!chosen.candidates.empty()) made.candidates = chosen.candidates;
   if (made.schedule) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
     std::cout << json_text(to_json(question, problem, made), 2) << '\n';
@@ -205,10 +192,7 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   Question question = question_of(arguments.question, Asks::strategy);
   const bool is_for_pytorch = arguments.made_for == "pytorch";
   if (is_for_pytorch) ask_for_pytorch(question);
-  const ChosenForDevices chosen =
-      is_for_pytorch ? ChosenForDevices{question, budgeted_problem_of(question), {}} : patient_choice(question);
-  question = chosen.question;
-  const auto& [problem, budget] = chosen.problem;
+  const auto [problem, budget] = budgeted_problem_of(question);
   if (is_for_pytorch) refuse_early_for_pytorch(question, problem);
   note_times(problem);
   const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());

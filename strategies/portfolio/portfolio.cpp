@@ -188,15 +188,6 @@ constexpr std::array portfolio_options{
                 "are, and values move whole; what 'plan --for pytorch' asks for",
         .allowed = [](std::string_view text) { return text == "any" || text == "pytorch"; },
     },
-    OptionInfo{
-        .name = "eight_bit",
-        .default_value = "no",
-        .values = "no or yes",
-        .help =
-            "yes: Adam's states may have 8 bits (adam8bit), which does not train exactly as 32 bits do; of 'simulate' "
-            "and 'plan'",
-        .allowed = [](std::string_view text) { return text == "no" || text == "yes"; },
-    },
 };
 
 std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& options, Budgets budgets, const Tape*) {
