@@ -9,6 +9,7 @@
 
 #include "experiments/csv.h"
 #include "experiments/memory_by_kind.h"
+#include "experiments/report_table.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "tests/experiments/temporary_folder.h"
@@ -117,6 +118,24 @@ TEST_CASE("a report shows what an allocator reserves, of the device that reserve
   record["allocator"] = "exact";  // whose reserved bytes are the live ones
   reserved.records[3] = record.dump();
   CHECK(results_csv(reserved, "test").find("peak_reserved_bytes") == std::string::npos);
+}
+
+TEST_CASE("a report says what the host holds, in table, page and CSV", "[report]") {
+  SweepContents made = contents();
+  for (auto& [point, text] : made.records) {
+    Json record = Json::parse(text);
+    record.update({{"trace", "t"}, {"platform", "p"}, {"micro_batches", 1}, {"optimizer", "none"}});
+    record["times_rescaled"] = false;
+    record["host_peak_bytes"] = record["peak_bytes"].is_null() ? Json() : Json(point == 3 ? 92'600'000'000 : 0);
+    text = record.dump();
+  }
+  const Json series = report_data(made, "test")["figures"][0]["series"];
+  CHECK(series[1]["points"][1]["host_peak_bytes"] == 92'600'000'000);
+  CHECK(results_csv(made, "test").find(",host_peak_bytes") != std::string::npos);
+  const std::string table = report_table(made), said = ", host 92.60 GB";
+  const std::size_t place = table.find(said);
+  REQUIRE(place != std::string::npos);
+  CHECK(table.find(", host", place + said.size()) == std::string::npos);
 }
 
 TEST_CASE("a report names what runs out of memory, is refused or stopped, and says 'fits nowhere' of nothing else",
