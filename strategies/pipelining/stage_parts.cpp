@@ -33,9 +33,11 @@ Part part_of(const Problem& problem, std::size_t first, std::size_t last, Device
 }  // namespace
 
 bool is_trained(const Problem& problem, std::size_t first, std::size_t last) {
-  const auto begin = problem.chain->stages.begin();
-  return std::any_of(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last),
-                     [](const Stage& stage) { return stage.has_backward; });
+  // Of a backward in two parts the first, which gets what the part after sends: behind a stored prefix there may be
+  // weight gradients alone.
+  const std::vector<OpId>& backward = problem.index->backward;
+  return std::any_of(backward.begin() + static_cast<std::ptrdiff_t>(first),
+                     backward.begin() + static_cast<std::ptrdiff_t>(last), [](OpId op) { return op != no_op; });
 }
 
 RangePart::RangePart(const Problem& problem, std::size_t first, std::size_t last, DeviceId device, bool weights_apart) {
