@@ -183,7 +183,7 @@ void Judge::fill_output(StepId s, const Op& op, BufferId b) {
     if (graph_[t].storage == graph_[buffer.tensor].storage) tensors.push_back(t);
   }
   const TensorKind kind = graph_[buffer.tensor].kind;
-  if (tensors.empty()) tensors = {buffer.tensor};  // an update in place
+  if (tensors.empty()) tensors = {buffer.tensor};                                                // an update in place
   const bool is_approximate = kind == TensorKind::parameter_gradient && held_in(b).approximate;  // a sum stays one
   Held& held = fill(s, b, std::move(tensors));
   held.approximate = is_approximate;

@@ -495,6 +495,7 @@ TEST_CASE("stages of a graph pass on several tensors, and what goes around them"
     const Plan plan_made = std::get<Plan>(plan(ready, asked, std::nullopt));
     CHECK(check(plan_made.schedule, ready.graph, ready.platform).empty());
   }
+}
 
 TEST_CASE("the times of a stage's weight gradients do not come to more than its backward by rounding", "[hybrid]") {
   Graph graph;
