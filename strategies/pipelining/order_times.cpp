@@ -1,7 +1,6 @@
 #include "strategies/pipelining/order_times.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "sim/core/expects.h"
@@ -163,31 +162,6 @@ const PipelineOrder& shortest_beside_first(const PartCosts& costs, std::uint32_t
     if (lengths[k].second <= lengths[0].second && lengths[k] < lengths[best]) best = k;
   }
   return orders[best];
-}
-
-std::optional<PipelineOrder> best_of_transfer_times(
-    const PartCosts& costs, std::uint32_t micro_batches,
-    const std::function<std::optional<PipelineOrder>(const PartCosts&)>& search) {
-  constexpr std::array of_the_longest_forward{0.0, 0.0625, 0.125, 0.25, 0.5, 0.70710678, 1.0, 1.41421356, 2.0, 4.0};
-  std::optional<PipelineOrder> best = search(costs);
-  if (!best) return best;
-  const auto length_of = [&](const PipelineOrder& order) {
-    const OrderTimes times = time_order(costs, micro_batches, order);
-    return std::pair(times.makespan(), times.longest());
-  };
-  std::pair<double, double> least = length_of(*best);
-  PartCosts other = costs;
-  for (const double factor : of_the_longest_forward) {
-    std::ranges::fill(other.sent, factor * std::ranges::max(costs.f));
-    other.returned = other.sent;
-    std::optional<PipelineOrder> made = search(other);
-    if (!made) continue;
-    if (const std::pair<double, double> length = length_of(*made); length < least) {
-      least = length;
-      best = std::move(made);
-    }
-  }
-  return best;
 }
 
 std::vector<std::int64_t> kept_at_most(const PartCosts& costs, const PipelineOrder& order) {

@@ -5,8 +5,6 @@
 // out.
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,13 +31,6 @@ const PipelineOrder& shortest(const PartCosts&, std::uint32_t micro_batches, std
 /// The same among those whose longest rank and makespan are not longer than the first one's.
 const PipelineOrder& shortest_beside_first(const PartCosts&, std::uint32_t micro_batches,
                                            std::span<const PipelineOrder>);
-
-/// The order with the least makespan of those that a search makes for these transfer times and for others, which do not
-/// depend on these: a heuristic may find a better order where it takes transfers to last longer, and a faster network
-/// makes no iteration longer as far as an order of these is the best. Nothing where the search finds none for these.
-std::optional<PipelineOrder> best_of_transfer_times(
-    const PartCosts&, std::uint32_t micro_batches,
-    const std::function<std::optional<PipelineOrder>(const PartCosts&)>& search);
 
 /// By rank: the most bytes that are kept after a forward.
 std::vector<std::int64_t> kept_at_most(const PartCosts&, const PipelineOrder&);

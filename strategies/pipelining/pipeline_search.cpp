@@ -14,7 +14,6 @@
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/list_order.h"
 #include "strategies/pipelining/order_search.h"
-#include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/pipeline.h"
 #include "strategies/pipelining/plain_timeline.h"
 #include "strategies/pipelining/v_shape_search.h"
@@ -70,9 +69,7 @@ void add_line(Shape& shape, std::uint32_t m) {
                   with_weights_apart(one_forward_one_backward_order(m, two)),
                   with_weights_apart(gpipe_order(p, m, BackwardOrder::fifo)), zero_bubble_order(p, m, 1),
                   zero_bubble_order(p, m, 2)};
-  auto found = best_of_transfer_times(
-      shape.costs, m, [&](const PartCosts& costs) { return zero_bubble_search(costs, m, shape.limits); });
-  if (found) shape.orders.push_back(std::move(*found));
+  if (auto found = zero_bubble_search(shape.costs, m, shape.limits)) shape.orders.push_back(std::move(*found));
 }
 
 void add_v(Shape& shape, std::uint32_t m) {
@@ -83,9 +80,7 @@ void add_v(Shape& shape, std::uint32_t m) {
     }
   }
   if (m >= 2 * p) shape.orders.push_back(dualpipe_v_order(p, m));
-  auto found = best_of_transfer_times(shape.costs, m,
-                                      [&](const PartCosts& costs) { return v_shape_search(costs, m, shape.limits); });
-  if (found) shape.orders.push_back(std::move(*found));
+  if (auto found = v_shape_search(shape.costs, m, shape.limits)) shape.orders.push_back(std::move(*found));
 }
 
 void add_interleaved(Shape& shape, std::uint32_t m) {

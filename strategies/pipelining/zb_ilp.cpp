@@ -34,14 +34,8 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
     Partition cut = cut_for(problem, options, "zb_ilp", rank_of, true, budget);
     const PartCosts costs = part_costs(problem, cut);
     const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-    const auto search = [&](const PartCosts& given) { return zero_bubble_search(given, m, limits); };
-    std::optional<PipelineOrder> start = search(costs);
-    if (start) {
-      const std::array starts{*start, *best_of_transfer_times(costs, m, search)};
-      start = shortest(costs, m, starts);
-    } else {
-      start = list_order(costs, rank_of, m, true, limits, {});
-    }
+    std::optional<PipelineOrder> start = zero_bubble_search(costs, m, limits);
+    if (!start) start = list_order(costs, rank_of, m, true, limits, {});
     if (!start) {
       throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",
                                    options.text("limit"), least_limit(costs, rank_of)));

@@ -22,10 +22,7 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   const auto order_within = [&](double limit) {
     return v_shape_search(costs, problem.micro_batches, limits_of(costs, rank_of, limit));
   };
-  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-  const std::optional<PipelineOrder> order = best_of_transfer_times(
-      costs, problem.micro_batches,
-      [&](const PartCosts& given) { return v_shape_search(given, problem.micro_batches, limits); });
+  const std::optional<PipelineOrder> order = order_within(options.number("limit"));
   if (!order) {
     double below = 0, enough = least_limit(costs, rank_of);  // for a micro-batch, and not always for the heuristic
     while (!order_within(enough)) {
