@@ -160,11 +160,12 @@ Bytes resident_anywhere(const Graph& graph, Stays stay) {
 }
 
 /// By the fastest of its implementations, on packed inputs too; nothing for what the device need not compute.
-Seconds fastest_on(const Problem& problem, OpId id, DeviceId device, std::span<const Codec> codecs) {
+Seconds fastest_on(const Problem& problem, OpId id, DeviceId device, std::span<const Codec> codecs,
+                   Saving saving = Saving::keep) {
   const Graph& graph = problem.graph;
   const Op& op = graph[id];
   if (runs_beside(op)) return {};
-  Seconds fastest = duration_on(problem, id, device, Saving::keep);
+  Seconds fastest = duration_on(problem, id, device, saving);
   for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
     fastest = std::min(fastest, duration_on(problem, id, device, Saving::keep, k));
   }
@@ -216,7 +217,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
   const DeviceClasses classes = device_classes(problem.platform, problem.platform.devices.size());
   IterationWork work;
   work.micro_batches = static_cast<double>(problem.micro_batches);
-  std::vector<Seconds> finish(graph.ops.size());
+  std::vector<Seconds> finish(graph.ops.size()), unsaved(graph.ops.size());  // of a run that saves; of the fastest
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
     OnEachClass times;
@@ -227,12 +228,20 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
       continue;
     }
     if (!is_pinned_to_host(op)) work.micro_batch.push_back(std::move(times));
-    Seconds start;
+    Seconds start, fastest_unsaved = fastest;
     for (const TensorId t : op.inputs) {
-      if (makers[t.index] && *makers[t.index] != o) start = std::max(start, finish[*makers[t.index]]);
+      if (!makers[t.index] || *makers[t.index] == o) continue;
+      const std::size_t maker = *makers[t.index];
+      const bool is_saved = std::ranges::find(graph.ops[maker].saved, t) != graph.ops[maker].saved.end();
+      start = std::max(start, is_saved ? finish[maker] : unsaved[maker]);
+    }
+    for (const DeviceId device : classes.one) {
+      if (op.saved.empty()) break;
+      fastest_unsaved = std::min(fastest_unsaved, fastest_on(problem, id_at<OpId>(o), device, codecs, Saving::nothing));
     }
     finish[o] = start + fastest;
-    bounds.critical_path = std::max(bounds.critical_path, finish[o]);
+    unsaved[o] = start + fastest_unsaved;
+    bounds.critical_path = std::max(bounds.critical_path, unsaved[o]);
   }
   bounds.work = shared_work(work, classes, devices);
 

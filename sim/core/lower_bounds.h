@@ -12,7 +12,8 @@ namespace plimsoll {
 
 struct LowerBounds {
   Seconds work;                   ///< durations of all ops of all micro-batches, shared evenly by the devices
-  Seconds critical_path;          ///< the longest chain of ops of one micro-batch that read each other's values
+  Seconds critical_path;          ///< the longest chain of ops of one micro-batch that read each other's values; what
+                                  ///< a forward does not only save may come from a run that saves nothing
   Bytes memory;                   ///< on the fullest device
   std::optional<OpId> memory_by;  ///< the op whose working set `memory` is; unset: that of the resident tensors
 
