@@ -13,6 +13,8 @@ struct Change {
   double date = 0;
   std::uint32_t round = 0;
   bool is_start = false;
+  StreamId stream;  // starts of one date are in the order of streams, as the engines': where one frees at its start it
+                    // matters
   StepId step;
 };
 
@@ -29,10 +31,13 @@ std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, c
   changes.reserve(2 * schedule.steps.size());
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Interval& ran = timeline.steps[s];
-    changes.push_back({ran.start.value, ran.start_round, true, id_at<StepId>(s)});
-    changes.push_back({ran.finish.value, ran.finish_round, false, id_at<StepId>(s)});
+    const StreamId stream = schedule.steps[s].stream;
+    changes.push_back({ran.start.value, ran.start_round, true, stream, id_at<StepId>(s)});
+    changes.push_back({ran.finish.value, ran.finish_round, false, stream, id_at<StepId>(s)});
   }
-  std::ranges::sort(changes, {}, [](const Change& c) { return std::tuple(c.date, c.round, c.is_start, c.step.index); });
+  std::ranges::sort(changes, {}, [](const Change& c) {
+    return std::tuple(c.date, c.round, c.is_start, c.stream.index, c.step.index);
+  });
 
   for (const Change& change : changes) {
     const Step& step = schedule[change.step];

@@ -28,7 +28,7 @@ inline constexpr OptionInfo gradient_buckets_option{
 };
 
 /// Megatron's `--overlap-grad-reduce` and DistributedDataParallel's hooks are yes; Megatron without it is no.
-inline constexpr OptionInfo overlap_option{
+inline constexpr OptionInfo gradient_overlap_option{
     .name = "overlap",
     .default_value = "yes",
     .values = "yes or no",

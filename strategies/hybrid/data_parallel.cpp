@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option, overlap_option,
+constexpr OptionInfo data_parallel_options[] = {replicas_option, gradient_buckets_option, gradient_overlap_option,
                                                 collectives_option};
 
 std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const Options& options) {

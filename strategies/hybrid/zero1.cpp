@@ -3,7 +3,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero1_options[] = {replicas_option, gradient_buckets_option, overlap_option, collectives_option};
+constexpr OptionInfo zero1_options[] = {replicas_option, gradient_buckets_option, gradient_overlap_option,
+                                        collectives_option};
 
 std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const Options& options) {
   return on_data_axis(problem, options,

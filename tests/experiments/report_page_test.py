@@ -36,7 +36,7 @@ def page_of(report, timelines="", script=""):
 
 def made_up_report(strategies, points):
     """Curves one above the other; the last point of each is infeasible."""
-    series = [{"strategy": f"strategy{s}", "points": [
+    series = [{"strategy": f"strategy{s}", "note": "", "points": [
         {"point": s * points + k, "memory_budget_bytes": 10**6 * (k + 1), "feasible": k + 1 < points, "peak_bytes": 10**6 * (k + 1),
          "makespan_s": 1 + 0.1 * s + (points - k) / points, "recompute_s": 0.1, "bytes_moved": 0, "gap": None,
          "smallest_feasible_bytes": None, "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]

@@ -472,7 +472,7 @@ TEST_CASE("a worker that dies fails its task only", "[sweep]") {
 TEST_CASE("what is appended after a torn line is a line of its own, whether the sweep comes to its end or not",
           "[sweep]") {
   const TemporaryFolder folder;
-  const Json identity{{"version", "1"}};
+  const Json identity{{"version", "1"}, {"experiment", {{"strategies", Json::array({"store_all"})}}}};
   StoreDisk disk;
   fs::create_directory(folder / "out");
   write_json_file(folder / "out/manifest.json",
@@ -484,7 +484,7 @@ TEST_CASE("what is appended after a torn line is a line of its own, whether the 
 
 TEST_CASE("a folder is written by one sweep at a time", "[sweep]") {
   const TemporaryFolder folder;
-  const Json identity{{"version", "1"}};
+  const Json identity{{"version", "1"}, {"experiment", {{"strategies", Json::array({"store_all"})}}}};
   StoreDisk disk;
   SweepStore first(folder / "out", {}, identity, disk);
   first.write_manifest({{"format", "plimsoll.sweep.v1"}, {"identity", identity}, {"cases", Json::array()}});

@@ -203,7 +203,7 @@ TEST_CASE("stages with ops that run again keep less, in pipelines and behind rot
 }
 
 // Korthikanti et al. 2022, tables 3 and 5: 1.42 and 1.10 s on 8 A100; by the data sheet's rates both come out alike
-// short.
+// short. By rings, as strategies have it unless told.
 TEST_CASE("the published iteration of 22 billion parameters, by a data sheet's rates", "[hybrid][recompute]") {
   const std::string trace =
       "transformer:layers=48,width=6144,heads=64,sequence=2048,batch=4,vocabulary=51200,view=graph,dropout=yes";
@@ -214,8 +214,8 @@ TEST_CASE("the published iteration of 22 billion parameters, by a data sheet's r
   };
   const double full = ratio("megatron|full_recompute", 1.42),
                core = ratio("recompute_ops|megatron(sequence=yes)", 1.10);
-  CHECK(full == Approx(0.772).epsilon(0.002));
-  CHECK(core == Approx(0.748).epsilon(0.002));
+  CHECK(full == Approx(0.777).epsilon(0.002));
+  CHECK(core == Approx(0.753).epsilon(0.002));
 }
 
 // Megatron-LM: two all-reduces of sbh numbers a layer in the forward, two in the backward. With the sequence shared

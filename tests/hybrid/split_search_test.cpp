@@ -316,7 +316,7 @@ TEST_CASE("searches keep a limit of memory where a split does", "[hybrid]") {
     const auto model_or_why = BspModel::of(problem, WorkModel::symbolic);
     const BspModel& model = std::get<BspModel>(model_or_why);
     const std::vector<std::vector<std::optional<std::uint8_t>>> none(model.operators());
-    const Mesh whole{{{"devices", devices}}};
+    const Mesh whole{{{.name = "devices", .ranks = devices, .way = CollectiveWay::ring}}};  // as searches by default
     auto whole_times = CollectiveTimes::on(problem.platform, whole);
     const SplitTable table = model.table(whole, 0, 1, none, std::get<CollectiveTimes>(whole_times));
     std::vector<std::pair<Bytes, Seconds>> all;

@@ -66,7 +66,7 @@ std::size_t back_while_sent(const Schedule& schedule, const Timeline& timeline) 
     const BufferId back = schedule.buffers_in(schedule.steps[s].allocates)[0];
     for (std::uint32_t other = 0; other < s; ++other) {
       if (schedule.steps[other].kind != StepKind::send) continue;
-      for (const BufferId sent : schedule.buffers_in(schedule.steps[other].frees)) {
+      for (const BufferId sent : schedule.buffers_in(schedule.steps[other].reads)) {
         const bool are_same = schedule[sent].tensor == schedule[back].tensor &&
                               schedule[sent].micro_batch == schedule[back].micro_batch &&
                               schedule[sent].range_offset == schedule[back].range_offset;
