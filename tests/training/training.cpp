@@ -4,11 +4,13 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 #include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "validate/cpu/cpu_backend.h"
 #include "validate/network_model.h"
+#include "validate/networks/kernel_arguments.h"
 #include "validate/networks/networks.h"
 
 namespace plimsoll {
@@ -23,6 +25,19 @@ Training training_of(const std::string& reference, Platform platform, const Prob
 Platform one_gpu() {
   constexpr BytesPerSecond fast{20e9};
   return gpus({.to_host = fast, .adam = fast, .to_disk = fast});
+}
+
+void take_one_scratch(CpuNetwork& made, Bytes enough) {
+  Graph& graph = made.network.graph;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    REQUIRE(made.kernels[o].scratch <= enough);
+    made.kernels[o].scratch = enough;
+    state_workspace(graph, graph.ops[o], enough);
+  }
+  for (std::size_t i = 0; i < made.slices.size(); ++i) {
+    take_one_scratch(made.slices[i], enough);
+    made.network.slices[i] = std::make_shared<const Network>(made.slices[i].network);
+  }
 }
 
 PlanOutcome planned(const Problem& problem, const std::string& spec, std::optional<Bytes> budget) {

@@ -22,6 +22,10 @@ struct Training {
 
 Training training_of(const std::string& reference, Platform, const ProblemOptions& = {});
 
+/// One size of scratch for all kernels, those of slices too, more than oneDNN's want on any processor: plans are the
+/// same everywhere.
+void take_one_scratch(CpuNetwork&, Bytes enough);
+
 /// One GPU, a host and a disk, with links that are fast enough not to slow tests down.
 Platform one_gpu();
 

@@ -7,7 +7,6 @@
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 #include "validate/network_model.h"
-#include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll {
 namespace {
@@ -43,16 +42,8 @@ TEST_CASE("pipelines that offload in their parts, or let micro-batches wait else
   }
 }
 
-/// The same with one size of scratch for all kernels, more than oneDNN's want on any processor: its plans are the same
-/// everywhere.
 Training with_one_scratch(Training training) {
-  constexpr Bytes enough{1 << 14};
-  Graph& graph = training.network.network.graph;
-  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
-    REQUIRE(training.network.kernels[o].scratch <= enough);
-    training.network.kernels[o].scratch = enough;
-    state_workspace(graph, graph.ops[o], enough);
-  }
+  take_one_scratch(training.network, Bytes{1 << 14});
   const ProblemOptions options{.micro_batches = training.problem.micro_batches, .optimizer = Optimizer::adam};
   training.problem = problem_of(model_of(training.network.network, View::chain), training.problem.platform, options);
   return training;
