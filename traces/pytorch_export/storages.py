@@ -1,8 +1,7 @@
 """Tensors and the storages behind them."""
 
-import gc
-
 import torch
+from plimsoll_torch.outside import storages_seen_by_python
 from plimsoll_torch.versions import storage_of
 
 
@@ -36,27 +35,9 @@ def storage_bytes(tensors):
     return found
 
 
-def is_fake(tensor):
-    """A stand-in that torch.compile keeps, with a shape and no memory."""
-    return type(tensor).__module__.startswith("torch._subclasses")
-
-
 def addresses_seen_by_python():
     """Addresses of every storage that some Python object reaches now."""
-    found = set()
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor) and not is_fake(thing) and thing.layout == torch.strided and has_storage(thing):
-            found.update(storage_bytes([thing]))
-    return found
-
-
-def has_storage(tensor):
-    """Not so of the undefined tensor, with which torch 2 stands in for a gradient that is none."""
-    try:
-        storage_of(tensor)
-    except NotImplementedError:
-        return False
-    return True
+    return set(storages_seen_by_python())
 
 
 def map_tensors(value, function, is_place=lambda item: isinstance(item, torch.Tensor)):

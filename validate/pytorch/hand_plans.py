@@ -92,7 +92,7 @@ def in_parts(plan, parts):
 
 def saved_bytes(staged, inputs, targets):
     """Bytes of the storages that autograd saves in each stage, beside parameters, constants and what stands on boundaries."""
-    kept = [*staged.model.parameters(), *staged.model.buffers(), *([targets] if isinstance(targets, torch.Tensor) else [])]
+    kept = [*staged.model.parameters(), *staged.model.buffers(), *staged.outside, *([targets] if isinstance(targets, torch.Tensor) else [])]
     kept += [tensor for stage in staged.stages for operation in stage.operations for tensor in constants_in(operation.arguments)]
     known = {storage_of(tensor).data_ptr() for tensor in kept}
     values, found, everything = dict(zip(staged.boundaries[0], staged.values_of(inputs))), [], []

@@ -4,23 +4,30 @@
   /usr/bin/python3 validate/pytorch/test_habits.py
 """
 
+import contextlib
 import copy
 import os
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "traces")]
 
 try:
     import torch
     from torch import nn
     from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.nn import functional
 
     import hand_plans
     from plimsoll_torch import Refused, apply
+    from plimsoll_torch.outside import Outside
     from plimsoll_torch.saved import SavedByStage
     from plimsoll_torch.stages import split
     from plimsoll_torch.versions import storage_of
+    from pytorch_export.chain_trace import measure_saved
+    from pytorch_export.cuts import chain_of_cuts
+    from pytorch_export.models import Subject
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)
@@ -379,6 +386,88 @@ class Keeping(torch.autograd.Function):
     def backward(ctx, gradient):
         x = ctx.inside["x"]
         return gradient * ctx.powers[0][0] * x.abs() ** float(ctx.powers[0][1]) * x.sign(), None
+
+
+class Scaled(nn.Module):
+    """Run as a whole, with tensors in attributes that are no buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.factor = torch.randn(5, 8), torch.tensor(0.7)
+
+    def forward(self, x):
+        return self.factor * torch.tanh(x) * self.table
+
+
+class Classes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.scaled, self.last = nn.Linear(6, 8), Scaled(), nn.Linear(8, 4)
+        self.register_buffer("factor", torch.tensor(0.25))
+
+    def forward(self, x):
+        return self.last(self.scaled(self.first(x) / 3) * self.factor)
+
+
+WEIGHTS = (0.5, 1.0, 2.0, 1.5)
+WEIGHTED = {
+    "a number": lambda model: lambda outputs, targets: 0.3 * functional.cross_entropy(outputs, targets),
+    "several numbers": lambda model: lambda outputs, targets: (functional.cross_entropy(outputs, targets) / 3 + 0.01 * outputs.pow(2).mean()) ** 1.5,
+    "a count": lambda model: lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="sum") / (targets >= 0).sum(),
+    "a buffer": lambda model: lambda outputs, targets: model.factor * functional.cross_entropy(outputs, targets),
+    "a new tensor": lambda model: lambda outputs, targets: torch.tensor(0.5, dtype=torch.float64) * functional.cross_entropy(outputs, targets),
+    "a tensor of the loss": lambda model: lambda outputs, targets, factor=torch.tensor(0.5): factor * functional.cross_entropy(outputs, targets),
+    "smoothing": lambda model: lambda outputs, targets: functional.cross_entropy(outputs, targets, label_smoothing=0.1),
+    "new weights of classes": lambda model: lambda outputs, targets: functional.cross_entropy(outputs, targets, weight=torch.tensor(WEIGHTS)),
+    "a module with weights of classes": lambda model: nn.CrossEntropyLoss(weight=torch.tensor(WEIGHTS), label_smoothing=0.1),
+    "a module with weights of positives": lambda model: lambda outputs, targets, loss=nn.BCEWithLogitsLoss(pos_weight=torch.tensor(WEIGHTS)):
+        loss(outputs, functional.one_hot(targets, 4).float()),
+}
+
+
+class WeightedLosses(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        self.model, self.x, self.y = Classes(), torch.randn(5, 6), torch.randint(4, (5,))
+
+    def test_what_the_exporter_counts_of_a_loss_is_what_the_step_moves(self):
+        """Also with numbers that are saved as tensors, and with tensors that were there before, which are no stage's."""
+        for name, make in WEIGHTED.items():
+            with self.subTest(name):
+                loss = make(self.model)
+                chain = chain_of_cuts(Subject("model", "", self.model, loss, self.x, self.y), "auto", contextlib.nullcontext, False)
+                saved = measure_saved(chain).stages
+                sizes = [stage["inner"] for stage in saved[:-1]] + [saved[-1]["inner"] + saved[-1]["output"]]
+                staged = split(self.model, self.x, "auto", loss, self.y)
+                self.assertEqual(sizes, hand_plans.saved_bytes(staged, self.x, self.y))
+                steps = hand_plans.offload(hand_plans.store_all(len(staged.stages)), staged)
+                self.train(apply(self.model, hand_plans.plan_of(staged, steps, sizes), loss=loss), loss)
+
+    def train(self, step, loss):
+        for _ in range(3):
+            self.model.zero_grad(set_to_none=True)
+            found = step(self.x, self.y), [parameter.grad.clone() for parameter in self.model.parameters()]
+            self.model.zero_grad(set_to_none=True)
+            expected = loss(self.model(self.x), self.y)
+            expected.backward()
+            self.assertTrue(torch.equal(found[0], expected.detach()))
+            self.assertTrue(all(torch.equal(gradient, p.grad) for gradient, p in zip(found[1], self.model.parameters())))
+
+    def test_what_replaces_a_tensor_of_before_at_its_address_is_no_such_tensor(self):
+        """The model lets go of what it holds, and its memory is given to what is saved."""
+        outside = Outside([])
+        held = torch.randn(1000)
+        outside.there = {storage_of(held).data_ptr(): StorageWeakRef(storage_of(held))}
+        outside.look(held)
+        self.assertEqual(list(outside.found), [storage_of(held).data_ptr()])
+        outside.found.clear()
+        address, held = storage_of(held).data_ptr(), None
+        others = []
+        while not others or storage_of(others[-1]).data_ptr() != address:
+            others.append(torch.randn(1000))
+            self.assertLess(len(others), 1000)
+        outside.look(others[-1])
+        self.assertEqual(outside.found, {})
 
 
 if __name__ == "__main__":

@@ -121,11 +121,11 @@ def undone(model, changes_buffers=True):
                     tensor.copy_(before)
 
 
-def nothing_saved():
-    """Gradients are followed, and what a backward would read is let go."""
+def nothing_saved(look=lambda tensor: None):
+    """Gradients are followed, and what a backward would read is looked at and let go."""
     def no_backward(_):
         raise Refused("the model's forward runs a backward, which cannot be recorded")
-    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, no_backward)
+    return torch.autograd.graph.saved_tensors_hooks(look, no_backward)
 
 
 def are_equal(a, b):

@@ -21,10 +21,11 @@ from .cuts import Cuts
 from .errors import Refused
 from .hooks import with_others_hooks
 from .modes import ops_named_in
+from .outside import Outside
 from .ran import draws_are
 from .recorder import Recorder, Ref, attributes_of, constants_in, loss_of, named_inputs, nothing_saved, refs_in, state_of, undone
 from .refusals import refuse_what_cannot_be_cut
-from .values import form_of, map_leaves
+from .values import form_of, map_leaves, tensors_in
 from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, storage_of, why_no_compile
 from .watch import ASKS_FOR_GRADIENT, NUMBERS_AND_WORDS, Surroundings, Watch
 ANOTHER_SHAPE = " (a plan is for one: leave a smaller last batch out, or give a plan for each shape, or otherwise='plain')"
@@ -179,6 +180,7 @@ class Staged:
             raise Refused(f"{WANTED}, found one that needs no gradient")
         self.values[loss[0]].name = "loss"
         self.questions = recorder.questions
+        self.outside = []  # tensors that stages save and that were there before, beside parameters and buffers
         self._cut(Cuts(recorder, given, loss), loss, recorder.hooked)
         self._note_what_runs_once()
         if recorder.code.draws:
@@ -223,13 +225,16 @@ class Staged:
 
     def _check(self, recorder, inputs, targets):
         """The recorded calls give the loss that the model gave, and so does the model once more; with gradients followed, as in training, for
-        without them a function may take another kernel, and which stages have such is found out too, and which draw random numbers."""
+        without them a function may take another kernel, and which stages have such is found out too, which draw random numbers, and what is saved
+        that was there before."""
         first = recorder.result[0]
+        outside = Outside([*self.model.parameters(), *self.model.buffers(), *tensors_in((inputs, targets))])
         for run in (lambda: self._run_both_ways(self.values_of(inputs), targets), lambda: self.whole(inputs, targets)):
-            with undone(self.model), torch.enable_grad(), nothing_saved():
+            with undone(self.model), torch.enable_grad(), nothing_saved(outside.look):
                 if not is_same(run().detach(), first):
                     raise Refused("run a second time on the same input, it gives another loss: the model's forward takes another course from run "
                                   "to run")
+        self.outside = list(outside.found.values())
 
     def _refuse_draws(self, recorder, inputs, targets):
         """Random numbers of Python and numpy, unless they decide nothing: a layer is left out where one is below 0."""

@@ -133,7 +133,7 @@ class Step:
             self.whole_graph.refuse(staged, self.draws)
             self.whole_graph.forget()
         self.parameters = list(self.model.parameters())
-        kept = [*self.parameters, *self.model.buffers()]
+        kept = [*self.parameters, *self.model.buffers(), *staged.outside]
         kept += [tensor for stage in staged.stages for operation in stage.operations for tensor in constants_in(operation.arguments)]
         always = {storage_of(tensor).data_ptr() for tensor in kept}
         if self.plan.is_compiled:
