@@ -141,10 +141,11 @@ class InLightning(unittest.TestCase):
         model = Planned()
         with self.assertRaisesRegex(Refused, r"input 'input': the plan is for float32 \[4, 12\], found float32 \[3, 12\]"):
             self.fit(model, data=rows(3))
-        planned, plain = Planned(otherwise="plain"), Plain()
-        self.fit(planned, data=rows(6))
-        self.fit(plain, data=rows(6))
-        self.assert_same(plain.network, planned.network)
+        for otherwise in ("plain", "at most"):
+            planned, plain = Planned(otherwise=otherwise), Plain()
+            self.fit(planned, data=rows(6))
+            self.fit(plain, data=rows(6))
+            self.assert_same(plain.network, planned.network)
 
     def test_saved_and_resumed_as_without(self):
         for accelerator in ACCELERATORS:

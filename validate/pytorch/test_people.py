@@ -21,7 +21,8 @@ try:
     from torch import nn
 
     import hand_plans
-    from plimsoll_torch import Refused, WrongPlan, apply
+    from plimsoll_torch import Refused, WrongPlan, apply, several
+    from plimsoll_torch.outside import storages_seen_by_python
     from plimsoll_torch.report import KEPT, Counts, Took, report_of
     from plimsoll_torch.stages import split
 except ModuleNotFoundError as error:
@@ -179,7 +180,7 @@ class SeveralLengths(unittest.TestCase):
     def test_others_are_refused_or_run_plainly_as_asked(self):
         step = apply(self.model, [plan_for(8), plan_for(12, micro_batches=2)], loss=loss_of)
         message = (r"no plan is for tokens int64 \[4, 10\]: there are plan for tokens int64 \[4, 8\]; plan for tokens int64 \[2, 12\] in 2 micro-batches "
-                   r"\(otherwise='plain' trains such inputs without a plan\)")
+                   r"\(otherwise='plain' trains such inputs without a plan, 'at most' smaller ones by a plan for larger ones\)")
         with self.assertRaisesRegex(WrongPlan, message):
             step(*rows(10, 0))
         self.assertTrue(all(p.grad is None for p in self.model.parameters()), "nothing has been done")
@@ -202,7 +203,7 @@ class SeveralLengths(unittest.TestCase):
                                ([plan_for(8), without_shapes(plan_for(12))], "does not say for which inputs it is")):
             with self.assertRaisesRegex(WrongPlan, message):
                 apply(self.model, plans, loss=loss_of)
-        with self.assertRaisesRegex(Refused, "otherwise: expected 'refuse' or 'plain', found 'pad'"):
+        with self.assertRaisesRegex(Refused, "otherwise: expected 'refuse', 'plain' or 'at most', found 'pad'"):
             apply(self.model, plan_for(8), loss=loss_of, otherwise="pad")
 
     def test_reports_are_by_plan(self):
@@ -210,6 +211,129 @@ class SeveralLengths(unittest.TestCase):
         step(*rows(12, 0))
         reports = step.report()
         self.assertEqual([report.strategy for report in reports.values()], ["another"])
+
+
+class SmallerInputs(unittest.TestCase):
+    """By plans for larger ones, which hold at most."""
+
+    compare = SeveralLengths.compare
+    setUp = SeveralLengths.setUp
+
+    def offloading(self, length, batch=4, micro_batches=1):
+        """Everything goes to the host in three parts and comes back."""
+        tokens, targets = rows(length, 0, batch // micro_batches)
+        staged = split(Reader(), tokens, loss=loss_of, targets=targets)
+        steps = hand_plans.offload(hand_plans.segments(len(staged.stages), 2), staged)
+        return hand_plans.in_parts(hand_plans.plan_of(staged, steps, hand_plans.saved_bytes(staged, tokens, targets), micro_batches), 3)
+
+    def test_bit_for_bit_by_the_smallest_plan_that_they_fit_into(self):
+        step = apply(self.model, [self.offloading(12), self.offloading(8)], loss=loss_of, otherwise="at most")
+        self.compare(step, (8, 5, 12, 9, 5, 8, 1), scale=0.5)
+        self.assertEqual([one.counts.steps for one in step.steps], [1, 2])
+        self.assertEqual({key: one.counts.steps for key, one in step.smaller.items()},
+                         {(1, "tokens int64 [4, 5]"): 2, (0, "tokens int64 [4, 9]"): 1, (1, "tokens int64 [4, 1]"): 1})
+
+    def test_smaller_last_batches_in_micro_batches(self):
+        step = apply(self.model, self.offloading(8, batch=8, micro_batches=2), loss=loss_of, otherwise="at most")
+        for batch in (8, 6, 2, 6):
+            tokens, targets = rows(8, batch, batch)
+            self.model.zero_grad(set_to_none=True), self.other.zero_grad(set_to_none=True)
+            torch.manual_seed(batch)
+            found = step(tokens, targets)
+            torch.manual_seed(batch)
+            losses = [loss_of(self.other(a), b) / 2 for a, b in zip(tokens.chunk(2), targets.chunk(2))]
+            for loss in losses:
+                loss.backward()
+            self.assertTrue(torch.equal(found, sum(losses).detach()))
+            self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(self.model.parameters(), self.other.parameters())))
+
+    def test_what_is_larger_anywhere_is_refused(self):
+        step = apply(self.model, self.offloading(8), loss=loss_of, otherwise="at most")
+        for tokens in (rows(9, 0)[0], rows(4, 0, batch=5)[0], rows(8, 0)[0].int(), rows(8, 0)[0][:0]):
+            with self.assertRaisesRegex(WrongPlan, "^no plan is for tokens"):
+                step(tokens, tokens.long())
+        self.assertTrue(all(p.grad is None for p in self.model.parameters()), "nothing has been done")
+
+    def test_no_action_finds_more_than_with_the_larger(self):
+        """Bytes that Python reaches before each forward and backward, less those before the first; and the host's buffers are the same."""
+        step, seen = apply(self.model, self.offloading(32, batch=8), loss=loss_of, otherwise="at most"), {}
+        for length, batch in ((32, 8), (32, 5), (20, 8), (3, 1)):
+            tokens, targets = rows(length, 0, batch)
+            one, found = next(iter(step.chosen(tokens))), seen.setdefault((length, batch), [])
+            step(tokens, targets)
+            self.model.zero_grad(set_to_none=True)
+            one.watch = lambda _, action, found=found: found.append(live_bytes()) if action is not None and action.do != "copy" else None
+            step(tokens, targets)
+            self.model.zero_grad(set_to_none=True)
+            self.assertIs(one.copies, step.steps[0].copies)
+        whole = seen.pop((32, 8))
+        for other in seen.values():
+            self.assertTrue(all(own - other[0] < most - whole[0] for own, most in zip(other[1:], whole[1:], strict=True)))
+
+    def test_values_that_share_their_memory_must_do_so(self):
+        class Turned(Reader):
+            def forward(self, tokens):
+                x = self.words(tokens)
+                turned = x.transpose(0, 1).reshape(-1, x.shape[-1])  # of one row a view
+                return self.head(self.layers[1](self.layers[0](x).flatten(0, 1) + turned)).reshape(*x.shape[:2], -1)
+        tokens, targets = rows(8, 0, batch=1)
+        model = Turned()
+        staged = split(copy.deepcopy(model), tokens, ["layers.0", "layers.1"], loss_of, targets)
+        plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages))
+        self.assertEqual(len(set(plan["model"]["tensors"][1])), 1, plan["model"]["boundaries"])
+        plan["model"]["input_shapes"]["tokens"]["shape"] = [4, 8]
+        with self.assertRaisesRegex(WrongPlan, "share their memory by the plan, and not for smaller inputs$"):
+            apply(model, plan, loss=loss_of, otherwise="at most")(*rows(8, 0, batch=2))
+
+    def test_what_is_a_copy_otherwise_and_is_read_must_be_there(self):
+        """Of one row nothing is copied, and the backward reads what it would be a copy of."""
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(8, 8)
+
+            def forward(self, x):
+                return self.linear(x.transpose(0, 1).reshape(-1, 8))
+        model, loss, x = nn.Sequential(nn.Linear(8, 8), Turned()), lambda outputs, _: outputs.pow(2).mean(), torch.randn(4, 6, 8)
+        staged = split(copy.deepcopy(model), x, None, loss)
+        plan = hand_plans.plan_of(staged, hand_plans.store_all(3), [0] * 3)
+        for action in plan["actions"]:
+            if action.get("stage") == 1:
+                action["drops"] = ["x1"] if action["do"] == "forward" else ["saved by 1", "x2"]
+        step = apply(model, plan, loss=loss, otherwise="at most")
+        for rows_ in (4, 3):
+            model.zero_grad(set_to_none=True)
+            step(x[:rows_])
+            found = model[0].weight.grad
+            model[0].weight.grad = None
+            loss(model(x[:rows_]), None).backward()
+            self.assertTrue(torch.equal(found, model[0].weight.grad))
+        model.zero_grad(set_to_none=True)
+        with self.assertRaisesRegex(WrongPlan, "^plan: for smaller inputs the backward of stage '1' reads '0', which the plan has dropped by then$"):
+            step(x[:1])
+        self.assertTrue(all(p.grad is None for p in model.parameters()), "nothing has been done")
+
+    def test_reports_say_at_most_and_do_not_complain_of_less(self):
+        plan = self.offloading(8)
+        plan["predicted"] |= {"one_after_the_other_s": 1e3, "one_after_the_other_peak_bytes": 10**6}
+        step = apply(self.model, plan, loss=loss_of, otherwise="at most")
+        step(*rows(5, 0))
+        (where, report), = step.report().items()
+        self.assertEqual(where, "plan, for tokens int64 [4, 5]")
+        self.assertIn("promised 1000.00 s at most, taken", str(report))
+        self.assertIn("promised 1.00 MB at most; torch counts", str(report))
+        self.assertEqual(report.advice, [])
+
+    def test_steps_that_were_not_used_for_long_are_let_go(self):
+        step = apply(self.model, self.offloading(20), loss=loss_of, otherwise="at most")
+        with mock.patch.object(several, "MOST_KEPT", 2):
+            for length in (1, 2, 1, 3):
+                step(*rows(length, 0, batch=1))
+        self.assertEqual([shapes for _, shapes in step.smaller], ["tokens int64 [1, 1]", "tokens int64 [1, 3]"])
+
+
+def live_bytes():
+    return sum(storage.nbytes() for storage in storages_seen_by_python().values())
 
 
 def without_shapes(plan):
@@ -222,7 +346,7 @@ class Reports(unittest.TestCase):
     def promised(self, **more):
         predicted = {"makespan_s": 0.010, "one_after_the_other_s": 0.020, "peak_bytes": 10_000_000, "one_after_the_other_peak_bytes": 9_000_000,
                      "resident_bytes": 2_000_000, "input_bytes": 1_000_000}
-        return SimpleNamespace(strategy="rotor", predicted=predicted | more)
+        return SimpleNamespace(strategy="rotor", is_at_most=False, predicted=predicted | more)
 
     def counts(self, kind="cuda", **took):
         counts = Counts(torch.device(kind))

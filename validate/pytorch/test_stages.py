@@ -467,7 +467,7 @@ class Refusals(unittest.TestCase):
     def test_inputs_of_another_shape(self):
         staged = split(Model(nn.ReLU()), self.x, loss=mean_square)
         for inputs, expected in ((torch.randn(3, 4), "input 'x': expected torch.float32 [2, 4], found torch.float32 [3, 4] (a plan is for one: leave a smaller "
-                                                     "last batch out, or give a plan for each shape, or otherwise='plain')"),
+                                                     "last batch out, or give a plan for each shape, or otherwise='at most' or 'plain')"),
                                  ({"y": self.x}, "input 'x' is missing")):
             with self.assertRaises(Refused) as raised:
                 staged.values_of(inputs)

@@ -338,7 +338,7 @@ class Refusals(unittest.TestCase):
     def test_other_shapes(self):
         step = apply(self.model, self.plan, loss=self.loss)
         with self.assertRaisesRegex(Refused, r"input 'x': the plan is for float32 \[2, 3, 32, 32\], found float32 \[4, 3, 32, 32\] \(a plan is for one: leave a smaller "
-                                             r"last batch out, or give a plan for each shape, or otherwise='plain'\)$"):
+                                             r"last batch out, or give a plan for each shape, or otherwise='at most' or 'plain'\)$"):
             step(torch.randn(4, 3, 32, 32), torch.randint(2, (4, 32, 32)))
         step(self.inputs, self.targets)
         with self.assertRaisesRegex(Refused, r"input 'x': expected torch.float32 \[2, 3, 32, 32\], found torch.float32 \[1, 3, 32, 32\] \(a plan is for one: leave"):

@@ -250,6 +250,15 @@ class AsThePlainTrainer(Comparing):
         trainer = self.compare(model, Trainer, planned, data=data, train_sampling_strategy="sequential", gradient_accumulation_steps=2)
         self.assertEqual([one.counts.steps for one in trainer.planned_step.steps], [4, 4])
 
+    def test_shorter_rows_and_a_smaller_last_batch_by_the_plan_for_larger_ones(self):
+        data = rows(13, lengths=(12, 8))
+        model = Words()
+        plan = plan_for(trainer_of(ByPlanTrainer, model, self.folder, data=[row for row in data if len(row["input_ids"]) == 12]))
+        planned = type("Planned", (ByPlan, Trainer), {"plan": plan, "otherwise": "at most"})
+        trainer = self.compare(model, Trainer, planned, data=data, train_sampling_strategy="sequential", gradient_accumulation_steps=2,
+                               dataloader_drop_last=False)
+        self.assertGreater(len(trainer.planned_step.smaller), 1)
+
 
 class InAccelerate(unittest.TestCase):
     def train(self, planned):

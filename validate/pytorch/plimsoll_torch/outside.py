@@ -46,9 +46,15 @@ class Outside:
         for tensor in known:
             self.there.pop(storage_of(tensor).data_ptr(), None)
         self.found = {}  # {address: tensor}, held, so that nothing else gets its address
+        self.saved = {}  # {address: the last storage there that was saved}
 
     def look(self, tensor):
         """Whoever is freed while the forward runs gives its address to another."""
         address = storage_of(tensor).data_ptr()
+        self.saved[address] = StorageWeakRef(storage_of(tensor))
         if address in self.there and not self.there[address].expired() and storage_of(tensor).nbytes() > 0:
             self.found[address] = tensor.detach()
+
+    def is_saved(self, tensor):
+        reference = self.saved.get(storage_of(tensor).data_ptr())
+        return reference is not None and not reference.expired()

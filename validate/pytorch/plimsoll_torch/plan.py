@@ -1,5 +1,6 @@
 """Plans (plimsoll.plan.v1, validate/README.md): read from a file, judged, and ready to be run."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -59,6 +60,7 @@ class Plan:
         self.in_one_call = field(text, "backward", str, where) == "in_one_call"
         self.predicted = field(text, "predicted", dict, where)
         self.strategy = text.get("strategy", "")
+        self.is_at_most = False  # whether it is run for smaller inputs than it was made for
         self.values = {}
         for k, value in enumerate(field(text, "values", list, where)):
             place = f"{where}: values[{k}]"
@@ -79,6 +81,31 @@ class Plan:
         at_most = self.model.get("at_most", {})
         varies = self.stages[stage] in at_most.get("stages", ()) if kind == "saved" else any(name in at_most.get("values", ()) for name in names)
         return Value(kind, field(value, "bytes", int, place), names, stage, varies)
+
+    def for_smaller(self, shapes):
+        """The same for inputs of these shapes, of which none is larger: what it says of bytes and seconds holds at most."""
+        smaller = copy.copy(self)
+        smaller.is_at_most, smaller.model = True, self.model | {"input_shapes": shapes}
+        smaller.values = {name: dataclasses.replace(value, is_at_most=True) for name, value in self.values.items()}
+        return smaller
+
+    def refuse_other_values(self, numbers, keeps):
+        """`numbers`: {name: number of its storage} of the values between stages; `keeps`: by stage, names of those that its backward reads. For smaller inputs
+        what is a copy otherwise may be a view, and the other way round."""
+        boundary = {own: value for own, value in self.values.items() if value.kind == "boundary"}
+        named = {name: own for own, value in boundary.items() for name in value.names}
+        for value in boundary.values():
+            if len({numbers[name] for name in value.names}) > 1:
+                raise WrongPlan(f"{self.where}: {' and '.join(value.names)} share their memory by the plan, and not for smaller inputs")
+        there = {(k, named[name]) for k in range(self.micro_batches) for name in self.model["boundaries"][0] if name in named}
+        for action in self.actions:
+            for name in sorted(keeps[action.stage] & named.keys()) if action.do == "backward" else ():
+                if (action.micro_batch, named[name]) not in there:
+                    raise WrongPlan(f"{self.where}: for smaller inputs the backward of stage '{self.stages[action.stage]}' reads '{name}', which the plan "
+                                    "has dropped by then")
+            there |= {(action.micro_batch, name) for name in action.makes}
+            there |= {(action.micro_batch, action.value)} if action.do == "copy" else set()
+            there -= {(action.micro_batch, name) for name in action.drops}
 
     def names_of(self, tensor):
         names = {}

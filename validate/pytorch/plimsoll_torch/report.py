@@ -91,17 +91,19 @@ class Report:
     beside_bytes: int
     resident_set_bytes: int  # the most that the process has had, since it began
     advice: list
+    is_at_most: bool = False  # whether inputs were smaller than those that the plan was made for
 
     def __str__(self):
         if not self.steps:
             return f"{self.strategy}: no step has run yet"
+        most = " at most" if self.is_at_most else ""
         lines = [f"{self.strategy}, the last {self.steps} step{'s' if self.steps > 1 else ''}",
-                 f"  time   promised {told_seconds(self.promised_s)}, taken {told_seconds(self.taken_s)}{told_off(self.taken_s, self.promised_s)}"]
+                 f"  time   promised {told_seconds(self.promised_s)}{most}, taken {told_seconds(self.taken_s)}{told_off(self.taken_s, self.promised_s)}"]
         if self.peak_bytes is not None:
-            lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}, taken {told_bytes(self.peak_bytes)}"
+            lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}{most}, taken {told_bytes(self.peak_bytes)}"
                       f"{told_off(self.peak_bytes, self.promised_peak_bytes)}; beside it {told_bytes(self.beside_bytes)} that the plan does not know"]
         else:
-            lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}; torch counts no bytes on a CPU (measure.py does, with a counter of "
+            lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}{most}; torch counts no bytes on a CPU (measure.py does, with a counter of "
                       f"its own): the whole process has had at most {told_bytes(self.resident_set_bytes)} since it began"]
         return "\n".join(lines + [f"  {line}" for line in self.advice])
 
@@ -113,7 +115,7 @@ def report_of(plan, counts):
     promised_s = predicted.get("one_after_the_other_s" if on_cpu else "makespan_s")
     promised_peak = predicted.get("one_after_the_other_peak_bytes" if on_cpu else "peak_bytes")
     known = predicted["resident_bytes"] + predicted.get("input_bytes", 0)
-    report = Report(plan.strategy, len(took), promised_s, None, None, promised_peak, None, None, resident_set_bytes(), [])
+    report = Report(plan.strategy, len(took), promised_s, None, None, promised_peak, None, None, resident_set_bytes(), [], plan.is_at_most)
     if not took:
         return report
     report.taken_s = statistics.median(one.seconds() for one in took)
@@ -134,7 +136,7 @@ def advice_on_time(report, on_cpu):
     if not report.promised_s or abs(report.taken_s / report.promised_s - 1) <= TIME_OFF:
         return []
     if report.taken_s < report.promised_s:
-        return ["faster than promised: the trace was measured on another machine or a busy one; with one of this machine a plan may recompute less"]
+        return [] if report.is_at_most else ["faster than promised: the trace was measured on another machine or a busy one; with one of this machine a plan may recompute less"]
     if on_cpu:
         return [f"slower than promised: the trace was measured on another machine, with other threads (here {torch.get_num_threads()}) or without what "
                 "runs beside; measure it again as you train"]
@@ -154,7 +156,7 @@ def advice_on_peak(report):
     if more > 0:
         return ["more than promised: the model runs in another precision (--amp) or course than when it was measured, or its kernels take other "
                 f"workspaces here; measure it again on this device, until then plan with {told_bytes(more)} less memory"]
-    return [f"less than promised (gradients that were there already count as beside it): up to {told_bytes(-more)} more of --memory buy time"]
+    return [] if report.is_at_most else [f"less than promised (gradients that were there already count as beside it): up to {told_bytes(-more)} more of --memory buy time"]
 
 
 def advice_on_sizes(above):

@@ -1,5 +1,10 @@
 """Inputs whose shapes vary: a plan for each shape or bucket, chosen by the inputs of the step; of equal shapes by what the model's code reads
-of them."""
+of them. Smaller inputs are run by the plan of larger ones where that is asked for: the model is cut anew for them, and each action takes at most
+what the plan says.
+"""
+
+import collections
+import math
 
 import torch
 
@@ -11,7 +16,8 @@ from .recorder import loss_of, named_inputs
 from .stages import InARow, named_arguments
 from .step import micro_batches
 
-OTHERWISE = ("refuse", "plain")
+OTHERWISE = ("refuse", "plain", "at most")
+MOST_KEPT = 16  # steps for smaller inputs: each takes a cut of the model, and then is there
 
 
 def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False):
@@ -23,12 +29,13 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
     limit: bytes, or "12 GB": no action is begun that would need more on the device
     cuda_graph: from the third step on all of it is one CUDA graph, issued by one call; where that cannot be, the reason is said
     compile: stages are run by torch.compile (torch 2), as they were when they were measured with --compile
-    otherwise: what happens to inputs that no plan is for: "refuse", or "plain": trained without a plan, in the memory that takes
+    otherwise: what happens to inputs that no plan is for: "refuse"; "plain": trained without a plan, in the memory that takes; "at most": by a
+        plan for larger ones, in at most the memory that it promises, where there is such
 
     Raises Refused, before anything is done, where a plan is not of this model or the model cannot be run by plans.
     """
     if otherwise not in OTHERWISE:
-        raise Refused(f"otherwise: expected 'refuse' or 'plain', found {otherwise!r}")
+        raise Refused(f"otherwise: expected 'refuse', 'plain' or 'at most', found {otherwise!r}")
     plans = list(plan) if isinstance(plan, (list, tuple)) else [plan]
     if not plans:
         raise WrongPlan("plan: expected a plan or several, found an empty list")
@@ -42,6 +49,7 @@ class Several:
 
     def __init__(self, model, steps, loss, otherwise):
         self.model, self.steps, self.loss, self.otherwise = model, steps, loss, otherwise
+        self.smaller = collections.OrderedDict()  # {(number of a step, shapes): a step by its plan for these, which are smaller}
         for k, one in enumerate(steps):
             if not one.plan.model.get("input_shapes"):
                 raise WrongPlan(f"{one.plan.where}: does not say for which inputs it is, so it cannot be one of several")
@@ -58,23 +66,39 @@ class Several:
                 return one(inputs, targets, scale)
             except OtherAnswer as error:  # before anything is done
                 others = error
-        if self.otherwise == "refuse" and others is not None:
+        if self.otherwise == "plain":
+            return self.plainly(inputs, targets, scale)
+        if others is not None:
             raise others
-        if self.otherwise == "refuse":
-            plans = "; ".join(f"{one.plan.where} for {told(shapes_of(one))}" + (f" in {one.plan.micro_batches} micro-batches"
-                              if one.plan.micro_batches > 1 else "") for one in self.steps)
-            raise WrongPlan(f"no plan is for {told(self.shapes(inputs))}: there are {plans} (otherwise='plain' trains such inputs without a plan)")
-        return self.plainly(inputs, targets, scale)
+        plans = "; ".join(f"{one.plan.where} for {told(shapes_of(one))}" + (f" in {one.plan.micro_batches} micro-batches"
+                          if one.plan.micro_batches > 1 else "") for one in self.steps)
+        raise WrongPlan(f"no plan is for {told(self.shapes(inputs))}: there are {plans} (otherwise='plain' trains such inputs without a plan, 'at most' "
+                        "smaller ones by a plan for larger ones)")
 
     def chosen(self, inputs):
-        """The steps whose plans are for inputs of these shapes."""
-        for one in self.steps:
-            try:
-                first = micro_batches(one.model, inputs, None, one.plan)[0][0]
-            except Refused:  # cannot be cut into so many
-                continue
-            if self.shapes(first) == shapes_of(one):
-                yield one
+        """The steps whose plans are for inputs of these shapes; then, where that is asked for, those for larger ones, the smallest first."""
+        found = [(number, one, self.of_micro_batch(one, inputs)) for number, one in enumerate(self.steps)]
+        yield from (one for _, one, shapes in found if shapes == shapes_of(one))
+        if self.otherwise == "at most":
+            for number, one, shapes in sorted(found, key=lambda of: numbers_in(shapes_of(of[1]))):
+                if shapes != shapes_of(one) and is_within(shapes, shapes_of(one)):
+                    yield self.for_smaller(number, shapes)
+
+    def for_smaller(self, number, shapes):
+        key = number, told(shapes)
+        if key not in self.smaller:
+            self.smaller[key] = self.steps[number].for_smaller({name: {"dtype": dtype, "shape": shape} for name, (dtype, shape) in shapes.items()})
+        self.smaller.move_to_end(key)
+        if len(self.smaller) > MOST_KEPT:
+            self.smaller.popitem(last=False)
+        return self.smaller[key]
+
+    def of_micro_batch(self, one, inputs):
+        """Shapes of the first, None where inputs cannot be cut into as many as the plan has."""
+        try:
+            return self.shapes(micro_batches(one.model, inputs, None, one.plan)[0][0])
+        except Refused:
+            return None
 
     def shapes(self, inputs):
         return {name: (str(tensor.dtype).replace("torch.", ""), list(tensor.shape))
@@ -90,11 +114,24 @@ class Several:
 
     def report(self):
         """{plan: report}, of those by which a step has run."""
-        return {one.plan.where: one.report() for one in self.steps if one.report().steps}
+        steps = {one.plan.where: one for one in self.steps} | {f"{self.steps[number].plan.where}, for {shapes}": one
+                                                               for (number, shapes), one in self.smaller.items()}
+        return {where: one.report() for where, one in steps.items() if one.counts.steps}
 
 
 def shapes_of(one):
     return {name: (of["dtype"], of["shape"]) for name, of in one.plan.model["input_shapes"].items()}
+
+
+def numbers_in(shapes):
+    return sum(math.prod(shape) for _, shape in shapes.values())
+
+
+def is_within(shapes, larger):
+    """Whether they are of the same inputs, and none is larger on any side."""
+    return shapes is not None and shapes.keys() == larger.keys() and all(
+        dtype == larger[name][0] and len(shape) == len(larger[name][1]) and all(0 < own <= most for own, most in zip(shape, larger[name][1]))
+        for name, (dtype, shape) in shapes.items())
 
 
 def told(shapes):

@@ -28,7 +28,7 @@ from .refusals import refuse_what_cannot_be_cut
 from .values import form_of, map_leaves, tensors_in
 from .versions import autocast_now, is_constructor_under_a_mode, keep_saved_whole, storage_of, why_no_compile
 from .watch import ASKS_FOR_GRADIENT, NUMBERS_AND_WORDS, Surroundings, Watch
-ANOTHER_SHAPE = " (a plan is for one: leave a smaller last batch out, or give a plan for each shape, or otherwise='plain')"
+ANOTHER_SHAPE = " (a plan is for one: leave a smaller last batch out, or give a plan for each shape, or otherwise='at most' or 'plain')"
 WANTED = "the loss must be one number that some parameter's gradient flows to"
 
 
@@ -127,6 +127,7 @@ class Stage:
         self.reads, self.makes = [values[v].name for v in reads], [values[v].name for v in makes]
         self.operations = operations
         self.needs_gradients = [values[v].needs_gradient for v in reads]
+        self.keeps = set()   # names of what it reads and makes that its backward reads
         self.runs_once = ""  # why it must not run again, in words
         self.draws_numbers = self.draws_on_host = True  # whether it moves on the state of the random numbers
         self.is_other_without_gradients = False  # whether a function in it takes another kernel where no gradients are followed
@@ -229,7 +230,7 @@ class Staged:
         that was there before."""
         first = recorder.result[0]
         outside = Outside([*self.model.parameters(), *self.model.buffers(), *tensors_in((inputs, targets))])
-        for run in (lambda: self._run_both_ways(self.values_of(inputs), targets), lambda: self.whole(inputs, targets)):
+        for run in (lambda: self._run_both_ways(self.values_of(inputs), targets, outside), lambda: self.whole(inputs, targets)):
             with undone(self.model), torch.enable_grad(), nothing_saved(outside.look):
                 if not is_same(run().detach(), first):
                     raise Refused("run a second time on the same input, it gives another loss: the model's forward takes another course from run "
@@ -247,7 +248,7 @@ class Staged:
             if others or not is_same(found, recorder.result[0]):
                 raise Refused(recorder.code.draws)
 
-    def _run_both_ways(self, values, targets):
+    def _run_both_ways(self, values, targets, outside):
         """As `run`, each stage without gradients before."""
         for stage in self.stages:
             stage.is_other_without_gradients = False
@@ -259,8 +260,10 @@ class Staged:
                 other = stage(given, targets)
             given, before = stage.followed(given), random_state(self.device)
             forget_casts()
+            outside.saved.clear()
             with ops_named_in(kernels):
                 made = stage(given, targets)
+            stage.keeps = {name for name, tensor in zip([*stage.reads, *stage.makes], [*given, *made]) if outside.is_saved(tensor)}
             after = random_state(self.device)
             stage.draws_numbers, stage.draws_on_host = after != before, after[0] != before[0]
             stage.is_other_without_gradients = without != kernels or not all(map(is_same, other, made))

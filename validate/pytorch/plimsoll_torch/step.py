@@ -123,6 +123,8 @@ class Step:
             if found != expected:
                 raise WrongPlan(f"{self.plan.where}: before stage '{self.plan.stages[j]}' there are "
                                 f"{expected} by the plan, and {found} in this model")
+        if self.plan.is_at_most:
+            self.plan.refuse_other_values({value.name: value.storage for value in staged.values}, [stage.keeps for stage in staged.stages])
         for k in sorted(self.plan.run_again):
             if staged.stages[k].runs_once:
                 raise Refused(f"stage '{self.plan.stages[k]}': {staged.stages[k].runs_once}, so it cannot be run again as the plan asks")
@@ -139,6 +141,12 @@ class Step:
         if self.plan.is_compiled:
             staged.compile()
         self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
+
+    def for_smaller(self, shapes):
+        """A step by the same plan for inputs of these shapes; what is on the host is in the same buffers."""
+        step = Step(self.model, self.plan.for_smaller(shapes), self.loss, self.limit, self.whole_graph is not None)
+        step.copies = self.copies
+        return step
 
     def cut(self, inputs, targets, how):
         return split(self.model, inputs, how=how, loss=self.loss, targets=targets, hooks_are_own=True)
@@ -359,7 +367,7 @@ def of_every(named, plan):
         if tensor.dim() == 0:
             raise Refused(f"input '{name}' is one number for the whole batch, and the plan has {plan.micro_batches} micro-batches, whose losses are "
                           "averaged: leave it out, or plan with one micro-batch")
-    rows = {id(tensor) for name, tensor in named if tensor.shape[0] == 1 and list(tensor.shape) == shapes.get(name, {}).get("shape")}
+    rows = {id(tensor) for name, tensor in named if tensor.shape[0] == 1 and shapes.get(name, {}).get("shape", [])[:1] == [1]}
     return rows if any(tensor.shape[0] > 1 for _, tensor in named) else set()
 
 

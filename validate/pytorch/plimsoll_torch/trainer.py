@@ -19,7 +19,7 @@ class ByPlan:
     """Before Trainer or a class made of it. Evaluation, prediction and checkpoints are the Trainer's."""
 
     plan = None           # as apply takes it: a file, or a list of them for inputs of several shapes
-    otherwise = "refuse"  # or "plain": what happens to batches that no plan is for
+    otherwise = "refuse"  # or "plain" or "at most": what happens to batches that no plan is for
     limit = None
     planned_step = None   # from the first step on: of which planned_step.report() tells
 
