@@ -1,6 +1,7 @@
 #include "tests/random_case.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -11,6 +12,12 @@ namespace plimsoll {
 RandomCaseState& random_case_state() {
   static RandomCaseState state;  // Catch2 tells its listeners of a failure, but not where in the test it was
   return state;
+}
+
+std::optional<std::uint64_t> number_in(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 RandomCase::RandomCase(std::uint64_t seed, std::uint64_t number) : seed_(seed) {
@@ -28,7 +35,10 @@ RandomCases counted_cases(std::uint64_t first, std::uint64_t last, std::uint64_t
   RandomCaseState& state = random_case_state();
   const std::uint64_t behind = last + 1, number = state.counted;
   state.counted += behind - first;
-  if (!state.chosen) return {first, behind, number, step};
+  if (!state.chosen) {
+    const std::uint64_t skipped = turn().value_or(0) % step;
+    return {first + skipped, behind, number + skipped, step};
+  }
   if (*state.chosen < number || *state.chosen >= state.counted) return {behind, behind, number, step};
   const std::uint64_t seed = first + (*state.chosen - number);
   return {seed, seed + 1, *state.chosen, step};
@@ -40,10 +50,14 @@ RandomCases random_cases(std::uint64_t first, std::uint64_t last) {
   return counted_cases(first, last, 1);
 }
 
-RandomCases fewer_cases(std::uint64_t first, std::uint64_t last) {
-  constexpr std::uint64_t one_of = 5;
+RandomCases fewer_cases(std::uint64_t first, std::uint64_t last, std::uint64_t one_of) {
   const std::uint64_t half = (last - first) / 2 + 1;  // of so few, two
   return counted_cases(first, last, every_case() ? 1 : std::min(one_of, half));
+}
+
+std::optional<std::uint64_t> turn() {
+  const char* word = std::getenv("PLIMSOLL_TURN");
+  return word == nullptr ? 0 : number_in(word);
 }
 
 bool every_case() {
@@ -62,7 +76,9 @@ std::string command_to_repeat(const std::string& test, std::optional<std::uint64
     name += c == '\'' ? "'\\''" : std::string(1, c);                  // for the shell
   }
   const std::string program = std::filesystem::proximate(std::filesystem::read_symlink("/proc/self/exe"));
-  return std::string(every_case() ? "PLIMSOLL_TESTS=all " : "") +
+  const std::string of_turn =
+      number || every_case() || turn() == 0 ? "" : "PLIMSOLL_TURN=" + std::to_string(*turn()) + " ";
+  return std::string(every_case() ? "PLIMSOLL_TESTS=all " : "") + of_turn +
          (number ? "PLIMSOLL_CASE=" + std::to_string(*number) + " " : "") + program + " '" + name + "'";
 }
 

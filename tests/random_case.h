@@ -8,7 +8,8 @@
 //   }
 //   if (all_cases()) CHECK(of_all_together > 100);
 //
-// A test that takes long draws fewer: a fifth in every run, all with PLIMSOLL_TESTS=all.
+// A test that takes long draws fewer: a fifth in every run, all with PLIMSOLL_TESTS=all. PLIMSOLL_TURN=N says which
+// fifth; ./dev test takes another one for each commit.
 //
 //   for (const RandomCase seed : fewer_cases(1, 200)) ...
 //   if (all_cases()) CHECK(of_all_together > cases_of(100));
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace plimsoll {
 
@@ -65,12 +67,16 @@ class RandomCases {
 /// whether they come to run or not; where PLIMSOLL_CASE names one, only that one runs.
 RandomCases random_cases(std::uint64_t first, std::uint64_t last);
 
-/// As random_cases, but only every fifth of them is tried, or two of fewer than ten, unless PLIMSOLL_TESTS=all. Numbers
-/// are those of all: PLIMSOLL_CASE may name any.
-RandomCases fewer_cases(std::uint64_t first, std::uint64_t last);
+/// As random_cases, but only every fifth of them is tried, or two of fewer than ten, unless PLIMSOLL_TESTS=all: from
+/// the first on, or with PLIMSOLL_TURN from one so many behind it. Numbers are those of all: PLIMSOLL_CASE may name
+/// any. `one_of`: other than a fifth.
+RandomCases fewer_cases(std::uint64_t first, std::uint64_t last, std::uint64_t one_of = 5);
 
 /// Whether PLIMSOLL_TESTS=all: what takes long, and what only many cases show.
 bool every_case();
+
+/// PLIMSOLL_TURN, 0 without; none where it is no number.
+std::optional<std::uint64_t> turn();
 
 /// Of what is counted over all cases, what is expected of those that fewer_cases() tries.
 template <std::integral Count>
@@ -80,6 +86,9 @@ Count cases_of(Count all) {
 
 /// Whether PLIMSOLL_CASE names none: what is asked of many cases together holds then only.
 bool all_cases();
+
+/// None where it is anything but a number.
+std::optional<std::uint64_t> number_in(std::string_view text);
 
 /// What the test program itself must know: see test_main.cpp.
 struct RandomCaseState {

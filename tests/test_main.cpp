@@ -8,10 +8,8 @@
 #include <catch2/reporters/catch_reporter_event_listener.hpp>
 #include <catch2/reporters/catch_reporter_registrars.hpp>
 #endif
-#include <charconv>
 #include <cstdlib>
 #include <iostream>
-#include <string_view>
 
 #include "tests/random_case.h"
 
@@ -59,11 +57,8 @@ constexpr int wrong_use = 2;
 
 bool choose_case() {
   const char* word = std::getenv("PLIMSOLL_CASE");
-  if (word == nullptr) return true;
-  const std::string_view text = word;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), plimsoll::random_case_state().chosen.emplace());
-  return error == std::errc{} && end == text.data() + text.size();
+  if (word != nullptr) plimsoll::random_case_state().chosen = plimsoll::number_in(word);
+  return word == nullptr || plimsoll::random_case_state().chosen;
 }
 
 bool knows_which_tests() {
@@ -75,6 +70,10 @@ bool knows_which_tests() {
 int main(int argc, char** argv) {
   if (!choose_case()) {
     std::cerr << "PLIMSOLL_CASE: expected the number of a case, found '" << std::getenv("PLIMSOLL_CASE") << "'\n";
+    return wrong_use;
+  }
+  if (!plimsoll::turn()) {
+    std::cerr << "PLIMSOLL_TURN: expected a number, found '" << std::getenv("PLIMSOLL_TURN") << "'\n";
     return wrong_use;
   }
   if (!knows_which_tests()) {

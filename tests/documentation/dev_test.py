@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What ./dev asks the system to install, with progress: the packages a command needs, for the clang that is there. How ./dev test
-ends: with what was left out and why, and with the exit code of what failed. Which tests in PyTorch it runs: all."""
+ends: with what was left out and why, and with the exit code of what failed."""
 import os
 import pathlib
 import subprocess
@@ -22,24 +22,18 @@ echo "Setting up second (1.0) ..."
 CTEST = """#!/bin/sh
 mkdir -p build-whole/Testing/Temporary
 cat >build-whole/Testing/Temporary/LastTest.log <<TXT
-1/2 Testing: first
+1/3 Testing: first
 skipped, nothing was tested: no GPU (none)
-2/2 Testing: second
+2/3 Testing: second
 test_a (T) ... skipped "no 'browser'"
+0.700 s: a case
+3/3 Testing: exporter
+test_a (T.test_a)
+A sentence. ... skipped 'no torch'
+test_b (T.test_b) ... a line of its ownskipped 'no torch'
 TXT
+echo '<testsuite><testcase name="first" time="0.5"/><testcase name="second" time="12"/></testsuite>' >build-whole/Testing/durations.xml
 [ "$2" = build-sanitize ] || exit $CTEST_ENDS
-"""
-SUITE = """import unittest
-class T(unittest.TestCase):
-    def test_a(self):
-        "A sentence."
-        self.skipTest("no torch")
-    def test_b(self):
-        print("a line of its own", end="", flush=True)
-        self.skipTest("no torch")
-    def test_c(self):
-        self.assertTrue(%s)
-unittest.main()
 """
 
 
@@ -84,14 +78,13 @@ class Dev(unittest.TestCase):
 
 
 class Test(unittest.TestCase):
-    def run_test(self, *options, suite=True, ctest=0):
-        """`./dev test` on a made-up machine on which everything compiles: what was asked of apt-get, and the run."""
+    def run_test(self, *options, ctest=0, then=None):
+        """`./dev test` on a made-up machine on which everything compiles: what was asked of apt-get, and the run, or that of
+        the command that is given then."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            files = {"dev": DEV.read_text(), "tests/program/left_out.py": (ROOT / "tests/program/left_out.py").read_text(),
-                     "traces/test_export_pytorch.py": SUITE % suite, "validate/pytorch/test_new.py": "print('skipped: no library')\n",
-                     "validate/pytorch/test_page.py": "import sys\nprint('the page by', *sys.argv[1:])\n",
-                     "validate/pytorch/test_beside_checkpoint.py": "",
+            scripts = {f"tests/program/{name}": (ROOT / "tests/program" / name).read_text() for name in ("left_out.py", "slow.py")}
+            files = {"dev": DEV.read_text(), **scripts,
                      "bin/apt-get": APT_GET, "bin/dpkg-query": "#!/bin/sh\nexit 1\n", "bin/sudo": '#!/bin/sh\nexec "$@"\n',
                      "bin/cmake": '#!/bin/sh\necho "$@" >>"$LOG"\n', "bin/ctest": CTEST}
             for name, text in files.items():
@@ -100,22 +93,30 @@ class Test(unittest.TestCase):
                 (root / name).chmod(0o755)
             environment = {**os.environ, "PATH": f"{root}/bin:/usr/bin:/bin", "LOG": f"{root}/log", "CTEST_ENDS": str(ctest)}
             environment.pop("PLIMSOLL_TESTS", None)
-            run = subprocess.run(["bash", root / "dev", "test", *options], env=environment, capture_output=True, text=True)
+            for command in [["test", *options]] + ([[then]] if then else []):
+                run = subprocess.run(["bash", root / "dev", *command], env=environment, capture_output=True, text=True)
             return (root / "log").read_text(), run
 
     def test_it_ends_with_what_was_left_out_and_why(self):
         _, run = self.run_test()
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(run.stdout.splitlines()[:4],
-                         ["  test_export_pytorch.py: 2 tests, no torch", "  test_new.py: no library", "  first: no GPU (none)",
-                          "  second: 1 test, no 'browser'"])
-        self.assertIn("the page by build-whole/plimsoll", run.stderr)
+        self.assertEqual(run.stdout.splitlines()[:3],
+                         ["  exporter: 2 tests, no torch", "  first: no GPU (none)", "  second: 1 test, no 'browser'"])
 
     def test_its_exit_code_is_that_of_what_failed(self):
-        _, run = self.run_test(suite=False)
-        self.assertEqual(run.returncode, 1)
+        _, run = self.run_test(ctest=8)
+        self.assertEqual(run.returncode, 8)
         self.assertNotIn("left out", run.stderr)
-        self.assertEqual(self.run_test(ctest=8)[1].returncode, 8)
+
+    def test_it_says_how_long_each_test_took(self):
+        _, run = self.run_test(then="slow")
+        self.assertEqual(run.stdout.splitlines(),
+                         ["programs, 12.5 s together:", "     12.0 s  second", "      0.5 s  first",
+                          "cases of half a second and more, 0.7 s together:", "      0.7 s  second: a case"])
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "dev").write_bytes(DEV.read_bytes())
+            none = subprocess.run(["bash", f"{folder}/dev", "slow"], capture_output=True, text=True)
+        self.assertEqual((none.returncode, none.stderr), (1, "./dev slow: no durations yet: ./dev test records them\n"))
 
     def test_it_installs_what_it_tests_or_leaves_it_out_by_an_option(self):
         asked, _ = self.run_test()

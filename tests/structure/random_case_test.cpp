@@ -59,8 +59,8 @@ TEST_CASE("a planted failure among fewer cases", "[.planted]") {
 // --- the mechanism
 
 std::string run(const std::string& command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("(unset PLIMSOLL_TESTS; " + command + ") 2>&1").c_str(), "r"),
-                                                   pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
+      popen(("(unset PLIMSOLL_TESTS PLIMSOLL_TURN; " + command + ") 2>&1").c_str(), "r"), pclose);
   REQUIRE(pipe);
   std::string said;
   std::array<char, 4096> piece{};
@@ -134,6 +134,27 @@ TEST_CASE("where a run tries a fifth of the cases, its line and that of a run wi
   }
   const std::string wrong = run("PLIMSOLL_TESTS=al " + test + "; echo \"exit code $?\"");
   CHECK(wrong == "PLIMSOLL_TESTS: expected 'all', found 'al'\nexit code 2\n");
+}
+
+TEST_CASE("a run's turn says which fifth it tries, by the same numbers, and all turns together try all", "[repeat]") {
+  const std::string test =
+      std::filesystem::proximate(this_program()).string() + " 'a planted failure among fewer cases'";
+  const std::string third = run("PLIMSOLL_TURN=8 " + test);
+  CHECK(times("ran a 4\n", third) + times("ran a 9\n", third) == 2);
+  CHECK(times("ran few 3\n", third) + times("ran few 5\n", third) == 2);  // 8 is even
+  CHECK(times("ran ", third) == 6);
+  CHECK(line_to_repeat(third) == "PLIMSOLL_CASE=20 " + test);  // b's ninth
+  CHECK(times("ran b 9\n", run("PLIMSOLL_TURN=1 PLIMSOLL_CASE=20 " + test)) == 1);
+  std::string all;
+  for (const char* turn : {"0", "1", "2", "3", "4"}) all += run("PLIMSOLL_TURN=" + std::string(turn) + " " + test);
+  for (int seed = 1; seed <= 12; ++seed) CHECK(times("ran a " + std::to_string(seed) + "\n", all) == 1);
+  CHECK(times("ran ", run("PLIMSOLL_TURN=3 PLIMSOLL_TESTS=all " + test)) == 28);
+  const std::string of_all =
+      line_to_repeat(run("PLIMSOLL_TURN=3 " + this_program() + " 'a planted failure behind the cases'"));
+  CHECK(of_all == "PLIMSOLL_TURN=3 " + std::filesystem::proximate(this_program()).string() +
+                      " 'a planted failure behind the cases'");
+  const std::string wrong = run("PLIMSOLL_TURN=x " + test + "; echo \"exit code $?\"");
+  CHECK(wrong == "PLIMSOLL_TURN: expected a number, found 'x'\nexit code 2\n");
 }
 
 TEST_CASE("a case that ends by an exception is repeated too", "[repeat]") {

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""How long the tests of a run took, the longest first: programs by ctest's JUnit file, cases of half a second and more by what
+Catch2 printed into LastTest.log.
+
+    tests/program/slow.py DURATIONS.xml LastTest.log
+"""
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+import left_out
+
+CASE = re.compile(r"^([0-9.]+) s: (.*)$", re.M)
+
+
+def table(head, rows):
+    rows = sorted(rows, reverse=True)
+    return [f"{head}, {sum(seconds for seconds, _ in rows):.1f} s together:"] + [f"{seconds:9.1f} s  {name}" for seconds, name in rows]
+
+
+def main(durations, log):
+    root = xml.etree.ElementTree.parse(durations).getroot()
+    programs = [(float(case.get("time")), case.get("name")) for case in root.iter("testcase")]
+    cases = [(float(seconds), f"{program}: {name}") for program, text in left_out.parts(pathlib.Path(log))
+             for seconds, name in CASE.findall(text)]
+    print("\n".join(table("programs", programs) + table("cases of half a second and more", cases)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
