@@ -247,6 +247,23 @@ def none_chosen():
     x[:, 0] = -x[:, 0].abs()
     return Chosen(False), lambda y: y.sum(), x
 
+class OneOrOther(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(4, 8) for _ in range(2))
+
+    def forward(self, x):
+        y = torch.zeros(x.shape[0], 8)
+        for expert, chosen in zip(self.experts, (x[:, 0] == 1, x[:, 0] != 1)):
+            rows = chosen.nonzero().squeeze(1)
+            y = y.index_add(0, rows, expert(x[rows]).tanh_())
+        return y
+
+def one_or_other():
+    x = torch.randn(8, 4)
+    x[:6, 0] = 1
+    return OneOrOther(), mean_square, x
+
 sequential = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 two = (sequential, None)
 no_model = 3

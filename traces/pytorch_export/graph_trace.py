@@ -15,10 +15,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import executor
-from .errors import MeasurementError
+from .errors import MeasurementError, UsageError, first_line
 from .live_bytes import SweepCounter
 from .loops import Loops
 from .memory import LiveProbe
+from .other_batch import EMPTY_IN_EXAMPLE, at_most
 from .runs_once import Watch
 from .storages import dtype_name, storage_bytes, tensors_in
 from .update import add_update_ops, measure_update
@@ -45,7 +46,7 @@ def measure_graph(chain, clock, counter, repetitions, warm_up, say, optimizer=No
         gc.enable()
     medians = [statistics.median(samples) for samples in zip(*times)]
     trace = assemble(chain, graph, medians, times, live)
-    trace["source"]["buffers_changed"] = sorted(watch.changed)
+    trace["source"] |= sizes_at_most(chain, graph, trace, counter) | {"buffers_changed": sorted(watch.changed)}
     if optimizer is not None:
         trace["source"]["update"], parts = measure_update(chain, optimizer, clock, every_counter, repetitions, say)
         add_update_ops(trace, trace["source"]["update"], parts, graph.numbers)
@@ -59,6 +60,53 @@ def plain_peak(chain, counter):
     executor.run_plain(chain, probe)
     executor.clear_gradients(chain)
     return probe.highest
+
+
+def sizes_at_most(chain, graph, trace, counter):
+    """Writes the sizes that follow from data into the trace as those that they have at most; gives what is said of them in the source."""
+    other, why = on_another_batch(chain, graph, counter)
+    found = {"sizes_not_seen_on_other_numbers_because": why} if why else {}
+    if other is None:
+        return found
+    varying = []
+    for number, place in other_places(graph, other).items():
+        own, size = trace["tensors"][number], 0 if place is None else other.tensors[place]["bytes"]
+        if size != own["bytes"]:
+            varying.append(own["name"])
+            own["bytes"] = at_most(own["bytes"], size)
+    for op, same in zip(trace["ops"], other.ops) if varying else ():
+        op["workspace_bytes"] = at_most(op["workspace_bytes"], same["workspace_bytes"])
+    return found | ({"at_most": {"tensors": varying}} if varying else {})
+
+
+def on_another_batch(chain, graph, counter):
+    """(what is recorded of the first batch that the model takes like its own, why not of another)."""
+    why = None
+    for make in chain.on_others():
+        try:
+            other = recorded(make(), None, counter)
+            refuse_other_operations(other, graph, "another batch dispatches other operations")
+            return other, why
+        except Exception as error:  # whatever the model's own code raises where it does not like the numbers
+            why = why or first_line(error)
+        finally:
+            executor.clear_gradients(chain)
+    return None, why
+
+
+def other_places(graph, other):
+    """{number of a tensor: its number in the other graph, None where it is empty there}"""
+    given = sum(tensor["kind"] in ("input", "parameter") for tensor in graph.tensors)
+    found = {number: number for number in range(given)}
+    for own, same, places, others in zip(graph.ops, other.ops, graph.made, other.made):
+        for number, place in zip(places, others):
+            if number is None and place is not None:
+                raise UsageError(EMPTY_IN_EXAMPLE.format("a tensor"))
+            found.update({} if number is None else {number: place})
+        for number, of in zip(own["outputs"][len(own["outputs"]) - len(own["mutates"]):], own["mutates"]):
+            there = same["mutates"].index(found[of]) if found[of] is not None else None
+            found[number] = None if there is None else same["outputs"][len(same["outputs"]) - len(same["mutates"]) + there]
+    return found
 
 
 def recorded(chain, clock, counter, watch=None):
@@ -92,9 +140,9 @@ def operation_times(recorder, reference, clock):
     return [clock.seconds(*marks) for marks in recorder.marks]
 
 
-def refuse_other_operations(recorder, reference):
+def refuse_other_operations(recorder, reference, why="two iterations dispatched different operations, so no graph of one iteration exists"):
     if [op["kind"] for op in recorder.ops] != [op["kind"] for op in reference.ops]:
-        raise MeasurementError("two iterations dispatched different operations, so no graph of one iteration exists")
+        raise MeasurementError(why)
 
 
 class Recorder(TorchDispatchMode):
@@ -103,6 +151,7 @@ class Recorder(TorchDispatchMode):
         self.chain, self.clock, self.counter, self.watch = chain, clock, counter, watch
         self.phase, self.stage = "forward", 0
         self.tensors, self.ops, self.marks = [], [], []
+        self.made = []    # of each operation: of each tensor of its result the number, None where it has no memory of its own
         self.values = {}  # address -> (weak reference to the storage, index of its present tensor)
         self.storages = 0
         self.held = []    # values that autograd has saved for what runs next in the backward
@@ -186,14 +235,17 @@ class Recorder(TorchDispatchMode):
         inputs, self.held = list(dict.fromkeys(inputs + self.held)), []
         label = f"{self.chain.stages[self.stage].name}.{name}.{len(self.ops)}"
         kind = "activation" if self.phase == "forward" else "gradient"
-        outputs, fresh_bytes = [], 0
+        outputs, fresh_bytes, made = [], 0, []
         for tensor in tensors_in([result]):
             address = storage_of(tensor).data_ptr()
+            made.append(None)
             if storage_of(tensor).nbytes() == 0 or address in addresses:
                 continue
             addresses[address] = storage_of(tensor).nbytes()
             fresh_bytes += addresses[address]
             outputs.append(self.add_storage(tensor, kind, f"{label}:{len(outputs)}"))
+            made[-1] = outputs[-1]
+        self.made.append(made)
         for index in mutates:
             old = self.tensors[index]
             owner = next(t for t in arguments if self.present_value(t) == index)

@@ -10,6 +10,8 @@ import torch
 from .errors import UsageError
 from .storages import map_tensors
 
+EMPTY_IN_EXAMPLE = "{} is empty in the example, and not in another batch: take an example in which it has rows"
+
 
 def other_batches(*values):
     """From the most to the least that is changed: numbers, the order of rows alone."""
@@ -63,8 +65,7 @@ def numbers_in(saved, other):
     for one, two in zip(saved.positions, other.positions):
         for number, there in zip(one, two):
             if number is None and there is not None:
-                raise UsageError("a tensor between two stages is empty in the example, and not in another batch: take an example in which it has rows, "
-                                 "or cut elsewhere (--stages)")
+                raise UsageError(EMPTY_IN_EXAMPLE.format("a tensor between two stages") + ", or cut elsewhere (--stages)")
             found[number] = there
     return found
 

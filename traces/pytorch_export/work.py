@@ -80,9 +80,11 @@ def traffic(tensor):
 
 
 def is_view(func, inputs, outputs):
-    """Only bookkeeping: every result lies in a storage that was given, and nothing is written."""
+    """Only bookkeeping: every result lies in a storage that was given, and nothing is written. Results without memory lie nowhere."""
     if func._schema.is_mutable:
         return False
+    if outputs and not any(storage_of(tensor).nbytes() for tensor in outputs):
+        return any(of.alias_info is not None for of in func._schema.returns)
     given = {storage_of(tensor).data_ptr() for tensor in inputs}
     return bool(outputs) and all(storage_of(tensor).data_ptr() in given for tensor in outputs)
 

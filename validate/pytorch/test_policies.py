@@ -92,6 +92,22 @@ class ReadBefore(nn.Module):
         return y.relu_() + torch.sigmoid(twice)
 
 
+class Routed(nn.Module):
+    """Each pixel goes to one of two experts by the sign of its first number; one may get none."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+
+    def forward(self, x):
+        pixels = x.movedim(1, -1).reshape(-1, x.shape[1])
+        y = torch.zeros_like(pixels)
+        for positive, expert in enumerate(self.experts):
+            chosen = ((pixels[:, 0] > 0) == bool(positive)).nonzero().squeeze(1)
+            y = y.index_add(0, chosen, torch.tanh(expert(pixels[chosen])))
+        return y.reshape(x.movedim(1, -1).shape).movedim(-1, 1)
+
+
 class Network(nn.Module):
     def __init__(self, block):
         super().__init__()
@@ -101,7 +117,7 @@ class Network(nn.Module):
         return self.blocks(x).square().mean()
 
 
-BLOCKS = (Convolutions, Attention, Codebook, ReadBefore)
+BLOCKS = (Convolutions, Attention, Codebook, ReadBefore, Routed)
 
 
 def example(block):
@@ -175,6 +191,16 @@ class Policies(unittest.TestCase):
                     found = trained(copy.deepcopy(network), x, policies(policy))
                     self.assertTrue(all(torch.equal(a, b) for a, b in zip(found, plain)))
             self.assertGreater(most, 0, block.__name__)
+
+    def test_choices_hold_where_other_rows_are_chosen_and_where_none_are(self):
+        trace = graph_of(Routed)
+        self.assertGreater(len(trace["source"]["at_most"]["tensors"]), 9)
+        policy, again = policy_of(trace, set(range(sum(op["phase"] == "forward" for op in trace["ops"]))))
+        self.assertGreater(again, 9)
+        network, _, x = example(Routed)
+        for other in (-x, x.abs(), x.flip(0)):
+            found = [trained(copy.deepcopy(network), other, contexts) for contexts in (policies(policy), {})]
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(*found)))
 
 
 if __name__ == "__main__":
