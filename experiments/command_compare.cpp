@@ -8,6 +8,7 @@
 
 #include "experiments/command_validate.h"
 #include "experiments/commands.h"
+#include "experiments/percent.h"
 #include "experiments/pytorch_measurement.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
@@ -52,7 +53,7 @@ std::vector<CompareRow> rows_of(const TimelineSummary* simulated, const Timeline
 
 /// `+3.2 %`
 std::string percent(double part) {
-  return fmt::format("{:+.1f} %", 100 * part);
+  return fmt::format("{:+.1f} %", in_percent(part, 1));
 }
 
 /// Cells by row, the first row being the heads.

@@ -27,7 +27,7 @@ struct ExportArguments {
 
 /// The order of the strategy's turns.
 std::string pipeline_csv(const Question& question) {
-  const auto [problem, budget] = budgeted_problem_of(question);
+  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   if (std::ranges::none_of(question.strategy.passes,
                            [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
     throw InputError(fmt::format("export: '{}' is no pipeline", question.strategy.text));
@@ -51,7 +51,7 @@ std::string pipeline_csv(const Question& question) {
 int export_snapshot(const ExportArguments& arguments) {
   if (arguments.file.empty()) throw InputError("export: a memory snapshot is no text; expected -o FILE");
   const Question question = question_of(arguments.question, Asks::strategy);
-  const auto [problem, budget] = budgeted_problem_of(question);
+  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   note_times(problem);
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
   if (!made.feasible()) std::cerr << "export: " << infeasibility(question, made) << '\n';

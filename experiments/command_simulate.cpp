@@ -59,19 +59,19 @@ std::vector<Answer> beyond_allocator(std::span<const Answer> answers) {
 
 /// Answers, with a word now and then where they take long.
 std::vector<Answer> patient_answer(const Question& question, const Problem& problem,
-                                   std::span<const std::optional<Bytes>> budgets) {
+                                   std::span<const std::optional<Bytes>> budgets, double transform_s) {
   const PlanningWatch watch("planning with " + question.strategy.text);
-  return answer(question, problem, budgets);
+  return answer(question, problem, budgets, transform_s);
 }
 
-int simulate_front(const Question& question, const Problem& problem, bool json) {
+int simulate_front(const Question& question, const Problem& problem, double transform_s, bool json) {
   std::vector<std::optional<Bytes>> budgets;
   {
     const PlanningWatch watch("looking for the budgets of " + question.strategy.text);
     for (const Bytes b : front_budgets(problem, question.strategy.passes)) budgets.emplace_back(b);
   }
   std::vector<Answer> answers;
-  if (!budgets.empty()) answers = patient_answer(question, problem, budgets);
+  if (!budgets.empty()) answers = patient_answer(question, problem, budgets, transform_s);
   const std::vector<Answer> failed = beyond_allocator(answers);
   const std::vector<Answer> front = front_of(std::move(answers));
   if (json) {
@@ -127,9 +127,10 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
 }
 
 /// Plans promise what they take with the platform's links.
-Answer planned_for_links(Question question, const Problem& problem, const std::optional<Bytes>& budget) {
+Answer planned_for_links(Question question, const Problem& problem, const std::optional<Bytes>& budget,
+                         double transform_s) {
   question.transfers = Transfers::link;
-  return std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
+  return std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
 }
 
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
@@ -142,11 +143,11 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
     throw InputError(
         fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
   }
-  const auto [problem, budget] = budgeted_problem_of(question);
+  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   note_times(problem);
-  if (front) return simulate_front(question, problem, arguments.json);
+  if (front) return simulate_front(question, problem, transform_s, arguments.json);
 
-  Answer made = planned_for_links(question, problem, budget);
+  Answer made = planned_for_links(question, problem, budget, transform_s);
   if (made.schedule && question.transfers != Transfers::link) {
     Schedule schedule = std::move(*made.schedule);
     made = answer(question, problem, std::move(schedule));
@@ -192,10 +193,10 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   Question question = question_of(arguments.question, Asks::strategy);
   const bool is_for_pytorch = arguments.made_for == "pytorch";
   if (is_for_pytorch) ask_for_pytorch(question);
-  const auto [problem, budget] = budgeted_problem_of(question);
+  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   if (is_for_pytorch) refuse_early_for_pytorch(question, problem);
   note_times(problem);
-  const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1)).front());
+  const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
   if (!made.feasible()) {
     std::cerr << infeasibility(question, made) << '\n';
     return exit_no_result;

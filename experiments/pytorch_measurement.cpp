@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "experiments/percent.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json_cursor.h"
 #include "sim/io/text_file.h"
@@ -106,8 +107,8 @@ RunScores scores_of(const std::vector<PytorchRun>& runs) {
 
 std::string scores_text(const std::string& name, const RunScores& scores, std::size_t count) {
   return fmt::format("{:<34}{:>4}{:>9.2f} %{:>8.2f} %{:>10.3f} %{:>8.3f} %{:>9.2f}{:>10.2f} %\n", name, count,
-                     100 * scores.time.mean, 100 * scores.time.worst, 100 * scores.peak.mean, 100 * scores.peak.worst,
-                     scores.ranking.tau_b, 100 * scores.guess.mean);
+                     100 * scores.time.mean, in_percent(scores.time.worst, 2), 100 * scores.peak.mean,
+                     in_percent(scores.peak.worst, 3), scores.ranking.tau_b, 100 * scores.guess.mean);
 }
 
 /// `issued` of both iterations, in percent of their times.
@@ -194,9 +195,9 @@ std::string pytorch_table(const PytorchMeasurement& measurement) {
                       "error", "peak, predicted/measured", "error", "issued, plain");
   for (const PytorchRun& run : measurement.runs) {
     text += fmt::format("{:<23}{:<32}{:>12.3f}{:>8.3f}{:>+9.1f} %{:>13}{:>13}{:>+8.2f} %{}{}\n", run.model,
-                        run.strategy, run.predicted_relative, run.measured_relative.value, 100 * run.time_error(),
-                        run.predicted_peak.count, run.measured_peak.count, 100 * run.peak_error(), issue_text(run),
-                        remarks_on(run));
+                        run.strategy, run.predicted_relative, run.measured_relative.value,
+                        in_percent(run.time_error(), 1), run.predicted_peak.count, run.measured_peak.count,
+                        in_percent(run.peak_error(), 2), issue_text(run), remarks_on(run));
   }
   text += fmt::format("\n{:<34}{:>4}{:>11}{:>10}{:>12}{:>10}{:>9}{:>12}\n", "error of", "", "time: mean", "worst",
                       "peak: mean", "worst", "tau-b", "guessing 1");

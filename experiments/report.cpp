@@ -100,6 +100,22 @@ std::string without_answers(const Json& points) {
   return text;
 }
 
+/// The same of one that has no points: it was refused, it broke, or nobody has asked it yet.
+std::string without_points(const CaseFacts& facts, const Json& strategy, const std::vector<Json>& failures) {
+  const Json* failure = failure_of(facts, strategy, failures);
+  if (failure == nullptr) return "no results yet";
+  return std::string(word_for(*failure));
+}
+
+/// Why a strategy was refused, stopped or broke, wherever it was; null: nothing of that.
+Json reason_of(const CaseFacts& facts, const Json& strategy, const Json& points, const std::vector<Json>& failures) {
+  for (const Json& point : points) {
+    if (point.contains("reason") && point["outcome"] != written(Outcome::out_of_memory)) return point["reason"];
+  }
+  const Json* failure = points.empty() ? failure_of(facts, strategy, failures) : nullptr;
+  return failure == nullptr ? Json(nullptr) : failure->at("message");
+}
+
 /// A part of a file's name: of a name what every file system takes.
 std::string in_file_names(std::string name) {
   const auto allowed = [](char c) {
@@ -160,7 +176,7 @@ void add_timelines(Json& figure, const std::vector<Json>& records, const Json& s
 }
 
 Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const Json& strategies,
-               std::set<std::string>& taken) {
+               const std::vector<Json>& failures, std::set<std::string>& taken) {
   Json figure = to_json(facts);
   figure.erase("budgets_bytes");
   figure["file"] = file_stem(figure, taken);
@@ -176,8 +192,10 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
     for (const Json& record : records) {
       if (record.value("strategy", Json("")) == strategy) points.push_back(point_of(record));
     }
-    const std::string note = without_answers(points);
-    series.push_back({{"strategy", strategy}, {"note", note}, {"points", std::move(points)}});
+    const std::string note = points.empty() ? without_points(facts, strategy, failures) : without_answers(points);
+    Json reason = reason_of(facts, strategy, points, failures);
+    series.push_back(
+        {{"strategy", strategy}, {"note", note}, {"reason", std::move(reason)}, {"points", std::move(points)}});
   }
   add_timelines(figure, records, strategies, taken);
   return figure;
@@ -256,7 +274,7 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
       continue;
     }
     if (by_case.contains(index))
-      figures.push_back(figure_of(facts, by_case[index], experiment.at("strategies"), taken));
+      figures.push_back(figure_of(facts, by_case[index], experiment.at("strategies"), contents.failures, taken));
   }
   return {{"format", "plimsoll.report.v1"},
           {"made_by", made_by},

@@ -349,7 +349,9 @@ Problem problem_of(const Question& question) {
 BudgetedProblem budgeted_problem_of(const Question& question) {
   Problem problem = read_untransformed(question);
   const std::optional<Bytes> budget = in_bytes(question.memory, problem);
-  return {transformed(std::move(problem), question.strategy.passes), budget};
+  const double started = now_s();
+  problem = transformed(std::move(problem), question.strategy.passes);
+  return {std::move(problem), budget, now_s() - started};
 }
 
 Question question_of(const Schedule& schedule, const std::string& file, const std::string& trace,
@@ -410,14 +412,14 @@ Timeline simulate(const Schedule& schedule, const Platform& platform, Engine eng
 }
 
 void answer(const Question& question, const Problem& problem, std::span<const std::optional<Bytes>> budgets,
-            const TakeAnswer& take) {
+            const TakeAnswer& take, double transform_s) {
   std::vector<std::optional<Bytes>> limits(budgets.begin(), budgets.end());
   for (std::optional<Bytes>& limit : limits) {
     if (!limit) limit = capacity_for(problem, question.strategy.passes);
   }
   const double started = now_s();
   const std::vector<PartsOutcome> plans = plan_parts(problem, question.strategy.passes, limits);
-  const double planned_s = (now_s() - started) / static_cast<double>(budgets.size());
+  const double planned_s = (transform_s + now_s() - started) / static_cast<double>(budgets.size());
   Bounds bounds(problem);
   Simulator simulator(question.engine, problem.platform);
   for (const std::vector<std::size_t>& places : together(plans)) {
@@ -464,9 +466,10 @@ std::optional<Bytes> smallest_feasible(const Problem& problem, std::span<const P
 }
 
 std::vector<Answer> answer(const Question& question, const Problem& problem,
-                           std::span<const std::optional<Bytes>> budgets) {
+                           std::span<const std::optional<Bytes>> budgets, double transform_s) {
   std::vector<Answer> answers(budgets.size());
-  answer(question, problem, budgets, [&](std::size_t b, const Answer& made) { answers[b] = made; });
+  answer(
+      question, problem, budgets, [&](std::size_t b, const Answer& made) { answers[b] = made; }, transform_s);
   return answers;
 }
 

@@ -92,6 +92,7 @@ void refuse_ranks(const Problem&);
 struct BudgetedProblem {
   Problem problem;
   std::optional<Bytes> budget;
+  double transform_s = 0;  ///< wall time of its transforms, among them the searches of hybrid passes
 };
 BudgetedProblem budgeted_problem_of(const Question&);
 
@@ -140,11 +141,14 @@ using TakeAnswer = std::function<void(std::size_t place, const Answer&)>;
 
 /// Answers for every budget (unset: the device's capacity), in some order; all are solved together (one table for all).
 /// A schedule that answers several budgets is lowered, judged and simulated once, and one schedule is in memory at a
-/// time. Throws InputError for wrong input, BrokenPromise where check() or the engine contradicts the planner.
-void answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets, const TakeAnswer&);
+/// time. `transform_s`, which the problem's transforms took, is part of solving. Throws InputError for wrong input,
+/// BrokenPromise where check() or the engine contradicts the planner.
+void answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets, const TakeAnswer&,
+            double transform_s = 0);
 
 /// The same as a list, in the order of the budgets.
-std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets);
+std::vector<Answer> answer(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets,
+                           double transform_s = 0);
 
 /// A legal schedule simulated and measured, wherever it is from: feasible where it fits, by the question's allocator
 /// too, with nothing promised, and with transfers as the question has them. Throws BrokenPromise where memory counted a

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "experiments/host_bounds.h"
 #include "experiments/kept_whole.h"
 #include "experiments/memory_by_kind.h"
+#include "experiments/percent.h"
 #include "experiments/reserved_memory.h"
 #include "sim/core/codec.h"
 #include "sim/core/memory_profile.h"
@@ -17,12 +17,6 @@
 
 namespace plimsoll {
 namespace {
-
-std::string percent_above(double value, double bound) {
-  if (!(bound > 0)) return "no bound";
-  const double percent = 100 * (value / bound - 1);
-  return fmt::format("{:+.1f} %", std::abs(percent) < 0.05 ? 0.0 : percent);  // no -0.0
-}
 
 /// Of a proven gap.
 std::string class_of(double gap) {
@@ -113,6 +107,10 @@ std::string candidate_lines(const Answer& answer) {
 }
 
 }  // namespace
+
+std::string percent_above(double value, double bound) {
+  return bound > 0 ? fmt::format("{:+.1f} %", in_percent(value / bound - 1, 1)) : "no bound";
+}
 
 std::string summary(const Question& question, const Problem& problem, const Answer& answer) {
   const Metrics& m = *answer.metrics;

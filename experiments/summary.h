@@ -8,6 +8,9 @@
 
 namespace plimsoll {
 
+/// How far a time is above its bound: `+27.2 %`; `no bound` where that is 0.
+std::string percent_above(double value, double bound);
+
 /// Time, memory, what is in memory at the peak, and bounds of one answer that has a schedule.
 std::string summary(const Question&, const Problem&, const Answer&);
 

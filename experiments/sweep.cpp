@@ -15,6 +15,7 @@
 #include "experiments/sweep_listing.h"
 #include "experiments/sweep_store.h"
 #include "experiments/worker_pool.h"
+#include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/printable.h"
 
@@ -89,11 +90,13 @@ class Sweep {
     return places;
   }
 
-  void fail(std::string what, const TaskFailure& failure) {
+  /// `of`: of a group, what tells it from the others.
+  void fail(std::string what, const TaskFailure& failure, Json of = Json::object()) {
     exit_code_ = std::max(exit_code_, failure.exit_code);
     const std::string line = fmt::format("{}: {}: {}\n", options_.experiment.string(), what, failure.message);
     if (told_.insert(line).second) fmt::print(stderr, "{}", printable(line));
-    failures_.push_back({{"what", std::move(what)}, {"message", failure.message}});
+    of.update({{"what", std::move(what)}, {"message", failure.message}, {"exit_code", failure.exit_code}});
+    failures_.push_back(std::move(of));
   }
 
   bool find_facts(WorkerPool& pool) {
@@ -178,7 +181,12 @@ class Sweep {
                                   if (failure.beyond_limits) {
                                     return keep_unanswered(tasks[t]["group"], failure.message, progress);
                                   }
-                                  fail(fmt::format("{} for {} on {}", q.strategy.text, q.trace, q.platform), failure);
+                                  fail(fmt::format("{} for {} on {}", q.strategy.text, q.trace, q.platform), failure,
+                                       {{"trace", q.trace},
+                                        {"platform", q.platform},
+                                        {"micro_batches", q.micro_batches},
+                                        {"optimizer", written(q.optimizer)},
+                                        {"strategy", q.strategy.text}});
                                 },
                             .tick =
                                 [&] {

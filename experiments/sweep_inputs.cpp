@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "experiments/model.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "strategies/passes.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -47,13 +50,53 @@ void read_all(std::size_t elements, std::string& complaints, Read read) {
   }
 }
 
+/// Ranks change it, and pipelines take graphs as chains of their stages: what they say of it needs plans.
+bool changes_model(const Pass& pass) {
+  const bool takes_chains = pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
+  return takes_chains || pass.strategy->transform != nullptr;
+}
+
 }  // namespace
 
 SweepInputs::SweepInputs(const ExperimentFile& file) {
   std::string complaints;
   read_all(file.experiment.traces.size(), complaints, [&](std::size_t t) { read_trace(file, t); });
   read_all(file.experiment.platforms.size(), complaints, [&](std::size_t p) { read_platform(file, p); });
+  if (complaints.empty()) {
+    read_all(file.experiment.strategies.size(), complaints, [&](std::size_t s) { judge_strategy(file, s); });
+  }
   if (!complaints.empty()) throw InputError(complaints);
+}
+
+std::string SweepInputs::refusal(const Experiment& e, const Pipeline& strategy) const {
+  std::string why;
+  for (const std::string& trace : e.traces) {
+    if (!traces_.contains(trace)) return "";
+    for (const Optimizer optimizer : e.optimizers) {
+      try {
+        const ProblemOutcome made = problem({.trace = trace,
+                                             .platform = e.platforms.front(),
+                                             .strategy = {},
+                                             .optimizer = optimizer,
+                                             .states = e.states,
+                                             .update_kernels = e.update_kernels,
+                                             .gradients = e.gradients});
+        if (const Problem* of = std::get_if<Problem>(&made)) judge(*of, strategy.passes);
+        return "";
+      } catch (const InputError& error) {
+        why = error.what();
+      }
+    }
+  }
+  return why;
+}
+
+void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element) const {
+  const Pipeline& strategy = file.experiment.strategies[element];
+  if (std::ranges::any_of(strategy.passes, changes_model)) return;
+  const std::string why = refusal(file.experiment, strategy);
+  if (why.empty()) return;
+  throw InputError(complaint_about(file, "strategies", element, "is for no trace here: " + why));
 }
 
 void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {

@@ -14,7 +14,7 @@ namespace plimsoll {
 class SweepInputs {
  public:
   /// Throws InputError with everything that is wrong: names of the experiment that are neither files nor shipped, with
-  /// their places in it, and files that cannot be read.
+  /// their places in it, files that cannot be read, and strategies that no trace of the experiment is for.
   explicit SweepInputs(const ExperimentFile&);
 
   /// The problem behind a question of the experiment.
@@ -26,6 +26,10 @@ class SweepInputs {
  private:
   void read_trace(const ExperimentFile&, std::size_t);
   void read_platform(const ExperimentFile&, std::size_t);
+  void judge_strategy(const ExperimentFile&, std::size_t) const;
+
+  /// Why a strategy can treat none of the traces with any of the optimizers; empty: it may.
+  std::string refusal(const Experiment&, const Pipeline&) const;
 
   std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start
   std::map<std::string, Platform> platforms_;

@@ -1,6 +1,7 @@
 #include "experiments/sweep_points.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "experiments/build_name.h"
 #include "experiments/mesh_record.h"
@@ -227,12 +228,14 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
                    const std::function<void(const Json&)>& record) {
   EXPECTS(all_budgets.size() == budgets(e));
   const Question question = question_of(e, group);
+  const auto started = std::chrono::steady_clock::now();
   const ProblemOutcome made = inputs.problem(question);
+  const std::chrono::duration<double> made_in = std::chrono::steady_clock::now() - started;
   EXPECTS(std::holds_alternative<Problem>(made));  // else the case is impossible, and nobody asks
   const Problem& problem = std::get<Problem>(made);
   std::vector<std::optional<Bytes>> asked;
   for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
-  answer(question, problem, asked, [&](std::size_t place, const Answer& each) {
+  const auto take = [&](std::size_t place, const Answer& each) {
     Json json = head_of(e, group, wanted[place]);
     json.update(to_json(question, problem, each));
     if (e.timelines && each.feasible()) {
@@ -240,7 +243,8 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
       json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);
     }
     record(json);
-  });
+  };
+  answer(question, problem, asked, take, made_in.count());
 }
 
 std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {

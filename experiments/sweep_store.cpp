@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "experiments/build_name.h"
+#include "experiments/commands.h"
 #include "experiments/record_check.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json_cursor.h"
@@ -160,6 +161,12 @@ bool was_stopped(const Json& record) {
   return is_of_limits(record.value("reason", ""));
 }
 
+/// Of a case, or of an older program, there is less to say.
+bool is_of_group(const Json& failure) {
+  return failure.is_object() && failure.value("strategy", Json()).is_string() &&
+         failure.value("message", Json()).is_string() && failure.value("exit_code", Json()).is_number_integer();
+}
+
 }  // namespace
 
 Json parse_record(std::string_view line, const fs::path& path, std::size_t line_number) {
@@ -174,6 +181,24 @@ Json parse_record(std::string_view line, const fs::path& path, std::size_t line_
   return record;
 }
 
+const Json* failure_of(const CaseFacts& facts, const Json& strategy, const std::vector<Json>& failures) {
+  const Json is{{"trace", facts.trace},
+                {"platform", facts.platform},
+                {"micro_batches", facts.micro_batches},
+                {"optimizer", facts.optimizer},
+                {"strategy", strategy}};
+  const auto found = std::ranges::find_if(failures, [&](const Json& failure) {
+    return std::ranges::all_of(is.items(), [&](const auto& item) {
+      return failure.contains(item.key()) && failure[item.key()] == item.value();
+    });
+  });
+  return found == failures.end() ? nullptr : &*found;
+}
+
+std::string_view word_for(const Json& failure) {
+  return failure.at("exit_code") == exit_bad_input ? "refused" : "failed";
+}
+
 SweepContents read_sweep(const fs::path& folder) {
   SweepContents contents;
   const auto manifests = manifests_in(folder);
@@ -182,7 +207,11 @@ SweepContents read_sweep(const fs::path& folder) {
     std::map<std::size_t, CaseFacts> cases = cases_of(manifest);
     const bool is_it = rules != nullptr && manifest["identity"].value("experiment", Json()) ==
                                                (*rules)["identity"].value("experiment", Json());
-    if (is_it) contents.cases.merge(cases);
+    if (!is_it) continue;
+    contents.cases.merge(cases);
+    for (const Json& failure : manifest.value("failures", Json::array())) {
+      if (is_of_group(failure)) contents.failures.push_back(failure);
+    }
   }
   if (rules != nullptr) contents.identity = (*rules)["identity"];
   const PointNumbers numbers(

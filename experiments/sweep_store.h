@@ -31,11 +31,18 @@ struct SweepContents {
   Json identity;  ///< what was asked: version, experiment, inputs; null where there is no manifest
   std::map<std::size_t, CaseFacts> cases;
   Records records;
+  std::vector<Json> failures = {};  ///< of groups that were refused, or broke, as the manifests have them
 };
 
 /// Throws InputError where a file is not what a sweep writes, or its manifests are of several experiments and none of
 /// all. A last line without an end is left out.
 SweepContents read_sweep(const std::filesystem::path& folder);
+
+/// Of a strategy in a case, what has kept it from being answered; null: nothing has.
+const Json* failure_of(const CaseFacts&, const Json& strategy, const std::vector<Json>& failures);
+
+/// `refused`: the input was wrong; else `failed`.
+std::string_view word_for(const Json& failure);
 
 /// `{"point": ...}` of one line, or InputError.
 Json parse_record(std::string_view line, const std::filesystem::path&, std::size_t line_number);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/percent.h"
 #include "sim/core/names.h"
 #include "sim/io/quantity.h"
 
@@ -181,7 +182,7 @@ std::string validation_table(const std::vector<ValidationRow>& rows, const Bars&
                         "times of store_all's:", "predicted", "measured", "spread", "error", "live peak B", "error B");
     for (const ValidationRow& row : own) {
       text += fmt::format("  {:<32}{:>10.4f}{:>10.4f}{:>9.4f}{:>+8.1f}%{:>14}{:>12}\n", row.strategy, row.predicted,
-                          row.measured.value, row.measured.spread, 100 * row.error(), row.measured_peak.count,
+                          row.measured.value, row.measured.spread, in_percent(row.error(), 1), row.measured_peak.count,
                           (row.predicted_peak - row.measured_peak).count);
       if (row.legal.least != row.legal.most) {
         const Bytes beyond = outside(row.measured_peak, row.legal);
@@ -191,13 +192,13 @@ std::string validation_table(const std::vector<ValidationRow>& rows, const Bars&
       }
       if (!row.reserved) continue;
       text += fmt::format("  {:<32}reserved {} B, predicted {} B ({:+.2f} %)\n", "", row.reserved->measured.count,
-                          row.reserved->predicted.count, 100 * row.reserved->error());
+                          row.reserved->predicted.count, in_percent(row.reserved->error(), 2));
     }
     const ErrorSummary errors = errors_of(own);
     const Ranking ranking = ranking_of(own);
-    text +=
-        fmt::format("  time: mean {:.1f} %, median {:.1f} %, worst {:+.1f} %; guessing store_all's: mean {:.1f} %\n",
-                    100 * errors.mean, 100 * errors.median, 100 * errors.worst, 100 * errors_of_guess(own).mean);
+    text += fmt::format(
+        "  time: mean {:.1f} %, median {:.1f} %, worst {:+.1f} %; guessing store_all's: mean {:.1f} %\n",
+        100 * errors.mean, 100 * errors.median, in_percent(errors.worst, 1), 100 * errors_of_guess(own).mean);
     text += fmt::format("  ranking: tau-b {:.3f}; {}\n", ranking.tau_b,
                         pairs_text(ranking.pairs, ranking.outside_noise, ranking.ranked_right));
   }
@@ -211,16 +212,16 @@ std::string validation_table(const std::vector<ValidationRow>& rows, const Bars&
       "  live peak: worst error {} B, beyond what the schedule's order allows {} B (bar {}: {})\n"
       "  ranking: tau-b {:.3f}, mean of the networks (bar {:g}: {}); {}\n",
       rows.size(), 100 * all["time_error_mean"].get<double>(), 100 * bars.time_mean, held("time_error_mean"),
-      100 * all["time_error_median"].get<double>(), 100 * all["time_error_worst"].get<double>(), 100 * bars.time_worst,
-      held("time_error_worst"), 100 * all["guess_error_mean"].get<double>(),
+      100 * all["time_error_median"].get<double>(), in_percent(all["time_error_worst"].get<double>(), 1),
+      100 * bars.time_worst, held("time_error_worst"), 100 * all["guess_error_mean"].get<double>(),
       all["peak_error_worst_bytes"].get<std::int64_t>(), all["peak_outside_worst_bytes"].get<std::int64_t>(),
       bars.peak == 0 ? std::string("0 B") : fmt::format("{:g} %", 100 * bars.peak), held("peak_error"),
       all["tau_b"].get<double>(), bars.tau, held("tau_b"),
       pairs_text(all["pairs"].get<std::size_t>(), all["pairs_outside_noise"].get<std::size_t>(),
                  all["pairs_ranked_right"].get<std::size_t>()));
   if (const std::optional<double> reserved = worst_reserved_error(rows)) {
-    text += fmt::format("  reserved: worst error {:+.2f} % (bar {:g} %: {})\n", 100 * *reserved, 100 * bars.reserved,
-                        held("reserved_error"));
+    text += fmt::format("  reserved: worst error {:+.2f} % (bar {:g} %: {})\n", in_percent(*reserved, 2),
+                        100 * bars.reserved, held("reserved_error"));
   }
   return text;
 }

@@ -29,6 +29,10 @@ function strategyButtons(figure) {
   return keys;
 }
 
+function refusals(figure) {
+  return figure.series.filter(series => series.reason).map(series => element("p", {class: "quiet"}, `${series.strategy}: ${series.note}: ${series.reason}`));
+}
+
 function legend(figure) {
   const marks = element("div", {class: "marks"});
   const line = (path, text) => marks.append(mark({stroke: "currentColor", fill: "none", ...path}, text));
@@ -62,7 +66,7 @@ function section(figure) {
   figure.section = made;
   place.append(element("div", {class: "tip", role: "status"}));
   made.append(element("h2", {}, `${figure.model} on ${figure.machine}`), element("p", {class: "quiet"}, extras.filter(Boolean).join(", ")),
-    place, keys, legend(figure), ...timelines(figure), ...gantts(figure), ...meshes(figure));
+    place, keys, ...refusals(figure), legend(figure), ...timelines(figure), ...gantts(figure), ...meshes(figure));
   keyboard(figure, place);
   redraws.push(() => {
     draw(figure, place);

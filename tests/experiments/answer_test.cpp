@@ -25,6 +25,21 @@ Json unmeasured(const Question& question, const Problem& problem, const Answer& 
   return json;
 }
 
+TEST_CASE("what splits are chosen in is a part of solving", "[answer]") {
+  const Question question{.trace = "transformer:view=graph,layers=1,width=64,heads=4,sequence=32,vocabulary=100",
+                          .platform = "h100_sxm_8",
+                          .strategy = parse_pipeline("optcnn(devices=2)", "test"),
+                          .engine = Engine::event};
+  const BudgetedProblem made = budgeted_problem_of(question);
+  CHECK(made.transform_s > 0);
+  const std::optional<Bytes> budgets[] = {Bytes{1'000'000'000}, Bytes{2'000'000'000}};
+  constexpr double search_s = 1000;
+  for (const Answer& each : answer(question, made.problem, budgets, search_s)) {
+    CHECK(each.solve_s > search_s / 2);
+    CHECK(each.solve_s < search_s);
+  }
+}
+
 TEST_CASE("a schedule that answers several budgets is looked at once, and answers each as if it were alone",
           "[answer]") {
   const auto question =

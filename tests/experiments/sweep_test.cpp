@@ -270,6 +270,64 @@ TEST_CASE("the number of points is bounded before anything is made of it", "[swe
                   numbers + "]\n") == "x.yaml: makes 10010000 points, expected 10000000 at most");
 }
 
+TEST_CASE("a strategy that refuses a trace is named so in report and table, and one that no trace is for at once",
+          "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string head = "format: plimsoll.experiment.v1\nname: n\nplatforms: ideal\nengine: event\n";
+  write_text_file(folder / "e.yaml", head +
+                                         "strategies: [rotor, greedy_recompute]\n"
+                                         "traces: ['uniform:6', 'gpt4_ops_w256_t128_b4_cpu']\n");
+  CHECK(run(folder / "e.yaml", folder / "out") == 2);
+  const SweepContents contents = read_sweep(folder / "out");
+  const Json figures = report_data(contents, "test")["figures"];
+  REQUIRE(figures.size() == 2);
+  CHECK(figures[0]["series"][0]["note"] == "");
+  CHECK(figures[0]["series"][0]["reason"].is_null());
+  CHECK(figures[1]["series"][0]["note"] == "refused");
+  const auto reason = figures[1]["series"][0]["reason"].get<std::string>();
+  CHECK(reason.find("'rotor' works on chain traces only") != std::string::npos);
+  CHECK(figures[1]["series"][1]["note"] == "");
+  CHECK(report_table(contents).find("  refused rotor: " + reason) != std::string::npos);
+
+  const auto refused = [&](const std::string& words) {
+    write_text_file(folder / "none.yaml", head + words);
+    return complaint_of_sweep(folder / "none.yaml", folder / "none");
+  };
+  CHECK(refused("strategies: [heft, '1f1b|rotor', 'heft|rotor']\ntraces: 'gpt4_ops_w256_t128_b4_cpu'\n")
+            .ends_with("none.yaml:5:34: strategies[2]: is for no trace here: strategy 'rotor' works on chain traces "
+                       "only, and 'gpt4_w256_t128_b4_ops' is a graph trace"));
+  CHECK(
+      refused("strategies: [zero_offload]\ntraces: ['uniform:6', 'uniform:8']\n")
+          .ends_with("strategies[0]: is for no trace here: strategy 'zero_offload' places parameter updates, and there "
+                     "are none: give an --optimizer"));
+  CHECK(!fs::exists(folder / "none"));
+}
+
+TEST_CASE("distances in a table are from one bound, and none is -0.0", "[sweep]") {
+  SweepContents contents;
+  const auto add = [&](std::size_t point, const char* strategy, double time, double bound) {
+    contents.records[point] = Json{
+        {"point", point},        {"case", 0},
+        {"trace", "t"},          {"platform", "p"},
+        {"strategy", strategy},  {"optimizer", "none"},
+        {"micro_batches", 1},    {"times_rescaled", false},
+        {"feasible", true},      {"memory_budget_bytes", 100},
+        {"makespan_s", time},    {"peak_bytes", 100},
+        {"lower_bound_s", bound}}.dump();
+  };
+  add(0, "rotor", 12, 10);
+  add(1, "offmate", 9.9999999, 8);
+  add(2, "other", 7.9999999, 8);
+  Json lacks = Json::parse(contents.records[0]);  // bounds of what does not fit are of schedules that leave more
+  lacks.update(
+      {{"point", 3}, {"strategy", "greedy"}, {"feasible", false}, {"makespan_s", nullptr}, {"lower_bound_s", 4}});
+  contents.records[3] = lacks.dump();
+  const std::string table = report_table(contents);
+  CHECK(table.find("12.00 s  +50.0 %") != std::string::npos);
+  CHECK(table.find("10.00 s  +25.0 %") != std::string::npos);
+  CHECK(table.find("8.00 s   +0.0 %") != std::string::npos);
+}
+
 TEST_CASE("a trace and a platform that do not go together are results, and so is what exceeds the limits", "[sweep]") {
   const TemporaryFolder folder;
   write_text_file(folder / "e.yaml",
@@ -289,6 +347,8 @@ TEST_CASE("a trace and a platform that do not go together are results, and so is
   CHECK(reason(2) == reason(3));
   CHECK(reason(2).starts_with("trace 'uniform:6' on platform 'h200': times "));
   CHECK(reason(5) == "stopped: took longer than its timeout of 2.00 s");
+  CHECK(Json::parse(contents.records.at(2))["outcome"] == "refused");
+  CHECK(Json::parse(contents.records.at(5))["outcome"] == "stopped");
   const std::string before = results_of(folder / "out");
   REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
   CHECK(results_of(folder / "out") == before);
