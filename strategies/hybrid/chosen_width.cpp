@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,19 @@ std::vector<std::uint32_t> widths(std::uint32_t devices) {
   return made;
 }
 
+/// What the passes behind the splits, pipelines of slices among them, plan for. Throws InputError where one cannot.
+Problem behind_splits(Problem of_rank, std::span<const Pass> passes) {
+  for (const Pass& pass : passes) {
+    if (pass.strategy->transform == nullptr) continue;
+    std::variant<Problem, std::string> made = pass.strategy->transform(of_rank, pass.options);
+    if (const std::string* why = std::get_if<std::string>(&made)) {
+      throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));
+    }
+    of_rank = std::get<Problem>(std::move(made));
+  }
+  return of_rank;
+}
+
 }  // namespace
 
 bool leaves_width_open(std::span<const Pass> passes) {
@@ -46,6 +60,7 @@ std::variant<Problem, std::string> at_chosen_width(const Problem& problem, std::
   const Pass& splits = passes.front();
   std::optional<std::pair<PipelineMerit, Problem>> best;
   std::string why_not;
+  std::optional<InputError> why_no_pipeline;
   for (const std::uint32_t t : widths(devices_left(problem))) {
     std::variant<Problem, std::string> made =
         splits.strategy->transform(problem, splits.options.with(devices_option, std::to_string(t)));
@@ -55,16 +70,18 @@ std::variant<Problem, std::string> at_chosen_width(const Problem& problem, std::
     }
     Problem& of_rank = std::get<Problem>(made);
     try {
-      Problem folded = for_planners(of_rank, true, backward_for(passes), splits.strategy->name);
+      Problem folded =
+          for_planners(behind_splits(of_rank, passes.subspan(1)), true, backward_for(passes), splits.strategy->name);
       folded.transformed = true;
       const PipelineMerit merit = pipeline_merit(folded, *pipeline_of(passes), memory);
       if (best && !(merit < best->first)) continue;
       of_rank.notes.push_back(fmt::format("{}(devices={}) was the best of all tried", splits.strategy->name, t));
       best.emplace(merit, std::move(of_rank));
     } catch (const InputError& error) {  // this pipeline cannot be: others can
-      why_not = error.what();
+      if (!why_no_pipeline) why_no_pipeline = error;
     }
   }
+  if (!best && why_no_pipeline) throw InputError(*why_no_pipeline);
   if (!best) return why_not;
   return std::move(best->second);
 }

@@ -80,6 +80,26 @@ TEST_CASE("all devices are a width too where they are no power of two", "[hybrid
   }));
 }
 
+// Of ops cut among ranks nobody knows which of their dimensions is the sequence.
+TEST_CASE("a pipeline that cannot be at any width says why by itself", "[hybrid]") {
+  auto made = make_problem(
+      synthetic_model("transformer:layers=1,width=64,heads=4,sequence=16,batch=4,vocabulary=32,view=graph"),
+      load_platform("h100_sxm_8"), {.micro_batches = 4, .optimizer = Optimizer::adam});
+  Problem problem = std::get<Problem>(std::move(made));
+  problem.graph.name = "graph";
+  for (const std::string search : {"hsm2dl", "optcnn"}) {
+    for (const std::string slices : {"", "(slices=1)", "(slices=2,backward=split)"}) {
+      CAPTURE(search, slices);
+      const std::vector<Pass> passes = parse_spec(search + "|seq1f1b" + slices, "test");
+      CHECK(complaint_of([&] { transformed(problem, passes); }) ==
+            "seq1f1b: 'graph' is a graph, and only chains have sequences to slice");
+    }
+    const std::vector<Pass> passes = parse_spec(search + "|1f1b(stages=9)", "test");
+    CHECK(complaint_of([&] { transformed(problem, passes); }) ==
+          "1f1b: stages=9, and platform 'h100_sxm_8' has 8 devices");
+  }
+}
+
 TEST_CASE("alpa pipelines by itself where it is asked to", "[hybrid]") {
   const Problem problem = transformer_on("pcie_4x_rtx4090");
   const Seconds both = simulated_time(problem, "alpa(pipeline=yes)");
