@@ -120,14 +120,14 @@ void each_turn(const PipelineOrder& order, Function after) {
   }
 }
 
-/// Of each order: its longest rank and its makespan.
+/// Of each order: its makespan and its longest rank.
 std::vector<std::pair<double, double>> lengths_of(const PartCosts& costs, std::uint32_t micro_batches,
                                                   std::span<const PipelineOrder> orders) {
   std::vector<std::pair<double, double>> lengths;
   for (const PipelineOrder& order : orders) {
     const OrderTimes time = time_order(costs, micro_batches, order);
     EXPECTS(time.stuck.empty());
-    lengths.emplace_back(time.longest(), time.makespan());
+    lengths.emplace_back(time.makespan(), time.longest());
   }
   return lengths;
 }
@@ -154,14 +154,27 @@ const PipelineOrder& shortest(const PartCosts& costs, std::uint32_t micro_batche
   return orders[static_cast<std::size_t>(std::ranges::min_element(lengths) - lengths.begin())];
 }
 
-const PipelineOrder& shortest_beside_first(const PartCosts& costs, std::uint32_t micro_batches,
-                                           std::span<const PipelineOrder> orders) {
-  const auto lengths = lengths_of(costs, micro_batches, orders);
-  std::size_t best = 0;
-  for (std::size_t k = 1; k < orders.size(); ++k) {
-    if (lengths[k].second <= lengths[0].second && lengths[k] < lengths[best]) best = k;
+std::optional<PipelineOrder> shortest_for_any_network(const PartCosts& given, std::uint32_t micro_batches,
+                                                      const OrderHeuristic& heuristic) {
+  constexpr int steps_an_octave = 8, first_octave = -7, last_octave = 4;  // of the longest pass
+  const PartCosts costs = in_ticks(given);
+  const double longest_pass = std::max(std::ranges::max(costs.f), std::ranges::max(costs.b));
+  std::vector<PipelineOrder> found;  // the shortest so far, and one to compare it with
+  const auto ask = [&](double transfer) {
+    PartCosts other = costs;
+    std::ranges::fill(other.sent, transfer);
+    std::ranges::fill(other.returned, transfer);
+    std::optional<PipelineOrder> order = heuristic(other);
+    if (!order) return;
+    found.push_back(*std::move(order));
+    found = {shortest(costs, micro_batches, found)};
+  };
+  ask(0);
+  for (int step = first_octave * steps_an_octave; step <= last_octave * steps_an_octave; ++step) {
+    ask(longest_pass * std::exp2(static_cast<double>(step) / steps_an_octave));
   }
-  return orders[best];
+  if (found.empty()) return heuristic(given);
+  return std::move(found.front());
 }
 
 std::vector<std::int64_t> kept_at_most(const PartCosts& costs, const PipelineOrder& order) {

@@ -5,6 +5,8 @@
 // out.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,12 +27,17 @@ struct OrderTimes {
 /// ranks follow each other.
 OrderTimes time_order(const PartCosts&, std::uint32_t micro_batches, const PipelineOrder&);
 
-/// The one whose longest rank is shortest; of those, the one with the least makespan. There is one at least.
+/// The one with the least makespan; of those, the one whose longest rank is shortest. There is one at least.
 const PipelineOrder& shortest(const PartCosts&, std::uint32_t micro_batches, std::span<const PipelineOrder>);
 
-/// The same among those whose longest rank and makespan are not longer than the first one's.
-const PipelineOrder& shortest_beside_first(const PartCosts&, std::uint32_t micro_batches,
-                                           std::span<const PipelineOrder>);
+/// Makes an order for the given costs, if it finds one.
+using OrderHeuristic = std::function<std::optional<PipelineOrder>(const PartCosts&)>;
+
+/// The shortest of the orders that a heuristic makes for many transfer times, from none to 16 of the longest pass,
+/// which are the same on every network. A faster network makes no order longer, so neither the shortest of these. Where
+/// the heuristic finds none for them, what it finds for those there are.
+std::optional<PipelineOrder> shortest_for_any_network(const PartCosts&, std::uint32_t micro_batches,
+                                                      const OrderHeuristic&);
 
 /// By rank: the most bytes that are kept after a forward.
 std::vector<std::int64_t> kept_at_most(const PartCosts&, const PipelineOrder&);

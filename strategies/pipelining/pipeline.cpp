@@ -28,6 +28,12 @@ bool is_cut(std::string_view text) {
   return text == "uniform" || text == "balanced" || text == sapp_cut || is_planner_cut(text) || read_cut(text);
 }
 
+std::optional<PipelineOrder> asked_order(const Options& options, const PartCosts& costs, std::uint32_t micro_batches,
+                                         const OrderHeuristic& heuristic) {
+  if (options.text("orders") == "published") return heuristic(costs);
+  return shortest_for_any_network(costs, micro_batches, heuristic);
+}
+
 bool is_backward_split(const Options& options) {
   return options.text("backward") == "split";
 }

@@ -9,6 +9,7 @@
 
 #include "strategies/common/option_rules.h"
 #include "strategies/pipelining/asked_cut.h"
+#include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/orders.h"
 #include "strategies/pipelining/stage_parts.h"
 #include "strategies/strategy.h"
@@ -89,6 +90,20 @@ inline constexpr OptionInfo limit_option{
     .help = "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
     .allowed = number_between<1, 10'000, 100>,
 };
+
+inline constexpr OptionInfo orders_option{
+    .name = "orders",
+    .default_value = "best",
+    .values = "best or published",
+    .help =
+        "best: of the heuristic's orders for many transfer times the one of the fastest iteration, which a faster "
+        "network never makes slower; published: the one for the network there is, whose longest device is shortest",
+    .allowed = [](std::string_view text) { return text == "best" || text == "published"; },
+};
+
+/// Of `orders_option`: what the heuristic makes of the costs, if it finds anything.
+std::optional<PipelineOrder> asked_order(const Options&, const PartCosts&, std::uint32_t micro_batches,
+                                         const OrderHeuristic& heuristic);
 
 /// Of `backward_option`.
 bool is_backward_split(const Options&);

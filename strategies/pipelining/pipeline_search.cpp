@@ -14,6 +14,7 @@
 #include "strategies/common/chain_pass.h"
 #include "strategies/pipelining/list_order.h"
 #include "strategies/pipelining/order_search.h"
+#include "strategies/pipelining/order_times.h"
 #include "strategies/pipelining/pipeline.h"
 #include "strategies/pipelining/plain_timeline.h"
 #include "strategies/pipelining/v_shape_search.h"
@@ -58,6 +59,12 @@ struct Shape {
   std::vector<PipelineOrder> orders = {};
 };
 
+/// Both of its orders (`orders_option`).
+void add_heuristic(Shape& shape, std::uint32_t m, const OrderHeuristic& heuristic) {
+  if (auto best = shortest_for_any_network(shape.costs, m, heuristic)) shape.orders.push_back(std::move(*best));
+  if (auto published = heuristic(shape.costs)) shape.orders.push_back(std::move(*published));
+}
+
 void add_line(Shape& shape, std::uint32_t m) {
   const auto p = static_cast<std::uint32_t>(shape.rank_of.size());
   std::vector<std::uint32_t> one(p), two(p);
@@ -69,7 +76,7 @@ void add_line(Shape& shape, std::uint32_t m) {
                   with_weights_apart(one_forward_one_backward_order(m, two)),
                   with_weights_apart(gpipe_order(p, m, BackwardOrder::fifo)), zero_bubble_order(p, m, 1),
                   zero_bubble_order(p, m, 2)};
-  if (auto found = zero_bubble_search(shape.costs, m, shape.limits)) shape.orders.push_back(std::move(*found));
+  add_heuristic(shape, m, [&](const PartCosts& costs) { return zero_bubble_search(costs, m, shape.limits); });
 }
 
 void add_v(Shape& shape, std::uint32_t m) {
@@ -80,7 +87,7 @@ void add_v(Shape& shape, std::uint32_t m) {
     }
   }
   if (m >= 2 * p) shape.orders.push_back(dualpipe_v_order(p, m));
-  if (auto found = v_shape_search(shape.costs, m, shape.limits)) shape.orders.push_back(std::move(*found));
+  add_heuristic(shape, m, [&](const PartCosts& costs) { return v_shape_search(costs, m, shape.limits); });
 }
 
 void add_interleaved(Shape& shape, std::uint32_t m) {

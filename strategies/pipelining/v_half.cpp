@@ -62,7 +62,7 @@ PipelineOrder v_half_order(const PartCosts& costs, std::uint32_t m, const Option
   if (options.text("pattern") == "exhaustive") return best_within(costs, m, any_limit ? options.number("limit") : 0.5);
   if (any_limit) throw InputError("v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
   const VBlock block = is_v_half_split(options) ? v_half_block(p) : whole_v_block(p);
-  return shortest_beside_first(costs, m, orders_beside_published(block, m));
+  return shortest(costs, m, orders_beside_published(block, m));
 }
 
 std::vector<PartitionOutcome> v_half_partition(const Problem& problem, const Options& options,

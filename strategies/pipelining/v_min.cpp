@@ -15,7 +15,7 @@ std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const Opti
   const std::uint32_t ranks = ranks_of(problem, options, "v_min", 2), m = problem.micro_batches;
   const PartCosts costs = part_costs(problem, cut_for(problem, options, "v_min", v_shape(ranks), true));
   const std::vector<PipelineOrder> orders = orders_beside_published(v_min_block(ranks), m);
-  return pipeline(problem, options, "v_min", shortest_beside_first(costs, m, orders), budgets);
+  return pipeline(problem, options, "v_min", shortest(costs, m, orders), budgets);
 }
 
 constexpr std::array v_min_options{stages_option, cut_option, work_conserving_option};

@@ -22,7 +22,9 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
     Partition cut = cut_for(problem, options, "zb_auto", rank_of, true, budget);
     const PartCosts costs = part_costs(problem, cut);
     const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-    const std::optional<PipelineOrder> order = zero_bubble_search(costs, problem.micro_batches, limits);
+    const std::optional<PipelineOrder> order =
+        asked_order(options, costs, problem.micro_batches,
+                    [&](const PartCosts& given) { return zero_bubble_search(given, problem.micro_batches, limits); });
     if (!order) {
       throw InputError(fmt::format("zb_auto: limit={} is too small for one micro-batch; the least is {}",
                                    options.text("limit"), least_limit(costs, rank_of)));
@@ -31,7 +33,8 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
   });
 }
 
-constexpr std::array zb_auto_options{stages_option, joint_cut_option, work_conserving_option, limit_option};
+constexpr std::array zb_auto_options{stages_option, joint_cut_option, work_conserving_option, limit_option,
+                                     orders_option};
 
 }  // namespace
 

@@ -25,6 +25,15 @@ std::string note_of(const ProgramOrder& made, double longest, std::string_view n
                       : "; the integer program stopped at its limit of memory");
 }
 
+/// Of zb_auto's two orders (`orders_option`) the one whose longest device is shortest.
+std::optional<PipelineOrder> shorter_start(const PartCosts& costs, std::uint32_t m,
+                                           const std::vector<std::int64_t>& limits) {
+  const auto search = [&](const PartCosts& given) { return zero_bubble_search(given, m, limits); };
+  std::optional<PipelineOrder> best = shortest_for_any_network(costs, m, search), published = search(costs);
+  const auto longest = [&](const PipelineOrder& order) { return time_order(costs, m, order).longest(); };
+  return published && longest(*published) <= longest(*best) ? published : best;
+}
+
 std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Options& options,
                                                std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_ilp"), m = problem.micro_batches;
@@ -34,7 +43,7 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
     Partition cut = cut_for(problem, options, "zb_ilp", rank_of, true, budget);
     const PartCosts costs = part_costs(problem, cut);
     const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
-    std::optional<PipelineOrder> start = zero_bubble_search(costs, m, limits);
+    std::optional<PipelineOrder> start = shorter_start(costs, m, limits);
     if (!start) start = list_order(costs, rank_of, m, true, limits, {});
     if (!start) {
       throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",

@@ -22,7 +22,10 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   const auto order_within = [&](double limit) {
     return v_shape_search(costs, problem.micro_batches, limits_of(costs, rank_of, limit));
   };
-  const std::optional<PipelineOrder> order = order_within(options.number("limit"));
+  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+  const std::optional<PipelineOrder> order =
+      asked_order(options, costs, problem.micro_batches,
+                  [&](const PartCosts& given) { return v_shape_search(given, problem.micro_batches, limits); });
   if (!order) {
     double below = 0, enough = least_limit(costs, rank_of);  // for a micro-batch, and not always for the heuristic
     while (!order_within(enough)) {
@@ -39,7 +42,7 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   return pipeline(problem, options, "zb_v", *order, budgets);
 }
 
-constexpr std::array zb_v_options{stages_option, cut_option, work_conserving_option, limit_option};
+constexpr std::array zb_v_options{stages_option, cut_option, work_conserving_option, limit_option, orders_option};
 
 }  // namespace
 

@@ -304,7 +304,7 @@ TEST_CASE("a part counts micro-batches that wait for their backward, and those t
 }
 
 TEST_CASE("zb_v looks at how long ranks were idle in the run before", "[pipelining]") {
-  CHECK(run_of("zb_v", 5, 10, 14, {9, 10, 14, 1}).longest_stage == Seconds{945});  // 952 in one run
+  CHECK(run_of("zb_v(orders=published)", 5, 10, 14, {9, 10, 14, 1}).longest_stage == Seconds{945});  // 952 in one run
 }
 
 // The first of two parts keeps more micro-batches: it needs the larger memory.
@@ -378,10 +378,10 @@ TEST_CASE("zero bubble's published tables, to the printed digit", "[pipelining]"
           Approx(row.interleaved).margin(1e-9));
     CHECK(bubble("zb_h1", row, 1) == Approx(row.zb_h1).margin(1e-9));
     CHECK(bubble("zb_h2", row, 1) == Approx(row.zb_h2).margin(1e-9));
-    CHECK(bubble("zb_auto(limit=1)", row, 1) == Approx(row.zb_1p).margin(1e-9));
-    CHECK(bubble("zb_auto(limit=2)", row, 1) == Approx(row.zb_2p).margin(1e-9));
+    CHECK(bubble("zb_auto(limit=1,orders=published)", row, 1) == Approx(row.zb_1p).margin(1e-9));
+    CHECK(bubble("zb_auto(limit=2,orders=published)", row, 1) == Approx(row.zb_2p).margin(1e-9));
     if (row.zb_v != none) {
-      CHECK(bubble("zb_v", row, 2) == Approx(row.zb_v).margin(1e-9));
+      CHECK(bubble("zb_v(orders=published)", row, 2) == Approx(row.zb_v).margin(1e-9));
     }
   }
 }
@@ -399,7 +399,7 @@ TEST_CASE("idle time against the limit of memory, as published", "[pipelining]")
     for (std::size_t setting = 0; setting < 3; ++setting) {
       const Row& row = published[12 + 3 * setting];
       INFO("limit " << point.limit << ", p " << row.p << ", m " << row.m);
-      const std::string limit = std::string("(limit=") + point.limit + ")";
+      const std::string limit = std::string("(limit=") + point.limit + ",orders=published)";
       CHECK(bubble("zb_auto" + limit, row, 1) == Approx(point.zb[setting]).margin(1e-9));
       CHECK(bubble("zb_v" + limit, row, 2) == Approx(point.zb_v[setting]).margin(1e-9));
     }
@@ -408,7 +408,7 @@ TEST_CASE("idle time against the limit of memory, as published", "[pipelining]")
 
 TEST_CASE("zb_auto is as far from the optimum as its authors' program: 145 where 140 is possible", "[pipelining]") {
   const Pieces time{9, 4, 12, 4};
-  const std::vector<Pass> passes = parse_spec("zb_auto(limit=1.3334)", "test");  // 8 of 3 x 2 units
+  const std::vector<Pass> passes = parse_spec("zb_auto(limit=1.3334,orders=published)", "test");  // 8 of 3 x 2 units
   const Problem problem = problem_of(equal_stages(3, time, {2, 1}), gpus({.count = 3, .peer_latency = Seconds{4}}),
                                      {.micro_batches = 5, .backward = Backward::split});
   const Plan made = std::get<Plan>(plan(problem, passes, std::nullopt));

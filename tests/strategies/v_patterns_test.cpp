@@ -63,6 +63,68 @@ TEST_CASE("v_half and 1f1b_v are never longer than the published program's order
   }
 }
 
+// Where two transfers of a direction are on their way at once, one waits for the other here, and in the published
+// program not: its order is timed as ours.
+TEST_CASE("v_min, v_half and 1f1b_v are never longer than the published program's orders, at any transfer time",
+          "[pipelining]") {
+  for (const RandomCase seed : fewer_cases(1, 60)) {
+    Random random(seed);
+    const std::uint32_t p = random.between(2, 8), m = random.between(1, 3 * p);
+    Pieces time{1.0 * random.between(1, 9), 1.0 * random.between(1, 9), 1.0 * random.between(1, 9), 0};
+    time.c = random.between(0, 8) * time.f / 2;
+    const auto costs_of = [&](bool whole) {
+      const std::vector<double> sent(2 * p - 1, time.c);
+      return PartCosts{std::vector(2 * p, time.f),
+                       std::vector(2 * p, time.b),
+                       std::vector(2 * p, time.w),
+                       sent,
+                       sent,
+                       std::vector<std::int64_t>(2 * p, 6),
+                       std::vector<std::int64_t>(2 * p, whole ? 0 : 6)};
+    };
+    for (const auto& [spec, block] : {std::pair("v_min", v_min_block(p)), std::pair("v_half", v_half_block(p)),
+                                      std::pair("v_half(pattern=1f1b_v)", published_whole_block(p))}) {
+      INFO(spec << ", " << p << " devices, " << m << " micro-batches, c " << time.c);
+      const PartCosts costs = costs_of(block.has_whole_backwards);
+      const OrderTimes published = time_order(costs, m, orders_beside_published(block, m).front());
+      const Run run = run_of(spec, p, 2 * p, m, time, {6, 6});
+      CHECK(run.makespan.value <= published.makespan() + 1e-9);
+      CHECK(run.longest_stage.value <= published.longest() + 1e-9);
+    }
+  }
+}
+
+TEST_CASE("zero bubble's strategies: a faster network makes no iteration longer", "[pipelining]") {
+  for (const RandomCase seed : fewer_cases(1, 24)) {
+    Random random(seed);
+    const std::uint32_t p = random.between(2, 5), m = random.between(p, 3 * p);
+    Pieces time{1.0 * random.between(1, 9), 1.0 * random.between(1, 9), 1.0 * random.between(1, 9), 0};
+    for (const char* spec : {"zb_h1", "zb_h2", "zb_auto", "zb_auto(limit=1.5)", "zb_v", "zb_v(limit=1.5)", "v_min",
+                             "v_half", "v_half(pattern=1f1b_v)", "v_half(pattern=exhaustive,limit=1)"}) {
+      INFO(spec << ", " << p << " devices, " << m << " micro-batches");
+      double faster = 0;
+      for (const double c : {0.0, 0.1, 0.3, 0.5, 0.9, 1.0, 1.3, 2.0}) {
+        time.c = c * time.f;
+        const double makespan = run_of(spec, p, 2 * p, m, time).makespan.value;
+        CHECK(makespan >= faster * (1 - 1e-9));
+        faster = makespan;
+      }
+    }
+  }
+}
+
+TEST_CASE("zb_v's published order may be longer on a faster network, its best one is not, nor is v_half's",
+          "[pipelining]") {
+  const auto makespan = [](const char* spec, const Pieces& time) { return run_of(spec, 2, 4, 3, time).makespan; };
+  const Pieces free{5, 1, 5, 0}, slow{5, 1, 5, 1};
+  CHECK(makespan("zb_v(orders=published)", slow) == Seconds{73});
+  CHECK(makespan("zb_v(orders=published)", free) == Seconds{75});
+  CHECK(makespan("zb_v", slow) <= Seconds{73});
+  CHECK(makespan("zb_v", free) <= makespan("zb_v", slow));
+  // The order whose longest device is shortest takes 80.5 s with faster transfers and 78 s with slower ones.
+  CHECK(makespan("v_half", {5, 3, 4, 0.5}) <= Seconds{78});
+}
+
 TEST_CASE("v_min and v_half: parts kept as by their formulas for any number of devices", "[pipelining]") {
   for (std::int64_t p = 2; p <= 12; ++p) {
     for (const std::int64_t m : {2 * p, 3 * p + 1}) {
