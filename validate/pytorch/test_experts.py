@@ -140,6 +140,21 @@ class Routed(unittest.TestCase):
         self.trained(plan, limit="1 GB")
         self.trained(plan)
 
+    def test_of_what_was_planned_to_have_no_bytes_all_is_copied(self):
+        """Under an autocast for which it was not planned."""
+        plan, plain, model = self.planned("auto", share=0), copy.deepcopy(self.model), copy.deepcopy(self.model)
+        for parts in (1, 3):
+            step = apply(model, plan if parts == 1 else hand_plans.in_parts(plan, parts), loss=nn.functional.cross_entropy)
+            for one in (plain, model):
+                one.zero_grad(set_to_none=True)
+            x, y = batch(1)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss, found = nn.functional.cross_entropy(plain(x), y), step(x, y)
+            loss.backward()
+            self.assertTrue(torch.equal(loss.detach(), found))
+            for expected, own in zip(plain.parameters(), model.parameters()):
+                self.assertTrue(torch.equal(expected.grad, own.grad), parts)
+
     def test_what_is_no_size_of_data_must_be_as_planned(self):
         with self.assertRaisesRegex(Refused, r"has \d+ B, by the plan \d+ B: the model is another now"):
             self.trained(self.planned(INSIDE, at_most=False))

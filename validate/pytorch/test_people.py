@@ -282,7 +282,7 @@ class SmallerInputs(unittest.TestCase):
         plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages))
         self.assertEqual(len(set(plan["model"]["tensors"][1])), 1, plan["model"]["boundaries"])
         plan["model"]["input_shapes"]["tokens"]["shape"] = [4, 8]
-        with self.assertRaisesRegex(WrongPlan, "share their memory by the plan, and not for smaller inputs$"):
+        with self.assertRaisesRegex(WrongPlan, "share their memory by the plan, and not for these inputs$"):
             apply(model, plan, loss=loss_of, otherwise="at most")(*rows(8, 0, batch=2))
 
     def test_what_is_a_copy_otherwise_and_is_read_must_be_there(self):
@@ -309,7 +309,7 @@ class SmallerInputs(unittest.TestCase):
             loss(model(x[:rows_]), None).backward()
             self.assertTrue(torch.equal(found, model[0].weight.grad))
         model.zero_grad(set_to_none=True)
-        with self.assertRaisesRegex(WrongPlan, "^plan: for smaller inputs the backward of stage '1' reads '0', which the plan has dropped by then$"):
+        with self.assertRaisesRegex(WrongPlan, "^plan: for these inputs the backward of stage '1' reads '0', which the plan has dropped by then$"):
             step(x[:1])
         self.assertTrue(all(p.grad is None for p in model.parameters()), "nothing has been done")
 

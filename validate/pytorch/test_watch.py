@@ -507,6 +507,85 @@ WHERE = [  # (name, what the model gets as `thing`, what its forward does with x
 ]
 
 
+class Noise(nn.Module):
+    """Of a model's own, and without modules inside: run as a whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.share, self.settings = 0.0, types.SimpleNamespace(share=0.0)
+
+    def forward(self, x):
+        return nn.functional.dropout(x, max(self.share, self.chance()), self.training)
+
+    def chance(self):
+        return self.settings.share
+
+
+class Noisy(nn.Module):
+    def __init__(self, noise):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), noise(), nn.Tanh()) for _ in range(3))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+class WhatRunsAsAWhole(Beside):
+    """It reads all anew in each step, and may draw random numbers where it drew none before; or it is another module."""
+
+    def test_random_numbers_from_some_step_on(self):
+        def each(change):
+            return lambda model: [change(block[1]) for block in model.blocks]
+        for name, noise, changes in (
+                ("a probability of torch's", lambda: nn.Dropout(0.0), [lambda one: setattr(one, "p", 0.5), lambda one: setattr(one, "p", 1.0)]),
+                ("certain before", lambda: nn.Dropout(1.0), [lambda one: setattr(one, "p", 0.5)]),
+                ("alone in training", lambda: nn.Dropout(0.5).eval(), [nn.Module.train, nn.Module.eval, nn.Module.train]),
+                ("a probability of the model's", Noise, [lambda one: setattr(one, "share", 0.5)]),
+                ("an object of the model's", Noise, [lambda one: setattr(one.settings, "share", 0.5)])):
+            with self.subTest(name):
+                self.begin(Noisy(noise))
+                self.check(1)
+                for seed, change in enumerate(changes, 2):
+                    self.check(seed, each(change))
+                    self.check(seed + 10)
+
+    def test_another_probability_is_no_other_course(self):
+        self.begin(Noisy(lambda: nn.Dropout(0.2)))
+        self.check(1)
+        before = self.step.staged
+        for seed, p in ((2, 0.3), (3, 0.4)):
+            self.check(seed, lambda model, p=p: [setattr(block[1], "p", p) for block in model.blocks])
+        self.assertIs(self.step.staged, before)
+
+    def test_another_module_or_parameter_in_its_place(self):
+        def other(model):
+            numbers = torch.Generator().manual_seed(9)
+            made = nn.Linear(8, 8)
+            made.weight.data.copy_(torch.randn(8, 8, generator=numbers))
+            made.bias.data.zero_()
+            return made
+        for name, change in (("a module", lambda model: model.layers.__setitem__(1, other(model))),
+                             ("a parameter", lambda model: setattr(model.layers[1], "weight", other(model).weight)),
+                             ("one that is shared", lambda model: setattr(model.layers[1], "weight", model.layers[0].weight))):
+            with self.subTest(name):
+                self.begin(Layers())
+                self.check(1)
+                self.check(2, change)
+                self.check(3)
+
+    def test_a_module_that_is_another_kind_is_refused(self):
+        for change, expected in ((lambda model: model.layers.append(nn.Linear(8, 8)), r"is of another model: expected module 'head'"),
+                                 (lambda model: model.layers.__setitem__(1, nn.Linear(8, 8, bias=False)), r"is of another model: module 'layers.1'")):
+            self.begin(Layers())
+            self.check(1)
+            change(self.model)
+            with self.assertRaisesRegex(Refused, expected):
+                self.step(batch(2))
+
+
 def in_a_file():
     with open(os.devnull, encoding="utf-8") as file:
         return file.read()

@@ -175,8 +175,9 @@ class OnHost:
 
     def pieces(self, part):
         """(storage, where it begins, first byte and end in it) of what lies in the range of bytes."""
-        low, length = part if part is not None else (0, self.planned)
-        low, until = (byte * self.there // max(1, self.planned) for byte in (low, low + length))
+        low, until = 0, self.there
+        if part is not None and self.planned > 0:  # else all: who plans for nothing says no ranges
+            low, until = (byte * self.there // self.planned for byte in (part[0], sum(part)))
         first = 0
         for number, size in enumerate(self.sizes):
             begin, end = max(low - first, 0), min(until - first, size)

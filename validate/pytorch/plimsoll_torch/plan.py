@@ -91,17 +91,17 @@ class Plan:
 
     def refuse_other_values(self, numbers, keeps):
         """`numbers`: {name: number of its storage} of the values between stages; `keeps`: by stage, names of those that its backward reads. For smaller inputs
-        what is a copy otherwise may be a view, and the other way round."""
+        or under another autocast what was a copy may be a view, and the other way round."""
         boundary = {own: value for own, value in self.values.items() if value.kind == "boundary"}
         named = {name: own for own, value in boundary.items() for name in value.names}
         for value in boundary.values():
             if len({numbers[name] for name in value.names}) > 1:
-                raise WrongPlan(f"{self.where}: {' and '.join(value.names)} share their memory by the plan, and not for smaller inputs")
+                raise WrongPlan(f"{self.where}: {' and '.join(value.names)} share their memory by the plan, and not for these inputs")
         there = {(k, named[name]) for k in range(self.micro_batches) for name in self.model["boundaries"][0] if name in named}
         for action in self.actions:
             for name in sorted(keeps[action.stage] & named.keys()) if action.do == "backward" else ():
                 if (action.micro_batch, named[name]) not in there:
-                    raise WrongPlan(f"{self.where}: for smaller inputs the backward of stage '{self.stages[action.stage]}' reads '{name}', which the plan "
+                    raise WrongPlan(f"{self.where}: for these inputs the backward of stage '{self.stages[action.stage]}' reads '{name}', which the plan "
                                     "has dropped by then")
             there |= {(action.micro_batch, name) for name in action.makes}
             there |= {(action.micro_batch, action.value)} if action.do == "copy" else set()

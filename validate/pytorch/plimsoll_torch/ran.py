@@ -22,10 +22,11 @@ def package_of(name):
 
 
 class CodeThatRuns:
-    """`ran`: {code: the globals of its function}. `recorder`: it knows whether a call runs that is run again as a whole."""
+    """`ran`: {code: the globals of its function}; `in_whole`: the same of calls that run as a whole, and so anew in each step. `recorder`: it knows whether
+    such a call runs."""
 
     def __init__(self, recorder):
-        self.recorder, self.ran, self.in_loss, self.is_loss = recorder, {}, {}, False
+        self.recorder, self.ran, self.in_whole, self.in_loss, self.is_loss = recorder, {}, {}, {}, False
         self.asks = None   # what nobody can watch, in words
         self.draws = None  # that it draws random numbers of Python or numpy, which may decide nothing
 
@@ -44,8 +45,8 @@ class CodeThatRuns:
 
     def see(self, frame, event, function):
         if event == "call":
-            if (self.is_loss or not self.recorder.suspended) and package_of(frame.f_globals.get("__name__")) not in LANGUAGE:
-                (self.in_loss if self.is_loss else self.ran).setdefault(frame.f_code, frame.f_globals)
+            if package_of(frame.f_globals.get("__name__")) not in LANGUAGE:
+                (self.in_loss if self.is_loss else self.in_whole if self.recorder.suspended else self.ran).setdefault(frame.f_code, frame.f_globals)
         elif event == "c_call" and self.asks is None:
             self.see_call(function, frame)
 

@@ -189,8 +189,8 @@ class Staged:
         if check:
             self._check(recorder, inputs, targets)
         self.form, self.autocast = form_of(inputs, ASKS_FOR_GRADIENT), autocast_now()
-        self.watch = Watch(model, list({id(call.module): call.module for call in recorder.calls}.values()), recorder.code.ran,
-                           objects_in(inputs))
+        called = [*(call.module for call in recorder.calls), *(module for stage in self.stages for module in modules_of(stage))]
+        self.watch = Watch(model, list({id(module): module for module in called}.values()), recorder.code.ran | recorder.code.in_whole, objects_in(inputs))
         self.surroundings = Surroundings(model, recorder.code.ran)
 
     def _cut(self, cuts, loss, hooked):
@@ -316,6 +316,11 @@ class Staged:
     def input_shapes(self):
         return {value.name: {"shape": value.shape, "dtype": str(value.dtype).replace("torch.", "")}
                 for value in self.values if value.made_by < 0}
+
+
+def modules_of(stage):
+    """What it runs as a whole, and what is inside."""
+    return [module for operation in stage.operations if isinstance(operation.function, torch.nn.Module) for module in operation.function.modules()]
 
 
 def objects_in(inputs):

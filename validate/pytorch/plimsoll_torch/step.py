@@ -106,6 +106,7 @@ class Step:
     def prepare(self, inputs, targets):
         if self.staged is None:
             refuse_what_cannot_run(self.model)  # what has come since `apply`
+        refuse_other_model(self.model, self.plan)
         refuse_thawed(self.model, self.plan)
         staged = self.cut(inputs, targets, self.plan.how)
         shapes = self.plan.model.get("input_shapes", {})
@@ -123,8 +124,7 @@ class Step:
             if found != expected:
                 raise WrongPlan(f"{self.plan.where}: before stage '{self.plan.stages[j]}' there are "
                                 f"{expected} by the plan, and {found} in this model")
-        if self.plan.is_at_most:
-            self.plan.refuse_other_values({value.name: value.storage for value in staged.values}, [stage.keeps for stage in staged.stages])
+        self.plan.refuse_other_values({value.name: value.storage for value in staged.values}, [stage.keeps for stage in staged.stages])
         for k in sorted(self.plan.run_again):
             if staged.stages[k].runs_once:
                 raise Refused(f"stage '{self.plan.stages[k]}': {staged.stages[k].runs_once}, so it cannot be run again as the plan asks")

@@ -3,7 +3,8 @@ anew.
 
 The code is that which has run while the model was recorded (ran.py). All that it can reach is looked at: attributes of the modules whose code it is,
 globals that its functions name, closures, defaults, and from there containers, classes and other objects, of these the attributes that the code has
-a name for (all, where it makes names itself). Python and torch do not change. What cannot be watched is refused.
+a name for (all, where it makes names itself). Python and torch do not change. What cannot be watched is refused. Modules that run as a whole read
+all of it anew in each step; they are looked at too, since a plan has to know whether they draw random numbers.
 
 A look makes a *course*, by which values are compared, and flat lists of what was where. Whether all is still where it was, object by object, is a few
 loops in C; only where something is not is the look repeated and are courses compared.
@@ -109,7 +110,9 @@ class Watch:
         model, modules, ran, given = self.of
         code = {id(module) for module in modules}
         for path, module in model.named_modules():
-            if id(module) in code:
+            if id(module) in code and is_of_language(type(module)) and not module._modules:
+                self.look_at_what_draws(module)
+            elif id(module) in code:
                 self.look_at_module(module, f"{place_of(path)}: ")
         for code, space in ran.items():
             self.look_at_names(space, [name for name in globals_in(code) if name in space], f"{space.get('__name__')}.")
@@ -161,13 +164,23 @@ class Watch:
             self.course.append(list(map(id, own[name].values())))
         self.look_at_class(type(module))
 
+    def look_at_what_draws(self, module):
+        """One of torch's, which draws random numbers in training alone, if at all, and where some probability is between 0 and 1."""
+        own, words = vars(module), words_in(type(module).forward.__code__)
+        for name in [name for name in own if name in words and isinstance(own[name], NUMBERS_AND_WORDS)] if "training" in words else ():
+            self.note(own, name)
+            self.course.append((name, 0 < own[name] < 1 if isinstance(own[name], float) else own[name]))
+
+    def note(self, space, name):
+        self.spaces.append(space)
+        self.keys.append(name)
+        self.values.append(space[name])
+
     def look_at_names(self, space, names, where, deep=None):
         """Entries of a dictionary of attributes or globals; `deep`: those that are looked into whatever they are, of others containers alone."""
         for name in names:
             value = space[name]
-            self.spaces.append(space)
-            self.keys.append(name)
-            self.values.append(value)
+            self.note(space, name)
             self.course.append(name)
             if deep is None or name in deep or isinstance(value, NUMBERS_AND_WORDS) or is_small(value):
                 self.look(value, f"{where}{name}")
@@ -318,10 +331,12 @@ if "numpy" in sys.modules:
 
 
 class Surroundings:
-    """Of a model, beside what its code reads: which parameters are trained, and hooks."""
+    """Of a model, beside what its code reads: its modules and parameters, which of these are trained, and hooks."""
 
     def __init__(self, model, ran):
         self.model, self.ran = model, ran
+        self.views = [of.values() for module in model.modules() for of in (module._modules, module._parameters) if of]
+        self.parts, self.lengths = list(itertools.chain.from_iterable(self.views)), list(map(len, self.views))
         self.parameters = list(model.parameters())
         self.trained = list(map(ASKS_FOR_GRADIENT, self.parameters))
         self.hooks = [getattr(module, kind) for module in model.modules() for kind in HOOKS_OF_MODULES if hasattr(module, kind)]
@@ -331,7 +346,8 @@ class Surroundings:
         if list(map(len, self.hooks)) != self.counts or any(map(HOOKS, self.parameters)):
             self.refuse_hooks_of_others()
             self.counts = list(map(len, self.hooks))
-        return list(map(ASKS_FOR_GRADIENT, self.parameters)) == self.trained
+        return (list(map(len, self.views)) == self.lengths and all(map(operator.is_, itertools.chain.from_iterable(self.views), self.parts))
+                and list(map(ASKS_FOR_GRADIENT, self.parameters)) == self.trained)
 
     def refuse_hooks_of_others(self):
         """Those that the model's own code registers have run when it was recorded."""
