@@ -343,7 +343,8 @@ class Lowering {
         } else if (gradient) {
           step.writes.push_back(found->buffer);
           used.emplace_back(t, found);
-          if (!found->users.empty()) step.waits.push_back(found->users.back());
+          step.waits.insert(step.waits.end(), found->users.begin(), found->users.end());
+          overwritten.push_back(found);
         } else {
           hold_again(k, *found, by);
         }

@@ -306,5 +306,29 @@ TEST_CASE("gradients appear in the first micro-batch, and updates run once behin
   CHECK(timeline.makespan == Seconds{3 * 6.0});
 }
 
+TEST_CASE("who adds to a gradient waits until what it has been is copied", "[lowering]") {
+  Graph graph;
+  graph.name = "copied between";
+  const auto tensor = [&](const char* name, TensorKind kind) {
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{8}, .storage = id_at<StorageId>(graph.storages++)});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId w = tensor("w", TensorKind::parameter), a = tensor("a", TensorKind::activation);
+  const TensorId g = tensor("gradient of w", TensorKind::parameter_gradient);
+  graph.ops.push_back({.name = "f", .phase = Phase::forward, .duration = Seconds{1}, .inputs = {w}, .outputs = {a}});
+  graph.ops.push_back({.name = "b", .phase = Phase::backward, .duration = Seconds{1}, .inputs = {a}, .outputs = {g}});
+  const Problem problem = problem_of(graph, gpus({.to_host = BytesPerSecond{1}}), {.micro_batches = 2});
+  const Partition partition = one_device(problem.graph, 2, 1);
+  Tape tape;
+  tape.actions = {run(OpId{0}), run(OpId{1}), on_tensor(ActionKind::drop, a),
+                  along(way::device_to_host, ActionKind::copy, g)};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, std::span(&tape, 1));
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{1 + 1 + 8 + 1 + 8});
+}
+
 }  // namespace
 }  // namespace plimsoll
