@@ -6,14 +6,18 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "experiments/commands.h"
 #include "experiments/host_bounds.h"
 #include "experiments/memory_profile_file.h"
+#include "experiments/model.h"
 #include "experiments/perfetto.h"
 #include "experiments/planning_watch.h"
 #include "experiments/pytorch_plan.h"
+#include "experiments/several_devices.h"
 #include "experiments/summary.h"
+#include "platforms/platform_file.h"
 #include "sim/core/check.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json.h"
@@ -126,11 +130,21 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   return made.feasible() ? exit_fine : exit_no_result;
 }
 
-/// Plans promise what they take with the platform's links.
-Answer planned_for_links(Question question, const Problem& problem, const std::optional<Bytes>& budget,
-                         double transform_s) {
-  question.transfers = Transfers::link;
-  return std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+/// Of a portfolio on several devices the question becomes that of the strategy which it chose.
+AnsweredQuestion answered(const Question& question) {
+  Trace trace = load_model(question.trace);
+  Platform platform = load_platform(question.platform);
+  {
+    const PlanningWatch watch("planning with " + question.strategy.text);
+    if (auto chosen = chosen_for_devices(question, trace, platform)) {
+      note_times(chosen->problem);
+      return *std::move(chosen);
+    }
+  }
+  auto [problem, budget, transform_s] = budgeted_problem_of(question, std::move(trace), std::move(platform));
+  note_times(problem);
+  Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  return {question, std::move(problem), std::move(made)};
 }
 
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
@@ -138,17 +152,21 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   QuestionArguments words = arguments.question;
   const bool front = words.memory == "front";
   if (front) words.memory.clear();
-  const Question question = question_of(words, Asks::strategy);
+  Question question = question_of(words, Asks::strategy);
   if (front && question.transfers != Transfers::link) {
     throw InputError(
         fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
   }
-  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  note_times(problem);
-  if (front) return simulate_front(question, problem, transform_s, arguments.json);
-
-  Answer made = planned_for_links(question, problem, budget, transform_s);
-  if (made.schedule && question.transfers != Transfers::link) {
+  if (front) {
+    const auto [problem, budget, transform_s] = budgeted_problem_of(question);
+    note_times(problem);
+    return simulate_front(question, problem, transform_s, arguments.json);
+  }
+  const Transfers transfers = std::exchange(question.transfers, Transfers::link);  // which plans are promised for
+  auto [asked, problem, made] = answered(question);
+  question = std::move(asked);
+  question.transfers = transfers;
+  if (made.schedule && transfers != Transfers::link) {
     Schedule schedule = std::move(*made.schedule);
     made = answer(question, problem, std::move(schedule));
   }
@@ -189,14 +207,20 @@ void ask_for_pytorch(Question& question) {
   }
 }
 
-int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
-  Question question = question_of(arguments.question, Asks::strategy);
-  const bool is_for_pytorch = arguments.made_for == "pytorch";
-  if (is_for_pytorch) ask_for_pytorch(question);
-  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  if (is_for_pytorch) refuse_early_for_pytorch(question, problem);
+/// A plan that PyTorch could not be told is refused before it is made.
+AnsweredQuestion answered_for_pytorch(Question question) {
+  ask_for_pytorch(question);
+  auto [problem, budget, transform_s] = budgeted_problem_of(question);
+  refuse_early_for_pytorch(question, problem);
   note_times(problem);
-  const Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  return {std::move(question), std::move(problem), std::move(made)};
+}
+
+int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
+  const Question given = question_of(arguments.question, Asks::strategy);
+  const bool is_for_pytorch = arguments.made_for == "pytorch";
+  const auto [question, problem, made] = is_for_pytorch ? answered_for_pytorch(given) : answered(given);
   if (!made.feasible()) {
     std::cerr << infeasibility(question, made) << '\n';
     return exit_no_result;

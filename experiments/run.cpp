@@ -302,8 +302,8 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
   return made;
 }
 
-Problem read_untransformed(const Question& question) {
-  ProblemOutcome made = untransformed(question, load_model(question.trace), load_platform(question.platform));
+Problem sound_untransformed(const Question& question, Trace trace, Platform platform) {
+  ProblemOutcome made = untransformed(question, std::move(trace), std::move(platform));
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   return std::move(std::get<Problem>(made));
 }
@@ -343,11 +343,16 @@ ProblemOutcome problem_of(const Question& question, Trace trace, Platform platfo
 }
 
 Problem problem_of(const Question& question) {
-  return transformed(read_untransformed(question), question.strategy.passes);
+  return transformed(sound_untransformed(question, load_model(question.trace), load_platform(question.platform)),
+                     question.strategy.passes);
 }
 
 BudgetedProblem budgeted_problem_of(const Question& question) {
-  Problem problem = read_untransformed(question);
+  return budgeted_problem_of(question, load_model(question.trace), load_platform(question.platform));
+}
+
+BudgetedProblem budgeted_problem_of(const Question& question, Trace trace, Platform platform) {
+  Problem problem = sound_untransformed(question, std::move(trace), std::move(platform));
   const std::optional<Bytes> budget = in_bytes(question.memory, problem);
   const double started = now_s();
   problem = transformed(std::move(problem), question.strategy.passes);

@@ -96,6 +96,9 @@ struct BudgetedProblem {
 };
 BudgetedProblem budgeted_problem_of(const Question&);
 
+/// The same of a trace and a platform that have been read.
+BudgetedProblem budgeted_problem_of(const Question&, Trace, Platform);
+
 /// The question that a schedule, read from `file`, answers; of its strategy the transforms. A trace or platform that is
 /// not given is the one that the file names; throws InputError where it names none.
 Question question_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);

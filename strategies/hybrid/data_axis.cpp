@@ -117,6 +117,10 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
   if (problem.optimizer == Optimizer::none) {
     return "there are no updates whose states could be shared out: give an optimizer";
   }
+  const auto has_own_states = [](const Parameter& parameter) { return parameter.states.has_value(); };
+  if (std::ranges::any_of(problem.chain->parameters, has_own_states)) {
+    return "on a chain it makes the updates of shares anew, and a transform before it has changed their states";
+  }
   std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(problem.platform, *problem.mesh);
   if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
   const auto place = static_cast<std::uint32_t>(*problem.mesh->axis(axis.name));

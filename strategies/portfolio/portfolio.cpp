@@ -188,14 +188,34 @@ constexpr std::array portfolio_options{
                 "are, and values move whole; what 'plan --for pytorch' asks for",
         .allowed = [](std::string_view text) { return text == "any" || text == "pytorch"; },
     },
+    OptionInfo{
+        .name = "eight_bit",
+        .default_value = "no",
+        .values = "no or yes",
+        .help = "yes: all is asked with states of 8 bits, too (adam8bit), which do not train exactly as those of 32 "
+                "bits; where 'simulate' or 'plan' asks portfolio alone",
+        .allowed = [](std::string_view text) { return text == "no" || text == "yes"; },
+    },
 };
 
 std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& options, Budgets budgets, const Tape*) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("portfolio: works on one device and the whole graph only");
   }
+  if (options.text("eight_bit") == "yes") {
+    throw InputError(
+        "portfolio: eight_bit=yes is for 'simulate' and 'plan' with portfolio alone: elsewhere begin with adam8bit");
+  }
   const MembersFor target = options.text("target") == "pytorch" ? MembersFor::pytorch : MembersFor::any;
-  return Portfolio(task, options.integer("effort"), target, budgets).run();
+  std::vector<TapeOutcome> outcomes = Portfolio(task, options.integer("effort"), target, budgets).run();
+  const Platform& platform = task.problem.platform;
+  if (platform.devices.size() == 1) return outcomes;
+  for (TapeOutcome& outcome : outcomes) {
+    PlannedTape* made = std::get_if<PlannedTape>(&outcome);
+    if (made == nullptr) continue;
+    made->note += fmt::format("{}uses 1 of {} devices", made->note.empty() ? "" : "; ", platform.devices.size());
+  }
+  return outcomes;
 }
 
 std::vector<Bytes> portfolio_candidates(const PartTask& task, const Options& options) {
