@@ -220,7 +220,7 @@ class ModelStage:
     def __init__(self, model, k, reads, makes):
         self.model, self.k, self.name, self.reads, self.makes = model, k, model.plan.stages[k], reads, makes
         self.is_last, self.operations, self.device = k == len(model.plan.stages) - 1, [], model.device
-        self.draws_numbers = False
+        self.draws_numbers, self.keeps = False, set(model.read_by_backward[k])
         self.parameter = model.parameter_of(k)
 
     def parameters(self):
@@ -265,10 +265,11 @@ class Model:
         self.bytes_of = {name: value.bytes for value in plan.values.values() if value.kind == "boundary" for name in value.names}
         self.boundaries = [*plan.model["boundaries"][:-1], ["loss"]]
         needing = {name for value in plan.values.values() if value.kind == "gradient" and value.bytes for name in value.names}
-        self.values = [SimpleNamespace(name=name, needs_gradient=name in needing) for name in self.bytes_of]
+        storage = {name: number for number, value in enumerate(plan.values.values()) for name in value.names if value.kind == "boundary"}
+        self.values = [SimpleNamespace(name=name, storage=storage[name], needs_gradient=name in needing) for name in self.bytes_of]
         self.read_by_backward = self.there_at_backwards()
         self.stages = [ModelStage(self, k, stage["reads"], stage["makes"]) for k, stage in enumerate(plan.model["stages"])]
-        self.questions = SimpleNamespace(refuse_other=lambda *_: None)
+        self.questions, self.outside = SimpleNamespace(refuse_other=lambda *_: None), []
         self.model = torch.nn.Module()
         self.model._parameters.update({str(stage.k): stage.parameter for stage in self.stages if stage.parameter is not None})
 

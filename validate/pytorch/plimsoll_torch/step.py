@@ -101,12 +101,13 @@ class Step:
 
     def report(self):
         """Promised and actual time and peak of the last steps, and what to do where they part; to be printed (report.py)."""
-        return report_of(self.plan, self.counts)
+        return report_of(self.plan, self.counts, self.copies.host_bytes)
 
     def prepare(self, inputs, targets):
         if self.staged is None:
             refuse_what_cannot_run(self.model)  # what has come since `apply`
-        refuse_other_model(self.model, self.plan)
+        else:
+            refuse_other_model(self.model, self.plan)  # a module may have been replaced
         refuse_thawed(self.model, self.plan)
         staged = self.cut(inputs, targets, self.plan.how)
         shapes = self.plan.model.get("input_shapes", {})
