@@ -13,6 +13,7 @@
 #include "experiments/pytorch_policy.h"
 #include "experiments/pytorch_values.h"
 #include "sim/core/expects.h"
+#include "sim/core/metrics.h"
 #include "sim/core/one_call.h"
 #include "sim/io/input_error.h"
 #include "strategies/list.h"
@@ -320,6 +321,7 @@ Json pytorch_plan(const Question& question, const Problem& problem, const Answer
                        {"plain_s", plain.value},
                        {"peak_bytes", answer.metrics->peak.count},
                        {"one_after_the_other_peak_bytes", writer.peak().count},
+                       {"host_peak_bytes", host_peak(*answer.metrics).count},
                        {"resident_bytes", writer.resident().count},
                        {"input_bytes", input.count}};
   plan["model"] = source;

@@ -1,5 +1,6 @@
 // Plans for PyTorch: one by hand, rules that every plan obeys by a second reader, and what cannot be said in one.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
@@ -67,6 +68,8 @@ class Reader {
       if (!wrong.empty()) return action.dump() + ": " + wrong;
     }
     if (!there_.empty() || !on_host_.empty()) return "left at the end: " + there_.begin()->second;
+    if (plan_["predicted"]["host_peak_bytes"] != host_peak_)
+      return "on the host there are " + std::to_string(host_peak_) + " B";
     if (backwards_ != trace_["stages"].size() * plan_["micro_batches"].get<std::size_t>())
       return "backwards are missing";
     return "";
@@ -110,7 +113,8 @@ class Reader {
       const bool outward = action["to"] == "host";
       if (outward ? !is_there(name) : !on_host_.contains({micro_batch, name}))
         return name + " is not where it is copied from";
-      if (outward) on_host_.insert({micro_batch, name});
+      if (outward) on_host_[{micro_batch, name}] += action.value("bytes", bytes_.at(name));
+      host_peak_ = std::max(host_peak_, host_bytes());
       if (!outward) add(name);
     }
     if (action["peak_bytes"] < live_) return "its peak is below what is there, " + std::to_string(live_);
@@ -125,10 +129,17 @@ class Reader {
     return action["after_bytes"] == live_ ? "" : "after it there are " + std::to_string(live_) + " B";
   }
 
+  long host_bytes() const {
+    long sum = 0;
+    for (const auto& [key, bytes] : on_host_) sum += bytes;
+    return sum;
+  }
+
   const json &plan_, &trace_;
   std::map<std::string, long> bytes_;
   std::map<Key, std::string> there_;
-  std::set<Key> on_host_;
+  std::map<Key, long> on_host_;  ///< bytes that have been copied
+  long host_peak_ = 0;
   std::size_t backwards_ = 0;
   long live_ = 0;
 };

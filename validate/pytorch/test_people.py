@@ -370,6 +370,22 @@ class Reports(unittest.TestCase):
         self.assertRegex(str(report), r"by hand, the last 2 steps\n  time   promised 20.00 ms, taken .* ms \([+-].* %\)\n  peak   promised 9.00 MB; torch "
                          r"counts no bytes on a CPU \(measure.py does, with a counter of its own\): the whole process has had at most .* since it began")
 
+    def test_what_copies_have_on_the_host(self):
+        tokens, targets = rows(8, 0)
+        staged = split(Reader(), tokens, loss=loss_of, targets=targets)
+        sizes = hand_plans.saved_bytes(staged, tokens, targets)
+        for steps, host in ((hand_plans.store_all(len(staged.stages)), 0), (hand_plans.offload(hand_plans.store_all(len(staged.stages)), staged), 10_000)):
+            plan = hand_plans.plan_of(staged, steps, sizes)
+            plan["predicted"]["host_peak_bytes"] = host
+            step = apply(Reader(), plan, loss=loss_of)
+            for _ in range(3):
+                step(tokens, targets)
+            report = step.report()
+            moved = sum({action["value"]: next(value["bytes"] for value in plan["values"] if value["name"] == action["value"])
+                         for action in plan["actions"] if action["do"] == "copy"}.values())
+            self.assertEqual((report.promised_host_bytes, report.host_bytes), (host, max(0, moved - 4)), "all is there at one time, and again in the next step; the loss stays")
+            self.assertEqual("host   promised 10.00 kB, taken" in str(report), host > 0)
+
     def test_the_last_steps_alone(self):
         step = apply(Reader(), plan_for(8), loss=loss_of)
         for k in range(KEPT + 3):

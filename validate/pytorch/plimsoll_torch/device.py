@@ -24,11 +24,15 @@ class CpuCopies:
 
     def __init__(self, plan):
         self.free = {}  # buffers by their bytes, for the next step
+        self.host_bytes = 0  # of all buffers that there are
         self.before = {number: (number,) for number, action in enumerate(plan.actions) if stream_of(action) == "inward"}
 
     def host_buffer(self, bytes_):
         kept = self.free.get(bytes_)
-        return kept.pop() if kept else torch.frombuffer(bytearray(bytes_), dtype=torch.uint8) if bytes_ else torch.empty(0, dtype=torch.uint8)
+        if kept:
+            return kept.pop()
+        self.host_bytes += bytes_
+        return torch.frombuffer(bytearray(bytes_), dtype=torch.uint8) if bytes_ else torch.empty(0, dtype=torch.uint8)
 
     def release(self, buffer):
         self.free.setdefault(buffer.numel(), []).append(buffer)
@@ -81,6 +85,7 @@ class CudaCopies(CpuCopies):
         """One that was read back is written again behind that copy."""
         kept = self.free.get(bytes_)
         if not kept:
+            self.host_bytes += bytes_
             return torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
         buffer, read = kept.pop()
         if read is not None:

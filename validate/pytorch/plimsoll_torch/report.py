@@ -92,6 +92,8 @@ class Report:
     resident_set_bytes: int  # the most that the process has had, since it began
     advice: list
     is_at_most: bool = False  # whether inputs were smaller than those that the plan was made for
+    promised_host_bytes: int = 0  # the most that copies have on the host at one time
+    host_bytes: int = 0  # of the buffers that are there for them, kept from step to step by their sizes
 
     def __str__(self):
         if not self.steps:
@@ -105,17 +107,21 @@ class Report:
         else:
             lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}{most}; torch counts no bytes on a CPU (measure.py does, with a counter of "
                       f"its own): the whole process has had at most {told_bytes(self.resident_set_bytes)} since it began"]
+        if self.promised_host_bytes or self.host_bytes:
+            lines += [f"  host   promised {told_bytes(self.promised_host_bytes)}{most}, taken {told_bytes(self.host_bytes)}"
+                      f"{told_off(self.host_bytes, self.promised_host_bytes)}"]
         return "\n".join(lines + [f"  {line}" for line in self.advice])
 
 
-def report_of(plan, counts):
-    """`counts`: of the steps by this plan."""
+def report_of(plan, counts, host_bytes=0):
+    """`counts`: of the steps by this plan; `host_bytes`: of the buffers that are there for its copies."""
     on_cpu = counts.device.type == "cpu"
     predicted, took = plan.predicted, list(counts.took)
     promised_s = predicted.get("one_after_the_other_s" if on_cpu else "makespan_s")
     promised_peak = predicted.get("one_after_the_other_peak_bytes" if on_cpu else "peak_bytes")
     known = predicted["resident_bytes"] + predicted.get("input_bytes", 0)
-    report = Report(plan.strategy, len(took), promised_s, None, None, promised_peak, None, None, resident_set_bytes(), [], plan.is_at_most)
+    report = Report(plan.strategy, len(took), promised_s, None, None, promised_peak, None, None, resident_set_bytes(), [], plan.is_at_most,
+                    predicted.get("host_peak_bytes", 0), host_bytes)
     if not took:
         return report
     report.taken_s = statistics.median(one.seconds() for one in took)
