@@ -96,12 +96,11 @@ class Exchanges {
     Spans all;
     for (const auto& [axis, spans] : steps_) {
       all.insert(all.end(), spans.begin(), spans.end());
-      const Spans exchanges = merged(spans);
-      add(metrics, axis, {Seconds{length(exchanges)}, Seconds{length_outside(exchanges, computing)}});
+      const Exchanged sum{Seconds{length(spans)}, Seconds{length_outside(merged(spans), computing)}};
+      metrics.exchange += sum.time;
+      add(metrics, axis, sum);
     }
-    const Spans exchanges = merged(std::move(all));
-    metrics.exchange += Seconds{length(exchanges)};
-    metrics.exposed_exchange += Seconds{length_outside(exchanges, computing)};
+    metrics.exposed_exchange += Seconds{length_outside(merged(std::move(all)), computing)};
     for (const auto& [axis, sum] : within_) {
       metrics.exchange += sum.time;
       metrics.exposed_exchange += sum.exposed;

@@ -42,8 +42,8 @@ struct Metrics {
   std::size_t recomputes = 0;     ///< number of these steps
   Bytes moved;                    ///< bytes of all transfers
   Seconds exposed_transfer;       ///< time in which a device copies and computes nothing, summed over devices
-  Seconds exchange;               ///< of ranks in collectives of a rank's graph, summed over devices
-  Seconds exposed_exchange;       ///< of that, time in which a device computes nothing
+  Seconds exchange;               ///< of all collectives of a rank's graph, two at once each, summed over devices
+  Seconds exposed_exchange;       ///< time in which a device is in any of them and computes nothing
   std::vector<AxisMetrics> axes;  ///< the same for each axis by itself, by name
   double bubble = 0;      ///< share of (devices used x makespan) in which a device that is used computes nothing
   Seconds longest_stage;  ///< from a device's first compute step to its last, of the device that takes longest
