@@ -22,6 +22,8 @@ from .versions import bytes_view, storage_of
 class CpuCopies:
     """Everything is done when it is issued."""
 
+    has_order = False  # whether anything is to be done before and after actions, for the order of streams
+
     def __init__(self, plan):
         self.free = {}  # buffers by their bytes, for the next step
         self.host_bytes = 0  # of all buffers that there are
@@ -67,6 +69,8 @@ class CpuCopies:
 
 
 class CudaCopies(CpuCopies):
+    has_order = True
+
     def __init__(self, device, plan):
         super().__init__(plan)
         self.device = device

@@ -140,7 +140,7 @@ class Graphs:
 
     def made(self, batch, k, stage, number, saved, given):
         if saved is None:
-            return stage(tuple(given), batch.targets)
+            return stage(given, batch.targets)
         with saved.hooks():
             made = stage(tuple(given), batch.targets)
         self.hold_unseen(k, saved, made)
@@ -217,12 +217,16 @@ class Graphs:
             return
         if run.saved is not None:
             run.saved.give_to_functions()
-        self.before_sums(batch, k)
+        is_summed = bool(self.users[k])
+        if is_summed:
+            self.before_sums(batch, k)
         run_backward(roots, gradients)
         for name, leaf in run.leaves:
-            if leaf.grad is not None:
-                batch.gradients[name], leaf.grad = without_surroundings(leaf.grad), None
-        self.after_sums(batch, k)
+            gradient = leaf.grad
+            if gradient is not None:
+                batch.gradients[name], leaf.grad = without_surroundings(gradient), None
+        if is_summed:
+            self.after_sums(batch, k)
 
     def general_backward(self, batch, k, stage, run, seed):
         is_begun, later = stage.is_last and run.root is not None, {}

@@ -181,6 +181,7 @@ class Staged:
             raise Refused(f"{WANTED}, found one that needs no gradient")
         self.values[loss[0]].name = "loss"
         self.questions = recorder.questions
+        self.given, self.only_name = [value for value in self.values if value.made_by < 0], None
         self.outside = []  # tensors that stages save and that were there before, beside parameters and buffers
         self._cut(Cuts(recorder, given, loss), loss, recorder.hooked)
         self._note_what_runs_once()
@@ -288,8 +289,8 @@ class Staged:
 
     def values_of(self, inputs):
         """The tensors of boundary 0 of other inputs of the same form, for which the model's code reads what it read in the example."""
-        found = dict(named_inputs(*named_arguments(self.model, inputs)))
-        expected = [value for value in self.values if value.made_by < 0]
+        found = dict(named_inputs(*self.named(inputs)))
+        expected = self.given
         for value in expected:
             if value.name not in found:
                 raise Refused(f"input '{value.name}' is missing")
@@ -298,6 +299,14 @@ class Staged:
                 raise Refused(f"input '{value.name}': expected {value.dtype} {value.shape}, found {tensor.dtype} {list(tensor.shape)}{ANOTHER_SHAPE}")
         self.questions.ask({value.name: found[value.name] for value in expected})
         return tuple(found[value.name] for value in expected)
+
+    def named(self, inputs):
+        """As named_arguments, whose question for the names takes longer than a small kernel."""
+        if isinstance(inputs, torch.Tensor) and self.only_name is not None:
+            return {self.only_name: inputs}, {}
+        named = named_arguments(self.model, inputs)
+        self.only_name = next(iter(named[0])) if isinstance(inputs, torch.Tensor) else None
+        return named
 
     def run(self, values, targets=None, call=None):
         """The loss: all stages one after the other, each boundary let go when it is past. `call`: (stage, its values), in place of the stage."""

@@ -18,7 +18,6 @@ from .values import map_leaves, tensors_in
 from .versions import geometry, storage_of, view_of
 from .whole_graph import WholeGraph, refuse_without_graph
 
-
 def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False):
     """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
@@ -171,18 +170,21 @@ class Step:
         self.graphs.begin_step({storage_of(tensor).data_ptr() for batch in batches for tensor in tensors_in(batch.targets)})
         self.batches = batches
         do = {"forward": self.forward, "backward": self.backward, "copy": self.copy, "wait": lambda *_: None}
+        watch, limit, copies, has_order = self.watch, self.limit, self.copies, self.copies.has_order
         for number, action in enumerate(self.plan.actions):
-            if self.watch is not None:
-                self.watch(number, action)
-            if self.limit is not None and (action.do != "copy" or action.to_host):
+            if watch is not None:
+                watch(number, action)
+            is_fetched = action.do == "copy" and not action.to_host
+            if limit is not None and not is_fetched:
                 self.refuse_above_limit(number)
             batch = batches[action.micro_batch]
-            self.copies.begin(number)
-            for copy in self.copies.before.get(number, ()):
+            if has_order:
+                copies.begin(number)
+            for copy in copies.before.get(number, ()):
                 self.fetch(copy)
             do[action.do](batch, action, number)
-            if action.do != "copy" or action.to_host:
-                self.copies.end(number)
+            if has_order and not is_fetched:
+                copies.end(number)
             for name in action.drops:
                 self.drop(batch, name)
             for name in action.drops_on_host:
@@ -207,7 +209,8 @@ class Step:
         k = action.stage
         stage = self.staged.stages[k]
         again.follow_gradients(action.saves)
-        self.autocast.switch(True)
+        if not self.autocast.is_on:
+            self.autocast.switch(True)
         if action.again and (self.draws[k] or self.norms[k]):
             with self.random.restored((action.micro_batch, k)) if self.draws[k] else contextlib.nullcontext(), again.statistics_stay(self.norms[k]):
                 made = self.made(batch, stage, action, number)
@@ -215,7 +218,8 @@ class Step:
             if self.draws[k]:
                 self.random.note((action.micro_batch, k))
             made = self.made(batch, stage, action, number)
-        self.autocast.forget_casts()
+        if self.autocast.devices:
+            self.autocast.forget_casts()
         if stage.is_last:
             batch.loss = made[0] if len(self.batches) == 1 else made[0] / len(self.batches)
             return
@@ -230,7 +234,8 @@ class Step:
         return [tensor.detach() if tensor.requires_grad else tensor for tensor in made]
 
     def backward(self, batch, action, _):
-        self.autocast.switch(False)
+        if self.autocast.is_on:
+            self.autocast.switch(False)
         self.graphs.backward(batch, action.stage, lambda: self.seed(batch.loss))
 
     def seed(self, loss):
@@ -244,10 +249,11 @@ class Step:
         value, is_on_host = self.plan.values[name], name in batch.on_host
         if is_on_host:
             batch.on_host[name].returned = None
+        elif value.kind == "saved":
+            batch.runs.pop(value.stage, None)
+            return
         if value.kind == "saved":
-            if not is_on_host:
-                batch.runs.pop(value.stage, None)
-            elif value.stage in batch.runs:
+            if value.stage in batch.runs:
                 batch.runs[value.stage].saved.away()
             return
         where = batch.values if value.kind == "boundary" else batch.gradients

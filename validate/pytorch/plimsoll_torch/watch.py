@@ -339,11 +339,12 @@ class Surroundings:
         self.parts, self.lengths = list(itertools.chain.from_iterable(self.views)), list(map(len, self.views))
         self.parameters = list(model.parameters())
         self.trained = list(map(ASKS_FOR_GRADIENT, self.parameters))
-        self.hooks = [getattr(module, kind) for module in model.modules() for kind in HOOKS_OF_MODULES if hasattr(module, kind)]
+        hooks = [getattr(module, kind) for module in model.modules() for kind in HOOKS_OF_MODULES if hasattr(module, kind)]
+        self.without_hooks, self.hooks = [of for of in hooks if not of], [of for of in hooks if of]
         self.counts = list(map(len, self.hooks))
 
     def are_same(self):
-        if list(map(len, self.hooks)) != self.counts or any(map(HOOKS, self.parameters)):
+        if any(self.without_hooks) or list(map(len, self.hooks)) != self.counts or any(map(HOOKS, self.parameters)):
             self.refuse_hooks_of_others()
             self.counts = list(map(len, self.hooks))
         return (list(map(len, self.views)) == self.lengths and all(map(operator.is_, itertools.chain.from_iterable(self.views), self.parts))
