@@ -149,11 +149,11 @@ class Folders(unittest.TestCase):
 class Comparing(Folders):
     """Bit for bit: what is logged, gradients at each optimizer step, the weights, and the random state afterwards."""
 
-    def compare(self, model, plain_kind=Trainer, kind=ByPlanTrainer, precision=None, sequence="segments of 2", **more):
+    def compare(self, model, plain_kind=Trainer, kind=ByPlanTrainer, precision=None, sequence="segments of 2", callbacks=(), **more):
         results = []
         for one in (plain_kind, kind):
             seen, trained = Seen(), copy.deepcopy(model)
-            trainer = trainer_of(one, trained, self.folder, callbacks=[seen], **more)
+            trainer = trainer_of(one, trained, self.folder, callbacks=[seen, *callbacks], **more)
             if one is kind and trainer.plan is None:
                 trainer.plan = plan_for(trainer, sequence, precision)
             trainer.train()
@@ -258,6 +258,67 @@ class AsThePlainTrainer(Comparing):
         trainer = self.compare(model, Trainer, planned, data=data, train_sampling_strategy="sequential", gradient_accumulation_steps=2,
                                dataloader_drop_last=False)
         self.assertGreater(len(trainer.planned_step.smaller), 1)
+
+
+class Experts(nn.Module):
+    """Each row goes to one of two; one may get none."""
+
+    def __init__(self, width=24):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+
+    def forward(self, x):
+        one_by_one = x.flatten(0, 1)
+        y = torch.zeros_like(one_by_one)
+        for positive, expert in enumerate(self.experts):
+            chosen = ((one_by_one[:, 0] > 0) == bool(positive)).nonzero().squeeze(1)
+            y = y.index_add(0, chosen, torch.tanh(expert(one_by_one[chosen])))
+        return y.reshape(x.shape)
+
+
+class Changing(TrainerCallback):
+    def __init__(self, change):
+        self.change = change
+
+    def on_substep_end(self, args, state, control, model=None, **kwargs):
+        self.change(model, 2 * state.global_step + 1)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        self.change(model, 2 * state.global_step)
+
+
+class Crossed(Comparing):
+    """What changes between batches that are accumulated, sizes that follow from data, several plans, and compiled stages."""
+
+    def test_what_a_callback_changes_between_accumulated_batches(self):
+        for name, change in (("a number", lambda model, step: setattr(model, "loudness", 1.0 + step % 3)),
+                             ("a probability", lambda model, step: [setattr(layer[4], "p", 0.3 * (step % 2)) for layer in model.layers]),
+                             ("what is trained", lambda model, step: model.words.requires_grad_(step % 3 != 1))):
+            with self.subTest(name):
+                self.compare(Words(), sequence="recompute all", callbacks=[Changing(change)], gradient_accumulation_steps=2)
+
+    def test_experts_of_whom_each_batch_chooses_others(self):
+        model, data, plans = Words(), rows(12, lengths=(12, 8)), []
+        model.layers.append(Experts())
+        for length in (12, 8):
+            trainer = trainer_of(ByPlanTrainer, model, self.folder, data=[row for row in data if len(row["input_ids"]) == length])
+            _, loss, inputs, targets = trainer.example()
+            staged = split(copy.deepcopy(model), inputs, loss=loss, targets=targets)
+            plan = hand_plans.plan_of(staged, hand_plans.SEQUENCES["offload segments"](staged), hand_plans.saved_bytes(staged, inputs, targets))
+            plan["model"]["at_most"] = {"stages": [stage.name for stage in staged.stages], "values": [name for names in staged.boundaries for name in names]}
+            plans.append(plan)
+        for some, otherwise in ((plans, "refuse"), (plans[:1], "at most")):
+            planned = type("Planned", (ByPlan, Trainer), {"plan": some, "otherwise": otherwise})
+            self.compare(model, Trainer, planned, data=data, train_sampling_strategy="sequential", gradient_accumulation_steps=2)
+
+    def test_compiled_stages_and_a_graph_of_cuda_are_asked_for(self):
+        trainer = trainer_of(ByPlanTrainer, Words(), self.folder)
+        plan = plan_for(trainer)
+        for more, expected in (({"plan": plan | {"model": plan["model"] | {"compiled": True}}}, "compile=True"), ({"plan": plan, "compile": True}, "--compile"),
+                               ({"plan": plan, "cuda_graph": True}, "cuda_graph: the model is on 'cpu'")):
+            planned = type("Planned", (ByPlan, Trainer), more)
+            with self.assertRaisesRegex(Refused, expected):
+                trainer_of(planned, Words(), self.folder).train()
 
 
 class InAccelerate(unittest.TestCase):

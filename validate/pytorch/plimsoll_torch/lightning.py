@@ -34,10 +34,10 @@ class ByPlan:
         self._plan = self._random = None
 
     def use_plan(self, network, plan, loss=None, limit=None, otherwise="refuse", accumulate_grad_batches=1, gradient_clip_val=None,
-                 gradient_clip_algorithm="norm"):
-        """`network`: the module that was measured, a part of this one; plan, loss, limit and otherwise as apply takes them. The last three are those
-        that Lightning's Trainer takes where it optimizes itself, and refuses here."""
-        self._plan = (network, {"plan": plan, "loss": loss, "limit": limit, "otherwise": otherwise})
+                 gradient_clip_algorithm="norm", cuda_graph=False, compile=False):
+        """`network`: the module that was measured, a part of this one. Three are those that Lightning's Trainer takes where it optimizes itself, and
+        refuses here; the others are as apply takes them."""
+        self._plan = (network, {"plan": plan, "loss": loss, "limit": limit, "otherwise": otherwise, "cuda_graph": cuda_graph, "compile": compile})
         self._accumulated, self._clipping, self._clipped = accumulate_grad_batches, (gradient_clip_val, gradient_clip_algorithm), False
 
     def train_by_plan(self, inputs, targets=None):

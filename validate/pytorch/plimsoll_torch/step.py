@@ -18,6 +18,7 @@ from .values import map_leaves, tensors_in
 from .versions import geometry, storage_of, view_of
 from .whole_graph import WholeGraph, refuse_without_graph
 
+
 def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False):
     """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)

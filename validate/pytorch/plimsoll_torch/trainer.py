@@ -21,6 +21,8 @@ class ByPlan:
     plan = None           # as apply takes it: a file, or a list of them for inputs of several shapes
     otherwise = "refuse"  # or "plain" or "at most": what happens to batches that no plan is for
     limit = None
+    cuda_graph = False    # these two as apply takes them
+    compile = False
     planned_step = None   # from the first step on: of which planned_step.report() tells
 
     def training_step(self, model, inputs, num_items_in_batch=None):
@@ -46,7 +48,8 @@ class ByPlan:
 
     def step_of(self, model):
         self.refuse_what_no_plan_is_for()
-        step = apply(model, self.plan, loss=self.loss_of(model), limit=self.limit, otherwise=self.otherwise)
+        step = apply(model, self.plan, loss=self.loss_of(model), limit=self.limit, otherwise=self.otherwise,
+                     cuda_graph=self.cuda_graph, compile=self.compile)
         for one in step.steps if isinstance(step, Several) else [step]:
             if one.plan.micro_batches > 1:
                 raise Refused(f"{one.plan.where}: is for {one.plan.micro_batches} micro-batches, and the Trainer hands over one at a time; plan with "
