@@ -173,6 +173,7 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
   object["recompute_s"] = of_metrics([](const Metrics& m) { return m.recompute.value; });
   object["bytes_moved"] = of_metrics([](const Metrics& m) { return m.moved.count; });
   object["exposed_transfer_s"] = of_metrics([](const Metrics& m) { return m.exposed_transfer.value; });
+  object["cutting_s"] = or_null(answer.cutting, [](Seconds s) { return s.value; });
   object["exchange_s"] = of_metrics([](const Metrics& m) { return m.exchange.value; });
   object["exposed_exchange_s"] = of_metrics([](const Metrics& m) { return m.exposed_exchange.value; });
   object["exchanges"] = answer.metrics ? exchanges_json(*answer.metrics) : Json::array();
@@ -217,27 +218,12 @@ Json to_json(const Question& question, const Problem& problem, const Answer& ans
 Json unanswered_json(const Question& question, std::optional<Bytes> budget, Outcome outcome,
                      const std::string& reason) {
   Json object = question_json(question, false, budget, outcome);
-  for (const char* key : {"makespan_s",
-                          "peak_bytes",
-                          "host_peak_bytes",
-                          "promised_makespan_s",
-                          "promised_peak_bytes",
-                          "gap",
-                          "lower_bound_s",
-                          "lower_bound_bytes",
-                          "lower_bound_stays",
-                          "recompute_s",
-                          "bytes_moved",
-                          "exposed_transfer_s",
-                          "exchange_s",
-                          "exposed_exchange_s",
-                          "contention_s",
-                          "gradient_error",
-                          "bubble_fraction",
-                          "longest_stage_s",
-                          "ideal_s",
-                          "period_s",
-                          "steps"}) {
+  for (const char* key :
+       {"makespan_s",   "peak_bytes",     "host_peak_bytes",    "promised_makespan_s", "promised_peak_bytes",
+        "gap",          "lower_bound_s",  "lower_bound_bytes",  "lower_bound_stays",   "cutting_s",
+        "recompute_s",  "bytes_moved",    "exposed_transfer_s", "exchange_s",          "exposed_exchange_s",
+        "contention_s", "gradient_error", "bubble_fraction",    "longest_stage_s",     "ideal_s",
+        "period_s",     "steps"}) {
     object[key] = nullptr;
   }
   object["devices"] = object["memories"] = object["exchanges"] = Json::array();

@@ -14,6 +14,8 @@
 #include "sim/core/contention.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/one_call.h"
+#include "sim/core/scaling.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/program.h"
@@ -83,6 +85,20 @@ Seconds contention_of(const Problem& problem, const Schedule& schedule) {
   const Seconds shared = simulate_event(schedule, problem.platform).makespan;
   const Seconds alone = simulate_event(without_contention(schedule, problem.platform), problem.platform).makespan;
   return shared - alone <= 1e-9 * shared ? Seconds{} : shared - alone;
+}
+
+/// What running stages by themselves adds to a schedule, where the trace says what plain training takes.
+std::optional<Seconds> cutting_of(const Problem& problem, const Schedule& schedule) {
+  if (!problem.chain || !problem.chain->plain || problem.times_rescaled) return std::nullopt;
+  Seconds sum;
+  if (is_one_call(problem, schedule)) return sum;
+  for (const Step& step : schedule.steps) {
+    if (step.op == no_op || step.kind == StepKind::update || step.work.is_transfer()) continue;
+    const Device& device = problem.platform[schedule[step.stream].device];
+    sum += step.work.seconds -
+           within(Backprop::in_one_call, problem.graph[step.op], problem.graph.source, device, step.work.seconds);
+  }
+  return sum;
 }
 
 /// Lower bounds of one problem, each worked out once.
@@ -223,6 +239,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.outcome = Outcome::feasible;
+  answer.cutting = cutting_of(problem, schedule);
   answer.errors = predicted_errors(schedule, problem.graph);
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.stays = stays_in(schedule, problem.graph, problem.platform);

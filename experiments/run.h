@@ -65,6 +65,7 @@ struct Answer {
   std::string note;                   ///< the planner's: which limit ended its search, if one did
   std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
   PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
+  std::optional<Seconds> cutting;     ///< by which its stages, each run alone, lengthen it; unset: not measured
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   std::optional<LowerBounds> bounds;  ///< unset: nothing holds for all schedules of a strategy that packs
   Stays stays = Stays::all;           ///< of the schedules that they hold for

@@ -121,6 +121,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                       format_seconds(answer.bounds->time()), percent_above(m.makespan.value, bound));
   text += fmt::format("  recomputing      {:>12}   {} of {} steps\n", format_seconds(m.recompute), m.recomputes,
                       answer.schedule->steps.size());
+  if (answer.cutting && *answer.cutting > Seconds{0}) {
+    text += fmt::format("  cutting          {:>12}   of stages that run alone, beyond the same in plain training\n",
+                        format_seconds(*answer.cutting));
+  }
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
                       format_bytes(answer.bounds->memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
   for (const MemoryMetrics& memory : fullest_of_each_kind(m)) {

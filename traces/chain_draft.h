@@ -24,6 +24,7 @@ struct ChainDraft {
   Chain chain;
   std::vector<StageDraft> stages;
   std::optional<ChainAllocations> allocations;
+  std::optional<Seconds> plain_iteration;
   bool has_boundaries = false;
 };
 

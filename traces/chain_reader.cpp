@@ -199,6 +199,7 @@ const Field<ChainDraft, JsonCursor> chain_fields[] = {
     {"boundaries", optional, read_boundaries},
     {"parameters", optional, read_parameters},
     {"shared", optional, read_shared},
+    {"plain_iteration_s", optional, [](ChainDraft& d, JsonCursor c) { d.plain_iteration = c.seconds(); }},
     {"allocations", optional, [](ChainDraft& d, JsonCursor c) { d.allocations = read_allocations(c); }},
     {"stages", required, read_stages},
 };
@@ -235,6 +236,8 @@ Trace read_chain(JsonDocument& document) {
     chain.stages.push_back(resolved(stage, input, chain.parameters));
     input = chain.stages.back().output;
   }
+  const Seconds stages = all_alone(chain);
+  if (draft.plain_iteration && stages > Seconds{0}) chain.plain = {*draft.plain_iteration, stages};
   if (draft.allocations) check_allocations(document, chain, *draft.allocations);
   return {std::move(chain), std::move(draft.allocations)};
 }

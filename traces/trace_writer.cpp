@@ -206,6 +206,7 @@ std::string text_of(const Chain& chain, const std::optional<ChainAllocations>& a
                   {"sum", shared.in_place ? "in_place" : "out_of_place"}};
     });
   }
+  if (chain.plain) text.add("plain_iteration_s", chain.plain->iteration.value);
   if (allocations) text.add_allocations(*allocations);
   text.add_lines("stages", chain.stages, stage_json);
   return std::move(text).finish();

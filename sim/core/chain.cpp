@@ -25,6 +25,12 @@ const std::string& dtype_of(const Chain& chain, const Parameter& parameter) {
   return parameter.dtype.empty() ? chain.source.dtype : parameter.dtype;
 }
 
+Seconds all_alone(const Chain& chain) {
+  Seconds sum;
+  for (const Stage& stage : chain.stages) sum += stage.forward + stage.backward;
+  return sum;
+}
+
 Bytes parameter_bytes(const Chain& chain) {
   Bytes sum;
   for (const Parameter& parameter : chain.parameters) sum += parameter.bytes;

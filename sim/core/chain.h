@@ -107,6 +107,15 @@ struct SharedParameter {
   friend bool operator==(const SharedParameter&, const SharedParameter&) = default;
 };
 
+/// An iteration in one call of autograd for the whole backward, and all its stages, each run alone.
+struct PlainTraining {
+  Seconds iteration, stages;
+
+  double share() const { return iteration / stages; }
+
+  friend bool operator==(const PlainTraining&, const PlainTraining&) = default;
+};
+
 struct Chain {
   std::string name;
   Source source;
@@ -115,7 +124,8 @@ struct Chain {
   std::vector<Parameter> parameters;
   std::vector<BoundaryTensor> tensors;                 ///< empty unless boundaries are given
   std::vector<std::vector<std::uint32_t>> boundaries;  ///< empty, or stages + 1 lists of indices into `tensors`
-  std::vector<SharedParameter> shared;  ///< where known; else from the last stage to the first, out of place
+  std::vector<SharedParameter> shared;      ///< where known; else from the last stage to the first, out of place
+  std::optional<PlainTraining> plain = {};  ///< unset: not measured
 
   friend bool operator==(const Chain&, const Chain&) = default;
 };
@@ -131,6 +141,9 @@ bool lists_saved(const Chain&);
 
 /// The dtype of a parameter, else of the whole trace.
 const std::string& dtype_of(const Chain&, const Parameter&);
+
+/// Time of the forwards and backwards of all stages, each run alone.
+Seconds all_alone(const Chain&);
 
 /// All parameters, each counted once however many stages use it.
 Bytes parameter_bytes(const Chain&);

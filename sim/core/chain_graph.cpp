@@ -194,6 +194,9 @@ class Builder {
     trained_.push_back(std::move(trained));
   }
 
+  /// Plain training is never slower than its stages, each alone: where it was measured to be, that is noise.
+  double released_share() const { return is_split() || !chain_.plain ? 1 : std::min(1.0, chain_.plain->share()); }
+
   std::vector<TensorId> parameters_of(const Stage& stage) const {
     std::vector<TensorId> ids;
     for (const std::uint32_t p : stage.parameters) {
@@ -242,6 +245,7 @@ class Builder {
                                 .workspace = stage.forward_workspace,
                                 .nograd_workspace = stage.forward_nograd_workspace,
                                 .accumulate_workspace = {},
+                                .released_share = released_share(),
                                 .inputs = inputs,
                                 .outputs = outputs,
                                 .saved = saved,
@@ -303,6 +307,7 @@ class Builder {
             .accumulate_workspace = stage.backward_accumulate_workspace,
             .released_workspace = released_[i].fresh,
             .released_accumulate_workspace = released_[i].accumulating,
+            .released_share = released_share(),
             .inputs = {},
             .outputs = {},
             .saved = {},

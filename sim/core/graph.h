@@ -78,6 +78,7 @@ struct Op {
   std::optional<Bytes> accumulate_workspace;  ///< when every parameter gradient it makes exists; `workspace` if unset
   std::optional<Bytes> released_workspace;    ///< the two within one call of autograd for the whole backward
   std::optional<Bytes> released_accumulate_workspace;
+  double released_share = 1;  ///< times its durations, where plain training is measured: within that call
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;  ///< new values; a parameter gradient adds to what exists
   std::vector<TensorId> saved;    ///< outputs made only for the backward: a forward that keeps nothing omits them

@@ -225,9 +225,12 @@ void Judge::judge_cost_of_op(StepId s) {
     const auto seconds =
         product ? product->seconds
                 : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
-    if (!same(step.work.seconds, seconds)) continue;
-    match.by_stage |= step.workspace == workspace_of(step, keeps && may_keep, false) + gathered;
-    match.in_one_call |= step.workspace == workspace_of(step, keeps && may_keep, true) + gathered;
+    const bool is_share = as_measured(graph_.source, platform_[stream.device]) && seconds.has_value();
+    const auto released = is_share ? std::optional(op.released_share * *seconds) : seconds;
+    match.by_stage |=
+        same(step.work.seconds, seconds) && step.workspace == workspace_of(step, keeps && may_keep, false) + gathered;
+    match.in_one_call |=
+        same(step.work.seconds, released) && step.workspace == workspace_of(step, keeps && may_keep, true) + gathered;
   }
   const Callers before = callers;
   callers.by_stage = before.by_stage && match.by_stage;

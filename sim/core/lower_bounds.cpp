@@ -166,6 +166,7 @@ Seconds fastest_on(const Problem& problem, OpId id, DeviceId device, std::span<c
   const Op& op = graph[id];
   if (runs_beside(op)) return {};
   Seconds fastest = duration_on(problem, id, device, saving);
+  fastest = std::min(fastest, within(Backprop::in_one_call, op, graph.source, problem.platform[device], fastest));
   for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
     fastest = std::min(fastest, duration_on(problem, id, device, Saving::keep, k));
   }

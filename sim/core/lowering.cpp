@@ -328,6 +328,7 @@ class Lowering {
     if (on_device && op.load > Seconds{0} && !copies_.fills_inputs(step)) {
       step.work.seconds = duration_again_on(problem_, id, here.device, saving, action.implementation);
     }
+    step.work.seconds = within(backprop, op, graph_.source, problem_.platform[here.device], step.work.seconds);
     const std::size_t inputs = used.size();
     bool makes_gradient = false, new_gradient = false;
     for (const TensorId t : op.outputs) {

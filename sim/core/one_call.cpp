@@ -12,6 +12,12 @@ bool is_one_call(const Problem& problem, const Schedule& schedule) {
     if (step.kind == StepKind::update) continue;
     if (step.kind == StepKind::recompute || step.work.is_transfer() || step.op == no_op) return false;
     const Op& op = problem.graph[step.op];
+    const Device& device = problem.platform[schedule[step.stream].device];
+    const Seconds alone = duration_on(problem, step.op, schedule[step.stream].device, Saving::keep);
+    if (within(Backprop::in_one_call, op, problem.graph.source, device, alone) < alone) {
+      if (step.work.seconds >= alone) return false;
+      differs = true;
+    }
     if (op.phase == Phase::forward) continue;
     if (std::exchange(first, false)) of_first = step.micro_batch;
     const bool accumulates = step.micro_batch != of_first || problem.gradients == Gradients::existing;

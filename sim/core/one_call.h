@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-/// Whether the workspaces are those of one call of autograd for the whole backward, and nothing runs twice or is
+/// Whether workspaces and times are those of one call of autograd for the whole backward, and nothing runs twice or is
 /// copied.
 bool is_one_call(const Problem&, const Schedule&);
 

@@ -77,6 +77,11 @@ bool times_hold(const Source& source, const Device& device) {
   return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
 }
 
+Seconds within(Backprop backprop, const Op& op, const Source& source, const Device& device, Seconds by_stage) {
+  const bool is_share = backprop == Backprop::in_one_call && times_hold(source, device);
+  return is_share ? op.released_share * by_stage : by_stage;
+}
+
 namespace {
 
 /// With another rate than that of its memory.

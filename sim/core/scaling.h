@@ -39,6 +39,9 @@ std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving,
 /// autograd in one call, which frees tensors while an op still runs.
 enum class Backprop : std::uint8_t { by_stage, in_one_call };
 
+/// What a duration stage by stage is within one call, where that is measured on such a device; else the same.
+Seconds within(Backprop, const Op&, const Source&, const Device&, Seconds by_stage);
+
 /// What of these durations falls away where the network's inputs are there already: it runs again.
 Seconds load_on(const Op&, const Source&, const Device&, Saving);
 

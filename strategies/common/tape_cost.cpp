@@ -204,8 +204,9 @@ class TapeWalk {
     const bool existed = backprop_ == Backprop::by_stage ? !new_gradient : gradients_exist_;
     const bool accumulates = makes_gradient && existed;
     peak_ = std::max(peak_, live_ + workspace(op, saving, accumulates, action.implementation, backprop_));
-    time_ +=
+    const Seconds alone =
         (loads ? duration_on : duration_again_on)(problem_, action.op, part_.device, saving, action.implementation);
+    time_ += within(backprop_, op, graph_.source, problem_.platform[part_.device], alone);
   }
 
   const Problem& problem_;

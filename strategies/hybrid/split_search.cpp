@@ -172,7 +172,7 @@ struct Merit {
 };
 
 Merit merit_of(const Problem& of_rank, std::optional<Bytes> limit) {
-  const PlainTraining made = plain_training(of_rank);
+  const PlainlyTrained made = plain_training(of_rank);
   return {limit && made.peak > *limit, made.makespan};
 }
 
@@ -203,7 +203,7 @@ std::optional<Bytes> memory_limit(const Problem& problem, const Options& options
   return parse_bytes(asked).value;
 }
 
-PlainTraining plain_training(const Problem& of_rank) {
+PlainlyTrained plain_training(const Problem& of_rank) {
   const Problem folded = for_planners(of_rank, false, Backward::whole, "store_all");
   const Pass store_all = pass_of(store_all_strategy);
   const std::optional<Bytes> unlimited;

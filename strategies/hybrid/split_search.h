@@ -56,11 +56,11 @@ inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) 
 std::optional<Bytes> memory_limit(const Problem&, const Options&);
 
 /// Plain training by the problem of a rank, simulated.
-struct PlainTraining {
+struct PlainlyTrained {
   Bytes peak;
   Seconds makespan;
 };
-PlainTraining plain_training(const Problem& of_rank);
+PlainlyTrained plain_training(const Problem& of_rank);
 
 /// With sums of gradients counted by a weight, and within the table's limit, or as close to it as was found. Nothing
 /// where the search would take too much memory.

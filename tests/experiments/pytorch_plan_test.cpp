@@ -146,6 +146,36 @@ class Reader {
 
 }  // namespace
 
+TEST_CASE("plain training takes what the trace measured of it, and what runs stage by stage what its stages take alone",
+          "[program][pytorch]") {
+  const TemporaryFolder folder;
+  json trace = small_trace();
+  const auto simulated = [&](const std::string& asked) {
+    const ProgramRun run = plimsoll("simulate --json -p ideal -t " + file_of(folder, trace) + " -s " + asked);
+    REQUIRE(run.exit_code == 0);
+    return json::parse(run.out);
+  };
+  CHECK(simulated("store_all")["cutting_s"].is_null());
+  trace["plain_iteration_s"] = 9.0;  // of 12 s in stages
+  const json plain = simulated("store_all"), checkpointed = simulated("rotor -m '390 B'");
+  CHECK(plain["makespan_s"] == 9.0);
+  CHECK(plain["lower_bound_s"] == 9.0);
+  CHECK(plain["cutting_s"] == 0.0);
+  CHECK(checkpointed["makespan_s"] == 14.0);  // a and b again
+  CHECK(checkpointed["lower_bound_s"] == 9.0);
+  CHECK(checkpointed["cutting_s"] == 14.0 / 4);
+  CHECK(simulated("rotor")["makespan_s"] == 9.0);
+  const json plan = json::parse(planned(trace, "rotor", "-m '390 B'").out);
+  CHECK(plan["predicted"]["plain_s"] == 9.0);
+  CHECK(json::parse(planned(trace, "store_all").out)["backward"] == "in_one_call");
+  CHECK(plimsoll("bounds --json -p ideal -t " + file_of(folder, trace)).out.find("\"lower_bound_s\": 9.0") !=
+        std::string::npos);
+  // Slower than its stages is noise; and a schedule of another device's times has none of it.
+  trace["plain_iteration_s"] = 15.0;
+  CHECK(simulated("store_all")["makespan_s"] == 12.0);
+  CHECK(simulated("store_all")["cutting_s"] == 0.0);
+}
+
 TEST_CASE("stages that PyTorch calls otherwise than the trace say what they are there", "[program][pytorch]") {
   json trace = small_trace();
   trace["source"]["pytorch"]["stages"][0] = {{"name", "read"}, {"in_trace", "a"}};

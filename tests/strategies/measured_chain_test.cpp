@@ -11,6 +11,7 @@
 #include <string>
 
 #include "sim/core/check.h"
+#include "sim/core/lower_bounds.h"
 #include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/json.h"
@@ -186,6 +187,23 @@ TEST_CASE("every planner for chains keeps its promise on measured networks with 
       if (share == 1.0 && spec.starts_with("rotor")) CHECK(std::holds_alternative<Plan>(outcome));
     }
   }
+}
+
+TEST_CASE("steps of plain training take their share of what that was measured to take, all of them or none",
+          "[chain]") {
+  Chain chain = even_chain(4);  // 12 s in stages, each alone
+  chain.plain = PlainTraining{Seconds{9}, Seconds{12}};
+  const auto micro_batches = GENERATE(1U, 2U);
+  const Problem problem = problem_of(chain, gpus({}), {.micro_batches = micro_batches, .optimizer = Optimizer::adam});
+  Plan made = planned(problem, "store_all");
+  CHECK(made.makespan.value == Approx(9 * micro_batches));
+  CHECK(lower_bounds(problem, 1).time().value == Approx(9 * micro_batches));
+  for (const char* spec : {"rotor", "chen_sqrt", "full_recompute", "portfolio"}) judged(problem, spec);
+  CHECK(check(made.schedule, problem.graph, problem.platform).empty());
+  made.schedule.steps.front().work.seconds = Seconds{1};  // as stage by stage
+  const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform);
+  REQUIRE(!found.empty());
+  CHECK(found.front().rule == Rule::wrong_cost);
 }
 
 }  // namespace

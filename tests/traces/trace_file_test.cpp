@@ -52,6 +52,14 @@ TEST_CASE("defaults of a chain follow what is given", "[traces]") {
   CHECK(chain.stages[0].backward_accumulate_workspace == Bytes{6});
 }
 
+TEST_CASE("what plain training takes is read beside what its stages take, each alone", "[traces]") {
+  CHECK(!chain_with("").plain);
+  const Chain chain = chain_with("", R"("plain_iteration_s": 3, )");
+  REQUIRE(chain.plain);
+  CHECK(chain.plain->iteration == Seconds{3});
+  CHECK(chain.plain->stages == Seconds{4});
+}
+
 TEST_CASE("what a chain says of the two parts of a backward is read as it is written", "[traces]") {
   const Chain plain = chain_with("");
   CHECK(plain.stages[0].weight_keeps_gradient);

@@ -126,6 +126,11 @@ class ChainTrace(WithFolder):
             promised = plain_peak(trace, gradients)
             self.assertEqual(promised, check[key])
 
+    def test_the_trace_says_what_plain_training_takes(self):
+        trace = self.trace("tied")
+        self.assertGreater(trace["plain_iteration_s"], 0)
+        self.assertEqual(trace["plain_iteration_s"], trace["source"]["check"]["plain_iteration_s"])
+
     def test_the_fields_give_back_the_measured_peak_of_a_small_gpt(self):
         trace = self.trace("gpt", *SMALL_GPT, counter="malloc")
         self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")

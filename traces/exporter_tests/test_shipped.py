@@ -33,6 +33,7 @@ class ShippedTraces(unittest.TestCase):
                 if not trace["source"]["workspaces_clamped_to_zero"]:
                     self.assertEqual(promised, measured)
                 check = trace["source"]["check"]
+                self.assertEqual(trace["plain_iteration_s"], check["plain_iteration_s"])
                 self.assertEqual(plain_peak(trace, True), check["plain_iteration_peak_bytes"])
                 self.assertEqual(plain_peak(trace, False), check["plain_accumulate_peak_bytes"])
 

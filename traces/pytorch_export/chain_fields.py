@@ -49,6 +49,7 @@ def assemble(chain, facts, work, times):
         "kind": "chain",
         "name": chain.name,
         "source": evidence(chain, times, byte_evidence(chain, facts)) | pytorch_source(chain, facts),
+        "plain_iteration_s": times["plain"].median("iteration", 0),
         **chain_bytes(chain, facts),
         **shared_groups(stages, facts.in_place),
         "stages": stages,
