@@ -318,14 +318,16 @@ TEST_CASE("distances in a table are from one bound, and none is -0.0", "[sweep]"
   add(0, "rotor", 12, 10);
   add(1, "offmate", 9.9999999, 8);
   add(2, "other", 7.9999999, 8);
+  add(3, "late", 18, 9);
   Json lacks = Json::parse(contents.records[0]);  // bounds of what does not fit are of schedules that leave more
   lacks.update(
-      {{"point", 3}, {"strategy", "greedy"}, {"feasible", false}, {"makespan_s", nullptr}, {"lower_bound_s", 4}});
-  contents.records[3] = lacks.dump();
+      {{"point", 4}, {"strategy", "greedy"}, {"feasible", false}, {"makespan_s", nullptr}, {"lower_bound_s", 4}});
+  contents.records[4] = lacks.dump();
   const std::string table = report_table(contents);
   CHECK(table.find("12.00 s  +50.0 %") != std::string::npos);
   CHECK(table.find("10.00 s  +25.0 %") != std::string::npos);
   CHECK(table.find("8.00 s   +0.0 %") != std::string::npos);
+  CHECK(table.find("18.00 s +125.0 %") != std::string::npos);
 }
 
 TEST_CASE("a trace and a platform that do not go together are results, and so is what exceeds the limits", "[sweep]") {
