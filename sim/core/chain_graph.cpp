@@ -155,18 +155,19 @@ class Builder {
       made_.graph.tensors.back().dtype = parameter.dtype;
     }
     std::map<std::uint32_t, TensorId> gradient_of;
+    std::set<std::uint32_t> is_updated;  // of stages that share one the first updates it, whose backward is the last
     for (const Stage& stage : chain_.stages) {
       std::vector<TensorId>& gradients = parameter_gradients_.emplace_back();
-      std::vector<TensorId> own_parameters;
-      for (const std::uint32_t p : stage.parameters) {
-        if (chain_.parameters[p].trained) own_parameters.push_back(parameters_[p]);
-      }
       if (own_gradient(chain_, stage)) {
         if (*stage.parameter_gradient == Bytes{0}) continue;  // frozen
+        std::vector<TensorId> own_parameters;
+        for (const std::uint32_t p : stage.parameters) {
+          if (chain_.parameters[p].trained && is_updated.insert(p).second) own_parameters.push_back(parameters_[p]);
+        }
         const TensorId gradient =
             tensor("gradient of " + stage.name, TensorKind::parameter_gradient, *stage.parameter_gradient);
         gradients.push_back(gradient);
-        add_trained(own_parameters, gradient);
+        if (!own_parameters.empty()) add_trained(std::move(own_parameters), gradient);
         continue;
       }
       for (const std::uint32_t p : stage.parameters) {
@@ -175,7 +176,7 @@ class Builder {
         if (fresh) {
           const Parameter& parameter = chain_.parameters[p];
           place->second = tensor("gradient of " + parameter.name, TensorKind::parameter_gradient, parameter.bytes);
-          add_trained({parameters_[p]}, place->second);
+          if (is_updated.insert(p).second) add_trained({parameters_[p]}, place->second);
         }
         if (std::ranges::find(gradients, place->second) == gradients.end()) gradients.push_back(place->second);
       }

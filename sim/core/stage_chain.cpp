@@ -260,7 +260,6 @@ class ChainOfGraph {
     stage.backward = seconds(ops.backward, Saving::keep);
     stage.backward_weight = seconds(weight_ops(ops.backward), Saving::keep);
     stage.has_backward_weight = true;
-    stage.has_backward = !ops.backward.empty();
     stage.output = sum(ops.output);
     stage.saved = stage.output + sum(ops.inner);
     stage.input_gradient = sum(ops.input_gradients);

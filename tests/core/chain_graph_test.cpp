@@ -69,6 +69,26 @@ TEST_CASE("a stated gradient of another size is a tensor of its own, one of 0 by
   CHECK(frozen.updates.empty());
 }
 
+TEST_CASE("of stages with gradients of their own that share a parameter one updates it", "[chain_graph]") {
+  Chain chain = worked_example();
+  chain.parameters = {{"w", Bytes{5}}, {"v", Bytes{2}}};
+  chain.stages[0].parameters = {0};
+  chain.stages[1].parameters = {1, 0};
+  chain.stages[0].parameter_gradient = Bytes{3};
+  const auto second = GENERATE(std::optional<Bytes>{}, std::optional(Bytes{4}));
+  chain.stages[1].parameter_gradient = second;
+  const ChainGraph made = chain_graph(chain, Optimizer::adam);
+  CHECK(bytes_of_kind(made.graph, TensorKind::parameter_gradient) == Bytes{3} + second.value_or(Bytes{7}));
+  CHECK(bytes_of_kind(made.graph, TensorKind::optimizer_state) == Bytes{14});
+  REQUIRE(made.updates.size() == 2);
+  std::size_t updates_of_w = 0;
+  for (const OpId update : made.updates) {
+    updates_of_w +=
+        std::ranges::count_if(made.graph[update].mutates, [&](TensorId t) { return made.graph[t].name == "w"; });
+  }
+  CHECK(updates_of_w == 1);
+}
+
 TEST_CASE("a split backward gives the input gradient first, and keeps for the weights what they need",
           "[chain_graph]") {
   Chain chain = worked_example();

@@ -302,6 +302,17 @@ TEST_CASE("Megatron's main gradients are in fp32 where that is asked for", "[hyb
   CHECK(kept("fp16", "megatron(tensor=2,main_gradients=fp32)") == Kept{4, 12});
 }
 
+TEST_CASE("stages of a graph in which only the last ones are trained are planned", "[hybrid]") {
+  const std::string trace = graph_of({.layers = 1, .h = 32, .a = 8, .s = 16, .b = 1, .v = 32});
+  const std::string spec =
+      GENERATE("sparse_update|1f1b(stages=3)", "sparse_update|zb_h1(stages=2)", "sparse_update|zero3(ranks=2)|rotor",
+               "sparse_update|megatron(tensor=2)|1f1b(stages=2)");
+  judged_plan(problem_on(trace, "h100_sxm_8", 8, spec), spec);
+  const Seconds alone = judged_plan(problem_on(trace, "h100_sxm_8", 8, "sparse_update"), "sparse_update").makespan;
+  const std::string on_one = "sparse_update|1f1b(stages=1)";
+  CHECK(judged_plan(problem_on(trace, "h100_sxm_8", 8, on_one), on_one).makespan.value == Approx(alone.value));
+}
+
 // Data parallelism sums 2 P bytes of gradients. ZeRO 1 and 2 scatter and gather as much; ZeRO 3 gathers parameters
 // twice.
 TEST_CASE("ranks exchange what ZeRO's paper says", "[hybrid]") {
