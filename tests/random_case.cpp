@@ -66,7 +66,7 @@ bool every_case() {
 }
 
 bool all_cases() {
-  return !random_case_state().chosen;
+  return !random_case_state().chosen && (every_case() || turn() == 0);
 }
 
 std::string command_to_repeat(const std::string& test, std::optional<std::uint64_t> number) {

@@ -84,7 +84,8 @@ Count cases_of(Count all) {
   return every_case() ? all : all / 5;
 }
 
-/// Whether PLIMSOLL_CASE names none: what is asked of many cases together holds then only.
+/// Whether PLIMSOLL_CASE names none, and PLIMSOLL_TURN no other fifth than the first: what is asked of many cases
+/// together is known of all and of these only.
 bool all_cases();
 
 /// None where it is anything but a number.
