@@ -8,8 +8,8 @@
 //   }
 //   if (all_cases()) CHECK(of_all_together > 100);
 //
-// A test that takes long draws fewer: a fifth in every run, all with PLIMSOLL_TESTS=all. PLIMSOLL_TURN=N says which
-// fifth; ./dev test takes another one for each commit.
+// A test that takes long draws fewer: a fifth in every run, all with PLIMSOLL_TESTS=all. PLIMSOLL_TURN=N (0 to 4) says
+// which fifth.
 //
 //   for (const RandomCase seed : fewer_cases(1, 200)) ...
 //   if (all_cases()) CHECK(of_all_together > cases_of(100));
