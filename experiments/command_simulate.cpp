@@ -15,6 +15,7 @@
 #include "experiments/perfetto.h"
 #include "experiments/planning_watch.h"
 #include "experiments/pytorch_plan.h"
+#include "experiments/result_fields.h"
 #include "experiments/several_devices.h"
 #include "experiments/summary.h"
 #include "platforms/platform_file.h"
@@ -81,7 +82,7 @@ int simulate_front(const Question& question, const Problem& problem, double tran
   if (json) {
     const auto listed = [&](const std::vector<Answer>& list) {
       Json objects = Json::array();
-      for (const Answer& each : list) objects.push_back(to_json(question, problem, each));
+      for (const Answer& each : list) objects.push_back(to_json(result_of(question, problem, each)));
       return objects;
     };
     Json object{{"front", listed(front)}};
@@ -121,7 +122,7 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   if (!violations.empty()) return exit_no_result;
   const Answer made = answer(question, problem, std::move(schedule));
   write_files(arguments, problem, made, command_line);
-  std::cout << (arguments.json ? json_text(to_json(question, problem, made), 2) + "\n"
+  std::cout << (arguments.json ? json_text(to_json(result_of(question, problem, made)), 2) + "\n"
                                : summary(question, problem, made));
   if (!made.feasible()) {
     const std::string_view what = made.outcome == Outcome::out_of_memory ? "out of memory" : "does not fit";
@@ -172,7 +173,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   }
   if (made.schedule) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
-    std::cout << json_text(to_json(question, problem, made), 2) << '\n';
+    std::cout << json_text(to_json(result_of(question, problem, made)), 2) << '\n';
   } else if (made.schedule) {
     std::cout << summary(question, problem, made);
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "experiments/memory_by_kind.h"
+#include "experiments/result_fields.h"
 #include "experiments/sweep_points.h"
 #include "sim/core/names.h"
 #include "sim/io/key_path.h"
@@ -39,35 +40,21 @@ constexpr RecordType bytes_or_null{"a whole number of at least 0, or null",
 constexpr RecordType an_outcome{"feasible, infeasible, out_of_memory, refused or stopped", [](const Json& v) {
                                   return v.is_string() && from_name<Outcome>(v.get<std::string>()).has_value();
                                 }};
-constexpr RecordType amount_or_null{"a number of at least 0, or null",
-                                    [](const Json& v) { return v.is_null() || is_record_amount(v); }};
 
 struct RecordKey {
   std::string_view name;
   RecordType type;
 };
 
-constexpr RecordKey in_every_record[] = {
-    {"point", an_index},        {"trace", a_text},     {"platform", a_text},
-    {"strategy", a_text},       {"optimizer", a_text}, {"micro_batches", a_count},
-    {"times_rescaled", a_flag}, {"feasible", a_flag},  {"memory_budget_bytes", bytes_or_null},
-};
-/// Of those that are feasible, beside `in_every_record`.
-constexpr RecordKey in_answered_records[] = {
-    {"makespan_s", some_seconds}, {"peak_bytes", an_index}, {"lower_bound_s", some_seconds}};
-constexpr RecordKey in_some_records[] = {
-    {"case", an_index},
-    {"outcome", an_outcome},
-    {"makespan_s", amount_or_null},
-    {"peak_bytes", bytes_or_null},
-    {"host_peak_bytes", bytes_or_null},
-    {"lower_bound_s", amount_or_null},
-    {"lower_bound_bytes", bytes_or_null},
-    {"recompute_s", amount_or_null},
-    {"bytes_moved", bytes_or_null},
-    {"gap", amount_or_null},
-    {"smallest_feasible_bytes", bytes_or_null},
-};
+/// Of records alone, or narrower than a result's field.
+constexpr RecordKey of_records[] = {
+    {"point", an_index}, {"case", an_index}, {"build", a_text}, {"outcome", an_outcome}};
+
+/// What reports take from every record, and from those that are feasible.
+constexpr const char* in_every_record[] = {"point",          "trace",     "platform",
+                                           "strategy",       "optimizer", "micro_batches",
+                                           "times_rescaled", "feasible",  "memory_budget_bytes"};
+constexpr const char* in_answered_records[] = {"makespan_s", "peak_bytes", "lower_bound_s"};
 
 std::optional<std::string> wrong_in_key(const Json& value, const RecordKey& key) {
   if (key.type.fits(value)) return std::nullopt;
@@ -226,11 +213,13 @@ std::optional<WrongInManifest> wrong_in_manifest(const Json& manifest) {
 }
 
 std::optional<std::string> wrong_type_in_record(const Json& record) {
-  for (const std::span<const RecordKey> keys : {std::span<const RecordKey>(in_every_record), {in_some_records}}) {
-    for (const RecordKey& key : keys) {
-      if (!record.contains(key.name)) continue;
-      if (const auto wrong = wrong_in_key(record[key.name], key)) return wrong;
-    }
+  for (const RecordKey& key : of_records) {
+    if (!record.contains(key.name)) continue;
+    if (const auto wrong = wrong_in_key(record[key.name], key)) return wrong;
+  }
+  for (const ResultField& field : result_fields()) {
+    if (!record.contains(field.name)) continue;
+    if (const auto wrong = wrong_in_field(field, record[field.name])) return wrong;
   }
   if (record.contains("mesh") && !is_record_mesh(record["mesh"])) {
     return "mesh: expected axes with names and ranks, operators with a cut and a result for each of them, and "
@@ -242,14 +231,14 @@ std::optional<std::string> wrong_type_in_record(const Json& record) {
 }
 
 std::optional<std::string> wrong_in_record(const Json& record) {
-  for (const RecordKey& key : in_every_record) {
-    if (!record.contains(key.name)) return fmt::format("missing key '{}'", key.name);
+  for (const char* key : in_every_record) {
+    if (!record.contains(key)) return fmt::format("missing key '{}'", key);
   }
   if (const auto wrong = wrong_type_in_record(record)) return wrong;
   if (!record["feasible"].get<bool>()) return std::nullopt;
-  for (const RecordKey& key : in_answered_records) {
-    if (!record.contains(key.name)) return fmt::format("missing key '{}'", key.name);
-    if (const auto wrong = wrong_in_key(record[key.name], key)) return wrong;
+  for (const char* key : in_answered_records) {
+    if (!record.contains(key)) return fmt::format("missing key '{}'", key);
+    if (record[key].is_null()) return fmt::format("{}: expected a number of at least 0, found null", key);
   }
   return std::nullopt;
 }

@@ -16,6 +16,7 @@
 #include "experiments/gantt.h"
 #include "experiments/mesh_picture.h"
 #include "experiments/record_check.h"
+#include "experiments/result_fields.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
@@ -40,46 +41,32 @@ Json value_or_null(const Json& record, const char* key) {
   return record.contains(key) ? record[key] : Json(nullptr);
 }
 
-/// An object, of which tables and figures have one number.
-constexpr const char* gradient_error = "gradient_error";
-
-/// Of all gradients as one vector; null where all are exact.
-Json error_of(const Json& record) {
-  const Json error = value_or_null(record, gradient_error);
-  const Json whole = error.is_object() ? value_or_null(error, "whole") : Json(nullptr);
-  return whole.is_object() ? value_or_null(whole, "relative") : Json(nullptr);
-}
-
-/// What a caching allocator takes for the fullest device's live bytes; null where none was asked.
-constexpr const char* reserved_bytes = "peak_reserved_bytes";
-Json reserved_of(const Json& record) {
-  Json most;
-  if (value_or_null(record, "allocator") == "exact") return most;
-  const Json devices = value_or_null(record, "devices");
-  if (!devices.is_array()) return most;
-  for (const Json& device : devices) {
-    const Json reserved = device.is_object() ? value_or_null(device, reserved_bytes) : Json(nullptr);
-    if (reserved.is_number() && (most.is_null() || reserved > most)) most = reserved;
-  }
-  return most;
-}
-
-/// What of a record a figure needs.
+/// What of a record figures, table and page show: fields with a label, where they are not null.
 Json point_of(const Json& record) {
-  Json point;
-  for (const char* key : {"point", "memory_budget_bytes", "feasible", "peak_bytes", "host_peak_bytes", "makespan_s",
-                          "recompute_s", "bytes_moved", "gap", "smallest_feasible_bytes"}) {
+  Json point{{"point", value_or_null(record, "point")}};
+  for (const char* key : {"memory_budget_bytes", "feasible", "peak_bytes", "makespan_s"}) {
     point[key] = value_or_null(record, key);
   }
-  const Outcome outcome = outcome_of(record);
-  point["outcome"] = written(outcome);
-  if (outcome > Outcome::infeasible) point["reason"] = value_or_null(record, "reason");
+  for (const ResultField& field : result_fields()) {
+    if (field.label.empty()) continue;
+    if (Json value = in_tables(field, record); !value.is_null()) point[std::string(field.name)] = std::move(value);
+  }
+  point["outcome"] = written(outcome_of(record));
   if (record.contains("peak") && record["peak"].contains("bytes_by_kind")) {
     point["kinds"] = record["peak"]["bytes_by_kind"];
   }
-  if (const Json error = error_of(record); !error.is_null()) point[gradient_error] = error;
-  if (const Json reserved = reserved_of(record); !reserved.is_null()) point[reserved_bytes] = reserved;
   return point;
+}
+
+/// What the page says of the fields that it shows, in their order.
+Json shown_fields() {
+  Json list = Json::array();
+  for (const ResultField& field : result_fields()) {
+    if (field.label.empty()) continue;
+    list.push_back(
+        {{"name", field.name}, {"label", field.label}, {"unit", word_of(field.unit)}, {"meaning", field.meaning}});
+  }
+  return list;
 }
 
 /// What legends say of a strategy beside its name: why it has no answers, or that some run out of memory or of time.
@@ -110,7 +97,8 @@ std::string without_points(const CaseFacts& facts, const Json& strategy, const s
 /// Why a strategy was refused, stopped or broke, wherever it was; null: nothing of that.
 Json reason_of(const CaseFacts& facts, const Json& strategy, const Json& points, const std::vector<Json>& failures) {
   for (const Json& point : points) {
-    if (point.contains("reason") && point["outcome"] != written(Outcome::out_of_memory)) return point["reason"];
+    const Outcome outcome = *from_name<Outcome>(point["outcome"].get<std::string>());
+    if (outcome == Outcome::refused || outcome == Outcome::stopped) return value_or_null(point, "reason");
   }
   const Json* failure = points.empty() ? failure_of(facts, strategy, failures) : nullptr;
   return failure == nullptr ? Json(nullptr) : failure->at("message");
@@ -276,37 +264,29 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
     if (by_case.contains(index))
       figures.push_back(figure_of(facts, by_case[index], experiment.at("strategies"), contents.failures, taken));
   }
-  return {{"format", "plimsoll.report.v1"},
-          {"made_by", made_by},
-          {"results_by", contents.identity.at("version")},
-          {"experiment", experiment},
-          {"figures", std::move(figures)},
-          {"impossible", std::move(impossible)}};
+  return {
+      {"format", "plimsoll.report.v1"},     {"made_by", made_by},       {"results_by", contents.identity.at("version")},
+      {"experiment", experiment},           {"fields", shown_fields()}, {"figures", std::move(figures)},
+      {"impossible", std::move(impossible)}};
 }
 
 std::string results_csv(const SweepContents& contents, const std::string& made_by) {
-  const std::vector<Json> records = parsed(contents.records);
-  std::vector<std::string> columns;
-  for (const Json& record : records) {
-    for (const auto& [key, value] : record.items()) {
-      if ((!value.is_structured() || key == gradient_error) && std::ranges::find(columns, key) == columns.end())
-        columns.push_back(key);
-    }
+  std::vector<std::string> columns{"point", "case", "build"};
+  for (const ResultField& field : result_fields()) {
+    if (is_in_tables(field)) columns.emplace_back(field.name);
   }
-  std::erase(columns, "peak");  // an object, null where infeasible
-  const auto is_reserved = [](const Json& record) { return !reserved_of(record).is_null(); };
-  if (std::ranges::any_of(records, is_reserved)) columns.emplace_back(reserved_bytes);
   std::string csv = "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
-  for (const Json& record : records) {
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const Json value = columns[c] == gradient_error   ? error_of(record)
-                         : columns[c] == reserved_bytes ? reserved_of(record)
-                                                        : value_or_null(record, columns[c].c_str());
-      if (c > 0) csv += ',';
-      if (value.is_string()) csv += csv_field(value.get<std::string>());
-      if (value.is_primitive() && !value.is_string() && !value.is_null()) csv += value.dump();
+  const auto written_cell = [](const Json& value) {
+    if (value.is_null()) return std::string();
+    return value.is_string() ? csv_field(value.get<std::string>()) : value.dump();
+  };
+  for (const Json& record : parsed(contents.records)) {
+    std::vector<std::string> cells;
+    for (const char* key : {"point", "case", "build"}) cells.push_back(written_cell(value_or_null(record, key)));
+    for (const ResultField& field : result_fields()) {
+      if (is_in_tables(field)) cells.push_back(written_cell(in_tables(field, record)));
     }
-    csv += '\n';
+    csv += fmt::format("{}\n", fmt::join(cells, ","));
   }
   return csv;
 }

@@ -16,7 +16,7 @@ SweepContents read_results(const std::filesystem::path& folder);
 /// Everything the figures and the page show; null where a point is infeasible.
 Json report_data(const SweepContents&, const std::string& made_by);
 
-/// One row a point, one column a value; nested values are left out.
+/// One row a point, a column for each field of a result that is no list or object (result_fields.h), in their order.
 std::string results_csv(const SweepContents&, const std::string& made_by);
 
 /// Of the points whose records keep one, a line `point TAB timeline`, as far as a page can hold them.

@@ -17,7 +17,6 @@
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
 #include "sim/core/transfers.h"
-#include "sim/io/json.h"
 #include "sim/memory/replay.h"
 #include "strategies/spec.h"
 #include "traces/trace_file.h"
@@ -158,11 +157,5 @@ std::vector<Answer> answer(const Question&, const Problem&, std::span<const std:
 /// too, with nothing promised, and with transfers as the question has them. Throws BrokenPromise where memory counted a
 /// second time is not the engine's.
 Answer answer(const Question&, const Problem&, Schedule);
-
-/// The JSON object of `simulate --json`, keys as in experiments/README.md.
-Json to_json(const Question&, const Problem&, const Answer&);
-
-/// The same object for a question that has no answer: not feasible, with the reason, and null for all else.
-Json unanswered_json(const Question&, std::optional<Bytes> budget, Outcome, const std::string& reason);
 
 }  // namespace plimsoll

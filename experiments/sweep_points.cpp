@@ -5,6 +5,7 @@
 
 #include "experiments/build_name.h"
 #include "experiments/mesh_record.h"
+#include "experiments/result_fields.h"
 #include "experiments/timeline_record.h"
 #include "sim/core/expects.h"
 #include "sim/core/lower_bounds.h"
@@ -219,7 +220,8 @@ Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place,
                       const std::string& reason) {
   Json json = head_of(e, group, place);
   const Outcome outcome = is_of_limits(reason) ? Outcome::stopped : Outcome::refused;
-  json.update(unanswered_json(question_of(e, group), budget, outcome, reason));
+  const Question question = question_of(e, group);
+  json.update(to_json({.question = question, .budget = budget, .outcome = outcome, .reason = reason}));
   return json;
 }
 
@@ -237,7 +239,7 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
   for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
   const auto take = [&](std::size_t place, const Answer& each) {
     Json json = head_of(e, group, wanted[place]);
-    json.update(to_json(question, problem, each));
+    json.update(to_json(result_of(question, problem, each)));
     if (e.timelines && each.feasible()) {
       if (problem.mesh) json["mesh"] = mesh_record(problem);
       json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);

@@ -158,7 +158,8 @@ std::vector<std::pair<fs::path, Json>> manifests_in(const fs::path& folder) {
 
 /// Whether limits of the experiment stopped its group.
 bool was_stopped(const Json& record) {
-  return is_of_limits(record.value("reason", ""));
+  const auto reason = record.find("reason");
+  return reason != record.end() && reason->is_string() && is_of_limits(reason->get<std::string>());
 }
 
 /// Of a case, or of an older program, there is less to say.

@@ -4,13 +4,11 @@ function facts(figure, p) {
   if (!p.feasible) return ["infeasible" + (p.smallest_feasible_bytes ? `: fits from ${bytes(p.smallest_feasible_bytes)}` : "")];
   const rows = [`time ${seconds(p.makespan_s)}` + (figure.lower_bound_s > 0 ? ` = ${(p.makespan_s / figure.lower_bound_s).toFixed(4)} \u00d7 lower bound` : ""),
     `peak ${bytes(p.peak_bytes)} (${p.peak_bytes} B)`];
-  if (p.host_peak_bytes) rows.push(`on the host ${bytes(p.host_peak_bytes)}`);
-  if (p.peak_reserved_bytes) rows.push(`reserved ${bytes(p.peak_reserved_bytes)}`);
-  if (p.gradient_error) rows.push(`gradients off by ${p.gradient_error.toPrecision(3)}`);
-  if (p.memory_budget_bytes !== null) rows.push(`budget ${bytes(p.memory_budget_bytes)}`);
-  if (p.recompute_s > 0) rows.push(`recomputing ${seconds(p.recompute_s)}`);
-  if (p.bytes_moved > 0) rows.push(`moved ${bytes(p.bytes_moved)}`);
-  if (p.gap !== null) rows.push(`at most ${(100 * p.gap).toPrecision(3)} % from the method's optimum`);
+  for (const {name, label, unit} of report.fields) {
+    if (["makespan_s", "peak_bytes", "outcome", "gap"].includes(name) || !p[name]) continue;
+    rows.push(`${label} ${(FORMATS[unit] ?? String)(p[name])}`);
+  }
+  if (p.gap !== undefined) rows.push(`at most ${(100 * p.gap).toPrecision(3)} % from the method's optimum`);
   return rows;
 }
 

@@ -1,13 +1,18 @@
 // The table of all points: sorted, searched, copied; only the rows in sight are in the page.
+const FORMATS = {B: bytes, s: seconds, ratio: v => (v === null || v === undefined ? "" : v.toPrecision(3))};
+const overBound = r => (r.p.feasible && r.figure.lower_bound_s > 0 ? r.p.makespan_s / r.figure.lower_bound_s : null);
+// Name, value, how it is written, what it means. Sentences are in a point's details.
 const COLUMNS = [
   ["model", r => r.figure.model], ["platform", r => r.figure.machine], ["micro-batches", r => r.figure.micro_batches],
   ["optimizer", r => r.figure.optimizer], ["strategy", r => r.strategy],
-  ["budget", r => r.p.memory_budget_bytes, bytes], ["peak", r => r.p.peak_bytes, bytes], ["host", r => r.p.host_peak_bytes, bytes],
-  ["reserved", r => r.p.peak_reserved_bytes ?? null, bytes], ["gradient error", r => r.p.gradient_error ?? null, v => (v === null ? "" : v.toPrecision(3))], ["time", r => r.p.makespan_s, seconds],
-  ["time / bound", r => (r.p.feasible && r.figure.lower_bound_s > 0 ? r.p.makespan_s / r.figure.lower_bound_s : null), v => (v === null ? "" : v.toFixed(4))],
-  ["outcome", r => inWords(r.p.outcome)], ["recomputing", r => r.p.recompute_s, seconds], ["moved", r => r.p.bytes_moved, bytes],
-  ["fits from", r => (r.p.outcome !== "infeasible" ? null : r.p.smallest_feasible_bytes), bytes],
+  ...report.fields.filter(field => field.unit !== "text" || field.name === "outcome").flatMap(field => {
+    const value = r => r.p[field.name] ?? null;
+    if (field.name === "outcome") return [[field.label, r => inWords(r.p.outcome)]];
+    const column = [field.label, value, FORMATS[field.unit], field.meaning];
+    return field.name === "makespan_s" ? [column, ["time / bound", overBound, v => (v === null ? "" : v.toFixed(4))]] : [column];
+  }),
 ];
+const USUAL = ["model", "platform", "strategy", "budget", "peak", "time", "time / bound"];  // columns that are there also where all rows say the same
 const ROW = 27;  // pixels, as in page.css
 const rows = report.figures.flatMap(figure => figure.series.flatMap(s => s.points.map(p => ({figure, strategy: s.strategy, p}))));
 for (const row of rows) row.text = [row.strategy, row.figure.model, row.figure.machine, row.figure.optimizer, row.p.feasible ? "" : inWords(row.p.outcome)].join(" ").toLowerCase();
@@ -58,12 +63,11 @@ function rowsAsText() {
 }
 
 function table() {
-  // Columns that say the same everywhere are left out.
-  columns = COLUMNS.filter(([name, value]) => !["micro-batches", "optimizer", "reserved", "gradient error", "outcome"].includes(name) || new Set(rows.map(value)).size > 1);
+  columns = COLUMNS.filter(([name, value]) => USUAL.includes(name) || new Set(rows.map(value)).size > 1);
   const head = document.querySelector("thead tr");
-  columns.forEach(([name, value, format]) => {
+  columns.forEach(([name, value, format, meaning]) => {
     const th = element("th", {"aria-sort": "none", scope: "col", ...(format ? {class: "number"} : {})});
-    const button = element("button", {type: "button"}, name);
+    const button = element("button", {type: "button", ...(meaning ? {title: meaning.replaceAll("`", "")} : {})}, name);
     button.addEventListener("click", () => {
       const down = th.getAttribute("aria-sort") === "ascending";
       for (const other of head.children) other.setAttribute("aria-sort", "none");

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/result_fields.h"
 #include "experiments/run.h"
 #include "tests/bench/cpu_seconds.h"
 
@@ -35,7 +36,7 @@ void point(benchmark::State& state, const std::string& strategy) {
     const std::size_t p = next++ % questions.size();
     answer(questions[p], problems[p], std::span(&unlimited, 1), [&](std::size_t, const Answer& made) {
       steps += made.schedule->steps.size();
-      benchmark::DoNotOptimize(json_text(to_json(questions[p], problems[p], made)));
+      benchmark::DoNotOptimize(json_text(to_json(result_of(questions[p], problems[p], made))));
     });
   }
   state.counters["steps"] = static_cast<double>(steps) / static_cast<double>(state.iterations());
@@ -54,7 +55,7 @@ void same_schedule(benchmark::State& state) {
   for (std::int64_t b = 0; b < 1000; ++b) budgets.emplace_back(least + Bytes{b});
   for (auto _ : state) {
     answer(question, problem, budgets, [&](std::size_t, const Answer& made) {
-      benchmark::DoNotOptimize(json_text(to_json(question, problem, made)));
+      benchmark::DoNotOptimize(json_text(to_json(result_of(question, problem, made))));
     });
   }
   state.SetItemsProcessed(state.iterations() * 1000);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/result_fields.h"
 #include "experiments/run.h"
 #include "experiments/summary.h"
 #include "sim/io/quantity.h"
@@ -16,7 +17,7 @@ namespace {
 
 /// All but what is measured.
 Json unmeasured(const Question& question, const Problem& problem, const Answer& answer) {
-  Json json = to_json(question, problem, answer);
+  Json json = to_json(result_of(question, problem, answer));
   json.erase("solve_s");
   json.erase("simulate_s");
   json["reserved"] = Json::array();
@@ -119,7 +120,7 @@ TEST_CASE("every answer says what the host holds", "[answer]") {
       name = memory.name;
     }
     CHECK((most > Bytes{0}) == is_on_host);
-    const Json json = to_json(question, problem, found);
+    const Json json = to_json(result_of(question, problem, found));
     CHECK(json["host_peak_bytes"] == most.count);
     CHECK(json["memories"].size() == (is_on_host ? 1 : 0));
     const std::string text = summary(question, problem, found), line = "  host memory      ";

@@ -38,12 +38,15 @@ def made_up_report(strategies, points):
     """Curves one above the other; the last point of each is infeasible."""
     series = [{"strategy": f"strategy{s}", "note": "", "points": [
         {"point": s * points + k, "memory_budget_bytes": 10**6 * (k + 1), "feasible": k + 1 < points, "peak_bytes": 10**6 * (k + 1),
-         "makespan_s": 1 + 0.1 * s + (points - k) / points, "recompute_s": 0.1, "bytes_moved": 0, "gap": None,
-         "smallest_feasible_bytes": None, "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]
+         "makespan_s": 1 + 0.1 * s + (points - k) / points, "recompute_s": 0.1, "new_field_bytes": 1000 * k,
+         "outcome": "feasible" if k + 1 < points else "infeasible", "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]
     figure = {"trace": "t", "platform": "p", "model": "model", "machine": "machine", "micro_batches": 1, "optimizer": "none",
               "times_rescaled": True, "lower_bound_s": 1.0, "lower_bound_bytes": 10**6, "smallest_feasible_bytes": 10**6,
               "store_all_bytes": 10**6 * points, "capacity_bytes": None, "file": "f", "series": series}
-    return {"experiment": {"name": "made up", "strategies": [s["strategy"] for s in series]}, "made_by": "a test", "results_by": "a test",
+    fields = [{"name": name, "label": label, "unit": unit, "meaning": f"the {label}"} for name, label, unit in (
+        ("memory_budget_bytes", "budget", "B"), ("outcome", "outcome", "text"), ("makespan_s", "time", "s"), ("peak_bytes", "peak", "B"),
+        ("recompute_s", "recomputing", "s"), ("new_field_bytes", "a new field", "B"), ("note", "note", "text"))]
+    return {"experiment": {"name": "made up", "strategies": [s["strategy"] for s in series]}, "fields": fields, "made_by": "a test", "results_by": "a test",
             "figures": [figure], "impossible": []}
 
 
@@ -133,6 +136,7 @@ class Page(unittest.TestCase):
         self.assertIn("--strategy strategy0 --memory '4000000 B'", detail)
         self.assertIn('aria-label="timeline of strategy0', detail)
         self.assertIn("In memory at the peak", detail)
+        self.assertIn("recomputing 100.0 ms, a new field 3.000 kB", detail)
 
     def test_buttons_and_search_filter_the_table(self):
         one = 'document.querySelector(\'[data-strategy="strategy1"]\').click();'
@@ -147,7 +151,8 @@ class Page(unittest.TestCase):
         dom, _ = browse(page_of(made_up_report(1, 3), script=script))
         self.assertIn('data-theme="dark"', dom)
         copied = re.search(r'data-copied="([^"]*)"', dom)[1].splitlines()
-        self.assertEqual(copied[0].split("\t")[:4], ["model", "platform", "strategy", "budget"])
+        self.assertEqual(copied[0].split("\t"),  # recomputing is the same in all rows, and notes are no columns
+                         ["model", "platform", "strategy", "budget", "outcome", "time", "time / bound", "peak", "a new field"])
         self.assertEqual(len(copied), 4)
         self.assertEqual(copied[1].split("\t")[:4], ["model", "machine", "strategy0", "1000000"])
 
