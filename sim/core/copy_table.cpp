@@ -62,7 +62,7 @@ void CopyTable::erase(const CopyKey& k) {
   copy.flows.clear();  // their room stays for the next
   copy.users.clear();
   copy.lossy = false;
-  copy.holders = 1;
+  copy.holders.clear();
   free_.push_back(slots_[s].entry);
   empty_slot(s);
 }

@@ -2,6 +2,7 @@
 // The buffers that are live while a schedule is issued, by what they hold: a hash table whose entries stay where they
 // are, and whose room is used again.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -41,8 +42,13 @@ struct Copy {
   std::optional<StepId> maker;
   std::vector<StepId> flows;  ///< that made it together, the maker among them; of a collective
   ShortList<StepId, 4> users;
-  bool lossy = false;         ///< an approximation
-  std::uint32_t holders = 1;  ///< parts on one device that hold it; it dies with the last drop
+  bool lossy = false;            ///< an approximation
+  ShortList<PartId, 2> holders;  ///< parts on one device that hold what is a micro-batch's; it dies with the last drop
+
+  bool is_held_by(PartId part) const { return std::ranges::find(holders, part) != holders.end(); }
+  void hold(PartId part) {
+    if (!is_held_by(part)) holders.push_back(part);
+  }
 
   /// What a reader waits for.
   void add_makers(std::vector<StepId>& waits) const {

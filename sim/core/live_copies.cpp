@@ -115,6 +115,10 @@ Copy& LiveCopies::read(TensorId t, const CopyKey& k, bool changes, NewStep& step
   return copy;
 }
 
+void LiveCopies::hold(TensorId t, Copy& copy, PartId by) const {
+  if (per_micro_batch(graph_[t].kind)) copy.hold(by);
+}
+
 Seconds LiveCopies::duration_at(MemoryId host, OpId op) const {
   if (const std::optional<Seconds> seconds = seconds_on_host(problem_, op, host)) return *seconds;
   throw CannotLower{"platform '" + problem_.platform.name + "' does not state how fast '" +
@@ -264,7 +268,6 @@ void LiveCopies::wait_for_copy(const CopyKey& at, const CopyKey& on_device, Devi
 
 void LiveCopies::drop(const CopyKey& k, DeviceId device) {
   Copy& copy = (*this)[k];
-  if (--copy.holders > 0) return;
   EXPECTS(!copy.users.empty());
   StepId last = *std::ranges::max_element(copy.users);
   if (const std::optional<Way> way = way_of_release(copy, last)) {

@@ -64,12 +64,15 @@ class LiveCopies {
   /// What the step reads or changes; the network's input appears with its first reader.
   Copy& read(TensorId, const CopyKey&, bool changes, NewStep&);
 
+  /// What is there of a micro-batch may be several parts', which share its device.
+  void hold(TensorId, Copy&, PartId by) const;
+
   /// On the device's stream of that way. `send` waits for the maker alone, other labels also for the device's last
   /// compute.
   StepId copy(TensorId, const CopyKey& from, const CopyKey& to, const Stream&, StepKind label);
   /// Of the tape's pack or unpack, on the device's compute stream: the packed form becomes live beside the value, or
-  /// what it restores beside the packed form. `packed` is the key of that.
-  void convert(const Tape&, const Action&, const CopyKey& packed, DeviceId);
+  /// what it restores beside the packed form, unless another part has made it there. `packed` is the key of that.
+  void convert(const Tape&, const Action&, const CopyKey& packed, DeviceId, PartId by);
   /// Where one of the inputs is a packed form that the op's product is computed on, its time and workspace.
   void compute_on_packed(std::span<const std::pair<TensorId, Copy*>> inputs, DeviceId, NewStep&) const;
   /// What the op has made from these inputs, of which some may be approximations.

@@ -66,12 +66,17 @@ std::optional<CodecId> LiveCopies::codec_of_packed(const CopyKey& k) const {
   return is_packed(k.form) ? std::optional(CodecId{codec_of(k.form)}) : std::nullopt;
 }
 
-void LiveCopies::convert(const Tape& tape, const Action& action, const CopyKey& packed, DeviceId device) {
+void LiveCopies::convert(const Tape& tape, const Action& action, const CopyKey& packed, DeviceId device, PartId by) {
   const bool packs = action.kind == ActionKind::pack;
   CopyKey other = packed;
   other.form = packs ? 0 : form(tape, {Form::Kind::restored, action.form.codec});
   CopyKey from = packs ? other : packed, to = packs ? packed : other;
-  for (; from.chunk < chunks_of(action.tensor); to.chunk = ++from.chunk) convert_chunk(action.tensor, from, to, device);
+  for (; from.chunk < chunks_of(action.tensor); to.chunk = ++from.chunk) {
+    const Copy* found = find(to);
+    const bool is_others = found != nullptr && !found->holders.empty() && !found->is_held_by(by);
+    if (!is_others) convert_chunk(action.tensor, from, to, device);
+    hold(action.tensor, (*this)[to], by);
+  }
 }
 
 void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& to, DeviceId device) {

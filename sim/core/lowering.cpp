@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "sim/core/collective_op.h"
@@ -178,8 +177,11 @@ class Lowering {
     }
   }
 
-  /// The first chunk stands for all, which are sent at once.
-  bool arrived(const Action& receive, const Turn& turn) const { return copies_.contains(key_of(receive, turn)); }
+  /// The first chunk stands for all, which are sent at once. What is there may be another part's still.
+  bool arrived(const Action& receive, const Turn& turn) {
+    const Copy* found = copies_.find(key_of(receive, turn));
+    return found != nullptr && found->is_held_by(turn.part);
+  }
 
   /// Whether it is the turn of what is sent or received, in the device's order.
   bool may_exchange(const Action& action, const Turn& turn) {
@@ -210,7 +212,7 @@ class Lowering {
         return;
       case ActionKind::pack:
       case ActionKind::unpack:
-        return copies_.convert(tapes_[turn.part.index], action, key_of(action, turn), here.device);
+        return copies_.convert(tapes_[turn.part.index], action, key_of(action, turn), here.device, turn.part);
       case ActionKind::drop:
       case ActionKind::copy:
       case ActionKind::move:
@@ -237,15 +239,15 @@ class Lowering {
     if (action.kind == ActionKind::wait) return copies_.wait_for_copy(at, on_device, device);
     const Way way{action.at, action.to};
     const CopyKey to = on_chunk(action.to);
-    Copy* there = copies_.find(to);
     copies_.copy(action.tensor, at, to, {device, way}, way.is_inward() ? StepKind::prefetch : StepKind::offload);
-    if (there != nullptr) hold_again(to, *there, by);
+    copies_.hold(action.tensor, copies_[to], by);
     if (action.kind == ActionKind::move) drop(at, by);
   }
 
   void drop(const CopyKey& k, PartId by) {
-    if (const auto shared = held_by_.find(k); shared != held_by_.end()) std::erase(shared->second, by);
-    copies_.drop(k, part(by).device);
+    Copy& copy = copies_[k];
+    copy.holders.erase(by);
+    if (copy.holders.empty()) copies_.drop(k, part(by).device);
   }
 
   void send(const Action& action, PartId by, std::uint32_t micro_batch) {
@@ -258,8 +260,7 @@ class Lowering {
     for (; from.chunk < copies_.chunks_of(action.tensor); ++from.chunk) {
       to.chunk = from.chunk;
       if (stays) {
-        ++copies_[from].holders;
-        held_by_[from] = {by, peer};
+        copies_[from].hold(peer);
         continue;
       }
       const Stream way{here.device, {place::device, MemoryId{to.memory}}};
@@ -267,6 +268,7 @@ class Lowering {
       for (const StepId earlier : exchanges_.send(by, peer, micro_batch, action.tensor, step)) {
         if (earlier != step) copies_.wait(step, earlier);
       }
+      copies_[to].hold(peer);
     }
   }
 
@@ -318,6 +320,7 @@ class Lowering {
       if (leaves_it) used.emplace_back(t, &copies_.made_by(step, t, versions_.next(k)));
       for (; k.chunk < copies_.chunks_of(t); ++k.chunk) {
         used.emplace_back(t, &copies_.read(t, k, changes && !leaves_it, step));
+        if (graph_[t].kind == TensorKind::input) used.back().second->hold(by);
         if (changes) overwritten.push_back(used.back().second);
       }
       std::optional<CopyKey> also = copies_.read_beside(op, t, k);
@@ -341,13 +344,14 @@ class Lowering {
         if (found == nullptr) {
           new_gradient |= gradient;
           used.emplace_back(t, &copies_.made_by(step, t, k));
+          copies_.hold(t, *used.back().second, by);
         } else if (gradient) {
           step.writes.push_back(found->buffer);
           used.emplace_back(t, found);
           step.waits.insert(step.waits.end(), found->users.begin(), found->users.end());
           overwritten.push_back(found);
         } else {
-          hold_again(k, *found, by);
+          copies_.hold(t, *found, by);
         }
       }
     }
@@ -375,14 +379,6 @@ class Lowering {
     for (const TensorId t : op.outputs) {
       if (graph_[t].kind == TensorKind::parameter_gradient) owners_.contributed(t);
     }
-  }
-
-  /// What a part has dropped and makes again may be there still, for the part of the same device that it was sent to.
-  void hold_again(const CopyKey& k, Copy& copy, PartId by) {
-    const auto shared = held_by_.find(k);
-    if (shared == held_by_.end() || std::ranges::find(shared->second, by) != shared->second.end()) return;
-    shared->second.push_back(by);
-    ++copy.holders;
   }
 
   // --- after all micro-batches
@@ -425,8 +421,6 @@ class Lowering {
   std::vector<std::pair<TensorId, Copy*>> used_;
   std::vector<Copy*> overwritten_;
   std::set<std::pair<PartId, OpId>> updates_run_;
-  std::unordered_map<CopyKey, std::vector<PartId>, CopyKeyHash>
-      held_by_;  // of what one part sent another of its device
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 // A list that is nearly always short: its first `Inline` values lie in the list itself and ask for no other memory.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,15 @@ class ShortList {
   void clear() {
     few_count_ = 0;
     many_.clear();
+  }
+  /// If it has the value; the others stay in their order.
+  void erase(const T& value) {
+    if (!many_.empty()) {
+      if (std::erase(many_, value) > 0 && many_.empty()) few_count_ = 0;
+      return;
+    }
+    const auto last = few_.begin() + few_count_;
+    few_count_ = static_cast<std::uint32_t>(std::remove(few_.begin(), last, value) - few_.begin());
   }
 
   const T* begin() const { return many_.empty() ? few_.data() : many_.data(); }

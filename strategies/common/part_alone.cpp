@@ -62,18 +62,22 @@ class AloneBuilder {
 
   void add_forwards() {
     ChainGraph& index = made_.problem.index.emplace();
+    std::optional<TensorId> is_here;  // what the part before has left on the device
     if (chain_.first > 0) {
       const PartId before = part_of_stage(whole_, task_.partition, chain_.first - 1);
       std::vector<TensorId> received = tensors(forward_across(whole_, chain_.first));
+      const TensorId arrival = order_token("(received)");
       if (task_.partition.parts[before.index].device == device_) {  // it stays there as long as either part reads it
         for (const TensorId t : received) graph().tensors[t.index].kind = TensorKind::input;
         received.clear();
+        is_here = arrival;
       }
-      received.push_back(order_token("(received)"));
+      received.push_back(arrival);
       made_.receives = add_transfer("(receive)", Phase::forward, 0, {}, {}, received);
       index.forward.push_back(made_.receives);
     }
     for (std::size_t i = chain_.first; i < chain_.last; ++i) index.forward.push_back(add(whole_.index->forward[i]));
+    if (is_here) graph().ops[index.forward[1].index].inputs.push_back(*is_here);
     std::vector<TensorId> sent;
     if (chain_.last < whole_.chain->stages.size()) sent = tensors(forward_across(whole_, chain_.last));
     const TensorId computed = order_token("(computed)");

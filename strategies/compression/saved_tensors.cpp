@@ -77,11 +77,12 @@ std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& m
   for (const OffloadGap& gap : model.gaps) {         // by `from`
     if (gap.form != Form{}) continue;
     std::size_t& at = open[graph[gap.tensor].storage.index];
-    if (waits(gap)) {
+    const bool goes_on = at > 0 && gap.made < gap.from && saved[at - 1].uses.back().position == gap.from;
+    if (goes_on) {
+      std::ranges::copy(uses_at(gap), std::back_inserter(saved[at - 1].uses));
+    } else if (waits(gap)) {
       saved.push_back({gap.tensor, gap.from, uses_at(gap)});
       at = saved.size();
-    } else if (at > 0 && saved[at - 1].uses.back().position == gap.from) {
-      std::ranges::copy(uses_at(gap), std::back_inserter(saved[at - 1].uses));
     }
   }
   return saved;

@@ -41,11 +41,11 @@ TEST_CASE("a table of live buffers holds what a map holds, each where it was put
         const auto [copy, fresh] = table.try_emplace(key_of(k));
         REQUIRE(fresh == (place == known.end()));
         if (!fresh) continue;
-        REQUIRE((copy->users.empty() && copy->flows.empty() && !copy->maker && !copy->lossy && copy->holders == 1));
+        REQUIRE((copy->users.empty() && copy->flows.empty() && !copy->maker && !copy->lossy && copy->holders.empty()));
         copy->buffer = BufferId{step};
         copy->overwritten(StepId{step});
         copy->lossy = true;
-        copy->holders = 7;
+        copy->hold(PartId{7});
         known[k] = {copy, step};
       } else if (place != known.end() && what == 2) {
         table.erase(key_of(k));
@@ -57,6 +57,23 @@ TEST_CASE("a table of live buffers holds what a map holds, each where it was put
         known[to] = place->second;
         known.erase(place);
       }
+    }
+  }
+}
+
+TEST_CASE("parts hold a copy until each has let it go", "[copies]") {
+  for (const std::uint32_t parts : {1U, 2U, 3U, 6U}) {
+    Copy copy;
+    for (std::uint32_t round = 0; round < 2; ++round) {
+      for (std::uint32_t p = 0; p < 2 * parts; ++p) copy.hold(PartId{p % parts});
+      copy.holders.erase(PartId{parts});
+      for (std::uint32_t p = 0; p < parts; ++p) {
+        CHECK(static_cast<std::size_t>(copy.holders.end() - copy.holders.begin()) == parts - p);
+        CHECK(copy.is_held_by(PartId{p}));
+        copy.holders.erase(PartId{p});
+        CHECK_FALSE(copy.is_held_by(PartId{p}));
+      }
+      CHECK(copy.holders.empty());
     }
   }
 }

@@ -101,6 +101,32 @@ TEST_CASE("a part that makes again what it holds holds it once", "[lowering]") {
   CHECK(frees == 1);
 }
 
+// The first device makes t1 and keeps it for o3. The second one sends it back to another part of the first device,
+// which waits for that, reads it and drops it: o3 has it still.
+TEST_CASE("what comes back to where another part has it is both parts'", "[lowering]") {
+  Graph graph = row_of_ops(4);
+  const TensorId kept{1}, read{3};
+  graph.ops[2].inputs = {kept};
+  graph.ops[3].inputs = {kept, read};
+  const Problem problem = problem_of(graph, gpus({.count = 2, .peer_latency = Seconds{0.5}}));
+  const PartId first{0}, second{1}, third{2};
+  Partition partition;
+  partition.parts = {{{OpId{0}, OpId{3}}, DeviceId{0}}, {{OpId{1}}, DeviceId{1}}, {{OpId{2}}, DeviceId{0}}};
+  const std::uint32_t backward = number_of(PieceName::backward);
+  partition.order = {{{first, 0, 0}, {third, 0, 0}, {first, 0, backward}}, {{second, 0, 0}}};
+  std::vector<Tape> tapes(3);
+  tapes[0].actions = {run(OpId{0}), on_tensor(ActionKind::send, kept, second), cut_before(PieceName::backward),
+                      on_tensor(ActionKind::receive, read), run(OpId{3})};
+  tapes[1].actions = {on_tensor(ActionKind::receive, kept), run(OpId{1}), on_tensor(ActionKind::send, kept, third)};
+  tapes[2].actions = {on_tensor(ActionKind::receive, kept), run(OpId{2}), on_tensor(ActionKind::send, read, first)};
+  for (Tape& tape : tapes) tape = with_drops(problem.graph, tape);
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{1 + 0.5 + 0.5 + 1 + 1});
+}
+
 TEST_CASE("devices whose orders wait for each other in a circle are refused", "[lowering]") {
   const Problem problem = problem_of(row_of_ops(4), gpus({.count = 2}));
   Partition partition;

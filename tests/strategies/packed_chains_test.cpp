@@ -298,6 +298,32 @@ TEST_CASE("what is recomputed for later waits packed again, and a checkpoint is 
   CHECK(checked > 100);
 }
 
+// In little memory a stage's input is made again within the backward, and is read again by later forwards before its
+// own backward, with others' backwards in between: it waits packed all the while.
+TEST_CASE("what is recomputed as a checkpoint waits packed until its own backward", "[compression]") {
+  std::size_t packed_in_backward = 0;
+  for (const RandomCase seed : random_cases(1, 12)) {
+    const Problem problem = problem_of(listed_chain(seed, 7), devices_with_slow_memory(1), {.inner = Inner::apart});
+    const PlanOutcome none = plan(problem, parse_spec("rotor", "test"), Bytes{0});
+    std::vector<std::optional<Bytes>> budgets;
+    for (const std::int64_t share : {4, 5, 6, 7}) {
+      budgets.emplace_back(Bytes{std::get<Infeasible>(none).smallest->count * share / 4});
+    }
+    const std::vector<Pass> passes = parse_spec("rotor|quantize(bits=2,group=8,tensors=all+checkpoint)", "test");
+    for (const PlanOutcome& outcome : plan(problem, passes, budgets)) {
+      const Plan* made = std::get_if<Plan>(&outcome);
+      if (made == nullptr) continue;
+      CHECK(check(made->schedule, problem.graph, problem.platform).empty());
+      bool has_turned = false;
+      for (const Step& step : made->schedule.steps) {
+        has_turned |= step.op != no_op && is_backward(problem.graph[step.op].phase);
+        packed_in_backward += has_turned && step.kind == StepKind::pack ? 1 : 0;
+      }
+    }
+  }
+  if (all_cases()) CHECK(packed_in_backward > 10);
+}
+
 TEST_CASE("offloaded chunks of packed forms keep to the budget, to the byte", "[compression]") {
   std::size_t offloaded = 0;
   for (const RandomCase seed : random_cases(1, 40)) {
