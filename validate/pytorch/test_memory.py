@@ -69,14 +69,15 @@ class Memory(unittest.TestCase):
         held = [round((live - base) / value) for live, action in seen[:4]]
         self.assertEqual(held, [0, 1, 1, 1], "forwards that keep nothing: the last output alone")
 
-    def asked(self, steps, drops=None):
+    def asked(self, steps, drops=None, micro_batches=1):
         """How many tensors the hooks are handed in the first and in the second step, and live values (400 kB) before each action of the
         second. `drops`: {number of an action: values that are dropped there too}."""
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(3)])
         x = torch.randn(1000, 100)
         staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
-        plan = hand_plans.plan_of(staged, steps, [800_000] * 3 + [0])
+        plan = hand_plans.plan_of(staged, steps, [800_000] * 3 + [0], micro_batches)
+        x = x.repeat(micro_batches, 1)
         for number, names in (drops or {}).items():
             for action in plan["actions"]:
                 action["drops"] = [name for name in action.get("drops", ()) if name not in names]
@@ -103,6 +104,25 @@ class Memory(unittest.TestCase):
         self.assertEqual(counts[1], 0)
         self.assertEqual(live[:4], [0, 2, 4, 6], "the result of its Tanh and its output, of each stage")
         self.assertEqual(live[5:], [7, 5, 3], "with the gradient of the output")
+
+    def test_autograd_holds_the_same_of_each_micro_batch(self):
+        """Of which the second goes the short way in the first step already, before anybody knows what it saves."""
+        counts, _ = self.asked(hand_plans.store_all(4), micro_batches=2)
+        self.assertGreater(counts[0], 12)
+        self.assertEqual(counts[1], 0)
+
+    def test_a_step_goes_with_its_last_name(self):
+        """And with it the memory of its model, before any garbage is collected."""
+        model, plan, loss, inputs, targets = hand_plans.planned("gpt", hand_plans.SEQUENCES["offload segments"])
+        step = apply(model, plan, loss=loss)
+        for _ in range(3):
+            step(inputs, targets)
+        gone = weakref.ref(step), weakref.ref(model)
+        gc.collect()
+        gc.disable()
+        del step, model
+        gc.enable()
+        self.assertEqual([one() for one in gone], [None, None])
 
     def test_autograd_holds_nothing_that_the_plan_drops_before(self):
         steps = [("S", 0), ("S", 1), ("S", 2), ("F", 0), ("S", 3), ("B", 3), ("B", 2), ("B", 1), ("B", 0)]
@@ -184,6 +204,21 @@ class Memory(unittest.TestCase):
         held = [round((live - seen[0]) / 400_000) for live in seen]
         self.assertEqual(held[1:4], [2, 4, 3], "saved and output of stage 0; of 1; without what stage 0 has saved")
         self.assertEqual(held[11] - held[10], 1, "it has come back")
+
+    def test_a_value_between_stages_that_goes_to_the_host_is_gone_too(self):
+        torch.manual_seed(0)
+        model, x = nn.Sequential(*[nn.Linear(100, 100) for _ in range(4)]), torch.randn(1000, 100)  # a stage saves its input alone
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
+        value, = staged.stages[0].makes
+        steps = [("S", 0), ("S", 1), ("out", value), ("S", 2), ("S", 3), ("S", 4), ("B", 4), ("B", 3), ("B", 2), ("in", value), ("B", 1), ("B", 0)]
+        step, seen = apply(model, hand_plans.plan_of(staged, steps, [0] * 5), loss=mean_square), []
+        step.watch = lambda number, action: seen.append(live_bytes())
+        for _ in range(2):
+            seen.clear()
+            step(x)
+            held = [round((live - seen[0]) / 400_000) for live in seen]
+            self.assertEqual(held[1:5], [1, 2, 1, 2], "outputs of stages 0 and 1; without that of 0; of 2")
+            self.assertEqual(held[10] - held[9], 1, "it has come back")
 
     def test_the_limit_stops_before_the_action(self):
         model, plan, loss, inputs, targets = hand_plans.planned("unet", hand_plans.SEQUENCES["store all"])

@@ -4,6 +4,7 @@
   /usr/bin/python3 validate/pytorch/test_step.py
 """
 
+import contextlib
 import copy
 import os
 import sys
@@ -20,6 +21,7 @@ try:
     import gpu_models
     import hand_plans
     import models
+    import overhead
     import torch.utils.checkpoint
 
     from models import mean_square
@@ -578,6 +580,57 @@ class ShortWay(unittest.TestCase):
     def test_values_of_several_stages_keep_theirs(self):
         first, second = self.nodes_made("unet", hand_plans.SEQUENCES["segments of 2"])
         self.assertTrue(0 < second < first, (first, second))
+
+
+    def test_an_output_that_an_operation_of_its_stage_has_saved(self):
+        class Both(nn.Linear):
+            def forward(self, x):
+                made = super().forward(x)
+                return made, made.sin()  # whose backward reads its input
+
+        class Product(nn.Module):
+            def forward(self, pair):
+                return pair[0] * pair[1]
+
+        torch.manual_seed(0)
+        model, x = nn.Sequential(Both(4, 4), Product(), nn.Linear(4, 4)), torch.randn(2, 4)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
+        step = apply(model, hand_plans.plan_of(staged, hand_plans.store_all(4), [0] * 4), loss=mean_square)
+        other = copy.deepcopy(model)
+        plain(other, mean_square, x, None)
+        for _ in range(3):
+            model.zero_grad(set_to_none=True)
+            step(x)
+            self.assertTrue(all(torch.equal(a.grad, b.grad) for a, b in zip(model.parameters(), other.parameters())))
+
+
+class CallsOfPython(unittest.TestCase):
+    """What the step calls beside its stages, a figure of the host's time that other work does not touch."""
+
+    def calls(self, run):
+        """How many functions of Python are called."""
+        count = 0
+
+        def see(frame, event, argument):
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(see)
+        try:
+            run()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    def test_few_more_than_in_a_loop_by_hand(self):
+        model, x = nn.Sequential(nn.Linear(4, 4), *[nn.ReLU() for _ in range(30)]), torch.randn(2, 4)
+        staged = split(copy.deepcopy(model), x, how=None, loss=mean_square)
+        for steps, most in ((hand_plans.store_all(32), 4), (hand_plans.segments(32, 4), 3)):
+            step = apply(model, hand_plans.plan_of(staged, steps, [0] * 32), loss=mean_square)
+            own, by_hand = lambda: step(x), overhead.by_hand(staged, steps, x, None, contextlib.nullcontext)
+            for _ in range(2):
+                own()
+            self.assertLess(self.calls(own) - self.calls(by_hand), most * len(steps))
 
 
 class Policies(unittest.TestCase):

@@ -3,7 +3,7 @@
 The first time each stage goes the general way: nodes of our own (borders.py) where its inputs come in and its outputs go out, hooks on all that
 is saved. That shows what is so each time, for the calls are the same: which inputs several operations read, what the backward reads, in which
 layout gradients come. From then on most stages go the short way: inputs are leaves, into which autograd puts the gradient as it comes, and the
-backward begins at the outputs themselves, which have let go of their memory (at a node of our own where they are views, or inputs of the stage's
+backward begins at the outputs themselves, which have let go of their memory (at roots behind them where they are views, or inputs of the stage's
 operations too). The general way remains where a value's gradient is a sum over stages, or comes in another layout than the value's.
 """
 
@@ -12,7 +12,7 @@ import dataclasses
 import torch
 
 from . import again
-from .borders import Entry, Exit, GradientBox, readers_of, without_surroundings
+from .borders import Entry, Exit, GradientBox, own_root, readers_of, without_surroundings
 from .errors import Refused
 from .plan import WrongPlan
 from .saved import Interferences, SavedByStage, SavedLikeBefore
@@ -35,11 +35,11 @@ class Run:
 
 
 class ShortRun:
-    def __init__(self, outputs, root, incoming, leaves, saved):
-        self.outputs = outputs    # [(name, tensor)] of those that need gradients; the tensor is None where there is a root
-        self.root = root          # None, or where the backward begins, with
-        self.incoming = incoming  # gradients of the outputs
-        self.leaves = leaves      # [(name, tensor)] of inputs
+    __slots__ = "outputs", "leaves", "saved"
+
+    def __init__(self, outputs, leaves, saved):
+        self.outputs = outputs  # [(name, tensor)] of those that need gradients
+        self.leaves = leaves    # [(name, tensor)] of inputs
         self.saved = saved
 
 
@@ -59,8 +59,9 @@ class Graphs:
         self.several = {}  # {stage: names of inputs and ids of parameters that several of its operations read}
         self.unseen = {}   # {stage: whether functions in it keep tensors in their ctx, bytes of numbers that no hook is shown}
         self.short = {}    # {stage: whether it goes the short way}
-        self.rooted = set()  # stages that need a root, since letting go of their outputs would not free them, or hurt what autograd has saved
-        self.empty = {}    # {(stage, name of what it reads or makes): a tensor like it, without memory of its own}
+        self.rooted = set()  # stages whose outputs need roots of their own: letting go of the outputs would not free them, or hurt what autograd has saved
+        self.ways = {}     # {number of a forward: what it is as a function of the graphs and a micro-batch}, of those on the short way
+        self.empty = [{} for _ in self.stages]  # by stage, {name of what it reads or makes: a tensor like it, without memory of its own}
         readers = [name for stage in self.stages for name in stage.reads]
         given = set(staged.boundaries[0])
         self.may_be_short = [all(readers.count(name) == 1 and name not in given for _, name in self.needing[k])
@@ -75,50 +76,66 @@ class Graphs:
     def values(self, batch, stage):
         """What the stage reads."""
         there = batch.values
-        try:
-            return tuple([there[name] for name in stage.reads])
-        except KeyError as missing:
-            raise WrongPlan(f"{self.where}: stage '{stage.name}' reads {missing}, which is not there") from missing
+        return tuple([there[name] if name in there else self.missing(stage, name) for name in stage.reads])
 
     # --- forward ------------------------------------------------------------------------------------------------------------------
 
     def forward(self, batch, k, number):
-        """What the stage makes, which autograd holds no longer."""
+        """What the stage makes is the micro-batch's, and autograd holds it no longer."""
         stage = self.stages[k]
         there = [name for name in stage.makes if name in batch.values]  # made a second time: autograd would hold its own
-        saved = None
-        if not self.interferences.are_none(number, there):
-            kinds = self.interferences.kinds.get(number)
-            own = stage.name, self.always_now, self.device
-            saved = SavedByStage(*own) if kinds is None else SavedLikeBefore(*own, kinds)
-        way = self.the_short_way if self.short.get(k) else self.the_general_way
-        return way(batch, k, stage, number, saved)
+        is_ours = not self.interferences.are_none(number, there)
+        if self.short.get(k):
+            way = self.short_way(k, stage, number, is_ours)
+            if self.interferences.knows(number):  # what is there is the plan's, so the same in each step
+                self.ways[number] = way
+            way(self, batch)
+        else:
+            self.the_general_way(batch, k, stage, number, self.saved_by(stage, number) if is_ours else None)
 
-    def the_short_way(self, batch, k, stage, number, saved):
-        given, leaves = list(self.values(batch, stage)), []
-        for place, name in self.needing[k]:
-            given[place] = leaf = given[place].detach().requires_grad_()
-            leaves.append((name, leaf))
-        made = self.made(batch, k, stage, number, saved, given)
-        outputs = [(name, tensor) for name, tensor in zip(stage.makes, made) if tensor.requires_grad]
-        results = [tensor.detach() for tensor in made]
-        root, incoming = None, None
-        if k in self.rooted and outputs:
-            incoming = [None] * len(outputs)
-            root = Exit.apply(incoming, len(outputs), *(tensor for _, tensor in outputs))
-            outputs = [(name, None) for name, _ in outputs]
-        self.let_go(k, number, saved, leaves, () if stage.is_last or root is not None else outputs)
-        batch.runs[k] = ShortRun(outputs, root, incoming, leaves, saved)
-        return results
+    def saved_by(self, stage, number):
+        kinds, own = self.interferences.kinds.get(number), (stage.name, self.always_now, self.device)
+        return SavedByStage(*own) if kinds is None else SavedLikeBefore(*own, kinds)
 
-    def let_go(self, k, number, saved, leaves, outputs):
-        """Of what the plan may drop before the backward. Of a leaf that stays autograd may have saved the leaf itself."""
-        dropped = self.interferences.between[number]
-        for name, tensor in leaves if saved is not None or dropped else ():
-            if saved is not None or name in dropped:
-                tensor.data = self.without_memory(k, name, tensor)
-        for name, tensor in outputs:
-            tensor.data = self.without_memory(k, name, tensor)
+    def short_way(self, k, stage, number, is_ours):
+        """The forward as a function of the graphs and a micro-batch, with all that is the same in each step at hand. `is_ours`: whether what is saved is in our
+        hands."""
+        reads = [(name, (place, name) in self.needing[k]) for place, name in enumerate(stage.reads)]
+        makes, is_last, has_root, empty = stage.makes, stage.is_last, k in self.rooted, self.empty[k]
+        goes = set(stage.reads) if is_ours else self.interferences.between[number]  # what the plan may drop before the backward
+
+        def forward(graphs, batch):
+            there, given, leaves, outputs, saved = batch.values, [], [], [], None
+            for name, needs in reads:
+                tensor = there[name] if name in there else graphs.missing(stage, name)
+                if needs:
+                    tensor = tensor.detach().requires_grad_()
+                    leaves.append((name, tensor))
+                given.append(tensor)
+            if is_ours:
+                saved = graphs.saved_by(stage, number)
+                made = graphs.made(batch, k, stage, number, saved, given)
+            else:
+                made = stage.calls(given, batch.targets)
+            if is_last:
+                batch.take(stage, made)
+            for name, tensor in zip(makes, made):
+                if not is_last and name not in there:  # what a repeated forward makes beside may still be there
+                    there[name] = tensor.detach()
+                if tensor.requires_grad:
+                    outputs.append((name, own_root(tensor) if has_root else tensor))
+            if not is_last:
+                for name, tensor in outputs:
+                    tensor.data = empty[name] if name in empty else graphs.without_memory(k, name, tensor)
+            if goes:
+                for name, tensor in leaves:
+                    if name in goes:  # of one that stays autograd may have saved the leaf itself
+                        tensor.data = empty[name] if name in empty else graphs.without_memory(k, name, tensor)
+            batch.runs[k] = ShortRun(outputs, leaves, saved)
+        return forward
+
+    def missing(self, stage, name):
+        raise WrongPlan(f"{self.where}: stage '{stage.name}' reads '{name}', which is not there")
 
     def the_general_way(self, batch, k, stage, number, saved):
         held, boxes, given = set(), {}, list(self.values(batch, stage))
@@ -136,11 +153,11 @@ class Graphs:
         run.is_short = self.may_be_short[k] and not passed and not set(run.first).intersection(parameters_of(self.users[k]))
         if not stage.is_last and saved is not None and any(tensor._is_view() or id(tensor) in saved.originals for tensor in needing.values()):
             self.rooted.add(k)
-        return [tensor.detach() for tensor in made]
+        batch.take(stage, made)
 
     def made(self, batch, k, stage, number, saved, given):
         if saved is None:
-            return stage(given, batch.targets)
+            return stage.calls(given, batch.targets)
         with saved.hooks():
             made = stage(tuple(given), batch.targets)
         self.hold_unseen(k, saved, made)
@@ -152,10 +169,9 @@ class Graphs:
 
     def without_memory(self, k, name, tensor):
         """One of its dtype and shape, on the memory of a parameter."""
-        if (k, name) not in self.empty:
-            of = next(p for p in self.parameters if p.device == tensor.device and storage_of(p).nbytes() >= tensor.element_size())
-            self.empty[k, name] = view_of(storage_of(of), (tensor.dtype, tuple(tensor.shape), (0,) * tensor.dim(), 0, tensor.device))
-        return self.empty[k, name]
+        of = next(p for p in self.parameters if p.device == tensor.device and storage_of(p).nbytes() >= tensor.element_size())
+        self.empty[k][name] = view_of(storage_of(of), (tensor.dtype, tuple(tensor.shape), (0,) * tensor.dim(), 0, tensor.device))
+        return self.empty[k][name]
 
     def hold_unseen(self, k, saved, made):
         """What hooks are not shown; from the second step on only where there is such."""
@@ -191,40 +207,32 @@ class Graphs:
     # --- backward -----------------------------------------------------------------------------------------------------------------
 
     def backward(self, batch, k, seed):
-        """`seed`: function that gives the gradient of the loss."""
-        stage = self.stages[k]
-        if k not in batch.runs:
+        """`seed`: function of the loss, its gradient."""
+        stage, run = self.stages[k], batch.runs.pop(k, None)
+        if run is None:
             raise WrongPlan(f"{self.where}: stage '{stage.name}': its backward reads what it saves, which is not there")
-        run = batch.runs.pop(k)
-        if isinstance(run, ShortRun):
-            self.short_backward(batch, k, stage, run, seed)
-        else:
-            self.general_backward(batch, k, stage, run, seed)
+        backward = self.short_backward if type(run) is ShortRun else self.general_backward
+        backward(batch, k, stage, run, seed)
 
     def short_backward(self, batch, k, stage, run, seed):
-        roots, gradients = [], []
-        for place, (name, tensor) in enumerate(run.outputs):
-            gradient = seed() if stage.is_last else batch.gradients.pop(name, None)
-            if run.root is not None:
-                run.incoming[place] = gradient
-            elif gradient is not None:
-                roots.append(tensor)
-                gradients.append(gradient)
+        roots, gradients, there = (), (), batch.gradients
+        for name, tensor in run.outputs:
+            gradient = seed(batch.loss) if stage.is_last else there.pop(name, None)
+            if gradient is not None:
+                roots, gradients = (*roots, tensor), (*gradients, gradient)
         gradient = None  # held by nobody but autograd
-        if run.root is not None and any(gradient is not None for gradient in run.incoming):
-            roots, gradients = [run.root], [run.root.new_empty(0)]
         if not roots:
             return
         if run.saved is not None:
             run.saved.give_to_functions()
-        is_summed = bool(self.users[k])
+        is_summed = self.users[k]
         if is_summed:
             self.before_sums(batch, k)
         run_backward(roots, gradients)
         for name, leaf in run.leaves:
             gradient = leaf.grad
             if gradient is not None:
-                batch.gradients[name], leaf.grad = without_surroundings(gradient), None
+                there[name], leaf.grad = without_surroundings(gradient), None
         if is_summed:
             self.after_sums(batch, k)
 
@@ -247,7 +255,7 @@ class Graphs:
             self.hand_in(run, name, gradients, is_begun)
         if is_begun:
             self.before_sums(batch, k, run)
-            self.run_from_root(stage, run, seed)
+            self.run_from_root(stage, run, seed(batch.loss) if stage.is_last else None)
         for name, box in run.boxes.items():
             if box.gradient is not None:
                 batch.gradients[name] = box.gradient
@@ -256,15 +264,15 @@ class Graphs:
             self.short[k] = run.is_short and all(box.is_of_own_layout for box in run.boxes.values())
 
     @staticmethod
-    def run_from_root(stage, run, seed):
-        first = seed() if stage.is_last else None
+    def run_from_root(stage, run, first):
+        """`first`: of the last stage, the gradient of the loss."""
         if run.incoming:
             if stage.is_last:
                 run.incoming[run.roots[stage.makes[0]]] = first
             first = run.root.new_empty(0)
         if run.saved is not None:
             run.saved.give_to_functions()
-        run_backward([run.root], [first])
+        run_backward((run.root,), (first,))
 
     @staticmethod
     def hand_in(run, name, gradients, is_begun):

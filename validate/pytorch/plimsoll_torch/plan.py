@@ -68,6 +68,7 @@ class Plan:
         self.actions = []
         for k, action in enumerate(field(text, "actions", list, where)):
             self.actions.append(self.action(action, k, f"{where}: actions[{k}]"))
+        self.moved = {action.value for action in self.actions if action.do == "copy"}
         self.stays = self.copies_of_what_stays()
         self.run_again = {action.stage for action in self.actions if action.do == "forward" and action.again}
 

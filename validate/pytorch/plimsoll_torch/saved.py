@@ -206,10 +206,14 @@ class Interferences:
                 self.between[forward].update(value.names)
 
     def has_seen(self, number, saved):
-        if number not in self.reads:
+        if not self.knows(number):
             self.reads[number] = saved.reads
             inner = INNER if self.between[number] is None or self.counts_all else LEFT
             self.kinds[number] = [inner if kind == INNER else kind for kind in saved.kinds]
+
+    def knows(self, number):
+        """Whether it has seen what the forward saves."""
+        return number in self.reads
 
     def are_none(self, number, there):
         """Whether autograd may hold what the forward saves; `there`: names of what it makes that is there already."""

@@ -38,14 +38,26 @@ def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False):
 class MicroBatch:
     """What is alive of one micro-batch."""
 
-    def __init__(self, values, targets):
+    def __init__(self, values, targets, count):
         self.values, self.targets = values, targets  # {name: tensor}
+        self.count = count   # of micro-batches in the step
         self.gradients = {}  # {name: gradient}
         self.runs = {}       # {stage: Run}
+        self.of_kind = {"boundary": self.values, "gradient": self.gradients, "saved": self.runs}
         self.aside = {}      # {id of a parameter: its gradient from before}
         self.on_host = {}    # {value of the plan: OnHost}
         self.lying = {}      # {value of the plan: [(name, geometry)]} of what has been dropped and is on the host
         self.loss = None
+
+    def take(self, stage, made):
+        """What a stage makes, without its graph."""
+        if stage.is_last:
+            loss, = made
+            self.loss = loss.detach() if self.count == 1 else loss.detach() / self.count
+            return
+        for name, tensor in zip(stage.makes, made):
+            if name not in self.values:  # what a repeated forward makes beside may still be there
+                self.values[name] = tensor.detach() if tensor.requires_grad else tensor
 
 
 class Step:
@@ -54,6 +66,7 @@ class Step:
         self.device = again.device_of(model)
         self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
+        self.autocast = again.Autocast()
         self.whole_graph = WholeGraph(self.device) if cuda_graph else None
         self.counts = Counts(self.device)
         self.random = again.RandomStates(self.device)
@@ -87,7 +100,7 @@ class Step:
     def run(self, batches, given, scale):
         without = [p for p in self.parameters if p.grad is None]
         try:
-            with torch.enable_grad(), again.Autocast() as self.autocast:
+            with torch.enable_grad(), self.autocast:
                 losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
         except BaseException:
             self.copies.finish()
@@ -142,6 +155,18 @@ class Step:
         if self.plan.is_compiled:
             staged.compile()
         self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
+        self.to_do = self.actions()
+
+    def actions(self):
+        """[(action, what it does, what it drops that is never copied, whether it drops other things)]: all that is the same each time is looked up
+        here, once. What it does is a function of the step and its micro-batch, and holds no step, which so goes with its last name."""
+        do = {"forward": self.forward, "backward": self.backward, "copy": self.copy, "wait": lambda *_: nothing}
+        found = []
+        for number, action in enumerate(self.plan.actions):
+            values = [self.plan.values[name] for name in action.drops if name not in self.plan.moved]
+            drops = [(value.kind, key) for value in values for key in ([value.stage] if value.kind == "saved" else value.names)]
+            found.append((action, do[action.do](action, number), drops, len(values) < len(action.drops) or bool(action.drops_on_host)))
+        return found
 
     def for_smaller(self, shapes):
         """A step by the same plan for inputs of these shapes; what is on the host is in the same buffers."""
@@ -166,35 +191,38 @@ class Step:
 
     def by_actions(self, batches, given, scale):
         self.scale = scale
-        batches = [MicroBatch(dict(zip(self.staged.boundaries[0], map(torch.Tensor.detach, values))), targets)
+        batches = [MicroBatch(dict(zip(self.staged.boundaries[0], map(torch.Tensor.detach, values))), targets, len(batches))
                    for values, (_, targets) in zip(given, batches)]
         self.graphs.begin_step({storage_of(tensor).data_ptr() for batch in batches for tensor in tensors_in(batch.targets)})
         self.batches = batches
-        do = {"forward": self.forward, "backward": self.backward, "copy": self.copy, "wait": lambda *_: None}
-        watch, limit, copies, has_order = self.watch, self.limit, self.copies, self.copies.has_order
-        for number, action in enumerate(self.plan.actions):
-            if watch is not None:
-                watch(number, action)
-            is_fetched = action.do == "copy" and not action.to_host
-            if limit is not None and not is_fetched:
-                self.refuse_above_limit(number)
+        is_watched, before = self.watch is not None or self.limit is not None or self.copies.has_order, self.copies.before
+        for number, (action, do, drops, moves) in enumerate(self.to_do):
             batch = batches[action.micro_batch]
-            if has_order:
-                copies.begin(number)
-            for copy in copies.before.get(number, ()):
-                self.fetch(copy)
-            do[action.do](batch, action, number)
-            if has_order and not is_fetched:
-                copies.end(number)
-            for name in action.drops:
-                self.drop(batch, name)
-            for name in action.drops_on_host:
-                batch.on_host.pop(name).release()
+            if is_watched:
+                self.begin(number, action)
+            if number in before:
+                for copy in before[number]:
+                    self.fetch(copy)
+            do(self, batch)
+            if is_watched and not is_fetched(action):
+                self.copies.end(number)
+            for kind, key in drops:
+                batch.of_kind[kind].pop(key, None)
+            if moves:
+                self.drop_what_moves(batch, action)
         self.copies.finish()
         if self.watch is not None:
             self.watch(None, None)
         self.to_inputs(batches, given)
         return [batch.loss for batch in batches]
+
+    def begin(self, number, action):
+        """What is asked before an action is issued."""
+        if self.watch is not None:
+            self.watch(number, action)
+        if self.limit is not None and not is_fetched(action):
+            self.refuse_above_limit(number)
+        self.copies.begin(number)
 
     def to_inputs(self, batches, given):
         """Gradients of inputs that ask for one."""
@@ -206,38 +234,45 @@ class Step:
 
     # --- forward and backward -----------------------------------------------------------------------------------------------------
 
-    def forward(self, batch, action, number):
-        k = action.stage
-        stage = self.staged.stages[k]
-        again.follow_gradients(action.saves)
-        if not self.autocast.is_on:
-            self.autocast.switch(True)
-        if action.again and (self.draws[k] or self.norms[k]):
-            with self.random.restored((action.micro_batch, k)) if self.draws[k] else contextlib.nullcontext(), again.statistics_stay(self.norms[k]):
-                made = self.made(batch, stage, action, number)
-        else:
-            if self.draws[k]:
-                self.random.note((action.micro_batch, k))
-            made = self.made(batch, stage, action, number)
-        if self.autocast.devices:
-            self.autocast.forget_casts()
-        if stage.is_last:
-            batch.loss = made[0] if len(self.batches) == 1 else made[0] / len(self.batches)
-            return
-        for name, tensor in zip(stage.makes, made):
-            if name not in batch.values:  # what a repeated forward makes beside may still be there
-                batch.values[name] = tensor
+    def forward(self, action, number):
+        k, saves, key, stage = action.stage, action.saves, (action.micro_batch, action.stage), self.staged.stages[action.stage]
+        graphs, ways, autocast, draws, norms = self.graphs, self.graphs.ways, self.autocast, self.draws[k], self.norms[k]
+        is_as_before = action.again and bool(draws or norms)
 
-    def made(self, batch, stage, action, number):
-        if action.saves:
-            return self.graphs.forward(batch, action.stage, number)
-        made = stage(self.graphs.values(batch, stage), batch.targets)
-        return [tensor.detach() if tensor.requires_grad else tensor for tensor in made]
+        def run(batch):
+            if not saves:
+                batch.take(stage, stage(graphs.values(batch, stage), batch.targets))
+            elif number in ways:
+                ways[number](graphs, batch)
+            else:
+                graphs.forward(batch, k, number)
 
-    def backward(self, batch, action, _):
-        if self.autocast.is_on:
-            self.autocast.switch(False)
-        self.graphs.backward(batch, action.stage, lambda: self.seed(batch.loss))
+        def run_as_before(step, batch):
+            with step.random.restored(key) if draws else contextlib.nullcontext(), again.statistics_stay(norms):
+                run(batch)
+
+        def do(step, batch):
+            again.follow_gradients(saves)
+            if not autocast.is_on:
+                autocast.switch(True)
+            if is_as_before:
+                run_as_before(step, batch)
+            else:
+                if draws:
+                    step.random.note(key)
+                run(batch)
+            if autocast.devices:
+                autocast.forget_casts()
+        return do
+
+    def backward(self, action, _):
+        k, graphs, autocast = action.stage, self.graphs, self.autocast
+
+        def do(step, batch):
+            if autocast.is_on:
+                autocast.switch(False)
+            graphs.backward(batch, k, step.seed)
+        return do
 
     def seed(self, loss):
         """The gradient of the loss: one, times the scale, shared among micro-batches."""
@@ -245,6 +280,14 @@ class Step:
         return one / len(self.batches) if len(self.batches) > 1 else one
 
     # --- drops and copies ---------------------------------------------------------------------------------------------------------
+
+    def drop_what_moves(self, batch, action):
+        """Of what is copied somewhere in the plan."""
+        for name in action.drops:
+            if name in self.plan.moved:
+                self.drop(batch, name)
+        for name in action.drops_on_host:
+            batch.on_host.pop(name).release()
 
     def drop(self, batch, name):
         value, is_on_host = self.plan.values[name], name in batch.on_host
@@ -262,11 +305,10 @@ class Step:
         if is_on_host:
             batch.lying[name] = [(one, geometry(tensor)) for one, tensor in tensors]
 
-    def copy(self, batch, action, number):
+    def copy(self, action, number):
         if action.to_host:
-            self.to_host(batch, action)
-        elif number not in self.plan.stays:
-            self.from_host(batch, action)
+            return lambda step, batch: step.to_host(batch, action)
+        return nothing if number in self.plan.stays else lambda step, batch: step.from_host(batch, action)
 
     def storages(self, batch, name):
         """Where a value lies on the device."""
@@ -346,6 +388,15 @@ class Step:
         for tensor in held:
             sizes[storage_of(tensor).data_ptr()] = storage_of(tensor).nbytes()
         return sum(sizes.values())
+
+
+def is_fetched(action):
+    """Whether it is issued by itself, before its turn or at it."""
+    return action.do == "copy" and not action.to_host
+
+
+def nothing(*_):
+    """What an action does whose work is done elsewhere."""
 
 
 def names_of(staged):

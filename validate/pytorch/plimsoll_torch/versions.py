@@ -42,7 +42,7 @@ def geometry(tensor):
 # function itself.
 
 def engine_backward(roots, gradients):
-    run_engine(tuple(roots), tuple(gradients), False, False, (), allow_unreachable=True, accumulate_grad=True)
+    run_engine(roots, gradients, False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 run_engine = torch.autograd.Variable._execution_engine.run_backward

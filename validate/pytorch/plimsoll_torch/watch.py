@@ -335,7 +335,7 @@ class Surroundings:
 
     def __init__(self, model, ran):
         self.model, self.ran = model, ran
-        self.views = [of.values() for module in model.modules() for of in (module._modules, module._parameters) if of]
+        self.views = [dict.values(of) for module in model.modules() for of in (module._modules, module._parameters) if of]  # faster than an OrderedDict's
         self.parts, self.lengths = list(itertools.chain.from_iterable(self.views)), list(map(len, self.views))
         self.parameters = list(model.parameters())
         self.trained = list(map(ASKS_FOR_GRADIENT, self.parameters))
