@@ -116,7 +116,7 @@ class Graphs:
                 saved = graphs.saved_by(stage, number)
                 made = graphs.made(batch, k, stage, number, saved, given)
             else:
-                made = stage.calls(given, batch.targets)
+                made = stage(given, batch.targets)
             if is_last:
                 batch.take(stage, made)
             for name, tensor in zip(makes, made):
@@ -157,7 +157,7 @@ class Graphs:
 
     def made(self, batch, k, stage, number, saved, given):
         if saved is None:
-            return stage.calls(given, batch.targets)
+            return stage(given, batch.targets)
         with saved.hooks():
             made = stage(tuple(given), batch.targets)
         self.hold_unseen(k, saved, made)

@@ -131,17 +131,17 @@ class Stage:
         self.runs_once = ""  # why it must not run again, in words
         self.draws_numbers = self.draws_on_host = True  # whether it moves on the state of the random numbers
         self.is_other_without_gradients = False  # whether a function in it takes another kernel where no gradients are followed
-        self.calls = written_out(operations, last_reads(operations, makes), reads, makes, hooked)  # as __call__, where gradients are followed
+        self._run = written_out(operations, last_reads(operations, makes), reads, makes, hooked)
 
     def __call__(self, values, targets=None):
         if self.is_other_without_gradients and not torch.is_grad_enabled():
             with torch.enable_grad(), nothing_saved():
-                return tuple(tensor.detach() for tensor in self.calls(self.followed(values), targets))
-        return self.calls(values, targets)
+                return tuple(tensor.detach() for tensor in self._run(self.followed(values), targets))
+        return self._run(values, targets)
 
     def compile(self):
         """By torch.compile, for one shape. Without gradients it would be compiled another way, with other bits."""
-        self.calls = torch.compile(self.calls, dynamic=False)
+        self._run = torch.compile(self._run, dynamic=False)
         self.is_other_without_gradients = True
 
     def followed(self, values):
