@@ -98,6 +98,45 @@ TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets"
   if (all_cases()) CHECK(saved > cases_of(100U));
 }
 
+/// What the part before leaves on the device is no input that may be read before the part's turn.
+TEST_CASE("searches over all orders, in parts behind another part of their device", "[pipelining]") {
+  for (const RandomCase seed : random_cases(1, 3)) {
+    for (const std::string spec : {"hanayo|exact", "chimera|exact", "dualpipe|exact", "hanayo|checkmate_lp"}) {
+      INFO(spec << ", seed " << seed);
+      const std::vector<Pass> passes = parse_spec(spec, "test");
+      const Chain chain = with_own_parameters(with_weight_times(random_small_chain(seed, 6)));
+      const Problem problem = problem_of(chain, gpus({.count = 2, .to_peers = BytesPerSecond{16}}),
+                                         {.micro_batches = 4, .backward = backward_for(passes)});
+      judge_plan(problem, std::get<Plan>(plan(problem, passes, std::nullopt)), std::nullopt);
+    }
+  }
+}
+
+/// What passes parts by comes back to a device where it is still kept for a backward.
+TEST_CASE("graphs whose values pass stages by, in pipelines with several parts a device", "[pipelining]") {
+  std::size_t planned = 0;
+  for (const RandomCase seed : random_cases(1, 4)) {
+    for (const std::string pipe : {"hanayo", "interleaved", "v_min", "v_half", "zb_v", "dualpipe_v"}) {
+      for (const std::string saver : {"", "|dtr", "|rotor", "|offload_greedy"}) {
+        INFO(pipe << saver << ", seed " << seed);
+        const std::vector<Pass> passes = parse_spec(pipe + saver, "test");
+        const Gpus machine{.count = 2, .to_host = BytesPerSecond{16}, .to_peers = BytesPerSecond{16}};
+        auto made =
+            make_problem(random_graph(seed, 9), gpus(machine), {.micro_batches = 4, .backward = backward_for(passes)});
+        if (std::holds_alternative<std::string>(made)) continue;
+        const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
+        try {
+          judge_plan(problem, std::get<Plan>(plan(problem, passes, std::nullopt)), std::nullopt);
+          ++planned;
+        } catch (const InputError&) {
+          continue;  // a graph of too few stages that are trained
+        }
+      }
+    }
+  }
+  if (all_cases()) CHECK(planned > 40);
+}
+
 TEST_CASE("rotor in pipelines of backwards in two parts, each with workspaces of its own", "[pipelining]") {
   for (const std::uint64_t seed : fewer_cases(1, 60)) {
     INFO("seed " << seed);

@@ -1,5 +1,6 @@
 // Tapes on streams: devices that alternate, copies that share a link.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "sim/core/check.h"
@@ -125,6 +126,54 @@ TEST_CASE("what comes back to where another part has it is both parts'", "[lower
   const auto& schedule = std::get<Schedule>(made);
   CHECK(check(schedule, problem.graph, problem.platform).empty());
   CHECK(simulate_event(schedule, problem.platform).makespan == Seconds{1 + 0.5 + 0.5 + 1 + 1});
+}
+
+// Each packs t1 and restores it for its own op, the first one when the second has dropped all that it held.
+TEST_CASE("a packed form that two parts of a device make is both parts'", "[lowering]") {
+  Graph graph = row_of_ops(3);
+  const TensorId value{1}, made_of_it{2};
+  graph.tensors[1].shape = {16};
+  graph.tensors[1].dtype = "float32";
+  graph.tensors[1].bytes = Bytes{64};
+  graph.ops[2].inputs = {value, made_of_it};
+  const Problem problem = problem_of(graph, gpus({}));
+  const PartId first{0}, second{1};
+  Partition partition;
+  partition.parts = {{{OpId{0}, OpId{2}}, DeviceId{0}}, {{OpId{1}}, DeviceId{0}}};
+  const std::uint32_t backward = number_of(PieceName::backward);
+  partition.order = {{{first, 0, 0}, {second, 0, 0}, {first, 0, backward}}};
+  const Form packed{Form::Kind::packed, 0}, restored{Form::Kind::restored, 0};
+  const auto drop = [](TensorId t, Form form = {}) { return in_form(form, on_tensor(ActionKind::drop, t)); };
+  const auto pack = by_codec(ActionKind::pack, value, 0), unpack = by_codec(ActionKind::unpack, value, 0);
+  std::vector<Tape> tapes(2);
+  for (Tape& tape : tapes) tape.codecs = {{.kind = CodecKind::quantize, .bits = 8, .group = 16}};
+  tapes[0].actions = {run(OpId{0}),
+                      on_tensor(ActionKind::send, value, second),
+                      pack,
+                      drop(value),
+                      cut_before(PieceName::backward),
+                      on_tensor(ActionKind::receive, made_of_it),
+                      unpack,
+                      drop(value, packed),
+                      run(OpId{2}),
+                      drop(value, restored),
+                      drop(made_of_it),
+                      drop(TensorId{3})};
+  tapes[1].actions = {on_tensor(ActionKind::receive, value),
+                      pack,
+                      drop(value),
+                      unpack,
+                      drop(value, packed),
+                      run(OpId{1}),
+                      drop(value, restored),
+                      on_tensor(ActionKind::send, made_of_it, first),
+                      drop(made_of_it)};
+  const std::variant<Schedule, std::string> made = lower(problem, partition, tapes);
+  REQUIRE(std::holds_alternative<Schedule>(made));
+  const auto& schedule = std::get<Schedule>(made);
+  CHECK(check(schedule, problem.graph, problem.platform).empty());
+  CHECK(std::ranges::count(schedule.steps, StepKind::pack, &Step::kind) == 1);
+  CHECK(std::ranges::count(schedule.steps, StepKind::unpack, &Step::kind) == 2);
 }
 
 TEST_CASE("devices whose orders wait for each other in a circle are refused", "[lowering]") {
