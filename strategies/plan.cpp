@@ -156,12 +156,17 @@ std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
 
 Problem transformed(Problem problem, std::span<const Pass> passes) {
   const auto places = [](const Pass& pass) { return pass.strategy->family == Family::placement; };
+  const auto shares_micro_batches = [](const Pass& pass) { return pass.strategy->shares_micro_batches; };
   const bool are_placed = std::ranges::any_of(passes, places);
   for (std::size_t p = 0; p < passes.size(); ++p) {
     Pass pass = passes[p];
     if (pass.strategy->transform == nullptr) continue;
     // A placement may part what a bucket would sum together.
     if (are_placed && has_option(*pass.strategy, "buckets")) pass.options = pass.options.with("buckets", "off");
+    // What is shared out within replicas is summed where it lies.
+    const bool is_shared_out = std::ranges::any_of(passes.subspan(p + 1), shares_micro_batches);
+    const bool may_copy = has_option(*pass.strategy, "bucket_view") && pass.options.text("bucket_view") == "auto";
+    if (is_shared_out && may_copy) pass.options = pass.options.with("bucket_view", "yes");
     std::variant<Problem, std::string> made = leaves_width_open(passes.subspan(p))
                                                   ? at_chosen_width(problem, passes.subspan(p), memory_passes(passes))
                                                   : pass.strategy->transform(problem, pass.options);

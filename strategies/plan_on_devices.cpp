@@ -35,6 +35,17 @@ Problem without_stages(Problem problem, const Pass& placement, std::span<const P
   return problem;
 }
 
+/// Whether the first of the parts that share a parameter is to update it, and the problem does not say so yet.
+bool asks_first_to_update(const Problem& problem, const Pass& pass) {
+  return !problem.first_updates_shared && has_option(*pass.strategy, "shared_updates") &&
+         pass.options.text("shared_updates") == "first";
+}
+
+Problem with_first_to_update(Problem problem) {
+  problem.first_updates_shared = true;
+  return problem;
+}
+
 std::vector<PartitionOutcome> partitions(const Problem& problem, const Pass& pass,
                                          std::span<const std::optional<Bytes>> budgets) {
   judge(problem, std::span(&pass, 1));
@@ -150,6 +161,9 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
   if (cuts_by_ops(problem, partitioning)) {
     return plan_on_devices(without_stages(problem, partitioning, memory), partitioning, memory, budgets);
   }
+  if (asks_first_to_update(problem, partitioning)) {
+    return plan_on_devices(with_first_to_update(problem), partitioning, memory, budgets);
+  }
   PartsPlanners planners(problem, memory);
   std::vector<PartsOutcome> outcomes;
   if (is_cut_jointly(partitioning)) {
@@ -203,6 +217,9 @@ std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& 
                                             std::span<const Pass> memory) {
   if (cuts_by_ops(problem, partitioning)) {
     return front_budgets_on_devices(without_stages(problem, partitioning, memory), partitioning, memory);
+  }
+  if (asks_first_to_update(problem, partitioning)) {
+    return front_budgets_on_devices(with_first_to_update(problem), partitioning, memory);
   }
   PartsPlanners planners(problem, memory);
   if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, planners).peaks_of_levels();

@@ -31,7 +31,9 @@ Bytes exchanged_bytes(const Graph& graph, const Op& op) {
   EXPECTS(exchange);
   const bool by_result = exchange->kind == CollectiveKind::all_gather && !op.outputs.empty();
   Bytes sum;
-  for (const TensorId t : by_result ? op.outputs : op.inputs) sum += graph[t].bytes;
+  for (const TensorId t : by_result ? op.outputs : op.inputs) {
+    if (graph[t].kind != TensorKind::optimizer_state) sum += graph[t].bytes;  // else the buffer that it goes through
+  }
   return sum;
 }
 

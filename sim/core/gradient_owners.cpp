@@ -24,6 +24,7 @@ void GradientOwners::begin() {
   makers_of_.resize(graph_.tensors.size(), nullptr);
   for (auto& [gradient, makers] : makers_) {
     makers_of_[gradient.index] = &makers;
+    makers.copied |= partition_.each_updates_shared && makers.parts.size() > 1;
     if (has_copies(makers)) ++buckets_[makers.parts].incomplete;
   }
 }

@@ -3,8 +3,8 @@
 // parameter, and how the updated parameter comes to the others.
 //  - Copies of a part each update their own parameters: the gradients of all are all-reduced when the last contribution
 //    to them has been issued, beside the backward that is left; one by one, or those of a bucket together.
-//  - Of different parts that share a parameter the first one owns it: the others send it their partial gradients after
-//    all micro-batches, and get the new parameter.
+//  - So do different parts that share a parameter, if the partition says so. Else the first one owns it: the others send
+//    it their partial gradients after all micro-batches, and get the new parameter.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ class GradientOwners {
   struct Makers {
     std::vector<const Part*> parts;  ///< one a device
     std::set<OpId> ops;
-    bool copied = false;          ///< an op is in several of the parts
+    bool copied = false;          ///< an op is in several of the parts, or each of them updates the parameter
     std::size_t outstanding = 0;  ///< contributions
   };
 

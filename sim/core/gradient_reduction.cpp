@@ -38,6 +38,20 @@ Op sum_op(const Graph& graph, const GradientSum& like, const Bucket& bucket) {
   return op;
 }
 
+/// What the sum takes its gradients through, as large as all of them. It belongs to the update as states do.
+void add_buffer(Graph& graph, Op& sum, Bytes bytes) {
+  const Tensor& first = graph[sum.inputs.front()];
+  Tensor buffer{.name = "bucket of " + first.name,
+                .kind = TensorKind::optimizer_state,
+                .bytes = bytes,
+                .storage = id_at<StorageId>(graph.storages++),
+                .shape = {},
+                .dtype = first.dtype};
+  sum.inputs.push_back(id_at<TensorId>(graph.tensors.size()));
+  sum.mutates.push_back(sum.inputs.back());
+  graph.tensors.push_back(std::move(buffer));
+}
+
 /// By storage of a gradient: the last op that makes it.
 std::map<StorageId, std::size_t> makers_of_gradients(const Graph& graph) {
   std::map<StorageId, std::size_t> made_at;
@@ -47,6 +61,19 @@ std::map<StorageId, std::size_t> makers_of_gradients(const Graph& graph) {
     }
   }
   return made_at;
+}
+
+/// Of gradients that several stages make.
+std::set<StorageId> shared_by_stages(const Graph& graph) {
+  std::map<StorageId, std::uint32_t> stage_of;
+  std::set<StorageId> shared;
+  for (const Op& op : graph.ops) {
+    for (const TensorId t : op.outputs) {
+      if (graph[t].kind != TensorKind::parameter_gradient) continue;
+      if (stage_of.try_emplace(graph[t].storage, op.stage).first->second != op.stage) shared.insert(graph[t].storage);
+    }
+  }
+  return shared;
 }
 
 /// Ops in a new order, among them new ones; what names the graph's own ops names them there.
@@ -146,7 +173,7 @@ class Sharing {
       }
     }
     if (sharded_ == Sharded::states || sharded_ == Sharded::gradients) hand_out_parameters();
-    return with_gradient_sums(std::move(graph_), sums, how_.bucket);
+    return with_gradient_sums(std::move(graph_), sums, how_.bucket, how_.buckets_are_copies);
   }
 
  private:
@@ -294,9 +321,15 @@ class Sharing {
 
 }  // namespace
 
-Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Bytes bucket) {
+Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Bytes bucket, bool buckets_are_copies) {
   const std::map<StorageId, std::size_t> made_at = makers_of_gradients(graph);
+  const std::set<StorageId> shared = shared_by_stages(graph);
   const auto maker = [&](const GradientSum& sum) { return made_at.at(graph[sum.gradient].storage); };
+  const auto goes_with_next = [&](const GradientSum& sum, const GradientSum& next) {
+    const bool is_alone = shared.contains(graph[sum.gradient].storage) || shared.contains(graph[next.gradient].storage);
+    return !is_alone && next.axis == sum.axis && next.kind == sum.kind &&
+           graph.ops[maker(next)].stage == graph.ops[maker(sum)].stage;
+  };
   std::vector<GradientSum> order = sums;
   std::ranges::stable_sort(order, {}, maker);
   Bucket open;
@@ -305,10 +338,9 @@ Graph with_gradient_sums(Graph graph, const std::vector<GradientSum>& sums, Byte
     open.gradients.push_back(sum.gradient);
     open.bytes += graph[sum.gradient].bytes;
     open.stage = graph.ops[maker(sum)].stage;
-    const bool goes_on = k + 1 < order.size() && open.bytes < bucket && order[k + 1].axis == sum.axis &&
-                         order[k + 1].kind == sum.kind && graph.ops[maker(order[k + 1])].stage == open.stage;
-    if (goes_on) continue;
+    if (k + 1 < order.size() && open.bytes < bucket && goes_with_next(sum, order[k + 1])) continue;
     graph.ops.push_back(sum_op(graph, sum, open));
+    if (buckets_are_copies) add_buffer(graph, graph.ops.back(), open.bytes);
     open = {};
   }
   order_ends(graph);

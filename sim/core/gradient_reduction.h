@@ -22,9 +22,10 @@ struct GradientSum {
 
 /// The graph with these sums before its updates, beside what the device computes. What comes at the end of an iteration
 /// is in the order in which the backward completes gradients: sums, then updates, then gathers of parameters. Gradients
-/// of one stage that are complete one after the other are summed together until they have the bytes of a bucket; 0:
-/// each alone.
-Graph with_gradient_sums(Graph, const std::vector<GradientSum>&, Bytes bucket = {});
+/// of one stage alone that are complete one after the other are summed together until they have the bytes of a bucket;
+/// 0: each alone. Where buckets are copies, each sum has a buffer of its own for the gradients that it sums, all the
+/// time.
+Graph with_gradient_sums(Graph, const std::vector<GradientSum>&, Bytes bucket = {}, bool buckets_are_copies = false);
 
 /// What of a parameter each rank of the axis has a share of only (ZeRO 1 to 3).
 enum class Sharded : std::uint8_t { nothing, states, gradients, parameters };
@@ -38,6 +39,7 @@ struct Together {
   std::uint32_t prefetch = 1;  ///< of parameters: so many stages ahead
   Bytes bucket = {};           ///< of gradients that are summed at the end
   bool overlaps = true;        ///< whether a device goes on computing while these are summed, and parameters handed out
+  bool buckets_are_copies = false;
 };
 
 /// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded

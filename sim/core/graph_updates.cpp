@@ -178,6 +178,21 @@ bool updates_parameters(const Op& op) {
   return op.phase == Phase::update && !collective_of(op);
 }
 
+void join_update(Op& update, const Op& other) {
+  const auto add_missing = [](std::vector<TensorId>& to, const std::vector<TensorId>& from) {
+    for (const TensorId t : from) {
+      if (std::ranges::find(to, t) == to.end()) to.push_back(t);
+    }
+  };
+  add_missing(update.inputs, other.inputs);
+  add_missing(update.outputs, other.outputs);
+  add_missing(update.mutates, other.mutates);
+  if (other.duration) update.duration = update.duration.value_or(Seconds{}) + *other.duration;
+  if (other.flops) update.flops = Flops{(update.flops ? update.flops->count : 0) + other.flops->count};
+  if (other.bytes_moved) update.bytes_moved = update.bytes_moved.value_or(Bytes{}) + *other.bytes_moved;
+  update.workspace = std::max(update.workspace, other.workspace);
+}
+
 std::variant<std::vector<TrainedParameter>, std::string> trained_parameters(const Graph& graph) {
   return Matching(graph).run();
 }

@@ -14,6 +14,9 @@ namespace plimsoll {
 /// Whether it is one of an optimizer's updates, and no exchange of ranks before or after them.
 bool updates_parameters(const Op&);
 
+/// One update of what both change, which takes as long as they take one after the other.
+void join_update(Op& update, const Op& other);
+
 /// The parameter that each parameter gradient belongs to. Both are the first tensors of their storages.
 struct TrainedParameter {
   TensorId parameter;

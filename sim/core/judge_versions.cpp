@@ -69,7 +69,7 @@ bool Judge::hands_out(StepId s) const {
 void Judge::note_updated(StepId s, BufferId b) {
   const Step& step = schedule_[s];
   Held& held = held_in(b);
-  if (hands_out(s)) return;
+  if (hands_out(s) && graph_[schedule_[b].tensor].kind == TensorKind::parameter) return;
   const std::uint32_t after = step_is_update(s) ? step.micro_batch + 1 : 1;
   if (held.version >= after) report(Rule::repeated, s, b, "updates again");
   held.version = after;

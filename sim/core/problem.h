@@ -29,10 +29,11 @@ struct Problem {
   UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
   Gradients gradients = Gradients::fresh;
-  Seconds view_time;               ///< time that a graph trace gives for its views, which take none (core/views.h)
-  bool times_rescaled = false;     ///< some durations are the roofline's, not the trace's
-  bool transformed = false;        ///< the transforms of its pass pipeline have been applied
-  std::vector<std::string> notes;  ///< what transforms say about what an iteration does not show
+  Seconds view_time;                  ///< time that a graph trace gives for its views, which take none (core/views.h)
+  bool times_rescaled = false;        ///< some durations are the roofline's, not the trace's
+  bool first_updates_shared = false;  ///< Partition::each_updates_shared is not asked for
+  bool transformed = false;           ///< the transforms of its pass pipeline have been applied
+  std::vector<std::string> notes;     ///< what transforms say about what an iteration does not show
 };
 
 struct ProblemOptions {

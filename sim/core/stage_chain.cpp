@@ -9,6 +9,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/device_classes.h"
+#include "sim/core/graph_updates.h"
 #include "sim/core/stage_exchanges.h"
 
 namespace plimsoll {
@@ -375,6 +376,7 @@ class ChainOfGraph {
       }
       return moved.try_emplace(tensor.storage, *found).first->second;
     };
+    std::map<TensorId, std::size_t> update_of;  // by gradient
     for (const Op& op : graph_.ops) {
       if (op.phase != Phase::update) continue;
       Op update = op;
@@ -388,9 +390,21 @@ class ChainOfGraph {
       }
       update.duration = duration_on(problem_, id_at<OpId>(static_cast<std::size_t>(&op - graph_.ops.data())),
                                     DeviceId{0}, Saving::keep);
+      if (const std::size_t takes = first_to_take(made.graph, update, update_of); takes < made.graph.ops.size()) {
+        join_update(made.graph.ops[takes], update);
+        continue;
+      }
       made.index->updates.push_back(id_at<OpId>(made.graph.ops.size()));
       made.graph.ops.push_back(std::move(update));
     }
+  }
+
+  /// The update that takes the same gradient, which parameters of a stage may have together; else the next op's number.
+  static std::size_t first_to_take(const Graph& graph, const Op& update, std::map<TensorId, std::size_t>& update_of) {
+    const auto is_gradient = [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; };
+    const auto gradient = std::ranges::find_if(update.inputs, is_gradient);
+    const bool takes_one = updates_parameters(update) && gradient != update.inputs.end();
+    return takes_one ? update_of.try_emplace(*gradient, graph.ops.size()).first->second : graph.ops.size();
   }
 
   /// As the chain's graph calls it: of the parameter that the trace states, or that an update takes it for.

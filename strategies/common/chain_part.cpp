@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -35,6 +36,25 @@ void take_both_parts(Stage& stage) {
   stage.backward_workspace = stage.weight_made + std::max(stage.backward_input_workspace.value_or(fresh), weight);
   stage.backward_accumulate_workspace =
       stage.weight_made + std::max(stage.backward_input_workspace.value_or(accumulating), added);
+}
+
+/// What ranks take the gradients that the part makes through to sum them.
+Bytes bytes_of_buckets(const Graph& graph, const ChainPart& part) {
+  std::vector<bool> made_here(graph.storages, false);
+  Bytes sum;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::update) {
+      const bool is_here = part.first <= op.stage && op.stage < part.last;
+      for (const TensorId t : op.outputs) {
+        if (is_here && graph[t].kind == TensorKind::parameter_gradient) made_here[graph[t].storage.index] = true;
+      }
+      continue;
+    }
+    const auto is_made_here = [&](TensorId t) { return made_here[graph[t].storage.index]; };
+    if (!collective_of(op) || std::ranges::none_of(op.inputs, is_made_here)) continue;
+    for (const TensorId t : op.inputs) sum += graph[t].kind == TensorKind::optimizer_state ? graph[t].bytes : Bytes{0};
+  }
+  return sum;
 }
 
 }  // namespace
@@ -106,7 +126,7 @@ ChainModel chain_model(const Problem& problem, const ChainPart& part) {
                                   .optimizer = problem.optimizer,
                                   .states = problem.states.value_or(States::by_dtype),
                                   .micro_batches = problem.micro_batches,
-                                  .also_resident = {}});
+                                  .also_resident = bytes_of_buckets(problem.graph, part)});
 }
 
 Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, const ChainPart& part,

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -17,7 +18,8 @@ class TapeWalk {
         part_(part),
         codecs_(tape.codecs),
         forms_(1 + 2 * tape.codecs.size()),
-        there_(graph_.storages * forms_) {
+        there_(graph_.storages * forms_),
+        made_here_(graph_.storages) {
     if (holds_first_op(graph_, part)) {
       for (const TensorId t : unread_parameters(graph_)) make(t);
     }
@@ -25,9 +27,10 @@ class TapeWalk {
       for (const TensorId t : graph_[op].inputs) {
         if (graph_[t].kind == TensorKind::parameter) make(t);
       }
-      if (problem.gradients == Gradients::fresh) continue;
       for (const TensorId t : graph_[op].outputs) {
-        if (graph_[t].kind == TensorKind::parameter_gradient) make(t);
+        if (graph_[t].kind != TensorKind::parameter_gradient) continue;
+        made_here_[graph_[t].storage.index] = true;
+        if (problem.gradients == Gradients::existing) make(t);
       }
     }
     for (const Op& op : graph_.ops) {
@@ -95,9 +98,13 @@ class TapeWalk {
     return std::ranges::find(part.ops, id) != part.ops.end();
   }
 
+  /// Or summed here with the gradients of other ranks.
   bool updated_here(const Op& update) const {
-    return std::ranges::any_of(
-        update.inputs, [&](TensorId t) { return graph_[t].kind == TensorKind::parameter && there(t).is_whole; });
+    const bool sums = collective_of(update).has_value();
+    return std::ranges::any_of(update.inputs, [&](TensorId t) {
+      const bool is_made_here = graph_[t].kind == TensorKind::parameter_gradient && made_here_[graph_[t].storage.index];
+      return graph_[t].kind == TensorKind::parameter ? there(t).is_whole : sums && is_made_here;
+    });
   }
 
   /// What of a storage is on the device.
@@ -213,8 +220,9 @@ class TapeWalk {
   const Graph& graph_;
   const Part& part_;
   std::span<const Codec> codecs_;
-  std::size_t forms_;         // of a storage
-  std::vector<There> there_;  // by storage and form
+  std::size_t forms_;            // of a storage
+  std::vector<There> there_;     // by storage and form
+  std::vector<bool> made_here_;  // by storage: gradients of parameters
   Bytes live_, in_flight_, peak_, kept_, kept_for_weights_;
   PieceName piece_ = PieceName::forward;
   Seconds time_;

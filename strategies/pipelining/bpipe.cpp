@@ -62,7 +62,7 @@ std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const Opti
   });
 }
 
-constexpr std::array bpipe_options{stages_option, cut_option, backward_option};
+constexpr std::array bpipe_options{stages_option, cut_option, shared_updates_option, backward_option};
 
 }  // namespace
 

@@ -32,6 +32,7 @@ std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const Op
 constexpr std::array chimera_options{
     stages_option,
     cut_option,
+    shared_updates_option,
     work_conserving_option,
     backward_option,
     buckets_option,

@@ -25,7 +25,8 @@ std::vector<PartitionOutcome> dualpipe_partition(const Problem& problem, const O
   return in_buckets(pipeline(problem, options, "dualpipe", dualpipe_order(ranks, m), budgets), options);
 }
 
-constexpr std::array dualpipe_options{stages_option, cut_option, work_conserving_option, buckets_option};
+constexpr std::array dualpipe_options{stages_option, cut_option, shared_updates_option, work_conserving_option,
+                                      buckets_option};
 
 }  // namespace
 

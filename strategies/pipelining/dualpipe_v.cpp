@@ -25,7 +25,7 @@ std::vector<PartitionOutcome> dualpipe_v_partition(const Problem& problem, const
   return pipeline(problem, options, "dualpipe_v", dualpipe_v_order(p, m), budgets);
 }
 
-constexpr std::array dualpipe_v_options{stages_option, cut_option, work_conserving_option};
+constexpr std::array dualpipe_v_options{stages_option, cut_option, shared_updates_option, work_conserving_option};
 
 }  // namespace
 

@@ -15,8 +15,9 @@ std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const
   return by_turns(problem, options, "eager_1f1b", 2, budgets);
 }
 
-constexpr std::array eager_1f1b_options{stages_option,   joint_cut_option, work_conserving_option,
-                                        backward_option, in_flight_option, buckets_option};
+constexpr std::array eager_1f1b_options{stages_option,          joint_cut_option, shared_updates_option,
+                                        work_conserving_option, backward_option,  in_flight_option,
+                                        buckets_option};
 
 }  // namespace
 

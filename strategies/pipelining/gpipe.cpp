@@ -17,7 +17,11 @@ std::vector<PartitionOutcome> gpipe_partition(const Problem& problem, const Opti
 }
 
 constexpr std::array gpipe_options{
-    stages_option, joint_cut_option, work_conserving_option, backward_option,
+    stages_option,
+    joint_cut_option,
+    shared_updates_option,
+    work_conserving_option,
+    backward_option,
     OptionInfo{
         .name = "order",
         .default_value = "lifo",

@@ -44,6 +44,7 @@ std::vector<PartitionOutcome> hanayo_partition(const Problem& problem, const Opt
 
 constexpr std::array hanayo_options{stages_option,
                                     cut_option,
+                                    shared_updates_option,
                                     work_conserving_option,
                                     backward_option,
                                     limit_option,

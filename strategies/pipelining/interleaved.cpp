@@ -42,6 +42,7 @@ std::vector<PartitionOutcome> interleaved_partition(const Problem& problem, cons
 constexpr std::array interleaved_options{
     stages_option,
     cut_option,
+    shared_updates_option,
     work_conserving_option,
     backward_option,
     chunks_option,

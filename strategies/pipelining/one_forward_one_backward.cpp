@@ -15,8 +15,9 @@ std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& 
   return by_turns(problem, options, "1f1b", 1, budgets);
 }
 
-constexpr std::array one_forward_one_backward_options{stages_option,   joint_cut_option, work_conserving_option,
-                                                      backward_option, in_flight_option, buckets_option};
+constexpr std::array one_forward_one_backward_options{stages_option,          joint_cut_option, shared_updates_option,
+                                                      work_conserving_option, backward_option,  in_flight_option,
+                                                      buckets_option};
 
 }  // namespace
 

@@ -49,7 +49,7 @@ std::vector<PartitionOutcome> order_partition(const Problem& problem, const Opti
   });
 }
 
-constexpr std::array order_options{cut_option, work_conserving_option,
+constexpr std::array order_options{cut_option, shared_updates_option, work_conserving_option,
                                    OptionInfo{
                                        .name = "file",
                                        .default_value = "",

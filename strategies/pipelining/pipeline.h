@@ -56,6 +56,17 @@ inline constexpr OptionInfo joint_cut_option{
     .allowed = [](std::string_view text) { return text == joint_cut || is_cut(text); },
 };
 
+/// What Partition::each_updates_shared is about.
+inline constexpr OptionInfo shared_updates_option{
+    .name = "shared_updates",
+    .default_value = "each",
+    .values = "each or first",
+    .help =
+        "who updates a parameter that parts on several devices share, such as a tied embedding; each: all of them, with "
+        "states of their own, as Megatron and DeepSpeed do; first: the first one, and hands it out",
+    .allowed = [](std::string_view text) { return text == "each" || text == "first"; },
+};
+
 inline constexpr OptionInfo backward_option{
     .name = "backward",
     .default_value = "whole",

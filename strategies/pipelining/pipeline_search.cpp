@@ -279,7 +279,10 @@ constexpr OptionInfo limits_option{
 };
 
 constexpr std::array pipeline_search_options{
-    stages_option, cut_option, limits_option,
+    stages_option,
+    cut_option,
+    shared_updates_option,
+    limits_option,
     OptionInfo{
         .name = "shorter",
         .default_value = "makespan",

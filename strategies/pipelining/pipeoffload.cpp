@@ -116,7 +116,11 @@ std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, cons
 }
 
 constexpr std::array pipeoffload_options{
-    stages_option, cut_option, backward_option, chunks_option,
+    stages_option,
+    cut_option,
+    shared_updates_option,
+    backward_option,
+    chunks_option,
     OptionInfo{
         .name = "share",
         .default_value = "0.5",

@@ -175,7 +175,7 @@ std::vector<PartitionOutcome> seq1f1b_partition(const Problem& problem, const Op
   return pipeline(problem, options, "seq1f1b", order, budgets);
 }
 
-constexpr std::array seq1f1b_options{stages_option, cut_option, backward_option,
+constexpr std::array seq1f1b_options{stages_option, cut_option, shared_updates_option, backward_option,
                                      OptionInfo{
                                          .name = "slices",
                                          .default_value = "4",

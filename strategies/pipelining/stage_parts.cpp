@@ -56,6 +56,7 @@ Partition partition_of(const Problem& problem, const StageCut& cut, std::string_
   EXPECTS(placed.stage_of.empty() || placed.stage_of.size() == placed.rank_of.size());
   const std::vector<Stage>& stages = problem.chain->stages;
   Partition made;
+  made.each_updates_shared = !problem.first_updates_shared;
   made.order.resize(problem.platform.devices.size());
   std::ranges::copy(placed.turns, made.order.begin());
   for (std::size_t p = 0; p < placed.rank_of.size(); ++p) {

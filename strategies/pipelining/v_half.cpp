@@ -74,7 +74,10 @@ std::vector<PartitionOutcome> v_half_partition(const Problem& problem, const Opt
 }
 
 constexpr std::array v_half_options{
-    stages_option, cut_option, work_conserving_option,
+    stages_option,
+    cut_option,
+    shared_updates_option,
+    work_conserving_option,
     OptionInfo{
         .name = "pattern",
         .default_value = "v_half",

@@ -18,7 +18,7 @@ std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const Opti
   return pipeline(problem, options, "v_min", shortest(costs, m, orders), budgets);
 }
 
-constexpr std::array v_min_options{stages_option, cut_option, work_conserving_option};
+constexpr std::array v_min_options{stages_option, cut_option, shared_updates_option, work_conserving_option};
 
 }  // namespace
 

@@ -33,8 +33,8 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
   });
 }
 
-constexpr std::array zb_auto_options{stages_option, joint_cut_option, work_conserving_option, limit_option,
-                                     orders_option};
+constexpr std::array zb_auto_options{stages_option,          joint_cut_option, shared_updates_option,
+                                     work_conserving_option, limit_option,     orders_option};
 
 }  // namespace
 

@@ -15,7 +15,7 @@ std::vector<PartitionOutcome> zb_h1_partition(const Problem& problem, const Opti
   return pipeline(problem, options, "zb_h1", zero_bubble_order(ranks, problem.micro_batches, 1), budgets);
 }
 
-constexpr std::array zb_h1_options{stages_option, joint_cut_option, work_conserving_option};
+constexpr std::array zb_h1_options{stages_option, joint_cut_option, shared_updates_option, work_conserving_option};
 
 }  // namespace
 

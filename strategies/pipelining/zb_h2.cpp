@@ -15,7 +15,7 @@ std::vector<PartitionOutcome> zb_h2_partition(const Problem& problem, const Opti
   return pipeline(problem, options, "zb_h2", zero_bubble_order(ranks, problem.micro_batches, 2), budgets);
 }
 
-constexpr std::array zb_h2_options{stages_option, joint_cut_option, work_conserving_option};
+constexpr std::array zb_h2_options{stages_option, joint_cut_option, shared_updates_option, work_conserving_option};
 
 }  // namespace
 

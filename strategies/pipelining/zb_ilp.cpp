@@ -56,7 +56,11 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
   });
 }
 
-constexpr std::array zb_ilp_options{stages_option, cut_option, work_conserving_option, limit_option,
+constexpr std::array zb_ilp_options{stages_option,
+                                    cut_option,
+                                    shared_updates_option,
+                                    work_conserving_option,
+                                    limit_option,
                                     OptionInfo{
                                         .name = "nodes",
                                         .default_value = "500",

@@ -42,7 +42,8 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   return pipeline(problem, options, "zb_v", *order, budgets);
 }
 
-constexpr std::array zb_v_options{stages_option, cut_option, work_conserving_option, limit_option, orders_option};
+constexpr std::array zb_v_options{stages_option,          cut_option,   shared_updates_option,
+                                  work_conserving_option, limit_option, orders_option};
 
 }  // namespace
 

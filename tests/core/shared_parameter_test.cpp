@@ -73,6 +73,32 @@ TEST_CASE("two devices that share a parameter sum its gradient at the first, whi
   CHECK(states == (optimizer == Optimizer::adam ? 2 : 0));
 }
 
+TEST_CASE("where each of two devices updates the parameter that they share, both have states and the sum",
+          "[lowering]") {
+  const auto gradients = GENERATE(Gradients::fresh, Gradients::existing);
+  const auto micro_batches = GENERATE(1u, 3u);
+  Tied made = tied({.micro_batches = micro_batches, .optimizer = Optimizer::adam, .gradients = gradients});
+  made.partition.each_updates_shared = true;
+  const Graph& graph = made.problem.graph;
+  const Schedule schedule = lowered(made);
+  const std::vector<Violation> found = check(schedule, graph, made.problem.platform);
+  INFO((found.empty() ? std::string() : found[0].what));
+  CHECK(found.empty());
+  const Timeline timeline = simulate_event(schedule, made.problem.platform);
+  CHECK(recount(schedule, timeline, made.problem.platform)[1] == timeline.peaks[1].bytes);
+  // Adam's two states of 100 bytes on each device, and an update there; nothing is handed out.
+  std::vector<int> states(made.problem.platform.memories.size());
+  for (const BufferId b : schedule.resident) {
+    if (graph[schedule[b].tensor].kind == TensorKind::optimizer_state) ++states[schedule[b].memory.index];
+  }
+  CHECK(std::ranges::count(states, 2) == 2);
+  CHECK(std::ranges::count(schedule.steps, StepKind::update, &Step::kind) == 2);
+  CHECK(std::ranges::none_of(schedule.steps, [&](const Step& step) {
+    return step.work.is_transfer() &&
+           graph[schedule[schedule.buffers_in(step.reads)[0]].tensor].kind == TensorKind::parameter;
+  }));
+}
+
 TEST_CASE("a partial gradient that a tape has moved to the host is refused with the reason", "[lowering]") {
   Tied made = tied({.optimizer = Optimizer::adam});
   made.problem.platform = gpus({.count = 2, .to_host = BytesPerSecond{100}, .to_peers = BytesPerSecond{100}});

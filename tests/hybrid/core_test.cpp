@@ -286,9 +286,15 @@ TEST_CASE("shares are whole numbers where a tensor has such", "[hybrid]") {
 }
 
 TEST_CASE("a bucket ends where it is full, and with its stage", "[hybrid]") {
-  const auto sums = [](std::int64_t bucket, bool one_stage) {
+  const auto sums = [](std::int64_t bucket, bool one_stage, bool is_shared = false) {
     Graph graph;
     std::vector<GradientSum> all;
+    if (is_shared) {  // by a later stage, whose backward comes first
+      Op& op = graph.ops.emplace_back();
+      op.phase = Phase::backward;
+      op.stage = 1;
+      op.outputs = {TensorId{1}};
+    }
     for (std::uint32_t k = 0; k < 4; ++k) {
       graph.tensors.push_back({.name = "g" + std::to_string(k),
                                .kind = TensorKind::parameter_gradient,
@@ -311,6 +317,8 @@ TEST_CASE("a bucket ends where it is full, and with its stage", "[hybrid]") {
   CHECK(sums(9, true) == Counts{3, 1});
   CHECK(sums(100, true) == Counts{4});
   CHECK(sums(100, false) == Counts{3, 1});
+  CHECK(sums(100, true, true) ==
+        Counts{1, 1, 2});  // parts of a pipeline that share a parameter have nothing else in common
 }
 
 /// Of a plan without a limit, in one iteration.

@@ -115,7 +115,10 @@ TEST_CASE("gradients of ranks that train together are summed before they leave o
 TEST_CASE("so they are in the stages of pipelines", "[hybrid]") {
   for (const char* spec :
        {"megatron(tensor=2)|1f1b(stages=1)|zero_offload", "zero1|1f1b(stages=1)|demand_layering(lead=1)",
-        "data_parallel(ranks=1)|1f1b(stages=2)|zero_infinity", "megatron(tensor=2,sequence=yes)|offmate(steps=2)"}) {
+        "data_parallel(ranks=1)|1f1b(stages=2)|zero_infinity", "megatron(tensor=2,sequence=yes)|offmate(steps=2)",
+        // parameters of a stage have one gradient together, and one update
+        "zero2|1f1b(stages=1)|zero_offload", "megatron(tensor=2,main_gradients=fp32)|rotor|zero_offload(overlap=on)",
+        "megatron(tensor=2,main_gradients=fp32)|1f1b(stages=1)|backward_updates"}) {
     CAPTURE(spec);
     const std::vector<Pass> passes = parse_spec(spec, "test");
     judge_updates(problem_for(passes, true), passes);
