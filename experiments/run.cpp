@@ -11,11 +11,11 @@
 #include "experiments/reserved_memory.h"
 #include "platforms/platform_file.h"
 #include "sim/core/check.h"
+#include "sim/core/collective_op.h"
 #include "sim/core/contention.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/core/one_call.h"
-#include "sim/core/scaling.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/program.h"
@@ -87,18 +87,17 @@ Seconds contention_of(const Problem& problem, const Schedule& schedule) {
   return shared - alone <= 1e-9 * shared ? Seconds{} : shared - alone;
 }
 
-/// What running stages by themselves adds to a schedule, where the trace says what plain training takes.
+/// What running stages by themselves adds to a schedule, where the trace says what plain training takes: also where
+/// their backwards are in two parts, which are no plain training and have no share of it.
 std::optional<Seconds> cutting_of(const Problem& problem, const Schedule& schedule) {
   if (!problem.chain || !problem.chain->plain || problem.times_rescaled) return std::nullopt;
-  Seconds sum;
-  if (is_one_call(problem, schedule)) return sum;
+  Seconds alone;
+  if (is_one_call(problem, schedule)) return alone;
   for (const Step& step : schedule.steps) {
     if (step.op == no_op || step.kind == StepKind::update || step.work.is_transfer()) continue;
-    const Device& device = problem.platform[schedule[step.stream].device];
-    sum += step.work.seconds -
-           within(Backprop::in_one_call, problem.graph[step.op], problem.graph.source, device, step.work.seconds);
+    if (!collective_of(problem.graph[step.op])) alone += step.work.seconds;
   }
-  return sum;
+  return std::max(0.0, 1 - problem.chain->plain->share()) * alone;
 }
 
 /// Lower bounds of one problem, each worked out once.

@@ -12,6 +12,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/pinned.h"
 #include "sim/core/platform.h"
+#include "sim/core/scaling.h"
 
 namespace plimsoll {
 namespace {
@@ -139,7 +140,9 @@ class Turns {
         events.push_back({.kind = Event::Kind::receive, .crossing = &found->second});
       }
       if (events.empty() || events.back().kind != Event::Kind::compute) events.emplace_back();
-      events.back().time += duration_on(problem_, action.op, device_of(by), action.saving, action.implementation);
+      const Seconds alone = duration_again_on(problem_, action.op, device_of(by), action.saving, action.implementation);
+      const Device& device = problem_.platform[device_of(by)];
+      events.back().time += within(tapes_[by.index].backprop, op, graph_.source, device, alone);
     }
     const auto [first, last] = sent_.equal_range({by, a});
     for (auto sent = first; sent != last; ++sent) {

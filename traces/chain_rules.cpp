@@ -243,6 +243,7 @@ void check_shared(JsonDocument& document, const ChainDraft& draft) {
 
 void check_chain(JsonDocument& document, ChainDraft& draft) {
   if (draft.stages.empty()) document.complain("stages", "expected at least one stage");
+  if (draft.plain_iteration == Seconds{0}) document.complain("plain_iteration_s", "expected more than 0 s");
   for (std::size_t i = 0; i < draft.stages.size(); ++i) {
     check_stage(document, draft, i);
     check_below_zero(document, draft, i);

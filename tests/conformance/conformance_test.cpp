@@ -163,6 +163,7 @@ Case any_random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
     if (trains) train_something(chain);
     if (strategy.family == Family::transform) chain.source.dtype = "fp32";
     if (options.backward == Backward::split) chain = with_weight_times(std::move(chain));
+    if (random.chance(0.3)) chain.plain = PlainTraining{0.75 * all_alone(chain), all_alone(chain)};
     return {transformed(problem_of(chain, machine_for(strategy), options), passes), "chain"};
   }
   const ProblemOptions without{.micro_batches = options.micro_batches, .gradients = options.gradients};

@@ -40,7 +40,9 @@ inline void judge_plan(const Problem& problem, const Plan& made, std::optional<B
   const Timeline simgrid = simulate_simgrid(made.schedule, problem.platform);
   CHECK(simgrid.makespan.value == Approx(event.makespan.value).epsilon(1e-9));
   constexpr double rounding = 1e-12;  // the bound adds the same times in another order
-  CHECK(event.makespan.value >= (1 - rounding) * lower_bounds(problem, devices_used(made.schedule)).time().value);
+  const Stays stays = stays_in(made.schedule, problem.graph, problem.platform);
+  const LowerBounds bounds = lower_bounds(problem, devices_used(made.schedule), stays);
+  CHECK(event.makespan.value >= (1 - rounding) * bounds.time().value);
 }
 
 /// The plans within budgets from the least to what the unlimited one takes, and that: each judged, none slower with

@@ -165,6 +165,12 @@ TEST_CASE("plain training takes what the trace measured of it, and what runs sta
   CHECK(checkpointed["lower_bound_s"] == 9.0);
   CHECK(checkpointed["cutting_s"] == 14.0 / 4);
   CHECK(simulated("rotor")["makespan_s"] == 9.0);
+  const json whole = trace["stages"];
+  for (json& stage : trace["stages"]) stage["backward_weight_s"] = 0.5;
+  const json in_two_parts = simulated("zb_h1");
+  CHECK(in_two_parts["makespan_s"] == 12.0);
+  CHECK(in_two_parts["cutting_s"] == 3.0);
+  trace["stages"] = whole;
   const json plan = json::parse(planned(trace, "rotor", "-m '390 B'").out);
   CHECK(plan["predicted"]["plain_s"] == 9.0);
   CHECK(json::parse(planned(trace, "store_all").out)["backward"] == "in_one_call");
