@@ -140,7 +140,7 @@ std::optional<Prepared> prepared(const Question& question, const BudgetedProblem
 }
 
 /// What one of the two trainings came to.
-struct Outcome {
+struct TrainingOutcome {
   Score trained, held_out;
   Bytes peak;
 };
@@ -153,11 +153,11 @@ double accuracy(const Score& score) {
   return static_cast<double>(score.right) / static_cast<double>(score.rows);
 }
 
-Outcome outcome_of(const Prepared& prepared, const LabelledData& data) {
+TrainingOutcome trained_outcome(const Prepared& prepared, const LabelledData& data) {
   return {prepared.trainee.infer(data.trained), prepared.trainee.infer(data.held_out), prepared.peak};
 }
 
-Json outcome_json(const Outcome& outcome) {
+Json outcome_json(const TrainingOutcome& outcome) {
   Json object{{"loss", mean(outcome.trained)}, {"accuracy", accuracy(outcome.trained)}};
   object["held_out_loss"] = outcome.held_out.rows > 0 ? Json(mean(outcome.held_out)) : Json();
   object["held_out_accuracy"] = outcome.held_out.rows > 0 ? Json(accuracy(outcome.held_out)) : Json();
@@ -298,7 +298,7 @@ class Training {
   }
 
   std::string as_text(const Course& made, double took) const {
-    const Outcome trained = outcome_of(trained_, data_), plain = outcome_of(plain_, data_);
+    const TrainingOutcome trained = trained_outcome(trained_, data_), plain = trained_outcome(plain_, data_);
     const auto line = [](std::string_view what, const std::string& a, const std::string& b) {
       return fmt::format("  {:<30}{:>14}{:>14}\n", what, a, b);
     };

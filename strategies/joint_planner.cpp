@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int most_tries = 100;  // of moves from one choice to the next
+constexpr int most_moves = 100;  // of moves from one choice to the next
 
 std::string numbers_text(const std::vector<std::uint32_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ":"));
@@ -61,10 +61,10 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
     return Infeasible{"no cut that was tried fits with any level of memory",
                       closest ? std::optional(closest->needs) : std::nullopt, false};
   }
-  for (int tries = 0; tries < most_tries;) {
+  for (int tries = 0; tries < most_moves;) {
     bool is_better = false;
     for (const Choice& choice : neighbours(best->choice)) {
-      if (tries++ < most_tries && improve(best, choice, budget, Care::quick)) {
+      if (tries++ < most_moves && improve(best, choice, budget, Care::quick)) {
         is_better = true;
         break;
       }
@@ -100,10 +100,10 @@ void JointPlanner::shrink(std::optional<Found>& best, std::optional<Closest>& cl
   for (const Choice& choice : all) try_out(best, closest, choice, budget);
   if (!all.empty()) return;
   if (const std::optional<Choice> least = least_choice()) try_out(best, closest, *least, budget);
-  for (int tries = 0; !best && closest && tries < most_tries;) {
+  for (int tries = 0; !best && closest && tries < most_moves;) {
     bool is_closer = false;
     for (const Choice& choice : neighbours(Choice(closest->choice))) {
-      if (best || tries++ >= most_tries) return;
+      if (best || tries++ >= most_moves) return;
       if (try_out(best, closest, choice, budget)) {
         is_closer = true;
         break;
@@ -120,7 +120,7 @@ std::vector<JointPlanner::Choice> JointPlanner::few_choices() const {
   std::vector<Choice> choices;
   int tries = 0;
   do {
-    if (++tries > most_tries) return {};
+    if (++tries > most_moves) return {};
     std::vector<std::size_t> first{0};
     for (std::size_t i = 0; i < begins.size(); ++i) {
       if (begins[i]) first.push_back(i + 1);

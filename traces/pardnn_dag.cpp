@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double seconds_in_microsecond = 1e-6;
+constexpr double seconds_in_unit = 1e-6;
 constexpr std::array<std::string_view, 6> op_columns{"id", "kind", "time_us", "param_bytes", "out_bytes", "coloc"};
 constexpr std::array<std::string_view, 2> edge_columns{"src", "dst"};
 
@@ -75,12 +75,12 @@ class DagReader {
   }
 
   Seconds microseconds(std::string_view word, std::string_view key) {
-    constexpr double most = longest_seconds.value / seconds_in_microsecond;
+    constexpr double most = longest_seconds.value / seconds_in_unit;
     double value = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     const bool fine = error == std::errc{} && end == word.data() + word.size() && value >= 0 && value <= most;
     if (!fine) complain(word, key, fmt::format("expected a number from 0 to {:.0f}, found '{}'", most, word));
-    return {fine ? value * seconds_in_microsecond : 0};
+    return {fine ? value * seconds_in_unit : 0};
   }
 
   void read_head() {

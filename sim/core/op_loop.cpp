@@ -21,12 +21,6 @@ std::vector<std::string_view> split_at(std::string_view text, char separator) {
   return parts;
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words = split_at(text, ' ');
-  std::erase(words, std::string_view());
-  return words;
-}
-
 class LoopReader {
  public:
   LoopReader(const Graph& graph, OpId op) : graph_(graph), op_(graph[op]) {}

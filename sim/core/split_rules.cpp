@@ -198,16 +198,6 @@ constexpr BackwardOf backwards[] = {
     {"nll_loss_backward", "nll_loss_forward"},
 };
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 /// A pattern filled in for one op.
 class Filling {
  public:

@@ -8,6 +8,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/optimizer.h"
+#include "validate/cpu/form_bytes.h"
 #include "validate/cpu/quantized_forms.h"
 #include "validate/reference/compression.h"
 #include "validate/reference/elementwise.h"
@@ -18,11 +19,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_number = 4, bytes_of_row_number = 8, bytes_of_seed = 8;
-
-std::int64_t numbers_of(const Tensor& tensor) {
-  return tensor.bytes.count / bytes_of_number;
-}
+constexpr std::int64_t bytes_of_row_number = 8, bytes_of_seed = 8;
 
 BlockSizes picture_blocks(const Codec& codec, const Tensor& tensor) {
   return {tensor.shape[0], tensor.shape[1], tensor.shape[2], tensor.shape[3], codec.window};
@@ -32,19 +29,6 @@ SparseSizes sparse_sizes(const Codec& codec, const Tensor& tensor) {
   SparseSizes sizes{numbers_of(tensor) / tensor.shape.back(), tensor.shape.back(), codec.block, 0};
   sizes.kept = std::llround(codec.keep * static_cast<double>(sizes.blocks()));
   return sizes;
-}
-
-std::int64_t reserved_values(const Codec& codec, const Tensor& tensor) {
-  return static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(numbers_of(tensor))));
-}
-
-template <class T>
-T* as(std::byte* bytes) {
-  return static_cast<T*>(static_cast<void*>(bytes));
-}
-template <class T>
-const T* as(const std::byte* bytes) {
-  return static_cast<const T*>(static_cast<const void*>(bytes));
 }
 
 // Numbers of four bytes come first, so that they are aligned; bits and bytes follow.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/core/expects.h"
+#include "validate/cpu/form_bytes.h"
 #include "validate/reference/compression.h"
 #include "validate/reference/padded_groups.h"
 #include "validate/reference/part_ranges.h"
@@ -14,21 +15,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_number = 4;
 constexpr std::uint32_t most_bits = 16;  // of numbers in a stream
-
-template <class T>
-T* as(std::byte* bytes) {
-  return static_cast<T*>(static_cast<void*>(bytes));
-}
-template <class T>
-const T* as(const std::byte* bytes) {
-  return static_cast<const T*>(static_cast<const void*>(bytes));
-}
-
-std::int64_t numbers_of(const Tensor& tensor) {
-  return tensor.bytes.count / bytes_of_number;
-}
 
 QuantizeSizes group_sizes(const Codec& codec, const Tensor& tensor) {
   return {numbers_of(tensor), codec.group, static_cast<int>(codec.bits)};
@@ -51,10 +38,6 @@ PartSizes part_sizes(const Codec& codec, const Tensor& tensor) {
   const std::int64_t channels = are_second ? tensor.shape[1] : tensor.shape.back();
   const std::int64_t inner = are_second ? tensor.shape[2] * tensor.shape[3] : 1;
   return {numbers_of(tensor) / (channels * inner), channels, inner, codec.parts, static_cast<int>(codec.bits)};
-}
-
-std::int64_t reserved_values(const Codec& codec, const Tensor& tensor) {
-  return static_cast<std::int64_t>(std::ceil(codec.keep * static_cast<double>(numbers_of(tensor))));
 }
 
 std::int64_t bytes_of_mask(const Tensor& tensor) {

@@ -27,9 +27,9 @@ Nanoseconds not_negative(JsonCursor value) {
   return time;
 }
 
-class Reader {
+class ChromeTraceReader {
  public:
-  explicit Reader(const TraceVisitor& visitor) : visitor_(visitor) {}
+  explicit ChromeTraceReader(const TraceVisitor& visitor) : visitor_(visitor) {}
 
   void operator()(JsonDocument& event) {
     const std::optional<std::string> phase = event.peek_string("ph");
@@ -134,7 +134,7 @@ class Reader {
 }  // namespace
 
 void read_chrome_trace(const std::filesystem::path& file, const TraceVisitor& visitor) {
-  Reader reader(visitor);
+  ChromeTraceReader reader(visitor);
   read_json_list(file, "traceEvents", [&](JsonDocument& event) { reader(event); });
 }
 

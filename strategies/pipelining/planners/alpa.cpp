@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double no_time = std::numeric_limits<double>::infinity();
+constexpr double unreachable = std::numeric_limits<double>::infinity();
 
 class AlpaSearch {
  public:
@@ -24,14 +24,14 @@ class AlpaSearch {
     if (bounds_.empty()) return std::nullopt;
     const std::size_t last = bounds_.size() - 1;
     const double least = sum_within(last);
-    if (least == no_time) return std::nullopt;
+    if (least == unreachable) return std::nullopt;
     std::size_t impossible = 0, possible = last;  // the first bound with a plan
-    if (sum_within(0) < no_time) {
+    if (sum_within(0) < unreachable) {
       possible = 0;
     } else {
       while (possible - impossible > 1) {
         const std::size_t middle = (impossible + possible) / 2;
-        (sum_within(middle) < no_time ? possible : impossible) = middle;
+        (sum_within(middle) < unreachable ? possible : impossible) = middle;
       }
     }
     search_between(possible, sum_within(possible), last, least);
@@ -50,7 +50,7 @@ class AlpaSearch {
     const std::uint32_t n = problem_.layers, all = problem_.devices;
     // How many stages there are matters only where memory limits how many may be behind one.
     const std::uint32_t most = behind_limited_ ? std::min(n, all) : 1;
-    sums_.assign(cell(most + 1, 0, 0), no_time);
+    sums_.assign(cell(most + 1, 0, 0), unreachable);
     taken_.assign(sums_.size(), 0);
     sums_[cell(0, n, 0)] = 0;
     if (behind_limited_) {
@@ -59,12 +59,12 @@ class AlpaSearch {
       sums_[cell(1, n, 0)] = 0;
       extend(1, 1, bound);
     }
-    double best = no_time;
+    double best = unreachable;
     std::uint32_t best_count = 0;
     for (std::uint32_t s = 1; s <= most; ++s) {
       if (sums_[cell(s, 0, all)] < best) best = sums_[cell(s, 0, all)], best_count = s;
     }
-    if (best < no_time) keep(best_count);
+    if (best < unreachable) keep(best_count);
     return best;
   }
 
