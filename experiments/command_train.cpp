@@ -282,7 +282,7 @@ class Training {
     for (const CoursePoint& point : made.points) {
       object["losses"].push_back({{"step", point.step}, {"loss", point.loss}, {"plain_loss", point.plain_loss}});
     }
-    object["trained"] = outcome_json(outcome_of(trained_, data_));
+    object["trained"] = outcome_json(trained_outcome(trained_, data_));
     object["plain"] = outcome_json(outcome_of(plain_, data_));
     object["same_bits"] = same_bits();
     object["gradient_error"] = Json();
