@@ -283,7 +283,7 @@ class Training {
       object["losses"].push_back({{"step", point.step}, {"loss", point.loss}, {"plain_loss", point.plain_loss}});
     }
     object["trained"] = outcome_json(trained_outcome(trained_, data_));
-    object["plain"] = outcome_json(outcome_of(plain_, data_));
+    object["plain"] = outcome_json(trained_outcome(plain_, data_));
     object["same_bits"] = same_bits();
     object["gradient_error"] = Json();
     if (errors_.first && errors_.last) {
