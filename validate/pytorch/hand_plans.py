@@ -3,6 +3,7 @@ last use. Times and totals of memory are not predicted: they are 0.
 """
 
 import copy
+import functools
 import random
 
 import models
@@ -177,11 +178,18 @@ def actions_of(staged, steps, number, micro_batch):
     return actions
 
 
-def planned(name, sequence, micro_batches=1):
-    """(model, plan, loss, inputs, targets)."""
+@functools.lru_cache(maxsize=None)
+def prepared(name):
+    """((model, inputs, targets), loss, its stages, what they save), made once."""
     model, loss, inputs, targets = models.MODELS[name]()
     staged = split(copy.deepcopy(model), inputs, how="auto", loss=loss, targets=targets)
-    saved = saved_bytes(staged, inputs, targets)
+    return (model, inputs, targets), loss, staged, saved_bytes(staged, inputs, targets)
+
+
+def planned(name, sequence, micro_batches=1):
+    """(model, plan, loss, inputs, targets)."""
+    made, loss, staged, saved = prepared(name)
+    model, inputs, targets = copy.deepcopy(made)
     return model, plan_of(staged, sequence(staged), saved, micro_batches), loss, inputs, targets
 
 

@@ -5,6 +5,7 @@
 """
 
 import copy
+import functools
 import os
 import sys
 import unittest
@@ -62,12 +63,17 @@ class Model(nn.Module):
         return self.b(self.between(self.a(x)))
 
 
+@functools.lru_cache(maxsize=None)
+def cut(name):
+    """(one of the eight, its loss, inputs, targets, the same model before it is cut, its stages), made once."""
+    model, loss, inputs, targets = models.MODELS[name]()
+    return model, loss, inputs, targets, copy.deepcopy(model), split(model, inputs, "auto", loss, targets)
+
+
 class Eight(unittest.TestCase):
     def test_stages_one_after_the_other_train_as_the_model_does_to_the_bit(self):
-        for name, made in models.MODELS.items():
-            model, loss, inputs, targets = made()
-            twin = copy.deepcopy(model)
-            staged = split(model, inputs, "auto", loss, targets)
+        for name in models.MODELS:
+            model, loss, inputs, targets, twin, staged = cut(name)
             with self.subTest(name):
                 self.assertGreater(len(staged.stages), 5)
                 found = trained(model, lambda: staged.run(staged.values_of(inputs), targets))
@@ -76,26 +82,23 @@ class Eight(unittest.TestCase):
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(found, expected)))
 
     def test_names_of_stages_cut_the_model_at_the_same_places(self):
-        for name, made in models.MODELS.items():
-            model, loss, inputs, targets = made()
-            staged = split(model, inputs, "auto", loss, targets)
+        for name in models.MODELS:
+            model, loss, inputs, targets, _, staged = cut(name)
             again = split(model, inputs, [stage.name for stage in staged.stages[1:-1]], loss, targets)
             with self.subTest(name):
                 self.assertEqual([(s.name, s.modules, s.reads, s.makes) for s in staged.stages],
                                  [(s.name, s.modules, s.reads, s.makes) for s in again.stages])
 
     def test_a_resnet_is_cut_between_its_blocks(self):
-        model, loss, inputs, targets = models.resnet18()
-        staged = split(model, inputs, "auto", loss, targets)
+        staged = cut("resnet18")[-1]
         blocks = [f"layer{i}.{j}" for i in range(1, 5) for j in range(2)]
         self.assertEqual([stage.name for stage in staged.stages], ["conv1", *blocks, "fc", "loss"])
         self.assertEqual(staged.stages[0].modules, ["conv1", "bn1", "relu", "maxpool"])
         self.assertEqual([len(boundary) for boundary in staged.boundaries], [1] * 12)
 
     def test_every_boundary_has_what_its_stage_reads_and_what_passes_by(self):
-        for name, made in models.MODELS.items():
-            model, loss, inputs, targets = made()
-            staged = split(model, inputs, "auto", loss, targets)
+        for name in models.MODELS:
+            staged = cut(name)[-1]
             with self.subTest(name):
                 self.assertEqual(staged.stages[-1].makes, ["loss"])
                 for i, stage in enumerate(staged.stages):
@@ -105,8 +108,7 @@ class Eight(unittest.TestCase):
                     self.assertEqual(set(staged.boundaries[i + 1]) - {"loss"}, later & set(staged.boundaries[i + 1]))
 
     def test_a_skip_of_a_unet_passes_the_stages_between_by(self):
-        model, loss, inputs, targets = models.unet()
-        staged = split(model, inputs, "auto", loss, targets)
+        staged = cut("unet")[-1]
         skip = "down.0.layers.4"
         first = next(i for i, stage in enumerate(staged.stages) if skip in stage.makes)
         last = next(i for i, stage in enumerate(staged.stages) if skip in stage.reads)

@@ -3,6 +3,7 @@ attribute of a module that is run as a whole. Autograd saves them like all else,
 """
 
 import gc
+import itertools
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -16,12 +17,24 @@ def storages_seen_by_python():
     collects = gc.isenabled()
     gc.disable()
     try:
-        storages = [storage_of(thing) for thing in gc.get_objects()
-                    if issubclass(type(thing), torch.Tensor) and not is_fake(thing) and thing.layout == torch.strided and has_storage(thing)]
+        things, kinds = gc.get_objects(), kinds_of_tensors()
+        storages = [storage_of(thing) for thing in itertools.compress(things, map(kinds.__contains__, map(type, things)))
+                    if not is_fake(thing) and thing.layout == torch.strided and has_storage(thing)]
+        del things
     finally:
         if collects:
             gc.enable()
     return {storage.data_ptr(): storage for storage in storages if storage.nbytes() > 0}
+
+
+def kinds_of_tensors():
+    """Tensor and all classes that are made of it."""
+    found, rest = set(), [torch.Tensor]
+    while rest:
+        kind = rest.pop()
+        found.add(kind)
+        rest += kind.__subclasses__()
+    return found
 
 
 def is_fake(tensor):
