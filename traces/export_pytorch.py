@@ -134,7 +134,11 @@ def main(arguments):
 # --- the second start: allocator settings are read when a process begins ---------------------------------------------------
 
 def start_again(options):
-    """Starts this program anew with a quiet malloc, a fixed number of threads and the counter of live bytes."""
+    os.execve(sys.executable, [sys.executable, os.path.abspath(__file__), *sys.argv[1:]], environment_of(options))
+
+
+def environment_of(options):
+    """With a quiet malloc, a fixed number of threads and the counter of live bytes."""
     environment = dict(os.environ)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment[name] = str(options.threads)
@@ -144,7 +148,7 @@ def start_again(options):
     environment[CHILD] = library
     if library:
         environment["LD_PRELOAD"] = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD", "")]))
-    os.execve(sys.executable, [sys.executable, os.path.abspath(__file__), *sys.argv[1:]], environment)
+    return environment
 
 
 def built_counter(options):
