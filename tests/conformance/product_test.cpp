@@ -130,7 +130,7 @@ bool is_planned(const std::string& spec, std::uint64_t number, std::uint64_t see
 /// Every run tries one share of some 82,000 combinations, another one with another PLIMSOLL_TURN; a larger one where
 /// all cases are asked for, of which the whole would take hours. As these numbers and that of the settings have no
 /// divisor in common, settings take turns.
-constexpr std::uint64_t shares = 997, large_shares = 199;
+constexpr std::uint64_t shares = 997, large_shares = 499;
 
 bool is_in_share(std::uint64_t number) {
   if (random_case_state().chosen || !every_case()) return true;
@@ -144,6 +144,7 @@ std::vector<std::string> specs_of(const StrategyInfo& strategy) {
   if (strategy.family == Family::compression && has_option(strategy, "tensors")) return {name + "(tensors=all)"};
   if (strategy.family == Family::transform && has_option(strategy, "ops")) return {name + "(ops=*)"};
   if (has_option(strategy, "time_limit")) return {name + "(time_limit=1)"};
+  if (has_option(strategy, "nodes")) return {name + "(nodes=1)"};
   if (has_option(strategy, "ranks")) return {name, name + "(ranks=2)"};
   if (has_option(strategy, "tensor")) return {name, name + "(tensor=2)", name + "(tensor=2,sequence=yes)"};
   return {name};
