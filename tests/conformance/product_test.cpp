@@ -75,6 +75,13 @@ std::variant<Chain, Graph> model_for(std::span<const Pass> passes, const Setting
   return with_weight_times(random_small_chain(seed, stages));
 }
 
+/// Whether one of them works on several devices; others take as long for each micro-batch as for the first.
+bool use_several_devices(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) {
+    return pass.strategy->partition != nullptr || pass.strategy->family == Family::hybrid;
+  });
+}
+
 /// What is wrong with a plan, in words; empty: nothing.
 std::string wrong_with(const Problem& problem, const PlanOutcome& outcome, std::optional<Bytes> budget) {
   const Plan* made = std::get_if<Plan>(&outcome);
@@ -93,7 +100,7 @@ std::string wrong_with(const Problem& problem, const PlanOutcome& outcome, std::
 /// As `wrong_with`; nothing where it is refused, whose reason is the program's answer.
 std::optional<std::string> wrong_with(const std::string& spec, const Setting& on, std::uint64_t seed) try {
   const std::vector<Pass> passes = parse_spec(spec, "test");
-  const ProblemOptions options{.micro_batches = 2 * on.devices,
+  const ProblemOptions options{.micro_batches = 2 * (use_several_devices(passes) ? on.devices : 1),
                                .optimizer = on.updates ? Optimizer::adam : Optimizer::none,
                                .gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh,
                                .backward = backward_for(passes),
