@@ -6,11 +6,12 @@ against the program's parser (prose.py).
     tests/documentation/commands.py PROGRAM           # all but those that set_aside.txt names
     tests/documentation/commands.py PROGRAM --slow    # those that it calls slow
 
-Each block is run in order in a copy of the tree, with its own `out`. A line that begins with `$ ` shows what it prints, which
+Each block is run in order in a copy of the tree that is as it was before, with no `out`. A line that begins with `$ ` shows what it prints, which
 is compared, times that were taken apart. Fast commands need nothing that a bare machine has not: PyTorch, torchvision and
 scikit-learn are hidden from them. set_aside.txt has a line a command that is not run with the others, and its reason;
 a line in it that no document has any more is an error, as is a command that ends with another exit code than 0.
 """
+import os
 import pathlib
 import re
 import resource
@@ -123,11 +124,41 @@ def masked(text):
             for line in text.strip().splitlines()]
 
 
-def copy_of_tree(into, program):
-    ignore = shutil.ignore_patterns("build*", "out", ".git", "__pycache__", "*.unfinished-*")
-    shutil.copytree(ROOT, into, ignore=ignore, symlinks=True)
-    (into / "build").mkdir()
-    (into / "build/plimsoll").symlink_to(program)
+class Tree:
+    """A copy of the tree, made once, and put back to what it was between blocks: what commands made goes, and what they changed or removed is
+    copied anew."""
+
+    def __init__(self, folder, program):
+        self.folder, self.program = folder, program
+        ignore = shutil.ignore_patterns("build*", "out", ".git", "__pycache__", "*.unfinished-*")
+        shutil.copytree(ROOT, folder, ignore=ignore, symlinks=True)
+        (folder / "build").mkdir()
+        (folder / "build/plimsoll").symlink_to(program)
+        self.was = self.stamps()
+
+    def stamps(self):
+        """{place: whether a folder, else its size and when it was changed} of all in it."""
+        found, rest = {}, [self.folder]
+        while rest:
+            for entry in os.scandir(rest.pop()):
+                is_folder, state = entry.is_dir(follow_symlinks=False), entry.stat(follow_symlinks=False)
+                found[entry.path] = is_folder or (state.st_size, state.st_mtime_ns, state.st_ino)
+                if is_folder:
+                    rest.append(entry.path)
+        return found
+
+    def put_back(self):
+        now = self.stamps()
+        for place in sorted(now.keys() - self.was.keys(), reverse=True):  # what is in a folder before the folder
+            os.rmdir(place) if now[place] is True else os.unlink(place)
+        for place in sorted(place for place, stamp in self.was.items() if now.get(place) != stamp):
+            if self.was[place] is True:
+                os.mkdir(place)
+            elif place == str(self.folder / "build/plimsoll"):
+                raise SystemExit("a command has put another program into build/")
+            else:
+                shutil.copy2(ROOT / pathlib.Path(place).relative_to(self.folder), place, follow_symlinks=False)
+        self.was |= {place: stamp for place, stamp in self.stamps().items() if now.get(place) != stamp}
 
 
 def hide_optional(folder):
@@ -149,28 +180,28 @@ def run(command, folder, program, python_path):
 def main():
     program, slow = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] == ["--slow"]
     aside, seen, failures, total, printed = set_aside(), set(), [], 0.0, ""
+    scratch = tempfile.TemporaryDirectory()
+    tree, hidden = Tree(pathlib.Path(scratch.name) / "tree", program), pathlib.Path(scratch.name) / "hidden"
+    hidden.mkdir()
+    hide_optional(hidden)
     for place, commands in all_blocks(program):
         wanted = [c for c, _ in commands if aside.get(c, ("fast",))[0] == ("slow" if slow else "fast")]
         seen.update(c for c, _ in commands)
         if not wanted:
             continue
-        with tempfile.TemporaryDirectory() as scratch:
-            folder, hidden = pathlib.Path(scratch) / "tree", pathlib.Path(scratch) / "hidden"
-            copy_of_tree(folder, program)
-            hidden.mkdir()
-            hide_optional(hidden)
-            for command, shown in commands:
-                # A slow command may need what the block's fast ones made.
-                if command in aside and command not in wanted:
-                    continue
-                done, cpu = run(command, folder, program, "" if slow else str(hidden))
-                total += cpu
-                printed += done.stdout
-                print(f"{cpu:7.2f} s  {place}: {command}", flush=True)
-                if done.returncode != 0:
-                    failures.append(f"{place}: exit code {done.returncode} of: {command}\n{done.stderr[-2000:]}")
-                elif shown is not None and masked("\n".join(shown)) != masked(done.stdout):
-                    failures.append(f"{place}: does not print what is shown: {command}\n{done.stdout}")
+        for command, shown in commands:
+            # A slow command may need what the block's fast ones made.
+            if command in aside and command not in wanted:
+                continue
+            done, cpu = run(command, tree.folder, program, "" if slow else str(hidden))
+            total += cpu
+            printed += done.stdout
+            print(f"{cpu:7.2f} s  {place}: {command}", flush=True)
+            if done.returncode != 0:
+                failures.append(f"{place}: exit code {done.returncode} of: {command}\n{done.stderr[-2000:]}")
+            elif shown is not None and masked("\n".join(shown)) != masked(done.stdout):
+                failures.append(f"{place}: does not print what is shown: {command}\n{done.stdout}")
+        tree.put_back()
     if not slow:
         parser = prose.Parser(program, (ROOT / "dev").read_text())
         failures += [f"{place}: {why}: {code}" for place, listed in mentions() for code in listed
