@@ -4,6 +4,7 @@ ends: with what was left out and why, and with the exit code of what failed."""
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -117,6 +118,18 @@ class Test(unittest.TestCase):
             (pathlib.Path(folder) / "dev").write_bytes(DEV.read_bytes())
             none = subprocess.run(["bash", f"{folder}/dev", "slow"], capture_output=True, text=True)
         self.assertEqual((none.returncode, none.stderr), (1, "./dev slow: no durations yet: ./dev test records them\n"))
+
+    def test_nothing_is_said_where_nobody_reads_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            durations, log = pathlib.Path(folder) / "durations.xml", pathlib.Path(folder) / "LastTest.log"
+            durations.write_text('<suite><testcase name="first" time="0.5"/></suite>')
+            log.write_text("")
+            for command in (["slow.py", durations, log], ["left_out.py", log]):
+                read, write = os.pipe()
+                os.close(read)
+                run = subprocess.run([sys.executable, ROOT / "tests/program" / command[0], *command[1:]], stdout=write, stderr=subprocess.PIPE, text=True)
+                os.close(write)
+                self.assertEqual(run.stderr, "")
 
     def test_it_installs_what_it_tests_or_leaves_it_out_by_an_option(self):
         asked, _ = self.run_test()

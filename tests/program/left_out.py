@@ -7,6 +7,7 @@ that begin with `skipped:` (or `skipped, nothing was tested:`) for all of a prog
 import collections
 import pathlib
 import re
+import signal
 import sys
 
 CASE = re.compile(r"skipped (['\"])(.*)\1$")  # behind the test's name, or what the test has printed
@@ -45,4 +46,5 @@ def main(*logs):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other tools, it ends without a word where nobody reads on
     main(*sys.argv[1:])

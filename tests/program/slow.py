@@ -6,6 +6,7 @@ Catch2 printed into LastTest.log.
 """
 import pathlib
 import re
+import signal
 import sys
 import xml.etree.ElementTree
 
@@ -28,4 +29,5 @@ def main(durations, log):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as other tools, it ends without a word where nobody reads on
     main(*sys.argv[1:])
