@@ -73,7 +73,8 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
   }
   improve(best, Choice(best->choice), budget, Care::thorough);
   if (star && star->makespan < best->parts.makespan) return *star;
-  best->parts.note = note_of(text_of(best->choice.cut), numbers_text(best->choice.in_flight));
+  std::string& note = best->parts.note;  // of its order
+  note = note_of(text_of(best->choice.cut), numbers_text(best->choice.in_flight)) + (note.empty() ? "" : "; ") + note;
   return best->parts;
 }
 
@@ -115,20 +116,12 @@ void JointPlanner::shrink(std::optional<Found>& best, std::optional<Closest>& cl
 
 /// Every cut that is possible; none where there are many.
 std::vector<JointPlanner::Choice> JointPlanner::few_choices() const {
-  std::vector<bool> begins(problem_.chain->stages.size() - 1, false);  // whether a part begins behind each stage
-  std::fill(begins.end() - static_cast<std::ptrdiff_t>(waiting_.size() - 1), begins.end(), true);
   std::vector<Choice> choices;
-  int tries = 0;
-  do {
-    if (++tries > most_moves) return {};
-    std::vector<std::size_t> first{0};
-    for (std::size_t i = 0; i < begins.size(); ++i) {
-      if (begins[i]) first.push_back(i + 1);
-    }
-    Choice choice{without_copies(std::move(first)), {}};
+  for (StageCut& cut : all_cuts(problem_.chain->stages.size(), waiting_.size(), most_moves)) {
+    Choice choice{std::move(cut), {}};
     if (in_flight_is_free_) choice.in_flight.assign(waiting_.size(), 1);
     if (is_possible(choice)) choices.push_back(std::move(choice));
-  } while (std::next_permutation(begins.begin(), begins.end()));
+  }
   return choices;
 }
 

@@ -56,16 +56,17 @@ bool is_longer(Seconds a, Seconds b) {
 
 }  // namespace
 
-PartsPlanners::PartsPlanners(const Problem& problem, std::span<const Pass> memory)
-    : problem_(problem), memory_(memory), kept_(memory) {
+PartsPlanners::PartsPlanners(const Problem& problem, std::span<const Pass> memory, Orders orders)
+    : problem_(problem), memory_(memory), orders_(orders), kept_(memory) {
   ask_compression_about_all(problem, memory);
 }
 
 PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partition> partition,
-                           std::span<const Pass> memory, KeptPlans& kept)
+                           std::span<const Pass> memory, Orders orders, KeptPlans& kept)
     : problem_(problem),
       partition_(std::move(partition)),
       memory_(memory),
+      orders_(orders),
       waiting_(waiting_in(*partition_)),
       kept_(kept),
       parts_on_(partition_->order.size()) {
@@ -83,15 +84,18 @@ PartsOutcome PartsPlanner::within(std::optional<Bytes> budget) {
   if (most && !fit(peaks_, *most)) {
     const std::vector<std::size_t> level = highest_levels(*most);
     PlannedParts made = simulated(level);
-    made = refined(std::move(made), level, *most);
+    made = or_conserving(refined(std::move(made), level, *most));
     if (fit(peaks_, *most)) mixed = std::move(made);
   }
   std::optional<Seconds> fastest;
   if (mixed) fastest = mixed->makespan;
   const PlannedParts* best = nullptr;
   for (std::size_t l = distinct_levels_.size(); l-- > 0;) {
-    if (fastest && is_longer(least_makespan_of(distinct_levels_[l]), *fastest)) continue;
-    const PlannedParts& made = simulated_everywhere(distinct_levels_[l]);
+    // Of the fixed order.
+    const bool may_be_faster = orders_ == Orders::or_work_conserving || !fastest ||
+                               !is_longer(least_makespan_of(distinct_levels_[l]), *fastest);
+    if (!may_be_faster) continue;
+    const PlannedParts& made = conserving_everywhere(distinct_levels_[l]);
     smallest = std::min(smallest, made.peak);
     if (most && !fit(peaks_, *most)) continue;
     if (best == nullptr || made.makespan <= best->makespan) best = &made;
@@ -132,7 +136,7 @@ std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) 
       tapes.push_back(tape->tape);
       own.push_back(tape->peak);
     }
-    PlannedParts made = simulated(std::move(tapes));
+    PlannedParts made = or_conserving(simulated(std::move(tapes)));
     if (!most || fit(peaks_, *most)) return made;
     for (std::size_t p = 0; p < beside.size(); ++p) {
       beside[p] = std::max(beside[p], peaks_[partition_->parts[p].device.index] - own[p]);
@@ -144,7 +148,7 @@ std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) 
 std::vector<Bytes> PartsPlanner::peaks_of_levels() {
   fill_menus();
   std::vector<Bytes> peaks;
-  for (const std::size_t level : distinct_levels_) peaks.push_back(simulated_everywhere(level).peak);
+  for (const std::size_t level : distinct_levels_) peaks.push_back(conserving_everywhere(level).peak);
   return peaks;
 }
 
@@ -239,11 +243,31 @@ const PlannedParts& PartsPlanner::simulated(const std::vector<std::size_t>& leve
   std::vector<Tape> tapes;
   for (std::size_t p = 0; p < menus_.size(); ++p) tapes.push_back(menus_[p][key[p]].tape);
   PlannedParts made = simulated(std::move(tapes));
-  return simulated_.emplace(std::move(key), Simulated{std::move(made), peaks_}).first->second.made;
+  return simulated_.emplace(std::move(key), SimulatedParts{std::move(made), peaks_}).first->second.made;
 }
 
 const PlannedParts& PartsPlanner::simulated_everywhere(std::size_t level) {
   return simulated(std::vector(partition_->order.size(), level));
+}
+
+const PlannedParts& PartsPlanner::conserving_everywhere(std::size_t level) {
+  const PlannedParts& fixed = simulated_everywhere(level);
+  if (orders_ == Orders::fixed) return fixed;
+  const auto known = conserving_.find(level);
+  const SimulatedParts& parts =
+      known != conserving_.end()
+          ? known->second
+          : conserving_.emplace(level, or_work_conserving(problem_, {fixed, peaks_})).first->second;
+  peaks_ = parts.peaks;
+  return parts.made;
+}
+
+/// Of what was simulated last.
+PlannedParts PartsPlanner::or_conserving(PlannedParts fixed) {
+  if (orders_ == Orders::fixed) return fixed;
+  SimulatedParts parts = or_work_conserving(problem_, {std::move(fixed), peaks_});
+  peaks_ = std::move(parts.peaks);
+  return std::move(parts.made);
 }
 
 Seconds PartsPlanner::least_makespan_of(std::size_t level) {

@@ -10,13 +10,18 @@
 #include "strategies/part_plans.h"
 #include "strategies/pipelining/waiting.h"
 #include "strategies/plan.h"
+#include "strategies/work_conserving.h"
 
 namespace plimsoll {
+
+/// Whether devices keep to a partition's order, or also what comes of it work-conserving is tried, of every choice of
+/// tapes: it may be faster, and need less.
+enum class Orders { fixed, or_work_conserving };
 
 class PartsPlanner {
  public:
   /// Throws InputError where a strategy cannot treat a part.
-  PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory, KeptPlans&);
+  PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory, Orders, KeptPlans&);
 
   /// Of levels of memory, from the least that the strategies can do with to all they want, each device has the highest
   /// that fits: the budget, or without one, where devices have unequal memories, its own memory.
@@ -41,6 +46,8 @@ class PartsPlanner {
   Menu menu_of(std::size_t p);
   const PlannedParts& simulated(const std::vector<std::size_t>& level);
   const PlannedParts& simulated_everywhere(std::size_t level);
+  const PlannedParts& conserving_everywhere(std::size_t level);
+  PlannedParts or_conserving(PlannedParts);
   Seconds least_makespan_of(std::size_t level);
   PlannedParts simulated(std::vector<Tape> tapes);
   std::optional<std::vector<Bytes>> limits(std::optional<Bytes> budget) const;
@@ -52,6 +59,7 @@ class PartsPlanner {
   const Problem& problem_;
   std::shared_ptr<const Partition> partition_;
   std::span<const Pass> memory_;
+  Orders orders_;
   std::vector<Waiting> waiting_;  // by part
   KeptPlans& kept_;
   std::vector<std::vector<std::size_t>> parts_on_;     // by device
@@ -61,21 +69,18 @@ class PartsPlanner {
   std::vector<std::size_t> distinct_levels_;           // ascending: those with other tapes than the one before
   std::map<std::size_t, Seconds> least_makespans_;     // by level on all devices, once asked
   std::vector<Bytes> peaks_;                           // by device, of what was simulated last
-  struct Simulated {
-    PlannedParts made;
-    std::vector<Bytes> peaks;
-  };
-  std::map<std::vector<std::size_t>, Simulated> simulated_;  // by the first levels of parts with these tapes
+  std::map<std::vector<std::size_t>, SimulatedParts> simulated_;  // by the first levels of parts with these tapes
+  std::map<std::size_t, SimulatedParts> conserving_;              // by level on all devices, once asked
 };
 
 /// One for each partition.
 class PartsPlanners {
  public:
   /// Throws InputError where compression finds nothing to pack in the whole model.
-  PartsPlanners(const Problem&, std::span<const Pass> memory);
+  PartsPlanners(const Problem&, std::span<const Pass> memory, Orders);
 
   PartsPlanner& of(const std::shared_ptr<const Partition>& partition) {
-    return planners_.try_emplace(partition, problem_, partition, memory_, kept_).first->second;
+    return planners_.try_emplace(partition, problem_, partition, memory_, orders_, kept_).first->second;
   }
 
   /// Of a part by itself, of any partition.
@@ -87,6 +92,7 @@ class PartsPlanners {
  private:
   const Problem& problem_;
   std::span<const Pass> memory_;
+  Orders orders_;
   KeptPlans kept_;
   std::map<std::shared_ptr<const Partition>, PartsPlanner> planners_;
 };

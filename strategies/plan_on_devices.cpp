@@ -8,11 +8,15 @@
 #include "sim/core/expects.h"
 #include "sim/core/lower_bounds.h"
 #include "sim/io/input_error.h"
+#include "strategies/common/chain_pass.h"
 #include "strategies/joint_planner.h"
 #include "strategies/list.h"
 #include "strategies/parts_planner.h"
+#include "strategies/pipelining/pipeline.h"
 #include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/sapp_cut.h"
 #include "strategies/pipelining/star_order.h"
+#include "strategies/pipelining/waiting.h"
 #include "strategies/work_conserving.h"
 
 namespace plimsoll {
@@ -60,8 +64,8 @@ PartsOutcome outcome_of(const PartitionOutcome& partition, const std::optional<B
   return planners.of(std::get<std::shared_ptr<const Partition>>(partition)).within(budget);
 }
 
-bool is_work_conserving(const Pass& pass) {
-  return has_option(*pass.strategy, "work_conserving") && pass.options.text("work_conserving") == "yes";
+Orders orders_tried(const Pass& partitioning) {
+  return is_work_conserving(partitioning) ? Orders::or_work_conserving : Orders::fixed;
 }
 
 bool less_needed(const Infeasible& a, const Infeasible& b) {
@@ -75,10 +79,22 @@ bool keeps_its_cut(const Pass& pass) {
   return is_planner_cut(cut) && cut != star_cut;
 }
 
+/// Of pipelines that are made for the budget: whether only where they are cut is.
+bool chooses_its_cut_alone(const Pass& pass) {
+  return pass.strategy != &pipeline_search_strategy && (keeps_its_cut(pass) || pass.options.text("cut") == sapp_cut);
+}
+
 bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
   using Made = std::shared_ptr<const Partition>;
   const Made *one = std::get_if<Made>(&a), *other = std::get_if<Made>(&b);
   return one != nullptr && other != nullptr && *one == *other;
+}
+
+/// Of pipelines that are made for the budget.
+bool follows_the_budget(const Pass& pass) {
+  if (pass.strategy == &pipeline_search_strategy) return true;
+  if (pass.strategy->family != Family::pipelining || !has_option(*pass.strategy, "cut")) return false;
+  return is_planner_cut(pass.options.text("cut")) || pass.options.text("cut") == sapp_cut;
 }
 
 bool is_better(const PartsOutcome& a, const PartsOutcome& b) {
@@ -87,6 +103,78 @@ bool is_better(const PartsOutcome& a, const PartsOutcome& b) {
   if (one != nullptr || other != nullptr) return one != nullptr;
   return less_needed(std::get<Infeasible>(a), std::get<Infeasible>(b));
 }
+
+/// What each device needs at most in plain training, its parts each for itself.
+Bytes plain_need(const Problem& problem, const Partition& partition) {
+  const std::vector<Waiting> waiting = waiting_in(partition);
+  std::vector<Bytes> needs(partition.order.size());
+  for (std::size_t p = 0; p < waiting.size(); ++p) {
+    const PartTask task{problem, partition, id_at<PartId>(p), waiting[p].in_flight, waiting[p].weights};
+    needs[task.part().device.index] += plain_training_peak(task);
+  }
+  return std::ranges::max(needs);
+}
+
+/// Partitions that are made for less memory than is unlimited, the same whatever the budget.
+class SmallerPartitions {
+ public:
+  SmallerPartitions(const Problem& problem, const Pass& partitioning, PartsPlanners& planners)
+      : problem_(problem), partitioning_(partitioning), planners_(planners) {}
+
+  /// The best of them within the budget, or what they need at least; `needs`: of that for unlimited memory.
+  PartsOutcome within(const std::optional<Bytes>& budget, const Partition& unlimited, const Infeasible& needs) {
+    if (!chooses_its_cut_alone(partitioning_)) return down_from_the_least(budget, needs);
+    if (made_.empty()) add_cuts(unlimited);
+    PartsOutcome best = needs;
+    for (const Made& made : made_) {
+      PartsOutcome outcome = planners_.of(made).within(budget);
+      if (is_better(outcome, best)) best = std::move(outcome);
+    }
+    return best;
+  }
+
+ private:
+  using Made = std::shared_ptr<const Partition>;
+
+  Made made_for(Bytes budget) const {
+    const std::optional<Bytes> asked = budget;
+    return std::get<Made>(partitions(problem_, partitioning_, std::span(&asked, 1)).front());
+  }
+
+  /// A planner's cuts, each for a byte less than plain training needs with the one before, until none fits, which is
+  /// said by the one for unlimited memory.
+  void add_cuts(const Partition& unlimited) {
+    constexpr std::size_t most = 50;
+    Bytes enough = plain_need(problem_, unlimited);
+    while (enough > Bytes{0} && made_.size() < most) {
+      enough -= Bytes{1};
+      Made made = made_for(enough);
+      if (same_turns(*made, unlimited)) return;
+      enough = std::min(enough, plain_need(problem_, *made));
+      made_.push_back(std::move(made));
+    }
+  }
+
+  /// The one for no memory at all, which keeps the least; then again and again the one for a byte less than is needed
+  /// so far, as long as it needs less. The first that fits.
+  PartsOutcome down_from_the_least(const std::optional<Bytes>& budget, Infeasible needs) {
+    for (std::size_t k = 0; needs.smallest && *needs.smallest > Bytes{0}; ++k) {
+      if (k == made_.size()) made_.push_back(made_for(k == 0 ? Bytes{0} : *needs.smallest - Bytes{1}));
+      PartsOutcome outcome = planners_.of(made_[k]).within(budget);
+      const Infeasible* none = std::get_if<Infeasible>(&outcome);
+      if (none == nullptr) return outcome;
+      const bool is_less = less_needed(*none, needs);
+      if (is_less) needs = *none;
+      if (!is_less && k > 0) break;
+    }
+    return needs;
+  }
+
+  const Problem& problem_;
+  const Pass& partitioning_;
+  PartsPlanners& planners_;
+  std::vector<Made> made_;
+};
 
 /// Where one op alone needs more than the budget, whoever runs it: that is why there is no plan.
 void name_largest_op(const Problem& problem, std::span<const Pass> memory,
@@ -164,7 +252,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
   if (asks_first_to_update(problem, partitioning)) {
     return plan_on_devices(with_first_to_update(problem), partitioning, memory, budgets);
   }
-  PartsPlanners planners(problem, memory);
+  PartsPlanners planners(problem, memory, orders_tried(partitioning));
   std::vector<PartsOutcome> outcomes;
   if (is_cut_jointly(partitioning)) {
     JointPlanner joint(problem, partitioning, planners);
@@ -175,24 +263,25 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
     asked.emplace_back(std::nullopt);
     const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
+    SmallerPartitions smaller(problem, partitioning, planners);
     for (const std::optional<Bytes>& budget : budgets) {
       const PartitionOutcome& own = made[outcomes.size()];
       PartsOutcome outcome = outcome_of(own, budget, planners);
+      PartsOutcome other = outcome;
       if (!same_partition(own, made.back())) {
-        PartsOutcome other = outcome_of(made.back(), budget, planners);
+        other = outcome_of(made.back(), budget, planners);
         const bool fits = std::holds_alternative<PlannedParts>(outcome);
-        if (!(fits && keeps_its_cut(partitioning)) && is_better(other, outcome)) outcome = std::move(other);
+        if (!(fits && keeps_its_cut(partitioning)) && is_better(other, outcome)) outcome = other;
+      }
+      if (follows_the_budget(partitioning) && std::holds_alternative<Infeasible>(outcome)) {
+        const auto& unlimited = std::get<std::shared_ptr<const Partition>>(made.back());
+        PartsOutcome less = smaller.within(budget, *unlimited, std::get<Infeasible>(other));
+        if (is_better(less, outcome)) outcome = std::move(less);
       }
       outcomes.push_back(std::move(outcome));
     }
   }
   if (may_move_nothing(memory)) or_without_last(problem, partitioning, memory, budgets, outcomes);
-  if (is_work_conserving(partitioning)) {
-    for (PartsOutcome& outcome : outcomes) {
-      PlannedParts* made = std::get_if<PlannedParts>(&outcome);
-      if (made != nullptr) *made = or_work_conserving(problem, std::move(*made));
-    }
-  }
   never_slower_with_more(outcomes, budgets);
   if (partitioning.strategy->family == Family::placement) name_largest_op(problem, memory, budgets, outcomes);
   return outcomes;
@@ -200,7 +289,7 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
 
 std::vector<PartsOutcome> plan_by_simulation(const Problem& problem, std::span<const Pass> memory,
                                              std::span<const std::optional<Bytes>> budgets) {
-  PartsPlanners planners(problem, memory);
+  PartsPlanners planners(problem, memory, Orders::fixed);
   PartsPlanner& planner = planners.of(all_on_one(problem));
   std::vector<PartsOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(planner.within(budget));
@@ -209,7 +298,7 @@ std::vector<PartsOutcome> plan_by_simulation(const Problem& problem, std::span<c
 }
 
 std::vector<Bytes> front_budgets_by_simulation(const Problem& problem, std::span<const Pass> memory) {
-  PartsPlanners planners(problem, memory);
+  PartsPlanners planners(problem, memory, Orders::fixed);
   return ascending(planners.of(all_on_one(problem)).peaks_of_levels());
 }
 
@@ -221,7 +310,7 @@ std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& 
   if (asks_first_to_update(problem, partitioning)) {
     return front_budgets_on_devices(with_first_to_update(problem), partitioning, memory);
   }
-  PartsPlanners planners(problem, memory);
+  PartsPlanners planners(problem, memory, orders_tried(partitioning));
   if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, planners).peaks_of_levels();
   const std::optional<Bytes> unlimited;
   const PartitionOutcome partition = partitions(problem, partitioning, std::span(&unlimited, 1)).front();

@@ -8,6 +8,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "strategies/common/tape_cost.h"
 #include "strategies/pipelining/greedy_turns.h"
+#include "strategies/pipelining/orders.h"
 #include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
@@ -46,37 +47,46 @@ TurnCosts turn_costs(const Problem& problem, const PlannedParts& made) {
   return costs;
 }
 
-Timeline timeline_of(const Problem& problem, const PlannedParts& parts) {
-  return simulate_event(plan_of(problem, parts, std::nullopt).schedule, problem.platform);
+/// Turns that only wait for what they read: values that come back to the device do so ahead of their reader.
+bool may_change_places(const Partition& partition) {
+  const auto only_computes = [](const Turn& turn) { return turn.piece <= piece::weights; };
+  return std::ranges::all_of(partition.order,
+                             [&](const auto& turns) { return std::ranges::all_of(turns, only_computes); });
 }
 
-PlannedParts with_note(PlannedParts made, std::string_view which) {
-  made.note += (made.note.empty() ? "" : "; ") + std::string(which);
-  return made;
+SimulatedParts with_note(SimulatedParts parts, std::string_view which) {
+  parts.made.note += (parts.made.note.empty() ? "" : "; ") + std::string(which);
+  return parts;
 }
 
 }  // namespace
 
-PlannedParts or_work_conserving(const Problem& problem, PlannedParts fixed) {
-  auto turns = greedy_turns(*fixed.partition, turn_costs(problem, fixed));
+bool is_work_conserving(const Pass& pass) {
+  return has_option(*pass.strategy, "work_conserving") && pass.options.text("work_conserving") == "yes";
+}
+
+SimulatedParts or_work_conserving(const Problem& problem, SimulatedParts fixed) {
+  if (!may_change_places(*fixed.made.partition)) {
+    return with_note(std::move(fixed), "the fixed order: what comes back to a device has its place in it");
+  }
+  auto turns = greedy_turns(*fixed.made.partition, turn_costs(problem, fixed.made));
   if (!turns) return with_note(std::move(fixed), "the fixed order: without it devices come to wait for each other");
-  Partition partition = *fixed.partition;
+  Partition partition = *fixed.made.partition;
   partition.order = *std::move(turns);
-  PlannedParts greedy = fixed;
-  greedy.partition = std::make_shared<const Partition>(std::move(partition));
-  const Timeline before = timeline_of(problem, fixed), after = timeline_of(problem, greedy);
+  SimulatedParts greedy{fixed.made, {}};
+  greedy.made.partition = std::make_shared<const Partition>(std::move(partition));
+  const Timeline timeline = simulate_event(plan_of(problem, greedy.made, std::nullopt).schedule, problem.platform);
   for (const Device& device : problem.platform.devices) {
-    if (after.peaks[device.memory.index].bytes <= before.peaks[device.memory.index].bytes) continue;
+    greedy.peaks.push_back(timeline.peaks[device.memory.index].bytes);
+  }
+  if (!std::ranges::equal(greedy.peaks, fixed.peaks, std::ranges::less_equal{})) {
     return with_note(std::move(fixed), "the fixed order: the work-conserving one needs more memory");
   }
-  if (!(after.makespan < before.makespan)) {
+  if (!(timeline.makespan < fixed.made.makespan)) {
     return with_note(std::move(fixed), "the fixed order: the work-conserving one is not faster");
   }
-  greedy.makespan = after.makespan;
-  greedy.peak = Bytes{0};
-  for (const Device& device : problem.platform.devices) {
-    greedy.peak = std::max(greedy.peak, after.peaks[device.memory.index].bytes);
-  }
+  greedy.made.makespan = timeline.makespan;
+  greedy.made.peak = std::ranges::max(greedy.peaks);
   return with_note(std::move(greedy), "the work-conserving order");
 }
 

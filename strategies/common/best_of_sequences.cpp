@@ -19,6 +19,24 @@ PlanFront<std::size_t> front_of(const PartTask& task, const TapeFamily& family) 
   return front;
 }
 
+std::size_t runs_in(const Tape& tape) {
+  return static_cast<std::size_t>(std::ranges::count(tape.actions, ActionKind::run, &Action::kind));
+}
+
+/// Of the fastest plans the one that runs the fewest ops.
+std::size_t fewest_runs_of_fastest(const TapeFamily& family) {
+  const Seconds fastest = std::ranges::min_element(family.costs, {}, &TapeCost::makespan)->makespan;
+  std::size_t best = 0, fewest = no_size_limit;
+  for (std::size_t k = 0; k < family.costs.size(); ++k) {
+    if (family.costs[k].makespan > fastest) continue;
+    const std::size_t runs = runs_in(family.tape(k));
+    if (runs >= fewest) continue;
+    fewest = runs;
+    best = k;
+  }
+  return best;
+}
+
 TapeFamily tapes_of(const PartTask& task, const SequenceFamily& family) {
   const Part& part = task.part();
   const auto tape = [&task, &family, chain = chain_part(task.problem, part)](std::size_t k) {
@@ -54,9 +72,17 @@ std::vector<TapeOutcome> best_of_tapes(const PartTask& task, const TapeFamily& f
                                        std::span<const std::optional<Bytes>> budgets) {
   const PlanFront<std::size_t> front = front_of(task, family);
   EXPECTS(!front.empty());
-  return front.outcomes(budgets, "none of the schedules of " + std::string(family.name) + " fits", [&](std::size_t k) {
+  const auto planned = [&](std::size_t k) {
     return PlannedTape{family.tape(k), peak_in_flight(family.costs[k], task), family.costs[k].makespan, std::nullopt};
-  });
+  };
+  std::vector<TapeOutcome> outcomes =
+      front.outcomes(budgets, "none of the schedules of " + std::string(family.name) + " fits", planned);
+  // What is recomputed in no time of the part's own comes later for the part before it.
+  const bool has_neighbours = task.partition.parts.size() > 1;
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    if (has_neighbours && !budgets[b]) outcomes[b] = planned(fewest_runs_of_fastest(family));
+  }
+  return outcomes;
 }
 
 std::vector<Bytes> budgets_of_tapes(const PartTask& task, const TapeFamily& family) {

@@ -19,7 +19,8 @@ struct SequenceFamily {
 };
 
 /// For every budget the fastest plan whose exact peak fits, so that no budget is exceeded and less memory is never
-/// faster. Of equally fast ones the smallest, then the first. Stages that may run only once save instead.
+/// faster. Of equally fast ones the smallest, then the first; in a part of a pipeline without a budget the one that
+/// runs the fewest ops. Stages that may run only once save instead.
 std::vector<TapeOutcome> best_of_sequences(const PartTask&, const SequenceFamily&,
                                            std::span<const std::optional<Bytes>> budgets);
 

@@ -118,6 +118,22 @@ std::vector<std::size_t> cut_stages(const Chain& chain, std::size_t parts, CutRu
   return first;
 }
 
+std::vector<StageCut> all_cuts(std::size_t stages, std::size_t parts, std::size_t most) {
+  EXPECTS(parts > 0 && parts <= stages);
+  std::vector<bool> begins(stages - 1, false);  // whether a part begins behind each stage
+  std::fill(begins.end() - static_cast<std::ptrdiff_t>(parts - 1), begins.end(), true);
+  std::vector<StageCut> cuts;
+  do {
+    if (cuts.size() == most) return {};
+    std::vector<std::size_t> first{0};
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      if (begins[i]) first.push_back(i + 1);
+    }
+    cuts.push_back(without_copies(std::move(first)));
+  } while (std::next_permutation(begins.begin(), begins.end()));
+  return cuts;
+}
+
 std::vector<std::size_t> least_memory_cut(std::uint32_t stages, std::uint32_t parts, const RangeNeeds& needs) {
   // By first stage, what the parts from the next one on need; nothing where the stages cannot be so many parts.
   std::vector<std::optional<Bytes>> behind(stages + 1);

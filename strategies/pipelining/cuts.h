@@ -40,6 +40,9 @@ std::optional<std::vector<std::uint32_t>> read_numbers(std::string_view);
 /// The first stage of each part, ascending, beginning with 0. There are at least as many stages as parts.
 std::vector<std::size_t> cut_stages(const Chain&, std::size_t parts, CutRule);
 
+/// Every cut into so many parts, each on one device; none where there are more than `most`.
+std::vector<StageCut> all_cuts(std::size_t stages, std::size_t parts, std::size_t most);
+
 /// What stages [first, last) need of a device as the part of this number; nothing where they cannot be one.
 using RangeNeeds = std::function<std::optional<Bytes>(std::uint32_t first, std::uint32_t last, std::uint32_t part)>;
 

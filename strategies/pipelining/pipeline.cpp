@@ -10,9 +10,7 @@
 
 namespace plimsoll {
 
-namespace {
-
-bool same_partition(const Partition& a, const Partition& b) {
+bool same_turns(const Partition& a, const Partition& b) {
   const auto same_part = [](const Part& x, const Part& y) { return x.device == y.device && x.ops == y.ops; };
   const auto same_turn = [](const Turn& x, const Turn& y) {
     return x.part == y.part && x.micro_batch == y.micro_batch && x.piece == y.piece;
@@ -21,8 +19,6 @@ bool same_partition(const Partition& a, const Partition& b) {
          std::ranges::equal(a.order, b.order,
                             [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same_turn); });
 }
-
-}  // namespace
 
 bool is_cut(std::string_view text) {
   return text == "uniform" || text == "balanced" || text == sapp_cut || is_planner_cut(text) || read_cut(text);
@@ -55,7 +51,7 @@ std::vector<PartitionOutcome> for_budgets(const Options& options, std::span<cons
     if (found == nullptr) {
       auto fresh = std::make_shared<const Partition>(one(budget));
       const auto same = std::ranges::find_if(
-          made, [&](const auto& other) { return other.second != nullptr && same_partition(*other.second, *fresh); });
+          made, [&](const auto& other) { return other.second != nullptr && same_turns(*other.second, *fresh); });
       found = same != made.end() ? same->second : fresh;
     }
     outcomes.emplace_back(found);

@@ -123,6 +123,9 @@ bool is_backward_split(const Options&);
 Partition cut_for(const Problem&, const Options&, std::string_view strategy, std::span<const std::uint32_t> rank_of,
                   bool weights_apart, const std::optional<Bytes>& budget = {});
 
+/// Whether parts of the same ops on the same devices take the same turns.
+bool same_turns(const Partition&, const Partition&);
+
 /// What `one` makes for each budget, asked once where the cut does not depend on it; what is the same is shared.
 std::vector<PartitionOutcome> for_budgets(const Options&, std::span<const std::optional<Bytes>> budgets,
                                           const std::function<Partition(const std::optional<Bytes>&)>& one);

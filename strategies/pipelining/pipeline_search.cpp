@@ -237,6 +237,47 @@ std::optional<Partition> best_of(const Problem& problem, std::vector<Shape> shap
   return best;
 }
 
+/// One micro-batch after the other through all parts.
+PipelineOrder one_at_a_time(std::vector<std::uint32_t> rank_of, std::uint32_t m) {
+  PipelineOrder order{std::move(rank_of), {}, true};
+  order.turns.resize(std::ranges::max(order.rank_of) + std::size_t{1});
+  const auto parts = static_cast<std::uint32_t>(order.rank_of.size());
+  for (std::uint32_t i = 0; i < m; ++i) {
+    for (std::uint32_t g = 0; g < parts; ++g) order.turns[order.rank_of[g]].push_back({PartId{g}, i, piece::forward});
+    for (std::uint32_t g = parts; g-- > 0;) {
+      for (const std::uint32_t each : {piece::backward, piece::weights}) {
+        order.turns[order.rank_of[g]].push_back({PartId{g}, i, each});
+      }
+    }
+  }
+  return order;
+}
+
+/// The order that needs the least in plain training: of all that the search begins with, where they are small, and of
+/// one micro-batch at a time. Nothing where the limits are too small for one.
+std::optional<Partition> with_least_memory(const Problem& problem, std::vector<Shape> shapes) {
+  const std::uint32_t m = problem.micro_batches;
+  add_orders(shapes, m);
+  const bool all = are_small(shapes);
+  std::optional<Partition> best;
+  Bytes least;
+  for (Shape& shape : shapes) {
+    if (!all) shape.orders.clear();
+    PipelineOrder alone = one_at_a_time(shape.rank_of, m);
+    const bool is_allowed =
+        std::ranges::equal(kept_at_most(shape.costs, alone), shape.limits, std::ranges::less_equal{});
+    if (is_allowed) shape.orders.push_back(std::move(alone));
+    for (const PipelineOrder& order : shape.orders) {
+      Partition made = with_turns(shape.cut, order);
+      const Bytes peak = plain_peak(problem, made);
+      if (best && peak >= least) continue;
+      least = peak;
+      best = std::move(made);
+    }
+  }
+  return best;
+}
+
 std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, const Options& options,
                                                         std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t p = ranks_of(problem, options, "pipeline_search");
@@ -256,10 +297,17 @@ std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, 
     }
     return found->second;
   };
+  std::shared_ptr<const Partition> smallest;
+  const auto least = [&]() -> std::shared_ptr<const Partition> {
+    if (smallest != nullptr) return smallest;
+    std::optional<Partition> made = with_least_memory(problem, shapes_for(problem, options, p, std::nullopt));
+    if (made) smallest = std::make_shared<const Partition>(*std::move(made));
+    return smallest;
+  };
   std::vector<PartitionOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) {
     std::shared_ptr<const Partition> made = searched(budget);
-    if (made == nullptr && budget) made = searched(std::nullopt);  // a memory strategy has to make it fit
+    if (made == nullptr && budget) made = least();
     if (made == nullptr) {
       const Shape line = std::move(shapes_for(problem, options, p, std::nullopt).front());
       throw InputError(fmt::format("pipeline_search: limit={} is too small for one micro-batch; the least is {}",

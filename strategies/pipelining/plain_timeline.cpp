@@ -1,5 +1,6 @@
 #include "strategies/pipelining/plain_timeline.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "sim/core/lowering.h"
@@ -17,6 +18,15 @@ Timeline plain_timeline(const Problem& problem, const Partition& partition) {
   const auto schedule = lower(problem, partition, tapes);
   if (const std::string* why = std::get_if<std::string>(&schedule)) throw InputError(*why);
   return simulate_event(std::get<Schedule>(schedule), problem.platform);
+}
+
+Bytes plain_peak(const Problem& problem, const Partition& partition) {
+  const Timeline timeline = plain_timeline(problem, partition);
+  Bytes peak;
+  for (const Device& device : problem.platform.devices) {
+    peak = std::max(peak, timeline.peaks[device.memory.index].bytes);
+  }
+  return peak;
 }
 
 }  // namespace plimsoll

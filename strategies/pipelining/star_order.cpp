@@ -27,16 +27,6 @@ std::string row_of(const Numbers& numbers) {
 /// What is on its way to a stage that is not ready for it, as MadPipe counts it: for each border in both directions.
 enum class Buffers { none, at_borders };
 
-/// Of the fullest device in plain training, simulated.
-Bytes simulated_peak(const Problem& problem, const Partition& partition) {
-  const Timeline timeline = plain_timeline(problem, partition);
-  Bytes peak;
-  for (const Device& device : problem.platform.devices) {
-    peak = std::max(peak, timeline.peaks[device.memory.index].bytes);
-  }
-  return peak;
-}
-
 class StarSearch {
  public:
   StarSearch(const Problem& problem, std::string_view strategy, const MadpipeProblem& table, Buffers buffers)
@@ -197,7 +187,7 @@ class StarSearch {
     Partition partition = partition_of(problem_, cut_of(plan), strategy_, order);
     const OrderTimes times = time_order(part_costs(problem_, partition), m_, order);
     if (!times.stuck.empty() || (best_ && !(times.makespan() < least_))) return;
-    if (table_.memory_bytes && !fits(static_cast<double>(simulated_peak(problem_, partition).count))) return;
+    if (table_.memory_bytes && !fits(static_cast<double>(plain_peak(problem_, partition).count))) return;
     least_ = times.makespan();
     std::vector<std::uint32_t> in_flight;
     for (const Waiting& waiting : waiting_in(partition)) in_flight.push_back(waiting.in_flight);
@@ -214,23 +204,77 @@ class StarSearch {
   double least_ = 0;
 };
 
-/// One stage a device and one micro-batch at a time, cut so that the fullest device needs the least: no order of stages
-/// on a device each needs less.
-std::optional<Partition> with_least_memory(const Problem& problem, std::string_view strategy, std::uint32_t ranks) {
-  const RangeBytes bytes = plain_bytes(problem);
-  const auto needs = [&](std::uint32_t first, std::uint32_t last, std::uint32_t) -> std::optional<Bytes> {
-    if (!is_trained(problem, first, last)) return std::nullopt;
-    return Bytes{static_cast<std::int64_t>(bytes(first, last, 1))};
-  };
-  const auto stages = static_cast<std::uint32_t>(problem.chain->stages.size());
-  const std::vector<std::size_t> first = least_memory_cut(stages, ranks, needs);
-  if (first.empty()) return std::nullopt;
-  const StageCut cut = without_copies(first);
-  const std::vector<std::uint32_t> alone(ranks, 0);
-  Partition made = partition_of(problem, cut, strategy, one_forward_one_backward_order(problem.micro_batches, alone));
-  made.note = fmt::format("cut={}, one micro-batch in flight: the least memory", text_of(cut));
-  return made;
-}
+/// One stage a device and one micro-batch at a time: no order of a stage on each device needs less.
+class LeastMemoryCut {
+ public:
+  LeastMemoryCut(const Problem& problem, std::string_view strategy, std::uint32_t ranks)
+      : problem_(problem), strategy_(strategy), ranks_(ranks) {}
+
+  /// The cut whose fullest device needs the least: of all, if they are few, else what comes of the one whose parts need
+  /// the least each for itself by moving one border by a stage at a time.
+  std::optional<Partition> found() {
+    constexpr std::size_t most_tries = 100;
+    const std::vector<StageCut> all = all_cuts(problem_.chain->stages.size(), ranks_, most_tries);
+    for (const StageCut& cut : all) try_out(cut);
+    if (!all.empty()) return std::move(best_);
+    if (const std::vector<std::size_t> first = by_parts_alone(); !first.empty()) try_out(without_copies(first));
+    for (bool is_less = best_.has_value(); is_less && tries_ < most_tries;) {
+      is_less = false;
+      const StageCut from = cut_;
+      for (std::size_t g = 1; g < from.first.size() && !is_less; ++g) {
+        for (const std::size_t to : {from.first[g] - 1, from.first[g] + 1}) {
+          StageCut moved = from;
+          moved.first[g] = to;
+          is_less = is_less || try_out(moved);
+        }
+      }
+    }
+    return std::move(best_);
+  }
+
+ private:
+  std::vector<std::size_t> by_parts_alone() const {
+    const RangeBytes bytes = plain_bytes(problem_);
+    const auto needs = [&](std::uint32_t first, std::uint32_t last, std::uint32_t) -> std::optional<Bytes> {
+      if (!is_trained(problem_, first, last)) return std::nullopt;
+      return Bytes{static_cast<std::int64_t>(bytes(first, last, 1))};
+    };
+    return least_memory_cut(static_cast<std::uint32_t>(problem_.chain->stages.size()), ranks_, needs);
+  }
+
+  bool is_possible(const StageCut& cut) const {
+    const std::size_t stages = problem_.chain->stages.size();
+    for (std::size_t g = 0; g < cut.first.size(); ++g) {
+      const std::size_t last = g + 1 < cut.first.size() ? cut.first[g + 1] : stages;
+      if (cut.first[g] >= last || last > stages || !is_trained(problem_, cut.first[g], last)) return false;
+    }
+    return true;
+  }
+
+  /// True where the cut needs less than those before.
+  bool try_out(const StageCut& cut) {
+    if (!is_possible(cut)) return false;
+    ++tries_;
+    const std::vector<std::uint32_t> alone(ranks_, 0);
+    Partition made =
+        partition_of(problem_, cut, strategy_, one_forward_one_backward_order(problem_.micro_batches, alone));
+    const Bytes peak = plain_peak(problem_, made);
+    if (best_ && peak >= least_) return false;
+    made.note = fmt::format("cut={}, one micro-batch in flight: the least memory", text_of(cut));
+    best_ = std::move(made);
+    least_ = peak;
+    cut_ = cut;
+    return true;
+  }
+
+  const Problem& problem_;
+  std::string_view strategy_;
+  std::uint32_t ranks_;
+  std::size_t tries_ = 0;
+  std::optional<Partition> best_;
+  Bytes least_;   // of it
+  StageCut cut_;  // of it
+};
 
 }  // namespace
 
@@ -243,7 +287,7 @@ Partition star_partition(const Problem& problem, std::string_view strategy, std:
   if (budget) table.memory_bytes = static_cast<double>(budget->count);
   std::optional<Partition> made = StarSearch(problem, strategy, table, Buffers::none).fastest();
   if (!made) made = StarSearch(problem, strategy, table, Buffers::at_borders).fastest();
-  if (!made) made = with_least_memory(problem, strategy, ranks);
+  if (!made) made = LeastMemoryCut(problem, strategy, ranks).found();
   if (!made) {
     table.memory_bytes.reset();
     made = StarSearch(problem, strategy, table, Buffers::none).fastest();

@@ -203,6 +203,39 @@ TEST_CASE("a device takes its backward where it would wait for a forward", "[pip
   CHECK(made("1f1b(work_conserving=yes)").note == "the fixed order: the work-conserving one is not faster");
 }
 
+/// The same devices, of which the second keeps 10 bytes of a micro-batch: of two in GPipe's order, else of one.
+TEST_CASE("what a device needs less by taking turns as they come is the smallest budget", "[pipelining]") {
+  Chain chain = equal_stages(2, {.f = 1, .b = 1, .w = 0}, {.all = 1, .for_weights = 0});
+  chain.stages[0].forward = chain.stages[0].forward_nograd = Seconds{3};
+  chain.stages[1].saved = Bytes{10};
+  const Problem problem = problem_of(chain, gpus({.count = 2}), {.micro_batches = 2});
+  const auto smallest = [&](const std::string& spec) {
+    return std::get<Infeasible>(plan(problem, parse_spec(spec, "test"), Bytes{0})).smallest;
+  };
+  CHECK(smallest("gpipe(order=fifo)") == Bytes{20});
+  CHECK(smallest("gpipe(order=fifo,work_conserving=yes)") == Bytes{10});
+  const PlanOutcome made = plan(problem, parse_spec("gpipe(order=fifo,work_conserving=yes)", "test"), Bytes{10});
+  REQUIRE(std::holds_alternative<Plan>(made));
+  CHECK(std::get<Plan>(made).peak == Bytes{10});
+}
+
+TEST_CASE("turns in which values come back to a device keep their places", "[pipelining]") {
+  std::size_t come_back = 0;
+  for (const RandomCase seed : fewer_cases(1, 40)) {
+    Random random(seed);
+    const std::uint32_t devices = random.between(2, 3);
+    const Chain chain = with_weight_times(random_small_chain(seed, random.between(2 * devices, 2 * devices + 3)));
+    const Problem problem =
+        problem_of(chain, gpus({.count = devices, .to_host = BytesPerSecond{8}, .to_peers = BytesPerSecond{4}}),
+                   {.micro_batches = random.between(2, 5), .backward = Backward::split});
+    const PlanOutcome made = plan(problem, parse_spec("zb_h1(work_conserving=yes)|vdnn", "test"), std::nullopt);
+    CHECK(check(std::get<Plan>(made).schedule, problem.graph, problem.platform).empty());
+    come_back +=
+        std::get<Plan>(made).note == "the fixed order: what comes back to a device has its place in it" ? 1 : 0;
+  }
+  if (all_cases()) CHECK(come_back > 0);
+}
+
 TEST_CASE("work-conserving orders are not slower, and no device needs more memory", "[pipelining]") {
   std::size_t faster = 0, tried = 0;
   for (const RandomCase seed : fewer_cases(1, 40)) {
