@@ -35,7 +35,7 @@ struct Interrupted {};
 constexpr std::size_t runs_a_unit = 3;
 
 /// A schedule to be validated, and what its replays measured.
-struct Candidate {
+struct ScheduleToRun {
   std::string strategy;
   Bytes budget;
   Backward backward = Backward::whole;
@@ -187,8 +187,8 @@ class Validator {
   }
 
   /// Every strategy that can treat the network, on a budget between its least and store_all's peak.
-  std::vector<Candidate> candidates_of(const Subject& subject, Bytes most) const {
-    std::vector<Candidate> candidates;
+  std::vector<ScheduleToRun> candidates_of(const Subject& subject, Bytes most) const {
+    std::vector<ScheduleToRun> candidates;
     for (const auto& [spec, passes] : subject.problem.index ? asked_.chain_strategies : asked_.graph_strategies) {
       try {
         const Backward backward = backward_for(passes);
@@ -219,7 +219,7 @@ class Validator {
     const Pass store_all = pass_of(store_all_strategy);
     const Schedule plain = std::get<Plan>(plan_one(subject.problem, std::span(&store_all, 1), std::nullopt)).schedule;
     const Bytes most = simulate_event(plain, platform_).peaks[0].bytes;
-    std::vector<Candidate> candidates = candidates_of(subject, most);
+    std::vector<ScheduleToRun> candidates = candidates_of(subject, most);
     const Schedule sweeps = calibration_schedule(subject.problem);
     OpTimes times;
     Progress progress(std::size_t{asked_.rounds + 1} *
@@ -252,7 +252,7 @@ class Validator {
     }
     progress.clear_line();
     std::ofstream rows(rows_file(), std::ios::app);
-    for (const Candidate& candidate : candidates) {
+    for (const ScheduleToRun& candidate : candidates) {
       rows_.push_back(row_of(subject, times, plain, candidate));
       rows << json_text(to_json(rows_.back())) << '\n';
     }
@@ -269,7 +269,7 @@ class Validator {
   /// PyTorch's rules on the simulated timeline, beside what the run that differs most from them took; nothing where
   /// the run used no such allocator. A budget is no limit there: the machine's memory is.
   std::optional<PredictedAndMeasured> reserved_of(Schedule schedule, const Timeline& simulated,
-                                                  const Candidate& candidate) const {
+                                                  const ScheduleToRun& candidate) const {
     if (candidate.reserved.empty() || !candidate.reserved.front()) return std::nullopt;
     schedule.budget.reset();
     PredictedAndMeasured reserved;
@@ -284,7 +284,7 @@ class Validator {
   }
 
   ValidationRow row_of(const Subject& subject, const OpTimes& times, const Schedule& plain,
-                       const Candidate& candidate) const {
+                       const ScheduleToRun& candidate) const {
     const Timeline stored = simulate_event(retimed(plain, subject.problem.graph, times), platform_);
     const bool is_whole = candidate.backward == Backward::whole;
     const Graph& graph = subject.with(candidate.backward, candidate.inner).graph;

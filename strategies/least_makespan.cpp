@@ -18,7 +18,7 @@ namespace plimsoll {
 namespace {
 
 /// A value that one device sends another, and where in the sender's tape it is made.
-struct Crossing {
+struct DatedCrossing {
   std::size_t senders = 0;                       ///< actions; of one alone it is known when it is sent
   PartId part = {};                              ///< the sender
   std::optional<std::size_t> maker;              ///< action in the same piece, behind what the device computes before
@@ -32,8 +32,8 @@ struct Crossing {
 struct Event {
   enum class Kind : std::uint8_t { compute, send, receive };
   Kind kind = Kind::compute;
-  Seconds time = {};             ///< of compute
-  Crossing* crossing = nullptr;  ///< of the others
+  Seconds time = {};                  ///< of compute
+  DatedCrossing* crossing = nullptr;  ///< of the others
 };
 
 class Turns {
@@ -94,7 +94,7 @@ class Turns {
         const Action& send = tape.actions[a];
         if (send.kind != ActionKind::send) continue;
         const StorageId s = graph_[send.tensor].storage;
-        Crossing& crossing = crossings_[{s, device_of(send.peer)}];
+        DatedCrossing& crossing = crossings_[{s, device_of(send.peer)}];
         ++crossing.senders;
         const auto maker = makers.find(s);
         if (maker == makers.end() || received.contains(s) || send.last_only) continue;
@@ -192,10 +192,10 @@ class Turns {
   const Partition& partition_;
   std::span<const Tape> tapes_;
   RouteFinder routes_;
-  std::map<Key, Crossing> crossings_;
-  std::multimap<std::pair<PartId, std::size_t>, Crossing*> sent_;    // by part and action that makes it
-  std::vector<std::array<std::vector<Event>, piece_names>> events_;  // by part and piece
-  std::vector<Place> places_;                                        // by device
+  std::map<Key, DatedCrossing> crossings_;
+  std::multimap<std::pair<PartId, std::size_t>, DatedCrossing*> sent_;  // by part and action that makes it
+  std::vector<std::array<std::vector<Event>, piece_names>> events_;     // by part and piece
+  std::vector<Place> places_;                                           // by device
 };
 
 }  // namespace

@@ -17,7 +17,6 @@ constexpr std::int64_t bytes_of_index = 4;       // of a block, and of where a r
 constexpr std::int64_t values_of_row = 256;      // of compressed rows: a place in one takes a byte
 constexpr std::int64_t bytes_of_row_number = 8;  // as PyTorch's indices
 constexpr std::int64_t bytes_of_seed = 8;
-constexpr std::int64_t bytes_of_fp32 = 4;
 
 std::int64_t whole_parts(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -183,10 +182,6 @@ Served served_by(const Codec& codec, const Op& op, TensorId input) {
 }
 
 /// The gradient of a product's weight alone needs its input.
-bool is_input_of_product(const LayerUse& use) {
-  return (use.by == SavedBy::conv || use.by == SavedBy::linear) && !use.is_result;
-}
-
 bool is_parameter_gradient(const Graph& graph, TensorId t) {
   return graph[t].kind == TensorKind::parameter_gradient;
 }

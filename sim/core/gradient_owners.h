@@ -3,7 +3,8 @@
 // parameter, and how the updated parameter comes to the others.
 //  - Copies of a part each update their own parameters: the gradients of all are all-reduced when the last contribution
 //    to them has been issued, beside the backward that is left; one by one, or those of a bucket together.
-//  - So do different parts that share a parameter, if the partition says so. Else the first one owns it: the others send
+//  - So do different parts that share a parameter, if the partition says so. Else the first one owns it: the others
+//  send
 //    it their partial gradients after all micro-batches, and get the new parameter.
 
 #include <cstddef>

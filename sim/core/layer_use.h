@@ -41,6 +41,11 @@ struct LayerUse {
   friend bool operator==(const LayerUse&, const LayerUse&) = default;
 };
 
+/// A convolution or a product with a weight that reads its input in the backward.
+inline bool is_input_of_product(const LayerUse& use) {
+  return (use.by == SavedBy::conv || use.by == SavedBy::linear) && !use.is_result;
+}
+
 inline constexpr std::string_view use_as_input = ".input", use_as_result = ".output", use_of_shape = ".shape";
 
 /// `conv` or `conv3x3` as its layer and its kernel; 0 where no size is named.

@@ -9,8 +9,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_fp32 = 4;
-
 /// Bytes of a state; of the parameter's own where it is not in fp32 or the numbers cannot be counted.
 Bytes bytes_of_state(States states, Bytes parameter, std::string_view dtype) {
   const std::optional<std::int64_t> each = bytes_of_dtype(dtype);

@@ -12,6 +12,8 @@
 
 namespace plimsoll {
 
+constexpr std::int64_t bytes_of_fp32 = 4;  ///< of one number
+
 /// Bytes of one number of a floating point dtype: `bf16` or `bfloat16`, `fp32` or `float32`, ...; else unset.
 std::optional<std::int64_t> bytes_of_dtype(std::string_view dtype);
 

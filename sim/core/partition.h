@@ -73,8 +73,8 @@ struct Partition {
   Bytes bucket = {};  ///< of gradients of parts with copies: those that become complete one after the other are summed
                       ///< together as soon as they have so many bytes; 0: each alone
   std::vector<std::vector<PartExchange>> exchanges =
-      {};  ///< by device, in the order in which it sends and receives, one
-           ///< after the other; empty: as they come, each way by itself
+      {};                            ///< by device, in the order in which it sends and receives, one
+                                     ///< after the other; empty: as they come, each way by itself
   bool each_updates_shared = false;  ///< of different parts that share a parameter each has its states and updates it
                                      ///< with the sum of all gradients; else the first one does, and hands it out
 };

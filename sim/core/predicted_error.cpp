@@ -145,10 +145,6 @@ bool is_of(const Op& op, std::string_view layer) {
   return op.kind.find(layer) != std::string::npos;
 }
 
-bool is_input_of_product(const LayerUse& use) {
-  return (use.by == SavedBy::conv || use.by == SavedBy::linear) && !use.is_result;
-}
-
 bool is_value(const Tensor& tensor) {
   return tensor.kind == TensorKind::activation || tensor.kind == TensorKind::input;
 }
