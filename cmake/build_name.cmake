@@ -30,7 +30,7 @@ else()
   endif()
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT [[
-#include "experiments/build_name.h"
+#include "experiments/study/build_name.h"
 
 std::string_view plimsoll::build_name() {
   return "@name@";

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

@@ -3,8 +3,8 @@
 
 #include "sim/core/allocations.h"
 #include "sim/core/chain.h"
-#include "sim/io/json.h"
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json.h"
+#include "sim/io/json/json_cursor.h"
 
 namespace plimsoll {
 

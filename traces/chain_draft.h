@@ -6,7 +6,7 @@
 
 #include "sim/core/allocations.h"
 #include "sim/core/chain.h"
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json_cursor.h"
 
 namespace plimsoll {
 

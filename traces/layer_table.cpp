@@ -8,7 +8,7 @@
 
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
-#include "sim/io/json.h"
+#include "sim/io/json/json.h"
 #include "sim/io/one_of.h"
 #include "sim/io/text_file.h"
 #include "traces/trace_parts.h"

@@ -1,5 +1,5 @@
 """Networks on patches of pictures as their papers define them: DeiT (Touvron et al., ICML 2021) and ResMLP (Touvron et
-al., arXiv 2105.03404, 2021), and what autograd keeps of them. traces/framework_graphs.cpp has the same as graphs.
+al., arXiv 2105.03404, 2021), and what autograd keeps of them. traces/imports/framework_graphs.cpp has the same as graphs.
 
   /usr/bin/python3 traces/reference_networks.py resmlp_s24 --batch 2 --size 224
 """

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json_cursor.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
-#include "traces/framework_graphs.h"
-#include "traces/synthetic.h"
-#include "traces/synthetic_graphs.h"
+#include "traces/imports/framework_graphs.h"
+#include "traces/models/synthetic.h"
+#include "traces/models/synthetic_graphs.h"
 #include "traces/trace_parts.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json_cursor.h"
 
 namespace plimsoll {
 

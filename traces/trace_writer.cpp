@@ -1,8 +1,8 @@
 // Traces as JSON text: one line for each stage, tensor, op and parameter, so that a person can read and compare them.
 
 #include "sim/core/names.h"
-#include "sim/io/json.h"
-#include "sim/io/parsed_json.h"
+#include "sim/io/json/json.h"
+#include "sim/io/json/parsed_json.h"
 #include "sim/io/text_file.h"
 #include "traces/allocations_file.h"
 #include "traces/trace_file.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <variant>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 #include "validate/link_pace.h"
 #include "validate/measured_rates.h"
 #include "validate/replay_plan.h"

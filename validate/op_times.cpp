@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/core/expects.h"
-#include "sim/core/lowering.h"
+#include "sim/lower/lowering.h"
 
 namespace plimsoll {
 

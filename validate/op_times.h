@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "sim/core/graph.h"
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

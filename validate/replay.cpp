@@ -1,6 +1,6 @@
 #include "validate/replay.h"
 
-#include "sim/core/check.h"
+#include "sim/judge/check.h"
 
 namespace plimsoll {
 

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 #include "validate/networks/step_program.h"
 
 namespace plimsoll {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll {

@@ -89,7 +89,7 @@ struct Op {
   std::vector<InputUse> uses =
       {};             ///< of a stage's backward: how its layers use what the forward has left, where known
   Seconds load = {};  ///< of its durations, what it takes for an input of the network to appear: in its first run
-  // Of updates that devices make together (sim/core/update_launches.h). Hosts make each by itself.
+  // Of updates that devices make together (sim/model/update_launches.h). Hosts make each by itself.
   double launches = 1;   ///< kernels, a share of those for several ops
   double traffic = 1;    ///< times `bytes_moved`, where each kernel does only a part
   bool is_view = false;  ///< makes only views (core/views.h): never run, takes no time and no memory

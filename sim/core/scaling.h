@@ -3,7 +3,7 @@
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
 // Updates move their bytes at the rate of Adam, where the device states one.
-// Updates that are made together share launches (sim/core/update_launches.h).
+// Updates that are made together share launches (sim/model/update_launches.h).
 
 #include <cstdint>
 #include <optional>

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "sim/core/workspace_memories.h"
 #include "sim/engine/engine_error.h"
+#include "sim/judge/workspace_memories.h"
 
 namespace plimsoll {
 namespace {

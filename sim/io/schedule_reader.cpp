@@ -2,7 +2,7 @@
 
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json_cursor.h"
 #include "sim/io/one_of.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/schedule_streams.h"

@@ -3,8 +3,8 @@
 // a word for each pair of places.
 
 #include "sim/core/schedule.h"
-#include "sim/io/json.h"
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json.h"
+#include "sim/io/json/json_cursor.h"
 
 namespace plimsoll {
 

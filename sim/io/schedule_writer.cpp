@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "sim/core/names.h"
-#include "sim/io/json.h"
+#include "sim/io/json/json.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/schedule_streams.h"
 #include "sim/io/text_file.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "sim/core/workspace_memories.h"
+#include "sim/judge/workspace_memories.h"
 #include "sim/memory/offset_assignment.h"
 #include "sim/memory/replay_order.h"
 #include "sim/memory/round.h"

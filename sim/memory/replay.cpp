@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "sim/core/workspace_memories.h"
+#include "sim/judge/workspace_memories.h"
 #include "sim/memory/planned_memory.h"
 #include "sim/memory/replay_order.h"
 

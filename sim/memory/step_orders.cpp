@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/core/one_call.h"
+#include "sim/measure/one_call.h"
 
 namespace plimsoll {
 namespace {

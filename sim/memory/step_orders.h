@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/core/allocations.h"
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 
@@ -29,7 +29,8 @@ struct StepOrders {
 
 // A step has an order where the buffers that it allocates, beside the network's input, are those that the order leaves,
 // and where what it takes is there in the same pieces. One call of autograd for the whole backward
-// (sim/core/one_call.h) has the orders of plain training, if the trace has those. Nothing of a changed model has any.
+// (sim/measure/one_call.h) has the orders of plain training, if the trace has those. Nothing of a changed model has
+// any.
 /// Of Problem::allocations, which must outlive what is returned; none without them.
 StepOrders step_orders(const Problem&, const Schedule&);
 

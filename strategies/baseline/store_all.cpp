@@ -1,8 +1,8 @@
 // Keep every activation until its backward: no recomputation, no transfer; the time to beat and the memory to save.
 // Equation: makespan = sum of all durations; peak = the largest sum of saved activations plus what the running op adds.
 
-#include "strategies/common/chain_pass.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_pass.h"
 
 namespace plimsoll {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "sim/core/predicted_error.h"
-#include "strategies/common/option_rules.h"
+#include "sim/codec/predicted_error.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {

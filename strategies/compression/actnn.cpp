@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/compose/passes.h"
 #include "strategies/compression/packing.h"
 #include "strategies/list.h"
-#include "strategies/passes.h"
 
 namespace plimsoll {
 namespace {

@@ -9,15 +9,15 @@
 #include <array>
 #include <cmath>
 
-#include "strategies/common/better_outcome.h"
-#include "strategies/common/chain_part.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/common/part_alone.h"
-#include "strategies/common/same_tape.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/compose/better_outcome.h"
+#include "strategies/compose/part_alone.h"
 #include "strategies/compression/form_plans.h"
 #include "strategies/compression/stage_forms.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_part.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/models/same_tape.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 
 namespace plimsoll {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/core/layers.h"
-#include "strategies/common/recompute_order.h"
+#include "sim/ops/layers.h"
+#include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
 namespace {

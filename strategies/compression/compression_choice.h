@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "sim/codec/predicted_error.h"
 #include "sim/core/platform.h"
-#include "sim/core/predicted_error.h"
-#include "strategies/common/op_model.h"
 #include "strategies/compression/packing.h"
+#include "strategies/models/op_model.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "sim/core/names.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/compression/derivative_steps.h"
 
 namespace plimsoll {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/codec/predicted_error.h"
 #include "sim/core/expects.h"
-#include "sim/core/lowering.h"
-#include "sim/core/predicted_error.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/op_sequence.h"
+#include "sim/lower/lowering.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "strategies/common/recompute_order.h"
 #include "strategies/compression/compression_choice.h"
+#include "strategies/models/recompute_order.h"
 #include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {

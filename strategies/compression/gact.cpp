@@ -5,7 +5,7 @@
 #include <array>
 
 #include "sim/core/optimizer.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 #include "strategies/compression/sensitivity_runs.h"
 

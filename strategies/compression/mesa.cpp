@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "sim/core/layers.h"
-#include "strategies/common/option_rules.h"
+#include "sim/ops/layers.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {

@@ -8,11 +8,11 @@
 #include <set>
 
 #include "sim/core/expects.h"
-#include "sim/core/layers.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/part_alone.h"
+#include "sim/ops/layers.h"
+#include "strategies/compose/part_alone.h"
 #include "strategies/compression/signs_anew.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
 

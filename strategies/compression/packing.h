@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "sim/core/codec.h"
+#include "strategies/api/strategy.h"
 #include "strategies/compression/saved_tensors.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

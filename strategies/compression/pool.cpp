@@ -8,11 +8,11 @@
 #include <array>
 #include <utility>
 
-#include "sim/core/layers.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/common/part_alone.h"
+#include "sim/ops/layers.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/compose/part_alone.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {

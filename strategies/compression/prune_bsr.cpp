@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {

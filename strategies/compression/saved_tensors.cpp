@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "sim/core/layers.h"
+#include "sim/ops/layers.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "sim/core/layers.h"
+#include "sim/ops/layers.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "strategies/common/chain_part.h"
+#include "strategies/models/chain_part.h"
 #include "strategies/rematerialization/rotor/block_table.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
 #include "strategies/compression/compression_choice.h"
+#include "strategies/models/chain_sequence.h"
 
 namespace plimsoll {
 

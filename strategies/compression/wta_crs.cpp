@@ -8,7 +8,7 @@
 #include <array>
 
 #include "sim/io/input_error.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {

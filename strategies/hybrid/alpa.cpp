@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
+#include "strategies/compose/passes.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
-#include "strategies/passes.h"
 
 namespace plimsoll {
 namespace {

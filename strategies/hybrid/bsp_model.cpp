@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "sim/core/rank_graph.h"
+#include "sim/mesh/rank_graph.h"
 
 namespace plimsoll {
 namespace {

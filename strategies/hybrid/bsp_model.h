@@ -9,10 +9,10 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/collective_times.h"
-#include "sim/core/op_loop.h"
-#include "sim/core/operators.h"
-#include "sim/core/problem.h"
+#include "sim/mesh/collective_times.h"
+#include "sim/model/problem.h"
+#include "sim/ops/op_loop.h"
+#include "sim/ops/operators.h"
 #include "strategies/hybrid/split_table.h"
 
 namespace plimsoll {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
+#include "strategies/compose/plan.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/pipeline_merit.h"
-#include "strategies/plan.h"
 
 namespace plimsoll {
 namespace {

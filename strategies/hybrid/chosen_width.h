@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "strategies/passes.h"
+#include "strategies/compose/passes.h"
 
 namespace plimsoll {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "sim/core/collective_op.h"
-#include "sim/core/collective_times.h"
-#include "sim/core/stage_exchanges.h"
+#include "sim/mesh/collective_times.h"
+#include "sim/model/stage_exchanges.h"
 
 namespace plimsoll {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <variant>
 
-#include "sim/core/gradient_reduction.h"
-#include "sim/core/problem.h"
 #include "sim/io/quantity.h"
+#include "sim/mesh/gradient_reduction.h"
+#include "sim/model/problem.h"
+#include "strategies/api/strategy.h"
 #include "strategies/hybrid/on_mesh.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

@@ -7,11 +7,11 @@
 #include <tuple>
 
 #include "sim/core/optimizer.h"
-#include "sim/core/padding.h"
-#include "sim/core/rank_graph.h"
-#include "strategies/common/option_rules.h"
+#include "sim/mesh/rank_graph.h"
+#include "sim/ops/padding.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/hybrid/on_mesh.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

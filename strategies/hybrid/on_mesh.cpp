@@ -6,12 +6,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "sim/core/check_split.h"
-#include "sim/core/collective_times.h"
-#include "sim/core/folded.h"
-#include "sim/core/rank_graph.h"
-#include "sim/core/stage_chain.h"
 #include "sim/io/input_error.h"
+#include "sim/mesh/check_split.h"
+#include "sim/mesh/collective_times.h"
+#include "sim/mesh/folded.h"
+#include "sim/mesh/rank_graph.h"
+#include "sim/model/stage_chain.h"
 
 namespace plimsoll {
 namespace {

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <variant>
 
-#include "sim/core/layout.h"
 #include "sim/core/names.h"
-#include "sim/core/problem.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/strategy.h"
+#include "sim/mesh/layout.h"
+#include "sim/model/problem.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "strategies/plan_on_devices.h"
+#include "strategies/compose/plan_on_devices.h"
 
 namespace plimsoll {
 

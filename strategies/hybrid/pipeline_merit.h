@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "strategies/passes.h"
+#include "strategies/compose/passes.h"
 
 namespace plimsoll {
 

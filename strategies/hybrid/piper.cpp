@@ -8,7 +8,7 @@
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 #include "strategies/pipelining/buckets.h"
-#include "strategies/pipelining/planner_cuts.h"
+#include "strategies/pipelining/cuts/planner_cuts.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "strategies/hybrid/split_table.h"
-#include "strategies/solvers/milp.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 

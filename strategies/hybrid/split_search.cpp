@@ -7,10 +7,10 @@
 #include <map>
 #include <utility>
 
+#include "strategies/compose/plan_on_devices.h"
 #include "strategies/hybrid/data_axis.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/list.h"
-#include "strategies/plan_on_devices.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "sim/io/quantity.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/on_mesh.h"
 

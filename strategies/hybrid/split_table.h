@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/layout.h"
 #include "sim/core/units.h"
+#include "sim/mesh/layout.h"
 
 namespace plimsoll {
 

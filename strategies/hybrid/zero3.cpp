@@ -1,4 +1,4 @@
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/data_axis.h"
 
 namespace plimsoll {

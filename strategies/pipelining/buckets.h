@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/io/quantity.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

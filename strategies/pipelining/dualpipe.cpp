@@ -7,8 +7,8 @@
 #include <array>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/both_ways.h"
 #include "strategies/pipelining/buckets.h"
+#include "strategies/pipelining/orders/both_ways.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {

@@ -8,9 +8,9 @@
 #include <array>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/both_ways.h"
+#include "strategies/pipelining/orders/both_ways.h"
+#include "strategies/pipelining/orders/v_shape_search.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/v_shape_search.h"
 
 namespace plimsoll {
 namespace {

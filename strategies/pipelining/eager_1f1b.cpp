@@ -5,7 +5,7 @@
 #include <array>
 
 #include "strategies/pipelining/buckets.h"
-#include "strategies/pipelining/by_turns.h"
+#include "strategies/pipelining/orders/by_turns.h"
 
 namespace plimsoll {
 namespace {

@@ -7,8 +7,8 @@
 #include <array>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/list_order.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/list_order.h"
+#include "strategies/pipelining/orders/order_times.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/order_file.h"
+#include "strategies/pipelining/orders/order_file.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {

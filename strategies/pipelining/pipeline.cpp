@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "sim/core/expects.h"
-#include "strategies/pipelining/planner_cuts.h"
-#include "strategies/pipelining/sapp_cut.h"
+#include "strategies/pipelining/cuts/planner_cuts.h"
+#include "strategies/pipelining/cuts/sapp_cut.h"
 
 namespace plimsoll {
 

@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/common/option_rules.h"
-#include "strategies/pipelining/asked_cut.h"
-#include "strategies/pipelining/order_times.h"
-#include "strategies/pipelining/orders.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/pipelining/cuts/asked_cut.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/orders.h"
 #include "strategies/pipelining/stage_parts.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 
@@ -62,7 +62,8 @@ inline constexpr OptionInfo shared_updates_option{
     .default_value = "each",
     .values = "each or first",
     .help =
-        "who updates a parameter that parts on several devices share, such as a tied embedding; each: all of them, with "
+        "who updates a parameter that parts on several devices share, such as a tied embedding; each: all of them, "
+        "with "
         "states of their own, as Megatron and DeepSpeed do; first: the first one, and hands it out",
     .allowed = [](std::string_view text) { return text == "each" || text == "first"; },
 };

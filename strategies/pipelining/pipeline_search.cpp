@@ -11,15 +11,15 @@
 #include <numeric>
 
 #include "sim/io/input_error.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/pipelining/list_order.h"
-#include "strategies/pipelining/order_search.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/pipelining/orders/list_order.h"
+#include "strategies/pipelining/orders/order_search.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/v_shape_search.h"
+#include "strategies/pipelining/orders/v_slots.h"
+#include "strategies/pipelining/orders/zero_bubble_search.h"
 #include "strategies/pipelining/pipeline.h"
 #include "strategies/pipelining/plain_timeline.h"
-#include "strategies/pipelining/v_shape_search.h"
-#include "strategies/pipelining/v_slots.h"
-#include "strategies/pipelining/zero_bubble_search.h"
 
 namespace plimsoll {
 namespace {

@@ -9,9 +9,9 @@
 #include <array>
 #include <cmath>
 
-#include "strategies/common/chain_pass.h"
+#include "strategies/compose/turns_away.h"
+#include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/turns_away.h"
 
 namespace plimsoll {
 namespace {

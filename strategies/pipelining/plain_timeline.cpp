@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/chain_pass.h"
+#include "sim/lower/lowering.h"
+#include "strategies/models/chain_pass.h"
 
 namespace plimsoll {
 

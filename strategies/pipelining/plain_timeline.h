@@ -2,8 +2,8 @@
 // What a pipeline takes without memory strategies in its parts.
 
 #include "sim/core/partition.h"
-#include "sim/core/problem.h"
 #include "sim/core/timeline.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

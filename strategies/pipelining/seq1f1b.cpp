@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "sim/core/slices.h"
-#include "sim/core/stage_exchanges.h"
+#include "sim/model/stage_exchanges.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/chain_pass.h"
+#include "strategies/models/chain_pass.h"
 
 namespace plimsoll {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "sim/core/partition.h"
-#include "sim/core/problem.h"
-#include "strategies/pipelining/cuts.h"
-#include "strategies/pipelining/orders.h"
-#include "strategies/pipelining/part_costs.h"
+#include "sim/model/problem.h"
+#include "strategies/pipelining/cuts/cuts.h"
+#include "strategies/pipelining/cuts/part_costs.h"
+#include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {
 

@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/v_shape_search.h"
+#include "strategies/pipelining/orders/v_slots.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/v_shape_search.h"
-#include "strategies/pipelining/v_slots.h"
 
 namespace plimsoll {
 namespace {

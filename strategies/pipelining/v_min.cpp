@@ -2,10 +2,10 @@
 
 #include <array>
 
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/v_shape_search.h"
+#include "strategies/pipelining/orders/v_slots.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/v_shape_search.h"
-#include "strategies/pipelining/v_slots.h"
 
 namespace plimsoll {
 namespace {

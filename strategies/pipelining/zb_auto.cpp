@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/zero_bubble_search.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/zero_bubble_search.h"
 
 namespace plimsoll {
 namespace {

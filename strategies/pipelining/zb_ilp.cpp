@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/list_order.h"
-#include "strategies/pipelining/order_program.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/list_order.h"
+#include "strategies/pipelining/orders/order_program.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/zero_bubble_search.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/zero_bubble_search.h"
 
 namespace plimsoll {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/v_shape_search.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/v_shape_search.h"
 
 namespace plimsoll {
 namespace {

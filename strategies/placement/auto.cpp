@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "sim/core/expects.h"
-#include "strategies/placement/clusters.h"
-#include "strategies/placement/list_schedulers.h"
-#include "strategies/placement/pardnn.h"
+#include "strategies/placement/clusters/clusters.h"
+#include "strategies/placement/lists/list_schedulers.h"
+#include "strategies/placement/pardnn/pardnn.h"
 #include "strategies/placement/partitions.h"
 #include "strategies/placement/placed_parts.h"
 #include "strategies/placement/placement_front.h"

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "sim/core/expects.h"
-#include "strategies/placement/levels.h"
+#include "strategies/placement/lists/levels.h"
 
 namespace plimsoll {
 namespace {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "sim/core/device_classes.h"
 #include "sim/core/expects.h"
 #include "sim/core/pinned.h"
 #include "sim/io/input_error.h"
+#include "sim/model/device_classes.h"
 
 namespace plimsoll {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/device_classes.h"
-#include "sim/core/problem.h"
+#include "sim/model/device_classes.h"
+#include "sim/model/problem.h"
 #include "strategies/placement/op_dag.h"
 
 namespace plimsoll {

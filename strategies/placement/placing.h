@@ -7,10 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/placement/graph_dag.h"
 #include "strategies/placement/op_dag.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

@@ -1,9 +1,9 @@
 #include "strategies/placement/plain_run.h"
 
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/graph_tape.h"
+#include "sim/lower/lowering.h"
+#include "strategies/models/graph_tape.h"
 
 namespace plimsoll {
 

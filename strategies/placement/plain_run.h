@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sim/core/partition.h"
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

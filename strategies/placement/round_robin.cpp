@@ -1,4 +1,4 @@
-#include "strategies/placement/clusters.h"
+#include "strategies/placement/clusters/clusters.h"
 #include "strategies/placement/units.h"
 
 namespace plimsoll {

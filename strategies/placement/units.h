@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "strategies/api/strategy.h"
 #include "strategies/placement/op_dag.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

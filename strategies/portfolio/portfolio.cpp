@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 
-#include "sim/core/lower_bounds.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/option_rules.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

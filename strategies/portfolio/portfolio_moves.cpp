@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/lower/lowering.h"
+#include "strategies/compose/passes.h"
 #include "strategies/list.h"
-#include "strategies/passes.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <variant>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {

@@ -9,9 +9,9 @@
 #include <string>
 #include <variant>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/selective.h"
-#include "strategies/strategy.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {

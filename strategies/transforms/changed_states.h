@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <variant>
 
-#include "strategies/common/option_rules.h"
-#include "strategies/strategy.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/transforms/channel_times.h"
 #include "strategies/transforms/pruned_graph.h"
 

@@ -14,9 +14,9 @@
 #include <variant>
 
 #include "sim/io/quantity.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/selective.h"
-#include "strategies/strategy.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {

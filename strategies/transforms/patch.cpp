@@ -11,8 +11,8 @@
 #include <string>
 #include <variant>
 
-#include "strategies/common/option_rules.h"
-#include "strategies/strategy.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/transforms/patched_graph.h"
 #include "strategies/transforms/stored_prefix.h"
 

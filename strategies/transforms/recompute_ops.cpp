@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
+#include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/selective.h"
-#include "strategies/strategy.h"
 #include "strategies/transforms/recomputed_ops.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "sim/core/op_attribute.h"
-#include "sim/core/operators.h"
+#include "sim/ops/operators.h"
 
 namespace plimsoll {
 namespace {

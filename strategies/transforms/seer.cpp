@@ -11,9 +11,9 @@
 #include <variant>
 
 #include "sim/io/quantity.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/offloading/parameters/frozen_problem.h"
-#include "strategies/strategy.h"
 #include "strategies/transforms/stored_prefix.h"
 
 namespace plimsoll {

@@ -10,7 +10,7 @@
 #include <string>
 #include <variant>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 

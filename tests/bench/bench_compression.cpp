@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "experiments/model.h"
+#include "experiments/study/model.h"
 #include "platforms/platform_file.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 
 namespace {

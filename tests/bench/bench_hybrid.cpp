@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 namespace {
 

@@ -3,11 +3,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
-#include "strategies/pipelining/v_shape_search.h"
-#include "strategies/pipelining/zero_bubble_search.h"
+#include "strategies/pipelining/orders/v_shape_search.h"
+#include "strategies/pipelining/orders/zero_bubble_search.h"
 
 namespace {
 

@@ -8,21 +8,21 @@
 #include <map>
 #include <variant>
 
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/schedule_file.h"
-#include "strategies/placement/clusters.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/placement/clusters/clusters.h"
 #include "strategies/placement/graph_dag.h"
-#include "strategies/placement/list_schedulers.h"
-#include "strategies/placement/pardnn.h"
+#include "strategies/placement/lists/list_schedulers.h"
+#include "strategies/placement/pardnn/pardnn.h"
 #include "strategies/placement/partitions.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
-#include "traces/synthetic_graphs.h"
+#include "traces/models/synthetic_graphs.h"
 
 namespace {
 

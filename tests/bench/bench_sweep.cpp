@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/result_fields.h"
-#include "experiments/run.h"
+#include "experiments/study/result_fields.h"
+#include "experiments/study/run.h"
 #include "tests/bench/cpu_seconds.h"
 
 namespace {

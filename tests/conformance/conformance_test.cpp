@@ -7,19 +7,19 @@
 #include <set>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/schedule_file.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/list.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

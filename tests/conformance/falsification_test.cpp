@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "sim/core/check.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/conformance/loose.h"
 #include "tests/conformance/random_plan.h"
 #include "tests/generate/problems.h"

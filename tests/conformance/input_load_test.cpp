@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/input_loads.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "sim/model/input_loads.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

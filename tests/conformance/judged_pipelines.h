@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
-#include "strategies/plan.h"
+#include "sim/judge/check.h"
+#include "sim/measure/lower_bounds.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

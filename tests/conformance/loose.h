@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <set>
 
-#include "sim/core/check.h"
+#include "sim/judge/check.h"
 #include "tests/conformance/loose.h"
 #include "tests/conformance/random_plan.h"
 #include "tests/generate/random.h"

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/conformance/judged_pipelines.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "platforms/platform_file.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/list.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/conformance/judged_pipelines.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "strategies/spec.h"
+#include "strategies/compose/spec.h"
 #include "tests/conformance/judged_pipelines.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
-#include "sim/core/lowering.h"
-#include "strategies/common/chain_part.h"
+#include "sim/lower/lowering.h"
+#include "strategies/models/chain_part.h"
 #include "strategies/rematerialization/cuts/chen.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

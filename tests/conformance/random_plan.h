@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

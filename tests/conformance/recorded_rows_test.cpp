@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
-#include "sim/io/json.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/io/json/json.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

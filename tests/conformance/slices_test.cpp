@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "sim/core/lowering.h"
+#include "sim/lower/lowering.h"
 #include "tests/strategies/equal_pipelines.h"
 
 namespace plimsoll {

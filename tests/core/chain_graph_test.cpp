@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "sim/core/chain_graph.h"
-#include "sim/core/lower_bounds.h"
 #include "sim/core/scaling.h"
 #include "sim/core/tape.h"
+#include "sim/measure/lower_bounds.h"
+#include "sim/model/chain_graph.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -7,10 +7,10 @@
 #include <functional>
 #include <string>
 
-#include "sim/core/check.h"
-#include "sim/core/collective.h"
-#include "sim/core/judge_sums.h"
-#include "sim/core/schedule_builder.h"
+#include "sim/judge/check.h"
+#include "sim/judge/judge_sums.h"
+#include "sim/lower/collective.h"
+#include "sim/lower/schedule_builder.h"
 #include "tests/core/draft.h"
 #include "tests/generate/problems.h"
 

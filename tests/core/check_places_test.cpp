@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
-#include "sim/core/lowering.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
+#include "sim/measure/lower_bounds.h"
 #include "tests/core/draft.h"
 #include "tests/generate/problems.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "sim/core/check.h"
-#include "sim/core/collective.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/collective.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

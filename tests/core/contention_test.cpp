@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/contention.h"
-#include "sim/core/schedule_builder.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/lower/schedule_builder.h"
+#include "sim/measure/contention.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

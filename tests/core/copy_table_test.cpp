@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/core/copy_table.h"
+#include "sim/lower/copy_table.h"
 #include "tests/random_case.h"
 
 namespace plimsoll {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/check.h"
-#include "sim/core/schedule_builder.h"
+#include "sim/judge/check.h"
+#include "sim/lower/schedule_builder.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

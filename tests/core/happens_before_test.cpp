@@ -1,10 +1,10 @@
 // The order of steps against reachability by search, on random streams and waits.
 
-#include "sim/core/happens_before.h"
+#include "sim/judge/happens_before.h"
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/schedule_builder.h"
+#include "sim/lower/schedule_builder.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -2,11 +2,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/memory_profile.h"
-#include "sim/core/metrics.h"
-#include "sim/core/schedule_builder.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/schedule_builder.h"
+#include "sim/measure/memory_profile.h"
+#include "sim/measure/metrics.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

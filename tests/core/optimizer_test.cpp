@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/graph_updates.h"
-#include "sim/core/problem.h"
+#include "sim/model/graph_updates.h"
+#include "sim/model/problem.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/generate/views.h"

@@ -1,10 +1,10 @@
 // Products on packed forms: what they take by hand, and that check() counts it anew.
 
-#include "sim/core/packed_products.h"
+#include "sim/codec/packed_products.h"
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/layers.h"
+#include "sim/ops/layers.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

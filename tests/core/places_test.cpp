@@ -3,10 +3,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
-#include "sim/core/workspace_memories.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/judge/workspace_memories.h"
+#include "sim/lower/lowering.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/platform.h"
-#include "sim/core/schedule_builder.h"
+#include "sim/lower/schedule_builder.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
 // Closed forms of errors against what plain loops lose of random numbers, and how errors reach gradients.
 
-#include "sim/core/predicted_error.h"
+#include "sim/codec/predicted_error.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

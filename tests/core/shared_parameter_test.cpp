@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

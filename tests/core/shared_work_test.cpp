@@ -1,4 +1,4 @@
-#include "sim/core/shared_work.h"
+#include "sim/measure/shared_work.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "sim/core/update_launches.h"
+#include "sim/model/update_launches.h"
 
 #include <catch2/catch.hpp>
 #include <set>

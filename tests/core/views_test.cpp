@@ -1,4 +1,4 @@
-#include "sim/core/views.h"
+#include "sim/ops/views.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 #include "validate/cuda/cuda_backend.h"

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/contention.h"
 #include "sim/core/optimizer.h"
+#include "sim/measure/contention.h"
 #include "tests/engine/engines.h"
 #include "tests/engine/small_platform.h"
 

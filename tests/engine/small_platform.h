@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/core/platform.h"
-#include "sim/core/schedule_builder.h"
 #include "sim/core/timeline.h"
+#include "sim/lower/schedule_builder.h"
 
 namespace plimsoll::test {
 

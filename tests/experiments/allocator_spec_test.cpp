@@ -1,4 +1,4 @@
-#include "experiments/allocator_spec.h"
+#include "experiments/study/allocator_spec.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

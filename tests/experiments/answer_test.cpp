@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/result_fields.h"
-#include "experiments/run.h"
-#include "experiments/summary.h"
+#include "experiments/study/result_fields.h"
+#include "experiments/study/run.h"
+#include "experiments/study/summary.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule_file.h"
 

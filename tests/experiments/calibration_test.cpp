@@ -1,6 +1,6 @@
 // Measurements as a platform file, and names that meet those of the exporter.
 
-#include "experiments/calibration.h"
+#include "experiments/measure/calibration.h"
 
 #include <array>
 #include <catch2/catch.hpp>

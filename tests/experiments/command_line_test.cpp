@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/build_name.h"
+#include "experiments/study/build_name.h"
 #include "strategies/list.h"
 #include "tests/experiments/run_program.h"
 

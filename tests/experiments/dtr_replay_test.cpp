@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "experiments/command_import.h"
+#include "experiments/commands/command_import.h"
 #include "sim/io/text_file.h"
 #include "strategies/rematerialization/dtr/dtr_runtime.h"
 #include "tests/bad_input.h"
 #include "tests/generate/dtr_oracle.h"
-#include "traces/dtr_log.h"
+#include "traces/imports/dtr_log.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

@@ -1,17 +1,17 @@
 // Timelines of several devices: what a sweep keeps of them, and their Gantt charts.
 
-#include "experiments/gantt.h"
+#include "experiments/report/gantt.h"
 
 #include <array>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
 
-#include "experiments/record_check.h"
-#include "experiments/timeline_record.h"
+#include "experiments/sweep/record_check.h"
+#include "experiments/sweep/timeline_record.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/problems.h"

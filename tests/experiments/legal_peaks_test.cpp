@@ -1,6 +1,6 @@
 // The range of peaks that a schedule's order allows, against a walk through every order.
 
-#include "experiments/legal_peaks.h"
+#include "experiments/measure/legal_peaks.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 

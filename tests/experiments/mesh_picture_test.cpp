@@ -1,21 +1,21 @@
 // How ranks of a mesh share out a model: what a sweep keeps of it, and its picture.
 
-#include "experiments/mesh_picture.h"
+#include "experiments/report/mesh_picture.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
 #include <string>
 
-#include "experiments/mesh_record.h"
-#include "experiments/record_check.h"
+#include "experiments/sweep/mesh_record.h"
+#include "experiments/sweep/record_check.h"
 #include "sim/io/text_file.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/problems.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 namespace plimsoll {
 namespace {

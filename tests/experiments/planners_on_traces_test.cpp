@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "experiments/run.h"
+#include "experiments/study/run.h"
 #include "platforms/platform_file.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/bad_input.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
-#include "traces/checkmate_graph.h"
+#include "traces/imports/checkmate_graph.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

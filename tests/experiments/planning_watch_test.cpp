@@ -1,4 +1,4 @@
-#include "experiments/planning_watch.h"
+#include "experiments/study/planning_watch.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "experiments/memory_snapshot.h"
+#include "experiments/export/memory_snapshot.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll::test {

@@ -5,7 +5,7 @@
 
 #include "tests/experiments/run_program.h"
 #include "tests/generate/dtr_oracle.h"
-#include "traces/dtr_log.h"
+#include "traces/imports/dtr_log.h"
 
 namespace plimsoll {
 namespace {

@@ -1,6 +1,6 @@
 // Reports: their data, table, page and figures.
 
-#include "experiments/report.h"
+#include "experiments/report/report.h"
 
 #include <algorithm>
 #include <array>
@@ -9,10 +9,10 @@
 #include <map>
 #include <sstream>
 
-#include "experiments/csv.h"
-#include "experiments/memory_by_kind.h"
-#include "experiments/report_table.h"
-#include "experiments/result_fields.h"
+#include "experiments/report/report_table.h"
+#include "experiments/study/csv.h"
+#include "experiments/study/memory_by_kind.h"
+#include "experiments/study/result_fields.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "tests/experiments/temporary_folder.h"

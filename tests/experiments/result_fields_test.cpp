@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/record_check.h"
-#include "experiments/report.h"
-#include "experiments/result_fields.h"
+#include "experiments/report/report.h"
+#include "experiments/study/result_fields.h"
+#include "experiments/sweep/record_check.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {

@@ -1,12 +1,12 @@
 // A memory snapshot's buffers, asked of allocators again. The program's own tests read and write pickles.
 
-#include "experiments/snapshot_replay.h"
+#include "experiments/export/snapshot_replay.h"
 
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 
-#include "experiments/allocator_spec.h"
+#include "experiments/study/allocator_spec.h"
 #include "tests/experiments/recorded_history.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "experiments/split_problem.h"
+#include "experiments/tables/split_problem.h"
 #include "sim/io/byte_source.h"
 #include "sim/io/text_file.h"
 #include "tests/bad_input.h"

@@ -9,8 +9,8 @@
 #include <regex>
 #include <string>
 
-#include "experiments/sweep.h"
-#include "experiments/sweep_store.h"
+#include "experiments/sweep/sweep.h"
+#include "experiments/sweep/sweep_store.h"
 #include "sim/io/output_error.h"
 #include "sim/io/text_file.h"
 #include "tests/experiments/sweep_run.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/build_name.h"
-#include "experiments/report_table.h"
-#include "experiments/sweep.h"
-#include "experiments/sweep_store.h"
+#include "experiments/report/report_table.h"
+#include "experiments/study/build_name.h"
+#include "experiments/sweep/sweep.h"
+#include "experiments/sweep/sweep_store.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "tests/experiments/sweep_run.h"

@@ -11,8 +11,8 @@
 #include <regex>
 #include <string>
 
-#include "experiments/sweep.h"
-#include "experiments/worker_pool.h"
+#include "experiments/sweep/sweep.h"
+#include "experiments/sweep/worker_pool.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {

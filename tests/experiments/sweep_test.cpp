@@ -1,6 +1,6 @@
 // Experiment files, sweeps, their folders and their workers.
 
-#include "experiments/sweep.h"
+#include "experiments/sweep/sweep.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,11 +16,11 @@
 #include <sstream>
 #include <string>
 
-#include "experiments/experiment_file.h"
-#include "experiments/report.h"
-#include "experiments/report_table.h"
-#include "experiments/sweep_store.h"
-#include "experiments/worker_pool.h"
+#include "experiments/report/report.h"
+#include "experiments/report/report_table.h"
+#include "experiments/sweep/experiment_file.h"
+#include "experiments/sweep/sweep_store.h"
+#include "experiments/sweep/worker_pool.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "tests/experiments/sweep_run.h"

@@ -1,18 +1,18 @@
 // Timelines in the records of a sweep and in its report, and transforms in its questions.
 
-#include "experiments/timeline_record.h"
+#include "experiments/sweep/timeline_record.h"
 
 #include <catch2/catch.hpp>
 #include <set>
 #include <string_view>
 
-#include "experiments/experiment_file.h"
-#include "experiments/report.h"
-#include "experiments/sweep.h"
+#include "experiments/report/report.h"
+#include "experiments/sweep/experiment_file.h"
+#include "experiments/sweep/sweep.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/text_file.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/problems.h"
 

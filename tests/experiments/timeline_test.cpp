@@ -6,12 +6,12 @@
 #include <set>
 #include <sstream>
 
-#include "experiments/memory_by_kind.h"
-#include "experiments/memory_profile_file.h"
-#include "experiments/perfetto.h"
+#include "experiments/export/memory_profile_file.h"
+#include "experiments/export/perfetto.h"
+#include "experiments/study/memory_by_kind.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random_schedule.h"
 #include "tests/random_case.h"

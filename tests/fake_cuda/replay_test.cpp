@@ -3,11 +3,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "sim/memory/replay.h"
-#include "strategies/common/chain_pass.h"
+#include "strategies/models/chain_pass.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"

@@ -1,4 +1,4 @@
-#include "experiments/experiment_file.h"
+#include "experiments/sweep/experiment_file.h"
 #include "tests/fuzz/fuzz_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/io/json_scanner.h"
+#include "sim/io/json/json_scanner.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/core/partition.h"
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

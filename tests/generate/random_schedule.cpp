@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/core/schedule_builder.h"
+#include "sim/lower/schedule_builder.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll {

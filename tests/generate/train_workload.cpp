@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/schedule_builder.h"
+#include "sim/lower/schedule_builder.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
 // The judge of splits: finds nothing in what rank_graph makes, and what a mutant of that breaks.
 
-#include "sim/core/check_split.h"
+#include "sim/mesh/check_split.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,10 +9,10 @@
 
 #include "platforms/platform_file.h"
 #include "sim/core/collective_op.h"
-#include "sim/core/rank_graph.h"
+#include "sim/mesh/rank_graph.h"
+#include "strategies/compose/plan.h"
 #include "strategies/hybrid/bsp_model.h"
-#include "strategies/plan.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

@@ -7,19 +7,19 @@
 #include <set>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/core/collective_op.h"
-#include "sim/core/collective_times.h"
-#include "sim/core/folded.h"
-#include "sim/core/gradient_reduction.h"
-#include "sim/core/metrics.h"
-#include "sim/core/stage_chain.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "sim/mesh/collective_times.h"
+#include "sim/mesh/folded.h"
+#include "sim/mesh/gradient_reduction.h"
+#include "sim/model/stage_chain.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/problems.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

@@ -9,14 +9,14 @@
 #include <optional>
 
 #include "platforms/platform_file.h"
-#include "sim/core/collective_times.h"
-#include "sim/core/schedule_builder.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/lower/schedule_builder.h"
+#include "sim/mesh/collective_times.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

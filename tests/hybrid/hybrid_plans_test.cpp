@@ -6,17 +6,17 @@
 #include <algorithm>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/schedule_file.h"
+#include "sim/judge/check.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/hybrid/chosen_width.h"
 #include "strategies/list.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

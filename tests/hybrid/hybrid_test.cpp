@@ -7,18 +7,18 @@
 #include <set>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/core/collective_op.h"
-#include "sim/core/collective_times.h"
 #include "sim/core/names.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "sim/mesh/collective_times.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/transforms/recomputed_ops.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

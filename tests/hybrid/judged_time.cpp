@@ -6,10 +6,10 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 
 namespace plimsoll {
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "sim/core/problem.h"
 #include "sim/core/units.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

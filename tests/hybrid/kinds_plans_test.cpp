@@ -4,11 +4,11 @@
 #include <catch2/catch.hpp>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/core/collective_op.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 
-#include "sim/core/check_split.h"
-#include "sim/core/operators.h"
-#include "sim/core/rank_graph.h"
-#include "sim/core/split_rules.h"
+#include "sim/mesh/check_split.h"
+#include "sim/mesh/rank_graph.h"
+#include "sim/ops/operators.h"
+#include "sim/ops/split_rules.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/rank_numbers.h"
 #include "tests/random_case.h"
-#include "traces/eager_graph.h"
-#include "traces/synthetic.h"
+#include "traces/imports/eager_graph.h"
+#include "traces/models/synthetic.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 

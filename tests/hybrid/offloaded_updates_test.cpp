@@ -8,13 +8,13 @@
 #include <string>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/core/collective_op.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
-#include "traces/synthetic.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

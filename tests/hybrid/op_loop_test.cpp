@@ -1,8 +1,8 @@
-#include "sim/core/op_loop.h"
+#include "sim/ops/op_loop.h"
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/layout.h"
+#include "sim/mesh/layout.h"
 
 using namespace plimsoll;
 

@@ -1,14 +1,14 @@
 // Graphs of one rank against the whole graph, by numbers: what ranks compute on their shares and exchange is what one
 // device computes.
 
-#include "sim/core/rank_graph.h"
+#include "sim/mesh/rank_graph.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 
-#include "sim/core/check_split.h"
 #include "sim/core/collective_op.h"
+#include "sim/mesh/check_split.h"
 #include "strategies/transforms/recomputed_ops.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/rank_numbers.h"

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "sim/core/collective_op.h"
-#include "sim/core/op_loop.h"
+#include "sim/ops/op_loop.h"
 
 namespace plimsoll {
 namespace {

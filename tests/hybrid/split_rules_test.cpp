@@ -1,6 +1,6 @@
 // How ops of every kind split, where a trace states no loop: one entry a kind and form of operands, by hand.
 
-#include "sim/core/split_rules.h"
+#include "sim/ops/split_rules.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/check_split.h"
-#include "sim/core/op_loop.h"
-#include "sim/core/rank_graph.h"
+#include "sim/mesh/check_split.h"
+#include "sim/mesh/rank_graph.h"
+#include "sim/ops/op_loop.h"
 #include "validate/networks/op_kind.h"
 
 using namespace plimsoll;

@@ -7,19 +7,19 @@
 #include <tuple>
 
 #include "platforms/platform_file.h"
-#include "sim/core/rank_graph.h"
+#include "sim/mesh/rank_graph.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_table.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/judged_time.h"
 #include "tests/random_case.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 #include "traces/trace_file.h"
 
 using namespace plimsoll;

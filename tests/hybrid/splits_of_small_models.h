@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/collective_times.h"
-#include "sim/core/layout.h"
-#include "sim/core/op_loop.h"
-#include "sim/core/problem.h"
+#include "sim/mesh/collective_times.h"
+#include "sim/mesh/layout.h"
+#include "sim/model/problem.h"
+#include "sim/ops/op_loop.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll {

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/split_program.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/judged_time.h"
 #include "tests/hybrid/splits_of_small_models.h"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json_cursor.h"
 #include "sim/io/yaml_document.h"
 
 namespace plimsoll {

@@ -1,9 +1,9 @@
-#include "sim/io/json_cursor.h"
+#include "sim/io/json/json_cursor.h"
 
 #include <catch2/catch.hpp>
 
 #include "sim/io/fields.h"
-#include "sim/io/json.h"
+#include "sim/io/json/json.h"
 #include "tests/bad_input.h"
 
 using namespace plimsoll;

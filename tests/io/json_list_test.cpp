@@ -1,4 +1,4 @@
-#include "sim/io/json_list.h"
+#include "sim/io/json/json_list.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "sim/io/json_scanner.h"
-#include "sim/io/parsed_json.h"
+#include "sim/io/json/json_scanner.h"
+#include "sim/io/json/parsed_json.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "sim/io/json.h"
+#include "sim/io/json/json.h"
 
 namespace plimsoll {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "sim/core/memory_profile.h"
-#include "sim/core/schedule_builder.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/lower/schedule_builder.h"
+#include "sim/measure/memory_profile.h"
 #include "tests/engine/small_platform.h"
 #include "tests/generate/random.h"
 #include "tests/generate/random_schedule.h"

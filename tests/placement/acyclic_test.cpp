@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "strategies/placement/acyclic_matching.h"
+#include "strategies/placement/clusters/acyclic_matching.h"
 #include "strategies/placement/partitions.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"

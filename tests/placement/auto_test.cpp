@@ -5,19 +5,19 @@
 #include <limits>
 #include <set>
 
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/list.h"
 #include "strategies/placement/graph_dag.h"
 #include "strategies/placement/placed_parts.h"
 #include "strategies/placement/plain_run.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/placement/placement_oracle.h"
 #include "tests/random_case.h"
-#include "traces/synthetic_graphs.h"
+#include "traces/models/synthetic_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -1,14 +1,14 @@
-#include "strategies/placement/baechi.h"
+#include "strategies/placement/baechi/baechi.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/baechi_fusion.h"
-#include "strategies/placement/baechi_groups.h"
-#include "strategies/placement/baechi_schedule.h"
+#include "strategies/placement/baechi/baechi_fusion.h"
+#include "strategies/placement/baechi/baechi_groups.h"
+#include "strategies/placement/baechi/baechi_schedule.h"
+#include "strategies/placement/baechi/favourites.h"
 #include "strategies/placement/channels.h"
 #include "strategies/placement/emulation.h"
-#include "strategies/placement/favourites.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
 

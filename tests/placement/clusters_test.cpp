@@ -1,4 +1,4 @@
-#include "strategies/placement/clusters.h"
+#include "strategies/placement/clusters/clusters.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

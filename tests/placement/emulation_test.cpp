@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/levels.h"
+#include "strategies/placement/lists/levels.h"
 #include "tests/placement/op_dags.h"
 
 namespace plimsoll {

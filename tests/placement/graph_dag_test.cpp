@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
 #include "sim/io/input_error.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
 #include "strategies/list.h"
-#include "strategies/plan.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

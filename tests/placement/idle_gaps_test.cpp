@@ -1,4 +1,4 @@
-#include "strategies/placement/idle_gaps.h"
+#include "strategies/placement/lists/idle_gaps.h"
 
 #include <catch2/catch.hpp>
 

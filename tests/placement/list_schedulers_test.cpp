@@ -1,11 +1,11 @@
-#include "strategies/placement/list_schedulers.h"
+#include "strategies/placement/lists/list_schedulers.h"
 
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/emulation.h"
-#include "strategies/placement/levels.h"
+#include "strategies/placement/lists/levels.h"
 #include "tests/placement/op_dags.h"
 
 namespace plimsoll {

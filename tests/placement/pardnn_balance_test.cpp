@@ -1,11 +1,11 @@
-#include "strategies/placement/pardnn_balance.h"
+#include "strategies/placement/pardnn/pardnn_balance.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/levels.h"
-#include "strategies/placement/pardnn.h"
-#include "strategies/placement/pardnn_mapping.h"
+#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/pardnn/pardnn.h"
+#include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
 

@@ -1,12 +1,12 @@
-#include "strategies/placement/pardnn_groups.h"
+#include "strategies/placement/pardnn/pardnn_groups.h"
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/placement/op_dags.h"
-#include "traces/synthetic_graphs.h"
+#include "traces/models/synthetic_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -1,10 +1,10 @@
-#include "strategies/placement/pardnn_refine.h"
+#include "strategies/placement/pardnn/pardnn_refine.h"
 
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/pardnn.h"
-#include "strategies/placement/pardnn_groups.h"
-#include "strategies/placement/pardnn_swap.h"
+#include "strategies/placement/pardnn/pardnn.h"
+#include "strategies/placement/pardnn/pardnn_groups.h"
+#include "strategies/placement/pardnn/pardnn_swap.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
 

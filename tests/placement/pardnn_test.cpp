@@ -1,13 +1,13 @@
-#include "strategies/placement/pardnn.h"
+#include "strategies/placement/pardnn/pardnn.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/fenwick.h"
-#include "strategies/placement/levels.h"
+#include "strategies/placement/lists/levels.h"
 #include "strategies/placement/memory_tracker.h"
-#include "strategies/placement/pardnn_groups.h"
-#include "strategies/placement/pardnn_mapping.h"
+#include "strategies/placement/pardnn/pardnn_groups.h"
+#include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "tests/generate/random.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"

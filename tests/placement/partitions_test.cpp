@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "strategies/solvers/graph_partition.h"
+#include "strategies/solve/graph_partition.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
 

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "strategies/common/op_model.h"
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/models/op_model.h"
 #include "strategies/rematerialization/cuts/ap_points.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"

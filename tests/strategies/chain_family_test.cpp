@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 
 namespace plimsoll {
 

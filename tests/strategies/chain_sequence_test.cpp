@@ -1,4 +1,4 @@
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

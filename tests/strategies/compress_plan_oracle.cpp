@@ -7,14 +7,14 @@
 #include <map>
 #include <set>
 
+#include "sim/codec/predicted_error.h"
 #include "sim/core/codec.h"
-#include "sim/core/lowering.h"
-#include "sim/core/predicted_error.h"
-#include "strategies/common/chain_part.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/recompute_order.h"
+#include "sim/lower/lowering.h"
 #include "strategies/compression/packing.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_part.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/models/recompute_order.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_moves.h"
 

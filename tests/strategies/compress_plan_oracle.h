@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

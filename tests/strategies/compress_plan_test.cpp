@@ -8,19 +8,19 @@
 #include <optional>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
-#include "sim/core/predicted_error.h"
+#include "sim/codec/predicted_error.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/chain_part.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/compression/form_plans.h"
 #include "strategies/compression/stage_forms.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/models/chain_part.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/compress_plan_oracle.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

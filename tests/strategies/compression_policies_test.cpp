@@ -5,14 +5,14 @@
 #include <set>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
-#include "sim/core/predicted_error.h"
+#include "sim/codec/predicted_error.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/values_waiting.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -7,16 +7,16 @@
 #include <numbers>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
-#include "sim/core/predicted_error.h"
+#include "sim/codec/predicted_error.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/values_waiting.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

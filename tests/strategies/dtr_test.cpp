@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
 #include "strategies/rematerialization/dtr/dtr_part_log.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/chain_pass.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
 #include "strategies/rematerialization/exact/exact_search.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

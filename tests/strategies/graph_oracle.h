@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

@@ -6,11 +6,11 @@
 #include <map>
 #include <numeric>
 
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/pipelining/planners/joint.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

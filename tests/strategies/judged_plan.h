@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
 
 namespace plimsoll {
 

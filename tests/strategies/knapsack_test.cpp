@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/rematerialization/saving/knapsack_solver.h"
-#include "strategies/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "strategies/solvers/limited_process.h"
+#include "strategies/solve/limited_process.h"
 #include "tests/strategies/wall_time.h"
 
 namespace plimsoll {

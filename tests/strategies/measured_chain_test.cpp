@@ -10,13 +10,13 @@
 #include <sstream>
 #include <string>
 
-#include "sim/core/check.h"
-#include "sim/core/lower_bounds.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
-#include "sim/io/json.h"
+#include "sim/io/json/json.h"
 #include "sim/io/text_file.h"
-#include "strategies/common/chain_pass.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/models/chain_pass.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"
 #include "traces/trace_file.h"

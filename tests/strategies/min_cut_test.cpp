@@ -2,10 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/rematerialization/saving/min_cut.h"
-#include "strategies/solvers/max_flow.h"
-#include "strategies/spec.h"
+#include "strategies/solve/max_flow.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

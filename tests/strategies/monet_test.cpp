@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

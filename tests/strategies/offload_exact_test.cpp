@@ -7,11 +7,11 @@
 #include <map>
 
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/op_sequence.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_moves.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

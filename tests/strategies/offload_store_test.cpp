@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "traces/trace_file.h"

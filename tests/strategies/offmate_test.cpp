@@ -3,15 +3,15 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/op_sequence.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/parameters/offmate_bound.h"
 #include "strategies/offloading/parameters/streamed_parameters.h"
 #include "strategies/offloading/updates/placed_updates.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

@@ -7,15 +7,15 @@
 #include <string>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 namespace plimsoll {
 namespace {

@@ -6,14 +6,14 @@
 #include <cmath>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"
-#include "traces/eager_graph.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/eager_graph.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/chain_pass.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_pass.h"
 #include "tests/generate/problems.h"
 
 namespace plimsoll {

@@ -4,15 +4,15 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
-#include "sim/core/transfers.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/pipelining/cuts.h"
-#include "strategies/pipelining/orders.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "sim/measure/transfers.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/pipelining/cuts/cuts.h"
+#include "strategies/pipelining/orders/orders.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

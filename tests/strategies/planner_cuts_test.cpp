@@ -5,10 +5,10 @@
 #include <limits>
 #include <numeric>
 
-#include "strategies/pipelining/cuts.h"
-#include "strategies/pipelining/planner_cuts.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/pipelining/cuts/cuts.h"
+#include "strategies/pipelining/cuts/planner_cuts.h"
 #include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

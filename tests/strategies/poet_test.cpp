@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "strategies/common/op_model.h"
+#include "strategies/compose/plan.h"
+#include "strategies/models/op_model.h"
 #include "strategies/offloading/activations/offload_model.h"
-#include "strategies/plan.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "sim/core/lower_bounds.h"
-#include "strategies/common/chain_part.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/chain_part.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/pofo/pofo_search.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

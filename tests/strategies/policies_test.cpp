@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 
 #include "sim/io/input_error.h"
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/best_of_sequences.h"
 #include "strategies/rematerialization/cuts/chen_greedy.h"
 #include "strategies/rematerialization/policies/full_recompute.h"
 #include "strategies/rematerialization/policies/selective.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"

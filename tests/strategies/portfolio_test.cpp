@@ -6,11 +6,11 @@
 #include <array>
 
 #include "sim/io/input_error.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/list.h"
-#include "strategies/plan.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 #include "tests/strategies/graph_oracle.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "strategies/common/chain_model.h"
+#include "strategies/models/chain_model.h"
 
 namespace plimsoll {
 

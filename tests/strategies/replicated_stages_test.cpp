@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/pipelining/cuts.h"
-#include "strategies/pipelining/orders.h"
+#include "strategies/pipelining/cuts/cuts.h"
+#include "strategies/pipelining/orders/orders.h"
 #include "tests/bad_input.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

@@ -4,12 +4,12 @@
 
 #include <numeric>
 
-#include "strategies/common/fullest_moment.h"
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/models/fullest_moment.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
 #include "strategies/rematerialization/rockmate/graph_options.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"
-#include "strategies/spec.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

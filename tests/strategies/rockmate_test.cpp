@@ -2,11 +2,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/rematerialization/rockmate/rockmate_blocks.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"

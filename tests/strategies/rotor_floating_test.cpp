@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/rematerialization/rotor/floating_table.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"

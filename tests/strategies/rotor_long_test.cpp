@@ -4,15 +4,15 @@
 #include <catch2/catch.hpp>
 #include <ctime>
 
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_slots.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
 #include "tests/strategies/published_rotor.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 namespace plimsoll {
 namespace {

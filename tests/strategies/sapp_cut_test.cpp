@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "strategies/pipelining/cuts.h"
+#include "strategies/pipelining/cuts/cuts.h"
 #include "tests/bad_input.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

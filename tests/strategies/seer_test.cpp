@@ -4,15 +4,15 @@
 #include <catch2/catch.hpp>
 
 #include "platforms/platform_file.h"
-#include "sim/core/check.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

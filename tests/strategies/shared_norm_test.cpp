@@ -4,12 +4,12 @@
 #include <catch2/catch.hpp>
 
 #include "platforms/platform_file.h"
-#include "strategies/plan.h"
-#include "strategies/spec.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"
 #include "tests/strategies/values_waiting.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/plan.h"
-#include "strategies/solvers/milp.h"
+#include "strategies/compose/plan.h"
+#include "strategies/solve/milp.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"

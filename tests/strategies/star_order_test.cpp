@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "strategies/pipelining/order_times.h"
-#include "strategies/pipelining/periodic_order.h"
-#include "strategies/pipelining/planner_cuts.h"
-#include "strategies/pipelining/waiting.h"
+#include "strategies/pipelining/cuts/planner_cuts.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/periodic_order.h"
+#include "strategies/pipelining/orders/waiting.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/equal_pipelines.h"

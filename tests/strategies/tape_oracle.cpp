@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/lower/lowering.h"
 #include "tests/generate/random.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

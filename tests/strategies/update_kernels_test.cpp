@@ -7,7 +7,7 @@
 #include "sim/core/names.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {

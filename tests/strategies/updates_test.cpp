@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 
-#include "sim/core/check.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/plan.h"
+#include "sim/judge/check.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/plan.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

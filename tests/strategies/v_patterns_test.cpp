@@ -4,9 +4,9 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/list.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/orders/v_slots.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/v_slots.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/equal_pipelines.h"

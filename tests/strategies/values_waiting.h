@@ -1,8 +1,8 @@
 #pragma once
 // What of a network's values waits for the backward when the forward ends.
 
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "sim/io/input_error.h"
+#include "strategies/compose/spec.h"
 #include "strategies/list.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/generate/views.h"

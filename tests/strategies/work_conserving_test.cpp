@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "strategies/pipelining/greedy_turns.h"
-#include "strategies/pipelining/orders.h"
-#include "strategies/pipelining/waiting.h"
+#include "strategies/pipelining/orders/greedy_turns.h"
+#include "strategies/pipelining/orders/orders.h"
+#include "strategies/pipelining/orders/waiting.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/equal_pipelines.h"

@@ -27,22 +27,22 @@ std::set<std::string> sources_with(const char* folder, std::initializer_list<con
 }
 
 TEST_CASE("no strategy asks for another by text, nor for plans of all passes", "[structure]") {
-  CHECK(sources_with("strategies", {"strategies/spec.h", "strategies/plan.h", "find_strategy("}) ==
+  CHECK(sources_with("strategies", {"strategies/compose/spec.h", "strategies/compose/plan.h", "find_strategy("}) ==
         std::set<std::string>{"strategies/hybrid/chosen_width.cpp",  // what stands behind it decides
-                              "strategies/list.cpp", "strategies/list.h", "strategies/parts_planner.h",
-                              "strategies/plan.cpp", "strategies/plan_on_devices.h", "strategies/spec.cpp",
-                              "strategies/work_conserving.h"});
+                              "strategies/list.cpp", "strategies/list.h", "strategies/compose/parts_planner.h",
+                              "strategies/compose/plan.cpp", "strategies/compose/plan_on_devices.h",
+                              "strategies/compose/spec.cpp", "strategies/compose/work_conserving.h"});
   CHECK(sources_with("strategies", {" strategies()"}) ==
         std::set<std::string>{"strategies/list.cpp", "strategies/list.h", "strategies/portfolio/portfolio_members.cpp",
-                              "strategies/spec.cpp"});
+                              "strategies/compose/spec.cpp"});
 }
 
 TEST_CASE("the text of a pass pipeline is understood where it enters the program", "[structure]") {
   const auto understanding = {"parse_spec(", "parse_pipeline(", "changes_of("};
   CHECK(sources_with("experiments", understanding) ==
-        std::set<std::string>{"experiments/commands.cpp",  // the command line
-                              "experiments/experiment_file.cpp", "experiments/validation_file.cpp",
-                              "experiments/run.cpp"});  // a schedule from a file
+        std::set<std::string>{"experiments/commands/commands.cpp",  // the command line
+                              "experiments/sweep/experiment_file.cpp", "experiments/measure/validation_file.cpp",
+                              "experiments/study/run.cpp"});  // a schedule from a file
   for (const char* folder : {"sim", "traces", "platforms", "validate"})
     CHECK(sources_with(folder, understanding).empty());
 }

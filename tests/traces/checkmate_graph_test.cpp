@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/checkmate_graph.h"
+#include "traces/imports/checkmate_graph.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

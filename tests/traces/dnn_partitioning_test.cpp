@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/dnn_partitioning.h"
+#include "traces/imports/dnn_partitioning.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

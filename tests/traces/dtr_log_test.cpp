@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "tests/bad_input.h"
-#include "traces/dtr_graph.h"
-#include "traces/dtr_log.h"
+#include "traces/imports/dtr_graph.h"
+#include "traces/imports/dtr_log.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
 // Graphs of known models by rule, against what the exporter recorded of PyTorch and what PyTorch's hooks count.
 
-#include "traces/framework_graphs.h"
+#include "traces/imports/framework_graphs.h"
 
 #include <catch2/catch.hpp>
 #include <functional>

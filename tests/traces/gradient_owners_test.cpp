@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "sim/core/graph_updates.h"
+#include "sim/model/graph_updates.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

@@ -1,13 +1,13 @@
 // Graphs of ParDNN's and of Graphviz: what the imports make of them, and what each complaint says.
 
-#include "traces/pardnn_dag.h"
+#include "traces/imports/pardnn_dag.h"
 
 #include <catch2/catch.hpp>
 
 #include <set>
 
 #include "tests/bad_input.h"
-#include "traces/dot_graph.h"
+#include "traces/imports/dot_graph.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

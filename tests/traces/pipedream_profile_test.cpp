@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/pipedream_profile.h"
+#include "traces/imports/pipedream_profile.h"
 
 namespace plimsoll {
 namespace {

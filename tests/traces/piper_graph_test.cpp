@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/piper_graph.h"
+#include "traces/imports/piper_graph.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/sapp_layers.h"
+#include "traces/imports/sapp_layers.h"
 
 namespace plimsoll {
 namespace {

@@ -1,12 +1,12 @@
 // Synthetic graphs of training: their sizes and ratios, what depends on what, and what each complaint says.
 
-#include "traces/synthetic_graphs.h"
+#include "traces/models/synthetic_graphs.h"
 
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/graph_proportions.h"
-#include "traces/op_networks.h"
+#include "traces/imports/graph_proportions.h"
+#include "traces/models/op_networks.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {

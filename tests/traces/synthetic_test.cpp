@@ -1,4 +1,4 @@
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
-#include "traces/synthetic.h"
+#include "traces/models/synthetic.h"
 
 using namespace plimsoll;
 

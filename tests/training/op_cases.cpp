@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "validate/cpu/kernel.h"
+#include "validate/cpu/kernels/kernel.h"
 
 namespace plimsoll {
 namespace {

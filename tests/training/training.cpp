@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "strategies/spec.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "validate/cpu/cpu_backend.h"
 #include "validate/network_model.h"

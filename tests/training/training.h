@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/core/platform.h"
-#include "strategies/plan.h"
+#include "strategies/compose/plan.h"
 #include "validate/cpu/cpu_replay.h"
 #include "validate/replay.h"
 

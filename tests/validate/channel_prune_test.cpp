@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/spec.h"
 #include "tests/training/training.h"
 #include "validate/networks/changed_network.h"
 #include "validate/networks/networks.h"

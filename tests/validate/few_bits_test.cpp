@@ -10,7 +10,7 @@
 #include <numeric>
 #include <random>
 
-#include "sim/core/predicted_error.h"
+#include "sim/codec/predicted_error.h"
 #include "validate/reference/formulas.h"
 #include "validate/reference/padded_groups.h"
 #include "validate/reference/sampled_rows.h"

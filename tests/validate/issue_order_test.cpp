@@ -6,8 +6,8 @@
 #include <bit>
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
 #include "sim/memory/replay.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"

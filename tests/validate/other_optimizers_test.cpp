@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "sim/core/check.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/spec.h"
 #include "tests/training/training.h"
 #include "validate/networks/changed_network.h"
 #include "validate/networks/initial_values.h"

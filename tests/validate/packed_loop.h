@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "tests/validate/op_loop.h"
-#include "validate/cpu/codec_kernels.h"
+#include "validate/cpu/kernels/codec_kernels.h"
 #include "validate/reference/few_bits.h"
 #include "validate/reference/sampled_rows.h"
 

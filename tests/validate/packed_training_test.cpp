@@ -7,12 +7,12 @@
 #include <functional>
 #include <set>
 
-#include "sim/core/check.h"
-#include "sim/core/predicted_error.h"
+#include "sim/codec/predicted_error.h"
+#include "sim/judge/check.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 #include "tests/validate/packed_loop.h"
-#include "validate/cpu/codec_kernels.h"
+#include "validate/cpu/kernels/codec_kernels.h"
 #include "validate/gradient_error.h"
 #include "validate/networks/networks.h"
 #include "validate/op_times.h"

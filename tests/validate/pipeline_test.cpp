@@ -2,10 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
-#include "strategies/common/chain_pass.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_pass.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 

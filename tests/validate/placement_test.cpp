@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
-#include "sim/core/metrics.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/graph_tape.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
+#include "sim/measure/metrics.h"
+#include "strategies/models/graph_tape.h"
 #include "strategies/placement/placed_parts.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"

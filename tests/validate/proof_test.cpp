@@ -7,9 +7,9 @@
 #include <array>
 #include <string_view>
 
-#include "sim/core/check.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/spec.h"
 #include "strategies/list.h"
-#include "strategies/spec.h"
 #include "tests/random_case.h"
 #include "tests/training/training.h"
 #include "validate/networks/initial_values.h"

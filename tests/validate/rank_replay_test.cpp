@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "sim/core/operators.h"
-#include "sim/core/rank_graph.h"
+#include "sim/mesh/rank_graph.h"
+#include "sim/ops/operators.h"
+#include "strategies/compose/spec.h"
 #include "strategies/hybrid/on_mesh.h"
-#include "strategies/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/training/training.h"
-#include "validate/cpu/rank_replay.h"
+#include "validate/cpu/ranks/rank_replay.h"
 #include "validate/networks/networks.h"
 
 namespace plimsoll {

@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
+#include "sim/judge/check.h"
+#include "sim/lower/lowering.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 #include "validate/networks/networks.h"

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "sim/core/predicted_error.h"
-#include "validate/cpu/codec_kernels.h"
+#include "sim/codec/predicted_error.h"
+#include "validate/cpu/kernels/codec_kernels.h"
 
 namespace plimsoll {
 namespace {

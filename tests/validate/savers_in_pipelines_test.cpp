@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
+#include "sim/judge/check.h"
 #include "tests/conformance/loose.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"

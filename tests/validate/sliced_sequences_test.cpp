@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
 #include "sim/core/names.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/spec.h"
 #include "tests/bad_input.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"

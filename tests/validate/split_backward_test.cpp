@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "sim/core/check.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/training/training.h"
 #include "validate/op_times.h"

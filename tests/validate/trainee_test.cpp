@@ -6,8 +6,8 @@
 #include <cmath>
 #include <random>
 
-#include "sim/core/metrics.h"
-#include "strategies/spec.h"
+#include "sim/measure/metrics.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/validate/op_loop.h"
 #include "validate/cpu/trainee.h"

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "sim/core/check.h"
-#include "strategies/spec.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/validate/op_loop.h"
 

@@ -1,4 +1,4 @@
-"""What each operation computes as one loop over named dimensions: the attribute `loop` (sim/core/op_loop.h).
+"""What each operation computes as one loop over named dimensions: the attribute `loop` (sim/ops/op_loop.h).
 
 What an operation does with the dimensions of its operands follows from its name and arguments (`OPERANDS`), which of
 them are one from the views (axes.py). So strategies that cut operators need not guess from shapes: heads within a row
@@ -18,7 +18,7 @@ masked_fill masked_fill_ maximum minimum mul mul_ native_dropout native_dropout_
 relu relu_ rsqrt rsub sigmoid sigmoid_ sigmoid_backward sign silu silu_ silu_backward sin sqrt square sub sub_ tanh
 tanh_backward threshold_backward where zero_ zeros_like _to_copy""".split())
 BY_TABLE = {"native_batch_norm", "native_batch_norm_backward",
-            "max_pool2d_with_indices", "max_pool2d_with_indices_backward"}  # of sim/core/split_rules.cpp
+            "max_pool2d_with_indices", "max_pool2d_with_indices_backward"}  # of sim/ops/split_rules.cpp
 PREFERRED = "bavfsw"
 
 

@@ -2,7 +2,7 @@
 
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/machine_rates.h"
-#include "validate/cpu/rank_replay.h"
+#include "validate/cpu/ranks/rank_replay.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "validate/cpu/kernel.h"
+#include "validate/cpu/kernels/kernel.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll {

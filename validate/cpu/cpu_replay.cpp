@@ -12,7 +12,7 @@
 
 #include "sim/core/expects.h"
 #include "validate/cpu/paced_copy.h"
-#include "validate/cpu/rank_sum.h"
+#include "validate/cpu/ranks/rank_sum.h"
 #include "validate/cpu/step_needs.h"
 #include "validate/cpu/step_work.h"
 #include "validate/cpu/stored_outputs.h"

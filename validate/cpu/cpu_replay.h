@@ -4,8 +4,8 @@
 
 #include <variant>
 
-#include "sim/core/problem.h"
 #include "sim/core/schedule.h"
+#include "sim/model/problem.h"
 #include "validate/cpu/block_pool.h"
 #include "validate/cpu/cpu_network.h"
 #include "validate/replay_plan.h"

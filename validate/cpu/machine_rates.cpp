@@ -15,8 +15,8 @@
 #include "sim/core/device_name.h"
 #include "sim/core/expects.h"
 #include "validate/cpu/block_pool.h"
-#include "validate/cpu/codec_kernels.h"
-#include "validate/cpu/kernel.h"
+#include "validate/cpu/kernels/codec_kernels.h"
+#include "validate/cpu/kernels/kernel.h"
 #include "validate/networks/probe_ops.h"
 
 namespace plimsoll {

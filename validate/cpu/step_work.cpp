@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "sim/core/expects.h"
-#include "validate/cpu/codec_kernels.h"
+#include "validate/cpu/kernels/codec_kernels.h"
 #include "validate/networks/op_kind.h"
 #include "validate/reference/elementwise.h"
 

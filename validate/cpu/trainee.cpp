@@ -4,10 +4,10 @@
 
 #include <set>
 
-#include "sim/core/check.h"
+#include "sim/judge/check.h"
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/inference.h"
-#include "validate/cpu/rank_replay.h"
+#include "validate/cpu/ranks/rank_replay.h"
 #include "validate/cpu/step_work.h"
 #include "validate/networks/initial_values.h"
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 #include "validate/backend.h"
 #include "validate/cpu/block_pool.h"
 #include "validate/cpu/cpu_network.h"

@@ -4,7 +4,7 @@
 
 #include <variant>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 #include "validate/cuda/cuda_backend.h"
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/cuda_network.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 #include "validate/cuda/cuda_backend.h"
 #include "validate/cuda/stream_ordered_memory.h"
 #include "validate/replay_plan.h"

@@ -34,7 +34,7 @@ class NetworkBuilder {
   TensorId parameter(const std::string& name, Shape shape);
 
   /// x is (..., k), weight (k, n), bias (n): (..., n). `features` names k and n, for those who share them out among
-  /// devices (sim/core/split_rules.h): `w` what lies between blocks, `f` and `a` what lies within an MLP or its heads
+  /// devices (sim/ops/split_rules.h): `w` what lies between blocks, `f` and `a` what lies within an MLP or its heads
   /// within an attention, `v` classes or words.
   TensorId linear(const std::string& name, TensorId x, std::int64_t outputs, const std::string& features = "w n");
   /// x is (batch, height, width, channels); kernels are odd squares, padded so that stride 1 keeps the size.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
-#include "sim/core/layout.h"
+#include "sim/mesh/layout.h"
 
 namespace plimsoll {
 

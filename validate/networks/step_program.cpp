@@ -6,7 +6,7 @@
 #include <string>
 
 #include "sim/core/expects.h"
-#include "sim/core/layers.h"
+#include "sim/ops/layers.h"
 #include "validate/networks/packing.h"
 #include "validate/networks/stage_ops.h"
 

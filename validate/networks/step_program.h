@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/core/chain_graph.h"
+#include "sim/model/chain_graph.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "sim/io/json_list.h"
+#include "sim/io/json/json_list.h"
 
 namespace plimsoll {
 namespace {

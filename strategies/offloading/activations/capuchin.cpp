@@ -8,14 +8,14 @@
 #include <numeric>
 
 #include "sim/core/expects.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
-#include "strategies/common/op_sequence.h"
+#include "sim/lower/lowering.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/capuchin_choice.h"
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

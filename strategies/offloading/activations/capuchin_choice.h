@@ -2,8 +2,8 @@
 // What Capuchin evicts, in the order in which it decides: to the host while copies hide, then whatever costs less, a
 // copy or running its makers again.
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/recompute_order.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/recompute_order.h"
 #include "strategies/offloading/activations/offload_selection.h"
 
 namespace plimsoll {

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_plans.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/offload_store.h"
 #include "strategies/offloading/activations/offload_table.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -10,14 +10,14 @@
 #include <limits>
 #include <string>
 
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/list.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_search.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/offload_store.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/offload_store.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "sim/core/tape.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

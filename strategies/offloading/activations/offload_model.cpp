@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/tape_cost.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/models/tape_cost.h"
 
 namespace plimsoll {
 namespace {

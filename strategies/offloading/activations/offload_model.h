@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

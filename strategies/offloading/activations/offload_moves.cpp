@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
+#include "sim/lower/lowering.h"
 
 namespace plimsoll {
 

@@ -1,6 +1,6 @@
 #include "strategies/offloading/activations/offload_plans.h"
 
-#include "strategies/common/op_sequence.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_store.h"
 

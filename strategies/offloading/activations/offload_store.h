@@ -1,7 +1,7 @@
 #pragma once
 // The option `to` of strategies that offload activations: the memory where they go.
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

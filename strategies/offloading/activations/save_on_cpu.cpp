@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "strategies/common/op_sequence.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

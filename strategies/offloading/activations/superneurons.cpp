@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/common/recompute_order.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/recompute_order.h"
 #include "strategies/offloading/activations/conv_layers.h"
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -7,11 +7,11 @@
 #include <array>
 #include <map>
 
-#include "strategies/common/op_sequence.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/conv_layers.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -8,12 +8,12 @@
 #include <set>
 #include <tuple>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/parameters/offmate_bound.h"
 #include "strategies/offloading/parameters/streamed_parameters.h"
 #include "strategies/offloading/updates/placed_updates.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include "strategies/offloading/activations/offload_model.h"
 #include "strategies/offloading/parameters/streamed_parameters.h"
 #include "strategies/offloading/updates/placed_updates.h"
-#include "strategies/solvers/milp.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 namespace {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <variant>
 
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/offloading/parameters/frozen_problem.h"
 #include "strategies/rematerialization/policies/selective.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

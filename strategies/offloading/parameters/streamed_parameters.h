@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/core/problem.h"
 #include "sim/core/tape.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

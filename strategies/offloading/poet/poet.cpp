@@ -9,16 +9,16 @@
 #include <array>
 #include <limits>
 
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/common/solver_options.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/solver_options.h"
+#include "strategies/api/strategy.h"
 #include "strategies/list.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -6,18 +6,18 @@
 #include <array>
 #include <limits>
 
-#include "strategies/common/better_outcome.h"
-#include "strategies/common/chain_part.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/common/tape_cost.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_part.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/models/tape_cost.h"
 #include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/pofo/pofo_search.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 #include "strategies/offloading/activations/offload_model.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
 

@@ -4,10 +4,10 @@
 // al., GaLore, ICML 2024; PyTorch, `Tensor.register_post_accumulate_grad_hook`.
 
 #include "sim/io/input_error.h"
-#include "strategies/common/op_sequence.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/updates/placed_updates.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -6,11 +6,11 @@
 #include <array>
 
 #include "sim/io/quantity.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

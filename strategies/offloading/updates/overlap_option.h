@@ -1,7 +1,7 @@
 #pragma once
 // The option that says when updates on the host begin.
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

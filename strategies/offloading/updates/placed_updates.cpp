@@ -8,11 +8,11 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
-#include "sim/core/graph_updates.h"
-#include "sim/core/lowering.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/op_sequence.h"
+#include "sim/lower/lowering.h"
+#include "sim/model/graph_updates.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 namespace {

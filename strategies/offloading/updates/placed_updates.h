@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

@@ -4,10 +4,10 @@
 
 #include <array>
 
+#include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/solvers/milp.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 

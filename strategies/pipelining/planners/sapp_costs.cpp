@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
-#include "strategies/pipelining/order_times.h"
+#include "strategies/pipelining/orders/order_times.h"
 
 namespace plimsoll {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 // The strategy `ap_greedy`: Chen's greedy segments on a graph (ap_points.h).
 
+#include "strategies/api/strategy.h"
 #include "strategies/rematerialization/cuts/ap_points.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/common/recompute_order.h"
+#include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
 

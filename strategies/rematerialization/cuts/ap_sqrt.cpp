@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "strategies/common/op_sequence.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 
 namespace plimsoll {
 

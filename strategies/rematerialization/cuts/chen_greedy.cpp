@@ -4,8 +4,8 @@
 #include <array>
 #include <memory>
 
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/best_of_sequences.h"
 
 namespace plimsoll {
 namespace {

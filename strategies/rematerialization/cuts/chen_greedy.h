@@ -4,9 +4,9 @@
 // searched for; here over every b that changes the segments.
 
 #include "sim/io/quantity.h"
-#include "strategies/common/chain_model.h"
-#include "strategies/common/checkpoint_segments.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_model.h"
+#include "strategies/models/checkpoint_segments.h"
 
 namespace plimsoll {
 

@@ -2,11 +2,11 @@
 
 #include <array>
 
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/best_of_sequences.h"
+#include "strategies/models/chain_pass.h"
 #include "strategies/rematerialization/cuts/chen.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

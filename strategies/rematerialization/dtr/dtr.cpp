@@ -6,13 +6,13 @@
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_pass.h"
 #include "strategies/rematerialization/dtr/dtr_banishing.h"
 #include "strategies/rematerialization/dtr/dtr_heuristic.h"
 #include "strategies/rematerialization/dtr/dtr_part_log.h"
 #include "strategies/rematerialization/dtr/dtr_runtime.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

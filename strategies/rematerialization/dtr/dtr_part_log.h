@@ -7,7 +7,7 @@
 
 #include "sim/core/op_log.h"
 #include "sim/core/partition.h"
-#include "sim/core/problem.h"
+#include "sim/model/problem.h"
 
 namespace plimsoll {
 

@@ -9,16 +9,16 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/common/better_outcome.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/deadline.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/deadline.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/compose/better_outcome.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/exact/exact_search.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/rotor/cheaper_plans.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

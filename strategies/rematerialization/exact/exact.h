@@ -1,9 +1,9 @@
 #pragma once
 // The strategy `exact`: the fastest of all schedules within the budget (exact_search.h).
 
-#include "strategies/common/op_sequence.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/exact/exact_search.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

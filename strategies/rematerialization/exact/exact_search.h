@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/op_sequence.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 

@@ -1,8 +1,8 @@
 #pragma once
 // The strategy `full_recompute`: layers are recomputed from their input, as Megatron's recompute granularity "full".
 
-#include "strategies/common/checkpoint_segments.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/checkpoint_segments.h"
 
 namespace plimsoll {
 

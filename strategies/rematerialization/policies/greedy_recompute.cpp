@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/fullest_moment.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/models/fullest_moment.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "strategies/common/recompute_order.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
 

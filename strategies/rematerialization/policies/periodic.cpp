@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/common/checkpoint_segments.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/strategy.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/best_of_sequences.h"
+#include "strategies/models/checkpoint_segments.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

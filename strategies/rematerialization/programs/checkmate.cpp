@@ -5,14 +5,14 @@
 #include <string>
 #include <utility>
 
-#include "strategies/common/better_outcome.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/common/solver_options.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/solver_options.h"
+#include "strategies/api/strategy.h"
+#include "strategies/compose/better_outcome.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "strategies/rematerialization/rotor/cheaper_plans.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/exact/exact_search.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
-#include "strategies/solvers/limited_process.h"
-#include "strategies/solvers/milp.h"
-#include "strategies/strategy.h"
+#include "strategies/solve/limited_process.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 namespace {

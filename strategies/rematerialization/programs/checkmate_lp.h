@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/solvers/milp.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 

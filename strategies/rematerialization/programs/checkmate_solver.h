@@ -4,10 +4,10 @@
 #include <limits>
 #include <string>
 
-#include "strategies/common/deadline.h"
-#include "strategies/common/op_sequence.h"
+#include "strategies/api/deadline.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
-#include "strategies/solvers/milp.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 

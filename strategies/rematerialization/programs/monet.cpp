@@ -8,14 +8,14 @@
 #include <set>
 #include <unordered_map>
 
-#include "strategies/common/fullest_moment.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/common/solver_options.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/solver_options.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/fullest_moment.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -4,10 +4,10 @@
 #include <array>
 #include <memory>
 
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/best_of_sequences.h"
 #include "strategies/rematerialization/revolve/revolve_schedule.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 // The strategy `revolve_hetero`: Revolve for stages of unequal times and sizes, where memory stands for slots.
 
-#include "strategies/common/chain_model.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_model.h"
 #include "strategies/rematerialization/rotor/block_table.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 
 namespace plimsoll {
 

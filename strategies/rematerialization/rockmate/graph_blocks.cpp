@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/common/recompute_order.h"
+#include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
 namespace {

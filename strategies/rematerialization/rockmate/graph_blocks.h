@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/op_sequence.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/rotor/block_table.h"
 
 namespace plimsoll {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "strategies/common/fullest_moment.h"
-#include "strategies/common/recompute_order.h"
+#include "strategies/models/fullest_moment.h"
+#include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 
 namespace plimsoll {

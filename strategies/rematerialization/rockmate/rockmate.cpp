@@ -6,15 +6,15 @@
 #include <cmath>
 #include <memory>
 
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/best_of_sequences.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/rockmate/rockmate_blocks.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

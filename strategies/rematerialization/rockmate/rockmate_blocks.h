@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/block_table.h"
 
 namespace plimsoll {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "strategies/common/fullest_moment.h"
-#include "strategies/common/recompute_order.h"
+#include "strategies/models/fullest_moment.h"
+#include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
 #include "strategies/rematerialization/rockmate/graph_options.h"
 

@@ -7,8 +7,8 @@
 
 #include <functional>
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/op_sequence.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "strategies/common/better_outcome.h"
+#include "strategies/compose/better_outcome.h"
+#include "strategies/compose/passes.h"
 #include "strategies/list.h"
-#include "strategies/passes.h"
 #include "strategies/rematerialization/rotor/floating_table.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 

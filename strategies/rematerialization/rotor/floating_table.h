@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
 
 namespace plimsoll {

@@ -8,14 +8,14 @@
 #include <string>
 
 #include "sim/core/expects.h"
-#include "strategies/common/better_outcome.h"
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_pass.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_least_memory.h"
 #include "strategies/rematerialization/rotor/rotor_slots.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "strategies/common/chain_model.h"
+#include "strategies/models/chain_model.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_fronts.h"
 
 namespace plimsoll {

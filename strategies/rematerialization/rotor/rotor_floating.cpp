@@ -7,12 +7,12 @@
 #include <memory>
 
 #include "sim/io/input_error.h"
-#include "strategies/common/best_of_sequences.h"
-#include "strategies/common/better_outcome.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
+#include "strategies/models/best_of_sequences.h"
 #include "strategies/rematerialization/rotor/floating_table.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
 #include "strategies/rematerialization/rotor/rotor_region.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_grid.h"
 
 namespace plimsoll {

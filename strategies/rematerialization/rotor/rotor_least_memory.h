@@ -4,7 +4,7 @@
 //   need(i, l) = min( max(all(i, l), kept_i + need(i+1, l)),
 //                     min_j max(null(i, j, l), x_j + need(j, l), need(i, j-1)) )
 
-#include "strategies/common/chain_sequence.h"
+#include "strategies/models/chain_sequence.h"
 
 namespace plimsoll {
 

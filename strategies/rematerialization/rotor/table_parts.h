@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "strategies/common/chain_model.h"
+#include "strategies/models/chain_model.h"
 
 namespace plimsoll {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/saving/knapsack_solver.h"
 #include "strategies/rematerialization/saving/min_cut.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/common/chain_pass.h"
-#include "strategies/common/op_sequence.h"
-#include "strategies/common/option_rules.h"
-#include "strategies/strategy.h"
+#include "strategies/api/option_rules.h"
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 // The strategy `min_cut`: PyTorch's min-cut partitioner (saved_values.h) on the op graph.
 
+#include "strategies/api/strategy.h"
 #include "strategies/rematerialization/saving/saved_values.h"
-#include "strategies/strategy.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/core/expects.h"
-#include "strategies/solvers/max_flow.h"
+#include "strategies/solve/max_flow.h"
 
 namespace plimsoll {
 namespace {

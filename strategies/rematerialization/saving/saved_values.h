@@ -4,8 +4,8 @@
 // Source: PyTorch, torch/_functorch/partitioners.py, min_cut_rematerialization_partition; there, too, a value far from
 // its readers in the backward counts for more.
 
-#include "strategies/common/op_model.h"
-#include "strategies/common/recompute_order.h"
+#include "strategies/models/op_model.h"
+#include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
 

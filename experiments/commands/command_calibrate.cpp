@@ -1,0 +1,142 @@
+// plimsoll calibrate
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands/command_validate.h"
+#include "experiments/commands/commands.h"
+#include "experiments/measure/calibration.h"
+#include "experiments/study/backends.h"
+#include "experiments/study/progress.h"
+#include "experiments/sweep/worker_pool.h"
+#include "platforms/platform_file.h"
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/text_file.h"
+#include "validate/network_model.h"
+#include "validate/replay.h"
+
+namespace plimsoll {
+namespace {
+
+struct CalibrateArguments {
+  BackendArguments backend;
+  std::string platform, output, trace, trace_out, optimizer = "none", repetitions = "15";
+};
+
+std::size_t repetitions_of(const CalibrateArguments& arguments) {
+  const Parsed<std::int64_t> count = parse_integer(arguments.repetitions);
+  if (count.fine() && count.value >= 1 && count.value <= 10'000) return static_cast<std::size_t>(count.value);
+  throw InputError(
+      fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
+}
+
+/// Times of every op of a network, in place; nothing if asked to stop.
+std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const Platform& platform,
+                                    std::size_t repetitions, const MeasuredBy& by, Backend& backend,
+                                    const Interruption& interruption) {
+  NamedNetwork named = named_network(arguments.trace);
+  const bool is_chain = named.view == View::chain;
+  const Trace plain{model_of(backend.prepared(std::move(named.network))->network(), named.view)};
+  const std::optional<Optimizer> optimizer = from_name<Optimizer>(arguments.optimizer);
+  if (!optimizer) throw InputError("--optimizer: expected none, sgd, momentum or adam");
+  std::variant<Problem, std::string> made =
+      make_problem(plain.model, platform,
+                   {.optimizer = is_chain ? *optimizer : Optimizer::none, .update_kernels = UpdateKernels::single});
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  const Problem& problem = std::get<Problem>(made);
+  const std::unique_ptr<RunnableNetwork> network =
+      backend.prepared(named_network(arguments.trace, is_chain ? optimizer : std::optional<Optimizer>()).network);
+  const auto run = [&](const Problem& of, const Schedule& sweeps) {
+    std::variant<Replayed, ReplayFailure> outcome = replay(of, sweeps, *network, {});
+    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) throw InputError(failure->what);
+    return std::get<Replayed>(std::move(outcome)).timeline;
+  };
+  const Schedule sweeps = calibration_schedule(problem);
+  std::optional<SplitBackwards> split = split_backwards(plain, platform, *optimizer);
+  OpTimes times;
+  Progress progress(repetitions + 1);
+  for (std::size_t r = 0; r <= repetitions; ++r) {  // the first one warms up
+    if (interruption.asked()) return std::nullopt;
+    const Timeline whole = run(problem, sweeps);
+    if (r > 0) times.add(problem.graph, sweeps, whole);
+    if (split) {
+      const Timeline parts = run(split->problem, split->sweeps);
+      if (r > 0) split->times.add(split->problem.graph, split->sweeps, parts);
+    }
+    progress.add(true);
+    progress.show();
+  }
+  return calibrated_trace(plain, problem, times, split, by);
+}
+
+int run_calibrate(const CalibrateArguments& arguments, const std::string& command_line) {
+  const std::size_t repetitions = repetitions_of(arguments);
+  if (arguments.trace.empty() != arguments.trace_out.empty()) {
+    throw InputError("calibrate: --trace and --trace-out belong together");
+  }
+  if (!arguments.trace.empty() && !is_network(arguments.trace)) {
+    throw InputError(fmt::format("--trace: '{}' is no network that can be run; 'plimsoll list traces' shows those",
+                                 arguments.trace));
+  }
+  const Platform shape = load_platform(arguments.platform);
+  const Interruption interruption;
+  const auto proceed = [&](const std::string& next) {
+    if (interruption.asked()) return false;
+    std::cerr << "measuring " << next << '\n';
+    return true;
+  };
+  const std::unique_ptr<Backend> backend =
+      arguments.trace.empty() ? make_backend(arguments.backend) : make_backend(arguments.trace, arguments.backend);
+  const std::optional<MachineRates> rates =
+      backend->measure(pace_to_host(shape), pace_to_device(shape), repetitions, proceed);
+  if (!rates) return exit_interrupted;
+  const MeasuredBy by{made_by(command_line), today(), backend->device(), backend->library()};
+  const std::string name = std::filesystem::path(arguments.output).stem();
+  const std::string text = calibrated_platform(shape, name, *rates, by);
+  write_text_file(arguments.output, text);
+  std::cout << arguments.output << '\n';
+  if (arguments.trace.empty()) return exit_fine;
+  const std::optional<Trace> trace =
+      measured_trace(arguments, parse_platform(text, arguments.output), repetitions, by, *backend, interruption);
+  if (!trace) return exit_interrupted;
+  write_trace(arguments.trace_out, *trace);
+  std::cout << arguments.trace_out << '\n';
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command =
+      app.add_subcommand("calibrate", "measure this machine as a platform and, if asked, a network as a trace");
+  command->footer(
+      "The measured platform has the devices, capacities and links of PLATFORM; copies are slowed down to the "
+      "bandwidth\nof its link. Ctrl-C keeps the files that are finished:\n  plimsoll calibrate validate/cpu_link.yaml "
+      "--backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out gpt.json");
+  auto arguments = std::make_shared<CalibrateArguments>();
+  command->add_option("platform", arguments->platform, "platform file with one device, one host and one link")
+      ->required()
+      ->type_name("PLATFORM");
+  add_backend_options(*command, arguments->backend);
+  command
+      ->add_option("-o,--output", arguments->output,
+                   "file for the measured platform; its name becomes that of the platform")
+      ->required()
+      ->type_name("NEW.yaml");
+  command->add_option("-t,--trace", arguments->trace, "network whose ops are measured too")->type_name("NETWORK");
+  command->add_option("--trace-out", arguments->trace_out, "file for the trace of the network")->type_name("FILE");
+  command->add_option("--optimizer", arguments->optimizer, "optimizer whose updates are measured with a chain")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--repetitions", arguments->repetitions, "number of samples after one for warm-up; medians count")
+      ->capture_default_str()
+      ->type_name("N");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_calibrate(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,204 @@
+// plimsoll check, plimsoll bounds
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands/commands.h"
+#include "platforms/platform_file.h"
+#include "sim/io/json/json.h"
+#include "sim/io/quantity.h"
+#include "sim/io/schedule_file.h"
+#include "sim/judge/check.h"
+
+namespace plimsoll {
+namespace {
+
+struct CheckArguments {
+  std::string schedule, trace, platform;
+  bool json = false;
+};
+
+Json violation_json(const Violation& violation) {
+  Json object{{"rule", name_of(violation.rule)}};
+  object["step"] = violation.step ? Json(violation.step->index) : Json(nullptr);
+  object["buffer"] = violation.buffer ? Json(violation.buffer->index) : Json(nullptr);
+  object["what"] = violation.what;
+  return object;
+}
+
+/// The largest peak of a device.
+Bytes device_peak(const std::vector<Bytes>& peaks, const Platform& platform) {
+  Bytes largest;
+  for (const Device& device : platform.devices) largest = std::max(largest, peaks[device.memory.index]);
+  return largest;
+}
+
+/// What a legal schedule comes to on the event engine, memory counted by check(), and what was taken from the file.
+struct Verdict {
+  Seconds makespan;
+  Bytes peak;
+  std::vector<Overfull> over;
+  std::size_t measured = 0;  ///< steps that state their own costs
+};
+
+Verdict verdict_on(const Schedule& schedule, const Platform& platform) {
+  const Timeline timeline = simulate(schedule, platform, Engine::event);
+  const std::vector<Bytes> peaks = recount(schedule, timeline, platform);
+  return {.makespan = timeline.makespan,
+          .peak = device_peak(peaks, platform),
+          .over = overfull(peaks, platform, schedule),
+          .measured = static_cast<std::size_t>(std::ranges::count_if(schedule.steps, &Step::measured))};
+}
+
+std::string text_of(const Verdict& verdict, const Schedule& schedule, const Platform& platform) {
+  std::string text = fmt::format("legal: {} steps, {}, peak {} B", schedule.steps.size(),
+                                 format_seconds(verdict.makespan), verdict.peak.count);
+  for (const Overfull& memory : verdict.over) {
+    const Memory& of = platform[memory.memory];
+    text += of.device && schedule.budget
+                ? fmt::format(", over its budget of {} B on '{}'", memory.limit.count, of.name)
+                : fmt::format(", {} B on '{}', over its {} B", memory.peak.count, of.name, memory.limit.count);
+  }
+  if (verdict.measured > 0) {
+    text += fmt::format("; {} of the steps state times and workspaces as measured, which no model confirms",
+                        verdict.measured);
+  }
+  return text + "\n";
+}
+
+Json json_of(const std::optional<Verdict>& verdict, const Schedule& schedule, const Platform& platform,
+             const std::vector<Violation>& violations) {
+  Json object{{"legal", violations.empty()}, {"steps", schedule.steps.size()}, {"violations", Json::array()}};
+  for (const Violation& violation : violations) object["violations"].push_back(violation_json(violation));
+  object["makespan_s"] = verdict ? Json(verdict->makespan.value) : Json(nullptr);
+  object["peak_bytes"] = verdict ? Json(verdict->peak.count) : Json(nullptr);
+  object["fits"] = verdict ? Json(verdict->over.empty()) : Json(nullptr);
+  object["measured_steps"] = verdict ? Json(verdict->measured) : Json(nullptr);
+  object["over"] = Json::array();
+  if (!verdict) return object;
+  for (const Overfull& memory : verdict->over) {
+    object["over"].push_back({{"memory", platform[memory.memory].name},
+                              {"peak_bytes", memory.peak.count},
+                              {"limit_bytes", memory.limit.count}});
+  }
+  return object;
+}
+
+int run_check(const CheckArguments& arguments) {
+  const Schedule schedule = read_schedule(arguments.schedule);
+  const Problem problem = problem_of(schedule, arguments.schedule,
+                                     question_of(schedule, arguments.schedule, arguments.trace, arguments.platform));
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
+  std::optional<Verdict> verdict;
+  if (violations.empty()) verdict = verdict_on(schedule, problem.platform);
+  if (arguments.json) {
+    std::cout << json_text(json_of(verdict, schedule, problem.platform, violations), 2) << '\n';
+  } else if (verdict) {
+    std::cout << text_of(*verdict, schedule, problem.platform);
+  }
+  report_violations(arguments.schedule, violations);
+  return verdict && verdict->over.empty() ? exit_fine : exit_no_result;
+}
+
+/// What a bound holds for: schedules that keep at least this on the devices.
+struct BoundedSchedules {
+  Stays stays;
+  std::string_view words;
+};
+constexpr std::array bounded_schedules{BoundedSchedules{Stays::all, "parameters, gradients, optimizer states"},
+                                       BoundedSchedules{Stays::parameters, "parameters"},
+                                       BoundedSchedules{Stays::nothing, "nothing"}};
+
+std::string largest_working_set(const Problem& problem, const LowerBounds& bounds) {
+  return bounds.memory_by ? problem.graph[*bounds.memory_by].name : "(resident)";
+}
+
+Json bounds_json(const Problem& problem, std::size_t devices, Stays stays) {
+  const LowerBounds one = lower_bounds(problem, 1, stays), all = lower_bounds(problem, devices, stays);
+  return {{"stays", written(stays)},
+          {"lower_bound_s", one.time().value},
+          {"work_s", one.work.value},
+          {"critical_path_s", one.critical_path.value},
+          {"lower_bound_bytes", one.memory.count},
+          {"largest_working_set", largest_working_set(problem, one)},
+          {"devices", devices},
+          {"all_devices_lower_bound_s", all.time().value},
+          {"all_devices_lower_bound_bytes", all.memory.count}};
+}
+
+/// A row for each kind of schedules.
+std::string bounds_table(const Problem& problem, std::size_t devices, std::string_view memory) {
+  std::string text = fmt::format("  {:<40}  {:>13}  {:>15}\n", "what stays there", "time at least", memory);
+  for (const BoundedSchedules& kind : bounded_schedules) {
+    const LowerBounds bounds = lower_bounds(problem, devices, kind.stays);
+    text +=
+        fmt::format("  {:<40}  {:>13}  {:>15}", kind.words, format_seconds(bounds.time()), format_bytes(bounds.memory));
+    if (devices == 1) text += fmt::format("   the working set of '{}'", largest_working_set(problem, bounds));
+    text += '\n';
+  }
+  return text;
+}
+
+int run_bounds(const QuestionArguments& words, bool json) {
+  const Problem problem = problem_of(question_of(words, Asks::problem));
+  note_times(problem);
+  const std::size_t devices = problem.platform.devices.size();
+  if (json) {
+    Json object{{"trace", words.trace}, {"platform", words.platform}, {"times_rescaled", problem.times_rescaled}};
+    object.update(bounds_json(problem, devices, Stays::all));
+    Json& others = object["where_less_stays"] = Json::array();
+    for (const Stays stays : {Stays::parameters, Stays::nothing})
+      others.push_back(bounds_json(problem, devices, stays));
+    std::cout << json_text(object, 2) << '\n';
+    return exit_fine;
+  }
+  const LowerBounds one = lower_bounds(problem, 1);
+  std::cout << fmt::format("{} on one device of {}{}, of schedules that pack nothing\n", problem.graph.name,
+                           problem.platform.name, problem.times_rescaled ? " (times re-scaled)" : "");
+  std::cout << bounds_table(problem, 1, "memory at least");
+  std::cout << fmt::format("  work {}, critical path {}\n", format_seconds(one.work),
+                           format_seconds(one.critical_path));
+  if (devices > 1) {
+    std::cout << fmt::format("on all {} devices\n", devices) << bounds_table(problem, devices, "fullest at least");
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
+  CLI::App* command =
+      app.add_subcommand("check", "judge a schedule file: data flow, residency, completeness, order and costs");
+  auto arguments = std::make_shared<CheckArguments>();
+  command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
+  command->add_option("-t,--trace", arguments->trace, "trace of the schedule (default: the one that the file names)")
+      ->type_name("TRACE");
+  command
+      ->add_option("-p,--platform", arguments->platform,
+                   "platform of the schedule (default: the one that the file names)")
+      ->type_name("PLATFORM");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
+}
+
+void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
+  CLI::App* command = app.add_subcommand(
+      "bounds",
+      "compute lower bounds on time and memory, for schedules that pack nothing, by what stays on the devices");
+  auto words = std::make_shared<QuestionArguments>();
+  auto json = std::make_shared<bool>(false);
+  add_question_options(*command, *words, Asks::problem);
+  command
+      ->add_option("-s,--strategy", words->strategy,
+                   "strategy whose transforms (sparse_update) change the model before the bounds are computed; its "
+                   "other\npasses have no effect")
+      ->type_name("SPEC");
+  command->add_flag("--json", *json, "print one JSON object");
+  command->callback([words, json, &exit_code] { exit_code = run_bounds(*words, *json); });
+}
+
+}  // namespace plimsoll

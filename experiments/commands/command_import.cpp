@@ -1,0 +1,165 @@
+#include "experiments/commands/command_import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+#include <variant>
+
+#include "experiments/commands/commands.h"
+#include "experiments/export/import_snapshot.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+#include "strategies/pipelining/orders/order_file.h"
+#include "traces/imports/checkmate_graph.h"
+#include "traces/imports/dnn_partitioning.h"
+#include "traces/imports/dot_graph.h"
+#include "traces/imports/dtr_graph.h"
+#include "traces/imports/dtr_log.h"
+#include "traces/imports/pardnn_dag.h"
+#include "traces/imports/pipedream_profile.h"
+#include "traces/imports/piper_graph.h"
+#include "traces/imports/sapp_layers.h"
+#include "traces/layer_table.h"
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+namespace {
+
+struct ImportArguments {
+  std::string format, file, trace, allocator, as, device;
+};
+
+/// The model of a trace, or a table of layers for `plimsoll stages`.
+using Imported = std::variant<Graph, LayerTable>;
+
+struct Importer {
+  std::string_view format;
+  Imported (*import)(const std::string& file);
+};
+
+constexpr std::array importers{
+    Importer{"checkmate-graph", [](const std::string& file) { return Imported{read_checkmate_graph(file)}; }},
+    Importer{"dtr-log", [](const std::string& file) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"pardnn-dag", [](const std::string& file) { return Imported{read_pardnn_dag(file)}; }},
+    Importer{"dot", [](const std::string& file) { return Imported{read_dot_graph(file)}; }},
+    Importer{"dnn-partitioning", [](const std::string& file) { return Imported{read_dnn_partitioning(file)}; }},
+    Importer{"pipedream", [](const std::string& file) { return Imported{read_pipedream_profile(file)}; }},
+    Importer{"sapp", [](const std::string& file) { return Imported{read_sapp_layers(file)}; }},
+    Importer{"piper", [](const std::string& file) { return Imported{read_piper_graph(file)}; }},
+};
+
+constexpr std::string_view two_ways_format = "dnn-partitioning";
+
+// No traces.
+constexpr std::string_view order_format = "pipeline-csv";
+constexpr std::string_view snapshot_format = "memory-snapshot";
+
+std::vector<std::string_view> formats() {
+  std::vector<std::string_view> names;
+  names.reserve(importers.size() + 2);
+  for (const Importer& importer : importers) names.push_back(importer.format);
+  names.push_back(order_format);
+  names.push_back(snapshot_format);
+  return names;
+}
+
+/// A table of layers unless a graph is asked for.
+Imported imported_as(const ImportArguments& arguments, const Importer& importer) {
+  constexpr std::array<std::string_view, 2> ways{"layers", "graph"};
+  if (!arguments.as.empty()) {
+    if (std::ranges::find(ways, arguments.as) == ways.end()) {
+      throw InputError(fmt::format("--as: expected {}, found '{}'", alternatives(ways), arguments.as));
+    }
+    if (arguments.as == "graph") return read_dnn_partitioning_graph(arguments.file);
+  }
+  return importer.import(arguments.file);
+}
+
+/// Judged, and written without empty cells and FSDP's, B apart where the file has I and W.
+int import_order(const ImportArguments& arguments) {
+  const OrderFile file = read_order(arguments.file);
+  write_text_file(arguments.trace, order_csv(file));
+  std::cout << fmt::format("{}: {} devices, {} parts, {} micro-batches\n", arguments.trace, file.order.turns.size(),
+                           file.order.rank_of.size(), file.micro_batches);
+  if (file.left_out > 0) {
+    std::cout << fmt::format("left out: {} cells of FSDP (UNSHARD, RESHARD, REDUCE_GRAD)\n", file.left_out);
+  }
+  return exit_fine;
+}
+
+int run_import(const ImportArguments& arguments, const std::string& command_line) {
+  const bool is_no_trace = arguments.format == snapshot_format || arguments.format == order_format;
+  if (is_no_trace && !arguments.device.empty()) throw InputError("--device: is for traces only");
+  if (!arguments.as.empty() && arguments.format != two_ways_format) {
+    throw InputError(fmt::format("--as: is for {} only", two_ways_format));
+  }
+  if (arguments.format == snapshot_format) {
+    import_memory_snapshot(arguments.file, arguments.allocator, arguments.trace);
+    return exit_fine;
+  }
+  if (!arguments.allocator.empty()) throw InputError(fmt::format("--allocator: is for {} only", snapshot_format));
+  if (const auto known = formats();
+      std::ranges::find(known, arguments.format) != known.end() && arguments.trace.empty()) {
+    throw InputError("import: expected -o and a file");
+  }
+  if (arguments.format == order_format) return import_order(arguments);
+  for (const Importer& importer : importers) {
+    if (importer.format != arguments.format) continue;
+    Imported imported = imported_as(arguments, importer);
+    if (auto* table = std::get_if<LayerTable>(&imported)) {
+      if (!arguments.device.empty()) throw InputError("--device: is for traces only, not for tables of layers");
+      table->notes.emplace_back("made_by", made_by(command_line));
+      write_layer_table(arguments.trace, *table);
+      std::cout << fmt::format("{}: {} layers, {} edges\n", arguments.trace, table->layers.size(), table->edges.size());
+    } else {
+      auto& graph = std::get<Graph>(imported);
+      if (!arguments.device.empty()) graph.source.device = arguments.device;
+      graph.source.notes.emplace_back("made_by", made_by(command_line));
+      const std::string counts = fmt::format("{} ops, {} tensors", graph.ops.size(), graph.tensors.size());
+      write_trace(arguments.trace, Trace{std::move(graph)});
+      std::cout << fmt::format("{}: {}\n", arguments.trace, counts);
+    }
+    return exit_fine;
+  }
+  throw InputError(fmt::format("import: unknown format '{}', expected {}{}", arguments.format, alternatives(formats()),
+                               suggestion(arguments.format, formats())));
+}
+
+}  // namespace
+
+void add_import_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand(
+      "import", "make a trace, a table of layers or the order of a pipeline from another program's file");
+  auto arguments = std::make_shared<ImportArguments>();
+  command
+      ->add_option("format", arguments->format,
+                   "format of FILE, unpacked (traces/README.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
+                   "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
+                   "nodes with times and sizes), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
+                   "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt); memory-snapshot (pickle of\n"
+                   "torch.cuda.memory._snapshot()): no trace, but which allocators reserve what it holds")
+      ->required();
+  command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
+  command
+      ->add_option(
+          "-o,--output", arguments->trace,
+          "file for the trace, table or order; of a memory-snapshot what is printed, as JSON (may be left out)")
+      ->type_name("TRACE");
+  command
+      ->add_option("--as", arguments->as,
+                   "dnn-partitioning: layers (for 'plimsoll stages'; the default) or graph (a trace)")
+      ->type_name("WHAT");
+  command
+      ->add_option("--device", arguments->device,
+                   "of a trace: the device whose times the file has, a platform device's 'model'")
+      ->type_name("MODEL");
+  command
+      ->add_option("--allocator", arguments->allocator, "memory-snapshot: one more allocator to try, as in 'simulate'")
+      ->type_name("NAME");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_import(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

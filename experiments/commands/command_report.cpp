@@ -1,0 +1,39 @@
+#include "experiments/commands/command_report.h"
+
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands/commands.h"
+#include "experiments/report/report.h"
+#include "experiments/report/report_table.h"
+
+namespace plimsoll {
+
+void add_report_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  struct Arguments {
+    std::string results, folder;
+  };
+  CLI::App* command =
+      app.add_subcommand("report", "make figures, an interactive page and a table from the results of a sweep");
+  command->footer(
+      "Prints a table for each trace and platform, and the paths of the files that it writes: results.csv, "
+      "report.html\n(opens in any browser, needs no network) and, for each trace and platform, the trade-off of "
+      "iteration time against\nmemory as SVG, PDF and PNG (drawn by python3 with matplotlib). The sweep need not be "
+      "finished:\n  plimsoll sweep experiments/demo.yaml -o out/demo && plimsoll report out/demo");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("results", arguments->results, "folder with the results of a sweep")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("-o,--output", arguments->folder, "folder for the report (default: the folder of the sweep)")
+      ->type_name("DIR");
+  command->callback([arguments, &exit_code, &command_line] {
+    const std::string& folder = arguments->folder.empty() ? arguments->results : arguments->folder;
+    std::cout << report_table(read_results(arguments->results)) << '\n';
+    for (const auto& path : write_report(arguments->results, folder, made_by(command_line))) {
+      std::cout << path.string() << '\n';
+    }
+    exit_code = exit_fine;
+  });
+}
+
+}  // namespace plimsoll

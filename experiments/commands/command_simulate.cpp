@@ -1,0 +1,308 @@
+// plimsoll simulate, plimsoll plan
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "experiments/commands/commands.h"
+#include "experiments/export/memory_profile_file.h"
+#include "experiments/export/perfetto.h"
+#include "experiments/export/pytorch_plan.h"
+#include "experiments/study/host_bounds.h"
+#include "experiments/study/model.h"
+#include "experiments/study/planning_watch.h"
+#include "experiments/study/result_fields.h"
+#include "experiments/study/several_devices.h"
+#include "experiments/study/summary.h"
+#include "platforms/platform_file.h"
+#include "sim/io/input_error.h"
+#include "sim/io/json/json.h"
+#include "sim/io/quantity.h"
+#include "sim/io/schedule_file.h"
+#include "sim/io/text_file.h"
+#include "sim/judge/check.h"
+#include "strategies/compose/plan.h"
+#include "strategies/list.h"
+
+namespace plimsoll {
+namespace {
+
+struct SimulateArguments {
+  QuestionArguments question;
+  std::string schedule, schedule_out, timeline, memory_profile, made_for;
+  bool json = false;
+};
+
+/// Every answer that no other one beats in both time and memory, by rising memory.
+std::vector<Answer> front_of(std::vector<Answer> answers) {
+  std::erase_if(answers, [](const Answer& a) { return !a.feasible(); });
+  std::ranges::stable_sort(answers, {},
+                           [](const Answer& a) { return std::pair(a.metrics->peak, a.metrics->makespan); });
+  std::vector<Answer> front;
+  for (Answer& answer : answers) {
+    if (!front.empty() && answer.metrics->makespan >= front.back().metrics->makespan) continue;
+    front.push_back(std::move(answer));
+  }
+  return front;
+}
+
+/// Those for which the allocator runs out of memory, each plan once, by rising peak.
+std::vector<Answer> beyond_allocator(std::span<const Answer> answers) {
+  std::map<std::pair<Bytes, Seconds>, const Answer*> failed;
+  for (const Answer& answer : answers) {
+    if (answer.outcome != Outcome::out_of_memory) continue;
+    failed.try_emplace({answer.metrics->peak, answer.metrics->makespan}, &answer);
+  }
+  std::vector<Answer> list;
+  for (const auto& [plan, answer] : failed) list.push_back(*answer);
+  return list;
+}
+
+/// Answers, with a word now and then where they take long.
+std::vector<Answer> patient_answer(const Question& question, const Problem& problem,
+                                   std::span<const std::optional<Bytes>> budgets, double transform_s) {
+  const PlanningWatch watch("planning with " + question.strategy.text);
+  return answer(question, problem, budgets, transform_s);
+}
+
+int simulate_front(const Question& question, const Problem& problem, double transform_s, bool json) {
+  std::vector<std::optional<Bytes>> budgets;
+  {
+    const PlanningWatch watch("looking for the budgets of " + question.strategy.text);
+    for (const Bytes b : front_budgets(problem, question.strategy.passes)) budgets.emplace_back(b);
+  }
+  std::vector<Answer> answers;
+  if (!budgets.empty()) answers = patient_answer(question, problem, budgets, transform_s);
+  const std::vector<Answer> failed = beyond_allocator(answers);
+  const std::vector<Answer> front = front_of(std::move(answers));
+  if (json) {
+    const auto listed = [&](const std::vector<Answer>& list) {
+      Json objects = Json::array();
+      for (const Answer& each : list) objects.push_back(to_json(result_of(question, problem, each)));
+      return objects;
+    };
+    Json object{{"front", listed(front)}};
+    if (question.allocator.kind != AllocatorKind::exact) object["out_of_memory"] = listed(failed);
+    std::cout << json_text(object, 2) << '\n';
+  } else {
+    std::cout << front_table(front, failed);
+  }
+  return front.empty() ? exit_no_result : exit_fine;
+}
+
+void write_files(const SimulateArguments& arguments, const Problem& problem, const Answer& made,
+                 const std::string& command_line) {
+  const std::string by = made_by(command_line);
+  if (!arguments.schedule_out.empty()) write_schedule(arguments.schedule_out, *made.schedule, by);
+  if (!arguments.timeline.empty()) {
+    write_text_file(arguments.timeline, perfetto_timeline(problem, *made.schedule, *made.timeline, by));
+  }
+  if (!arguments.memory_profile.empty()) {
+    write_memory_profile(arguments.memory_profile, problem, *made.schedule, *made.timeline, by);
+  }
+}
+
+/// A schedule from a file, whoever made it: judged, then simulated as one that is planned here.
+int simulate_file(const SimulateArguments& arguments, const std::string& command_line) {
+  const QuestionArguments& words = arguments.question;
+  Schedule schedule = read_schedule(arguments.schedule);
+  Question question = question_of(schedule, arguments.schedule, words.trace, words.platform);
+  const Question options = question_of(words, Asks::problem);
+  question.engine = options.engine;
+  question.allocator = options.allocator;
+  question.transfers = options.transfers;
+  const Problem problem = problem_of(schedule, arguments.schedule, question);
+  note_times(problem);
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
+  report_violations(arguments.schedule, violations);
+  if (!violations.empty()) return exit_no_result;
+  const Answer made = answer(question, problem, std::move(schedule));
+  write_files(arguments, problem, made, command_line);
+  std::cout << (arguments.json ? json_text(to_json(result_of(question, problem, made)), 2) + "\n"
+                               : summary(question, problem, made));
+  if (!made.feasible()) {
+    const std::string_view what = made.outcome == Outcome::out_of_memory ? "out of memory" : "does not fit";
+    std::cerr << fmt::format("{}: {}: {}\n", arguments.schedule, what, made.reason);
+  }
+  return made.feasible() ? exit_fine : exit_no_result;
+}
+
+/// Of a portfolio on several devices the question becomes that of the strategy which it chose.
+AnsweredQuestion answered(const Question& question) {
+  Trace trace = load_model(question.trace);
+  Platform platform = load_platform(question.platform);
+  {
+    const PlanningWatch watch("planning with " + question.strategy.text);
+    if (auto chosen = chosen_for_devices(question, trace, platform)) {
+      note_times(chosen->problem);
+      return *std::move(chosen);
+    }
+  }
+  auto [problem, budget, transform_s] = budgeted_problem_of(question, std::move(trace), std::move(platform));
+  note_times(problem);
+  Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  return {question, std::move(problem), std::move(made)};
+}
+
+int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
+  if (!arguments.schedule.empty()) return simulate_file(arguments, command_line);
+  QuestionArguments words = arguments.question;
+  const bool front = words.memory == "front";
+  if (front) words.memory.clear();
+  Question question = question_of(words, Asks::strategy);
+  if (front && question.transfers != Transfers::link) {
+    throw InputError(
+        fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
+  }
+  if (front) {
+    const auto [problem, budget, transform_s] = budgeted_problem_of(question);
+    note_times(problem);
+    return simulate_front(question, problem, transform_s, arguments.json);
+  }
+  const Transfers transfers = std::exchange(question.transfers, Transfers::link);  // which plans are promised for
+  auto [asked, problem, made] = answered(question);
+  question = std::move(asked);
+  question.transfers = transfers;
+  if (made.schedule && transfers != Transfers::link) {
+    Schedule schedule = std::move(*made.schedule);
+    made = answer(question, problem, std::move(schedule));
+  }
+  if (made.schedule) write_files(arguments, problem, made, command_line);
+  if (arguments.json) {
+    std::cout << json_text(to_json(result_of(question, problem, made)), 2) << '\n';
+  } else if (made.schedule) {
+    std::cout << summary(question, problem, made);
+  }
+  if (!made.feasible()) std::cerr << infeasibility(question, made) << '\n';
+  return made.feasible() ? exit_fine : exit_no_result;
+}
+
+/// What the written schedule was found to be.
+std::string verdict_on_plan(const Question& question, const Answer& made) {
+  std::string text =
+      fmt::format("legal, {}, peak {} B", format_seconds(made.metrics->makespan), made.metrics->peak.count);
+  if (question.allocator.kind != AllocatorKind::exact) {
+    text += fmt::format(", {} B reserved by the {} allocator",
+                        std::ranges::max(made.reserved, {}, &ReservedPeak::reserved).reserved.count,
+                        question.allocator.text);
+  }
+  return text + fmt::format(" (by the {} engine)\n", written(question.engine));
+}
+
+void write_pytorch_plan(const std::string& file, const Json& plan) {
+  if (file.empty()) {
+    std::cout << json_text(plan, 1) << '\n';
+  } else {
+    write_json_file(file, plan);
+  }
+}
+
+/// A portfolio then asks nobody whose plans PyTorch does not run.
+void ask_for_pytorch(Question& question) {
+  for (Pass& pass : question.strategy.passes) {
+    if (pass.strategy == &portfolio_strategy) pass.options = pass.options.with("target", "pytorch");
+  }
+}
+
+/// A plan that PyTorch could not be told is refused before it is made.
+AnsweredQuestion answered_for_pytorch(Question question) {
+  ask_for_pytorch(question);
+  auto [problem, budget, transform_s] = budgeted_problem_of(question);
+  refuse_early_for_pytorch(question, problem);
+  note_times(problem);
+  Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  return {std::move(question), std::move(problem), std::move(made)};
+}
+
+int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
+  const Question given = question_of(arguments.question, Asks::strategy);
+  const bool is_for_pytorch = arguments.made_for == "pytorch";
+  const auto [question, problem, made] = is_for_pytorch ? answered_for_pytorch(given) : answered(given);
+  if (!made.feasible()) {
+    std::cerr << infeasibility(question, made) << '\n';
+    return exit_no_result;
+  }
+  for (const HostBound& bound : host_bounds_used(*made.schedule, problem.platform)) {
+    std::cerr << "note: " << sentence(bound) << '\n';
+  }
+  if (is_for_pytorch) {
+    write_pytorch_plan(arguments.schedule_out, pytorch_plan(question, problem, made, made_by(command_line)));
+  } else if (arguments.schedule_out.empty()) {
+    std::cout << schedule_text(*made.schedule, made_by(command_line));
+  } else {
+    write_schedule(arguments.schedule_out, *made.schedule, made_by(command_line));
+  }
+  std::cerr << verdict_on_plan(question, made);
+  return exit_fine;
+}
+
+/// --schedule, which says itself what the other options ask.
+void add_schedule_option(CLI::App& command, std::string& schedule) {
+  CLI::Option* option = command.add_option("--schedule", schedule,
+                                           "simulate the schedule of this file instead of planning one;\nit is judged "
+                                           "first, for the trace, platform and budget that it names");
+  option->type_name("FILE");
+  std::vector<CLI::Option*> required;
+  for (const char* name : {"--trace", "--platform", "--strategy"}) required.push_back(command.get_option(name));
+  option->each([required](const std::string&) {
+    for (CLI::Option* each : required) each->required(false);
+  });
+  for (const char* name :
+       {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels", "--gradients"}) {
+    option->excludes(command.get_option(name));
+  }
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command =
+      app.add_subcommand("simulate", "plan a schedule, run it on the simulated platform, and measure it");
+  auto arguments = std::make_shared<SimulateArguments>();
+  add_question_options(*command, arguments->question, Asks::strategy);
+  command->get_option("--memory")
+      ->description(
+          "memory budget of each device: a size such as '16 GB', a share such as '50 %' of the peak of store_all,\nor "
+          "'front' for all best pairs of time and memory (default: the capacity of the device)");
+  add_schedule_option(*command, arguments->schedule);
+  command
+      ->add_option(
+          "--transfers", arguments->question.transfers,
+          "what sending from device to device takes: link (the platform), delay (its time alone, however many\n"
+          "are on their way), blocking (sender and receiver compute nothing meanwhile), added (one after the\n"
+          "other) or none; plans are made for link")
+      ->capture_default_str()
+      ->type_name("MODEL");
+  command->add_option("--schedule-out", arguments->schedule_out, "write the schedule to FILE (JSON)")
+      ->type_name("FILE");
+  command->add_option("--timeline", arguments->timeline, "write the timeline to FILE, for ui.perfetto.dev")
+      ->type_name("FILE");
+  command
+      ->add_option("--memory-profile", arguments->memory_profile,
+                   "write live bytes over time to FILE (CSV); if its name ends with .json, the tensors in each memory "
+                   "at\nits peak")
+      ->type_name("FILE");
+  command->add_flag("--json", arguments->json, "print one JSON object instead of a summary");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_simulate(*arguments, command_line); });
+}
+
+void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command =
+      app.add_subcommand("plan", "plan a schedule, verify its legality, time and memory, and write it to a file");
+  auto arguments = std::make_shared<SimulateArguments>();
+  add_question_options(*command, arguments->question, Asks::strategy);
+  command->add_option("-o,--schedule-out", arguments->schedule_out, "file for the schedule (default: standard output)")
+      ->type_name("FILE");
+  command
+      ->add_option("--for", arguments->made_for,
+                   "pytorch: write a plan that plimsoll_torch runs instead of a schedule (validate/README.md)")
+      ->check(CLI::IsMember({"pytorch"}))
+      ->type_name("WHAT");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

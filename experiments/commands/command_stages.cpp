@@ -1,0 +1,344 @@
+#include "experiments/commands/command_stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "experiments/commands/commands.h"
+#include "experiments/study/planning_watch.h"
+#include "experiments/study/understood.h"
+#include "experiments/tables/stage_layers.h"
+#include "experiments/tables/stage_planners.h"
+#include "sim/io/input_error.h"
+#include "sim/io/json/json.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+
+std::span<const StagePlanner> stage_planners() {
+  static const std::array planners{
+      StagePlanner{"pipedream", {"--published", "--straight", "--compression"}, {}, pipedream_stages},
+      StagePlanner{"piper", {"--straight", "--micro-batches", "--only", "--tensor"}, {}, piper_stages},
+      StagePlanner{"equal", {"--straight", "--micro-batches", "--only", "--tensor", "--counted"}, {}, equal_stages},
+      StagePlanner{"ideals", {"--hosts"}, {LayerTrait::shared_devices, LayerTrait::transfer_times}, ideals_stages},
+      StagePlanner{"alpa", {"--micro-batches"}, {}, alpa_stages},
+      StagePlanner{"madpipe", {"--special"}, {}, madpipe_stages},
+      StagePlanner{"sapp",
+                   {"--micro-batches", "--chunks", "--seconds"},
+                   {LayerTrait::rows_of_equals, LayerTrait::ends},
+                   sapp_stages},
+  };
+  return planners;
+}
+
+BytesPerSecond bandwidth_of(const StageOptions::Level& level, const LayerTable& table) {
+  if (level.bandwidth) return *level.bandwidth;
+  throw InputError(fmt::format("--bandwidth: needed, '{}' does not say how fast devices are linked", table.name));
+}
+
+std::uint32_t devices_of_one_level(const StageOptions& options, std::string_view planner, std::uint32_t most) {
+  if (options.levels.size() > 1) throw InputError(fmt::format("--devices: '{}' takes one level of devices", planner));
+  const std::uint32_t devices = options.levels.front().machines;
+  if (devices > most) {
+    throw InputError(fmt::format("--devices: '{}' takes up to {}, found {}", planner, most, devices));
+  }
+  return devices;
+}
+
+namespace {
+
+struct StagesArguments {
+  std::string model, planner, devices, bandwidth, memory, hosts, micro_batches, only, tensor, counted, chunks, seconds,
+      compression, optimizer = "none", states = "by_dtype";
+  bool straight = false, published = false, special = false, json = false;
+};
+
+const StagePlanner& stage_planner(const StagesArguments& arguments) {
+  std::vector<std::string_view> names;
+  for (const StagePlanner& planner : stage_planners()) {
+    if (planner.name == arguments.planner) return planner;
+    names.push_back(planner.name);
+  }
+  throw InputError(fmt::format("--planner: expected {}, found '{}'{}", alternatives(names), arguments.planner,
+                               suggestion(arguments.planner, names)));
+}
+
+std::vector<std::string_view> words_between(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// `4`, or `4x2`: two machines of four devices each, and a bandwidth for each level.
+std::vector<StageOptions::Level> stage_levels(const StagesArguments& arguments, const LayerTable& table) {
+  std::vector<StageOptions::Level> levels;
+  if (arguments.devices.empty()) {
+    if (!table.devices) throw InputError(fmt::format("--devices: needed, '{}' does not say how many", table.name));
+    levels.push_back({*table.devices, {}});
+  }
+  constexpr std::int64_t most = 1'000'000;
+  std::int64_t all = 1;
+  for (const std::string_view word :
+       arguments.devices.empty() ? std::vector<std::string_view>{} : words_between(arguments.devices, 'x')) {
+    const Parsed<std::int64_t> machines = parse_integer(word);
+    if (!machines.fine() || machines.value < 1 || machines.value > most || (all *= machines.value) > most) {
+      throw InputError(
+          fmt::format("--devices: expected a whole number such as 4, or 4x2 for two machines of four, up "
+                      "to {} together, found '{}'",
+                      most, arguments.devices));
+    }
+    levels.push_back({static_cast<std::uint32_t>(machines.value), {}});
+  }
+  if (arguments.bandwidth.empty()) {
+    for (StageOptions::Level& level : levels) level.bandwidth = table.bandwidth;
+    return levels;
+  }
+  const std::vector<std::string_view> words = words_between(arguments.bandwidth, ',');
+  if (words.size() != levels.size()) {
+    throw InputError(fmt::format("--bandwidth: expected {} for the levels of --devices, with commas between, found {}",
+                                 levels.size(), words.size()));
+  }
+  for (std::size_t l = 0; l < words.size(); ++l) {
+    const Parsed<BytesPerSecond> bandwidth =
+        parse_bandwidth(words[l].substr(std::min(words[l].find_first_not_of(' '), words[l].size())));
+    if (!bandwidth.fine()) throw InputError(fmt::format("--bandwidth: {}", bandwidth.complaint));
+    if (!(bandwidth.value > BytesPerSecond{0})) throw InputError("--bandwidth: expected more than 0");
+    levels[l].bandwidth = bandwidth.value;
+  }
+  return levels;
+}
+
+std::optional<std::uint32_t> whole_option(std::string_view name, const std::string& word, std::int64_t least,
+                                          std::int64_t most) {
+  if (word.empty()) return std::nullopt;
+  const Parsed<std::int64_t> value = parse_integer(word);
+  if (!value.fine() || value.value < least || value.value > most) {
+    throw InputError(fmt::format("{}: expected a whole number from {} to {}, found '{}'", name, least, most, word));
+  }
+  return static_cast<std::uint32_t>(value.value);
+}
+
+StageOptions stage_options(const StagesArguments& arguments, const StagePlanner& planner, const LayerTable& table) {
+  const auto take = [&](std::string_view option, bool given) {
+    if (!given || std::ranges::find(planner.takes, option) != planner.takes.end()) return;
+    throw InputError(fmt::format("{}: '{}' does not take it", option, planner.name));
+  };
+  take("--published", arguments.published);
+  take("--straight", arguments.straight);
+  take("--compression", !arguments.compression.empty());
+  take("--hosts", !arguments.hosts.empty());
+  take("--micro-batches", !arguments.micro_batches.empty());
+  take("--only", !arguments.only.empty());
+  take("--tensor", !arguments.tensor.empty());
+  take("--counted", !arguments.counted.empty());
+  take("--special", arguments.special);
+  take("--chunks", !arguments.chunks.empty());
+  take("--seconds", !arguments.seconds.empty());
+  StageOptions options{.levels = stage_levels(arguments, table), .memory = table.memory};
+  options.straight = arguments.straight;
+  options.published = arguments.published;
+  if (!arguments.memory.empty()) {
+    const Parsed<std::optional<Bytes>> memory = parse_capacity(arguments.memory);
+    if (!memory.fine()) throw InputError(fmt::format("--memory: {}", memory.complaint));
+    options.memory = memory.value;
+  }
+  options.hosts = whole_option("--hosts", arguments.hosts, 0, 1000).value_or(table.hosts.value_or(0));
+  options.micro_batches =
+      whole_option("--micro-batches", arguments.micro_batches, 1, 1'000'000).value_or(table.micro_batches.value_or(1));
+  options.chunks = whole_option("--chunks", arguments.chunks, 1, 100).value_or(1);
+  options.seconds = whole_option("--seconds", arguments.seconds, 1, 100'000).value_or(60);
+  options.special = arguments.special;
+  options.most_devices = whole_option("--tensor", arguments.tensor, 1, 1'000'000);
+  if (!arguments.only.empty()) options.only = arguments.only;
+  if (!arguments.counted.empty()) options.counted = arguments.counted;
+  if (!arguments.compression.empty()) {
+    const Parsed<double> ratio = parse_number(arguments.compression);
+    if (!ratio.fine() || !(ratio.value >= 1e-6) || ratio.value > 1e6) {
+      throw InputError(
+          fmt::format("--compression: expected a number from 0.000001 to 1000000, found '{}'", arguments.compression));
+    }
+    options.compression = ratio.value;
+  }
+  return options;
+}
+
+void refuse_unheeded(const StagePlanner& planner, const LayerTable& table) {
+  const auto refuse_if = [&](bool has, LayerTrait trait, std::string_view layer, std::string_view what) {
+    if (!has || std::ranges::find(planner.heeds, trait) != planner.heeds.end()) return;
+    throw InputError(fmt::format("{}: layer '{}' of '{}' {}, which this planner does not heed", planner.name, layer,
+                                 table.name, what));
+  };
+  for (const Layer& layer : table.layers) {
+    refuse_if(layer.count != 1, LayerTrait::rows_of_equals, layer.name,
+              fmt::format("stands for {} layers in a row", layer.count));
+    refuse_if(layer.place != Layer::Place::anywhere, LayerTrait::ends, layer.name, "has its place at an end");
+    refuse_if(layer.together.has_value(), LayerTrait::shared_devices, layer.name, "shares a device with others");
+  }
+  for (const LayerEdge& edge : table.edges) {
+    refuse_if(edge.time > Seconds{0}, LayerTrait::transfer_times, table.layers[edge.from].name,
+              "sends in a stated time instead of bytes");
+  }
+}
+
+std::string place_of(const PlannedStage& stage) {
+  if (stage.device) return fmt::format("device {}", *stage.device);
+  return stage.host ? "host" : stage.special ? "special" : "device";
+}
+
+Json stages_json(const StagesArguments& arguments, const LayerTable& table, const StageOptions& options,
+                 const StagePlan& plan) {
+  Json json = {{"model", arguments.model}, {"planner", arguments.planner}};
+  json["memory_budget_bytes"] = options.memory ? Json(options.memory->count) : Json(nullptr);
+  json["feasible"] = true;
+  json["time_s"] = plan.time.value;
+  for (const auto& [key, value] : plan.facts) json[key] = value;
+  json["stages"] = Json::array();
+  for (const PlannedStage& stage : plan.stages) {
+    Json names = Json::array();
+    for (const std::uint32_t layer : stage.layers) names.push_back(table.layers[layer].name);
+    json["stages"].push_back({{"on", place_of(stage)},
+                              {"replicas", stage.replicas},
+                              {"devices", stage.devices},
+                              {"in_flight", stage.in_flight ? Json(*stage.in_flight) : Json(nullptr)},
+                              {"time_s", stage.time ? Json(stage.time->value) : Json(nullptr)},
+                              {"memory_bytes", stage.memory.count},
+                              {"layers", names}});
+    if (!stage.ways.empty()) json["stages"].back()["ways"] = stage.ways;
+  }
+  return json;
+}
+
+std::string stages_text(const LayerTable& table, std::string_view planner, const StagePlan& plan) {
+  std::string text = fmt::format("{}: {} stage{}, {:.10g} s; {}\n", planner, plan.stages.size(),
+                                 plan.stages.size() == 1 ? "" : "s", plan.time.value, plan.note);
+  constexpr std::string_view row = "  {:>5} {:>9} {:>8} {:>7} {:>9} {:>10} {:>10} {:>6}  {}\n";
+  text += fmt::format(fmt::runtime(row), "stage", "on", "replicas", "devices", "in flight", "time", "memory", "layers",
+                      "first to last");
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlannedStage& stage = plan.stages[s];
+    std::string layers = stage.layers.empty() ? "none" : table.layers[stage.layers.front()].name;
+    if (stage.layers.size() > 1) layers += " ... " + table.layers[stage.layers.back()].name;
+    text += fmt::format(fmt::runtime(row), s, place_of(stage), stage.replicas, stage.devices,
+                        stage.in_flight ? fmt::format("{}", *stage.in_flight) : "-",
+                        stage.time ? format_seconds(*stage.time) : "-", format_bytes(stage.memory), stage.layers.size(),
+                        layers);
+  }
+  return text;
+}
+
+int run_stages(const StagesArguments& arguments) {
+  const StagePlanner& planner = stage_planner(arguments);
+  const auto optimizer = understood<Optimizer>("--optimizer", arguments.optimizer);
+  const auto states = understood<States>("--states", arguments.states);
+  if (states != States::by_dtype && optimizer == Optimizer::none) {
+    throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", arguments.states));
+  }
+  const LayerTable table = load_layers(arguments.model, optimizer, states);
+  refuse_unheeded(planner, table);
+  const StageOptions options = stage_options(arguments, planner, table);
+  const PlanningWatch watch("planning with " + arguments.planner);
+  const std::variant<StagePlan, std::string> made = planner.plan(table, options);
+  if (const auto* reason = std::get_if<std::string>(&made)) {
+    if (arguments.json) {
+      std::cout << json_text(Json{{"model", arguments.model},
+                                  {"planner", arguments.planner},
+                                  {"memory_budget_bytes", options.memory ? Json(options.memory->count) : Json(nullptr)},
+                                  {"feasible", false},
+                                  {"time_s", nullptr},
+                                  {"reason", *reason}},
+                             2)
+                << "\n";
+    }
+    std::cerr << fmt::format("{}: no stages: {}\n", arguments.planner, *reason);
+    return exit_no_result;
+  }
+  const auto& plan = std::get<StagePlan>(made);
+  std::cout << (arguments.json ? json_text(stages_json(arguments, table, options, plan), 2) + "\n"
+                               : stages_text(table, arguments.planner, plan));
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_stages_command(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("stages", "cut a model into stages of a pipeline with one of the published planners");
+  auto arguments = std::make_shared<StagesArguments>();
+  command
+      ->add_option("model", arguments->model,
+                   "a table of layers, as 'plimsoll import' makes them (traces/README.md), or a chain: a file, a "
+                   "shipped\ntrace, a synthetic one such as uniform:16")
+      ->required()
+      ->type_name("MODEL");
+  command
+      ->add_option("--planner", arguments->planner,
+                   "planner (strategies/README.md, \"Cuts\"): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
+      ->required()
+      ->type_name("NAME");
+  command
+      ->add_option("--devices", arguments->devices,
+                   "number of devices, or 4x2 for two machines of four (default: what the table says)")
+      ->type_name("N");
+  command
+      ->add_option("--bandwidth", arguments->bandwidth,
+                   "of the links between devices, such as '12 GB/s'; one for each level of --devices, with commas "
+                   "between\n(default: what the table says)")
+      ->type_name("RATE");
+  command
+      ->add_option("-m,--memory", arguments->memory,
+                   "of each device, such as '16 GB', or unlimited (default: what the table says, else unlimited)")
+      ->type_name("SIZE");
+  command->add_option("--hosts", arguments->hosts, "ideals: hosts beside the devices (default: what the table says)")
+      ->type_name("N");
+  command
+      ->add_option("--micro-batches", arguments->micro_batches,
+                   "piper, equal, alpa, sapp: micro-batches in an iteration (default: what the table says, else 1)")
+      ->type_name("M");
+  command->add_option("--only", arguments->only, "piper, equal: of the ways to run a layer, only those of this name")
+      ->type_name("NAME");
+  command->add_option("--tensor", arguments->tensor, "piper, equal: at most N devices that share a layer's tensors")
+      ->type_name("N");
+  command
+      ->add_option("--counted", arguments->counted,
+                   "equal: layers of this name are shared out in equal numbers; those before them go with the first "
+                   "ones,\nthose behind them with the last ones, or have stages of their own (default: all layers)")
+      ->type_name("NAME");
+  command->add_flag("--straight", arguments->straight, "pipedream, piper, equal: no replicas");
+  command->add_flag(
+      "--published", arguments->published,
+      "pipedream: as its authors' program, which starts stages at fewer places and counts less in flight");
+  command->add_flag("--special", arguments->special, "madpipe: one device may run several stages");
+  command->add_option("--chunks", arguments->chunks, "sapp: parts of each device, interleaved (default: 1)")
+      ->type_name("V");
+  command->add_option("--seconds", arguments->seconds, "sapp: wall time for the solver of unlike layers (default: 60)")
+      ->type_name("S");
+  command
+      ->add_option("--compression", arguments->compression,
+                   "pipedream: transfers between stages count, their bytes divided by X (default: they do not count)")
+      ->type_name("X");
+  command
+      ->add_option("--optimizer", arguments->optimizer,
+                   "of a chain: optimizer whose states each device keeps for its parameters: none, sgd, momentum or "
+                   "adam")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      ->add_option("--states", arguments->states,
+                   "size of its states: fp32, as_parameters or by_dtype, as of 'plimsoll simulate'")
+      ->capture_default_str()
+      ->type_name("HOW");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->footer(
+      "The exit code is 1 if no stages keep within the memory.\n"
+      "  plimsoll stages uniform:16 --planner pipedream --devices 4 --bandwidth '12 GB/s'");
+  command->callback([arguments, &exit_code] { exit_code = run_stages(*arguments); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,171 @@
+#include "experiments/commands/commands.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "experiments/study/allocator_spec.h"
+#include "experiments/study/build_name.h"
+#include "experiments/study/understood.h"
+#include "sim/core/device_name.h"
+#include "sim/core/expects.h"
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "sim/io/one_of.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+
+void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks) {
+  command
+      .add_option(
+          "-t,--trace", words.trace,
+          "model: a trace file, the name of a shipped trace, a synthetic chain (uniform:16,\ntransformer:layers=24) or "
+          "graph (rnn:layers=8), or a network that 'replay' can run (mlp:layers=8)")
+      ->required()
+      ->type_name("TRACE");
+  command.add_option("-p,--platform", words.platform, "platform: a platform file, or the name of a shipped platform")
+      ->required()
+      ->type_name("PLATFORM");
+  if (asks == Asks::strategy) {
+    command
+        .add_option("-s,--strategy", words.strategy, "strategy: name(option=value, ...); several are joined with '|'")
+        ->required()
+        ->type_name("SPEC");
+    command
+        .add_option("-m,--memory", words.memory,
+                    "memory budget of each device: a size such as '16 GB', or a share such as '50 %' of the peak "
+                    "of\nstore_all (default: the capacity of the device)")
+        ->type_name("SIZE");
+    command
+        .add_option("--engine", words.engine,
+                    "engine that simulates: simgrid (the reference) or event (faster, equal dates to 1e-9)")
+        ->capture_default_str()
+        ->type_name("ENGINE");
+    command
+        .add_option("--allocator", words.allocator,
+                    "allocator for reserved memory: exact (live bytes), cuda (PyTorch's caching allocator), "
+                    "cuda-expandable\n(the same with expandable segments), cuda-stitching (free blocks become one, as "
+                    "in GMLake) or static\n(offsets planned before the run); options such as cuda(max_split=200 MB): "
+                    "sim/memory/README.md")
+        ->capture_default_str()
+        ->type_name("NAME");
+  }
+  command
+      .add_option("--micro-batches", words.micro_batches,
+                  "number of micro-batches in an iteration; they run one after the other")
+      ->capture_default_str()
+      ->type_name("M");
+  command
+      .add_option("--optimizer", words.optimizer,
+                  "optimizer whose updates and states are added: none, sgd, momentum or adam")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      .add_option(
+          "--states", words.states,
+          "size of optimizer states: fp32 (and an fp32 copy of each narrower parameter), as_parameters (each\nstate "
+          "has the bytes of its parameter) or by_dtype (fp32 for bf16, fp16 and fp8 parameters, else\nas_parameters)")
+      ->capture_default_str()
+      ->type_name("HOW");
+  command
+      .add_option("--update-kernels", words.update_kernels,
+                  "how devices launch those updates: fused (a few kernels that do all), foreach (a few for each "
+                  "operation,\nwith more traffic, and for Adam more memory) or single (a kernel for each parameter)")
+      ->capture_default_str()
+      ->type_name("HOW");
+  command
+      .add_option("--gradients", words.gradients,
+                  "parameter gradients: new (allocated in the iteration) or existing (there before it begins)")
+      ->capture_default_str()
+      ->type_name("WHEN");
+}
+
+namespace {
+
+StatedBudget budget_of(const std::string& memory) {
+  if (memory.empty()) return std::nullopt;
+  if (is_share(memory)) {
+    const Parsed<Share> share = parse_share(memory);
+    if (!share.fine()) throw InputError(fmt::format("--memory: {}", share.complaint));
+    return share.value;
+  }
+  const Parsed<Bytes> budget = parse_bytes(memory);
+  if (!budget.fine()) throw InputError(fmt::format("--memory: {}", budget.complaint));
+  return budget.value;
+}
+
+}  // namespace
+
+Question question_of(const QuestionArguments& words, Asks asks) {
+  const Parsed<std::int64_t> count = parse_integer(words.micro_batches);
+  if (!count.fine() || count.value < 1 || count.value > 1'000'000) {
+    throw InputError(
+        fmt::format("--micro-batches: expected a whole number from 1 to 1000000, found '{}'", words.micro_batches));
+  }
+  const auto states = understood<States>("--states", words.states);
+  if (states != States::by_dtype && words.optimizer == written(Optimizer::none)) {
+    throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", words.states));
+  }
+  const auto update_kernels = understood<UpdateKernels>("--update-kernels", words.update_kernels);
+  if (update_kernels != UpdateKernels::fused && words.optimizer == written(Optimizer::none)) {
+    throw InputError(fmt::format("--update-kernels: '{}' needs an --optimizer, found none", words.update_kernels));
+  }
+  Question question{.trace = words.trace,
+                    .platform = words.platform,
+                    .strategy = {},
+                    .micro_batches = static_cast<std::uint32_t>(count.value),
+                    .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
+                    .states = states,
+                    .update_kernels = update_kernels,
+                    .gradients = understood<Gradients>("--gradients", words.gradients),
+                    .engine = understood<Engine>("--engine", words.engine),
+                    .allocator = parse_allocator(words.allocator, "--allocator"),
+                    .transfers = understood<Transfers>("--transfers", words.transfers)};
+  if (asks == Asks::strategy || !words.strategy.empty()) {
+    question.strategy = parse_pipeline(words.strategy, "--strategy");
+  }
+  question.memory = budget_of(words.memory);
+  return question;
+}
+
+std::string made_by(const std::string& command_line) {
+  return program_version() + ": " + command_line;
+}
+
+void report_violations(const std::string& file, std::span<const Violation> violations) {
+  for (const Violation& violation : violations) {
+    std::cerr << fmt::format("{}: {}: {}\n", file, name_of(violation.rule), violation.what);
+  }
+}
+
+void note_times(const Problem& problem) {
+  if (problem.view_time > Seconds{0}) {
+    std::cerr << fmt::format("note: views take no time; the {} that '{}' gives for them are left out\n",
+                             format_seconds(problem.view_time), problem.graph.name);
+  }
+  if (!problem.times_rescaled) return;
+  const Graph& timed =
+      problem.of_ops ? *problem.of_ops : problem.graph;  // a chain made of a graph names the platform's
+  const std::string& device = timed.source.device;
+  const std::string of = device.empty() ? "are of no device" : fmt::format("were measured on '{}'", device);
+  std::cerr << fmt::format(
+      "note: times of '{}' {}; here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth) + launch "
+      "overhead\n",
+      problem.graph.name, of);
+  if (device.empty() && problem.graph.name.starts_with("transformer")) {
+    std::cerr
+        << "note: by formula a transformer takes 1.3 to 2.1 times as long operator by operator (view=graph) as in "
+           "stages, which\nmove and launch nothing in between: compare plans of one view only\n";
+  }
+  for (const Device& here : problem.platform.devices) {
+    if (!seems_same_device(device, here.model)) continue;
+    std::cerr << fmt::format(
+        "note: '{}' of platform '{}' seems to be that hardware under another name; if it is, set its model to '{}' and "
+        "the times hold\n",
+        here.model, problem.platform.name, device);
+    break;
+  }
+}
+
+}  // namespace plimsoll

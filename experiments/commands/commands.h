@@ -1,0 +1,49 @@
+#pragma once
+// The commands of the program, one function each: declares its options on the parser and, when the command is run,
+// leaves its exit code.
+
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+
+#include "experiments/study/run.h"
+#include "sim/judge/check.h"
+
+namespace plimsoll {
+
+/// Exit codes that scripts rely on; 3 (a broken promise inside the program), 4 (no room for what the program makes, or
+/// no permission to write it) and 130 (interrupted) come from main.
+inline constexpr int exit_fine = 0, exit_no_result = 1, exit_bad_input = 2, exit_broken_promise = 3, exit_no_room = 4,
+                     exit_interrupted = 130;
+
+void add_simulate_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_plan_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_check_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_bounds_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_list_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_describe_command(CLI::App&, int& exit_code, const std::string& command_line);
+
+/// A question as words of the command line, before they are understood.
+struct QuestionArguments {
+  std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
+                                                 optimizer = "none", states = "by_dtype", update_kernels = "fused",
+                                                 gradients = "new", transfers = "link";
+};
+
+/// Which options a command takes beside --trace and --platform.
+enum class Asks { problem, strategy };
+void add_question_options(CLI::App&, QuestionArguments&, Asks);
+
+/// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
+Question question_of(const QuestionArguments&, Asks);
+
+/// `plimsoll 0.1.0 (3f2a1b9c0d1e): plimsoll simulate ...`, at the start of every file that is written.
+std::string made_by(const std::string& command_line);
+
+/// Lines on stderr: what is wrong with a schedule from a file.
+void report_violations(const std::string& file, std::span<const Violation>);
+
+/// Lines on stderr where times are not the trace's own.
+void note_times(const Problem&);
+
+}  // namespace plimsoll

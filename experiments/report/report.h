@@ -1,0 +1,33 @@
+#pragma once
+// A report of a sweep: results.csv, report.html, and a figure of time against memory per case as SVG, PDF and PNG.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "experiments/sweep/sweep_store.h"
+#include "sim/io/json/json.h"
+
+namespace plimsoll {
+
+/// What a sweep has left in its folder. Throws InputError where a record lacks what reports take from it.
+SweepContents read_results(const std::filesystem::path& folder);
+
+/// Everything the figures and the page show; null where a point is infeasible.
+Json report_data(const SweepContents&, const std::string& made_by);
+
+/// One row a point, a column for each field of a result that is no list or object (result_fields.h), in their order.
+std::string results_csv(const SweepContents&, const std::string& made_by);
+
+/// Of the points whose records keep one, a line `point TAB timeline`, as far as a page can hold them.
+std::string report_timelines(const SweepContents&);
+
+/// A page that needs nothing but itself, made of the parts in report_page/.
+std::string report_html(const Json& data, std::string timelines = "");
+
+/// Writes all of them and returns the paths. Throws InputError where `results` holds no sweep or the figures cannot be
+/// drawn; the table and the page are there by then.
+std::vector<std::filesystem::path> write_report(const std::filesystem::path& results,
+                                                const std::filesystem::path& folder, const std::string& made_by);
+
+}  // namespace plimsoll

@@ -1,0 +1,343 @@
+#include "experiments/study/result_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "experiments/study/result_parts.h"
+#include "sim/core/expects.h"
+#include "sim/core/names.h"
+
+namespace plimsoll {
+namespace {
+
+template <class Value>
+Json metric(const Result& of, Value value) {
+  return of.metrics() ? Json(value(*of.metrics())) : Json(nullptr);
+}
+template <class Value>
+Json of_bounds(const Result& of, Value value) {
+  return of.answer && of.answer->bounds ? Json(value(*of.answer->bounds)) : Json(nullptr);
+}
+Json bytes_field(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(bytes->count) : Json(nullptr);
+}
+Json text_field(std::string_view text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+/// Whether the least budget is a part of the answer.
+bool asks_for_smallest(const Result& of) {
+  return of.answer && !of.answer->metrics;
+}
+
+/// Of the device for which the allocator takes most; null where it takes what is live.
+Json reserved_field(const Result& of) {
+  if (!of.metrics() || of.question.allocator.kind == AllocatorKind::exact) return nullptr;
+  return std::ranges::max(of.answer->reserved, {}, &ReservedPeak::reserved).reserved.count;
+}
+
+/// Of all gradients as one vector.
+Json whole_error(const Json& errors) {
+  return errors.is_object() ? errors.at("whole").at("relative") : Json(nullptr);
+}
+
+using enum FieldUnit;
+using enum FieldIs;
+
+constexpr std::string_view no_updates = "`--optimizer` makes no updates";
+constexpr std::string_view no_promise = "no schedule, or one from a file";
+constexpr std::string_view not_infeasible = "there is a schedule, or it is unknown";
+
+const ResultField fields[] = {
+    {"trace", text, stated, "", "", "the model, as asked", [](const Result& of) -> Json { return of.question.trace; }},
+    {"platform", text, stated, "", "", "the machine, as asked",
+     [](const Result& of) -> Json { return of.question.platform; }},
+    {"strategy", text, stated, "", "", "as asked", [](const Result& of) -> Json { return of.question.strategy.text; }},
+    {"micro_batches", count, stated, "", "", "of an iteration",
+     [](const Result& of) -> Json { return of.question.micro_batches; }},
+    {"optimizer", text, stated, "", "", "whose updates are a part of the iteration",
+     [](const Result& of) -> Json { return written(of.question.optimizer); }},
+    {"gradients", text, stated, "", "", "`new`, or added to `existing` ones",
+     [](const Result& of) -> Json { return written(of.question.gradients); }},
+    {"engine", text, stated, "", "", "which engine simulated it",
+     [](const Result& of) -> Json { return written(of.question.engine); }},
+    {"transfers", text, stated, "", "", "how copies were simulated (`--transfers`)",
+     [](const Result& of) -> Json { return written(of.question.transfers); }},
+    {"allocator", text, stated, "", "", "`--allocator`, as asked",
+     [](const Result& of) -> Json { return of.question.allocator.text; }},
+    {"times_rescaled", flag, stated, "", "",
+     "whether durations are the roofline's on this platform instead of the trace's",
+     [](const Result& of) -> Json { return of.problem != nullptr && of.problem->times_rescaled; }},
+    {"memory_budget_bytes", bytes, sometimes, "unlimited", "budget", "of each device: `--memory`, else the capacity",
+     [](const Result& of) -> Json { return bytes_field(of.budget); }},
+    {"feasible", flag, stated, "", "",
+     "whether there is a schedule within the budget that the allocator serves; where not, the exit code is 1",
+     [](const Result& of) -> Json { return of.outcome == Outcome::feasible; }},
+    {"outcome", text, stated, "", "outcome",
+     "`feasible`; `infeasible`: no schedule within the budget; `out_of_memory`: its live bytes are within the budget, "
+     "but not what the allocator reserves for them within the device; of sweeps also `refused` (nothing can be planned "
+     "for it) and `stopped` (by the limits)",
+     [](const Result& of) -> Json { return written(of.outcome); }},
+    {"reason", text, sometimes, "feasible", "reason", "why it is not feasible",
+     [](const Result& of) -> Json { return text_field(of.reason); }},
+    {"smallest_feasible_bytes", bytes, sometimes, not_infeasible, "fits from", "the least budget of this strategy",
+     [](const Result& of) -> Json {
+       if (!asks_for_smallest(of)) return nullptr;
+       return bytes_field(of.answer->smallest_feasible);
+     }},
+    {"smallest_is_proven", flag, sometimes, not_infeasible, "",
+     "false: a limit ended the search for it, and it is at most that",
+     [](const Result& of) -> Json {
+       if (!asks_for_smallest(of) || !of.answer->smallest_feasible) return nullptr;
+       return of.answer->smallest_is_proven;
+     }},
+    {"smallest_feasible_op", text, sometimes, "likewise, or the strategy packs nothing", "",
+     "the op at which the plan with that budget needs it",
+     [](const Result& of) -> Json { return of.answer ? text_field(of.answer->smallest_by) : Json(nullptr); }},
+    {"states", text, sometimes, no_updates, "", "how large optimizer states were taken",
+     [](const Result& of) -> Json {
+       if (!of.problem || !of.problem->states) return nullptr;
+       return written(*of.problem->states);
+     }},
+    {"update_kernels", text, sometimes, no_updates, "", "how devices launch updates: `fused`, `foreach` or `single`",
+     [](const Result& of) -> Json {
+       if (!of.problem || !of.problem->states) return nullptr;
+       return written(of.problem->update_kernels);
+     }},
+    {"state_bytes", bytes, sometimes, "refused or stopped", "", "all optimizer states",
+     [](const Result& of) -> Json {
+       if (!of.problem) return nullptr;
+       return bytes_of_kind(of.problem->graph, TensorKind::optimizer_state).count;
+     }},
+    {"makespan_s", seconds, measured, "", "time", "the time of the iteration",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.makespan.value; }); }},
+    {"peak_bytes", bytes, measured, "", "peak", "live bytes of the fullest device at its peak",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.peak.count; }); }},
+    {"peak_reserved_bytes", bytes, sometimes, "no schedule, or the allocator is `exact`", "reserved",
+     "what the allocator takes of the device for which it takes most",
+     [](const Result& of) -> Json { return reserved_field(of); }},
+    {"host_peak_bytes", bytes, measured, "", "host",
+     "live bytes of the fullest host at its peak. Behind hybrid strategies this and `memories` are the share of the "
+     "ranks that a device stands for",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return host_peak(m).count; }); }},
+    {"promised_makespan_s", seconds, sometimes, no_promise, "",
+     "the planner's own; the program ends with 3 where it is not the simulation's",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->promised_makespan) return nullptr;
+       return of.answer->promised_makespan->value;
+     }},
+    {"promised_peak_bytes", bytes, sometimes, no_promise, "", "likewise",
+     [](const Result& of) -> Json { return of.answer ? bytes_field(of.answer->promised_peak) : Json(nullptr); }},
+    {"gap", ratio, sometimes, "unknown", "gap",
+     "proven relative distance from the best schedule of the strategy's kind",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->gap) return nullptr;
+       return *of.answer->gap;
+     }},
+    {"note", text, sometimes, "there is nothing to say", "note",
+     "how the plan was found where that is not the whole method, such as the limit that ended a search",
+     [](const Result& of) -> Json { return of.answer ? text_field(of.answer->note) : Json(nullptr); }},
+    {"problem_notes", list, stated, "", "",
+     "what transforms say that an iteration does not show, such as the bytes of a store",
+     [](const Result& of) -> Json { return of.problem ? Json(of.problem->notes) : Json::array(); }},
+    {"candidates", list, stated, "", "",
+     "of a strategy that chooses among others: `strategy`, `makespan_s` or a `reason`, `taken`",
+     [](const Result& of) -> Json { return candidates_json(of); }},
+    {"lower_bound_s", seconds, sometimes, "refused or stopped, or the strategy packs and has no schedule", "",
+     "no schedule is faster that uses as many devices, leaves as much on them as `lower_bound_stays` says, and packs "
+     "by no other codecs; where infeasible: of all that the strategy could have made",
+     [](const Result& of) -> Json {
+       return of_bounds(of, [](const LowerBounds& bounds) { return bounds.time().value; });
+     }},
+    {"lower_bound_bytes", bytes, sometimes, "likewise", "", "no such schedule needs less on its fullest device",
+     [](const Result& of) -> Json {
+       return of_bounds(of, [](const LowerBounds& bounds) { return bounds.memory.count; });
+     }},
+    {"lower_bound_stays", text, sometimes, "likewise", "",
+     "`all`: parameters, gradients and optimizer states, which devices update; `parameters`; or `nothing`",
+     [](const Result& of) -> Json {
+       return of_bounds(of, [&](const LowerBounds&) { return written(of.answer->stays); });
+     }},
+    {"recompute_s", seconds, measured, "", "recomputing", "durations of the steps that repeat an op, summed",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.recompute.value; }); }},
+    {"bytes_moved", bytes, measured, "", "moved", "by all transfers",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.moved.count; }); }},
+    {"exposed_transfer_s", seconds, measured, "", "waiting for copies",
+     "time in which a device copies and computes nothing, summed",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.exposed_transfer.value; }); }},
+    {"cutting_s", seconds, sometimes, "no schedule, or the trace has no `plain_iteration_s` or its times do not hold",
+     "cutting",
+     "by how much the steps take longer, each stage run alone, than the same within plain training's one call; 0 where "
+     "the schedule is that call",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->cutting) return nullptr;
+       return of.answer->cutting->value;
+     }},
+    {"exchange_s", seconds, measured, "", "exchanging",
+     "of ranks of a mesh, in collectives between ops: their times, of two at once both, as stages, which do not know "
+     "what meets, add them; summed over devices; also of collectives within stages, where a later pass plans by these",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.exchange.value; }); }},
+    {"exposed_exchange_s", seconds, measured, "", "waiting for exchanges",
+     "time in which a device is in any of them and computes nothing, summed over devices",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.exposed_exchange.value; }); }},
+    {"exchanges", list, stated, "", "",
+     "the same for each axis of the mesh by itself: `axes`, `exchange_s`, `exposed_exchange_s`",
+     [](const Result& of) -> Json { return exchanges_json(of); }},
+    {"contention_s", seconds, measured, "", "contention",
+     "by which copies that share links or a host's memory, or slow kernels down, and updates that share a host, make "
+     "it longer than if each were alone",
+     [](const Result& of) -> Json { return of.metrics() ? Json(of.answer->contention.value) : Json(nullptr); }},
+    {"gradient_error", object, sometimes, "no schedule, or all gradients are exact", "gradient error",
+     "where codecs are lossy: `relative` error of all gradients as one vector (`whole`; tables have this number) and "
+     "of each that is `approximate`, by closed forms as if values were white noise (`sim/codec/predicted_error.h`)",
+     [](const Result& of) -> Json { return errors_json(of); }, whole_error},
+    {"kept_whole", list, stated, "", "",
+     "of schedules that pack: values whose packed form saves nothing, since the whole stays in the same memory until "
+     "that is read: `tensor`, `codec`, `bytes` of the packed form, and the `holders`, ops that read the whole "
+     "meanwhile",
+     [](const Result& of) -> Json { return kept_whole_json(of); }},
+    {"upper_bounds_used", list, stated, "", "",
+     "`memory`, `rate` (`adam` or `bandwidth`), `bytes_per_s`: rates of hosts that this result rests on and that the "
+     "platform's file calls upper bounds; the true time may be longer",
+     [](const Result& of) -> Json { return upper_bounds_json(of); }},
+    {"bubble_fraction", ratio, measured, "", "idle", "share of (devices used x makespan) without computation",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.bubble; }); }},
+    {"longest_stage_s", seconds, measured, "", "",
+     "from a device's first compute step to its last one, of the device that takes longest: what zero bubble's papers "
+     "compare",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.longest_stage.value; }); }},
+    {"ideal_s", seconds, measured, "", "",
+     "all that devices compute, shared evenly by those used: the iteration without idle time",
+     [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.ideal.value; }); }},
+    {"period_s", seconds, sometimes, "no schedule, or one micro-batch", "",
+     "from the end of one micro-batch to that of the next, in the median: what papers on steady states compare",
+     [](const Result& of) -> Json {
+       if (!of.metrics() || !of.metrics()->period) return nullptr;
+       return of.metrics()->period->value;
+     }},
+    {"steps", index, measured, "", "", "of the schedule",
+     [](const Result& of) -> Json {
+       if (!of.schedule()) return nullptr;
+       return of.schedule()->steps.size();
+     }},
+    {"devices", list, stated, "", "",
+     "`name`, `peak_live_bytes`, `peak_reserved_bytes` (the chosen allocator's), `busy_s`, `micro_batches_in_flight` "
+     "(at most: from their first forward to their last compute there). With an allocator other than `exact` also "
+     "`peak_active_bytes`, `peak_allocated_bytes`, `peak_requested_bytes`, `fragmentation` (1 - allocated / reserved, "
+     "at their peaks), `largest_free_bytes` and `inactive_split_bytes` when most is reserved, `allocation_retries`, "
+     "and `out_of_memory`: null, or `reason` (`fragmented`, `too few bytes`), `step`, `requested_bytes`, "
+     "`limit_bytes`, and what was `reserved_bytes`, `active_bytes`, `allocated_bytes`, `largest_free_bytes` then",
+     [](const Result& of) -> Json { return devices_json(of); }},
+    {"memories", list, stated, "", "",
+     "each memory that is no device's and holds something, hosts and disks: `name`, `peak_live_bytes`, "
+     "`capacity_bytes` (null: unlimited)",
+     [](const Result& of) -> Json { return memories_json(of); }},
+    {"peak", object, measured, "", "",
+     "of the fullest device: `device`, `step` and `op` that made the peak (absent where nothing exceeds the start), "
+     "`bytes_by_kind` (kinds of tensors, `workspace`, and `packed`: of whatever kind, in the form that a codec has "
+     "made), the eight `largest_buffers` (`name`, `kind`, `bytes`, of packed ones `codec`)",
+     [](const Result& of) -> Json { return peak_json(of); }},
+    {"solve_s", seconds, sometimes, "refused or stopped, or a schedule from a file", "planning",
+     "wall time of planning, with the searches of transforms and hybrid passes, shared evenly by the budgets that were "
+     "planned together",
+     [](const Result& of) -> Json {
+       if (!of.answer || (of.answer->metrics && !of.answer->promised_peak)) return nullptr;
+       return of.answer->solve_s;
+     }},
+    {"simulate_s", seconds, sometimes, "refused or stopped", "",
+     "wall time of simulating, shared by those with the same schedule",
+     [](const Result& of) -> Json {
+       if (!of.answer) return nullptr;
+       return of.answer->simulate_s;
+     }},
+};
+
+bool is_amount(const Json& value) {
+  return value.is_number() && value.get<double>() >= 0;
+}
+bool is_index(const Json& value) {
+  return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<std::int64_t>::max();
+}
+
+/// What values of a unit are, in words and as a rule; the word for the table of fields.
+struct UnitRule {
+  FieldUnit unit;
+  std::string_view word;
+  std::string_view expected;
+  bool (*fits)(const Json&);
+};
+
+constexpr UnitRule unit_rules[] = {
+    {text, "text", "a text", [](const Json& v) { return v.is_string(); }},
+    {flag, "true or false", "true or false", [](const Json& v) { return v.is_boolean(); }},
+    {ratio, "ratio", "a number of at least 0", is_amount},
+    {FieldUnit::index, "number", "a whole number of at least 0", is_index},
+    {count, "number", "a whole number from 1 to 1000000",
+     [](const Json& v) { return is_index(v) && v >= 1 && v <= 1'000'000; }},
+    {bytes, "B", "a whole number of at least 0", is_index},
+    {seconds, "s", "a number of at least 0", is_amount},
+    {list, "list", "a list", [](const Json& v) { return v.is_array(); }},
+    {object, "object", "an object", [](const Json& v) { return v.is_object(); }},
+};
+
+const UnitRule& rule_of(FieldUnit unit) {
+  const auto* const found = std::ranges::find(unit_rules, unit, &UnitRule::unit);
+  EXPECTS(found != std::end(unit_rules));
+  return *found;
+}
+
+}  // namespace
+
+std::span<const ResultField> result_fields() {
+  return fields;
+}
+
+Result result_of(const Question& question, const Problem& problem, const Answer& answer) {
+  return {.question = question,
+          .budget = answer.budget,
+          .outcome = answer.outcome,
+          .reason = answer.reason,
+          .problem = &problem,
+          .answer = &answer};
+}
+
+Json to_json(const Result& of) {
+  Json result = Json::object();
+  for (const ResultField& field : fields) result[std::string(field.name)] = field.value(of);
+  return result;
+}
+
+std::string_view word_of(FieldUnit unit) {
+  return rule_of(unit).word;
+}
+
+std::optional<std::string> wrong_in_field(const ResultField& field, const Json& value) {
+  const UnitRule& rule = rule_of(field.unit);
+  if (value.is_null() ? field.is != stated : rule.fits(value)) return std::nullopt;
+  return fmt::format("{}: expected {}{}, found {}", field.name, rule.expected, field.is == stated ? "" : ", or null",
+                     value.type_name());
+}
+
+bool is_in_tables(const ResultField& field) {
+  return field.in_tables != nullptr || (field.unit != list && field.unit != object);
+}
+
+Json in_tables(const ResultField& field, const Json& record) {
+  const auto found = record.find(std::string(field.name));
+  if (found == record.end()) return nullptr;
+  return field.in_tables == nullptr ? *found : field.in_tables(*found);
+}
+
+std::string result_fields_table() {
+  std::string table = "| key | unit | null where | meaning |\n|---|---|---|---|\n";
+  for (const ResultField& field : fields) {
+    const std::string_view null_when = field.is == measured ? "there is no schedule" : field.null_when;
+    table += fmt::format("| `{}` | {} | {} | {} |\n", field.name, word_of(field.unit), null_when, field.meaning);
+  }
+  return table;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,513 @@
+#include "experiments/study/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "experiments/study/model.h"
+#include "experiments/study/reserved_memory.h"
+#include "platforms/platform_file.h"
+#include "sim/core/collective_op.h"
+#include "sim/core/expects.h"
+#include "sim/core/names.h"
+#include "sim/engine/engine_error.h"
+#include "sim/engine/event/event_engine.h"
+#include "sim/engine/program.h"
+#include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/input_error.h"
+#include "sim/judge/check.h"
+#include "sim/measure/contention.h"
+#include "sim/measure/one_call.h"
+#include "sim/memory/replay.h"
+#include "strategies/compose/plan.h"
+#include "strategies/list.h"
+#include "strategies/models/same_tape.h"
+
+namespace plimsoll {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The judge and a second count of memory, for every schedule that leaves this program. Returns the peaks counted.
+std::vector<Bytes> judged_peaks(const Problem& problem, const Schedule& schedule, const Timeline& timeline) {
+  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform, 1);
+  if (!violations.empty()) {
+    throw BrokenPromise(fmt::format("the schedule of '{}' breaks the rule {}: {}", schedule.strategy,
+                                    name_of(violations[0].rule), violations[0].what));
+  }
+  std::vector<Bytes> counted = recount(schedule, timeline, problem.platform);
+  for (std::size_t m = 0; m < counted.size(); ++m) {
+    if (counted[m] == timeline.peaks[m].bytes) continue;
+    throw BrokenPromise(fmt::format("memory '{}': the engine counts a peak of {} B, check() {} B",
+                                    problem.platform.memories[m].name, timeline.peaks[m].bytes.count,
+                                    counted[m].count));
+  }
+  return counted;
+}
+
+void hold_to_promise(const std::string& strategy, const PlannedParts& promise, const Metrics& metrics) {
+  if (metrics.peak != promise.peak) {
+    throw BrokenPromise(fmt::format("'{}' promised a peak of {} B, the simulation has {} B", strategy,
+                                    promise.peak.count, metrics.peak.count));
+  }
+  const double promised = promise.makespan.value, simulated = metrics.makespan.value;
+  if (!(std::abs(promised - simulated) <= 1e-9 * std::max(promised, simulated))) {
+    throw BrokenPromise(fmt::format("'{}' promised {} s, the simulation takes {} s", strategy, promised, simulated));
+  }
+}
+
+/// Why a schedule does not fit a host or a disk. Planners answer for devices.
+std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Schedule& schedule,
+                                               const std::vector<Bytes>& peaks) {
+  for (const Overfull& memory : overfull(peaks, problem.platform, schedule)) {
+    const Memory& of = problem.platform[memory.memory];
+    if (memory.computes) {
+      throw BrokenPromise(fmt::format("'{}' needs {} B of '{}', above its budget of {} B", schedule.strategy,
+                                      memory.peak.count, of.name, memory.limit.count));
+    }
+    return fmt::format("it needs {} B of '{}', which has {} B", memory.peak.count, of.name, memory.limit.count);
+  }
+  return std::nullopt;
+}
+
+/// How much longer the schedule takes than with every copy and every update on a host alone; differences of rounding
+/// are none.
+Seconds contention_of(const Problem& problem, const Schedule& schedule) {
+  const auto moves = [&](const Step& step) {
+    return step.work.is_transfer() || schedule[step.stream].way.computes_elsewhere();
+  };
+  if (std::ranges::none_of(schedule.steps, moves)) return {};
+  const Seconds shared = simulate_event(schedule, problem.platform).makespan;
+  const Seconds alone = simulate_event(without_contention(schedule, problem.platform), problem.platform).makespan;
+  return shared - alone <= 1e-9 * shared ? Seconds{} : shared - alone;
+}
+
+/// What running stages by themselves adds to a schedule, where the trace says what plain training takes: also where
+/// their backwards are in two parts, which are no plain training and have no share of it.
+std::optional<Seconds> cutting_of(const Problem& problem, const Schedule& schedule) {
+  if (!problem.chain || !problem.chain->plain || problem.times_rescaled) return std::nullopt;
+  Seconds alone;
+  if (is_one_call(problem, schedule)) return alone;
+  for (const Step& step : schedule.steps) {
+    if (step.op == no_op || step.kind == StepKind::update || step.work.is_transfer()) continue;
+    if (!collective_of(problem.graph[step.op])) alone += step.work.seconds;
+  }
+  return std::max(0.0, 1 - problem.chain->plain->share()) * alone;
+}
+
+/// Lower bounds of one problem, each worked out once.
+class Bounds {
+ public:
+  explicit Bounds(const Problem& problem) : problem_(problem) {}
+
+  const LowerBounds& of(std::size_t devices, Stays stays) {
+    const auto [place, is_new] = known_.try_emplace({devices, stays});
+    if (is_new) place->second = lower_bounds(problem_, devices, stays);
+    return place->second;
+  }
+  LowerBounds of(const Schedule& schedule, Stays stays) {
+    const std::size_t devices = devices_used(schedule);
+    if (schedule.codecs.empty()) return of(devices, stays);
+    return lower_bounds(problem_, devices, stays, schedule.codecs);
+  }
+
+ private:
+  const Problem& problem_;
+  std::map<std::pair<std::size_t, Stays>, LowerBounds> known_;  // of schedules that pack nothing
+};
+
+bool packs(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
+}
+
+/// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.
+Stays stays_with(std::span<const Pass> passes) {
+  const auto may_leave = [](const Pass& pass) {
+    return pass.strategy->moves_parameters || pass.strategy->partition != nullptr;
+  };
+  return std::ranges::any_of(passes, may_leave) ? Stays::nothing : Stays::all;
+}
+
+/// With bounds that hold for all that the passes could have made.
+Answer infeasible_answer(Bounds& bounds, const Problem& problem, std::span<const Pass> passes, const Infeasible& why) {
+  Answer answer;
+  answer.reason = why.reason;
+  answer.smallest_feasible = why.smallest;
+  answer.smallest_is_proven = why.smallest_is_proven;
+  answer.stays = stays_with(passes);
+  const bool on_several =
+      std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  if (!packs(passes)) answer.bounds = bounds.of(on_several ? problem.platform.devices.size() : 1, answer.stays);
+  return answer;
+}
+
+/// The op that needs the most of the fullest device where the passes plan for that budget; empty where none does.
+std::string fullest_op(const Problem& problem, std::span<const Pass> passes, Bytes budget) {
+  const PlanOutcome outcome = plan(problem, passes, budget);
+  const Plan* made = std::get_if<Plan>(&outcome);
+  if (made == nullptr) return {};
+  const Timeline timeline = simulate_event(made->schedule, problem.platform);
+  const auto peak_of = [&](const Device& device) { return timeline.peaks[device.memory.index].bytes; };
+  const MemoryId memory = std::ranges::max_element(problem.platform.devices, {}, peak_of)->memory;
+  const MemoryPeak& moment = timeline.peaks[memory.index];
+  if (moment.at_start) return {};
+  const Step& step = made->schedule[moment.step];
+  return step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name;
+}
+
+/// The engine of a question, with one server for SimGrid's simulations, started when there is one.
+class Simulator {
+ public:
+  Simulator(Engine engine, const Platform& platform) : engine_(engine), platform_(platform) {}
+
+  Timeline simulate(const Schedule& schedule) try {
+    const Program program = flatten(schedule, platform_);
+    if (engine_ == Engine::event || !is_anything_shared(program)) return simulate_event(program);
+    if (!server_) server_.emplace();
+    return server_->simulate(program);
+  } catch (const SimulationInterrupted&) {
+    throw;
+  } catch (const EngineError& error) {
+    throw InputError(fmt::format("platform '{}': {}", platform_.name, error.what()));
+  }
+
+ private:
+  Engine engine_;
+  const Platform& platform_;
+  std::optional<SimgridForkserver> server_;
+};
+
+/// As it is read: options that are not the default.
+std::string text_of(std::span<const Pass> passes) {
+  std::string text;
+  for (const Pass& pass : passes) {
+    std::string options;
+    for (const OptionInfo& option : pass.strategy->options) {
+      const std::string_view value = pass.options.text(option.name);
+      if (value != option.default_value)
+        options += fmt::format("{}{}={}", options.empty() ? "" : ",", option.name, value);
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : "|", pass.strategy->name);
+    if (!options.empty()) text += "(" + options + ")";
+  }
+  return text;
+}
+
+/// The strategy with the number of replicas that a search for splits has chosen: schedules have the micro-batches of
+/// one of them, and who reads one asks for as many.
+std::string with_chosen_replicas(const Pipeline& strategy, const Problem& problem) {
+  if (!problem.mesh) return strategy.text;
+  const std::optional<std::size_t> axis = problem.mesh->axis("replicas");
+  const std::string chosen = std::to_string(axis ? problem.mesh->axes[*axis].ranks : 1);
+  std::vector<Pass> passes = strategy.passes;
+  bool is_chosen = false;
+  for (Pass& pass : passes) {
+    if (!has_option(*pass.strategy, "replicas") || pass.options.text("replicas") != "auto") continue;
+    pass.options = pass.options.with("replicas", chosen);
+    is_chosen = true;
+  }
+  return is_chosen ? text_of(passes) : strategy.text;
+}
+
+/// What a schedule comes to, whatever the budget: simulated and judged once.
+struct Judged {
+  Answer answer;             ///< as if it fitted
+  std::vector<Bytes> peaks;  ///< by memory
+};
+
+Judged judged(const Question& question, const Problem& problem, Bounds& bounds, Simulator& simulator,
+              Schedule schedule) {
+  Judged made;
+  Answer& answer = made.answer;
+  schedule.strategy = with_chosen_replicas(question.strategy, problem);
+  schedule.trace_from = question.trace;
+  schedule.platform_from = question.platform;
+  const double started = now_s();
+  if (question.transfers == Transfers::link) {
+    answer.timeline = simulator.simulate(schedule);
+  } else {
+    const Transferred made_of = with_transfers(schedule, problem.platform, question.transfers);
+    answer.timeline = of_first(made_of, simulator.simulate(made_of.schedule));
+  }
+  answer.simulate_s = now_s() - started;
+  answer.metrics = measure(problem, schedule, *answer.timeline);
+  made.peaks = judged_peaks(problem, schedule, *answer.timeline);
+  answer.outcome = Outcome::feasible;
+  answer.cutting = cutting_of(problem, schedule);
+  answer.errors = predicted_errors(schedule, problem.graph);
+  if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
+  answer.stays = stays_in(schedule, problem.graph, problem.platform);
+  answer.bounds = bounds.of(schedule, answer.stays);
+  answer.schedule = std::move(schedule);
+  return made;
+}
+
+/// What the allocator takes of each device for a schedule that fits, or what does not fit because of it.
+void reserve(const Question& question, const Problem& problem, Answer& answer) {
+  const std::vector<ReservedPeak> reserved = peak_reserved(*answer.schedule, *answer.timeline, problem.platform,
+                                                           question.allocator, step_orders(problem, *answer.schedule));
+  for (const Device& device : problem.platform.devices) answer.reserved.push_back(reserved[device.memory.index]);
+  const std::vector<std::string> failed = out_of_memory(question.allocator.kind, problem.platform, answer.reserved);
+  if (!answer.feasible() || failed.empty()) return;
+  answer.outcome = Outcome::out_of_memory;
+  answer.reason = fmt::format("{}", fmt::join(failed, "; "));
+}
+
+/// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different.
+void answer_for(const Question& question, const Problem& problem, const PlannedParts& promise,
+                std::optional<Bytes> budget, Answer& answer) {
+  answer.schedule->budget = answer.budget = budget;
+  answer.promised_peak = promise.peak;
+  answer.promised_makespan = promise.makespan;
+  answer.gap = promise.gap;
+  answer.note = promise.note;
+  answer.candidates = promise.candidates;
+  if (answer.reserved.empty()) reserve(question, problem, answer);
+}
+
+bool same(const PlannedParts& a, const PlannedParts& b) {
+  return a.partition == b.partition &&
+         std::ranges::equal(a.tapes, b.tapes, [](const Tape& x, const Tape& y) { return same(x, y); });
+}
+
+/// Places of outcomes with the same tapes, in order of the first of them; every infeasible one is alone.
+std::vector<std::vector<std::size_t>> together(const std::vector<PartsOutcome>& outcomes) {
+  std::vector<std::vector<std::size_t>> groups;
+  std::multimap<std::pair<Bytes, Seconds>, std::size_t> seen;  // by what they promise: indices of groups
+  for (std::size_t b = 0; b < outcomes.size(); ++b) {
+    const PlannedParts* parts = std::get_if<PlannedParts>(&outcomes[b]);
+    const auto of_group = [&](std::size_t g) -> const PlannedParts& {
+      return std::get<PlannedParts>(outcomes[groups[g].front()]);
+    };
+    std::size_t group = groups.size();
+    if (parts != nullptr) {
+      const std::pair promise(parts->peak, parts->makespan);
+      const auto [begin, end] = seen.equal_range(promise);
+      const auto found =
+          std::find_if(begin, end, [&](const auto& entry) { return same(of_group(entry.second), *parts); });
+      if (found != end) group = found->second;
+      if (found == end) seen.emplace(promise, group);
+    }
+    if (group == groups.size()) groups.emplace_back();
+    groups[group].push_back(b);
+  }
+  return groups;
+}
+
+/// The problem behind a question, without the transforms of its strategy.
+ProblemOutcome untransformed(const Question& question, Trace trace, Platform platform) {
+  const ProblemOptions options{.micro_batches = question.micro_batches,
+                               .optimizer = question.optimizer,
+                               .states = question.states,
+                               .update_kernels = question.update_kernels,
+                               .gradients = question.gradients,
+                               .backward = backward_for(question.strategy.passes),
+                               .inner = inner_for(question.strategy.passes)};
+  ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
+  if (const std::string* why = std::get_if<std::string>(&made)) {
+    return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
+  }
+  if (trace.allocations) {
+    std::get<Problem>(made).allocations = std::make_shared<const ChainAllocations>(std::move(*trace.allocations));
+  }
+  return made;
+}
+
+Problem sound_untransformed(const Question& question, Trace trace, Platform platform) {
+  ProblemOutcome made = untransformed(question, std::move(trace), std::move(platform));
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  return std::move(std::get<Problem>(made));
+}
+
+/// Of a problem without transforms.
+std::optional<Bytes> in_bytes(const StatedBudget& budget, const Problem& problem) {
+  if (!budget) return std::nullopt;
+  if (const Bytes* bytes = std::get_if<Bytes>(&*budget)) return *bytes;
+  const Pass store_all = pass_of(store_all_strategy);
+  const std::optional<Bytes> peak = smallest_feasible(problem, std::span(&store_all, 1));
+  EXPECTS(peak.has_value());  // it has one schedule
+  return of(std::get<Share>(*budget), *peak);
+}
+
+/// The budget where none is given. Where parts lie on devices of unequal memories, planners keep to each one's own.
+std::optional<Bytes> capacity_for(const Problem& problem, std::span<const Pass> passes) {
+  const Platform& platform = problem.platform;
+  if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
+    return capacity_of(platform);
+  }
+  const auto of_device = [&](const Device& device) { return platform[device.memory].capacity; };
+  if (!problem.mesh) return of_device(platform.devices.front());
+  std::optional<Bytes> least;
+  for (const Device& device : platform.devices) {
+    const std::optional<Bytes> own = of_device(device);
+    if (own) least = std::min(least.value_or(*own), *own);
+  }
+  return least;
+}
+
+}  // namespace
+
+ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
+  ProblemOutcome made = untransformed(question, std::move(trace), std::move(platform));
+  if (std::holds_alternative<std::string>(made)) return made;
+  return transformed(std::get<Problem>(std::move(made)), question.strategy.passes);
+}
+
+Problem problem_of(const Question& question) {
+  return transformed(sound_untransformed(question, load_model(question.trace), load_platform(question.platform)),
+                     question.strategy.passes);
+}
+
+BudgetedProblem budgeted_problem_of(const Question& question) {
+  return budgeted_problem_of(question, load_model(question.trace), load_platform(question.platform));
+}
+
+BudgetedProblem budgeted_problem_of(const Question& question, Trace trace, Platform platform) {
+  Problem problem = sound_untransformed(question, std::move(trace), std::move(platform));
+  const std::optional<Bytes> budget = in_bytes(question.memory, problem);
+  const double started = now_s();
+  problem = transformed(std::move(problem), question.strategy.passes);
+  return {std::move(problem), budget, now_s() - started};
+}
+
+Question question_of(const Schedule& schedule, const std::string& file, const std::string& trace,
+                     const std::string& platform) {
+  const auto given_or = [&](const std::string& given, const std::string& from, const char* option) {
+    if (!given.empty()) return given;
+    if (from.empty()) throw InputError(fmt::format("{}: does not say which file it is for; give --{}", file, option));
+    return from;
+  };
+  const std::string& machine = schedule.platform_from.empty() ? schedule.platform : schedule.platform_from;
+  std::vector<Pass> changes = changes_of(schedule.strategy, file + ": strategy");
+  const std::uint32_t slices = slices_of(changes);
+  if (schedule.micro_batches % slices != 0) {
+    throw InputError(fmt::format("{}: strategy: '{}' cuts micro-batches into {} slices each, and the schedule has {}",
+                                 file, schedule.strategy, slices, schedule.micro_batches));
+  }
+  const std::string on = given_or(platform, machine, "platform");
+  const auto shares = [](const Pass& pass) {
+    return pass.strategy->shares_micro_batches || has_option(*pass.strategy, "replicas");
+  };
+  std::uint32_t replicas = 1;
+  if (std::ranges::any_of(changes, shares)) replicas = replicas_of(changes, load_platform(on).devices.size());
+  return {.trace = given_or(trace, schedule.trace_from, "trace"),
+          .platform = on,
+          .strategy = {schedule.strategy, std::move(changes)},
+          .micro_batches = schedule.micro_batches / slices * replicas,
+          .optimizer = schedule.optimizer,
+          .states = schedule.states,
+          .update_kernels = schedule.update_kernels,
+          .gradients = schedule.gradients};
+}
+
+Problem problem_of(const Schedule& schedule, const std::string& file, const Question& question) {
+  Problem problem = problem_of(question);
+  if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
+    throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", file, schedule.trace,
+                                 schedule.platform, problem.graph.name, problem.platform.name));
+  }
+  return problem;
+}
+
+void refuse_ranks(const Problem& problem) {
+  if (!problem.mesh) return;
+  throw InputError(
+      fmt::format("'{}' is shared out among {} ranks, each device standing for all of them: such plans are "
+                  "simulated, and run by 'plimsoll replay' only",
+                  problem.graph.name, problem.mesh->ranks()));
+}
+
+std::optional<Bytes> capacity_of(const Platform& platform) {
+  const auto of_device = [&](const Device& device) { return platform[device.memory].capacity; };
+  const auto unequal = std::ranges::adjacent_find(platform.devices, std::ranges::not_equal_to{}, of_device);
+  return unequal == platform.devices.end() ? of_device(platform.devices.front()) : std::nullopt;
+}
+
+Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {
+  return Simulator(engine, platform).simulate(schedule);
+}
+
+void answer(const Question& question, const Problem& problem, std::span<const std::optional<Bytes>> budgets,
+            const TakeAnswer& take, double transform_s) {
+  std::vector<std::optional<Bytes>> limits(budgets.begin(), budgets.end());
+  for (std::optional<Bytes>& limit : limits) {
+    if (!limit) limit = capacity_for(problem, question.strategy.passes);
+  }
+  const double started = now_s();
+  const std::vector<PartsOutcome> plans = plan_parts(problem, question.strategy.passes, limits);
+  const double planned_s = (transform_s + now_s() - started) / static_cast<double>(budgets.size());
+  Bounds bounds(problem);
+  Simulator simulator(question.engine, problem.platform);
+  for (const std::vector<std::size_t>& places : together(plans)) {
+    if (const Infeasible* why = std::get_if<Infeasible>(&plans[places.front()])) {
+      Answer answer = infeasible_answer(bounds, problem, question.strategy.passes, *why);
+      if (why->smallest && packs(question.strategy.passes)) {
+        answer.smallest_by = fullest_op(problem, question.strategy.passes, *why->smallest);
+      }
+      answer.budget = limits[places.front()];
+      answer.solve_s = planned_s;
+      take(places.front(), answer);
+      continue;
+    }
+    const auto of = static_cast<double>(places.size());
+    const auto promise = [&](std::size_t b) -> const PlannedParts& { return std::get<PlannedParts>(plans[b]); };
+    const double before = now_s();
+    Schedule schedule = plan_of(problem, promise(places.front()), limits[places.front()]).schedule;
+    const double lowered_s = now_s() - before;
+    Judged made = judged(question, problem, bounds, simulator, std::move(schedule));
+    made.answer.solve_s = planned_s + lowered_s / of;
+    made.answer.simulate_s /= of;
+    for (const std::size_t b : places) {
+      hold_to_promise(question.strategy.text, promise(b), *made.answer.metrics);
+      answer_for(question, problem, promise(b), limits[b], made.answer);
+      const std::optional<std::string> why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
+      if (!why) {
+        take(b, made.answer);
+        continue;
+      }
+      Answer unfit = infeasible_answer(bounds, problem, question.strategy.passes, {*why, std::nullopt});
+      unfit.budget = limits[b];
+      unfit.solve_s = made.answer.solve_s;
+      unfit.simulate_s = made.answer.simulate_s;
+      take(b, unfit);
+    }
+  }
+}
+
+std::optional<Bytes> smallest_feasible(const Problem& problem, std::span<const Pass> passes) {
+  constexpr Bytes nearly_nothing{1};
+  const PlanOutcome outcome = plan(problem, passes, nearly_nothing);
+  if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) return why->smallest;
+  return std::get<Plan>(outcome).peak;
+}
+
+std::vector<Answer> answer(const Question& question, const Problem& problem,
+                           std::span<const std::optional<Bytes>> budgets, double transform_s) {
+  std::vector<Answer> answers(budgets.size());
+  answer(
+      question, problem, budgets, [&](std::size_t b, const Answer& made) { answers[b] = made; }, transform_s);
+  return answers;
+}
+
+Answer answer(const Question& question, const Problem& problem, Schedule schedule) {
+  Bounds bounds(problem);
+  Simulator simulator(question.engine, problem.platform);
+  Judged made = judged(question, problem, bounds, simulator, std::move(schedule));
+  Answer& answer = made.answer;
+  const std::optional<Bytes> stated = answer.schedule->budget;
+  answer.budget = stated ? stated : capacity_of(problem.platform);
+  for (const Overfull& memory : overfull(made.peaks, problem.platform, *answer.schedule)) {
+    answer.reason += fmt::format("{}{} B on '{}', over its {} B", answer.reason.empty() ? "it keeps " : ", ",
+                                 memory.peak.count, problem.platform[memory.memory].name, memory.limit.count);
+  }
+  if (!answer.reason.empty()) answer.outcome = Outcome::infeasible;
+  reserve(question, problem, answer);
+  return std::move(made.answer);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+#pragma once
+// A sweep: every point of an experiment, answered by worker processes, in a folder that survives interruptions.
+
+#include <cstddef>
+#include <filesystem>
+#include <iosfwd>
+#include <string>
+
+#include "experiments/sweep/store_disk.h"
+#include "experiments/sweep/sweep_points.h"
+
+namespace plimsoll {
+
+struct SweepOptions {
+  std::filesystem::path experiment, folder;
+  std::size_t jobs = 1;
+  bool resume = false;
+  Shard shard;
+  std::string command_line;
+  StoreDisk* disk = nullptr;  ///< by which the folder is written; null: as usual
+};
+
+/// The exit code: 0 all points are there, 2 or 3 some could not be had (all others are), 130 interrupted. Infeasible
+/// points are results, and so are those beyond the experiment's limits and those whose trace and platform do not go
+/// together. Throws InputError where the experiment or the folder is wrong, OutputError where the folder cannot be
+/// written: what is there by then stays.
+int sweep(const SweepOptions&);
+
+/// Looks at every name and file of an experiment, as a sweep does before anything else, and lists its points.
+void list_sweep(const std::filesystem::path& experiment, Shard, std::ostream&);
+
+}  // namespace plimsoll

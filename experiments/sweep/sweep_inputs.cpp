@@ -1,0 +1,128 @@
+#include "experiments/sweep/sweep_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "experiments/study/model.h"
+#include "platforms/platform_file.h"
+#include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
+#include "strategies/compose/passes.h"
+#include "traces/trace_file.h"
+#include "validate/networks/networks.h"
+
+namespace plimsoll {
+namespace {
+
+std::string digest(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return fmt::format("{:016x}", hash);
+}
+
+/// A file's path and text.
+std::pair<std::string, std::string> read(const std::filesystem::path& path) {
+  return {path.string(), read_text_file(path)};
+}
+
+/// What is wrong with a name is told with its place in the experiment; what is wrong in a file, with its place there.
+template <class Find>
+auto found(const ExperimentFile& file, std::string_view list, std::size_t element, Find find) {
+  try {
+    return find();
+  } catch (const InputError& error) {
+    throw InputError(complaint_about(file, list, element, error.what()));
+  }
+}
+
+/// Calls `read` for every element, and then throws everything that was wrong.
+template <class Read>
+void read_all(std::size_t elements, std::string& complaints, Read read) {
+  for (std::size_t e = 0; e < elements; ++e) {
+    try {
+      read(e);
+    } catch (const InputError& error) {
+      complaints += (complaints.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+}
+
+/// Ranks change it, and pipelines take graphs as chains of their stages: what they say of it needs plans.
+bool changes_model(const Pass& pass) {
+  const bool takes_chains = pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
+  return takes_chains || pass.strategy->transform != nullptr;
+}
+
+}  // namespace
+
+SweepInputs::SweepInputs(const ExperimentFile& file) {
+  std::string complaints;
+  read_all(file.experiment.traces.size(), complaints, [&](std::size_t t) { read_trace(file, t); });
+  read_all(file.experiment.platforms.size(), complaints, [&](std::size_t p) { read_platform(file, p); });
+  if (complaints.empty()) {
+    read_all(file.experiment.strategies.size(), complaints, [&](std::size_t s) { judge_strategy(file, s); });
+  }
+  if (!complaints.empty()) throw InputError(complaints);
+}
+
+std::string SweepInputs::refusal(const Experiment& e, const Pipeline& strategy) const {
+  std::string why;
+  for (const std::string& trace : e.traces) {
+    if (!traces_.contains(trace)) return "";
+    for (const Optimizer optimizer : e.optimizers) {
+      try {
+        const ProblemOutcome made = problem({.trace = trace,
+                                             .platform = e.platforms.front(),
+                                             .strategy = {},
+                                             .optimizer = optimizer,
+                                             .states = e.states,
+                                             .update_kernels = e.update_kernels,
+                                             .gradients = e.gradients});
+        if (const Problem* of = std::get_if<Problem>(&made)) judge(*of, strategy.passes);
+        return "";
+      } catch (const InputError& error) {
+        why = error.what();
+      }
+    }
+  }
+  return why;
+}
+
+void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element) const {
+  const Pipeline& strategy = file.experiment.strategies[element];
+  if (std::ranges::any_of(strategy.passes, changes_model)) return;
+  const std::string why = refusal(file.experiment, strategy);
+  if (why.empty()) return;
+  throw InputError(complaint_about(file, "strategies", element, "is for no trace here: " + why));
+}
+
+void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
+  const std::string& reference = file.experiment.traces[element];
+  if (is_network(reference)) {
+    found(file, "traces", element, [&] { return named_network(reference); });
+  } else if (is_made_by_rule(reference)) {
+    traces_.emplace(reference, found(file, "traces", element, [&] { return load_model(reference); }));
+  } else {
+    auto [path, text] = found(file, "traces", element, [&] { return read(find_trace(reference)); });
+    digests_[reference] = digest(text);
+    traces_.emplace(reference, parse_trace(std::move(text), path));
+  }
+}
+
+void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element) {
+  const std::string& reference = file.experiment.platforms[element];
+  const auto [path, text] = found(file, "platforms", element, [&] { return read(find_platform(reference)); });
+  digests_[reference] = digest(text);
+  platforms_.emplace(reference, parse_platform(text, path));
+}
+
+ProblemOutcome SweepInputs::problem(const Question& question) const {
+  const auto trace = traces_.find(question.trace);
+  return problem_of(question, trace == traces_.end() ? load_model(question.trace) : trace->second,
+                    platforms_.at(question.platform));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,39 @@
+#pragma once
+// The traces and platforms that an experiment names, read and understood once, before anything runs: what workers use
+// is what the manifest's digests are of, whatever happens to the files meanwhile.
+
+#include <map>
+#include <string>
+
+#include "experiments/study/run.h"
+#include "experiments/sweep/experiment_file.h"
+#include "sim/io/json/json.h"
+
+namespace plimsoll {
+
+class SweepInputs {
+ public:
+  /// Throws InputError with everything that is wrong: names of the experiment that are neither files nor shipped, with
+  /// their places in it, files that cannot be read, and strategies that no trace of the experiment is for.
+  explicit SweepInputs(const ExperimentFile&);
+
+  /// The problem behind a question of the experiment.
+  ProblemOutcome problem(const Question&) const;
+
+  /// A digest (FNV-1a) of each file's bytes, by the reference in the experiment.
+  const Json& digests() const { return digests_; }
+
+ private:
+  void read_trace(const ExperimentFile&, std::size_t);
+  void read_platform(const ExperimentFile&, std::size_t);
+  void judge_strategy(const ExperimentFile&, std::size_t) const;
+
+  /// Why a strategy can treat none of the traces with any of the optimizers; empty: it may.
+  std::string refusal(const Experiment&, const Pipeline&) const;
+
+  std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start
+  std::map<std::string, Platform> platforms_;
+  Json digests_ = Json::object();
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,263 @@
+#include "experiments/sweep/sweep_points.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "experiments/study/build_name.h"
+#include "experiments/study/result_fields.h"
+#include "experiments/sweep/mesh_record.h"
+#include "experiments/sweep/timeline_record.h"
+#include "sim/core/expects.h"
+#include "sim/core/names.h"
+#include "sim/io/input_error.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/list.h"
+
+namespace plimsoll {
+namespace {
+
+/// The place of a case in each of its lists; the last one turns fastest.
+struct CaseIndex {
+  std::size_t trace, platform, micro_batches, optimizer;
+};
+
+CaseIndex case_at(const Experiment& e, std::size_t index) {
+  EXPECTS(index < cases(e));
+  CaseIndex at{};
+  at.optimizer = index % e.optimizers.size();
+  index /= e.optimizers.size();
+  at.micro_batches = index % e.micro_batches.size();
+  index /= e.micro_batches.size();
+  at.platform = index % e.platforms.size();
+  at.trace = index / e.platforms.size();
+  return at;
+}
+
+Bytes resolved(const BudgetEnd& end, const CaseFacts& facts) {
+  if (const Bytes* bytes = std::get_if<Bytes>(&end)) return *bytes;
+  if (const Share* share = std::get_if<Share>(&end)) {
+    if (facts.store_all) return of(*share, *facts.store_all);
+    throw InputError("memory: trace '" + facts.trace + "' on '" + facts.platform +
+                     "' has no peak of store_all to take " + written(*share) + " of");
+  }
+  const std::optional<Bytes> found =
+      std::get<BudgetMark>(end) == BudgetMark::smallest ? facts.smallest : facts.store_all;
+  return found.value_or(facts.lower_bound_bytes);
+}
+
+/// What a transform changes is not the case's.
+Question question_of_case(const Experiment& e, std::size_t case_index) {
+  Question question = question_of(e, case_index * e.strategies.size());
+  question.strategy = {};
+  return question;
+}
+
+/// How every record begins.
+Json head_of(const Experiment& e, std::size_t group, std::size_t place) {
+  return {{"point", group * budgets(e) + place}, {"case", group / e.strategies.size()}, {"build", build_name()}};
+}
+
+BudgetEnd end_of(const std::variant<Bytes, Share>& budget) {
+  return std::visit([](auto end) { return BudgetEnd(end); }, budget);
+}
+
+}  // namespace
+
+Json or_null(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(bytes->count) : Json(nullptr);
+}
+
+std::optional<Bytes> maybe_bytes(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return Bytes{json.get<std::int64_t>()};
+}
+
+std::size_t cases(const Experiment& e) {
+  return e.traces.size() * e.platforms.size() * e.micro_batches.size() * e.optimizers.size();
+}
+std::size_t groups(const Experiment& e) {
+  return cases(e) * e.strategies.size();
+}
+std::size_t points(const Experiment& e) {
+  return groups(e) * budgets(e);
+}
+
+bool begins_at_smallest(const Experiment& e) {
+  const BudgetRange* range = std::get_if<BudgetRange>(&e.memory);
+  return range != nullptr && range->from == BudgetEnd(BudgetMark::smallest);
+}
+
+std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFacts& facts) {
+  std::vector<std::optional<Bytes>> budgets;
+  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) {
+    for (const BudgetList::value_type& each : *list) {
+      budgets.push_back(each ? std::optional(resolved(end_of(*each), facts)) : std::nullopt);
+    }
+    return budgets;
+  }
+  const auto& range = std::get<BudgetRange>(e.memory);
+  const Bytes from = resolved(range.from, facts), to = resolved(range.to, facts);
+  if (from > to) {
+    throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform + "' the range begins at " +
+                     std::to_string(from.count) + " B and ends below, at " + std::to_string(to.count) + " B");
+  }
+  for (const Bytes b : evenly(from, to, range.count)) budgets.emplace_back(b);
+  return budgets;
+}
+
+std::vector<std::size_t> groups_of(const Experiment& e, Shard shard) {
+  std::vector<std::size_t> mine;
+  for (std::size_t g = shard.k - 1; g < groups(e); g += shard.n) mine.push_back(g);
+  return mine;
+}
+
+Question question_of(const Experiment& e, std::size_t group) {
+  const CaseIndex at = case_at(e, group / e.strategies.size());
+  return {.trace = e.traces[at.trace],
+          .platform = e.platforms[at.platform],
+          .strategy = e.strategies[group % e.strategies.size()],
+          .micro_batches = e.micro_batches[at.micro_batches],
+          .optimizer = e.optimizers[at.optimizer],
+          .states = e.states,
+          .update_kernels = e.update_kernels,
+          .gradients = e.gradients,
+          .engine = e.engine,
+          .allocator = e.allocator};
+}
+
+CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index) {
+  const Question question = question_of_case(e, case_index);
+  const ProblemOutcome made = inputs.problem(question);
+  if (const std::string* why = std::get_if<std::string>(&made)) return impossible_case(e, case_index, *why);
+  const Problem& problem = std::get<Problem>(made);
+  const LowerBounds bounds = lower_bounds(problem, 1);
+  const Pass store_all = pass_of(store_all_strategy);
+  return {.trace = question.trace,
+          .platform = question.platform,
+          .model = problem.graph.name,
+          .machine = problem.platform.name,
+          .micro_batches = question.micro_batches,
+          .optimizer = std::string(written(question.optimizer)),
+          .times_rescaled = problem.times_rescaled,
+          .capacity = capacity_of(problem.platform),
+          .store_all = smallest_feasible(problem, std::span(&store_all, 1)),
+          .smallest = {},
+          .lower_bound_bytes = bounds.memory,
+          .lower_bound = bounds.time(),
+          .budgets = {},
+          .impossible = {}};
+}
+
+std::optional<Bytes> smallest_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index,
+                                 std::size_t strategy) {
+  const Question question = question_of(e, case_index * e.strategies.size() + strategy);
+  return smallest_feasible(std::get<Problem>(inputs.problem(question)), question.strategy.passes);
+}
+
+CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std::string& reason) {
+  const Question question = question_of(e, case_index * e.strategies.size());
+  CaseFacts facts{.trace = question.trace,
+                  .platform = question.platform,
+                  .model = question.trace,
+                  .machine = question.platform,
+                  .micro_batches = question.micro_batches,
+                  .optimizer = std::string(written(question.optimizer)),
+                  .impossible = reason};
+  facts.budgets.resize(budgets(e));
+  if (const BudgetList* list = std::get_if<BudgetList>(&e.memory)) {
+    for (std::size_t b = 0; b < list->size(); ++b) {
+      if (!(*list)[b]) continue;
+      if (const Bytes* bytes = std::get_if<Bytes>(&*(*list)[b])) facts.budgets[b] = *bytes;
+    }
+  }
+  return facts;
+}
+
+bool is_of_limits(const std::string& reason) {
+  return reason.starts_with("stopped: ");
+}
+
+Json to_json(const CaseFacts& facts) {
+  Json budgets = Json::array();
+  for (const std::optional<Bytes>& b : facts.budgets) budgets.push_back(or_null(b));
+  Json json{{"trace", facts.trace},
+            {"platform", facts.platform},
+            {"model", facts.model},
+            {"machine", facts.machine},
+            {"micro_batches", facts.micro_batches},
+            {"optimizer", facts.optimizer},
+            {"times_rescaled", facts.times_rescaled},
+            {"capacity_bytes", or_null(facts.capacity)},
+            {"store_all_bytes", or_null(facts.store_all)},
+            {"smallest_feasible_bytes", or_null(facts.smallest)},
+            {"lower_bound_bytes", facts.lower_bound_bytes.count},
+            {"lower_bound_s", facts.lower_bound.value},
+            {"budgets_bytes", std::move(budgets)}};
+  if (!facts.impossible.empty()) json["impossible"] = facts.impossible;
+  return json;
+}
+
+CaseFacts case_facts(const Json& json) {
+  CaseFacts facts{.trace = json.at("trace"),
+                  .platform = json.at("platform"),
+                  .model = json.at("model"),
+                  .machine = json.at("machine"),
+                  .micro_batches = json.at("micro_batches"),
+                  .optimizer = json.at("optimizer"),
+                  .times_rescaled = json.at("times_rescaled"),
+                  .capacity = maybe_bytes(json.at("capacity_bytes")),
+                  .store_all = maybe_bytes(json.at("store_all_bytes")),
+                  .smallest = maybe_bytes(json.at("smallest_feasible_bytes")),
+                  .lower_bound_bytes = {json.at("lower_bound_bytes").get<std::int64_t>()},
+                  .lower_bound = {json.at("lower_bound_s").get<double>()},
+                  .budgets = {},
+                  .impossible = json.value("impossible", "")};
+  for (const Json& b : json.at("budgets_bytes")) facts.budgets.push_back(maybe_bytes(b));
+  return facts;
+}
+
+Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place, std::optional<Bytes> budget,
+                      const std::string& reason) {
+  Json json = head_of(e, group, place);
+  const Outcome outcome = is_of_limits(reason) ? Outcome::stopped : Outcome::refused;
+  const Question question = question_of(e, group);
+  json.update(to_json({.question = question, .budget = budget, .outcome = outcome, .reason = reason}));
+  return json;
+}
+
+void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
+                   std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
+                   const std::function<void(const Json&)>& record) {
+  EXPECTS(all_budgets.size() == budgets(e));
+  const Question question = question_of(e, group);
+  const auto started = std::chrono::steady_clock::now();
+  const ProblemOutcome made = inputs.problem(question);
+  const std::chrono::duration<double> made_in = std::chrono::steady_clock::now() - started;
+  EXPECTS(std::holds_alternative<Problem>(made));  // else the case is impossible, and nobody asks
+  const Problem& problem = std::get<Problem>(made);
+  std::vector<std::optional<Bytes>> asked;
+  for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
+  const auto take = [&](std::size_t place, const Answer& each) {
+    Json json = head_of(e, group, wanted[place]);
+    json.update(to_json(result_of(question, problem, each)));
+    if (e.timelines && each.feasible()) {
+      if (problem.mesh) json["mesh"] = mesh_record(problem);
+      json["timeline"] = timeline_record(problem, *each.schedule, *each.timeline);
+    }
+    record(json);
+  };
+  answer(question, problem, asked, take, made_in.count());
+}
+
+std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {
+  EXPECTS(from <= to && count >= 2);
+  __extension__ using Wide = __int128;
+  std::vector<Bytes> budgets;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Wide part = Wide{(to - from).count} * i / (count - 1);
+    budgets.push_back(from + Bytes{static_cast<std::int64_t>(part)});
+  }
+  return budgets;
+}
+
+}  // namespace plimsoll

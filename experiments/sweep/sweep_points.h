@@ -1,0 +1,86 @@
+#pragma once
+// The points of an experiment, numbered, and how one of them is answered. A case is a trace on a platform with a number
+// of micro-batches and an optimizer; a group is a case and a strategy; a point is a group and a budget.
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/study/run.h"
+#include "experiments/sweep/experiment_file.h"
+#include "experiments/sweep/sweep_inputs.h"
+#include "sim/io/json/json.h"
+
+namespace plimsoll {
+
+/// `k` of `n` machines that share an experiment; groups are dealt out in turn.
+struct Shard {
+  std::uint32_t k = 1, n = 1;
+};
+
+std::size_t cases(const Experiment&);
+std::size_t groups(const Experiment&);
+std::size_t points(const Experiment&);
+
+/// The groups of a shard, ascending.
+std::vector<std::size_t> groups_of(const Experiment&, Shard);
+
+/// The question of a group.
+Question question_of(const Experiment&, std::size_t group);
+
+/// What a case is, whatever the strategy: names, bounds, the load line, and the budgets that a range comes to.
+struct CaseFacts {
+  std::string trace, platform, model, machine;  ///< references as in the experiment, then the names in the files
+  std::uint32_t micro_batches = 1;
+  std::string optimizer;
+  bool times_rescaled = false;
+  std::optional<Bytes> capacity;   ///< of the first device
+  std::optional<Bytes> store_all;  ///< the peak of store_all
+  std::optional<Bytes> smallest;   ///< the least feasible budget of the strategies, if a range begins there
+  Bytes lower_bound_bytes;
+  Seconds lower_bound;
+  std::vector<std::optional<Bytes>> budgets;  ///< empty: not known yet
+  std::string impossible;                     ///< why there are no answers; then all the rest is unknown
+};
+
+/// Whether budgets begin at the least one of some strategy.
+bool begins_at_smallest(const Experiment&);
+
+/// All but `smallest` and `budgets`, which come of other plans.
+CaseFacts facts_of(const Experiment&, const SweepInputs&, std::size_t case_index);
+
+/// The least budget of a strategy (its place in the list) for a case that is possible; nothing where it cannot tell.
+std::optional<Bytes> smallest_of(const Experiment&, const SweepInputs&, std::size_t case_index, std::size_t strategy);
+
+/// The budgets of a case by all else that is known of it. Throws InputError where a range ends before it begins.
+std::vector<std::optional<Bytes>> budgets_of(const Experiment&, const CaseFacts&);
+
+/// What is known of a case that has no problem, or whose facts are not to be had within the experiment's limits.
+CaseFacts impossible_case(const Experiment&, std::size_t case_index, const std::string& reason);
+
+/// Whether this is why the limits of an experiment ended what was to be known or answered.
+bool is_of_limits(const std::string& reason);
+
+/// Bytes, or null.
+Json or_null(const std::optional<Bytes>&);
+std::optional<Bytes> maybe_bytes(const Json&);
+
+Json to_json(const CaseFacts&);
+CaseFacts case_facts(const Json&);
+
+/// Answers the points of a group for these budgets (indices into the case's) and hands over each as one record.
+void answer_points(const Experiment&, const SweepInputs&, std::size_t group,
+                   std::span<const std::optional<Bytes>> budgets, std::span<const std::size_t> wanted,
+                   const std::function<void(const Json&)>& record);
+
+/// The record of a point that has no answer, and why: refused, or stopped.
+Json unanswered_point(const Experiment&, std::size_t group, std::size_t place, std::optional<Bytes> budget,
+                      const std::string& reason);
+
+/// `count` whole numbers of bytes from `from` to `to`, ends included.
+std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count);
+
+}  // namespace plimsoll

@@ -1,0 +1,315 @@
+// Costs: durations, workspaces, bytes moved and kinds of streams that the file states, against those of the trace on
+// the platform, worked out here a second time. Steps that declare `measured` may state other times and workspaces.
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/core/collective_op.h"
+#include "sim/judge/judge.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double cost_rounding = 1e-9;  // relative: the same sum, added in another order and written as text
+
+bool same(Seconds stated, std::optional<double> seconds) {
+  return seconds && std::abs(stated.value - *seconds) <= cost_rounding * std::abs(*seconds);
+}
+
+/// An op, or another implementation of it, without what it is called.
+struct Cost {
+  std::optional<Seconds> seconds;
+  std::optional<Flops> flops;
+  std::optional<Bytes> moved;
+  double launches = 1, traffic = 1;
+};
+
+/// What the trace says where it was measured; elsewhere the longer of computing and moving, and a launch.
+bool as_measured(const Source& source, const Device& device) {
+  return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
+}
+
+std::optional<double> seconds_of(const Cost& cost, const Source& source, const Device& device, bool is_update = false) {
+  if (as_measured(source, device) && cost.seconds) return cost.seconds->value;
+  if (device.takes_trace_times || !cost.flops || !cost.moved) return std::nullopt;
+  if (cost.flops->count == 0 && cost.moved->count == 0)
+    return device.memory_bandwidth ? std::optional(0.0) : std::nullopt;
+  const bool by_adam = is_update && device.adam;
+  if (!by_adam && !device.memory_bandwidth) return std::nullopt;
+  double longest = cost.traffic * static_cast<double>(cost.moved->count) /
+                   (by_adam ? 7 * device.adam->value : device.memory_bandwidth->value);
+  if (cost.flops->count > 0) {
+    const auto peak = device.peak.find(source.dtype);
+    if (peak == device.peak.end()) return std::nullopt;
+    longest = std::max(longest, cost.flops->count / peak->second.value);
+  }
+  return longest + cost.launches * device.launch_overhead.value;
+}
+
+/// The whole's seconds, in the proportion in which the trace has the part's to the whole's.
+std::optional<double> in_proportion(std::optional<double> whole, const std::optional<Seconds>& part,
+                                    const std::optional<Seconds>& of) {
+  if (!whole || !part || !of || of->value == 0) return whole;
+  return *whole * (part->value / of->value);
+}
+
+std::optional<double> seconds_of_first_run(const Op& op, const Source& source, const Device& device, bool keeps,
+                                           std::uint32_t implementation) {
+  if (collective_of(op)) return op.duration ? std::optional(op.duration->value) : std::nullopt;
+  const bool is_update = op.phase == Phase::update;
+  const std::optional<double> plain =
+      seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device, is_update);
+  if (implementation > 0) {
+    const Alternative& way = op.alternatives[implementation - 1];
+    const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);
+    return own || !way.duration || !op.duration ? own : in_proportion(plain, way.duration, op.duration);
+  }
+  if (is_update && !op.duration && device.takes_trace_times) return 0;
+  return keeps || !op.nograd_duration ? plain : in_proportion(plain, op.nograd_duration, op.duration);
+}
+
+/// An op that runs again, with the network's inputs there, loads none.
+std::optional<double> seconds_of_op(const Op& op, const Source& source, const Device& device, bool keeps, bool loads,
+                                    std::uint32_t implementation) {
+  const std::optional<double> first = seconds_of_first_run(op, source, device, keeps, implementation);
+  const bool has_load = op.load.value > 0 && implementation == 0 && as_measured(source, device);
+  return first && has_load && !loads ? *first - std::min(*first, op.load.value) : first;
+}
+
+/// An update: what it moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven
+/// times its fp32 parameters, and no faster than the host's memory. Other ops: the longer of computing and moving.
+std::optional<double> seconds_by_host(const Graph& graph, const Op& op, const Memory& host) {
+  for (const auto& [name, value] : op.attributes) {  // pinned: its time is the host's
+    if (name == "device" && value == "host") return op.duration ? std::optional(op.duration->value) : std::nullopt;
+  }
+  if (op.phase != Phase::update) {
+    Device processor;
+    processor.peak = host.peak;
+    processor.memory_bandwidth = host.bandwidth;
+    return seconds_of({{}, op.flops, op.bytes_moved}, graph.source, processor);
+  }
+  if (!host.adam) return std::nullopt;
+  std::int64_t moved = 0;
+  for (const TensorId t : op.inputs) moved += graph[t].bytes.count;
+  for (const TensorId t : op.mutates) moved += graph[t].bytes.count;
+  const auto bytes = static_cast<double>(op.bytes_moved ? op.bytes_moved->count : moved);
+  const double computing = bytes / (7 * host.adam->value);
+  return host.bandwidth ? std::max(computing, bytes / host.bandwidth->value) : computing;
+}
+
+std::string written_seconds(std::optional<double> seconds) {
+  return seconds ? std::to_string(*seconds) + " s" : "not known on its device";
+}
+
+}  // namespace
+
+void Judge::judge_cost(StepId s) {
+  const Step& step = schedule_[s];
+  const bool moves = step.work.is_transfer();
+  if (!moves && step.work.bytes != Bytes{0}) report(Rule::malformed, s, text(s) + " moves bytes without a route");
+  if (step.measured && step.workspace < Bytes{0}) {
+    return report(Rule::wrong_cost, s, text(s) + " declares as measured a workspace below 0, which only a model has");
+  }
+  if (step.op != no_op) return judge_cost_of_op(s);
+  if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
+  const bool converts = !moves && step.reads.count + step.writes.count + step.allocates.count > 0;
+  if (converts && !adds_gradients(step) && is_pair(step)) {
+    const auto [from, to] = pair_of(step);
+    return judge_cost_of_packing(s, from, to);
+  }
+  if (step.measured) return;
+  if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
+  if (moves) return;  // a collective's flow
+  if (converts) return judge_cost_of_sum(s);
+  if (step.work.seconds != Seconds{0}) report(Rule::wrong_cost, s, text(s) + " only frees, but takes time");
+}
+
+/// A sum of gradients reads both and writes one.
+void Judge::judge_cost_of_sum(StepId s) {
+  const Step& step = schedule_[s];
+  const Stream& stream = schedule_[step.stream];
+  if (!adds_gradients(step)) return;  // reported as no conversion
+  if (stream.way != way::compute)
+    return report(Rule::wrong_place, s,
+                  text(s) + " adds gradients on another stream than one on which its device computes");
+  const Bytes bytes = schedule_[schedule_.buffers_in(step.writes)[0]].bytes;
+  const auto seconds = seconds_of({{}, Flops{0}, 3 * bytes}, graph_.source, platform_[stream.device]).value_or(0);
+  if (same(step.work.seconds, seconds)) return;
+  report(Rule::wrong_cost, s,
+         text(s) + " adds gradients in " + written_seconds(step.work.seconds.value) + "; the model has " +
+             written_seconds(seconds));
+}
+
+void Judge::judge_cost_on_host(StepId s) {
+  const Step& step = schedule_[s];
+  const Op& op = graph_[step.op];
+  const std::optional<MemoryId> host = ends_of(step).from;
+  if (!host || platform_[*host].device) {
+    return report(Rule::wrong_place, s,
+                  text(s) + " computes in a place that is neither its device nor that device's host");
+  }
+  if (step.measured) return;
+  const std::optional<double> seconds = seconds_by_host(graph_, op, platform_[*host]);
+  if (!same(step.work.seconds, seconds)) {
+    report(Rule::wrong_cost, s,
+           text(s) + " states " + written_seconds(step.work.seconds.value) + ", but its time on the host is " +
+               written_seconds(seconds));
+  }
+  const bool is_update = op.phase == Phase::update;
+  const auto is_its = [&](bool keeps) { return step.workspace == workspace_of(step, keeps, false); };
+  if (is_update ? step.workspace != Bytes{0} : !is_its(true) && !is_its(false)) {
+    report(Rule::wrong_cost, s, text(s) + " has another workspace than its op on a host");
+  }
+}
+
+/// What the op needs beside inputs and outputs: of its implementation; in a backward by whether its gradients are there
+/// (in one call of autograd's: were there before it), in a forward by whether it keeps what is only saved.
+Bytes Judge::workspace_of(const Step& step, bool keeps, bool in_one_call) const {
+  const Op& op = graph_[step.op];
+  if (step.implementation > 0) return op.alternatives[step.implementation - 1].workspace;
+  bool makes_gradient = false,
+       is_there = !in_one_call || schedule_.gradients == Gradients::existing ||
+                  step.micro_batch != callers_[schedule_[step.stream].device.index].first_micro_batch;
+  for (const TensorId t : op.outputs) {
+    if (graph_[t].kind != TensorKind::parameter_gradient) continue;
+    makes_gradient = true;
+    if (!in_one_call) is_there &= !fills(step.allocates, t);
+  }
+  const bool accumulates = makes_gradient && is_there;
+  if (in_one_call) {
+    const std::optional<Bytes>& own = accumulates ? op.released_accumulate_workspace : op.released_workspace;
+    if (own) return *own;
+  }
+  if (accumulates) return op.accumulate_workspace.value_or(op.workspace);
+  return keeps ? op.workspace : op.nograd_workspace.value_or(op.workspace);
+}
+
+bool Judge::fills(const Slice& slice, TensorId t) const {
+  return std::ranges::any_of(schedule_.buffers_in(slice),
+                             [&](BufferId b) { return graph_[schedule_[b].tensor].storage == graph_[t].storage; });
+}
+
+/// Which of an op's costs are the step's: one that keeps what is only saved makes it, one that keeps nothing does not.
+/// Where that does not tell, because it is there already or is nothing, either may be stated, but time and workspace
+/// of the same. A forward that keeps nothing may have followed gradients all the same, as a checkpoint without
+/// reentrance does, and then takes the time of one that keeps.
+void Judge::judge_cost_of_op(StepId s) {
+  const Step& step = schedule_[s];
+  const Op& op = graph_[step.op];
+  const Stream& stream = schedule_[step.stream];
+  if (!stream.way.computes()) return report(Rule::wrong_place, s, text(s) + " computes on a stream of copies");
+  if (stream.way == way::network && !runs_beside(op)) {
+    return report(Rule::wrong_place, s, text(s) + " is no collective that runs beside what its device computes");
+  }
+  if (stream.way != way::compute && stream.way != way::network) return judge_cost_on_host(s);
+  if (step.measured) return;
+  bool may_keep = true, may_drop = true;
+  for (const TensorId t : op.saved) {
+    const bool is_new = fills(step.allocates, t);
+    may_keep &= is_new || fills(step.writes, t) || is_live(t, step);
+    may_drop &= !is_new;
+  }
+  if (!may_keep && !may_drop) return report(Rule::wrong_output, s, text(s) + " makes only a part of what it saves");
+  Callers& callers = callers_[stream.device.index];
+  if (ran_[run_of(step)] > 0 || !schedule_.updates.are_synchronous()) callers.in_one_call = false;
+  if (is_backward(op.phase) && !callers.first_micro_batch) callers.first_micro_batch = step.micro_batch;
+  const bool loads = std::ranges::any_of(schedule_.buffers_in(step.allocates), [&](BufferId b) {
+    return graph_[schedule_[b].tensor].kind == TensorKind::input;
+  });
+  const std::optional<ProductCost> product = product_on_packed(step);
+  const Bytes gathered{product ? product->workspace : 0};
+  Callers match{false, false};
+  for (const bool keeps : {true, false}) {
+    const bool follows_only = keeps && !may_keep && op.phase == Phase::forward;
+    if (!(keeps ? may_keep || follows_only : may_drop)) continue;
+    const auto seconds =
+        product ? product->seconds
+                : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
+    const bool is_share = as_measured(graph_.source, platform_[stream.device]) && seconds.has_value();
+    const auto released = is_share ? std::optional(op.released_share * *seconds) : seconds;
+    match.by_stage |=
+        same(step.work.seconds, seconds) && step.workspace == workspace_of(step, keeps && may_keep, false) + gathered;
+    match.in_one_call |=
+        same(step.work.seconds, released) && step.workspace == workspace_of(step, keeps && may_keep, true) + gathered;
+  }
+  const Callers before = callers;
+  callers.by_stage = before.by_stage && match.by_stage;
+  callers.in_one_call = before.in_one_call && match.in_one_call;
+  if (callers.by_stage || callers.in_one_call) return;
+  callers = before;
+  const bool keeps = !may_drop;
+  const std::optional<double> seconds =
+      product ? product->seconds
+              : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
+  report(Rule::wrong_cost, s,
+         text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
+             std::to_string(step.workspace.count) + " B; the model has " + written_seconds(seconds) + " and " +
+             std::to_string((workspace_of(step, keeps, !before.by_stage) + gathered).count) + " B");
+}
+
+void Judge::judge_cost_of_copy(StepId s) {
+  const Step& step = schedule_[s];
+  const std::size_t filled = step.writes.count + step.allocates.count;
+  if (step.reads.count != 1 || filled != 1) return;  // reported as no copy
+  const BufferId from = schedule_.buffers_in(step.reads)[0];
+  const BufferId to = schedule_.buffers_in(step.allocates.count == 1 ? step.allocates : step.writes)[0];
+  judge_stream_of_copy(s, from, to);
+  const Bytes bytes = schedule_[to].bytes;
+  if (step.work.bytes < bytes) report(Rule::wrong_value, s, to, "moves fewer bytes than are in");
+  if (step.measured) return;
+  if (step.work.bytes > bytes) report(Rule::wrong_cost, s, to, "moves more bytes than are in");
+  if (step.work.seconds != Seconds{0}) {
+    report(Rule::wrong_cost, s, text(s) + " takes time beside its route's latency and its bytes");
+  }
+  if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
+}
+
+/// From the memory of one device to another's, of a stream of one of them.
+bool Judge::is_between_devices(const Step& step) const {
+  const auto& [from, to, host] = ends_of(step);
+  const MemoryId own = platform_[schedule_[step.stream].device].memory;
+  return from && to && from != to && platform_[*from].device && platform_[*to].device && (from == own || to == own);
+}
+
+/// A copy runs on a stream of its way, which begins or ends at its device or at the device's host. What moves towards
+/// the device is called a prefetch, what moves away an offload; between devices it may be sent, too.
+void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
+  const Step& step = schedule_[s];
+  const std::optional<MemoryId> begin = ends_of(step).from, end = ends_of(step).to, host = ends_of(step).host;
+  const MemoryId own = platform_[schedule_[step.stream].device].memory;
+  const auto is_at_an_end = [&](std::optional<MemoryId> m) { return m && (begin == m || end == m); };
+  const bool fits = begin && end && begin != end && schedule_[from].memory == begin && schedule_[to].memory == end &&
+                    (is_at_an_end(own) || is_at_an_end(host));
+  if (!fits)
+    report(Rule::wrong_place, s,
+           text(s) + " copies between other memories than its stream does, or than its device's and its host's");
+  const bool is_inward = end == own || (end == host && begin != own);
+  const bool is_named = step.kind == (is_inward ? StepKind::prefetch : StepKind::offload) ||
+                        (step.kind == StepKind::send && is_between_devices(step));
+  if (fits && !is_named)
+    report(
+        Rule::malformed, s,
+        text(s) + " must be of kind 'prefetch' towards its device, 'offload' away from it, or 'send' between devices");
+  if (!route(step.work.route)) report(Rule::wrong_place, s, text(s) + " copies over a route that does not exist");
+}
+
+/// Metrics count what is called recomputation.
+void Judge::judge_label(StepId s, bool repeats) {
+  const Phase phase = graph_[schedule_[s].op].phase;
+  const StepKind first = phase == Phase::forward  ? StepKind::forward
+                         : phase == Phase::update ? StepKind::update
+                                                  : StepKind::backward;
+  if (schedule_[s].kind == (repeats ? StepKind::recompute : first)) return;
+  report(Rule::malformed, s,
+         text(s) + (repeats ? " repeats its op, but its kind is not 'recompute'"
+                            : " runs its op for the first time, but its kind is not that of the op's phase"));
+}
+
+const std::optional<Route>& Judge::route(RouteId id) {
+  const Endpoints& ends = schedule_.routes[id.index];
+  const auto [place, fresh] = routes_.try_emplace(ends);
+  if (fresh) place->second = route_finder_.between(ends.from, ends.to);
+  return place->second;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,163 @@
+#include "sim/model/problem.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "sim/core/expects.h"
+#include "sim/core/optimizer.h"
+#include "sim/core/pinned.h"
+#include "sim/model/device_classes.h"
+#include "sim/model/graph_updates.h"
+#include "sim/model/input_loads.h"
+#include "sim/model/update_launches.h"
+#include "sim/ops/views.h"
+
+namespace plimsoll {
+namespace {
+
+bool has_update(const Graph& graph) {
+  return std::ranges::any_of(graph.ops, [](const Op& op) { return op.phase == Phase::update; });
+}
+
+std::optional<std::string> no_states(const Chain& chain, const ProblemOptions& options) {
+  if (options.optimizer == Optimizer::none || options.states != States::fp32) return std::nullopt;
+  for (const Parameter& parameter : chain.parameters) {
+    const std::string& dtype = dtype_of(chain, parameter);
+    if (parameter.trained && !bytes_of_dtype(dtype)) return no_fp32_states(parameter.name, dtype);
+  }
+  return std::nullopt;
+}
+
+States states_taken(const Graph& graph, States asked) {
+  std::vector<TensorId> updated;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::update) continue;
+    std::ranges::copy_if(op.mutates, std::back_inserter(updated),
+                         [&](TensorId t) { return graph[t].kind == TensorKind::parameter; });
+  }
+  return taken(asked, graph, updated);
+}
+
+/// Parameter gradients are whole after the last micro-batch only.
+std::optional<std::string> early_reader(const Problem& problem) {
+  if (problem.micro_batches == 1) return std::nullopt;
+  for (const Op& op : problem.graph.ops) {
+    if (op.phase == Phase::update) continue;
+    for (const TensorId t : op.inputs) {
+      if (problem.graph[t].kind != TensorKind::parameter_gradient) continue;
+      return "'" + op.name + "' reads '" + problem.graph[t].name +
+             "', which is a sum over all micro-batches: such a graph runs with one micro-batch";
+    }
+  }
+  return std::nullopt;
+}
+
+/// A workspace below 0 is of a whole backward that reads its stage's inner tensors as they are. A part of it may keep
+/// them, and of packed ones fewer bytes die.
+void let_nothing_die_early(Chain& chain) {
+  for (Stage& stage : chain.stages) {
+    stage.backward_workspace = std::max(Bytes{}, stage.backward_workspace);
+    stage.backward_accumulate_workspace = std::max(Bytes{}, stage.backward_accumulate_workspace);
+  }
+}
+
+}  // namespace
+
+std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model, Platform platform,
+                                                const ProblemOptions& options) {
+  EXPECTS(!platform.devices.empty() && options.micro_batches > 0);
+  Problem problem;
+  problem.micro_batches = options.micro_batches;
+  problem.optimizer = options.optimizer;
+  problem.update_kernels = options.update_kernels;
+  problem.gradients = options.gradients;
+  problem.platform = std::move(platform);
+  const Device& device = problem.platform.devices.front();
+
+  if (Chain* chain = std::get_if<Chain>(&model)) {
+    Chain whole = with_loss(std::move(*chain));
+    if (options.backward == Backward::split) {
+      for (const Stage& stage : whole.stages) {
+        if (!stage.has_backward_weight)
+          return "stage '" + stage.name + "' gives no backward_weight_s to split backward by";
+      }
+    }
+    if (options.backward == Backward::split && options.inner == Inner::apart && lists_saved(whole)) {
+      return "which of the tensors that a stage saves stay for its weight gradient is not known, so that they cannot "
+             "be "
+             "packed where backwards are split";
+    }
+    if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
+    if (options.backward == Backward::split || options.inner == Inner::apart) let_nothing_die_early(whole);
+    problem.index = chain_graph(whole, options.optimizer, options.backward, options.states, options.inner);
+    problem.graph = std::move(problem.index->graph);
+    problem.index->graph = {};
+    if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
+    launch_together(problem.graph, options.optimizer, options.update_kernels);
+    ScaledChain scaled = scaled_to(std::move(whole), device);
+    if (!scaled.refused.empty()) return std::move(scaled.refused);
+    problem.chain = std::move(scaled.chain);
+  } else {
+    Graph& graph = std::get<Graph>(model);
+    if (has_update(graph) && options.states == States::fp32) {
+      return "the trace has updates of its own, whose states are as it says: states cannot be chosen";
+    }
+    if (options.optimizer != Optimizer::none && !has_update(graph)) {
+      std::variant<UpdatedGraph, std::string> updated =
+          graph_with_updates(std::move(graph), options.optimizer, options.states);
+      if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
+      graph = std::move(std::get<UpdatedGraph>(updated).graph);
+      launch_together(graph, options.optimizer, options.update_kernels);
+      problem.states = std::get<UpdatedGraph>(updated).states;
+    }
+    WithoutViews named = without_views(std::move(graph));
+    problem.graph = std::move(named.graph);
+    problem.view_time = named.view_time;
+  }
+  if (std::optional<std::string> why = early_reader(problem)) return std::move(*why);
+  find_loads(problem.graph, problem.platform);
+  for (const DeviceId one : device_classes(problem.platform, problem.platform.devices.size()).one) {
+    const Device& each = problem.platform[one];
+    if (std::optional<std::string> why = no_times(problem.graph, each)) return std::move(*why);
+    problem.times_rescaled |= !times_hold(problem.graph.source, each);
+  }
+  return problem;
+}
+
+Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving, std::uint32_t implementation) {
+  const std::optional<Seconds> known =
+      duration(problem.graph[op], problem.graph.source, problem.platform[device], saving, implementation);
+  EXPECTS(known);
+  return *known;
+}
+
+Seconds duration_again_on(const Problem& problem, OpId op, DeviceId device, Saving saving,
+                          std::uint32_t implementation) {
+  const Seconds load = implementation > 0
+                           ? Seconds{0}
+                           : load_on(problem.graph[op], problem.graph.source, problem.platform[device], saving);
+  return duration_on(problem, op, device, saving, implementation) - load;
+}
+
+std::optional<Seconds> seconds_on_host(const Problem& problem, OpId id, MemoryId host) {
+  const Memory& memory = problem.platform[host];
+  const Op& update = problem.graph[id];
+  if (is_pinned_to_host(update)) return update.duration;
+  if (update.phase != Phase::update) {
+    Device processor;
+    processor.peak = memory.peak;
+    processor.memory_bandwidth = memory.bandwidth;
+    return duration({std::nullopt, update.flops, update.bytes_moved}, problem.graph.source, processor);
+  }
+  const std::optional<BytesPerSecond> traffic = update_traffic(memory);
+  if (!traffic) return std::nullopt;
+  Bytes moved;
+  for (const auto* list : {&update.inputs, &update.mutates}) {
+    for (const TensorId t : *list) moved += problem.graph[t].bytes;
+  }
+  return Seconds{static_cast<double>(update.bytes_moved.value_or(moved).count) / traffic->value};
+}
+
+}  // namespace plimsoll

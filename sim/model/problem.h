@@ -1,0 +1,64 @@
+#pragma once
+// What is planned for: one training iteration of a model on a platform.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sim/core/allocations.h"
+#include "sim/core/mesh.h"
+#include "sim/core/platform.h"
+#include "sim/core/scaling.h"
+#include "sim/model/chain_graph.h"
+
+namespace plimsoll {
+
+struct Problem {
+  Graph graph;                      ///< what is run: the trace's without views; for a chain trace, its graph
+  std::optional<Chain> chain;       ///< for a chain trace: with a loss, and with the times it has on the devices
+  std::optional<ChainGraph> index;  ///< for a chain trace: which op of `graph` is which stage's
+  Platform platform;
+  std::optional<Mesh> mesh = {};  ///< `graph` is one rank's: every device stands for the ranks of this mesh, which run
+                                  ///< the same on their shares
+  std::shared_ptr<const Graph> of_ops = {};  ///< where `graph` is that of a chain which was made of a graph: that graph
+  std::shared_ptr<const ChainAllocations> allocations = {};  ///< of the chain that the trace has, where it has them
+  std::uint32_t micro_batches = 1;
+  Optimizer optimizer = Optimizer::none;
+  UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made
+  std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
+  Gradients gradients = Gradients::fresh;
+  Seconds view_time;                  ///< time that a graph trace gives for its views, which take none (core/views.h)
+  bool times_rescaled = false;        ///< some durations are the roofline's, not the trace's
+  bool first_updates_shared = false;  ///< Partition::each_updates_shared is not asked for
+  bool transformed = false;           ///< the transforms of its pass pipeline have been applied
+  std::vector<std::string> notes;     ///< what transforms say about what an iteration does not show
+};
+
+struct ProblemOptions {
+  std::uint32_t micro_batches = 1;
+  Optimizer optimizer = Optimizer::none;
+  States states = States::by_dtype;
+  UpdateKernels update_kernels = UpdateKernels::fused;
+  Gradients gradients = Gradients::fresh;
+  Backward backward = Backward::whole;
+  Inner inner = Inner::together;
+};
+
+/// The problem, or in one sentence why there is none: times cannot be re-scaled to the platform's device, or the
+/// optimizer does not know to which parameter a gradient belongs. A graph's own updates stay.
+std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
+
+/// How long the op takes on the device. Known for every op of a problem that make_problem has made.
+Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
+/// The same where the network's inputs are there already, so that it loads none.
+Seconds duration_again_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
+
+/// How long the op takes alone on the host's processor; unset if the platform does not state the rates it needs.
+///  - An update takes the bytes that it moves / (7 * the memory's `adam` rate): Adam moves seven times the bytes of its
+///    fp32 parameters. It takes no less than the memory needs to move them.
+///  - Another op takes the roofline of the memory's peak and bandwidth.
+std::optional<Seconds> seconds_on_host(const Problem&, OpId, MemoryId host);
+
+}  // namespace plimsoll

@@ -1,0 +1,103 @@
+#include "sim/model/update_launches.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "sim/core/expects.h"
+#include "sim/core/optimizer.h"
+
+namespace plimsoll {
+namespace {
+
+/// The operations of an update by lists, in PyTorch 2.x, each by how many lists it reads or writes in a kernel's
+/// arguments, and how many times in all a list of numbers goes to or from memory.
+struct Passes {
+  std::span<const std::size_t> lists;
+  double moves = 0;
+};
+
+Passes foreach_passes(Optimizer optimizer) {
+  static constexpr std::array<std::size_t, 1> sgd{2};             // p += g
+  static constexpr std::array<std::size_t, 3> momentum{1, 2, 2};  // v *= m; v += g; p += v
+  // m lerp g; s *= b; s += g g; r = sqrt s; r /= c; r += e; p += m / r
+  static constexpr std::array<std::size_t, 7> adam{2, 1, 2, 2, 1, 1, 3};
+  switch (optimizer) {
+    case Optimizer::none:
+      return {};
+    case Optimizer::sgd:
+      return {sgd, 3};
+    case Optimizer::momentum:
+      return {momentum, 2 + 3 + 3};
+    case Optimizer::adam:
+      return {adam, 3 + 2 + 3 + 2 + 2 + 2 + 4};
+  }
+  return {};
+}
+
+/// How many numbers an update's parameters have; of an unknown dtype: as if in fp32.
+std::int64_t numbers_of(const Graph& graph, const Op& update) {
+  std::int64_t numbers = 0;
+  for (const TensorId t : update.mutates) {
+    if (graph[t].kind != TensorKind::parameter) continue;
+    numbers += graph[t].bytes.count / bytes_of_dtype(dtype_of(graph, graph[t])).value_or(4);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::size_t lists) {
+  constexpr std::int64_t chunk = 65536;
+  constexpr std::size_t most_chunks = 320;
+  constexpr std::array<std::size_t, 5> most_tensors{110, 64, 48, 36, 30};  // by lists
+  EXPECTS(lists > 0);
+  const std::size_t room = most_tensors[std::min(lists, most_tensors.size()) - 1];
+  std::size_t kernels = 0, tensors = 0, chunks = 0;
+  for (const std::int64_t n : numbers) {
+    std::int64_t left = (n + chunk - 1) / chunk;
+    if (left > 0) ++tensors;
+    for (; left > 0; --left) {
+      ++chunks;
+      const bool is_full = chunks == most_chunks || (tensors == room && left == 1);
+      if (!is_full) continue;
+      ++kernels;
+      chunks = 0;
+      tensors = left == 1 ? 0 : 1;  // the rest of this one goes on in the next kernel
+    }
+  }
+  return kernels + (chunks > 0 ? 1 : 0);
+}
+
+void launch_together(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
+  if (optimizer == Optimizer::none || kernels == UpdateKernels::single) return;
+  std::vector<Op*> updates;
+  std::vector<std::int64_t> numbers;
+  Bytes roots;  // of second moments
+  for (Op& op : graph.ops) {
+    if (op.phase != Phase::update) continue;
+    updates.push_back(&op);
+    numbers.push_back(numbers_of(graph, op));
+    const auto state =
+        std::ranges::find_if(op.mutates, [&](TensorId t) { return graph[t].kind == TensorKind::optimizer_state; });
+    if (state != op.mutates.end()) roots += graph[*state].bytes;
+  }
+  if (updates.empty()) return;
+  const auto moves = static_cast<double>(optimizer_moves(optimizer));
+  std::size_t launches = 0;
+  double traffic = 1;
+  if (kernels == UpdateKernels::fused) {
+    launches = kernels_for_lists(numbers, 2 + static_cast<std::size_t>(optimizer_states(optimizer)));
+  } else {
+    const Passes passes = foreach_passes(optimizer);
+    for (const std::size_t lists : passes.lists) launches += kernels_for_lists(numbers, lists);
+    traffic = passes.moves / moves;
+  }
+  for (Op* const update : updates) {
+    update->launches = static_cast<double>(launches) / static_cast<double>(updates.size());
+    update->traffic = traffic;
+    if (kernels == UpdateKernels::foreach && optimizer == Optimizer::adam) update->workspace = roots;
+  }
+}
+
+}  // namespace plimsoll

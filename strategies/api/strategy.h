@@ -1,0 +1,165 @@
+#pragma once
+// What a strategy is: a name, a family, options with defaults, and a plain function. Strategies have no state.
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "sim/core/partition.h"
+#include "sim/core/tape.h"
+#include "sim/model/problem.h"
+
+namespace plimsoll {
+
+/// In the order in which they may follow each other in a pass pipeline.
+enum class Family : std::uint8_t {
+  transform,
+  hybrid,
+  placement,
+  pipelining,
+  baseline,
+  rematerialization,
+  compression,
+  offloading
+};
+
+/// One option of a strategy. `values` describes what is allowed, in words, for help and messages.
+struct OptionInfo {
+  std::string_view name, default_value, values, help;
+  bool (*allowed)(std::string_view);
+};
+
+/// The options of one pass, complete with defaults; every value that is given passes its `allowed`.
+class Options {
+ public:
+  Options(std::span<const OptionInfo> known, std::map<std::string, std::string, std::less<>> given);
+
+  /// The same but for one of them.
+  Options with(std::string_view name, std::string value) const;
+
+  std::string_view text(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+
+ private:
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+/// A part of the graph that a memory strategy makes a tape for.
+struct PartTask {
+  const Problem& problem;
+  const Partition& partition;
+  PartId id;                    ///< of the part
+  std::uint32_t in_flight = 1;  ///< micro-batches whose forward has begun and whose backward has not ended, at most
+  std::uint32_t weights_waiting = 0;  ///< whose backward has ended and whose weight gradients are not made, at most
+
+  const Part& part() const { return partition.parts[id.index]; }
+};
+
+/// One of the strategies that another one chooses among, and what it gave.
+struct Candidate {
+  std::string strategy;             ///< as a pass pipeline
+  std::optional<Seconds> makespan;  ///< unset: none, for the reason
+  std::string reason;
+  bool taken = false;
+};
+
+/// A tape and what its maker promises of it, run alone: the peak of the device and the time of an iteration.
+struct PlannedTape {
+  Tape tape;
+  Bytes peak;
+  Seconds makespan;
+  std::optional<double> gap;  ///< proven relative distance from the best of the strategy's class; 0: optimal there
+  std::string note = {};      ///< how it was found, where that is not the whole method: the limit that ended a search
+  std::vector<Candidate> candidates = {};  ///< of a strategy that chooses among others
+};
+
+/// No tape within the budget.
+struct Infeasible {
+  std::string reason;
+  std::optional<Bytes> smallest;   ///< the least budget for which there is one
+  bool smallest_is_proven = true;  ///< false: there is one with that, and with less there may be, if a search went on
+};
+
+using TapeOutcome = std::variant<PlannedTape, Infeasible>;
+
+/// Makes tapes of a part for several budgets at once (unset: unlimited). `before` is the tape that the pass before
+/// made, or null for the first memory strategy.
+using TapesFunction = std::vector<TapeOutcome> (*)(const PartTask&, const Options&,
+                                                   std::span<const std::optional<Bytes>> budgets, const Tape* before);
+
+/// Which device works on which part of the graph, and in which order on its parts and micro-batches. Outcomes that are
+/// the same partition share it.
+using PartitionOutcome = std::variant<std::shared_ptr<const Partition>, Infeasible>;
+
+/// Partitions for several budgets of each device at once (unset: unlimited). Throws InputError where there is none for
+/// any budget.
+using PartitionFunction = std::vector<PartitionOutcome> (*)(const Problem&, const Options&,
+                                                            std::span<const std::optional<Bytes>> budgets);
+
+/// Changes the problem itself, or says in one sentence why that cannot be.
+using TransformFunction = std::variant<Problem, std::string> (*)(const Problem&, const Options&);
+
+/// Budgets at which the strategy's answer may change, for the whole front of time against memory; ascending.
+using CandidatesFunction = std::vector<Bytes> (*)(const PartTask&, const Options&);
+
+inline constexpr std::size_t no_size_limit = std::numeric_limits<std::size_t>::max();
+
+/// On how much tests try a strategy: so many random problems of at most so many stages and forward ops, each within
+/// every `stride`-th byte of budget. Searches and integer programs take too long for all.
+struct Trials {
+  std::uint64_t problems = 100;
+  std::int64_t stride = 1;
+  std::uint32_t stages = 9, ops = 12;
+};
+
+struct Pass;
+
+/// What is asked of a strategy that takes long, where many are asked.
+struct Effort {
+  std::size_t stages = no_size_limit,
+              ops = no_size_limit;  ///< the largest chain and graph that a portfolio asks it about
+  Trials trials = {};
+};
+
+struct StrategyInfo {
+  std::string_view name;
+  Family family;
+  std::string_view summary;  ///< one sentence
+  std::string_view source;
+  bool chains_only;
+  std::span<const OptionInfo> options;
+  TapesFunction tapes;                ///< of a memory strategy; else null
+  CandidatesFunction candidates;      ///< null: the answer changes only where it begins to be feasible
+  bool needs_updates = false;         ///< refuses a graph without update ops
+  bool needs_shapes = false;          ///< refuses chains, and graphs that do not state the shapes of tensors
+  bool shares_micro_batches = false;  ///< of a hybrid: its ranks each have their own micro-batches
+  bool packs_stages = false;          ///< of compression: also what the stages of chains list of what they save
+  bool plans_parts = false;  ///< of a memory strategy: plans a part of a pipeline with what other micro-batches keep
+                             ///< there; else it is asked about the part alone
+  bool moves_parameters = false;                 ///< of offloading: parameters, gradients or states; else activations
+  TransformFunction transform = {};              ///< of a transform, or a pipeline of what it has cut
+  PartitionFunction partition = {};              ///< of what places parts on devices: pipelining
+  bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
+  std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
+  /// Of a hybrid: how many ranks its mesh has, where there are so many devices for each rank of the passes before.
+  std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = {};
+  /// Of a hybrid: passes that follow it by themselves.
+  std::vector<Pass> (*followed_by)(const Options&) = {};
+  Effort effort = {};
+};
+
+std::string_view name_of(Family);
+
+/// Whether the strategy has an option of that name.
+bool has_option(const StrategyInfo&, std::string_view name);
+
+}  // namespace plimsoll

@@ -1,0 +1,274 @@
+#include "strategies/compose/part_plans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "sim/core/pinned.h"
+#include "sim/measure/lower_bounds.h"
+#include "sim/model/graph_updates.h"
+#include "strategies/compose/part_alone.h"
+#include "strategies/list.h"
+#include "strategies/models/chain_part.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/models/graph_part.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/models/tape_cost.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t levels_before = 5, levels_alone = 12, levels_at_once = 16;
+
+void add_levels(std::vector<std::optional<Bytes>>& budgets, Bytes least, Bytes most, std::uint32_t levels) {
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    budgets.emplace_back(least + range_of(most - least, {level, levels}).offset);
+  }
+}
+
+/// From the least memory that there is a tape for to all that is wanted.
+template <class Planner>
+std::vector<PlannedTape> tapes_at_levels(std::uint32_t levels, const Planner& tapes_within, std::string& why) {
+  std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
+  std::vector<TapeOutcome> outer = tapes_within(ends);
+  std::vector<PlannedTape> tapes;
+  const PlannedTape* most = std::get_if<PlannedTape>(&outer[0]);
+  if (most == nullptr) {
+    why = std::get<Infeasible>(outer[0]).reason;
+    return tapes;
+  }
+  tapes.push_back(*most);
+  const Infeasible* none = std::get_if<Infeasible>(&outer[1]);
+  if (none == nullptr || !none->smallest || *none->smallest >= most->peak) return tapes;
+  std::vector<std::optional<Bytes>> budgets;
+  add_levels(budgets, *none->smallest, most->peak, levels);
+  for (TapeOutcome& outcome : tapes_within(budgets)) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+  }
+  return tapes;
+}
+
+/// The same in one question, from what no tape can do without.
+template <class Planner>
+std::vector<PlannedTape> tapes_at_once(Bytes least, Bytes most, const Planner& tapes_within, std::string& why) {
+  std::vector<std::optional<Bytes>> budgets{std::nullopt};
+  add_levels(budgets, least, most, levels_at_once);
+  std::vector<TapeOutcome> outcomes = tapes_within(budgets);
+  std::vector<PlannedTape> tapes;
+  if (const Infeasible* none = std::get_if<Infeasible>(&outcomes.front())) {
+    why = none->reason;
+    return tapes;
+  }
+  for (TapeOutcome& outcome : outcomes) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+  }
+  return tapes;
+}
+
+bool packs(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
+}
+
+class PartPlanner {
+ public:
+  PartPlanner(const PartTask& task, const Others& others, std::span<const Pass> passes)
+      : task_(task),
+        others_(others),
+        alone_(task.problem.chain ? part_alone(task, others) : graph_part_alone(task)),
+        alone_task_{alone_.problem, alone_.partition, PartId{0}},
+        passes_(passes.begin(), passes.end()) {
+    if (!has_updates()) std::erase_if(passes_, [](const Pass& pass) { return pass.strategy->needs_updates; });
+    if (passes_.empty()) passes_.push_back(pass_of(store_all_strategy));
+    const auto plans_whole = [&](const Pass& pass) { return !task.problem.chain || !pass.strategy->plans_parts; };
+    const auto first = std::ranges::find_if(passes_, plans_whole);
+    themselves_ = std::span(passes_.begin(), first);
+    alone_passes_ = std::span(first, passes_.end());
+    also_resident_ =
+        tape_cost(task.problem, task.part(), Tape{}).peak - tape_cost(alone_.problem, alone_task_.part(), Tape{}).peak;
+  }
+
+  /// Adds to what there is; says why where it has nothing to add.
+  std::string add_to(std::optional<PartPlans>& plans) {
+    made_ = std::move(plans);
+    const auto by_themselves = [&](std::span<const std::optional<Bytes>> budgets) {
+      return tapes_of_passes(task_, themselves_, budgets);
+    };
+    if (alone_passes_.empty()) {
+      for (PlannedTape& made : tapes_at_levels(levels_alone, by_themselves, why_)) add(std::move(made));
+    } else if (themselves_.empty()) {
+      unmoved_ = planned_ops(alone_task_, store_all_ops(alone_task_)).tape;
+      add_all([&](std::span<const std::optional<Bytes>> budgets) {
+        return tapes_of_passes(alone_task_, alone_passes_, budgets);
+      });
+    } else {
+      for (const PlannedTape& each : tapes_at_levels(levels_before, by_themselves, why_)) {
+        const Tape tape = tape_alone(alone_, each.tape);
+        if (!unmoved_) unmoved_ = tape;
+        add_all([&](std::span<const std::optional<Bytes>> budgets) { return after(tape, budgets); });
+      }
+    }
+    if (made_) made_->has_updates = has_updates();
+    plans = std::move(made_);
+    return why_;
+  }
+
+ private:
+  bool has_updates() const { return std::ranges::any_of(alone_.problem.graph.ops, updates_parameters); }
+
+  PartTape tape_of_part(const Tape& tape) const {
+    return task_.problem.chain ? tape_in_pipeline(task_, alone_, tape)
+                               : PartTape{tape_with_exchanges(alone_, tape), {}};
+  }
+
+  /// What the passes make of a tape, one after the other.
+  std::vector<TapeOutcome> after(const Tape& tape, std::span<const std::optional<Bytes>> budgets) const {
+    const auto asked = [&](const Pass& pass, std::span<const std::optional<Bytes>> within, const Tape& before) {
+      return pass.strategy->tapes(alone_task_, pass.options, within, &before);
+    };
+    std::vector<TapeOutcome> outcomes = asked(alone_passes_.front(), budgets, tape);
+    for (const Pass& pass : alone_passes_.subspan(1)) {
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        const PlannedTape* made = std::get_if<PlannedTape>(&outcomes[b]);
+        if (made != nullptr) outcomes[b] = asked(pass, budgets.subspan(b, 1), made->tape).front();
+      }
+    }
+    return outcomes;
+  }
+
+  /// What moves values for nothing alone may not in the pipeline: where all memory is there, they stay.
+  PlannedTape unlimited(const PlannedTape& made) const {
+    const bool moves_parameters =
+        std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters; });
+    if (!unmoved_ || moves_parameters || packs(alone_passes_)) return made;
+    const TapeCost cost = tape_cost(alone_.problem, alone_task_.part(), *unmoved_);
+    constexpr double rounding = 1 + 1e-9;
+    if (cost.makespan > rounding * made.makespan) return made;
+    return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
+  }
+
+  /// What takes long is asked once, but for what packs: the bound is on memory for values as they are.
+  template <class Planner>
+  std::vector<PlannedTape> asked_alone(const Planner& tapes_within) {
+    const std::size_t stages = alone_.problem.chain ? alone_.problem.chain->stages.size() : 0;
+    const bool takes_long = std::ranges::any_of(alone_passes_, [&](const Pass& pass) {
+      return 4 * stages > pass.strategy->effort.stages;  // of what a portfolio asks it about
+    });
+    if (!takes_long || packs(alone_passes_)) return tapes_at_levels(levels_alone, tapes_within, why_);
+    const Bytes least = lower_bounds(alone_.problem, 1, Stays::nothing).memory;
+    const Bytes most = tape_cost(alone_.problem, alone_task_.part(), *unmoved_).peak;
+    return tapes_at_once(std::min(least, most), most, tapes_within, why_);
+  }
+
+  template <class Planner>
+  void add_all(const Planner& tapes_within) {
+    for (PlannedTape& made : asked_alone(tapes_within)) {
+      if (!made_) made = unlimited(made);
+      PlannedTape planned = made;
+      PartTape part = tape_of_part(made.tape);
+      planned.tape = std::move(part.tape);
+      if (std::optional<std::string> shared = moves_shared(task_, planned.tape)) {
+        why_ = std::move(*shared);
+        continue;
+      }
+      planned.gap.reset();
+      TapeCost cost = tape_cost(task_.problem, task_.part(), planned.tape);
+      if (others_.bytes == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
+      planned.peak = peak_in_flight(cost, task_) + part.on_the_way;
+      add(std::move(planned));
+    }
+  }
+
+  void add(PlannedTape planned) {
+    if (!made_) made_.emplace(planned);
+    const Bytes needs = planned.peak;
+    const Seconds makespan = planned.makespan;
+    made_->fastest.add(needs, makespan, std::move(planned));
+  }
+
+  const PartTask& task_;
+  Others others_;
+  PartAlone alone_;
+  PartTask alone_task_;
+  std::vector<Pass> passes_;
+  std::span<const Pass> themselves_, alone_passes_;
+  Bytes also_resident_;          // of shared parameters, which are not updated alone
+  std::optional<Tape> unmoved_;  // alone, by the passes before the first that plans whole models
+  std::optional<PartPlans> made_;
+  std::string why_;
+};
+
+/// What the plans of a part depend on.
+std::vector<std::uint32_t> key_on_chain(const PartTask& task) {
+  const Part& part = task.part();
+  const ChainPart stages = chain_part(task.problem, part);
+  const auto part_at = [&](std::size_t stage) { return part_of_stage(task.problem, task.partition, stage).index; };
+  std::vector<std::uint32_t> key{part.ops.front().index,
+                                 static_cast<std::uint32_t>(part.ops.size()),
+                                 part.device.index,
+                                 task.id.index,
+                                 static_cast<std::uint32_t>(task.partition.parts.size()),
+                                 task.in_flight,
+                                 task.weights_waiting,
+                                 part.cut_before_weights ? 1U : 0U};
+  if (stages.first > 0) key.push_back(part_at(stages.first - 1));
+  if (stages.last < task.problem.chain->stages.size()) key.push_back(part_at(stages.last));
+  return key;
+}
+
+std::vector<std::uint32_t> key_on_graph(const PartTask& task) {
+  const Part& part = task.part();
+  std::vector<std::uint32_t> key{part.device.index, task.id.index, static_cast<std::uint32_t>(part.ops.size()),
+                                 static_cast<std::uint32_t>(part.sends.size())};
+  for (const OpId op : part.ops) key.push_back(op.index);
+  for (const std::vector<Crossing>* exchanges : {&part.sends, &part.receives}) {
+    for (const Crossing& each : *exchanges) key.insert(key.end(), {each.op.index, each.tensor.index, each.peer.index});
+  }
+  return key;
+}
+
+}  // namespace
+
+bool plan_parts_themselves(std::span<const Pass> passes) {
+  return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts; });
+}
+
+std::vector<TapeOutcome> PartPlans::outcomes(std::span<const std::optional<Bytes>> budgets) const {
+  std::vector<TapeOutcome> outcomes;
+  outcomes.reserve(budgets.size());
+  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(within(budget));
+  return outcomes;
+}
+
+TapeOutcome PartPlans::within(std::optional<Bytes> budget) const {
+  if (!budget || unlimited.peak <= *budget) return unlimited;
+  const PlannedTape* tape = fastest.fastest_within(budget);
+  if (tape != nullptr) return *tape;
+  return Infeasible{"no tape of the part that was tried needs less", std::min(fastest.least(), unlimited.peak)};
+}
+
+std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::span<const Pass> passes) {
+  const auto is_pinned = [&](OpId op) { return is_pinned_to_host(task.problem.graph[op]); };
+  if (std::ranges::any_of(task.part().ops, is_pinned)) return "some of its ops are pinned to the host";
+  std::optional<PartPlans> plans;
+  std::string why = PartPlanner(task, {}, passes).add_to(plans);
+  if (plans && task.in_flight > 1) {
+    const Bytes kept =
+        tape_cost(task.problem, task.part(), packs(passes) ? plans->unlimited.tape : plain_tape(task)).kept;
+    for (const bool to_the_end : {false, true}) {
+      PartPlanner(task, {(task.in_flight - 1) * kept, to_the_end}, passes).add_to(plans);
+    }
+  }
+  if (!plans) return why;
+  return std::move(*plans);
+}
+
+const std::variant<PartPlans, std::string>& KeptPlans::of(const PartTask& task) {
+  std::vector<std::uint32_t> key = task.problem.chain ? key_on_chain(task) : key_on_graph(task);
+  const auto found = kept_.find(key);
+  if (found != kept_.end()) return found->second;
+  return kept_.emplace(std::move(key), plans_of_part(task, passes_)).first->second;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,322 @@
+#include "strategies/compose/plan_on_devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "sim/measure/lower_bounds.h"
+#include "strategies/compose/joint_planner.h"
+#include "strategies/compose/parts_planner.h"
+#include "strategies/compose/work_conserving.h"
+#include "strategies/list.h"
+#include "strategies/models/chain_pass.h"
+#include "strategies/pipelining/cuts/planner_cuts.h"
+#include "strategies/pipelining/cuts/sapp_cut.h"
+#include "strategies/pipelining/orders/star_order.h"
+#include "strategies/pipelining/orders/waiting.h"
+#include "strategies/pipelining/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+/// A placement cuts a chain between its ops: the forward and the backward of a stage may be on two devices.
+bool cuts_by_ops(const Problem& problem, const Pass& partitioning) {
+  return problem.chain && partitioning.strategy->family == Family::placement;
+}
+
+/// The chain's graph, whose parts need not be rows of stages. Throws InputError where a strategy plans by stages.
+Problem without_stages(Problem problem, const Pass& placement, std::span<const Pass> memory) {
+  for (const Pass& pass : memory) {
+    if (!pass.strategy->chains_only && pass.strategy->family != Family::compression) continue;
+    throw InputError(fmt::format("strategy '{}' plans the stages of '{}', and '{}' cuts it by ops", pass.strategy->name,
+                                 problem.graph.name, placement.strategy->name));
+  }
+  problem.chain.reset();
+  problem.index.reset();
+  return problem;
+}
+
+/// Whether the first of the parts that share a parameter is to update it, and the problem does not say so yet.
+bool asks_first_to_update(const Problem& problem, const Pass& pass) {
+  return !problem.first_updates_shared && has_option(*pass.strategy, "shared_updates") &&
+         pass.options.text("shared_updates") == "first";
+}
+
+Problem with_first_to_update(Problem problem) {
+  problem.first_updates_shared = true;
+  return problem;
+}
+
+std::vector<PartitionOutcome> partitions(const Problem& problem, const Pass& pass,
+                                         std::span<const std::optional<Bytes>> budgets) {
+  judge(problem, std::span(&pass, 1));
+  std::vector<PartitionOutcome> made = pass.strategy->partition(problem, pass.options, budgets);
+  EXPECTS(made.size() == budgets.size());
+  return made;
+}
+
+PartsOutcome outcome_of(const PartitionOutcome& partition, const std::optional<Bytes>& budget,
+                        PartsPlanners& planners) {
+  if (const Infeasible* why = std::get_if<Infeasible>(&partition)) return *why;
+  return planners.of(std::get<std::shared_ptr<const Partition>>(partition)).within(budget);
+}
+
+Orders orders_tried(const Pass& partitioning) {
+  return is_work_conserving(partitioning) ? Orders::or_work_conserving : Orders::fixed;
+}
+
+bool less_needed(const Infeasible& a, const Infeasible& b) {
+  return a.smallest && (!b.smallest || *a.smallest < *b.smallest);
+}
+
+/// Of published planners that choose nothing but the cut.
+bool keeps_its_cut(const Pass& pass) {
+  if (!has_option(*pass.strategy, "cut")) return false;
+  const std::string_view cut = pass.options.text("cut");
+  return is_planner_cut(cut) && cut != star_cut;
+}
+
+/// Of pipelines that are made for the budget: whether only where they are cut is.
+bool chooses_its_cut_alone(const Pass& pass) {
+  return pass.strategy != &pipeline_search_strategy && (keeps_its_cut(pass) || pass.options.text("cut") == sapp_cut);
+}
+
+bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
+  using Made = std::shared_ptr<const Partition>;
+  const Made *one = std::get_if<Made>(&a), *other = std::get_if<Made>(&b);
+  return one != nullptr && other != nullptr && *one == *other;
+}
+
+/// Of pipelines that are made for the budget.
+bool follows_the_budget(const Pass& pass) {
+  if (pass.strategy == &pipeline_search_strategy) return true;
+  if (pass.strategy->family != Family::pipelining || !has_option(*pass.strategy, "cut")) return false;
+  return is_planner_cut(pass.options.text("cut")) || pass.options.text("cut") == sapp_cut;
+}
+
+bool is_better(const PartsOutcome& a, const PartsOutcome& b) {
+  const PlannedParts *one = std::get_if<PlannedParts>(&a), *other = std::get_if<PlannedParts>(&b);
+  if (one != nullptr && other != nullptr) return one->makespan < other->makespan;
+  if (one != nullptr || other != nullptr) return one != nullptr;
+  return less_needed(std::get<Infeasible>(a), std::get<Infeasible>(b));
+}
+
+/// What each device needs at most in plain training, its parts each for itself.
+Bytes plain_need(const Problem& problem, const Partition& partition) {
+  const std::vector<Waiting> waiting = waiting_in(partition);
+  std::vector<Bytes> needs(partition.order.size());
+  for (std::size_t p = 0; p < waiting.size(); ++p) {
+    const PartTask task{problem, partition, id_at<PartId>(p), waiting[p].in_flight, waiting[p].weights};
+    needs[task.part().device.index] += plain_training_peak(task);
+  }
+  return std::ranges::max(needs);
+}
+
+/// Partitions that are made for less memory than is unlimited, the same whatever the budget.
+class SmallerPartitions {
+ public:
+  SmallerPartitions(const Problem& problem, const Pass& partitioning, PartsPlanners& planners)
+      : problem_(problem), partitioning_(partitioning), planners_(planners) {}
+
+  /// The best of them within the budget, or what they need at least; `needs`: of that for unlimited memory.
+  PartsOutcome within(const std::optional<Bytes>& budget, const Partition& unlimited, const Infeasible& needs) {
+    if (!chooses_its_cut_alone(partitioning_)) return down_from_the_least(budget, needs);
+    if (made_.empty()) add_cuts(unlimited);
+    PartsOutcome best = needs;
+    for (const Made& made : made_) {
+      PartsOutcome outcome = planners_.of(made).within(budget);
+      if (is_better(outcome, best)) best = std::move(outcome);
+    }
+    return best;
+  }
+
+ private:
+  using Made = std::shared_ptr<const Partition>;
+
+  Made made_for(Bytes budget) const {
+    const std::optional<Bytes> asked = budget;
+    return std::get<Made>(partitions(problem_, partitioning_, std::span(&asked, 1)).front());
+  }
+
+  /// A planner's cuts, each for a byte less than plain training needs with the one before, until none fits, which is
+  /// said by the one for unlimited memory.
+  void add_cuts(const Partition& unlimited) {
+    constexpr std::size_t most = 50;
+    Bytes enough = plain_need(problem_, unlimited);
+    while (enough > Bytes{0} && made_.size() < most) {
+      enough -= Bytes{1};
+      Made made = made_for(enough);
+      if (same_turns(*made, unlimited)) return;
+      enough = std::min(enough, plain_need(problem_, *made));
+      made_.push_back(std::move(made));
+    }
+  }
+
+  /// The one for no memory at all, which keeps the least; then again and again the one for a byte less than is needed
+  /// so far, as long as it needs less. The first that fits.
+  PartsOutcome down_from_the_least(const std::optional<Bytes>& budget, Infeasible needs) {
+    for (std::size_t k = 0; needs.smallest && *needs.smallest > Bytes{0}; ++k) {
+      if (k == made_.size()) made_.push_back(made_for(k == 0 ? Bytes{0} : *needs.smallest - Bytes{1}));
+      PartsOutcome outcome = planners_.of(made_[k]).within(budget);
+      const Infeasible* none = std::get_if<Infeasible>(&outcome);
+      if (none == nullptr) return outcome;
+      const bool is_less = less_needed(*none, needs);
+      if (is_less) needs = *none;
+      if (!is_less && k > 0) break;
+    }
+    return needs;
+  }
+
+  const Problem& problem_;
+  const Pass& partitioning_;
+  PartsPlanners& planners_;
+  std::vector<Made> made_;
+};
+
+/// Where one op alone needs more than the budget, whoever runs it: that is why there is no plan.
+void name_largest_op(const Problem& problem, std::span<const Pass> memory,
+                     std::span<const std::optional<Bytes>> budgets, std::vector<PartsOutcome>& outcomes) {
+  const auto packs = [](const Pass& pass) { return pass.strategy->family == Family::compression; };
+  if (std::ranges::any_of(memory, packs)) return;
+  std::optional<LowerBounds> bounds;
+  for (std::size_t b = 0; b < outcomes.size(); ++b) {
+    Infeasible* none = std::get_if<Infeasible>(&outcomes[b]);
+    if (none == nullptr || !budgets[b]) continue;
+    if (!bounds) bounds = lower_bounds(problem, problem.platform.devices.size(), Stays::nothing);
+    if (!bounds->memory_by || *budgets[b] >= bounds->memory) continue;
+    none->reason = fmt::format("'{}' alone needs {} B", problem.graph[*bounds->memory_by].name, bounds->memory.count);
+  }
+}
+
+/// Whether the last pass moves activations only as far as that is faster, so that it may as well move none.
+bool may_move_nothing(std::span<const Pass> memory) {
+  const std::array<const StrategyInfo*, 4> chooses{&offload_greedy_strategy, &offload_fractional_strategy,
+                                                   &offload_dp_strategy, &offload_exact_strategy};
+  return !memory.empty() && std::ranges::find(chooses, memory.back().strategy) != chooses.end();
+}
+
+/// Parts are planned at levels of memory, other ones with the last pass than without: what is faster, or fits, without
+/// it is taken as it is.
+void or_without_last(const Problem& problem, const Pass& partitioning, std::span<const Pass> memory,
+                     std::span<const std::optional<Bytes>> budgets, std::vector<PartsOutcome>& outcomes) {
+  const Pass plain = pass_of(store_all_strategy);
+  const std::span<const Pass> without = memory.size() > 1 ? memory.first(memory.size() - 1) : std::span(&plain, 1);
+  std::vector<PartsOutcome> others = plan_on_devices(problem, partitioning, without, budgets);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    if (is_better(others[b], outcomes[b])) outcomes[b] = std::move(others[b]);
+  }
+}
+
+/// A larger budget never gives a slower plan.
+void never_slower_with_more(std::vector<PartsOutcome>& outcomes, std::span<const std::optional<Bytes>> budgets) {
+  for (std::size_t b = 0; b < outcomes.size(); ++b) {
+    for (std::size_t other = 0; other < outcomes.size(); ++other) {
+      const PlannedParts* cheaper = std::get_if<PlannedParts>(&outcomes[other]);
+      if (cheaper == nullptr || (budgets[b] && cheaper->peak > *budgets[b])) continue;
+      const PlannedParts* own = std::get_if<PlannedParts>(&outcomes[b]);
+      if (own == nullptr || cheaper->makespan < own->makespan) outcomes[b] = *cheaper;
+    }
+  }
+}
+
+std::vector<Bytes> ascending(std::vector<Bytes> peaks) {
+  std::ranges::sort(peaks);
+  peaks.erase(std::unique(peaks.begin(), peaks.end()), peaks.end());
+  return peaks;
+}
+
+std::shared_ptr<const Partition> all_on_one(const Problem& problem) {
+  Partition made = one_device(problem.graph, problem.micro_batches, problem.platform.devices.size());
+  if (problem.chain) {  // parts of chains are planned in two pieces
+    made.parts.front().cut_before_backward = true;
+    made.order.front().clear();
+    for (std::uint32_t m = 0; m < problem.micro_batches; ++m) {
+      for (const PieceName piece : {PieceName::forward, PieceName::backward}) {
+        made.order.front().push_back({PartId{0}, m, number_of(piece)});
+      }
+    }
+  }
+  return std::make_shared<const Partition>(std::move(made));
+}
+
+}  // namespace
+
+std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& partitioning,
+                                          std::span<const Pass> memory, std::span<const std::optional<Bytes>> budgets) {
+  if (cuts_by_ops(problem, partitioning)) {
+    return plan_on_devices(without_stages(problem, partitioning, memory), partitioning, memory, budgets);
+  }
+  if (asks_first_to_update(problem, partitioning)) {
+    return plan_on_devices(with_first_to_update(problem), partitioning, memory, budgets);
+  }
+  PartsPlanners planners(problem, memory, orders_tried(partitioning));
+  std::vector<PartsOutcome> outcomes;
+  if (is_cut_jointly(partitioning)) {
+    JointPlanner joint(problem, partitioning, planners);
+    for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
+  } else {
+    // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
+    // into it, or slower than what one makes of that for unlimited memory. A planner's cut is kept where it fits.
+    std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
+    asked.emplace_back(std::nullopt);
+    const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
+    SmallerPartitions smaller(problem, partitioning, planners);
+    for (const std::optional<Bytes>& budget : budgets) {
+      const PartitionOutcome& own = made[outcomes.size()];
+      PartsOutcome outcome = outcome_of(own, budget, planners);
+      PartsOutcome other = outcome;
+      if (!same_partition(own, made.back())) {
+        other = outcome_of(made.back(), budget, planners);
+        const bool fits = std::holds_alternative<PlannedParts>(outcome);
+        if (!(fits && keeps_its_cut(partitioning)) && is_better(other, outcome)) outcome = other;
+      }
+      if (follows_the_budget(partitioning) && std::holds_alternative<Infeasible>(outcome)) {
+        const auto& unlimited = std::get<std::shared_ptr<const Partition>>(made.back());
+        PartsOutcome less = smaller.within(budget, *unlimited, std::get<Infeasible>(other));
+        if (is_better(less, outcome)) outcome = std::move(less);
+      }
+      outcomes.push_back(std::move(outcome));
+    }
+  }
+  if (may_move_nothing(memory)) or_without_last(problem, partitioning, memory, budgets, outcomes);
+  never_slower_with_more(outcomes, budgets);
+  if (partitioning.strategy->family == Family::placement) name_largest_op(problem, memory, budgets, outcomes);
+  return outcomes;
+}
+
+std::vector<PartsOutcome> plan_by_simulation(const Problem& problem, std::span<const Pass> memory,
+                                             std::span<const std::optional<Bytes>> budgets) {
+  PartsPlanners planners(problem, memory, Orders::fixed);
+  PartsPlanner& planner = planners.of(all_on_one(problem));
+  std::vector<PartsOutcome> outcomes;
+  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(planner.within(budget));
+  never_slower_with_more(outcomes, budgets);
+  return outcomes;
+}
+
+std::vector<Bytes> front_budgets_by_simulation(const Problem& problem, std::span<const Pass> memory) {
+  PartsPlanners planners(problem, memory, Orders::fixed);
+  return ascending(planners.of(all_on_one(problem)).peaks_of_levels());
+}
+
+std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& partitioning,
+                                            std::span<const Pass> memory) {
+  if (cuts_by_ops(problem, partitioning)) {
+    return front_budgets_on_devices(without_stages(problem, partitioning, memory), partitioning, memory);
+  }
+  if (asks_first_to_update(problem, partitioning)) {
+    return front_budgets_on_devices(with_first_to_update(problem), partitioning, memory);
+  }
+  PartsPlanners planners(problem, memory, orders_tried(partitioning));
+  if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, planners).peaks_of_levels();
+  const std::optional<Bytes> unlimited;
+  const PartitionOutcome partition = partitions(problem, partitioning, std::span(&unlimited, 1)).front();
+  const auto* made = std::get_if<std::shared_ptr<const Partition>>(&partition);
+  if (made == nullptr) return {};
+  return ascending(planners.of(*made).peaks_of_levels());
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,62 @@
+#pragma once
+// A plan of a graph planner: which ops run, in which order, each saving for its backward or not. Its tape drops every
+// value right after its last use before it is made anew.
+
+#include <string_view>
+#include <vector>
+
+#include "strategies/api/strategy.h"
+#include "strategies/compose/plan_front.h"
+
+namespace plimsoll {
+
+struct OpRun {
+  OpId op;
+  Saving saving = Saving::keep;
+  std::uint32_t implementation = 0;  ///< of the op
+
+  friend constexpr bool operator==(OpRun, OpRun) = default;
+};
+
+using OpSequence = std::vector<OpRun>;
+
+/// The ops of the part once each, in their order.
+OpSequence store_all_ops(const PartTask&);
+
+/// The tape with its exact promise.
+PlannedTape planned_ops(const PartTask&, const OpSequence&);
+
+/// Plans that do not depend on the budget; each budget gets the fastest that fits.
+class PlanPool {
+ public:
+  explicit PlanPool(const PartTask& task) : task_(task) {}
+
+  /// Kept unless another plan is as fast within as little.
+  void add(const OpSequence&);
+  const OpSequence* fastest_sequence(std::optional<Bytes> budget) const;
+
+  const PlannedTape* fastest_within(std::optional<Bytes> budget) const;
+  bool empty() const { return front_.empty(); }
+  Bytes smallest() const { return front_.least(); }
+
+  /// The fastest plan for each budget.
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const;
+
+  std::vector<Bytes> peaks() const { return front_.budgets(); }  ///< ascending
+
+ private:
+  struct Plan {
+    PlannedTape tape;
+    OpSequence sequence;
+  };
+  const PartTask& task_;
+  PlanFront<Plan> front_;
+};
+
+/// Why this task is not the whole graph with one micro-batch in flight, which graph planners need; else nothing.
+std::optional<std::string> not_one_part(const PartTask&);
+
+/// Infeasible for that reason at every budget.
+std::vector<TapeOutcome> refused(std::string_view reason, std::span<const std::optional<Bytes>> budgets);
+
+}  // namespace plimsoll

@@ -1,0 +1,362 @@
+#include "strategies/pipelining/orders/order_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "sim/io/input_error.h"
+#include "sim/io/printable.h"
+#include "sim/io/text_file.h"
+#include "strategies/pipelining/orders/order_circle.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t most_parts = 4096, most_micro_batches = 1'000'000;
+
+/// What a cell says that is done.
+enum class Does : std::uint8_t { forward, backward, input, weights, send_f, recv_f, send_b, recv_b, sharding };
+constexpr std::pair<std::string_view, Does> cell_words[] = {
+    {"F", Does::forward},        {"B", Does::backward},       {"BW", Does::backward},
+    {"I", Does::input},          {"W", Does::weights},        {"SEND_F", Does::send_f},
+    {"RECV_F", Does::recv_f},    {"SEND_B", Does::send_b},    {"RECV_B", Does::recv_b},
+    {"UNSHARD", Does::sharding}, {"RESHARD", Does::sharding}, {"REDUCE_GRAD", Does::sharding}};
+
+constexpr bool is_exchange(Does does) {
+  return does >= Does::send_f && does <= Does::recv_b;
+}
+
+/// An action of the file.
+struct Action {
+  std::uint32_t part = 0, micro_batch = 0;
+  Does does = Does::forward;
+  bool says_both = false;  ///< BW
+  std::uint32_t rank = 0;
+  Position position;
+
+  std::string text() const {
+    const auto* word = std::ranges::find(cell_words, does, &std::pair<std::string_view, Does>::second);
+    return fmt::format("{}{}{}", part, says_both ? "BW" : word->first, micro_batch);
+  }
+  bool sends() const { return does == Does::send_f || does == Does::send_b; }
+  bool goes_on() const { return does == Does::send_f || does == Does::recv_f; }
+};
+
+std::optional<Action> parse_action(std::string_view cell) {
+  Action action;
+  const char* const end = cell.data() + cell.size();
+  const auto [letter, wrong] = std::from_chars(cell.data(), end, action.part);
+  if (wrong != std::errc{}) return std::nullopt;
+  const char* const number = std::find_if(letter, end, [](char c) { return c >= '0' && c <= '9'; });
+  const std::string_view word(letter, static_cast<std::size_t>(number - letter));
+  const auto* known = std::ranges::find(cell_words, word, &std::pair<std::string_view, Does>::first);
+  if (known == std::end(cell_words)) return std::nullopt;
+  action.does = known->second;
+  action.says_both = word == "BW";
+  if (number == end) return action.does == Does::sharding ? std::optional(action) : std::nullopt;
+  const auto [last, wrong_too] = std::from_chars(number, end, action.micro_batch);
+  if (wrong_too != std::errc{} || last != end) return std::nullopt;
+  return action;
+}
+
+std::string_view trimmed(std::string_view cell) {
+  while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);
+  while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t' || cell.back() == '\r')) cell.remove_suffix(1);
+  return cell;
+}
+
+class OrderReader {
+ public:
+  OrderReader(std::string name, std::string_view text) : text_(text), complaints_(std::move(name), text) {}
+
+  OrderFile read() {
+    read_lines();
+    if (actions_.empty() && !complaints_.any()) complaints_.add({}, "", "no actions; a cell is such as 0F1");
+    complaints_.throw_if_any();
+    index_parts();
+    complaints_.throw_if_any();
+    ask_for_all();
+    complaints_.throw_if_any();
+    OrderFile made{order(), micro_batches_, {}, left_out_};
+    if (!exchanges_.empty()) {
+      ask_for_exchanges();
+      complaints_.throw_if_any();
+      made.exchanges = exchanges(made.order);
+    }
+    if (const std::string circle = circle_in(made); !circle.empty()) {
+      complaints_.add({}, "", circle);
+      complaints_.throw_now();
+    }
+    return made;
+  }
+
+ private:
+  void complain(const Action& action, const std::string& what) {
+    complaints_.add(action.position, action.text(), what);
+  }
+
+  void read_lines() {
+    std::uint32_t line = 1;
+    for (std::size_t begin = 0; begin < text_.size(); ++line) {
+      const std::size_t end = std::min(text_.find('\n', begin), text_.size());
+      const std::string_view row = text_.substr(begin, end - begin);
+      if (trimmed(row).empty() && end == text_.size()) break;
+      read_line(row, begin);
+      ++ranks_;
+      begin = end + 1;
+    }
+  }
+
+  void read_line(std::string_view row, std::size_t offset) {
+    for (std::size_t begin = 0; begin <= row.size();) {
+      const std::size_t end = std::min(row.find(',', begin), row.size());
+      const std::string_view cell = trimmed(row.substr(begin, end - begin));
+      const auto here = offset + static_cast<std::size_t>(cell.data() - row.data());
+      if (!cell.empty()) read_cell(cell, position_of(text_, here));
+      begin = end + 1;
+    }
+  }
+
+  void read_cell(std::string_view cell, Position position) {
+    constexpr std::string_view overlap = ")OVERLAP_F_B";
+    if (!cell.starts_with('(') || !cell.ends_with(overlap)) return read_action(cell, position);
+    std::string_view pair = cell.substr(1, cell.size() - 1 - overlap.size());
+    for (; !pair.empty(); pair.remove_prefix(std::min(pair.find(';') + 1, pair.size()))) {
+      const std::size_t end = std::min(pair.find(';'), pair.size());
+      read_action(trimmed(pair.substr(0, end)), position);
+      if (end == pair.size()) break;
+    }
+  }
+
+  void read_action(std::string_view cell, Position position) {
+    std::optional<Action> action = parse_action(cell);
+    if (!action) {
+      return complaints_.add(position, "",
+                             fmt::format("expected an action such as 0F1, 0B1, 0I1, 0W1, 0SEND_F1 or 1RECV_F1 (part, "
+                                         "kind, micro-batch), found '{}'",
+                                         printable(std::string(cell))));
+    }
+    action->rank = ranks_;
+    action->position = position;
+    if (action->part >= most_parts || action->micro_batch >= most_micro_batches) {
+      return complain(*action, fmt::format("at most {} parts and {} micro-batches", most_parts, most_micro_batches));
+    }
+    if (action->does == Does::sharding) {
+      ++left_out_;
+    } else if (is_exchange(action->does)) {
+      exchanges_.push_back({*action, actions_.size()});
+    } else {
+      actions_.push_back(*action);
+    }
+  }
+
+  /// Which rank has which part; every part from 0 on has one.
+  void index_parts() {
+    std::set<std::pair<std::uint32_t, std::uint32_t>> inputs, weights;
+    for (const Action& action : actions_) {
+      parts_ = std::max(parts_, action.part + 1);
+      micro_batches_ = std::max(micro_batches_, action.micro_batch + 1);
+      const auto [of, is_new] = rank_of_.emplace(action.part, action.rank);
+      if (!is_new && of->second != action.rank) {
+        complain(action, fmt::format("part {} is on rank {} already", action.part, of->second));
+      }
+      if (action.does == Does::input) inputs.emplace(action.part, action.micro_batch);
+      if (action.does == Does::weights) weights.emplace(action.part, action.micro_batch);
+    }
+    for (Action& action : actions_) {  // B is a half where W is the other one
+      const std::pair of{action.part, action.micro_batch};
+      const bool is_half = action.does == Does::backward && !action.says_both && weights.contains(of);
+      if (is_half && !inputs.contains(of)) action.does = Does::input;
+      weights_apart_ = weights_apart_ || action.does == Does::input || action.does == Does::weights;
+    }
+    for (std::uint32_t g = 0; g < parts_; ++g) {
+      if (rank_of_.contains(g)) continue;
+      complaints_.add({}, "", fmt::format("no action of part {}, and one of part {}", g, parts_ - 1));
+    }
+  }
+
+  /// Every part's passes of every micro-batch, once and in an order that can be.
+  void ask_for_all() {
+    struct Done {
+      bool forward = false, backward = false, weights = false;
+    };
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Done> done;
+    for (const Action& action : actions_) {
+      Done& of = done[{action.part, action.micro_batch}];
+      const bool is_forward = action.does == Does::forward, is_weights = action.does == Does::weights;
+      bool& now = is_forward ? of.forward : is_weights ? of.weights : of.backward;
+      if (now) complain(action, "a second time");
+      if (!is_forward && !(is_weights ? of.backward : of.forward)) {
+        complain(action, fmt::format("before {}{}{}", action.part, is_weights ? 'I' : 'F', action.micro_batch));
+      }
+      if (action.does == Does::backward) of.weights = true;
+      now = true;
+    }
+    for (std::uint32_t g = 0; g < parts_ && !complaints_.any(); ++g) {
+      for (std::uint32_t i = 0; i < micro_batches_ && !complaints_.any(); ++i) {
+        const Done of = done[{g, i}];
+        if (of.forward && of.backward && of.weights) continue;
+        const char missing = !of.forward ? 'F' : !of.backward ? 'B' : 'W';
+        complaints_.add({}, "", fmt::format("no {}{}{}", g, missing, i));
+      }
+    }
+  }
+
+  PipelineOrder order() const {
+    PipelineOrder order{{}, std::vector<std::vector<Turn>>(ranks_), weights_apart_};
+    for (std::uint32_t g = 0; g < parts_; ++g) order.rank_of.push_back(rank_of_.at(g));
+    for (const Action& action : actions_) {
+      std::ranges::copy(turns_of(action), std::back_inserter(order.turns[action.rank]));
+    }
+    return order;
+  }
+
+  std::vector<Turn> turns_of(const Action& action) const {
+    const std::uint32_t kind = action.does == Does::forward   ? piece::forward
+                               : action.does == Does::weights ? piece::weights
+                                                              : piece::backward;
+    std::vector<Turn> turns{{PartId{action.part}, action.micro_batch, kind}};
+    if (action.does == Does::backward && weights_apart_) {
+      turns.push_back({PartId{action.part}, action.micro_batch, piece::weights});
+    }
+    return turns;
+  }
+
+  /// An end of an exchange, and how many actions stand before it.
+  struct End {
+    Action action;
+    std::size_t before;
+  };
+
+  static std::uint32_t sender(const Action& end) {
+    return end.sends() ? end.part : end.goes_on() ? end.part - 1 : end.part + 1;
+  }
+  static std::uint32_t receiver(const Action& end) {
+    return !end.sends() ? end.part : end.goes_on() ? end.part + 1 : end.part - 1;
+  }
+
+  /// Both ends of all exchanges between ranks, once, behind what makes it and before what reads it.
+  void ask_for_exchanges() {
+    std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool>> ends;
+    const auto place_of = places();
+    for (const auto& [end, before] : exchanges_) {
+      const std::uint32_t from = sender(end), to = receiver(end);  // wraps around where there is none
+      if (from >= parts_ || to >= parts_) {
+        complain(end, "there is no such part on the other end");
+      } else if (rank_of_.at(end.part) != end.rank) {
+        complain(end, fmt::format("part {} is on rank {}", end.part, rank_of_.at(end.part)));
+      } else if (rank_of_.at(from) == rank_of_.at(to)) {
+        complain(end, fmt::format("parts {} and {} are on one rank", from, to));
+      } else if (end.micro_batch >= micro_batches_) {
+        complain(end, fmt::format("there are {} micro-batches", micro_batches_));
+      } else if (!ends.emplace(from, to, end.micro_batch, end.sends()).second) {
+        complain(end, "a second time");
+      } else if ((place_of.at({end.part, end.micro_batch, end.goes_on()}) < before) != end.sends()) {
+        complain(end, end.sends() ? "before what it sends is made" : "behind what reads it");
+      }
+    }
+    if (complaints_.any()) return;
+    for (std::uint32_t g = 0; g + 1 < parts_; ++g) {
+      for (std::uint32_t i = 0; i < micro_batches_ && rank_of_.at(g) != rank_of_.at(g + 1); ++i) {
+        if (!ends.contains({g, g + 1, i, true})) return complaints_.add({}, "", fmt::format("no {}SEND_F{}", g, i));
+        if (!ends.contains({g, g + 1, i, false}))
+          return complaints_.add({}, "", fmt::format("no {}RECV_F{}", g + 1, i));
+        if (!ends.contains({g + 1, g, i, true})) return complaints_.add({}, "", fmt::format("no {}SEND_B{}", g + 1, i));
+        if (!ends.contains({g + 1, g, i, false})) return complaints_.add({}, "", fmt::format("no {}RECV_B{}", g, i));
+      }
+    }
+  }
+
+  /// By part, micro-batch and whether it is the forward: how many actions stand before the pass.
+  std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::size_t> places() const {
+    std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::size_t> places;
+    for (std::size_t a = 0; a < actions_.size(); ++a) {
+      if (actions_[a].does == Does::weights) continue;
+      places.try_emplace({actions_[a].part, actions_[a].micro_batch, actions_[a].does == Does::forward}, a);
+    }
+    return places;
+  }
+
+  std::vector<std::vector<PartExchange>> exchanges(const PipelineOrder& order) const {
+    std::vector<std::vector<PartExchange>> made(ranks_);
+    std::vector<std::size_t> turns(ranks_, 0);
+    std::size_t read = 0;
+    for (const auto& [end, before] : exchanges_) {
+      for (; read < before; ++read) turns[actions_[read].rank] += turns_of(actions_[read]).size();
+      PartExchange exchange{PartId{sender(end)}, PartId{receiver(end)}, end.micro_batch};
+      if (turns[end.rank] > 0) exchange.behind = order.turns[end.rank][turns[end.rank] - 1];
+      made[end.rank].push_back(exchange);
+    }
+    return made;
+  }
+
+  std::string_view text_;
+  Complaints complaints_;
+  std::vector<Action> actions_;
+  std::vector<End> exchanges_;
+  std::size_t left_out_ = 0;
+  std::uint32_t ranks_ = 0, parts_ = 0, micro_batches_ = 0;
+  bool weights_apart_ = false;
+  std::map<std::uint32_t, std::uint32_t> rank_of_;
+};
+
+std::string turn_text(const Turn& turn, bool weights_apart) {
+  const char backward = weights_apart ? 'I' : 'B';
+  const char kind = turn.piece == piece::forward ? 'F' : turn.piece == piece::backward ? backward : 'W';
+  return fmt::format("{}{}{}", turn.part.index, kind, turn.micro_batch);
+}
+
+bool is_same_turn(const Turn& a, const Turn& b) {
+  return a.part == b.part && a.micro_batch == b.micro_batch && a.piece == b.piece;
+}
+
+std::string end_text(const PartExchange& exchange, bool sends) {
+  const PartId here = sends ? exchange.from : exchange.to;
+  return fmt::format("{}{}_{}{}", here.index, sends ? "SEND" : "RECV", exchange.from < exchange.to ? 'F' : 'B',
+                     exchange.micro_batch);
+}
+
+}  // namespace
+
+OrderFile read_order(const std::string& file) {
+  return parse_order(file, read_text_file(file));
+}
+
+OrderFile parse_order(const std::string& name, std::string_view text) {
+  return OrderReader(name, text).read();
+}
+
+std::string order_csv(const PipelineOrder& order) {
+  return order_csv(OrderFile{order, 0});
+}
+
+std::string order_csv(const OrderFile& file) {
+  std::string text;
+  for (std::size_t r = 0; r < file.order.turns.size(); ++r) {
+    std::vector<std::string> cells;
+    auto next = file.exchanges.empty() ? std::vector<PartExchange>::const_iterator() : file.exchanges[r].begin();
+    const auto add_behind = [&](const Turn* turn) {
+      while (!file.exchanges.empty() && next != file.exchanges[r].end()) {
+        if (turn == nullptr ? next->behind.has_value() : !is_same_turn(*next->behind, *turn)) return;
+        cells.push_back(end_text(*next, file.order.rank_of[next->from.index] == r));
+        ++next;
+      }
+    };
+    add_behind(nullptr);
+    for (const Turn& turn : file.order.turns[r]) {
+      cells.push_back(turn_text(turn, file.order.weights_apart));
+      add_behind(&turn);
+    }
+    text += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return text;
+}
+
+}  // namespace plimsoll

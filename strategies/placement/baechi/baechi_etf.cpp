@@ -1,0 +1,37 @@
+// The strategy `baechi_etf`: groups and fused ops, then of all that are ready and all devices with room the pair that
+// starts first.
+// Source: Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine learning
+// graphs", SoCC 2020 (m-ETF).
+
+#include <array>
+
+#include "strategies/placement/baechi/baechi.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array baechi_etf_options{place_on_option, homes_option, own_queue_option, usable_option};
+
+std::vector<PartitionOutcome> baechi_etf_partition(const Problem& problem, const Options& options,
+                                                   std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, "baechi_etf", budgets, true, [](const OpDag& dag, const Machine& machine) {
+    return without_makespan(baechi_placement(dag, machine, BaechiMethod::etf));
+  });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo baechi_etf_strategy{
+    .name = "baechi_etf",
+    .family = Family::placement,
+    .summary =
+        "groups and fuses ops, then takes within memory what starts first, with one channel for transfers a device",
+    .source = "Jeon et al., SoCC 2020",
+    .chains_only = false,
+    .options = baechi_etf_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = baechi_etf_partition,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,220 @@
+#include "strategies/placement/baechi/baechi_schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <tuple>
+
+#include "sim/core/expects.h"
+#include "strategies/placement/baechi/baechi_memory.h"
+#include "strategies/placement/channels.h"
+#include "strategies/placement/lists/insertion_schedule.h"
+
+namespace plimsoll {
+namespace {
+
+class BaechiScheduler {
+ public:
+  BaechiScheduler(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> favourite)
+      : dag_(dag),
+        machine_(machine),
+        favourite_(favourite),
+        channels_(dag, machine),
+        memory_(dag, machine),
+        processors_(machine.size()),
+        waits_(dag.size),
+        group_on_(dag.together.size(), no_node),
+        choices_(machine.size()) {
+    made_.on.assign(dag.size, no_node);
+    made_.order.resize(machine.size());
+  }
+
+  std::optional<BaechiSchedule> run() && {
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      waits_[v] = dag_.in[v].size();
+      if (waits_[v] == 0) becomes_ready(v);
+    }
+    for (std::uint32_t ran = 0; ran < dag_.size;) {
+      const Choice first = choose();
+      if (!running_.empty() && running_.top().first <= first.start) {
+        end_next();
+        continue;
+      }
+      if (first.node == no_node) return std::nullopt;
+      const std::int64_t needed = memory_.needed(first.node, first.processor);
+      if (needed > memory_.room(first.processor)) {
+        processors_[first.processor].no_room.insert({needed, first.node});
+        leave_out(first);
+        continue;
+      }
+      place(first);
+      ++ran;
+    }
+    return BaechiSchedule{{std::move(made_), makespan_}, memory_.peaks()};
+  }
+
+ private:
+  using Arriving = std::pair<Nanoseconds, std::uint32_t>;  // when its inputs may be there at the earliest, node
+  template <class Item>
+  using LeastFirst = std::priority_queue<Item, std::vector<Item>, std::greater<>>;
+  struct Processor {
+    LeastFirst<Arriving> arriving;
+    LeastFirst<std::uint32_t> there;                     // nodes that can start when it is free, by the last look
+    std::multimap<std::int64_t, std::uint32_t> no_room;  // by the bytes that they need
+    Nanoseconds free = 0;
+    std::uint32_t awaited = no_node;  // the favourite child of what ran last
+  };
+  struct Choice {
+    Nanoseconds start = cannot_run;
+    std::uint32_t node = no_node, processor = 0;
+
+    friend bool operator<(const Choice& a, const Choice& b) {
+      return std::tie(a.start, a.node, a.processor) < std::tie(b.start, b.node, b.processor);
+    }
+  };
+
+  bool may_take(std::uint32_t v, std::size_t p) const {
+    const std::uint32_t group = dag_.group[v];
+    if (group != no_node && group_on_[group] != no_node) return group_on_[group] == p;
+    return may_run_on(dag_, machine_, v, p);
+  }
+  bool waits_for_processor(std::uint32_t v, std::size_t p) const { return made_.on[v] == no_node && may_take(v, p); }
+
+  Nanoseconds free(std::size_t p) const { return std::max(now_, processors_[p].free); }
+  Nanoseconds start_on(std::uint32_t v, std::uint32_t p) {
+    return std::max(free(p), channels_.arrival(v, p, made_.on));
+  }
+
+  void becomes_ready(std::uint32_t v) {
+    for (std::uint32_t p = 0; p < processors_.size(); ++p) {
+      if (may_take(v, p)) processors_[p].arriving.push({channels_.arrival(v, p, made_.on), v});
+    }
+  }
+
+  /// Channels fill up, so that inputs come no earlier than by the last look; where they do, since another op has had
+  /// them sent, `place` has put the node in again.
+  Choice first_on(std::uint32_t p) {
+    Processor& each = processors_[p];
+    for (; !each.arriving.empty() && each.arriving.top().first <= free(p); each.arriving.pop()) {
+      each.there.push(each.arriving.top().second);
+    }
+    for (; !each.there.empty(); each.there.pop()) {
+      const std::uint32_t v = each.there.top();
+      if (!waits_for_processor(v, p)) continue;
+      const Nanoseconds arrival = channels_.arrival(v, p, made_.on);
+      if (arrival <= free(p)) return {free(p), v, p};
+      each.arriving.push({arrival, v});
+    }
+    while (!each.arriving.empty()) {
+      const auto [looked, v] = each.arriving.top();
+      if (waits_for_processor(v, p)) {
+        const Nanoseconds arrival = channels_.arrival(v, p, made_.on);
+        if (arrival <= looked) return {looked, v, p};
+        each.arriving.pop();
+        each.arriving.push({arrival, v});
+      } else {
+        each.arriving.pop();
+      }
+    }
+    return {};
+  }
+
+  Choice choose() {
+    for (std::uint32_t p = 0; p < processors_.size(); ++p) choices_[p] = first_on(p);
+    while (true) {
+      const Choice first = choices_.empty() ? Choice{} : std::ranges::min(choices_, std::less<>{});
+      if (first.node == no_node) return first;
+      const std::uint32_t awaited = processors_[first.processor].awaited;
+      if (first.node == awaited || !stays_awake(first.processor) || is_urgent(first)) return first;
+      choices_[first.processor] = {start_on(awaited, first.processor), awaited, first.processor};
+    }
+  }
+
+  /// Whether what it waits for is ready and can start there as early as anywhere.
+  bool stays_awake(std::uint32_t p) {
+    const std::uint32_t v = processors_[p].awaited;
+    if (v == no_node || waits_[v] != 0 || !waits_for_processor(v, p)) return false;
+    const Nanoseconds here = start_on(v, p);
+    for (std::uint32_t q = 0; q < processors_.size(); ++q) {
+      if (q != p && may_take(v, q) && start_on(v, q) < here) return false;
+    }
+    return true;
+  }
+
+  /// Whether it can start at once on every processor that may take it, and all of them wait for something.
+  bool is_urgent(const Choice& choice) {
+    for (std::uint32_t q = 0; q < processors_.size(); ++q) {
+      if (q == choice.processor || !may_take(choice.node, q)) continue;
+      if (start_on(choice.node, q) > choice.start || !stays_awake(q)) return false;
+    }
+    return true;
+  }
+
+  void leave_out(const Choice& choice) {
+    Processor& each = processors_[choice.processor];
+    if (each.awaited == choice.node) each.awaited = no_node;
+    if (!each.there.empty() && each.there.top() == choice.node) {
+      each.there.pop();
+    } else if (!each.arriving.empty() && each.arriving.top().second == choice.node) {
+      each.arriving.pop();
+    }
+  }
+
+  void end_next() {
+    const auto [time, v] = running_.top();
+    running_.pop();
+    now_ = std::max(now_, time);
+    for (const std::uint32_t p : memory_.finished(v, made_.on[v])) {
+      Processor& each = processors_[p];
+      const auto fits = each.no_room.upper_bound(memory_.room(p));
+      for (auto at = each.no_room.begin(); at != fits; ++at) each.arriving.push({now_, at->second});
+      each.no_room.erase(each.no_room.begin(), fits);
+    }
+  }
+
+  void place(const Choice& choice) {
+    const std::uint32_t v = choice.node, p = choice.processor;
+    made_.on[v] = p;
+    made_.order[p].push_back(v);
+    if (dag_.group[v] != no_node) group_on_[dag_.group[v]] = p;
+    for (const std::uint32_t value : channels_.receive(v, p, made_.on)) {
+      for (const std::uint32_t reader : dag_.values[value].readers) {
+        if (waits_[reader] == 0 && waits_for_processor(reader, p)) {
+          processors_[p].arriving.push({channels_.arrival(reader, p, made_.on), reader});
+        }
+      }
+    }
+    memory_.placed(v, p);
+    const Nanoseconds finish = choice.start + time_on(dag_, machine_, v, p);
+    channels_.made(v, finish);
+    processors_[p].free = finish;
+    processors_[p].awaited = favourite_.empty() ? no_node : favourite_[v];
+    makespan_ = std::max(makespan_, finish);
+    running_.push({finish, v});
+    for (const DagEdge& edge : dag_.out[v]) {
+      if (--waits_[edge.node] == 0) becomes_ready(edge.node);
+    }
+  }
+
+  const OpDag& dag_;
+  const Machine& machine_;
+  std::span<const std::uint32_t> favourite_;
+  Channels channels_;
+  BaechiMemory memory_;
+  std::vector<Processor> processors_;
+  std::vector<std::size_t> waits_;                             // by node: for so many others
+  std::vector<std::uint32_t> group_on_;                        // no_node: not decided
+  std::vector<Choice> choices_;                                // by processor
+  LeastFirst<std::pair<Nanoseconds, std::uint32_t>> running_;  // when it ends, node
+  Nanoseconds now_ = 0, makespan_ = 0;
+  Placement made_;
+};
+
+}  // namespace
+
+std::optional<BaechiSchedule> baechi_schedule(const OpDag& dag, const Machine& machine,
+                                              std::span<const std::uint32_t> favourite) {
+  return BaechiScheduler(dag, machine, favourite).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,180 @@
+// The strategy `etf`: of all ops that are ready and all processors the pair that starts first, again and again; of
+// equals the op with the longest path of times to the end.
+// Source: Hwang, Chow, Anger, Lee, "Scheduling precedence graphs in systems with interprocessor communication times",
+// SIAM J. Computing 18(2), 1989. Each processor keeps what is ready in two heaps, so that K processors and V ops take
+// O(K V log V) instead of O(K V^2). Of equals on processors of several rates the one that ends first.
+
+#include <algorithm>
+#include <array>
+#include <queue>
+#include <tuple>
+
+#include "strategies/placement/lists/insertion_schedule.h"
+#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/lists/list_schedulers.h"
+
+namespace plimsoll {
+namespace {
+
+class EarliestTaskFirst {
+ public:
+  EarliestTaskFirst(const OpDag& dag, const Machine& machine)
+      : dag_(dag),
+        machine_(machine),
+        static_level_(levels(dag, mean_times(dag, machine), std::vector<Nanoseconds>(dag.out.items.size(), 0)).bottom),
+        processors_(machine.size()),
+        waits_(dag.size),
+        finish_(dag.size),
+        group_on_(dag.together.size(), no_node) {
+    made_.placement.on.assign(dag.size, no_node);
+    made_.placement.order.resize(machine.size());
+  }
+
+  ListOutcome run() && {
+    bool is_possible = true;
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      waits_[v] = dag_.in[v].size();
+      if (waits_[v] == 0) is_possible = becomes_ready(v) && is_possible;
+    }
+    for (std::uint32_t ran = 0; ran < dag_.size && is_possible; ++ran) {
+      const Choice first = choose();
+      place(first);
+      for (const DagEdge& edge : dag_.out[first.node]) {
+        if (--waits_[edge.node] == 0) is_possible = becomes_ready(edge.node) && is_possible;
+      }
+    }
+    if (!is_possible) return nowhere_to_run();
+    return std::move(made_);
+  }
+
+ private:
+  /// A node that is ready: `key` is when its inputs are there, or 0 where they are.
+  struct Waiting {
+    Nanoseconds key, level;  // level: the negative of its static level
+    std::uint32_t node;
+
+    friend bool operator>(const Waiting& a, const Waiting& b) {
+      return std::tie(a.key, a.level, a.node) > std::tie(b.key, b.level, b.node);
+    }
+  };
+  using Heap = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
+  struct Processor {
+    Heap waits;  // for inputs that come after the processor is free
+    Heap there;  // starts when the processor is free
+    Nanoseconds free = 0;
+  };
+  struct Choice {
+    Nanoseconds start = cannot_run, level = 0;
+    std::uint32_t node = no_node;
+    Nanoseconds time = 0;
+    std::uint32_t processor = 0;
+
+    friend bool operator<(const Choice& a, const Choice& b) {
+      return std::tie(a.start, a.level, a.node, a.time, a.processor) <
+             std::tie(b.start, b.level, b.node, b.time, b.processor);
+    }
+  };
+
+  bool may_take(std::uint32_t v, std::size_t p) const {
+    const std::uint32_t group = dag_.group[v];
+    if (group != no_node && group_on_[group] != no_node) return group_on_[group] == p;
+    return may_run_on(dag_, machine_, v, p);
+  }
+
+  /// False if no processor may run it.
+  bool becomes_ready(std::uint32_t v) {
+    bool is_possible = false;
+    for (std::size_t p = 0; p < processors_.size(); ++p) {
+      if (!may_take(v, p)) continue;
+      is_possible = true;
+      Nanoseconds arrival = 0;
+      for (const DagEdge& edge : dag_.in[v]) {
+        const Nanoseconds sent =
+            edge.sends ? machine_.transfer(made_.placement.on[edge.node], p, edge.bytes) : Nanoseconds{0};
+        arrival = std::max(arrival, finish_[edge.node] + sent);
+      }
+      const bool is_there = arrival <= processors_[p].free;
+      (is_there ? processors_[p].there : processors_[p].waits).push({is_there ? 0 : arrival, -static_level_[v], v});
+    }
+    return is_possible;
+  }
+
+  /// Drops from the top what runs already, or must run elsewhere.
+  void clear_top(Heap& heap, std::size_t p) const {
+    while (!heap.empty()) {
+      const std::uint32_t v = heap.top().node;
+      if (made_.placement.on[v] == no_node && may_take(v, p)) return;
+      heap.pop();
+    }
+  }
+
+  Choice choose() {
+    Choice best;
+    for (std::uint32_t p = 0; p < processors_.size(); ++p) {
+      Processor& each = processors_[p];
+      clear_top(each.there, p);
+      if (each.there.empty()) clear_top(each.waits, p);
+      const Heap& from = each.there.empty() ? each.waits : each.there;
+      if (from.empty()) continue;
+      const Waiting& top = from.top();
+      best = std::min(
+          best, Choice{std::max(each.free, top.key), top.level, top.node, time_on(dag_, machine_, top.node, p), p});
+    }
+    return best;
+  }
+
+  void place(const Choice& choice) {
+    const std::uint32_t v = choice.node;
+    Processor& processor = processors_[choice.processor];
+    made_.placement.on[v] = choice.processor;
+    made_.placement.order[choice.processor].push_back(v);
+    if (dag_.group[v] != no_node) group_on_[dag_.group[v]] = choice.processor;
+    processor.free = finish_[v] = choice.start + choice.time;
+    made_.makespan = std::max(made_.makespan, finish_[v]);
+    for (; !processor.waits.empty() && processor.waits.top().key <= processor.free; processor.waits.pop()) {
+      const Waiting& top = processor.waits.top();
+      if (made_.placement.on[top.node] == no_node) processor.there.push({0, top.level, top.node});
+    }
+  }
+
+  const OpDag& dag_;
+  const Machine& machine_;
+  const std::vector<Nanoseconds> static_level_;
+  std::vector<Processor> processors_;
+  std::vector<std::size_t> waits_;  // by node: for so many others
+  std::vector<Nanoseconds> finish_;
+  std::vector<std::uint32_t> group_on_;  // no_node: not decided
+  ListSchedule made_;
+};
+
+}  // namespace
+
+ListOutcome etf_schedule(const OpDag& dag, const Machine& machine) {
+  return EarliestTaskFirst(dag, machine).run();
+}
+
+namespace {
+
+constexpr std::array etf_options{place_on_option, homes_option, own_queue_option};
+
+std::vector<PartitionOutcome> etf_partition(const Problem& problem, const Options& options,
+                                            std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, "etf", budgets, false,
+                [](const OpDag& dag, const Machine& machine) { return without_makespan(etf_schedule(dag, machine)); });
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo etf_strategy{
+    .name = "etf",
+    .family = Family::placement,
+    .summary = "takes of all ops that are ready and all processors the pair that starts first",
+    .source = "Hwang et al., SIAM J. Computing 1989",
+    .chains_only = false,
+    .options = etf_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = etf_partition,
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,96 @@
+#include "traces/models/synthetic.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/reference_options.h"
+#include "traces/models/transformer_graph.h"
+
+namespace plimsoll {
+namespace {
+
+/// A generator: its options and what makes the chain of them. The first option may be given without its name.
+struct Generator {
+  std::string_view name;
+  std::vector<ReferenceOption> options;
+  std::function<std::variant<Chain, Graph>()> make;
+};
+
+constexpr std::int64_t most_stages = 1'000'000;
+
+/// The defaults that a call may change; generators refer to them.
+struct Settings {
+  UniformChain uniform;
+  RandomChain random;
+  TransformerChain transformer;
+};
+
+std::vector<Generator> generators(Settings& s) {
+  UniformChain& u = s.uniform;
+  TransformerChain& t = s.transformer;
+  return {{"uniform",
+           {whole_option("stages", u.stages, 1, most_stages),
+            quantity_option("forward", u.forward, parse_seconds, format_seconds),
+            quantity_option("backward", u.backward, parse_seconds, format_seconds),
+            quantity_option("activation", u.activation, parse_bytes, format_bytes),
+            quantity_option("inner", u.inner, parse_bytes, format_bytes),
+            quantity_option("parameters", u.parameters, parse_bytes, format_bytes)},
+           [&u] { return uniform_chain(u); }},
+          {"random",
+           {whole_option("stages", s.random.stages, 1, most_stages),
+            quantity_option(
+                "seed", s.random.seed,
+                [](std::string_view text) {
+                  const Parsed<std::int64_t> parsed = parse_integer(text);
+                  return Parsed<std::uint64_t>{static_cast<std::uint64_t>(parsed.value), parsed.complaint};
+                },
+                [](std::uint64_t seed) { return std::to_string(seed); })},
+           [&s] { return random_chain(s.random); }},
+          {"transformer",
+           {whole_option("layers", t.layers, 1, 100'000), whole_option("width", t.width, 1, 1 << 20),
+            whole_option("heads", t.heads, 1, 1 << 16), whole_option("sequence", t.sequence, 1, 1 << 20),
+            whole_option("batch", t.batch, 1, 1 << 20), whole_option("vocabulary", t.vocabulary, 1, 1 << 24),
+            word_option("dtype", t.dtype, {TransformerChain::dtypes.begin(), TransformerChain::dtypes.end()}),
+            whole_option("dtype_bytes", t.dtype_bytes, 2, 4),
+            quantity_option("rate", t.rate, parse_flops_rate, format_flops_rate),
+            word_option("view", t.view, {TransformerChain::views.begin(), TransformerChain::views.end()}),
+            word_option("dropout", t.dropout, {TransformerChain::dropouts.begin(), TransformerChain::dropouts.end()}),
+            whole_option("decoder", t.decoder, 0, 100'000)},
+           [&t]() -> std::variant<Chain, Graph> {
+             if (t.view == 0) return transformer_chain(t);
+             return transformer_graph(t);
+           }}};
+}
+
+}  // namespace
+
+bool is_synthetic(std::string_view reference) {
+  Settings settings;
+  return std::ranges::any_of(generators(settings),
+                             [&](const Generator& each) { return each.name == reference_name(reference); });
+}
+
+std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
+  Settings settings;
+  for (const Generator& generator : generators(settings)) {
+    if (generator.name != reference_name(reference)) continue;
+    set_reference_options(reference, generator.options);
+    std::variant<Chain, Graph> model = generator.make();
+    std::visit([&](auto& made) { made.name = reference; }, model);
+    return model;
+  }
+  throw InputError(located(reference, {}, "", "no such generator"));
+}
+
+std::vector<std::string> synthetic_help() {
+  Settings settings;
+  std::vector<std::string> lines;
+  for (const Generator& generator : generators(settings)) {
+    lines.push_back(reference_help(generator.name, generator.options));
+  }
+  return lines;
+}
+
+}  // namespace plimsoll

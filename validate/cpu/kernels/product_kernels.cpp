@@ -1,0 +1,57 @@
+// Linear layers, forward and backward.
+
+#include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn_layers.h"
+#include "validate/reference/elementwise.h"
+
+namespace plimsoll::cpu_kernels {
+namespace {
+
+using dnnl::memory;
+
+std::int64_t rows_of(const Tensor& tensor) {
+  return row_sizes(tensor).rows;
+}
+
+Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc& c, std::size_t first,
+               std::size_t second, const dnnl::primitive_attr& attributes = own_scratch()) {
+  const auto desc = layer<dnnl::matmul>(attributes, a, b, c);
+  return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, a, false, first}, {DNNL_ARG_WEIGHTS, b, false, second}, {DNNL_ARG_DST, c, true}});
+}
+
+}  // namespace
+
+/// y = x W + b; x (rows, k), W (k, n), b (n).
+Kernel linear(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
+  const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  const memory::desc from = strided({rows, k}, {x.shape.back(), 1}), bias = dense({1, n}), to = dense({rows, n});
+  const auto desc = layer<dnnl::matmul>(own_scratch(), from, dense({k, n}), bias, to);
+  return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
+                      {{DNNL_ARG_SRC, from, false, 0},
+                       {DNNL_ARG_WEIGHTS, dense({k, n}), false, 1},
+                       {DNNL_ARG_BIAS, bias, false, 2},
+                       {DNNL_ARG_DST, to, true, 0}});
+}
+
+/// dx = dy W^T.
+Kernel linear_input_gradient(const Graph& graph, const Op& op) {
+  const Tensor& weight = graph[op.inputs[1]];
+  const std::int64_t rows = rows_of(graph[op.inputs[0]]), k = weight.shape[0], n = weight.shape[1];
+  return product(dense({rows, n}), strided({n, k}, {1, n}), dense({rows, k}), 0, 1);
+}
+
+/// dW = x^T dy, db = column sums of dy. x may have more columns than W has rows: then the first are meant.
+Kernel linear_weight_gradient(const Graph& graph, const Op& op) {
+  const Tensor &x = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
+  const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  Kernel kernel = product(strided({k, rows}, {1, x.shape.back()}), dense({rows, n}), dense({k, n}), 0, 1);
+  kernel.run = [matrix = kernel.run, rows, n](const KernelArguments& a) {
+    matrix(a);
+    plain::column_sums(a.in(1), rows, n, a.out(1));
+  };
+  return kernel;
+}
+
+}  // namespace plimsoll::cpu_kernels
