@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,24 @@ TEST_CASE("no source of the simulator or of a strategy has more than 700 lines",
   }
   CHECK(files > 300);
   CHECK(long_ones == std::vector<std::string>{});
+}
+
+TEST_CASE("no folder holds more than 40 sources", "[structure]") {
+  const fs::path root = PLIMSOLL_SOURCE_DIR;
+  std::map<std::string, std::size_t> sources;  // by folder
+  for (const char* folder : {"sim", "traces", "platforms", "strategies", "validate", "experiments"}) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      const bool is_source = extension == ".h" || extension == ".cpp" || extension == ".cu" || extension == ".cuh";
+      if (is_source) ++sources[fs::relative(entry.path().parent_path(), root).string()];
+    }
+  }
+  CHECK(sources.size() > 30);
+  std::vector<std::string> crowded;
+  for (const auto& [folder, count] : sources) {
+    if (count > 40) crowded.push_back(folder + ": " + std::to_string(count));
+  }
+  CHECK(crowded == std::vector<std::string>{});
 }
 
 }  // namespace
