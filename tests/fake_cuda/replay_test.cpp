@@ -192,13 +192,18 @@ TEST_CASE("sums of a gradient of several devices are refused before anything is 
                                    gpus({.count = 2, .to_host = slow, .to_peers = slow}), {.micro_batches = 2});
   fake::begin({.gpus = 2});
   CudaMachine machine;
-  const auto refused = run_on_fake(two, schedule_in(planned(two.problem, "1f1b")), Allocation::caching, machine, {});
-  REQUIRE(std::holds_alternative<ReplayFailure>(refused));
-  const std::string why = std::get<ReplayFailure>(refused).what;
-  INFO(why);
-  CHECK(why.starts_with("step "));
-  CHECK(why.ends_with(": the CUDA backend adds no gradients of several devices"));
-  CHECK(fake::device_bytes() == 0);
+  const auto why_refused = [&](const char* strategy) {
+    const auto refused =
+        run_on_fake(two, schedule_in(planned(two.problem, strategy)), Allocation::caching, machine, {});
+    REQUIRE(std::holds_alternative<ReplayFailure>(refused));
+    CHECK(fake::device_bytes() == 0);
+    return std::get<ReplayFailure>(refused).what;
+  };
+  const std::string one_updates = why_refused("1f1b(shared_updates=first)");
+  INFO(one_updates);
+  CHECK(one_updates.starts_with("step "));
+  CHECK(one_updates.ends_with(": the CUDA backend adds no gradients of several devices"));
+  CHECK(why_refused("1f1b") == "the CUDA backend has no collectives");  // each device updates a copy of its own
 }
 
 TEST_CASE("packed forms are refused by name before anything is allocated", "[fake_cuda]") {

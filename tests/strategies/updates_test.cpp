@@ -272,7 +272,7 @@ Chain partly_frozen(std::uint64_t seed) {
 }
 
 TEST_CASE("plans of partly frozen chains are as promised, and hold states of what is trained", "[updates]") {
-  for (const RandomCase seed : random_cases(1, 60)) {
+  for (const RandomCase seed : fewer_cases(1, 60)) {
     const Problem problem =
         problem_of(partly_frozen(seed), gpus({.to_host = BytesPerSecond{8}}), {.optimizer = Optimizer::adam});
     for (const char* spec : {"rotor", "chen_sqrt", "full_recompute", "rotor|offload_greedy", "pofo"}) {
