@@ -3,6 +3,7 @@
 ends: with what was left out and why, and with the exit code of what failed."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -94,6 +95,7 @@ class Test(unittest.TestCase):
                 (root / name).chmod(0o755)
             environment = {**os.environ, "PATH": f"{root}/bin:/usr/bin:/bin", "LOG": f"{root}/log", "CTEST_ENDS": str(ctest)}
             environment.pop("PLIMSOLL_TESTS", None)
+            environment.pop("PLIMSOLL_TURN", None)
             for command in [["test", *options]] + ([[then]] if then else []):
                 run = subprocess.run(["bash", root / "dev", *command], env=environment, capture_output=True, text=True)
             return (root / "log").read_text(), run
@@ -103,6 +105,19 @@ class Test(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(run.stdout.splitlines()[:3],
                          ["  exporter: 2 tests, no torch", "  first: no GPU (none)", "  second: 1 test, no 'browser'"])
+
+    def test_the_fifth_of_the_long_random_tests_is_the_commits(self):
+        _, run = self.run_test()  # without a history it is the first
+        self.assertIn("this was PLIMSOLL_TURN=0 of 0 to 4", run.stdout)
+        choose = re.search(r"export (PLIMSOLL_TURN=.*)", DEV.read_text())[1]
+        with tempfile.TemporaryDirectory() as folder:
+            git = pathlib.Path(folder) / "git"
+            for name, turn in (("0000000", 0), ("000000e", 4), ("c4eba03", int("c4eba03", 16) % 5)):
+                git.write_text(f"#!/bin/sh\necho {name}\n")
+                git.chmod(0o755)
+                said = subprocess.run(["bash", "-c", f"{choose}; echo $PLIMSOLL_TURN"], env={**os.environ, "PATH": f"{folder}:/usr/bin:/bin"},
+                                      capture_output=True, text=True)
+                self.assertEqual(said.stdout, f"{turn}\n")
 
     def test_its_exit_code_is_that_of_what_failed(self):
         _, run = self.run_test(ctest=8)
